@@ -1,0 +1,2 @@
+// Package gen holds the Go code generated from the contracts.
+package gen
