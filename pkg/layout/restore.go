@@ -1,0 +1,28 @@
+package layout
+
+// RestoreDir is the prefix under which everything of restore r lives, in the location of its backup.
+func RestoreDir(r string) string { return RestoresDir + r + "/" }
+
+// RestoreLog is the gzip text log.
+func RestoreLog(r string) string { return restoreFile(r, "-logs.gz") }
+
+// RestoreResults is the gzip JSON of warnings and errors.
+func RestoreResults(r string) string { return restoreFile(r, "-results.gz") }
+
+// RestoreResourceList is the gzip JSON map of kind to names with their outcome.
+func RestoreResourceList(r string) string { return restoreFile(r, "-resource-list.json.gz") }
+
+// RestoreItemOperations is the gzip JSON array of asynchronous operations.
+func RestoreItemOperations(r string) string { return restoreFile(r, "-itemoperations.json.gz") }
+
+// RestoreVolumeInfo is the gzip JSON array with one entry for each volume. In Velero's layout it alone lacks the
+// "restore-" in front of the name.
+func RestoreVolumeInfo(r string) string { return RestoreDir(r) + r + "-volumeinfo.json.gz" }
+
+// RestoreRecordsPrefix is the prefix of the recorded outcomes of single objects.
+func RestoreRecordsPrefix(r string) string { return RestoreDir(r) + "records/" }
+
+// RestoreName returns the restore a key under restores/ belongs to.
+func RestoreName(key string) (string, bool) { return dirName(key, RestoresDir) }
+
+func restoreFile(r, suffix string) string { return RestoreDir(r) + "restore-" + r + suffix }
