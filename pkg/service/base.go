@@ -1,0 +1,31 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/utils/clock"
+)
+
+// Base is what a service is built on. [Main] fills it for a binary, `holdfast up` for services that share a process.
+type Base struct {
+	// Name is the service's name, for example "queue-scheduler".
+	Name string
+	// Instance is unique per process start and service, and a valid Kubernetes object name. See [NewInstance].
+	Instance string
+	// Options are the shared settings, already validated.
+	Options Options
+	// Log is where the service logs. It must not be nil.
+	Log *slog.Logger
+	// Clock is the only source of time.
+	Clock clock.WithTicker
+	// Tracer makes the service's spans; its spans name the service.
+	Tracer trace.TracerProvider
+}
+
+// Runner is a service that was built and not yet started.
+type Runner interface {
+	// Run serves until ctx ends and returns nil after an orderly shutdown. It is called once.
+	Run(ctx context.Context) error
+}

@@ -1,0 +1,97 @@
+package service
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/pflag"
+)
+
+// Values of Options.Auth.
+const (
+	// AuthNone lets every caller in. It is only accepted on a loopback address.
+	AuthNone = "none"
+	// AuthKubernetes asks the API server who the bearer of a token is and what they may do.
+	AuthKubernetes = "kubernetes"
+)
+
+// Options are the settings all services share. Each is a flag and a HOLDFAST_* variable of the same name.
+type Options struct {
+	// Kubeconfig is the path of a kubeconfig file; empty means KUBECONFIG, then the in-cluster account.
+	Kubeconfig string
+	// Namespace is the server namespace: where backups, restores, locations and the ledger live.
+	Namespace string
+	// NATSURL is one or more NATS URLs, separated by commas. It may hold a password: never log it.
+	NATSURL string
+	// NATSCredsFile is the path of a NATS credentials file (JWT and seed); empty means none.
+	NATSCredsFile string
+	// PluginDir holds plugin binaries; empty means no plugins.
+	PluginDir string
+	// WorkDir holds what does not fit in memory. It is created when missing.
+	WorkDir string
+	// GRPCAddress is the host:port that gRPC is served on; port 0 picks a free one.
+	GRPCAddress string
+	// HTTPAddress is the host:port that metrics, probes and artifacts are served on; port 0 picks a free one.
+	HTTPAddress string
+	// TLSCertFile and TLSKeyFile are the PEM files gRPC is served with; both or neither. They are read again at every handshake.
+	TLSCertFile string
+	// TLSKeyFile belongs to TLSCertFile.
+	TLSKeyFile string
+	// TLSCAFile is a PEM file. When set, callers must present a certificate it signed, and other services are checked against it.
+	TLSCAFile string
+	// Auth is AuthNone or AuthKubernetes.
+	Auth string
+	// LogLevel is debug, info, warn or error.
+	LogLevel string
+	// LogFormat is text or json.
+	LogFormat string
+	// Features are names of optional behaviour to turn on.
+	Features []string
+}
+
+// Ports are a service's default ports.
+type Ports struct {
+	// GRPC is the default port of --grpc-address.
+	GRPC int
+	// HTTP is the default port of --http-address.
+	HTTP int
+}
+
+// Defaults returns the options of a service that was given none: loopback addresses on its ports, namespace velero.
+func Defaults(name string, ports Ports) Options {
+	return Options{
+		Namespace:   "velero",
+		NATSURL:     "nats://127.0.0.1:4222",
+		WorkDir:     filepath.Join(os.TempDir(), "holdfast", name),
+		GRPCAddress: loopback(ports.GRPC),
+		HTTPAddress: loopback(ports.HTTP),
+		Auth:        AuthNone,
+		LogLevel:    "info",
+		LogFormat:   "text",
+	}
+}
+
+// BindFlags adds one flag per option to fs, with the present values as defaults.
+func (o *Options) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "path of a kubeconfig file; KUBECONFIG or the in-cluster account when empty")
+	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the backups, restores and locations to serve")
+	fs.StringVar(&o.NATSURL, "nats-url", o.NATSURL, "NATS server URLs, separated by commas")
+	fs.StringVar(&o.NATSCredsFile, "nats-creds-file", o.NATSCredsFile, "path of a NATS credentials file")
+	fs.StringVar(&o.PluginDir, "plugin-dir", o.PluginDir, "directory of plugin binaries")
+	fs.StringVar(&o.WorkDir, "work-dir", o.WorkDir, "directory for data that does not fit in memory")
+	fs.StringVar(&o.GRPCAddress, "grpc-address", o.GRPCAddress, "host:port to serve gRPC on")
+	fs.StringVar(&o.HTTPAddress, "http-address", o.HTTPAddress, "host:port to serve metrics and probes on")
+	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM certificate to serve gRPC with")
+	fs.StringVar(&o.TLSKeyFile, "tls-key-file", o.TLSKeyFile, "PEM key of --tls-cert-file")
+	fs.StringVar(&o.TLSCAFile, "tls-ca-file", o.TLSCAFile, "PEM certificates that callers and other services are checked against")
+	fs.StringVar(&o.Auth, "auth", o.Auth, "who may call: none (loopback only) or kubernetes")
+	fs.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
+	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "text or json")
+	fs.StringSliceVar(&o.Features, "features", o.Features, "optional features to turn on, separated by commas")
+}
+
+func loopback(port int) string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
