@@ -108,6 +108,9 @@ require (
 	github.com/gobwas/glob v1.1.0
 	github.com/google/uuid v1.6.0
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.4
+	github.com/holdfast-io/holdfast/pkg v0.0.0
+	github.com/holdfast-io/holdfast/proto v0.0.0
+	github.com/holdfast-io/holdfast/services v0.0.0
 	github.com/klauspost/compress v1.20.3
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0

@@ -1,2 +1,0 @@
-// Package gen holds the Go code generated from the contracts.
-package gen
