@@ -1,0 +1,108 @@
+package grpcerr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+)
+
+func info(t *testing.T, st *status.Status) *errdetails.ErrorInfo {
+	t.Helper()
+	for _, d := range st.Details() {
+		if i, ok := d.(*errdetails.ErrorInfo); ok {
+			require.Equal(t, grpcerr.Domain, i.GetDomain())
+			return i
+		}
+	}
+	require.Fail(t, "no ErrorInfo", "%v", st)
+	return nil
+}
+
+func TestStatus(t *testing.T) {
+	backups := schema.GroupResource{Group: "velero.io", Resource: "backups"}
+	for name, tc := range map[string]struct {
+		err    error
+		code   codes.Code
+		reason string
+	}{
+		"sentinel":      {fmt.Errorf("backup %q: %w", "a", grpcerr.ErrNotFound), codes.NotFound, "NOT_FOUND"},
+		"precondition":  {grpcerr.ErrPrecondition, codes.FailedPrecondition, "FAILED_PRECONDITION"},
+		"conflict":      {grpcerr.ErrConflict, codes.Aborted, "CONFLICT"},
+		"own reason":    {grpcerr.WithReason(grpcerr.ErrNotFound, "MANIFEST_NOT_FOUND", nil), codes.NotFound, "MANIFEST_NOT_FOUND"},
+		"api not found": {apierrors.NewNotFound(backups, "a"), codes.NotFound, "NOT_FOUND"},
+		"api conflict":  {fmt.Errorf("patch: %w", apierrors.NewConflict(backups, "a", errors.New("x"))), codes.Aborted, "CONFLICT"},
+		"api throttled": {apierrors.NewTooManyRequestsError("slow"), codes.Unavailable, "API_SERVER_UNAVAILABLE"},
+		"deadline":      {fmt.Errorf("list: %w", context.DeadlineExceeded), codes.DeadlineExceeded, "DEADLINE_EXCEEDED"},
+		"field":         {grpcerr.Field("spec.ttl", "must not be negative"), codes.InvalidArgument, grpcerr.ReasonInvalidField},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, internal := grpcerr.Status(tc.err)
+			require.False(t, internal)
+			require.Equal(t, tc.code, st.Code())
+			require.Equal(t, tc.err.Error(), st.Message())
+			require.Equal(t, tc.reason, info(t, st).GetReason())
+		})
+	}
+}
+
+func TestUnknownErrorsAreWithheld(t *testing.T) {
+	st, internal := grpcerr.Status(errors.New("password is swordfish"))
+	require.True(t, internal)
+	require.Equal(t, codes.Internal, st.Code())
+	require.NotContains(t, st.String(), "swordfish")
+	require.Equal(t, grpcerr.ReasonInternal, info(t, st).GetReason())
+}
+
+func TestStatusesPass(t *testing.T) {
+	want := status.New(codes.ResourceExhausted, "enough")
+	got, internal := grpcerr.Status(want.Err())
+	require.False(t, internal)
+	require.Equal(t, want.String(), got.String())
+	ok, _ := grpcerr.Status(nil)
+	require.Equal(t, codes.OK, ok.Code())
+}
+
+func TestEveryFieldIsNamed(t *testing.T) {
+	err := fmt.Errorf("invalid spec: %w", errors.Join(
+		grpcerr.Field("spec.ttl", "must not be negative, is %d", -1),
+		fmt.Errorf("more: %w", grpcerr.Field("spec.hooks", "not supported")),
+	))
+	st, _ := grpcerr.Status(err)
+	back := grpcerr.FromStatus(st.Err())
+	require.Equal(t, err.Error(), back.Error())
+	require.Equal(t, grpcerr.ReasonInvalidField, grpcerr.Reason(back))
+	field := new(grpcerr.FieldError)
+	require.ErrorAs(t, back, &field)
+	require.Equal(t, grpcerr.FieldError{Field: "spec.ttl", Message: "must not be negative, is -1"}, *field)
+	again, _ := grpcerr.Status(back)
+	require.Equal(t, st.Proto().String(), again.Proto().String(), "forwarding an error changes nothing")
+}
+
+func TestFromStatusFindsSentinels(t *testing.T) {
+	for _, want := range []error{
+		grpcerr.ErrNotFound, grpcerr.ErrExists, grpcerr.ErrPrecondition, grpcerr.ErrConflict,
+		grpcerr.ErrUnavailable, grpcerr.ErrForbidden, grpcerr.ErrUnauthenticated, grpcerr.ErrCorrupt,
+	} {
+		st, _ := grpcerr.Status(grpcerr.WithReason(fmt.Errorf("here: %w", want), "SPECIAL", map[string]string{"backup": "a"}))
+		back := grpcerr.FromStatus(st.Err())
+		require.ErrorIs(t, back, want)
+		require.Equal(t, "SPECIAL", grpcerr.Reason(st.Err()))
+		reason := new(grpcerr.ReasonError)
+		require.ErrorAs(t, back, &reason)
+		require.Equal(t, "a", reason.Metadata["backup"])
+	}
+	plain := errors.New("plain")
+	require.Equal(t, plain, grpcerr.FromStatus(plain))
+	require.Empty(t, grpcerr.Reason(plain))
+	require.NoError(t, grpcerr.FromStatus(nil))
+}
