@@ -1,0 +1,31 @@
+// Package holdfast names what Holdfast adds to objects of group velero.io.
+// Nothing here is needed to read a backup: Velero ignores all of it.
+package holdfast
+
+// Annotations of Holdfast.
+const (
+	// AnnotationClaim holds who works on a Backup or Restore: holder, address
+	// and epoch as JSON. It is written in the same patch as the phase.
+	AnnotationClaim = "holdfast.io/claim"
+	// AnnotationQueueSequence is the number a job got from the ledger's counter;
+	// it decides the order among jobs of one priority and never changes.
+	AnnotationQueueSequence = "holdfast.io/queue-sequence"
+	// AnnotationPriority is a whole number; a higher one goes first.
+	AnnotationPriority = "holdfast.io/priority"
+	// AnnotationOperations summarises asynchronous operations as JSON.
+	AnnotationOperations = "holdfast.io/operations"
+	// AnnotationPlan names a stored plan to execute.
+	AnnotationPlan = "holdfast.io/plan"
+	// AnnotationCancel asks for a running job to stop.
+	AnnotationCancel = "holdfast.io/cancel"
+	// AnnotationIgnoreRunning ("true") lets a restore start beside running
+	// backups that overlap with it.
+	AnnotationIgnoreRunning = "holdfast.io/ignore-running"
+	// AnnotationObjectStore ("plugin") on a location makes the plugin of its
+	// provider's name serve it instead of the built-in store.
+	AnnotationObjectStore = "holdfast.io/object-store"
+)
+
+// ProviderFile is the provider of locations in a directory: spec.config.path is
+// the directory, the bucket a directory in it.
+const ProviderFile = "holdfast.io/file"
