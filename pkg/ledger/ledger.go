@@ -7,73 +7,183 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Name is the name of the ConfigMap.
 const Name = "holdfast-queue"
 
-// All as the only namespace of an entry overlaps every other entry.
-const All = "*"
+// The kinds of job an entry may have.
+const (
+	KindBackup  = "Backup"
+	KindRestore = "Restore"
+)
 
-// Entry is an admitted job.
-type Entry struct {
-	UID        types.UID `json:"uid"`
-	Kind       string    `json:"kind"` // Backup or Restore
-	Namespace  string    `json:"namespace"`
-	Name       string    `json:"name"`
-	Namespaces []string  `json:"namespaces"` // sorted; [All] means every namespace
-	Since      time.Time `json:"since"`
-}
+// ErrInvalidEntry reports an entry that cannot be admitted, naming the field.
+var ErrInvalidEntry = errors.New("invalid ledger entry")
+
+// retry paces compare-and-swap: 3 to 9 ms between attempts, about a minute in all.
+var retry = wait.Backoff{Duration: 3 * time.Millisecond, Factor: 1, Jitter: 2, Steps: 10000}
 
 // Limits bound how many jobs of a kind are admitted at once; 0 means no limit.
 type Limits struct{ Backups, Restores int }
 
+func (l Limits) of(kind string) int {
+	if kind == KindRestore {
+		return l.Restores
+	}
+	return l.Backups
+}
+
 // Ledger reads and changes the list. Safe for concurrent use.
 type Ledger struct {
-	reader    client.Reader
-	client    client.Client
-	namespace string
+	reader client.Reader
+	client client.Client
+	key    types.NamespacedName
 }
 
-// New returns the ledger of a namespace. The reader must not be a cache.
-func New(reader client.Reader, c client.Client, namespace string) *Ledger { panic("skeleton") }
-
-// FullError says that the limit of a kind is reached.
-type FullError struct {
-	Kind    string
-	Limit   int
-	Running []Entry
+// New returns the ledger of a namespace. The reader must not be a cache: what
+// is decided on a stale list is caught by the swap, but only after a round trip.
+func New(reader client.Reader, c client.Client, namespace string) *Ledger {
+	return &Ledger{reader: reader, client: c, key: types.NamespacedName{Namespace: namespace, Name: Name}}
 }
-
-// Error implements error.
-func (e *FullError) Error() string { panic("skeleton") }
-
-// OverlapError says which admitted job is in the way, and on which namespaces.
-type OverlapError struct {
-	With       Entry
-	Namespaces []string
-}
-
-// Error implements error.
-func (e *OverlapError) Error() string { panic("skeleton") }
 
 // Admit adds an entry, or returns *FullError or *OverlapError. Admitting a UID
 // again is success and changes nothing: the first entry's namespaces stand.
-func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits) error { panic("skeleton") }
+func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits) error {
+	if err := e.normalize(); err != nil {
+		return err
+	}
+	return l.swap(ctx, func(b *book) error {
+		entries, err := b.entries()
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(entries, func(o Entry) bool { return o.UID == e.UID }) {
+			return errUnchanged
+		}
+		if err := admissible(entries, e, limits); err != nil {
+			return err
+		}
+		return b.put(e)
+	})
+}
+
+// admissible tells what of the admitted entries is in the way of e, if anything.
+// An overlap is told before a full house: it lasts longer.
+func admissible(entries []Entry, e Entry, limits Limits) error {
+	var same []Entry
+	for _, o := range entries {
+		if shared := Overlap(o.Namespaces, e.Namespaces); len(shared) > 0 {
+			return &OverlapError{With: o, Namespaces: shared}
+		}
+		if o.Kind == e.Kind {
+			same = append(same, o)
+		}
+	}
+	if limit := limits.of(e.Kind); limit > 0 && len(same) >= limit {
+		return &FullError{Kind: e.Kind, Limit: limit, Running: same}
+	}
+	return nil
+}
 
 // Get returns the entry of a job; false when it is not admitted.
-func (l *Ledger) Get(ctx context.Context, uid types.UID) (Entry, bool, error) { panic("skeleton") }
+func (l *Ledger) Get(ctx context.Context, uid types.UID) (Entry, bool, error) {
+	b, err := l.read(ctx)
+	if err != nil {
+		return Entry{}, false, err
+	}
+	return b.get(uid)
+}
 
 // Release removes an entry; an absent one is fine.
-func (l *Ledger) Release(ctx context.Context, uid types.UID) error { panic("skeleton") }
+func (l *Ledger) Release(ctx context.Context, uid types.UID) error {
+	return l.swap(ctx, func(b *book) error {
+		if !b.remove(uid) {
+			return errUnchanged
+		}
+		return nil
+	})
+}
 
 // List returns all entries, oldest first.
-func (l *Ledger) List(ctx context.Context) ([]Entry, error) { panic("skeleton") }
+func (l *Ledger) List(ctx context.Context) ([]Entry, error) {
+	b, err := l.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := b.entries()
+	slices.SortStableFunc(entries, func(a, b Entry) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
+	})
+	return entries, err
+}
 
-// NextSequence returns a number higher than all before it.
-func (l *Ledger) NextSequence(ctx context.Context) (int64, error) { panic("skeleton") }
+// NextSequence returns a number higher than all it returned before, starting at 1.
+func (l *Ledger) NextSequence(ctx context.Context) (int64, error) {
+	var next int64
+	err := l.swap(ctx, func(b *book) error {
+		var err error
+		next, err = b.nextSequence()
+		return err
+	})
+	return next, err
+}
+
+// errUnchanged ends a swap with success and without a write.
+var errUnchanged = errors.New("unchanged")
+
+// swap applies change to the newest list until nobody else wrote in between.
+func (l *Ledger) swap(ctx context.Context, change func(*book) error) error {
+	err := wait.ExponentialBackoffWithContext(ctx, retry, func(ctx context.Context) (bool, error) {
+		b, err := l.read(ctx)
+		if err != nil {
+			return false, err
+		}
+		if err := change(b); err != nil {
+			return false, err
+		}
+		err = l.write(ctx, b)
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	switch {
+	case errors.Is(err, errUnchanged):
+		return nil
+	case err == nil:
+		return nil
+	case wait.Interrupted(err) && ctx.Err() == nil:
+		return fmt.Errorf("ledger %s: too many conflicts: %w", l.key, err)
+	}
+	return fmt.Errorf("ledger %s: %w", l.key, err)
+}
+
+func (l *Ledger) read(ctx context.Context) (*book, error) {
+	cm := &corev1.ConfigMap{}
+	if err := l.reader.Get(ctx, l.key, cm); err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	cm.Namespace, cm.Name = l.key.Namespace, l.key.Name
+	return &book{cm}, nil
+}
+
+// write creates or replaces the list; resourceVersion makes it a swap.
+func (l *Ledger) write(ctx context.Context, b *book) error {
+	if b.cm.ResourceVersion == "" {
+		return l.client.Create(ctx, b.cm)
+	}
+	return l.client.Update(ctx, b.cm)
+}

@@ -1,0 +1,95 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Keys of the ConfigMap's data: one JSON document per entry, and the counter.
+const (
+	entryPrefix = "job."
+	sequenceKey = "sequence"
+)
+
+// book is the ConfigMap read as a ledger. An entry that cannot be read is an
+// error, never skipped: what it protects is unknown.
+type book struct{ cm *corev1.ConfigMap }
+
+func (b *book) entries() ([]Entry, error) {
+	var out []Entry
+	for key, text := range b.cm.Data {
+		if !strings.HasPrefix(key, entryPrefix) {
+			continue
+		}
+		e, err := decode(key, text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func (b *book) get(uid types.UID) (Entry, bool, error) {
+	key := entryPrefix + string(uid)
+	text, ok := b.cm.Data[key]
+	if !ok {
+		return Entry{}, false, nil
+	}
+	e, err := decode(key, text)
+	return e, err == nil, err
+}
+
+func decode(key, text string) (Entry, error) {
+	var e Entry
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		return Entry{}, fmt.Errorf("data[%s]: %w", key, err)
+	}
+	if err := e.normalize(); err != nil {
+		return Entry{}, fmt.Errorf("data[%s]: %w", key, err)
+	}
+	if key != entryPrefix+string(e.UID) {
+		return Entry{}, fmt.Errorf("data[%s]: %w: uid is %s", key, ErrInvalidEntry, e.UID)
+	}
+	return e, nil
+}
+
+func (b *book) put(e Entry) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	b.set(entryPrefix+string(e.UID), string(text))
+	return nil
+}
+
+func (b *book) remove(uid types.UID) bool {
+	key := entryPrefix + string(uid)
+	_, ok := b.cm.Data[key]
+	delete(b.cm.Data, key)
+	return ok
+}
+
+func (b *book) nextSequence() (int64, error) {
+	last := int64(0)
+	if text, ok := b.cm.Data[sequenceKey]; ok {
+		var err error
+		if last, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return 0, fmt.Errorf("data[%s]: %w", sequenceKey, err)
+		}
+	}
+	b.set(sequenceKey, strconv.FormatInt(last+1, 10))
+	return last + 1, nil
+}
+
+func (b *book) set(key, text string) {
+	if b.cm.Data == nil {
+		b.cm.Data = map[string]string{}
+	}
+	b.cm.Data[key] = text
+}

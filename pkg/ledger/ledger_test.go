@@ -1,0 +1,302 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+)
+
+var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func backup(uid string, namespaces ...string) ledger.Entry {
+	return ledger.Entry{UID: types.UID(uid), Kind: ledger.KindBackup, Namespace: "velero", Name: "b-" + uid, Namespaces: namespaces, Since: since}
+}
+
+func restore(uid string, namespaces ...string) ledger.Entry {
+	e := backup(uid, namespaces...)
+	e.Kind, e.Name = ledger.KindRestore, "r-"+uid
+	return e
+}
+
+// shaky fails every write with probability p, half of the time after it took effect.
+func shaky(p float64) client.Client {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, ledger.Name, errors.New("injected"))
+	return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			if rand.Float64() >= p {
+				return c.Update(ctx, obj, opts...)
+			}
+			if rand.IntN(2) == 0 {
+				if err := c.Update(ctx, obj, opts...); err != nil {
+					return err
+				}
+			}
+			return conflict
+		},
+	}).Build()
+}
+
+func TestAdmitGetListRelease(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	l := ledger.New(c, c, "velero")
+	_, found, err := l.Get(t.Context(), "1")
+	require.NoError(t, err)
+	require.False(t, found, "an absent ConfigMap is an empty ledger")
+	require.NoError(t, l.Release(t.Context(), "1"))
+
+	require.NoError(t, l.Admit(t.Context(), backup("1", "b", "a", "b"), ledger.Limits{Backups: 2}))
+	later := restore("0", "c")
+	later.Since = since.Add(time.Second)
+	require.NoError(t, l.Admit(t.Context(), later, ledger.Limits{}))
+	e, found, err := l.Get(t.Context(), "1")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, backup("1", "a", "b"), e)
+
+	again := backup("1", "c", "z")
+	require.NoError(t, l.Admit(t.Context(), again, ledger.Limits{Backups: 1}), "the same UID is admitted already")
+	entries, err := l.List(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []ledger.Entry{backup("1", "a", "b"), later}, entries, "oldest first, unchanged")
+
+	require.NoError(t, l.Release(t.Context(), "1"))
+	entries, err = l.List(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []ledger.Entry{later}, entries)
+}
+
+func TestOverlapNamesWhatIsInTheWay(t *testing.T) {
+	for name, tc := range map[string]struct{ running, wanted, shared []string }{
+		"shared namespaces":  {[]string{"a", "b", "c"}, []string{"b", "c", "d"}, []string{"b", "c"}},
+		"all against one":    {[]string{"*"}, []string{"x"}, []string{"x"}},
+		"one against all":    {[]string{"x", "y"}, []string{"*"}, []string{"x", "y"}},
+		"all against all":    {[]string{"*"}, []string{"*"}, []string{"*"}},
+		"all among others":   {[]string{"q"}, []string{"a", "*"}, []string{"q"}},
+		"all against nobody": {[]string{"*"}, nil, []string{"*"}},
+		"disjoint":           {[]string{"a", "c"}, []string{"b", "d"}, nil},
+		"nothing at all":     {nil, []string{"a"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().Build()
+			l := ledger.New(c, c, "velero")
+			require.NoError(t, l.Admit(t.Context(), restore("1", tc.running...), ledger.Limits{}))
+			err := l.Admit(t.Context(), backup("2", tc.wanted...), ledger.Limits{Backups: 1})
+			if tc.shared == nil {
+				require.NoError(t, err)
+				return
+			}
+			var overlap *ledger.OverlapError
+			require.ErrorAs(t, err, &overlap)
+			require.Equal(t, types.UID("1"), overlap.With.UID)
+			require.Equal(t, tc.shared, overlap.Namespaces)
+			require.ErrorContains(t, err, "restore r-1 is running on namespaces "+strings.Join(tc.shared, ", "))
+		})
+	}
+}
+
+func TestLimitCountsItsOwnKind(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	l := ledger.New(c, c, "velero")
+	limits := ledger.Limits{Backups: 1, Restores: 2}
+	require.NoError(t, l.Admit(t.Context(), restore("1", "a"), limits))
+	require.NoError(t, l.Admit(t.Context(), backup("2", "b"), limits))
+	require.NoError(t, l.Admit(t.Context(), restore("3", "c"), limits))
+	for _, e := range []ledger.Entry{backup("4", "d"), restore("5", "e")} {
+		var full *ledger.FullError
+		require.ErrorAs(t, l.Admit(t.Context(), e, limits), &full)
+		require.Equal(t, e.Kind, full.Kind)
+		require.Len(t, full.Running, full.Limit)
+	}
+}
+
+func TestInvalidEntriesAreNamed(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	l := ledger.New(c, c, "velero")
+	for field, e := range map[string]ledger.Entry{
+		"uid": {Kind: ledger.KindBackup, Name: "b"}, "kind": {UID: "1", Kind: "Pod", Name: "b"}, "name": {UID: "1", Kind: ledger.KindBackup},
+	} {
+		err := l.Admit(t.Context(), e, ledger.Limits{})
+		require.ErrorIs(t, err, ledger.ErrInvalidEntry)
+		require.ErrorContains(t, err, field)
+	}
+}
+
+// An entry nobody can read must stop admission, not vanish from it.
+func TestUnreadableEntryStopsAdmission(t *testing.T) {
+	for _, data := range []map[string]string{
+		{"job.1": "{"}, {"job.1": `{"uid":"2","kind":"Backup","name":"b"}`}, {"job.1": `{"uid":"1","kind":"Pod","name":"b"}`},
+	} {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: ledger.Name}, Data: data}
+		c := fake.NewClientBuilder().WithObjects(cm).Build()
+		require.ErrorContains(t, ledger.New(c, c, "velero").Admit(t.Context(), backup("9", "a"), ledger.Limits{}), "job.1")
+	}
+}
+
+func TestServerErrorsAreReturned(t *testing.T) {
+	boom := errors.New("boom")
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return boom
+		},
+	}).Build()
+	l := ledger.New(c, c, "velero")
+	require.ErrorIs(t, l.Admit(t.Context(), backup("1", "a"), ledger.Limits{}), boom)
+	_, _, err := l.Get(t.Context(), "1")
+	require.ErrorIs(t, err, boom)
+	_, err = l.List(t.Context())
+	require.ErrorIs(t, err, boom)
+}
+
+func TestCancelledContextEndsTheSwap(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			cancel()
+			return apierrors.NewAlreadyExists(schema.GroupResource{}, ledger.Name)
+		},
+	}).Build()
+	require.ErrorIs(t, ledger.New(c, c, "velero").Admit(ctx, backup("1", "a"), ledger.Limits{}), context.Canceled)
+}
+
+func TestSequenceIsUniqueAndRising(t *testing.T) {
+	c := shaky(0.3)
+	var seen sync.Map
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			l, last := ledger.New(c, c, "velero"), int64(0)
+			for range 20 {
+				n, err := l.NextSequence(t.Context())
+				if err != nil || n <= last {
+					t.Errorf("sequence %d after %d: %v", n, last, err)
+					return
+				}
+				if _, twice := seen.LoadOrStore(n, true); twice {
+					t.Errorf("sequence %d given twice", n)
+				}
+				last = n
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// occupancy is the witness of TestConcurrentAdmitsNeverOverlap: who holds what,
+// kept apart from the ledger's own records.
+type occupancy struct {
+	sync.Mutex
+	holder  map[string]string
+	running map[string]int
+}
+
+func (o *occupancy) enter(e ledger.Entry, limit int) error {
+	o.Lock()
+	defer o.Unlock()
+	for _, ns := range e.Namespaces {
+		if ns == ledger.All && len(o.holder) > 0 {
+			return fmt.Errorf("%s took all while %v", e.UID, o.holder)
+		}
+		for _, key := range []string{ns, ledger.All} {
+			if who := o.holder[key]; who != "" {
+				return fmt.Errorf("%s and %s both run on %s", e.UID, who, key)
+			}
+		}
+	}
+	for _, ns := range e.Namespaces {
+		o.holder[ns] = string(e.UID)
+	}
+	o.running[e.Kind]++
+	if o.running[e.Kind] > limit {
+		return fmt.Errorf("%d %ss run", o.running[e.Kind], e.Kind)
+	}
+	return nil
+}
+
+func (o *occupancy) leave(e ledger.Entry) {
+	o.Lock()
+	defer o.Unlock()
+	for _, ns := range e.Namespaces {
+		delete(o.holder, ns)
+	}
+	o.running[e.Kind]--
+}
+
+// The promise itself: many schedulers, conflicts and lost answers injected, and
+// never two overlapping jobs or one too many.
+func TestConcurrentAdmitsNeverOverlap(t *testing.T) {
+	c := shaky(0.2)
+	witness := &occupancy{holder: map[string]string{}, running: map[string]int{}}
+	var admitted, refused sync.Map
+	var wg sync.WaitGroup
+	for worker := range 12 {
+		wg.Go(func() {
+			l, random := ledger.New(c, c, "velero"), rand.New(rand.NewPCG(1, uint64(worker)))
+			for round := range 30 {
+				e := randomEntry(random, fmt.Sprintf("%d-%d", worker, round))
+				err := l.Admit(t.Context(), e, ledger.Limits{Backups: 3, Restores: 2})
+				var full *ledger.FullError
+				var overlap *ledger.OverlapError
+				if errors.As(err, &full) || errors.As(err, &overlap) {
+					refused.Store(e.UID, true)
+					continue
+				}
+				if err == nil {
+					err = witness.enter(e, map[string]int{ledger.KindBackup: 3, ledger.KindRestore: 2}[e.Kind])
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				admitted.Store(e.UID, true)
+				witness.leave(e)
+				if err := l.Release(t.Context(), e.UID); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NotZero(t, size(&admitted), "nothing was admitted")
+	require.NotZero(t, size(&refused), "nothing was ever in the way: the test shows nothing")
+	left, err := ledger.New(c, c, "velero").List(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func randomEntry(random *rand.Rand, uid string) ledger.Entry {
+	if random.IntN(12) == 0 {
+		return backup(uid, ledger.All)
+	}
+	namespaces := make([]string, 1+random.IntN(3))
+	for i := range namespaces {
+		namespaces[i] = fmt.Sprintf("ns%d", random.IntN(9))
+	}
+	if random.IntN(3) == 0 {
+		return restore(uid, namespaces...)
+	}
+	return backup(uid, namespaces...)
+}
+
+func size(m *sync.Map) int {
+	n := 0
+	m.Range(func(any, any) bool { n++; return true })
+	return n
+}
