@@ -1,0 +1,173 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// tempAge is how old a temporary file is before nobody can still be writing it.
+const tempAge = 24 * time.Hour
+
+// List implements objectstore.Reader. Memory is bounded by the names of the directories on one path.
+func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Info) error) error {
+	if err := objectstore.CheckPrefix(prefix); err != nil {
+		return err
+	}
+	dir := ""
+	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+		dir = prefix[:i+1]
+	}
+	err := s.walk(ctx, dir, prefix, fn)
+	if errors.Is(err, fs.SkipAll) {
+		return nil
+	}
+	return err
+}
+
+// ListPrefixes implements objectstore.Reader. Directories without an object in them do not count.
+func (s *Store) ListPrefixes(ctx context.Context, prefix string) ([]string, error) {
+	if err := objectstore.CheckDir(prefix); err != nil {
+		return nil, err
+	}
+	entries, err := s.readDir(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		found := false
+		err := s.walk(ctx, prefix+e.Name()+"/", "", func(objectstore.Info) error {
+			found = true
+			return fs.SkipAll
+		})
+		if err != nil && !errors.Is(err, fs.SkipAll) {
+			return nil, err
+		}
+		if found {
+			dirs = append(dirs, e.Name()+"/")
+		}
+	}
+	return dirs, nil
+}
+
+// walk visits the objects under dir ("" or ending in "/") whose key starts with prefix, in key order.
+func (s *Store) walk(ctx context.Context, dir, prefix string, fn func(objectstore.Info) error) error {
+	entries, err := s.readDir(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		key := sortKey(dir, e)
+		if !strings.HasPrefix(key, prefix) && !(e.IsDir() && strings.HasPrefix(prefix, key)) {
+			continue
+		}
+		if e.IsDir() {
+			err = s.walk(ctx, key, prefix, fn)
+		} else {
+			err = s.visit(ctx, key, e, fn)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) visit(ctx context.Context, key string, e fs.DirEntry, fn func(objectstore.Info) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	fi, err := e.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // deleted since the directory was read
+	}
+	if err != nil {
+		return s.failed("list", key, readError(err))
+	}
+	return fn(info(key, fi))
+}
+
+// readDir returns files and directories in key order: a directory sorts as its name with a slash, as its keys do.
+func (s *Store) readDir(ctx context.Context, dir string) ([]fs.DirEntry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	name := path.Join(".", dir)
+	d, err := s.root.Open(name)
+	if err == nil {
+		defer func() { _ = d.Close() }()
+		var entries []fs.DirEntry
+		if entries, err = d.ReadDir(-1); err == nil {
+			return order(dir, entries), nil
+		}
+	}
+	err = s.failed("list", name, readError(err))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, nil
+	}
+	return nil, err
+}
+
+func order(dir string, entries []fs.DirEntry) []fs.DirEntry {
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return (dir == "" && e.Name() == tempDir) || !(e.IsDir() || e.Type().IsRegular())
+	})
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(sortKey("", a), sortKey("", b)) })
+	return entries
+}
+
+func sortKey(dir string, e fs.DirEntry) string {
+	if e.IsDir() {
+		return dir + e.Name() + "/"
+	}
+	return dir + e.Name()
+}
+
+// sweepTemp removes what crashed writers left, judged by the file system's own clock. It is housekeeping: what cannot be
+// removed now is left to the next start.
+func (s *Store) sweepTemp() {
+	dir, err := s.root.Open(tempDir)
+	if err != nil {
+		return
+	}
+	defer func() { _ = dir.Close() }()
+	entries, err := dir.ReadDir(-1)
+	if err != nil || len(entries) == 0 {
+		return
+	}
+	now, ok := s.storeTime()
+	if !ok {
+		return
+	}
+	for _, e := range entries {
+		if fi, err := e.Info(); err == nil && now.Sub(fi.ModTime()) > tempAge {
+			_ = s.root.Remove(path.Join(tempDir, e.Name()))
+		}
+	}
+}
+
+// storeTime reads the file system's clock off a fresh file.
+func (s *Store) storeTime() (time.Time, bool) {
+	f, name, err := s.createTemp()
+	if err != nil {
+		return time.Time{}, false
+	}
+	defer func() { _ = s.root.Remove(name) }()
+	defer func(f *os.File) { _ = f.Close() }(f)
+	fi, err := f.Stat()
+	if err != nil {
+		return time.Time{}, false
+	}
+	return fi.ModTime(), true
+}

@@ -1,0 +1,151 @@
+// Package storetest is the conformance suite of objectstore.Store. Every implementation runs it, the fake too: what it
+// does not check, callers cannot rely on.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// Run checks the stores that open returns. Each call must return a new, empty store; it closes it itself (t.Cleanup).
+func Run(t *testing.T, open func(t testing.TB) objectstore.Store) {
+	t.Helper()
+	for name, check := range map[string]func(*testing.T, objectstore.Store){
+		"absent":          checkAbsent,
+		"put":             checkPut,
+		"create":          checkCreate,
+		"create race":     checkCreateRace,
+		"create vs put":   checkCreateAfterPut,
+		"size":            checkSize,
+		"failed reader":   checkFailedReader,
+		"rewind":          checkReaderPosition,
+		"ranges":          checkRanges,
+		"keys":            checkKeys,
+		"legal keys":      checkLegalKeys,
+		"list order":      checkListOrder,
+		"list many":       checkListMany,
+		"list stop":       checkListStop,
+		"list prefixes":   checkListPrefixes,
+		"delete":          checkDelete,
+		"delete race":     checkDeleteRace,
+		"compose":         checkCompose,
+		"compose large":   checkComposeLarge,
+		"compose errors":  checkComposeErrors,
+		"compose race":    checkComposeRace,
+		"prefix view":     checkPrefixView,
+		"read-only view":  checkReadOnlyView,
+		"cancelled":       checkCancelled,
+		"snapshot reader": checkOpenReaderSurvives,
+	} {
+		t.Run(name, func(t *testing.T) { check(t, open(t)) })
+	}
+}
+
+func put(t testing.TB, s objectstore.Store, key, content string) {
+	t.Helper()
+	require.NoError(t, objectstore.PutBytes(t.Context(), s, key, []byte(content)))
+}
+
+func get(t testing.TB, s objectstore.Store, key string) string {
+	t.Helper()
+	rc, err := s.Get(t.Context(), key)
+	require.NoError(t, err)
+	return read(t, rc)
+}
+
+func getRange(t testing.TB, s objectstore.Store, key string, off, n int64) string {
+	t.Helper()
+	rc, err := s.GetRange(t.Context(), key, off, n)
+	require.NoError(t, err)
+	return read(t, rc)
+}
+
+func read(t testing.TB, rc io.ReadCloser) string {
+	t.Helper()
+	data, err := io.ReadAll(rc)
+	require.NoError(t, err)
+	require.NoError(t, rc.Close())
+	return string(data)
+}
+
+func requireAbsent(t testing.TB, s objectstore.Store, key string) {
+	t.Helper()
+	_, err := s.Stat(t.Context(), key)
+	require.ErrorIs(t, err, objectstore.ErrNotFound)
+	require.NotContains(t, list(t, s, ""), key)
+}
+
+func list(t testing.TB, s objectstore.Store, prefix string) []string {
+	t.Helper()
+	keys := []string{}
+	require.NoError(t, s.List(t.Context(), prefix, func(i objectstore.Info) error {
+		keys = append(keys, i.Key)
+		return nil
+	}))
+	return keys
+}
+
+func prefixes(t testing.TB, s objectstore.Store, prefix string) []string {
+	t.Helper()
+	dirs, err := s.ListPrefixes(t.Context(), prefix)
+	require.NoError(t, err)
+	return dirs
+}
+
+// pattern returns n bytes that differ from place to place, so that a misplaced range shows.
+func pattern(n int, seed byte) []byte {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = seed + byte(i) + byte(i>>8)*31 + byte(i>>16)*17
+	}
+	return data
+}
+
+var errBroken = errors.New("reader broke on purpose")
+
+// broken yields some bytes and then fails.
+type broken struct{ left int }
+
+func (b *broken) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errBroken
+	}
+	n := min(len(p), b.left)
+	copy(p, bytes.Repeat([]byte("x"), n))
+	b.left -= n
+	return n, nil
+}
+
+// Seek says that the reader is long enough, as a file with an unreadable sector would.
+func (*broken) Seek(_ int64, whence int) (int64, error) {
+	if whence == io.SeekEnd {
+		return 1 << 20, nil
+	}
+	return 0, nil
+}
+
+// race runs n calls at once and returns their errors.
+func race(ctx context.Context, n int, call func(ctx context.Context, i int) error) []error {
+	errs := make([]error, n)
+	done := make(chan struct{})
+	start := make(chan struct{})
+	for i := range n {
+		go func() {
+			<-start
+			errs[i] = call(ctx, i)
+			done <- struct{}{}
+		}()
+	}
+	close(start)
+	for range n {
+		<-done
+	}
+	return errs
+}
