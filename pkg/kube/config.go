@@ -1,0 +1,33 @@
+package kube
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/holdfast-io/holdfast/pkg/buildinfo"
+)
+
+// Config returns the configuration of a connection to the API server. An empty
+// path means KUBECONFIG, then ~/.kube/config, then the Pod's service account.
+// Requests are not limited on the client's side (QPS -1): the server's own
+// priority and fairness decides, and what sends many requests adapts to it.
+func Config(kubeconfig string) (*rest.Config, error) {
+	return ConfigForContext(kubeconfig, "")
+}
+
+// ConfigForContext is Config with a context of the kubeconfig file other than
+// its current one; empty is the current one.
+func ConfigForContext(kubeconfig, context string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("load kubeconfig: %w", err)
+	}
+	cfg.QPS = -1
+	cfg.UserAgent = "holdfast/" + buildinfo.Version()
+	return cfg, nil
+}
