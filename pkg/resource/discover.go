@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,16 +19,18 @@ import (
 // ErrNothingDiscovered is returned when the server answered with no group at all.
 var ErrNothingDiscovered = errors.New("the cluster serves no API group")
 
+// requestTimeout bounds one discovery request, as in Kubernetes' own clients.
+const requestTimeout = 32 * time.Second
+
 // Discover asks the cluster which resources it serves. Groups that do not answer
 // are in Catalog.Failures; an error means that nothing was learnt.
 func Discover(ctx context.Context, cfg *rest.Config) (*Catalog, error) {
-	httpClient, err := rest.HTTPClientFor(cfg)
+	transport, err := rest.TransportFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("discover resources: %w", err)
 	}
-	bound := *httpClient
-	bound.Transport = boundTransport{ctx: ctx, next: httpClient.Transport}
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &bound)
+	bound := &http.Client{Transport: boundTransport{ctx: ctx, next: transport}, Timeout: requestTimeout}
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, bound)
 	if err != nil {
 		return nil, fmt.Errorf("discover resources: %w", err)
 	}
