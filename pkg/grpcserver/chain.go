@@ -1,0 +1,140 @@
+package grpcserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+)
+
+// chain makes the interceptors. Outermost first: calls are counted as the caller sees them, errors become statuses, then come
+// authorization, the deadline and validation; panics are caught innermost, so that they too are counted and converted.
+type chain struct {
+	calls     *callReport
+	log       *slog.Logger
+	authorize Authorizer
+	validator protovalidate.Validator
+	timeout   time.Duration
+}
+
+func (c chain) unary() []grpc.UnaryServerInterceptor {
+	return []grpc.UnaryServerInterceptor{
+		interceptors.UnaryServerInterceptor(c.calls),
+		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			resp, err := c.call(ctx, req, info.FullMethod, handler)
+			return resp, c.toStatus(ctx, info.FullMethod, err)
+		},
+		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(c.recovered)),
+	}
+}
+
+func (c chain) call(ctx context.Context, req any, method string, handler grpc.UnaryHandler) (any, error) {
+	ctx, err := c.authorized(ctx, method)
+	if err != nil {
+		return nil, err
+	}
+	if _, set := ctx.Deadline(); !set {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+	}
+	if err := validate(c.validator, req); err != nil {
+		return nil, err
+	}
+	return handler(ctx, req)
+}
+
+func (c chain) stream() []grpc.StreamServerInterceptor {
+	return []grpc.StreamServerInterceptor{
+		interceptors.StreamServerInterceptor(c.calls),
+		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			ctx, err := c.authorized(ss.Context(), info.FullMethod)
+			if err == nil {
+				err = handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, validator: c.validator})
+			}
+			return c.toStatus(ss.Context(), info.FullMethod, err)
+		},
+		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(c.recovered)),
+	}
+}
+
+// open tells which services answer everyone: probes and tools need them before anyone has a token.
+func open(method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
+}
+
+func (c chain) authorized(ctx context.Context, method string) (context.Context, error) {
+	if c.authorize == nil || open(method) {
+		return ctx, nil
+	}
+	return c.authorize(ctx, method)
+}
+
+func (c chain) toStatus(ctx context.Context, method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	st, internal := grpcerr.Status(err)
+	if internal {
+		c.log.ErrorContext(ctx, "call failed", "method", method, "error", err)
+	}
+	return st.Err()
+}
+
+var errPanicked = errors.New("handler panicked")
+
+// recovered makes a panic an error that toStatus reports as INTERNAL.
+func (c chain) recovered(ctx context.Context, value any) error {
+	c.log.ErrorContext(ctx, "handler panicked", "panic", value, "stack", string(debug.Stack()))
+	return errPanicked
+}
+
+// checkedStream validates every message a client sends.
+type checkedStream struct {
+	grpc.ServerStream
+	ctx       context.Context //nolint:containedctx // grpc.ServerStream carries its context by design
+	validator protovalidate.Validator
+}
+
+// Context is the stream's context as the authorizer returned it.
+func (s *checkedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg receives the next message and refuses an invalid one.
+func (s *checkedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return validate(s.validator, m)
+}
+
+// validate gives one FieldError per violated rule of the contract.
+func validate(validator protovalidate.Validator, msg any) error {
+	m, ok := msg.(proto.Message)
+	if !ok {
+		return nil
+	}
+	err := validator.Validate(m)
+	violated := new(protovalidate.ValidationError)
+	if err == nil || !errors.As(err, &violated) {
+		return err
+	}
+	var fields []error
+	for _, v := range violated.Violations {
+		message := v.Proto.GetMessage()
+		if message == "" {
+			message = "breaks rule " + v.Proto.GetRuleId()
+		}
+		fields = append(fields, grpcerr.Field(protovalidate.FieldPathString(v.Proto.GetField()), "%s", message))
+	}
+	return errors.Join(fields...)
+}
