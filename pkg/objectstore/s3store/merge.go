@@ -1,0 +1,106 @@
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// merge reads pieces into one buffer; plan bounds their sum.
+func (s *Store) merge(ctx context.Context, pieces []objectstore.Source) ([]byte, error) {
+	var size int64
+	for _, p := range pieces {
+		size += length(p)
+	}
+	data := make([]byte, 0, size)
+	for _, p := range pieces {
+		if p.Data != nil {
+			data = append(data, p.Data...)
+			continue
+		}
+		at := len(data)
+		data = data[:at+int(p.Length)]
+		if err := s.readFull(ctx, p, data[at:]); err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
+}
+
+func (s *Store) readFull(ctx context.Context, p objectstore.Source, into []byte) error {
+	rc, err := s.GetRange(ctx, p.Key, p.Offset, p.Length)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rc.Close() }()
+	_, err = io.ReadFull(rc, into)
+	if errors.Is(err, io.EOF) && len(into) == 0 {
+		return nil
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: %s: %d bytes from %d are not there", objectstore.ErrInvalidRange, p.Key, p.Length, p.Offset)
+	}
+	return err
+}
+
+// streamPart copies a large piece through this process without holding it, for servers that cannot copy.
+func (s *Store) streamPart(ctx context.Context, key string, id *string, n int32, p objectstore.Source) (types.CompletedPart, error) {
+	r := &remote{ctx: ctx, store: s, src: p}
+	defer r.close()
+	return s.sendPart(ctx, key, id, n, &window{r: r, size: p.Length})
+}
+
+// remote reads a range of an object and can go back, by opening it again.
+type remote struct {
+	ctx   context.Context
+	store *Store
+	src   objectstore.Source
+	pos   int64
+	rc    io.ReadCloser
+}
+
+func (r *remote) Read(p []byte) (int, error) {
+	if r.rc == nil {
+		rc, err := r.store.GetRange(r.ctx, r.src.Key, r.src.Offset+r.pos, r.src.Length-r.pos)
+		if err != nil {
+			return 0, err
+		}
+		r.rc = rc
+	}
+	n, err := r.rc.Read(p)
+	r.pos += int64(n)
+	return n, err
+}
+
+func (r *remote) Seek(offset int64, _ int) (int64, error) { // window only seeks from the start
+	if offset != r.pos {
+		r.close()
+		r.pos = offset
+	}
+	return offset, nil
+}
+
+func (r *remote) close() {
+	if r.rc != nil {
+		_ = r.rc.Close()
+		r.rc = nil
+	}
+}
+
+// sourceError tells a missing source from a missing target, which the server answers alike.
+func sourceError(p objectstore.Source, err error) error {
+	c := code(err)
+	switch {
+	case c == "NoSuchKey" || (c == "" && status(err) == http.StatusNotFound):
+		return fmt.Errorf("%w: %s: %w", objectstore.ErrNotFound, p.Key, err)
+	case c == "InvalidRange" || c == "InvalidArgument" || status(err) == http.StatusRequestedRangeNotSatisfiable:
+		return fmt.Errorf("%w: %s: %d bytes from %d: %w", objectstore.ErrInvalidRange, p.Key, p.Length, p.Offset, err)
+	}
+	return err
+}

@@ -1,0 +1,74 @@
+package s3store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// window is size bytes of r from base, seekable so that the SDK can hash, send and send again. Windows of one reader are
+// used one after the other.
+type window struct {
+	r          io.ReadSeeker
+	base, size int64
+	pos        int64
+}
+
+func (w *window) Read(p []byte) (int, error) {
+	if w.pos >= w.size {
+		return 0, io.EOF
+	}
+	n, err := w.r.Read(p[:min(int64(len(p)), w.size-w.pos)])
+	w.pos += int64(n)
+	if err == io.EOF && w.pos < w.size {
+		err = fmt.Errorf("%w: got %d bytes of %d", objectstore.ErrSize, w.pos, w.size)
+	}
+	return n, err
+}
+
+func (w *window) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += w.pos
+	case io.SeekEnd:
+		offset += w.size
+	}
+	if offset < 0 {
+		return 0, errors.New("seek before the start")
+	}
+	if _, err := w.r.Seek(w.base+offset, io.SeekStart); err != nil {
+		return 0, err
+	}
+	w.pos = offset
+	return offset, nil
+}
+
+// checkSize compares the announced size with the reader's and returns its position.
+func checkSize(r io.Seeker, size int64) (int64, error) {
+	base, err := r.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0, err
+	}
+	end, err := r.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	if size < 0 || end-base != size {
+		return 0, fmt.Errorf("%w: %d bytes, announced as %d", objectstore.ErrSize, end-base, size)
+	}
+	_, err = r.Seek(base, io.SeekStart)
+	return base, err
+}
+
+// windows cuts a large reader into parts of a multipart upload.
+func windows(r io.ReadSeeker, base, size int64) []partSource {
+	step := max(singlePut, (size+maxParts-1)/maxParts)
+	var parts []partSource
+	for off := int64(0); off < size; off += step {
+		w := &window{r: r, base: base + off, size: min(step, size-off)}
+		parts = append(parts, partSource{body: w, size: w.size})
+	}
+	return parts
+}
