@@ -1,0 +1,69 @@
+package seed
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// BulkOptions says which plain objects Bulk makes.
+type BulkOptions struct {
+	Namespace string // must exist
+	Name      string // prefix of the names; "bulk" when empty
+	Count     int    // how many
+	Size      int    // bytes of data in each, incompressible
+	Secrets   bool   // Secrets instead of ConfigMaps
+	Writers   int    // parallel creates; 32 when 0
+}
+
+// Bulk creates plain objects in parallel, as fast as the API server takes them.
+func Bulk(ctx context.Context, config *rest.Config, options BulkOptions) error {
+	if options.Writers <= 0 {
+		options.Writers = 32
+	}
+	if options.Name == "" {
+		options.Name = "bulk"
+	}
+	c, err := newClient(config)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	next := make(chan int)
+	group.Go(func() error {
+		defer close(next)
+		for i := range options.Count {
+			select {
+			case next <- i:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for range options.Writers {
+		group.Go(func() error {
+			for i := range next {
+				object := options.object(i)
+				if err := c.Create(ctx, object); err != nil {
+					return fmt.Errorf("create %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (o BulkOptions) object(i int) client.Object {
+	name := o.Name + "-" + strconv.Itoa(i)
+	if o.Secrets {
+		return &corev1.Secret{ObjectMeta: meta(o.Namespace, name), Data: map[string][]byte{"data": bytesFor(name, o.Size)}}
+	}
+	return &corev1.ConfigMap{ObjectMeta: meta(o.Namespace, name), Data: map[string]string{"data": textFor(name, o.Size)}}
+}
