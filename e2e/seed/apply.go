@@ -41,7 +41,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 		return nil, err
 	}
 	config = rest.CopyConfig(config)
-	config.QPS = -1
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{} // deprecated kinds are read on purpose
 	return client.New(config, client.Options{Scheme: scheme})
 }
 

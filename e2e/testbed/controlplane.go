@@ -72,7 +72,7 @@ func (c *Cluster) writeKubeconfigs() error {
 		}
 	}
 	c.config = &rest.Config{
-		Host: c.url, QPS: -1,
+		Host: c.url, QPS: -1, WarningHandler: rest.NoWarnings{},
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.pem, CertData: admin.cert, KeyData: admin.key},
 	}
 	return nil
