@@ -1,0 +1,2 @@
+// Package extsort sorts more records than fit into memory.
+package extsort

@@ -1,0 +1,2 @@
+// Package rawjson finds and writes values in JSON text without decoding it.
+package rawjson
