@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Builds tools from source into .tools/bin, at the versions pinned in e2e/tools/*/go.mod.
+#
+#   e2e/tools/build.sh [NAME...]     all tools when no name is given
+#
+# A tool is built again when its go.mod, its go.sum or the Go version changes. With KUBEBUILDER_ASSETS set, the control plane's binaries that lie there
+# are taken instead of being built.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+root=$PWD
+bin=$root/.tools/bin
+
+# name | module below e2e/tools | package
+tools='
+etcd|etcd|go.etcd.io/etcd/server/v3
+kube-apiserver|k8s|k8s.io/kubernetes/cmd/kube-apiserver
+kube-controller-manager|k8s|k8s.io/kubernetes/cmd/kube-controller-manager
+kubectl|k8s|k8s.io/kubernetes/cmd/kubectl
+versitygw|s3server|github.com/versity/versitygw/cmd/versitygw
+buf|buf|github.com/bufbuild/buf/cmd/buf
+protoc-gen-go|dev|google.golang.org/protobuf/cmd/protoc-gen-go
+protoc-gen-go-grpc|dev|google.golang.org/grpc/cmd/protoc-gen-go-grpc
+controller-gen|controllergen|sigs.k8s.io/controller-tools/cmd/controller-gen
+golangci-lint|golangci|github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+'
+
+stamp_of() { # MODULE
+  { go env GOVERSION GOOS GOARCH; cat "e2e/tools/$1/go.mod" "e2e/tools/$1/go.sum"; } | sha256sum | cut -d' ' -f1
+}
+
+build() { # NAME
+  local entry name module package stamp began
+  entry=$(grep "^$1|" <<<"$tools") || { echo "build.sh: no tool is called $1" >&2; exit 2; }
+  IFS='|' read -r name module package <<<"$entry"
+  case $name in
+    etcd | kube-* | kubectl) if [[ -n ${KUBEBUILDER_ASSETS:-} && -x $KUBEBUILDER_ASSETS/$name ]]; then return; fi ;;
+  esac
+  stamp=$(stamp_of "$module")
+  if [[ -x $bin/$name && -f $bin/.$name.stamp && $(<"$bin/.$name.stamp") == "$stamp" ]]; then return; fi
+  began=$SECONDS
+  echo "tools: building $name from source (once; $module/go.mod pins it)"
+  (cd "e2e/tools/$module" && CGO_ENABLED=0 GOWORK=off go build -trimpath -ldflags "-s -w" -o "$bin/.$name.new" "$package")
+  mv "$bin/.$name.new" "$bin/$name"
+  echo "$stamp" >"$bin/.$name.stamp"
+  echo "tools: $name built in $((SECONDS - began)) s"
+}
+
+mkdir -p "$bin"
+if (($# == 0)); then
+  mapfile -t names < <(cut -d'|' -f1 <<<"$tools" | grep .)
+  set -- "${names[@]}"
+fi
+for name in "$@"; do build "$name"; done
