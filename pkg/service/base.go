@@ -2,7 +2,10 @@ package service
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"log/slog"
+	"strings"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/utils/clock"
@@ -28,4 +31,25 @@ type Base struct {
 type Runner interface {
 	// Run serves until ctx ends and returns nil after an orderly shutdown. It is called once.
 	Run(ctx context.Context) error
+}
+
+// NewInstance returns a name for one start of a service: the service's name and 60 random bits.
+func NewInstance(service string) string {
+	return service + "-" + strings.ToLower(rand.Text()[:12])
+}
+
+func (b Base) check() error {
+	switch {
+	case b.Name == "":
+		return errors.New("base has no name")
+	case b.Instance == "":
+		return errors.New("base has no instance")
+	case b.Log == nil:
+		return errors.New("base has no log")
+	case b.Clock == nil:
+		return errors.New("base has no clock")
+	case b.Tracer == nil:
+		return errors.New("base has no tracer")
+	}
+	return b.Options.Validate()
 }

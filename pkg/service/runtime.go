@@ -3,63 +3,175 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
+	"os"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/grpcserver"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/rungroup"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
+)
+
+// Limits of the shutdown.
+const (
+	// HandOverLimit is how long parts may take to stop and hand over their work.
+	HandOverLimit = 30 * time.Second
+	// CallLimit is how long open calls may take to end after that.
+	CallLimit = 10 * time.Second
 )
 
 // Runtime is a service's running half: its connections, servers and parts.
 type Runtime struct {
-	fabric *fabric.Client
+	base     Base
+	config   *rest.Config
+	manager  ctrl.Manager
+	fabric   *fabric.Client
+	registry *prometheus.Registry
+	ready    readiness
+	parts    *rungroup.Group
+
+	grpc    *grpcserver.Server
+	grpcLis net.Listener
+	mux     *http.ServeMux
+	httpLis net.Listener
+
+	closing sync.Once
+	running sync.Once
 }
 
 // New connects to Kubernetes and NATS and opens the listeners; nothing is served before Run.
-// When it fails, everything it opened is closed again.
+// When it fails, everything it opened is closed again. An API server or NATS server that is away is no failure.
 func New(ctx context.Context, base Base) (*Runtime, error) {
-	return nil, errors.New("not built yet")
+	if err := base.check(); err != nil {
+		return nil, fmt.Errorf("service %s: %w", base.Name, err)
+	}
+	r := &Runtime{
+		base:     base,
+		registry: prometheus.NewRegistry(),
+		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
+		mux:      http.NewServeMux(),
+	}
+	for _, step := range []func(context.Context) error{r.prepare, r.connect, r.buildGRPC, r.listen} {
+		if err := step(ctx); err != nil {
+			r.Close()
+			return nil, fmt.Errorf("service %s: %w", base.Name, err)
+		}
+	}
+	r.routes()
+	return r, nil
+}
+
+// prepare makes what is needed locally.
+func (r *Runtime) prepare(context.Context) error {
+	if err := os.MkdirAll(r.base.Options.WorkDir, 0o700); err != nil {
+		return fmt.Errorf("--work-dir: %w", err)
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "holdfast_build_info", Help: "1, with the version and commit of the binary as labels.",
+		ConstLabels: prometheus.Labels{"service": r.base.Name, "version": buildinfo.Version(), "commit": buildinfo.Commit()},
+	})
+	info.Set(1)
+	return r.registry.Register(info)
+}
+
+// connect opens the connections to Kubernetes and NATS.
+func (r *Runtime) connect(ctx context.Context) error {
+	o := r.base.Options
+	cfg, err := kube.Config(o.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.UserAgent = "holdfast-" + r.base.Name + "/" + buildinfo.Version()
+	r.config = cfg
+	if r.manager, err = kube.NewManager(cfg, o.Namespace, r.base.Log); err != nil {
+		return err
+	}
+	r.fabric, err = fabric.Connect(ctx, fabric.Config{
+		URL: o.NATSURL, CredsFile: o.NATSCredsFile, Name: r.base.Instance,
+		Log: r.base.Log, Clock: r.base.Clock, Tracer: r.base.Tracer,
+	})
+	return err
+}
+
+func (r *Runtime) buildGRPC(context.Context) error {
+	tlsConfig, err := serverTLS(r.base.Options)
+	if err != nil {
+		return err
+	}
+	r.grpc, err = grpcserver.New(grpcserver.Config{
+		Log: r.base.Log, Registerer: r.registry, Tracer: r.base.Tracer, Propagator: telemetry.Propagator(), TLS: tlsConfig,
+	})
+	return err
+}
+
+func (r *Runtime) listen(ctx context.Context) (err error) {
+	var lc net.ListenConfig
+	if r.grpcLis, err = lc.Listen(ctx, "tcp", r.base.Options.GRPCAddress); err != nil {
+		return fmt.Errorf("--grpc-address: %w", err)
+	}
+	if r.httpLis, err = lc.Listen(ctx, "tcp", r.base.Options.HTTPAddress); err != nil {
+		return fmt.Errorf("--http-address: %w", err)
+	}
+	return nil
 }
 
 // GRPC is where the service registers its gRPC services, before Run. Each gets its own health status.
-func (r *Runtime) GRPC() grpc.ServiceRegistrar { return nil }
+func (r *Runtime) GRPC() grpc.ServiceRegistrar { return r.grpc }
 
 // Mux is the HTTP server's mux. /metrics, /healthz and /readyz are taken; add others before Run.
-func (r *Runtime) Mux() *http.ServeMux { return nil }
+func (r *Runtime) Mux() *http.ServeMux { return r.mux }
 
 // Manager is the controller-runtime manager; it is started by Run.
-func (r *Runtime) Manager() ctrl.Manager { return nil }
+func (r *Runtime) Manager() ctrl.Manager { return r.manager }
 
-// RestConfig is the connection to the API server.
-func (r *Runtime) RestConfig() *rest.Config { return nil }
+// RestConfig is the connection to the API server. Copy it before changing it.
+func (r *Runtime) RestConfig() *rest.Config { return r.config }
 
 // Fabric is the connection to NATS.
 func (r *Runtime) Fabric() *fabric.Client { return r.fabric }
 
 // Registry is the service's own metrics registry, served on /metrics.
-func (r *Runtime) Registry() *prometheus.Registry { return nil }
+func (r *Runtime) Registry() *prometheus.Registry { return r.registry }
 
 // GRPCAddr is the host:port gRPC listens on, with the port that was really taken.
-func (r *Runtime) GRPCAddr() string { return "" }
+func (r *Runtime) GRPCAddr() string { return r.grpcLis.Addr().String() }
 
 // HTTPAddr is the host:port HTTP listens on, with the port that was really taken.
-func (r *Runtime) HTTPAddr() string { return "" }
+func (r *Runtime) HTTPAddr() string { return r.httpLis.Addr().String() }
 
 // Go adds a part to the run group. run must return soon after its ctx ends (that is: stop pulling work, hand over).
 // A part that returns an error or panics before that stops the service; one that returns nil is done.
 // Parts added before Run start with it, later ones at once.
-func (r *Runtime) Go(name string, run func(ctx context.Context) error) {}
+func (r *Runtime) Go(name string, run func(ctx context.Context) error) { r.parts.Go(name, run) }
 
 // ReadyWhen adds a condition to readiness: /readyz and the gRPC health status are positive only while every check says true.
-// check must be fast and safe for concurrent use.
-func (r *Runtime) ReadyWhen(name string, check func() bool) {}
-
-// Run serves until ctx ends, a part fails, or a listener breaks. Then, in this order: not ready, parts are told to stop
-// (they pull no more work and hand over), gRPC and HTTP finish open calls within a limit, connections are closed.
-func (r *Runtime) Run(ctx context.Context) error { return errors.New("not built yet") }
+// check must be fast, safe for concurrent use, and must not call back into the Runtime.
+func (r *Runtime) ReadyWhen(name string, check func() bool) { r.ready.add(name, check) }
 
 // Close releases what New opened. It is only needed when Run is never called; calling it again is harmless.
-func (r *Runtime) Close() {}
+func (r *Runtime) Close() {
+	r.closing.Do(func() {
+		for _, lis := range []net.Listener{r.grpcLis, r.httpLis} {
+			if lis == nil {
+				continue
+			}
+			if err := lis.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+				r.base.Log.Warn("listener not closed", "error", err)
+			}
+		}
+		if r.fabric != nil {
+			r.fabric.Close()
+		}
+	})
+}

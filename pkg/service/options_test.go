@@ -1,0 +1,103 @@
+package service_test
+
+import (
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+func defaults() service.Options {
+	return service.Defaults("queue-scheduler", service.Ports{GRPC: 7441, HTTP: 8441})
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	o := defaults()
+	require.NoError(t, o.Validate())
+	require.Equal(t, "127.0.0.1:7441", o.GRPCAddress)
+	require.Equal(t, "127.0.0.1:8441", o.HTTPAddress)
+}
+
+func TestValidateNamesTheFlag(t *testing.T) {
+	for name, tc := range map[string]struct {
+		flag   string
+		change func(*service.Options)
+	}{
+		"namespace":            {"--namespace", func(o *service.Options) { o.Namespace = "Velero" }},
+		"no nats":              {"--nats-url", func(o *service.Options) { o.NATSURL = "" }},
+		"no work dir":          {"--work-dir", func(o *service.Options) { o.WorkDir = "" }},
+		"level":                {"--log-level", func(o *service.Options) { o.LogLevel = "loud" }},
+		"format":               {"--log-format", func(o *service.Options) { o.LogFormat = "xml" }},
+		"feature":              {"--features", func(o *service.Options) { o.Features = []string{"EnableCSI"} }},
+		"grpc address":         {"--grpc-address", func(o *service.Options) { o.GRPCAddress = "127.0.0.1" }},
+		"grpc port":            {"--grpc-address", func(o *service.Options) { o.GRPCAddress = "127.0.0.1:70000" }},
+		"http address":         {"--http-address", func(o *service.Options) { o.HTTPAddress = "::1" }},
+		"open to all":          {"--auth", func(o *service.Options) { o.GRPCAddress = "0.0.0.0:7441" }},
+		"open to all, no host": {"--auth", func(o *service.Options) { o.GRPCAddress = ":7441" }},
+		"open to a name":       {"--auth", func(o *service.Options) { o.GRPCAddress = "node1:7441" }},
+		"auth kubernetes":      {"--auth", func(o *service.Options) { o.Auth = service.AuthKubernetes }},
+		"auth unknown":         {"--auth", func(o *service.Options) { o.Auth = "basic" }},
+		"cert without key":     {"--tls-cert-file", func(o *service.Options) { o.TLSCertFile = "x" }},
+		"ca without cert":      {"--tls-ca-file", func(o *service.Options) { o.TLSCAFile = "x" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := defaults()
+			tc.change(&o)
+			field := new(grpcerr.FieldError)
+			require.ErrorAs(t, o.Validate(), &field)
+			require.Equal(t, tc.flag, field.Field)
+		})
+	}
+}
+
+func TestLoopbackNeedsNoAuth(t *testing.T) {
+	for _, address := range []string{"localhost:1", "[::1]:1", "127.8.9.1:0"} {
+		o := defaults()
+		o.GRPCAddress = address
+		require.NoError(t, o.Validate(), address)
+	}
+}
+
+func flags(t *testing.T, args ...string) (*service.Options, *pflag.FlagSet) {
+	t.Helper()
+	o := defaults()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.BindFlags(fs)
+	require.NoError(t, fs.Parse(args))
+	return &o, fs
+}
+
+func TestEnvironmentStandsForFlags(t *testing.T) {
+	o, fs := flags(t, "--log-level=debug")
+	require.NoError(t, service.ApplyEnv(fs, []string{
+		"HOLDFAST_LOG_LEVEL=error", "HOLDFAST_LOG_FORMAT=json", "HOLDFAST_FEATURES=a,b", "PATH=/bin", "HOLDFASTER=1",
+		"HOLDFAST_NATS_URL=nats://user:pass=word@host:1",
+	}))
+	require.Equal(t, "debug", o.LogLevel, "the command line wins")
+	require.Equal(t, "json", o.LogFormat)
+	require.Equal(t, []string{"a", "b"}, o.Features)
+	require.Equal(t, "nats://user:pass=word@host:1", o.NATSURL)
+}
+
+func TestUnknownVariablesAreErrors(t *testing.T) {
+	_, fs := flags(t)
+	err := service.ApplyEnv(fs, []string{"HOLDFAST_LOGLEVEL=debug", "HOLDFAST_ZZZ="})
+	require.ErrorContains(t, err, "HOLDFAST_LOGLEVEL: unknown variable")
+	require.ErrorContains(t, err, "HOLDFAST_ZZZ: unknown variable")
+}
+
+func TestServiceLinksAreNotOurs(t *testing.T) {
+	_, fs := flags(t)
+	links := []string{
+		"HOLDFAST_NATS_SERVICE_HOST=10.0.0.1", "HOLDFAST_NATS_SERVICE_PORT=4222", "HOLDFAST_NATS_SERVICE_PORT_CLIENT=4222",
+		"HOLDFAST_NATS_PORT=tcp://10.0.0.1:4222", "HOLDFAST_NATS_PORT_4222_TCP=tcp://10.0.0.1:4222", "HOLDFAST_NATS_PORT_4222_TCP_ADDR=10.0.0.1",
+	}
+	require.NoError(t, service.ApplyEnv(fs, links))
+	_, fs = flags(t)
+	require.ErrorContains(t, service.ApplyEnv(fs, append(links, "HOLDFAST_NATS_URI=x")), "HOLDFAST_NATS_URI")
+	_, fs = flags(t)
+	require.ErrorContains(t, service.ApplyEnv(fs, []string{"HOLDFAST_X_PORT=1"}), "HOLDFAST_X_PORT", "no such Service")
+}

@@ -1,0 +1,89 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
+)
+
+// Validate checks the options; every error names its flag.
+func (o *Options) Validate() error {
+	var errs []error
+	bad := func(flag, format string, args ...any) {
+		errs = append(errs, grpcerr.Field("--"+flag, format, args...))
+	}
+	if msgs := validation.IsDNS1123Label(o.Namespace); len(msgs) > 0 {
+		bad("namespace", "%q: %s", o.Namespace, msgs[0])
+	}
+	if o.NATSURL == "" {
+		bad("nats-url", "must not be empty")
+	}
+	if o.WorkDir == "" {
+		bad("work-dir", "must not be empty")
+	}
+	if _, err := telemetry.ParseLevel(o.LogLevel); err != nil {
+		bad("log-level", "%q is not debug, info, warn or error", o.LogLevel)
+	}
+	if o.LogFormat != telemetry.FormatText && o.LogFormat != telemetry.FormatJSON {
+		bad("log-format", "%q is not text or json", o.LogFormat)
+	}
+	for _, feature := range o.Features {
+		bad("features", "unknown feature %q", feature)
+	}
+	if err := checkAddress(o.HTTPAddress); err != nil {
+		bad("http-address", "%v", err)
+	}
+	errs = append(errs, o.validateGRPC()...)
+	return errors.Join(errs...)
+}
+
+func (o *Options) validateGRPC() []error {
+	var errs []error
+	if err := checkAddress(o.GRPCAddress); err != nil {
+		errs = append(errs, grpcerr.Field("--grpc-address", "%v", err))
+	}
+	switch o.Auth {
+	case AuthNone:
+		if !isLoopback(o.GRPCAddress) {
+			errs = append(errs, grpcerr.Field("--auth", "none is only accepted on a loopback address, and --grpc-address is %q", o.GRPCAddress))
+		}
+	case AuthKubernetes:
+		errs = append(errs, grpcerr.Field("--auth", "kubernetes is not available in this version; use none with a loopback --grpc-address"))
+	default:
+		errs = append(errs, grpcerr.Field("--auth", "%q is not none or kubernetes", o.Auth))
+	}
+	if (o.TLSCertFile == "") != (o.TLSKeyFile == "") {
+		errs = append(errs, grpcerr.Field("--tls-cert-file", "must be given together with --tls-key-file"))
+	}
+	if o.TLSCAFile != "" && o.TLSCertFile == "" {
+		errs = append(errs, grpcerr.Field("--tls-ca-file", "needs --tls-cert-file and --tls-key-file"))
+	}
+	return errs
+}
+
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port", address)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q: port must be 0 to 65535", address)
+	}
+	return nil
+}
+
+// isLoopback tells whether only this machine can reach the address. A name other than localhost may resolve to anything.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
