@@ -1,0 +1,60 @@
+# Everything a contributor types. `make help` lists it.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+MODULES := proto pkg services e2e
+CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kubectl
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+BUILDINFO := github.com/holdfast-io/holdfast/pkg/buildinfo
+LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT)
+# Only a KUBECONFIG given to make itself points the demo at another cluster; one that a shell happens to export does not.
+DEMO_ARGS ?= $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG))$(if $(SHARE), --share)
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+
+.PHONY: tools
+tools: ## build every tool from source into .tools/bin (once; cached)
+	@e2e/tools/build.sh
+
+.PHONY: build
+build: ## build the binaries into bin/
+	@mkdir -p bin/e2e
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(patsubst %/main.go,./%,$(wildcard services/*/main.go))
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/e2e/ $(patsubst %/main.go,./%,$(wildcard e2e/cmd/*/main.go))
+	@echo "built: bin/: $$(cd bin && echo *)"
+
+.PHONY: test
+test: ## what CI runs: all unit tests under the race detector, and every scenario on a real API server
+	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw
+	@$(MAKE) --no-print-directory build
+	@go test -race -timeout 40m $(patsubst %,./%/...,$(MODULES))
+
+.PHONY: test-all
+test-all: test ## test, then every fuzz target (FUZZTIME=10s each)
+	@e2e/tools/fuzz.sh $(or $(FUZZTIME),10s)
+
+.PHONY: demo
+demo: ## back up, destroy, restore and compare a sample estate (KUBECONFIG=file: on your cluster, SHARE=1: beside Velero's CRDs)
+	@$(if $(filter command line,$(origin KUBECONFIG)),,e2e/tools/build.sh $(CONTROL_PLANE))
+	@$(MAKE) --no-print-directory build
+	@bin/e2e/demo $(DEMO_ARGS)
+
+.PHONY: generate
+generate: ## regenerate Go from proto, deep copies and CRDs
+	@e2e/tools/build.sh buf protoc-gen-go protoc-gen-go-grpc controller-gen
+	@.tools/bin/buf generate
+	@cd pkg && go generate ./crds/...
+
+.PHONY: verify
+verify: ## check that generated code is fresh, contracts are clean, modules build alone and agree on versions
+	@e2e/tools/verify.sh
+
+.PHONY: lint
+lint: ## run the linters over every module
+	@e2e/tools/build.sh golangci-lint buf
+	@.tools/bin/buf lint
+	@for module in $(MODULES); do echo "lint: $$module"; (cd "$$module" && ../.tools/bin/golangci-lint run ./...); done

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Checks what reviewers should not have to: generated files are what the generators make, contracts pass their lint, no commit breaks the wire, every
+# module builds without the workspace, and all modules use one Go version and one version of each dependency.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+generated=(proto/gen pkg/apis pkg/crds)
+before=$(mktemp -d)
+trap 'rm -rf "$before"' EXIT
+
+echo "verify: generated files"
+for path in "${generated[@]}"; do mkdir -p "$before/$(dirname "$path")" && cp -R "$path" "$before/$path"; done
+make --no-print-directory generate
+for path in "${generated[@]}"; do
+  diff -r "$before/$path" "$path" >&2 || { echo "verify: $path was stale; it is regenerated now, commit it" >&2; exit 1; }
+done
+
+echo "verify: contracts"
+.tools/bin/buf lint
+if base=$(git rev-parse --verify --quiet "${BREAKING_BASE:-HEAD~1}") && git ls-tree -r --name-only "$base" -- proto/holdfast | grep -q '\.proto$'; then
+  .tools/bin/buf breaking --against ".git#ref=$base"
+fi
+
+echo "verify: versions"
+versions=$(for module in proto pkg services e2e; do
+  (cd "$module" && go mod edit -json) | awk -F'"' '/"Path":/ {path = $4} /"Version":/ {print path, $4} /^\t"Go":/ {print "go", $4}'
+done | sort -u | grep -v 'github.com/holdfast-io/')
+if clashes=$(cut -d' ' -f1 <<<"$versions" | uniq -d) && [[ -n $clashes ]]; then
+  echo "verify: several versions of one dependency:" >&2
+  grep -F "$clashes" <<<"$versions" >&2
+  exit 1
+fi
+
+for module in proto pkg services e2e; do
+  echo "verify: $module builds without the workspace"
+  (cd "$module" && GOWORK=off go build ./...)
+done
