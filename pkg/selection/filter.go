@@ -27,7 +27,8 @@ type Resolver interface {
 // Object is what a decision on one object needs of its metadata.
 type Object struct {
 	Namespace, Name string
-	Labels          map[string]string
+	// Labels may be nil. labels.Set and objmeta.Pairs implement it.
+	Labels labels.Labels
 	// Deleting is true when a deletionTimestamp is set.
 	Deleting bool
 }
@@ -96,13 +97,19 @@ func (f *Filter) Namespace(name string) bool {
 // means that labels do not matter.
 func (f *Filter) Selectors() []labels.Selector { return f.selectors }
 
+// excluded reports whether the object's own label keeps it out.
+func (o *Object) excluded() bool { return o.Labels != nil && o.Labels.Get(LabelExclude) == "true" }
+
 // MatchesLabels reports whether an object with these labels passes the selectors.
-func (f *Filter) MatchesLabels(set map[string]string) bool {
+func (f *Filter) MatchesLabels(set labels.Labels) bool {
 	if len(f.selectors) == 0 {
 		return true
 	}
+	if set == nil {
+		set = labels.Set(nil)
+	}
 	for _, s := range f.selectors {
-		if s.Matches(labels.Set(set)) {
+		if s.Matches(set) {
 			return true
 		}
 	}
@@ -170,7 +177,7 @@ func (f *Filter) DefinitionsOnDemand() bool {
 // pass Resource; labels are not compared with the selectors, which the server
 // applied (see MatchesLabels).
 func (f *Filter) Item(o Object) bool {
-	if o.Deleting || o.Labels[LabelExclude] == "true" {
+	if o.Deleting || o.excluded() {
 		return false
 	}
 	return o.Namespace == "" || f.Namespace(o.Namespace)
@@ -181,7 +188,7 @@ func (f *Filter) Item(o Object) bool {
 // that holds a collected object. When everything is selected and only labels
 // narrow it, being named is not enough.
 func (f *Filter) NamespaceObject(o Object, active, holdsItems bool) bool {
-	if !active || o.Deleting || o.Labels[LabelExclude] == "true" {
+	if !active || o.Deleting || o.excluded() {
 		return false
 	}
 	if holdsItems {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -97,13 +98,13 @@ func TestItem(t *testing.T) {
 	require.True(t, f.Item(Object{Name: "cluster-scoped"}))
 	require.False(t, f.Item(Object{Namespace: "c", Name: "x"}))
 	require.False(t, f.Item(Object{Namespace: "a", Deleting: true}))
-	require.False(t, f.Item(Object{Namespace: "a", Labels: map[string]string{LabelExclude: "true"}}))
-	require.True(t, f.Item(Object{Namespace: "a", Labels: map[string]string{LabelExclude: "false"}}))
+	require.False(t, f.Item(Object{Namespace: "a", Labels: labels.Set{LabelExclude: "true"}}))
+	require.True(t, f.Item(Object{Namespace: "a", Labels: labels.Set{LabelExclude: "false"}}))
 }
 
 func TestNamespaceObject(t *testing.T) {
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
-	labelled := map[string]string{"app": "x"}
+	selector := &metav1.LabelSelector{MatchLabels: labels.Set{"app": "x"}}
+	labelled := labels.Set{"app": "x"}
 	tests := map[string]struct {
 		spec              Spec
 		namespaces        []string
@@ -115,7 +116,7 @@ func TestNamespaceObject(t *testing.T) {
 		"named":                       {namespaces: []string{"a"}, object: Object{Name: "a"}, want: true},
 		"not named":                   {namespaces: []string{"b"}, object: Object{Name: "a"}},
 		"terminating":                 {namespaces: []string{"*"}, object: Object{Name: "a"}, inactive: true},
-		"excluded by label":           {namespaces: []string{"*"}, object: Object{Name: "a", Labels: map[string]string{LabelExclude: "true"}}, holding: true},
+		"excluded by label":           {namespaces: []string{"*"}, object: Object{Name: "a", Labels: labels.Set{LabelExclude: "true"}}, holding: true},
 		"all but a selector":          {spec: Spec{LabelSelector: selector}, namespaces: []string{"*"}, object: Object{Name: "a"}},
 		"all, selector matches":       {spec: Spec{LabelSelector: selector}, namespaces: []string{"*"}, object: Object{Name: "a", Labels: labelled}, want: true},
 		"all, selector, holds items":  {spec: Spec{LabelSelector: selector}, namespaces: []string{"*"}, object: Object{Name: "a"}, holding: true, want: true},
@@ -134,7 +135,7 @@ func TestNamespaceObject(t *testing.T) {
 func TestItemDoesNotAllocate(t *testing.T) {
 	f, err := NewFilter(Spec{}, []string{"a", "b"}, known)
 	require.NoError(t, err)
-	o := Object{Namespace: "a", Name: "x", Labels: map[string]string{"k": "v"}}
+	o := Object{Namespace: "a", Name: "x", Labels: labels.Set{"k": "v"}}
 	require.Zero(t, testing.AllocsPerRun(100, func() { f.Item(o) }))
 }
 

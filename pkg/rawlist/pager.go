@@ -1,0 +1,172 @@
+package rawlist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/holdfast-io/holdfast/pkg/jsonlist"
+)
+
+// pager walks the pages of one list.
+type pager struct {
+	client   *Client
+	req      Request
+	sink     Sink
+	revision string // "" until the first answer fixes it
+	token    string
+	limit    int64
+	splitter *jsonlist.Reader // kept for its buffer
+}
+
+func (p *pager) reader(body io.Reader) *jsonlist.Reader {
+	if p.splitter == nil {
+		p.splitter = jsonlist.NewReader(body, jsonlist.Options{MaxItemBytes: p.client.opts.MaxItemBytes})
+		return p.splitter
+	}
+	p.splitter.Reset(body)
+	return p.splitter
+}
+
+// next fetches one page and retries it as often as its failures deserve.
+func (p *pager) next(ctx context.Context) (Page, error) {
+	opts := &p.client.opts
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 16, Cap: 10 * time.Second}
+	started, tries := opts.Clock.Now(), 0
+	for {
+		page, err := p.attempt(ctx)
+		if err == nil {
+			p.advance(page)
+			return page, nil
+		}
+		if err := p.giveUp(ctx, err, &tries, started); err != nil {
+			return Page{}, err
+		}
+		if err := p.sink.Rollback(); err != nil {
+			return Page{}, &SinkError{Err: err}
+		}
+		delay := backoff.Step()
+		if f := (*failure)(nil); errors.As(err, &f) {
+			delay = max(delay, f.after)
+		}
+		if err := p.pause(ctx, delay); err != nil {
+			return Page{}, err
+		}
+	}
+}
+
+func (p *pager) advance(page Page) {
+	p.revision, p.token = page.Revision, page.Continue
+}
+
+// giveUp returns the error to end with, nil if another attempt is due.
+func (p *pager) giveUp(ctx context.Context, err error, tries *int, started time.Time) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var f *failure
+	if !errors.As(err, &f) {
+		return err
+	}
+	if f.smaller {
+		p.limit = max(p.limit/2, minLimit)
+	}
+	if f.broken || p.req.Aggregated {
+		*tries++
+	}
+	opts := &p.client.opts
+	if *tries >= opts.Tries || opts.Clock.Since(started) > opts.Patience {
+		return f.err
+	}
+	return nil
+}
+
+func (p *pager) pause(ctx context.Context, d time.Duration) error {
+	timer := p.client.opts.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C():
+		return nil
+	}
+}
+
+// attempt asks for the page once. A *failure may be tried again, other errors not.
+func (p *pager) attempt(ctx context.Context) (Page, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := newWatchdog(p.client.opts.Clock, p.client.opts.Stall, cancel)
+	defer watch.stop()
+	watch.busy()
+	resp, err := p.client.get(ctx, p.client.url(&p.req, p.revision, p.token, p.limit))
+	watch.idle()
+	if err != nil {
+		return Page{}, &failure{err: causeOr(ctx, err)}
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer drain(resp.Body)
+		return Page{}, answer(resp)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	page, err := p.split(&watchedReader{r: resp.Body, watch: watch})
+	if f := (*failure)(nil); errors.As(err, &f) {
+		f.err = causeOr(ctx, f.err)
+	}
+	return page, err
+}
+
+// causeOr names why a request was cancelled, if it was.
+func causeOr(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// split hands the items of one body to the sink and verifies its end.
+func (p *pager) split(body io.Reader) (Page, error) {
+	counted := &countingReader{r: body}
+	reader := p.reader(counted)
+	items := 0
+	for {
+		item, err := reader.Next()
+		if err == io.EOF { //nolint:errorlint // io.EOF itself is the verified end; a wrapped one is not
+			break
+		}
+		if errors.Is(err, jsonlist.ErrItemTooLarge) {
+			return Page{}, fmt.Errorf("item %d of the page: %w", items+1, err)
+		}
+		if err != nil {
+			return Page{}, &failure{err: fmt.Errorf("read the page: %w", err), broken: true, smaller: true}
+		}
+		items++
+		if err := p.sink.Item(item); err != nil {
+			return Page{}, &SinkError{Err: err}
+		}
+	}
+	meta := reader.List()
+	if p.revision != "" && meta.ResourceVersion != p.revision {
+		return Page{}, fmt.Errorf("%w: asked for %s, got %s", ErrRevision, p.revision, meta.ResourceVersion)
+	}
+	p.limit = p.client.learn(p.req.Resource, p.limit, counted.n, items)
+	return Page{Revision: meta.ResourceVersion, Continue: meta.Continue, APIVersion: meta.APIVersion,
+		Kind: meta.Kind, Items: items, Remaining: meta.Remaining}, nil
+}
+
+// countingReader counts bytes.
+type countingReader struct {
+	r io.Reader
+	n int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
