@@ -1,0 +1,68 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// Composition fixes what a backup consists of, before anything is published:
+// the order of its parts and its phase. There is one per backup; every later
+// holder follows it.
+type Composition struct {
+	FormatVersion int    `json:"formatVersion"`
+	Backup        string `json:"backup"`
+	UID           string `json:"uid"`
+	Epoch         int64  `json:"epoch"`
+	// Checkpoints are the keys of the records, in the order of their parts in
+	// the tarball.
+	Checkpoints []string `json:"checkpoints"`
+	// Phase is the terminal phase.
+	Phase velerov1.BackupPhase `json:"phase"`
+	// Items, Warnings and Errors are the sums over the parts.
+	Items    int `json:"items"`
+	Warnings int `json:"warnings"`
+	Errors   int `json:"errors"`
+	// Revisions are the common revisions of the cut, oldest first.
+	Revisions []string `json:"revisions,omitempty"`
+}
+
+// Fix makes c the composition, or returns the one that was fixed before.
+func Fix(ctx context.Context, store objectstore.Store, c Composition) (Composition, error) {
+	c.FormatVersion = formatVersion
+	data, err := json.Marshal(c)
+	if err != nil {
+		return Composition{}, fmt.Errorf("encode composition: %w", err)
+	}
+	err = store.Create(ctx, layout.Composition(c.Backup, c.UID), bytes.NewReader(data), int64(len(data)))
+	if errors.Is(err, objectstore.ErrExists) {
+		return Fixed(ctx, store, c.Backup, c.UID)
+	}
+	if err != nil {
+		return Composition{}, fmt.Errorf("write composition: %w", err)
+	}
+	return c, nil
+}
+
+// Fixed returns the composition of a backup; the error wraps
+// objectstore.ErrNotFound while there is none.
+func Fixed(ctx context.Context, store objectstore.Reader, backup, uid string) (Composition, error) {
+	var c Composition
+	data, err := readAll(ctx, store, layout.Composition(backup, uid))
+	if err != nil {
+		return c, fmt.Errorf("read composition: %w", err)
+	}
+	if err := decode(data, &c, &c.FormatVersion); err != nil {
+		return c, fmt.Errorf("composition of backup %s: %w", backup, err)
+	}
+	if c.Backup != backup || c.UID != uid {
+		return c, fmt.Errorf("composition of backup %s: it belongs to backup %s (uid %s)", backup, c.Backup, c.UID)
+	}
+	return c, nil
+}

@@ -1,0 +1,102 @@
+// Package cut keeps the revision at which a backup lists the cluster.
+//
+// All lists of a backup share one revision, so that what is stored existed at
+// one moment. When the server has compacted that revision away, the lists not
+// yet begun move to a newer one together; what was listed before stays as it is,
+// and the manifest says which range is of which revision.
+package cut
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Revisioner reads the newest revision of the cluster by a consistent read.
+// rawlist.Client is one.
+type Revisioner interface {
+	Revision(ctx context.Context) (string, error)
+}
+
+// Cut is the shared revision. Safe for concurrent use.
+type Cut struct {
+	source Revisioner
+	off    bool
+
+	mu       sync.Mutex
+	current  string
+	previous []string
+}
+
+// New returns a cut that is taken at the first use. With consistent false there
+// is none: every list takes the newest revision for itself.
+func New(source Revisioner, consistent bool) *Cut {
+	return &Cut{source: source, off: !consistent}
+}
+
+// Current returns the revision to list at, "" if there is no common one.
+func (c *Cut) Current(ctx context.Context) (string, error) {
+	if c.off {
+		return "", nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != "" {
+		return c.current, nil
+	}
+	return c.take(ctx)
+}
+
+// Renew replaces an expired revision and returns the one to list at now. Of any
+// number of callers that saw the same revision expire, one takes the new one.
+func (c *Cut) Renew(ctx context.Context, expired string) (string, error) {
+	if c.off {
+		return "", nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != expired {
+		return c.current, nil
+	}
+	return c.take(ctx)
+}
+
+// Adopt makes revision the common one in place of expired, unless another list
+// was first. It is for a list that the server let go on at a newer revision.
+func (c *Cut) Adopt(expired, revision string) {
+	if c.off || revision == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == expired {
+		c.set(revision)
+	}
+}
+
+// Revisions returns the common revisions in the order they were taken.
+func (c *Cut) Revisions() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := append([]string(nil), c.previous...)
+	if c.current != "" {
+		out = append(out, c.current)
+	}
+	return out
+}
+
+func (c *Cut) take(ctx context.Context) (string, error) {
+	revision, err := c.source.Revision(ctx)
+	if err != nil {
+		return "", fmt.Errorf("take a cut: %w", err)
+	}
+	c.set(revision)
+	return revision, nil
+}
+
+func (c *Cut) set(revision string) {
+	if c.current != "" {
+		c.previous = append(c.previous, c.current)
+	}
+	c.current = revision
+}

@@ -1,0 +1,188 @@
+// Package steady makes an object store patient: a bucket that is away for a
+// moment delays a job and does not fail it.
+package steady
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// permanent are the failures that trying again does not change.
+var permanent = []error{
+	objectstore.ErrNotFound, objectstore.ErrExists, objectstore.ErrReadOnly, objectstore.ErrInvalidKey,
+	objectstore.ErrInvalidRange, objectstore.ErrSize, objectstore.ErrNoBucket, objectstore.ErrAccess,
+}
+
+// Store repeats the calls of another store until they succeed, fail for good,
+// or Patience has passed. A Create that is repeated after an answer got lost
+// recognizes its own object. Safe for concurrent use.
+type Store struct {
+	objectstore.Store
+	Clock    clock.WithTicker
+	Log      *slog.Logger
+	Patience time.Duration // from the first failure of a call
+}
+
+// Get implements objectstore.Reader; reading the body is not repeated.
+func (s *Store) Get(ctx context.Context, key string) (body io.ReadCloser, err error) {
+	err = s.try(ctx, "get", key, func(int) error {
+		body, err = s.Store.Get(ctx, key)
+		return err
+	})
+	return body, err
+}
+
+// GetRange implements objectstore.Reader; reading the body is not repeated.
+func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (body io.ReadCloser, err error) {
+	err = s.try(ctx, "get range", key, func(int) error {
+		body, err = s.Store.GetRange(ctx, key, off, n)
+		return err
+	})
+	return body, err
+}
+
+// Stat implements objectstore.Reader.
+func (s *Store) Stat(ctx context.Context, key string) (info objectstore.Info, err error) {
+	err = s.try(ctx, "stat", key, func(int) error {
+		info, err = s.Store.Stat(ctx, key)
+		return err
+	})
+	return info, err
+}
+
+// Put implements objectstore.Writer.
+func (s *Store) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
+	return s.fromStart(ctx, "put", key, r, func(int) error { return s.Store.Put(ctx, key, r, size) })
+}
+
+// Create implements objectstore.Writer.
+func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
+	start, err := r.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", key, err)
+	}
+	return s.fromStart(ctx, "create", key, r, func(attempt int) error {
+		err := s.Store.Create(ctx, key, r, size)
+		if attempt == 0 || !errors.Is(err, objectstore.ErrExists) {
+			return err
+		}
+		if _, err := r.Seek(start, io.SeekStart); err != nil {
+			return err
+		}
+		same, readErr := s.holds(ctx, key, r, size)
+		if readErr != nil {
+			return readErr
+		}
+		if same {
+			return nil // the earlier attempt had succeeded after all
+		}
+		return err
+	})
+}
+
+// Delete implements objectstore.Writer.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	return s.try(ctx, "delete", key, func(int) error { return s.Store.Delete(ctx, key) })
+}
+
+// Compose implements objectstore.Writer. After a lost answer it may return
+// ErrExists for its own object: callers compare what is there.
+func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Source) (info objectstore.Info, err error) {
+	err = s.try(ctx, "compose", key, func(int) error {
+		info, err = s.Store.Compose(ctx, key, src)
+		return err
+	})
+	return info, err
+}
+
+// fromStart rewinds r before each attempt.
+func (s *Store) fromStart(ctx context.Context, what, key string, r io.ReadSeeker, fn func(attempt int) error) error {
+	start, err := r.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", what, key, err)
+	}
+	return s.try(ctx, what, key, func(attempt int) error {
+		if _, err := r.Seek(start, io.SeekStart); err != nil {
+			return err
+		}
+		return fn(attempt)
+	})
+}
+
+func (s *Store) try(ctx context.Context, what, key string, fn func(attempt int) error) error {
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 16, Cap: 15 * time.Second}
+	started := s.Clock.Now()
+	for attempt := 0; ; attempt++ {
+		err := fn(attempt)
+		if err == nil || ctx.Err() != nil || isPermanent(err) {
+			return err
+		}
+		if s.Clock.Since(started) > s.Patience {
+			return fmt.Errorf("%s %s: gave up after %s: %w", what, key, s.Patience, err)
+		}
+		s.Log.WarnContext(ctx, "object store call failed, trying again", "call", what, "key", key, "error", err)
+		timer := s.Clock.NewTimer(backoff.Step())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C():
+		}
+	}
+}
+
+func isPermanent(err error) bool {
+	for _, p := range permanent {
+		if errors.Is(err, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds reports whether the object's content is that of r.
+func (s *Store) holds(ctx context.Context, key string, r io.Reader, size int64) (bool, error) {
+	info, err := s.Store.Stat(ctx, key)
+	if err != nil || info.Size != size {
+		return false, err
+	}
+	body, err := s.Store.Get(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = body.Close() }()
+	return equal(body, io.LimitReader(r, size))
+}
+
+func equal(a, b io.Reader) (bool, error) {
+	bufA, bufB := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, errA := io.ReadFull(a, bufA)
+		m, errB := io.ReadFull(b, bufB)
+		if !bytes.Equal(bufA[:n], bufB[:m]) {
+			return false, nil
+		}
+		endA, endB := isEnd(errA), isEnd(errB)
+		if errA != nil && !endA {
+			return false, errA
+		}
+		if errB != nil && !endB {
+			return false, errB
+		}
+		if endA || endB {
+			return endA == endB, nil
+		}
+	}
+}
+
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
