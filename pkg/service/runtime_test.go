@@ -1,0 +1,225 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/embednats"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is what a service needs around it: an API server that knows nothing, and a real NATS server.
+type world struct {
+	kubeconfig, nats, dir string
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	w := world{dir: t.TempDir()}
+	api := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(api.Close)
+	w.kubeconfig = filepath.Join(w.dir, "kubeconfig")
+	require.NoError(t, os.WriteFile(w.kubeconfig, []byte(strings.ReplaceAll(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: SERVER}}]
+users: [{name: u, user: {}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`, "SERVER", api.URL)), 0o600))
+	nats, err := embednats.Start(embednats.Config{Dir: filepath.Join(w.dir, "nats")})
+	require.NoError(t, err)
+	t.Cleanup(nats.Stop)
+	w.nats = nats.URL()
+	return w
+}
+
+func (w world) base(t *testing.T, name string) service.Base {
+	t.Helper()
+	o := service.Defaults(name, service.Ports{})
+	o.Kubeconfig, o.NATSURL, o.WorkDir = w.kubeconfig, w.nats, filepath.Join(w.dir, "work", name)
+	return service.Base{
+		Name: name, Instance: service.NewInstance(name), Options: o,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Clock: clock.RealClock{}, Tracer: noop.NewTracerProvider(),
+	}
+}
+
+func (w world) runtime(t *testing.T, name string) *service.Runtime {
+	t.Helper()
+	r, err := service.New(t.Context(), w.base(t, name))
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	queuev1.RegisterQueueServiceServer(r.GRPC(), queuev1.UnimplementedQueueServiceServer{})
+	return r
+}
+
+// running runs r and returns how to stop it.
+func running(t *testing.T, r *service.Runtime) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- r.Run(ctx) }()
+	t.Cleanup(cancel)
+	return func() error { cancel(); return <-result }
+}
+
+func get(t *testing.T, r *service.Runtime, path string) (int, string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + r.HTTPAddr() + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+func health(t *testing.T, addr string, creds credentials.TransportCredentials, name string) healthpb.HealthCheckResponse_ServingStatus {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds))
+	require.NoError(t, err)
+	defer conn.Close()
+	resp, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+	if err != nil {
+		return healthpb.HealthCheckResponse_UNKNOWN
+	}
+	return resp.GetStatus()
+}
+
+const (
+	patience  = 20 * time.Second
+	queueName = "holdfast.queue.v1.QueueService"
+)
+
+func TestServiceServesAndStops(t *testing.T) {
+	r := newWorld(t).runtime(t, "queue-scheduler")
+	var open atomic.Bool
+	r.ReadyWhen("door", open.Load)
+	stop := running(t, r)
+	require.Eventually(t, func() bool {
+		_, body := get(t, r, "/readyz")
+		return body == "not ready: door\n"
+	}, patience, 5*time.Millisecond, "only our condition is missing")
+	code, _ := get(t, r, "/healthz")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, health(t, r.GRPCAddr(), insecure.NewCredentials(), queueName))
+
+	open.Store(true)
+	require.Eventually(t, func() bool {
+		return health(t, r.GRPCAddr(), insecure.NewCredentials(), queueName) == healthpb.HealthCheckResponse_SERVING
+	}, patience, 5*time.Millisecond)
+	code, _ = get(t, r, "/readyz")
+	require.Equal(t, http.StatusOK, code)
+	code, body := get(t, r, "/metrics")
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, body, `holdfast_build_info{`)
+
+	require.NoError(t, stop())
+	_, err := net.Dial("tcp", r.GRPCAddr())
+	require.Error(t, err, "the listener is closed")
+	require.ErrorIs(t, r.Run(t.Context()), service.ErrRanBefore)
+}
+
+func TestShutdownIsOrdered(t *testing.T) {
+	r := newWorld(t).runtime(t, "queue-scheduler")
+	started := make(chan struct{})
+	var during int
+	var connected bool
+	r.Go("runner", func(ctx context.Context) error {
+		close(started)
+		<-ctx.Done()
+		// Handing over: not ready any more, still answering, still connected.
+		during, _ = get(t, r, "/readyz")
+		connected = r.Fabric().Connected()
+		return nil
+	})
+	stop := running(t, r)
+	<-started
+	require.Eventually(t, func() bool { code, _ := get(t, r, "/readyz"); return code == http.StatusOK }, patience, 5*time.Millisecond)
+	require.NoError(t, stop())
+	require.Equal(t, http.StatusServiceUnavailable, during)
+	require.True(t, connected)
+	require.False(t, r.Fabric().Connected())
+}
+
+func TestAFailingPartStopsTheService(t *testing.T) {
+	broken := errors.New("broken")
+	for name, part := range map[string]func(context.Context) error{
+		"error": func(context.Context) error { return broken },
+		"panic": func(context.Context) error { panic(broken) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newWorld(t).runtime(t, "queue-scheduler")
+			r.Go("wild", part)
+			err := r.Run(t.Context())
+			require.ErrorContains(t, err, "queue-scheduler")
+			require.ErrorContains(t, err, "wild")
+			require.ErrorContains(t, err, "broken")
+		})
+	}
+}
+
+func TestSeveralServicesInOneProcess(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.runtime(t, "queue-scheduler"), w.runtime(t, "deletion")
+	require.NotEqual(t, one.GRPCAddr(), two.GRPCAddr())
+	stopOne, stopTwo := running(t, one), running(t, two)
+	for _, r := range []*service.Runtime{one, two} {
+		require.Eventually(t, func() bool { code, _ := get(t, r, "/readyz"); return code == http.StatusOK }, patience, 5*time.Millisecond)
+	}
+	_, body := get(t, two, "/metrics")
+	require.Contains(t, body, `service="deletion"`)
+	require.NotContains(t, body, `service="queue-scheduler"`)
+	require.NoError(t, stopOne())
+	code, _ := get(t, two, "/readyz")
+	require.Equal(t, http.StatusOK, code, "one's end is not the other's")
+	require.NoError(t, stopTwo())
+}
+
+func TestNewNamesWhatIsWrong(t *testing.T) {
+	w := newWorld(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	for want, change := range map[string]func(*service.Base){
+		"--grpc-address": func(b *service.Base) { b.Options.GRPCAddress = taken.Addr().String() },
+		"--http-address": func(b *service.Base) { b.Options.HTTPAddress = taken.Addr().String() },
+		"--work-dir":     func(b *service.Base) { b.Options.WorkDir = filepath.Join(w.kubeconfig, "sub") },
+		"--log-level":    func(b *service.Base) { b.Options.LogLevel = "loud" },
+		"kubeconfig":     func(b *service.Base) { b.Options.Kubeconfig = filepath.Join(w.dir, "absent") },
+		"nats":           func(b *service.Base) { b.Options.NATSCredsFile = filepath.Join(w.dir, "absent") },
+		"--tls-key-file": func(b *service.Base) { b.Options.TLSCertFile, b.Options.TLSKeyFile = w.kubeconfig, w.kubeconfig },
+		"no log":         func(b *service.Base) { b.Log = nil },
+	} {
+		t.Run(want, func(t *testing.T) {
+			base := w.base(t, "queue-scheduler")
+			change(&base)
+			_, err := service.New(t.Context(), base)
+			require.ErrorContains(t, err, want)
+		})
+	}
+}
