@@ -1,0 +1,184 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-io/holdfast/e2e/fleet"
+	"github.com/holdfast-io/holdfast/e2e/seed"
+	"github.com/holdfast-io/holdfast/e2e/testbed"
+)
+
+// Config says what to measure.
+type Config struct {
+	Dir     string    // scratch space on a disk
+	Log     io.Writer // progress and figures
+	Sizes   []int     // numbers of 2 KB objects to back up
+	Huge    int       // number of 900 KB objects to back up; 0 leaves that out
+	Restore int       // number of objects to restore; must be one of Sizes; 0 leaves that out
+}
+
+const (
+	objectBytes = 2000
+	hugeBytes   = 900_000
+)
+
+// bench is one run: a control plane, and a fleet for each measurement, so that a peak belongs to it alone.
+type bench struct {
+	Config
+	cluster *testbed.Cluster
+	jobs    *jobs
+	figures *Figures
+	fleets  int
+}
+
+// Run measures and returns the figures. Everything it starts is stopped when it returns.
+func Run(ctx context.Context, config Config) (*Figures, error) {
+	cluster, err := testbed.Start(ctx, testbed.Config{Dir: filepath.Join(config.Dir, "cluster"), Log: config.Log})
+	if err != nil {
+		return nil, err
+	}
+	defer cluster.Stop()
+	b := &bench{Config: config, cluster: cluster, figures: &Figures{Log: config.Log}}
+	if b.jobs, err = newJobs(cluster.RestConfig()); err != nil {
+		return nil, err
+	}
+	if err := b.jobs.namespace(ctx, serverNamespace); err != nil {
+		return nil, err
+	}
+	for _, size := range config.Sizes {
+		if err := b.size(ctx, size); err != nil {
+			return b.figures, fmt.Errorf("%d objects: %w", size, err)
+		}
+	}
+	if config.Huge > 0 {
+		if err := b.huge(ctx); err != nil {
+			return b.figures, fmt.Errorf("huge objects: %w", err)
+		}
+	}
+	return b.figures, nil
+}
+
+// withFleet runs f beside a fresh set of services.
+func (b *bench) withFleet(ctx context.Context, f func(*fleet.Fleet) error) error {
+	b.fleets++
+	services, err := fleet.Start(ctx, fleet.Config{
+		Dir:        filepath.Join(b.Dir, fmt.Sprintf("fleet-%d", b.fleets)),
+		Kubeconfig: b.cluster.Kubeconfig(), Rest: b.cluster.RestConfig(), Namespace: serverNamespace,
+	})
+	if err != nil {
+		return err
+	}
+	defer services.Stop()
+	if b.fleets == 1 {
+		if err := b.jobs.location(ctx, filepath.Join(b.Dir, "objects")); err != nil {
+			return err
+		}
+	}
+	return f(services)
+}
+
+func (b *bench) size(ctx context.Context, size int) error {
+	namespace := fmt.Sprintf("bench-%d", size)
+	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", size, objectBytes)
+	created, err := b.fill(ctx, namespace, size, objectBytes)
+	if err != nil {
+		return err
+	}
+	err = b.withFleet(ctx, func(services *fleet.Fleet) error { return b.measureBackup(ctx, services, namespace, size) })
+	if err != nil || size != b.Restore {
+		return err
+	}
+	return b.withFleet(ctx, func(services *fleet.Fleet) error {
+		return b.measureRestore(ctx, services, namespace, size, float64(size)/created.Seconds())
+	})
+}
+
+// fill creates the objects and returns how long that took: the best raw create rate.
+func (b *bench) fill(ctx context.Context, namespace string, count, bytes int) (time.Duration, error) {
+	if err := b.jobs.namespace(ctx, namespace); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: namespace, Count: count, Size: bytes})
+	return time.Since(began), err
+}
+
+func (b *bench) measureBackup(ctx context.Context, services *fleet.Fleet, namespace string, size int) error {
+	runner := services.Of("backup-runner")[0]
+	before, err := cpuTime(runner.Pid())
+	if err != nil {
+		return err
+	}
+	listed, err := rawList(ctx, b.cluster.RestConfig(), namespace)
+	if err != nil {
+		return err
+	}
+	times, err := b.jobs.backup(ctx, namespace, namespace)
+	if err != nil {
+		return err
+	}
+	after, err := cpuTime(runner.Pid())
+	if err != nil {
+		return err
+	}
+	peak, err := peakRSS(runner.Pid())
+	if err != nil {
+		return err
+	}
+	b.figures.Set(fmt.Sprintf("backup.wall_ratio.%d", size), times.done.Seconds()/listed.Seconds())
+	b.figures.Set(fmt.Sprintf("backup.cpu_ms_per_object.%d", size), float64((after-before).Microseconds())/1000/float64(size))
+	b.figures.Set(fmt.Sprintf("backup.peak_rss_mib.%d", size), peak)
+	if size == b.Sizes[0] {
+		return b.measureStart(ctx)
+	}
+	return nil
+}
+
+// measureStart backs up a namespace with next to nothing in it.
+func (b *bench) measureStart(ctx context.Context) error {
+	if _, err := b.fill(ctx, "bench-small", 1, objectBytes); err != nil {
+		return err
+	}
+	times, err := b.jobs.backup(ctx, "bench-small", "bench-small")
+	if err != nil {
+		return err
+	}
+	b.figures.Set("start.inprogress_ms", float64(times.inProgress.Milliseconds()))
+	b.figures.Set("start.completed_ms", float64(times.done.Milliseconds()))
+	return nil
+}
+
+func (b *bench) measureRestore(ctx context.Context, services *fleet.Fleet, backup string, size int, rawRate float64) error {
+	took, err := b.jobs.restore(ctx, backup, backup, map[string]string{backup: backup + "-copy"})
+	if err != nil {
+		return err
+	}
+	peak, err := peakRSS(services.Of("restore-runner")[0].Pid())
+	if err != nil {
+		return err
+	}
+	b.figures.Set(fmt.Sprintf("restore.rate_ratio.%d", size), float64(size)/took.Seconds()/rawRate)
+	b.figures.Set(fmt.Sprintf("restore.peak_rss_mib.%d", size), peak)
+	return nil
+}
+
+func (b *bench) huge(ctx context.Context) error {
+	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", b.Huge, hugeBytes)
+	if _, err := b.fill(ctx, "bench-huge", b.Huge, hugeBytes); err != nil {
+		return err
+	}
+	return b.withFleet(ctx, func(services *fleet.Fleet) error {
+		if _, err := b.jobs.backup(ctx, "bench-huge", "bench-huge"); err != nil {
+			return err
+		}
+		peak, err := peakRSS(services.Of("backup-runner")[0].Pid())
+		if err == nil {
+			b.figures.Set("backup.peak_rss_mib.huge", peak)
+		}
+		return err
+	})
+}

@@ -1,0 +1,61 @@
+// Command bench measures the services and writes .out/bench.json. BENCH=quick measures small sizes in a few minutes.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/holdfast-io/holdfast/e2e/bench"
+	"github.com/holdfast-io/holdfast/e2e/testbed"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	root, err := testbed.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	config, err := sizes(os.Getenv("BENCH"))
+	if err != nil {
+		return err
+	}
+	config.Log = os.Stdout
+	if config.Dir, err = os.MkdirTemp("", "holdfast-bench-"); err != nil {
+		return err
+	}
+	figures, err := bench.Run(ctx, config)
+	if figures != nil {
+		path := filepath.Join(root, ".out", "bench.json")
+		if writeErr := figures.Write(path); writeErr != nil {
+			return writeErr
+		}
+		fmt.Println("figures are in", path)
+	}
+	if err != nil {
+		return fmt.Errorf("%w (logs are in %s)", err, config.Dir)
+	}
+	return os.RemoveAll(config.Dir)
+}
+
+// sizes reads what BENCH asks for.
+func sizes(wanted string) (bench.Config, error) {
+	switch wanted {
+	case "":
+		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Restore: 10_000}, nil
+	case "quick":
+		return bench.Config{Sizes: []int{2000, 10_000}, Huge: 200, Restore: 2000}, nil
+	}
+	return bench.Config{}, fmt.Errorf("BENCH=%s: want nothing or quick", wanted)
+}
