@@ -135,3 +135,23 @@ func (p *prefixedSigner) SignGet(ctx context.Context, key string, ttl time.Durat
 	}
 	return p.signer.SignGet(ctx, full, ttl)
 }
+
+// As finds an interface or type in a store or in what its views (WithPrefix, ReadOnly) wrap. What is found does not apply
+// prefix or access mode.
+func As[T any](s Store) (T, bool) {
+	for s != nil {
+		if t, ok := s.(T); ok {
+			return t, true
+		}
+		view, ok := s.(interface{ unwrap() Store })
+		if !ok {
+			break
+		}
+		s = view.unwrap()
+	}
+	var none T
+	return none, false
+}
+
+func (p *prefixed) unwrap() Store { return p.Store }
+func (r readOnly) unwrap() Store  { return r.Store }

@@ -3,7 +3,6 @@ package s3store
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net/url"
@@ -34,36 +33,37 @@ func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Sourc
 	if err != nil {
 		return objectstore.Info{}, fmt.Errorf("compose %s: %w", key, err)
 	}
-	if err := s.refuseExisting(ctx, "compose", key); err != nil {
+	w, err := s.creation(ctx, "compose", key)
+	if err != nil {
 		return objectstore.Info{}, err
 	}
-	mark := rand.Text()
 	if total < minPart {
-		err = s.composeSmall(ctx, key, mark, src)
+		err = s.composeSmall(ctx, w, src)
 	} else {
 		var parts []partSource
 		if parts, err = plan(src); err == nil {
-			err = s.multipart(ctx, key, mark, true, parts)
+			err = s.multipart(ctx, w, parts)
 		}
 	}
-	if err := s.settle(ctx, "compose", key, mark, true, err); err != nil {
+	if err := s.settle(ctx, w, err); err != nil {
 		return objectstore.Info{}, err
 	}
 	return s.Stat(ctx, key)
 }
 
-func (s *Store) composeSmall(ctx context.Context, key, mark string, src []objectstore.Source) error {
+func (s *Store) composeSmall(ctx context.Context, w write, src []objectstore.Source) error {
 	data, err := s.merge(ctx, src)
 	if err != nil {
 		return err
 	}
-	return s.put(ctx, key, mark, true, &window{r: bytes.NewReader(data), size: int64(len(data))})
+	return s.put(ctx, w, &window{r: bytes.NewReader(data), size: int64(len(data))})
 }
 
 // multipart uploads parts and completes them as one object; on failure nothing stays on the server.
-func (s *Store) multipart(ctx context.Context, key, mark string, create bool, parts []partSource) (err error) {
+func (s *Store) multipart(ctx context.Context, w write, parts []partSource) (err error) {
+	key := w.key
 	up, err := s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
-		Bucket: &s.config.Bucket, Key: &key, Metadata: map[string]string{writeMark: mark}, ChecksumAlgorithm: s.config.Checksum,
+		Bucket: &s.config.Bucket, Key: &key, Metadata: w.metadata(), ChecksumAlgorithm: s.config.Checksum,
 		ServerSideEncryption: s.config.ServerSideEncryption, SSEKMSKeyId: optional(s.config.KMSKeyID), Tagging: optional(s.config.Tagging),
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) multipart(ctx context.Context, key, mark string, create bool, pa
 		return err
 	}
 	_, err = s.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-		Bucket: &s.config.Bucket, Key: &key, UploadId: up.UploadId, IfNoneMatch: s.condition(create),
+		Bucket: &s.config.Bucket, Key: &key, UploadId: up.UploadId, IfNoneMatch: w.ifNoneMatch(),
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: done},
 	})
 	return err

@@ -43,6 +43,9 @@ type Config struct {
 	KMSKeyID             string
 	// Tagging is a URL-encoded tag set put on every object.
 	Tagging string
+	// Condition remembers whether the server honours conditional creation; shared by the stores of one bucket. Nil means
+	// that it does.
+	Condition *Condition
 }
 
 // ParseConfig reads the config keys of Velero's aws provider (1.14 of its plugin). A key that is unknown, not supported or

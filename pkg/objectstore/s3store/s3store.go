@@ -1,8 +1,8 @@
 // Package s3store keeps objects in a bucket of AWS S3 or of a server that speaks its protocol.
 //
 // Creation is conditional on the server (If-None-Match: *), also when a multipart upload completes. A server that
-// ignores the condition is found by Probe; for such a one SetConditional(false) makes creation an exists-check, a
-// write and a comparison, which is not atomic: two clusters must not share such a bucket.
+// ignores the condition is found by Condition; with such a one creation is an exists-check, a write and a comparison,
+// which is not atomic: two clusters must not share such a bucket.
 package s3store
 
 import (
@@ -25,21 +25,17 @@ import (
 
 // Store is one bucket. Requests are retried by the SDK.
 type Store struct {
-	client        *s3.Client
-	presign       *s3.PresignClient
-	transport     *http.Transport
-	config        Config
-	unconditional atomic.Bool
-	noCopy        atomic.Bool // the server does not know UploadPartCopy
+	client    *s3.Client
+	presign   *s3.PresignClient
+	transport *http.Transport
+	config    Config
+	noCopy    atomic.Bool // the server does not know UploadPartCopy
 }
 
 var (
 	_ objectstore.Store  = (*Store)(nil)
 	_ objectstore.Signer = (*Store)(nil)
 )
-
-// SetConditional says whether the server honours conditional creation; it does until told otherwise.
-func (s *Store) SetConditional(ok bool) { s.unconditional.Store(!ok) }
 
 // Close drops idle connections.
 func (s *Store) Close() error {

@@ -40,98 +40,79 @@ func (s *Store) upload(ctx context.Context, op, key string, r io.ReadSeeker, siz
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", op, key, err)
 	}
+	w := write{op: op, key: key, mark: rand.Text()}
 	if create {
-		if err := s.refuseExisting(ctx, op, key); err != nil {
+		if w, err = s.creation(ctx, op, key); err != nil {
 			return err
 		}
 	}
-	mark := rand.Text()
 	if size > singlePut {
-		err = s.multipart(ctx, key, mark, create, windows(r, base, size))
+		err = s.multipart(ctx, w, windows(r, base, size))
 	} else {
-		err = s.put(ctx, key, mark, create, &window{r: r, base: base, size: size})
+		err = s.put(ctx, w, &window{r: r, base: base, size: size})
 	}
-	return s.settle(ctx, op, key, mark, create, err)
+	return s.settle(ctx, w, err)
 }
 
-func (s *Store) put(ctx context.Context, key, mark string, create bool, body *window) error {
-	in := &s3.PutObjectInput{
-		Bucket: &s.config.Bucket, Key: &key, Body: body, ContentLength: &body.size, Metadata: map[string]string{writeMark: mark},
-		ServerSideEncryption: s.config.ServerSideEncryption, ChecksumAlgorithm: s.config.Checksum,
-		SSEKMSKeyId: optional(s.config.KMSKeyID), Tagging: optional(s.config.Tagging), IfNoneMatch: s.condition(create),
-	}
-	_, err := s.client.PutObject(ctx, in)
-	return err
+// write is one object being written.
+type write struct {
+	op, key, mark string
+	create        bool // must not replace anything
+	conditional   bool // and the server sees to it
 }
 
-// settle finds out who won when the server says that the object exists or that another write is under way.
-func (s *Store) settle(ctx context.Context, op, key, mark string, create bool, err error) error {
-	if !create {
-		return failed(op, key, err)
+// creation begins a create-if-absent. Where the server does not honour conditions, the check is here.
+func (s *Store) creation(ctx context.Context, op, key string) (write, error) {
+	w := write{op: op, key: key, mark: rand.Text(), create: true}
+	var err error
+	if w.conditional, err = s.config.Condition.honoured(ctx, s); err != nil || w.conditional {
+		return w, err
 	}
-	conflict := errors.Is(sentinel(err), objectstore.ErrExists) || code(err) == "ConditionalRequestConflict"
-	if err != nil && !conflict {
-		return failed(op, key, err)
-	}
-	if err == nil && !s.unconditional.Load() {
-		return nil
-	}
-	out, herr := s.head(ctx, key)
-	switch {
-	case herr == nil && out.Metadata[writeMark] == mark:
-		return nil
-	case herr == nil:
-		return fmt.Errorf("%s %s: %w", op, key, objectstore.ErrExists)
-	case err != nil:
-		return failed(op, key, err)
-	}
-	return herr
-}
-
-// refuseExisting is the exists-check of servers without conditional creation.
-func (s *Store) refuseExisting(ctx context.Context, op, key string) error {
-	if !s.unconditional.Load() {
-		return nil
-	}
-	_, err := s.head(ctx, key)
+	_, err = s.head(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil
+		return w, nil
 	}
 	if err == nil {
 		err = fmt.Errorf("%s %s: %w", op, key, objectstore.ErrExists)
 	}
-	return err
+	return w, err
 }
 
-func (s *Store) condition(create bool) *string {
-	if create && !s.unconditional.Load() {
+func (w *write) ifNoneMatch() *string {
+	if w.conditional {
 		return aws.String("*")
 	}
 	return nil
 }
 
-// Probe finds out whether the server honours conditional creation: it creates key twice and deletes it.
-func (s *Store) Probe(ctx context.Context, key string) (conditional bool, err error) {
-	if err := objectstore.CheckKey(key); err != nil {
-		return false, err
+func (w *write) metadata() map[string]string { return map[string]string{writeMark: w.mark} }
+
+func (s *Store) put(ctx context.Context, w write, body *window) error {
+	_, err := s.client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &s.config.Bucket, Key: &w.key, Body: body, ContentLength: &body.size, Metadata: w.metadata(), IfNoneMatch: w.ifNoneMatch(),
+		ServerSideEncryption: s.config.ServerSideEncryption, ChecksumAlgorithm: s.config.Checksum,
+		SSEKMSKeyId: optional(s.config.KMSKeyID), Tagging: optional(s.config.Tagging),
+	})
+	return err
+}
+
+// settle finds out who won when the server says that the object exists or that another write is under way, and always where
+// the server does not decide it.
+func (s *Store) settle(ctx context.Context, w write, err error) error {
+	exists := errors.Is(sentinel(err), objectstore.ErrExists) || code(err) == "ConditionalRequestConflict"
+	if !w.create || err != nil && !exists || err == nil && w.conditional {
+		return failed(w.op, w.key, err)
 	}
-	defer func() { err = errors.Join(err, s.Delete(ctx, key)) }()
-	for range 2 {
-		_, err = s.client.PutObject(ctx, &s3.PutObjectInput{
-			Bucket: &s.config.Bucket, Key: &key, IfNoneMatch: aws.String("*"), ChecksumAlgorithm: s.config.Checksum,
-			ServerSideEncryption: s.config.ServerSideEncryption, SSEKMSKeyId: optional(s.config.KMSKeyID),
-		})
-		if errors.Is(sentinel(err), objectstore.ErrExists) {
-			return true, nil
-		}
-		if code(err) == "NotImplemented" {
-			return false, nil
-		}
-		if err != nil {
-			return false, failed("probe", key, err)
-		}
+	out, herr := s.head(ctx, w.key)
+	switch {
+	case herr == nil && out.Metadata[writeMark] == w.mark:
+		return nil
+	case herr == nil:
+		return fmt.Errorf("%s %s: %w", w.op, w.key, objectstore.ErrExists)
+	case err != nil:
+		return failed(w.op, w.key, err)
 	}
-	return false, nil
+	return herr
 }
 
 func optional(v string) *string {
@@ -141,7 +122,7 @@ func optional(v string) *string {
 	return &v
 }
 
-// checksums copies what the server computed for a part, so that the completed upload can be verified as a whole.
+// completed names a part of a finished upload; it copies what the server computed for a part, so that the completed upload can be verified as a whole.
 func completed(n int32, etag *string, sum types.CopyPartResult) types.CompletedPart {
 	return types.CompletedPart{
 		PartNumber: &n, ETag: etag, ChecksumCRC32: sum.ChecksumCRC32, ChecksumCRC32C: sum.ChecksumCRC32C,
