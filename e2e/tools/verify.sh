@@ -17,11 +17,17 @@ done
 
 echo "verify: contracts"
 .tools/bin/buf lint
+.tools/bin/buf format -d --exit-code || { echo "verify: contracts are not formatted, run .tools/bin/buf format -w" >&2; exit 1; }
 if base=$(git rev-parse --verify --quiet "${BREAKING_BASE:-HEAD~1}") && git ls-tree -r --name-only "$base" -- proto/holdfast | grep -q '\.proto$'; then
   .tools/bin/buf breaking --against ".git#ref=$base"
 fi
 
 echo "verify: versions"
+if [[ $(awk '/^go / {print $2}' {proto,pkg,services,e2e}/go.mod e2e/tools/*/go.mod go.work | sort -u | wc -l) != 1 ]]; then
+  echo "verify: several Go versions:" >&2
+  grep -H '^go ' {proto,pkg,services,e2e}/go.mod e2e/tools/*/go.mod go.work >&2
+  exit 1
+fi
 versions=$(for module in proto pkg services e2e; do
   (cd "$module" && go mod edit -json) | awk -F'"' '/"Path":/ {path = $4} /"Version":/ {print path, $4} /^\t"Go":/ {print "go", $4}'
 done | sort -u | grep -v 'github.com/holdfast-io/')
@@ -33,5 +39,5 @@ fi
 
 for module in proto pkg services e2e; do
   echo "verify: $module builds without the workspace"
-  (cd "$module" && GOWORK=off go build ./...)
+  (cd "$module" && GOWORK=off go build ./... && GOWORK=off go mod tidy -diff)
 done

@@ -60,7 +60,7 @@ func Status(err error) (st *status.Status, internal bool) {
 	if err == nil {
 		return status.New(codes.OK, ""), false
 	}
-	if own, ok := err.(interface{ GRPCStatus() *status.Status }); ok { //nolint:errorlint // only an unwrapped status is meant as the answer
+	if own, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return own.GRPCStatus(), false
 	}
 	code, info, violations := classify(err)
