@@ -23,7 +23,8 @@ func failed(op, key string, err error) error {
 }
 
 func sentinel(err error) error {
-	switch code(err) {
+	c := code(err)
+	switch c {
 	case "NoSuchKey", "NotFound":
 		return objectstore.ErrNotFound
 	case "NoSuchBucket":
@@ -34,8 +35,12 @@ func sentinel(err error) error {
 		return objectstore.ErrInvalidRange
 	case "KeyTooLongError", "KeyTooLong":
 		return objectstore.ErrInvalidKey
-	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden":
+	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden",
+		"XAdminUserNotFound": // versitygw
 		return objectstore.ErrAccess
+	}
+	if c != "" && status(err) == http.StatusNotFound {
+		return nil // something else is missing; taking it for the object would make a delete look done
 	}
 	switch status(err) {
 	case http.StatusNotFound:
