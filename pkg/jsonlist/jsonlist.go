@@ -4,10 +4,7 @@
 // that also checks the JSON grammar. What the API server sent is what the backup stores.
 package jsonlist
 
-import (
-	"errors"
-	"io"
-)
+import "errors"
 
 // Limits used where Options leaves a field at zero.
 const (
@@ -59,11 +56,3 @@ type ListMeta struct {
 	// Remaining is the server's remainingItemCount, -1 when it did not say.
 	Remaining int64
 }
-
-// Reader splits one list body after another. It is not safe for concurrent use.
-type Reader struct {
-	scanner
-}
-
-// NewReader returns a Reader of the list body r.
-func NewReader(r io.Reader, o Options) *Reader { return newReader(r, o) }
