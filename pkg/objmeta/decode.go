@@ -1,0 +1,222 @@
+package objmeta
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast/pkg/rawjson"
+)
+
+// Decode reads the JSON value of an object's "metadata" into m, replacing all of it; nil and null are empty metadata.
+// All strings come out of one allocation. Of equal fields the last one counts. Errors wrap ErrInvalid and name the field;
+// m is then undefined.
+func Decode(raw []byte, m *Meta) error {
+	m.reset()
+	if len(raw) == 0 {
+		return nil
+	}
+	var found values
+	size := 0
+	f := rawjson.ObjectFields(raw)
+	for f.Next() {
+		if at := index(f.Key); at >= 0 {
+			size += len(f.Value) - len(found[at])
+			found[at] = f.Value
+		}
+	}
+	if err := f.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	d := decoder{}
+	d.text.Grow(size) // what is decoded is never longer than its JSON, bar invalid UTF-8
+	return d.all(&found, m)
+}
+
+func (m *Meta) reset() {
+	*m = Meta{Labels: m.Labels[:0], Annotations: m.Annotations[:0], Owners: m.Owners[:0], Finalizers: m.Finalizers[:0]}
+}
+
+// The fields decoded.
+const (
+	fieldName = iota
+	fieldNamespace
+	fieldUID
+	fieldResourceVersion
+	fieldCreationTimestamp
+	fieldDeletionTimestamp
+	fieldLabels
+	fieldAnnotations
+	fieldOwnerReferences
+	fieldFinalizers
+	fieldCount
+)
+
+var fieldNames = [fieldCount]string{
+	"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "labels", "annotations", "ownerReferences", "finalizers",
+}
+
+type values [fieldCount][]byte
+
+func index(key []byte) int {
+	switch string(key) {
+	case "name":
+		return fieldName
+	case "namespace":
+		return fieldNamespace
+	case "uid":
+		return fieldUID
+	case "resourceVersion":
+		return fieldResourceVersion
+	case "creationTimestamp":
+		return fieldCreationTimestamp
+	case "deletionTimestamp":
+		return fieldDeletionTimestamp
+	case "labels":
+		return fieldLabels
+	case "annotations":
+		return fieldAnnotations
+	case "ownerReferences":
+		return fieldOwnerReferences
+	case "finalizers":
+		return fieldFinalizers
+	}
+	return -1
+}
+
+type decoder struct {
+	text    strings.Builder
+	scratch []byte
+}
+
+func (d *decoder) all(v *values, m *Meta) error {
+	for at, into := range [...]*string{&m.Name, &m.Namespace, &m.UID, &m.ResourceVersion, &m.CreationTimestamp, &m.DeletionTimestamp} {
+		if err := d.optional(v[at], into); err != nil {
+			return invalid(fieldNames[at], err)
+		}
+	}
+	if err := d.pairs(v[fieldLabels], &m.Labels); err != nil {
+		return invalid("labels", err)
+	}
+	if err := d.pairs(v[fieldAnnotations], &m.Annotations); err != nil {
+		return invalid("annotations", err)
+	}
+	if err := d.owners(v[fieldOwnerReferences], &m.Owners); err != nil {
+		return invalid("ownerReferences", err)
+	}
+	if err := d.strings(v[fieldFinalizers], &m.Finalizers); err != nil {
+		return invalid("finalizers", err)
+	}
+	return nil
+}
+
+func invalid(field string, err error) error {
+	return fmt.Errorf("%w: metadata.%s: %w", ErrInvalid, field, err)
+}
+
+// str decodes a JSON string into the shared text.
+func (d *decoder) str(quoted []byte) (string, error) {
+	from := d.text.Len()
+	if plain(quoted) {
+		d.text.Write(quoted[1 : len(quoted)-1])
+		return d.text.String()[from:], nil
+	}
+	if cap(d.scratch) < len(quoted) {
+		d.scratch = make([]byte, 0, len(quoted))
+	}
+	var err error
+	if d.scratch, err = rawjson.AppendUnquoted(d.scratch[:0], quoted); err != nil {
+		return "", err
+	}
+	d.text.Write(d.scratch)
+	return d.text.String()[from:], nil
+}
+
+// plain tells that the quoted string stands for the very bytes between its quotes.
+func plain(quoted []byte) bool {
+	n := len(quoted) - 1
+	return n >= 1 && quoted[0] == '"' && quoted[n] == '"' && bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted)
+}
+
+func (d *decoder) optional(v []byte, into *string) error {
+	if v == nil || rawjson.IsNull(v) {
+		return nil
+	}
+	var err error
+	*into, err = d.str(v)
+	return err
+}
+
+func (d *decoder) pairs(v []byte, into *Pairs) error {
+	if v == nil {
+		return nil
+	}
+	f := rawjson.ObjectFields(v)
+	for f.Next() {
+		from := d.text.Len()
+		d.text.Write(f.Key)
+		key := d.text.String()[from:]
+		var value string
+		if err := d.optional(f.Value, &value); err != nil {
+			return fmt.Errorf("%q: %w", key, err)
+		}
+		*into = append(*into, Pair{Key: key, Value: value})
+	}
+	return f.Err()
+}
+
+func (d *decoder) strings(v []byte, into *[]string) error {
+	if v == nil {
+		return nil
+	}
+	e := rawjson.ArrayElements(v)
+	for e.Next() {
+		s, err := d.str(e.Value)
+		if err != nil {
+			return err
+		}
+		*into = append(*into, s)
+	}
+	return e.Err()
+}
+
+func (d *decoder) owners(v []byte, into *[]Owner) error {
+	if v == nil {
+		return nil
+	}
+	e := rawjson.ArrayElements(v)
+	for e.Next() {
+		var o Owner
+		if err := d.owner(e.Value, &o); err != nil {
+			return err
+		}
+		*into = append(*into, o)
+	}
+	return e.Err()
+}
+
+func (d *decoder) owner(v []byte, o *Owner) error {
+	f := rawjson.ObjectFields(v)
+	for f.Next() {
+		var err error
+		switch string(f.Key) {
+		case "apiVersion":
+			err = d.optional(f.Value, &o.APIVersion)
+		case "kind":
+			err = d.optional(f.Value, &o.Kind)
+		case "name":
+			err = d.optional(f.Value, &o.Name)
+		case "uid":
+			err = d.optional(f.Value, &o.UID)
+		case "controller":
+			o.Controller = string(f.Value) == "true"
+		case "blockOwnerDeletion":
+			o.BlockOwnerDeletion = string(f.Value) == "true"
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Key, err)
+		}
+	}
+	return f.Err()
+}

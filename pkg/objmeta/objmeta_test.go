@@ -1,0 +1,141 @@
+package objmeta_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+)
+
+var _ labels.Labels = objmeta.Pairs{}
+
+const sample = `{"name":"web-7d4f","generateName":"web-","namespace":"shop","uid":"u-1","resourceVersion":"99","creationTimestamp":"2026-01-02T03:04:05Z",` +
+	`"deletionTimestamp":"2026-02-02T03:04:05Z","labels":{"app":"web","empty":""},"annotations":{"note":"a \"quoted\"\nline \u00e9","big":"` + "xxxxxxxxxxxxxxxxxxxxxxxx" + `"},` +
+	`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u-0","controller":true,"blockOwnerDeletion":true},{"apiVersion":"v1","kind":"Node","name":"n","uid":"u-9"}],` +
+	`"finalizers":["a/b","c"],"managedFields":[{"fieldsV1":{"f:metadata":{"f:labels":{"f:name":{}}}},"name":"not this"}]}`
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	var m objmeta.Meta
+	require.NoError(t, objmeta.Decode([]byte(sample), &m))
+	require.Equal(t, objmeta.Meta{
+		Name: "web-7d4f", Namespace: "shop", UID: "u-1", ResourceVersion: "99", CreationTimestamp: "2026-01-02T03:04:05Z", DeletionTimestamp: "2026-02-02T03:04:05Z",
+		Labels:      objmeta.Pairs{{Key: "app", Value: "web"}, {Key: "empty"}},
+		Annotations: objmeta.Pairs{{Key: "note", Value: "a \"quoted\"\nline é"}, {Key: "big", Value: strings.Repeat("x", 24)}},
+		Owners: []objmeta.Owner{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "u-0", Controller: true, BlockOwnerDeletion: true},
+			{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u-9"},
+		},
+		Finalizers: []string{"a/b", "c"},
+	}, m)
+	require.True(t, m.Deleting())
+	kept := m.Labels.Get("app")
+	require.NoError(t, objmeta.Decode([]byte(`{"name":"other","labels":{"app":"changed"}}`), &m))
+	require.Equal(t, "web", kept, "strings outlive the next Decode")
+	require.Equal(t, "other", m.Name)
+	require.Empty(t, m.Owners)
+	require.Empty(t, m.UID)
+	require.False(t, m.Deleting())
+}
+
+func TestSelectorsMatchPairs(t *testing.T) {
+	t.Parallel()
+	selector, err := labels.Parse("app in (web,api),empty=,!missing")
+	require.NoError(t, err)
+	var m objmeta.Meta
+	require.NoError(t, objmeta.Decode([]byte(sample), &m))
+	require.True(t, selector.Matches(m.Labels))
+	require.False(t, m.Labels.Has("missing"))
+}
+
+func TestNoMetadata(t *testing.T) {
+	t.Parallel()
+	m := objmeta.Meta{Name: "stale", Labels: objmeta.Pairs{{Key: "a"}}}
+	for _, raw := range []string{"", "null", "{}", `{"labels":null,"name":null,"ownerReferences":null}`} {
+		require.NoError(t, objmeta.Decode([]byte(raw), &m))
+		require.Empty(t, m.Name)
+		require.Empty(t, m.Labels)
+	}
+}
+
+func TestInvalidFieldsAreNamed(t *testing.T) {
+	t.Parallel()
+	for raw, field := range map[string]string{
+		`{"name":1}`: "metadata.name", `{"labels":[]}`: "metadata.labels", `{"labels":{"a":1}}`: `metadata.labels: "a"`, `{"annotations":"x"}`: "metadata.annotations",
+		`{"ownerReferences":{}}`: "metadata.ownerReferences", `{"ownerReferences":[{"uid":{}}]}`: "uid", `{"finalizers":[1]}`: "metadata.finalizers", `[]`: "invalid metadata", `{"name":`: "invalid metadata",
+	} {
+		var m objmeta.Meta
+		err := objmeta.Decode([]byte(raw), &m)
+		require.ErrorIs(t, err, objmeta.ErrInvalid, raw)
+		require.ErrorContains(t, err, field)
+	}
+}
+
+// FuzzDecode holds Decode against the Kubernetes type itself.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(sample))
+	f.Add([]byte(`{"labels":{"a":"1","a":"2","\u0062":"x\ud800"},"name":"\u0000"}`))
+	f.Add([]byte(`{"ownerReferences":[{"controller":null}],"finalizers":["\n"]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var m objmeta.Meta
+		err := objmeta.Decode(raw, &m)
+		if !json.Valid(raw) {
+			return // checked by jsonlist before; here it only must not panic
+		}
+		var want struct {
+			UID         string                  `json:"uid"`
+			Labels      map[string]string       `json:"labels"`
+			Annotations map[string]string       `json:"annotations"`
+			Owners      []metav1.OwnerReference `json:"ownerReferences"`
+			Finalizers  []string                `json:"finalizers"`
+		}
+		if json.Unmarshal(raw, &want) != nil || err != nil {
+			return
+		}
+		if bytesFold(raw) {
+			return
+		}
+		require.Equal(t, want.UID, m.UID)
+		requireMap(t, want.Labels, m.Labels)
+		requireMap(t, want.Annotations, m.Annotations)
+		require.Len(t, m.Owners, len(want.Owners))
+		require.Len(t, m.Finalizers, len(want.Finalizers))
+	})
+}
+
+func requireMap(t *testing.T, want map[string]string, got objmeta.Pairs) {
+	t.Helper()
+	m := got.Map()
+	require.Len(t, m, len(want))
+	for k, v := range want {
+		require.Equal(t, v, m[k])
+	}
+}
+
+// bytesFold tells that a field may appear twice or in other case, which encoding/json merges.
+func bytesFold(raw []byte) bool {
+	s := strings.ToLower(string(raw))
+	for _, name := range []string{"uid", "labels", "label", "annotations", "ownerreferences", "finalizers"} {
+		if strings.Count(s, `"`+name+`"`) > 1 {
+			return true
+		}
+	}
+	return strings.ContainsAny(s, "\\ſK") || string(raw) != s && strings.Contains(string(raw), "L")
+}
+
+func BenchmarkDecode(b *testing.B) {
+	var m objmeta.Meta
+	raw := []byte(sample)
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := objmeta.Decode(raw, &m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
