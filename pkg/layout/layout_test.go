@@ -76,3 +76,15 @@ func TestOwnNamesLieInsideTheBackup(t *testing.T) {
 		require.False(t, ok, key)
 	}
 }
+
+func TestOwnerFile(t *testing.T) {
+	data, err := layout.Owner{BackupUID: "b", ClusterUID: "c"}.Encode()
+	require.NoError(t, err)
+	got, err := layout.DecodeOwner(data)
+	require.NoError(t, err)
+	require.Equal(t, layout.Owner{BackupUID: "b", ClusterUID: "c"}, got)
+	for _, bad := range []string{"", "{", "{}", `{"backupUID":1}`, "null"} {
+		_, err = layout.DecodeOwner([]byte(bad))
+		require.Error(t, err, bad)
+	}
+}

@@ -1,0 +1,33 @@
+package layout
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Owner is the content of the owner file: which object of which cluster a backup's directory was reserved for.
+type Owner struct {
+	// BackupUID is the UID of the Backup object.
+	BackupUID string `json:"backupUID"`
+	// ClusterUID is the UID of the cluster's kube-system namespace.
+	ClusterUID string `json:"clusterUID"`
+}
+
+// MaxOwnerBytes bounds what is read of an owner file.
+const MaxOwnerBytes = 64 << 10
+
+// Encode returns the file's bytes.
+func (o Owner) Encode() ([]byte, error) { return json.Marshal(o) }
+
+// DecodeOwner reads an owner file; one without a backup UID is an error.
+func DecodeOwner(data []byte) (Owner, error) {
+	var o Owner
+	if err := json.Unmarshal(data, &o); err != nil {
+		return Owner{}, fmt.Errorf("owner file: %w", err)
+	}
+	if o.BackupUID == "" {
+		return Owner{}, errors.New("owner file: backupUID is missing")
+	}
+	return o, nil
+}
