@@ -1,0 +1,132 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Action is what became of an object, in the words of Velero's restore resource list.
+type Action string
+
+// The actions.
+const (
+	Created Action = "created"
+	Updated Action = "updated"
+	Failed  Action = "failed"
+	Skipped Action = "skipped"
+)
+
+const (
+	// settle is how long a kind or account that was just created may be unknown to the server.
+	settle = 15 * time.Second
+	// recreate is how often an object that vanishes between create and read is tried again.
+	recreate = 3
+)
+
+// Request is one object to bring into the cluster.
+type Request struct {
+	Target
+	// Kind is for messages.
+	Kind string
+	// Object is ready to be created. Apply may change it.
+	Object map[string]any
+	// Normalize makes a live object comparable with Object, as reset.Normalize does.
+	Normalize func(live map[string]any)
+	// Update follows existing-resource policy "update"; otherwise existing objects that differ stay as they are.
+	Update bool
+	// Mine tells whether a live object with these labels was restored by this very restore before it was interrupted.
+	Mine func(labels map[string]any) bool
+	// New tells that the kind was defined only just now, so that the server may not serve it yet.
+	New bool
+}
+
+// Result is what became of a Request.
+type Result struct {
+	Action Action
+	// UID is the object's in the cluster, "" when it is not there or unknown.
+	UID types.UID
+	// Fresh tells that the object is this restore's own: only then may its metadata be completed.
+	Fresh bool
+	// Warning is why the object is not as in the backup, without a failure.
+	Warning string
+	// Err is the failure, with Action Failed.
+	Err error
+}
+
+// Apply brings one object into the cluster.
+func (c *Client) Apply(ctx context.Context, r Request) Result {
+	body, err := json.Marshal(r.Object)
+	if err != nil {
+		return failed(fmt.Errorf("encode: %w", err))
+	}
+	for attempt := 0; ; attempt++ {
+		uid, maybe, err := c.createSettled(ctx, &r, body)
+		switch {
+		case err == nil:
+			return Result{Action: Created, UID: uid, Fresh: true}
+		case !exists(err, &r):
+			return failed(err)
+		}
+		live, getErr := c.get(ctx, r.Target)
+		if apierrors.IsNotFound(getErr) && attempt < recreate && apierrors.IsAlreadyExists(err) {
+			continue
+		}
+		if getErr != nil {
+			if !apierrors.IsAlreadyExists(err) {
+				return failed(err) // not a conflict with an object of that name after all
+			}
+			return failed(fmt.Errorf("read the existing object: %w", getErr))
+		}
+		return c.meet(ctx, &r, live, maybe)
+	}
+}
+
+func failed(err error) Result { return Result{Action: Failed, Err: err} }
+
+// exists tells that a failed creation may be due to an object of that name. A Service whose node ports are taken may
+// have been refused because it is there itself.
+func exists(err error, r *Request) bool {
+	if apierrors.IsAlreadyExists(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if r.GVR.Group != "" || r.GVR.Resource != "services" || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	causes := status.Status().Details.Causes
+	for _, cause := range causes {
+		if !strings.Contains(cause.Message, "port is already allocated") {
+			return false
+		}
+	}
+	return len(causes) > 0
+}
+
+// createSettled creates, and waits for what was created just before to be known everywhere in the server.
+func (c *Client) createSettled(ctx context.Context, r *Request, body []byte) (types.UID, bool, error) {
+	start := c.clock.Now()
+	sent := false
+	for pause := firstPause; ; pause = min(2*pause, time.Second) {
+		uid, maybe, err := c.create(ctx, r.Target, body)
+		sent = sent || maybe
+		if err == nil || !unsettled(err, r) || c.clock.Since(start) > settle || !c.pause(ctx, pause) {
+			return uid, sent, err
+		}
+	}
+}
+
+// unsettled tells that the server refuses only because something else is not there yet: the paths of a new kind, or the
+// ServiceAccount that the controller makes for a new namespace.
+func unsettled(err error, r *Request) bool {
+	if apierrors.IsNotFound(err) {
+		return r.New && !strings.Contains(err.Error(), "namespaces ")
+	}
+	return apierrors.IsForbidden(err) && r.GVR.Resource == "pods" && strings.Contains(err.Error(), "error looking up service account")
+}

@@ -1,0 +1,191 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+)
+
+// Observer learns how the server answers.
+type Observer interface {
+	// Observe is told the latency of each answer and whether it asked to slow down.
+	Observe(latency time.Duration, throttled bool)
+}
+
+const (
+	// patience is how long one request is repeated while the server is away or overloaded.
+	patience   = 5 * time.Minute
+	firstPause = 50 * time.Millisecond
+	maxPause   = 5 * time.Second
+	// metadataOnly asks for the metadata of the answer alone, and takes the whole where a server cannot do that.
+	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	wholeObject  = "application/json"
+)
+
+// Client sends single requests. Safe for concurrent use.
+type Client struct {
+	rest     rest.Interface
+	observer Observer
+	clock    clock.WithTicker
+}
+
+// NewClient returns a client for the cluster of cfg, whose own rate limit is taken off.
+func NewClient(cfg *rest.Config, observer Observer, clk clock.WithTicker) (*Client, error) {
+	own := rest.CopyConfig(cfg)
+	own.QPS = -1
+	own.RateLimiter = nil
+	own.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	own.ContentType = wholeObject
+	c, err := rest.UnversionedRESTClientFor(own)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return &Client{rest: c, observer: observer, clock: clk}, nil
+}
+
+// Target names an object, or where a new one goes.
+type Target struct {
+	GVR             schema.GroupVersionResource
+	Namespace, Name string
+}
+
+// path of the collection, and of the object when name is not empty.
+func (t Target) path(name string) []string {
+	p := []string{"apis", t.GVR.Group, t.GVR.Version}
+	if t.GVR.Group == "" {
+		p = []string{"api", t.GVR.Version}
+	}
+	if t.Namespace != "" {
+		p = append(p, "namespaces", t.Namespace)
+	}
+	p = append(p, t.GVR.Resource)
+	if name != "" {
+		p = append(p, name)
+	}
+	return p
+}
+
+// answer is the part of an object's metadata that decides.
+type answer struct {
+	Metadata struct {
+		UID types.UID `json:"uid"`
+	} `json:"metadata"`
+}
+
+// create posts an object and returns its UID. maybe tells that an earlier attempt of this call may have created it,
+// without an answer having come back.
+func (c *Client) create(ctx context.Context, t Target, body []byte) (uid types.UID, maybe bool, err error) {
+	raw, maybe, err := c.send(ctx, func() *rest.Request {
+		return c.rest.Post().AbsPath(t.path("")...).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
+	})
+	if err != nil {
+		return "", maybe, err
+	}
+	uid, err = uidOf(raw)
+	return uid, maybe, err
+}
+
+// get reads a whole object.
+func (c *Client) get(ctx context.Context, t Target) ([]byte, error) {
+	raw, _, err := c.send(ctx, func() *rest.Request {
+		return c.rest.Get().AbsPath(t.path(t.Name)...).SetHeader("Accept", wholeObject)
+	})
+	return raw, err
+}
+
+// Get reads a whole object. It is absent when apierrors.IsNotFound says so.
+func (c *Client) Get(ctx context.Context, t Target) ([]byte, error) { return c.get(ctx, t) }
+
+// Patch sends a JSON merge patch.
+func (c *Client) Patch(ctx context.Context, t Target, patch any) error {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	return c.patch(ctx, t, body)
+}
+
+func (c *Client) patch(ctx context.Context, t Target, body []byte) error {
+	_, _, err := c.send(ctx, func() *rest.Request {
+		return c.rest.Patch(types.MergePatchType).AbsPath(t.path(t.Name)...).SetHeader("Accept", metadataOnly).Body(body)
+	})
+	return err
+}
+
+func uidOf(raw []byte) (types.UID, error) {
+	var a answer
+	if err := json.Unmarshal(raw, &a); err != nil {
+		return "", fmt.Errorf("decode the server's answer: %w", err)
+	}
+	return a.Metadata.UID, nil
+}
+
+// send repeats a request while the answer only means "not now". maybe tells that an attempt got no answer at all.
+func (c *Client) send(ctx context.Context, request func() *rest.Request) (raw []byte, maybe bool, err error) {
+	start := c.clock.Now()
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		sent := c.clock.Now()
+		raw, err = request().MaxRetries(0).DoRaw(ctx)
+		again, throttled, unanswered := classify(err)
+		c.observer.Observe(c.clock.Since(sent), throttled)
+		maybe = maybe || unanswered
+		if !again || ctx.Err() != nil || c.clock.Since(start) > patience {
+			return raw, maybe, err
+		}
+		wait := pause/2 + rand.N(pause)
+		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+			wait = max(wait, time.Duration(seconds)*time.Second)
+		}
+		if !c.pause(ctx, wait) {
+			return nil, maybe, context.Cause(ctx)
+		}
+	}
+}
+
+// pause waits; false when ctx ended first.
+func (c *Client) pause(ctx context.Context, d time.Duration) bool {
+	timer := c.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// classify tells whether to try again, whether the server asked to slow down, and whether the request may have been
+// carried out without an answer.
+func classify(err error) (again, throttled, unanswered bool) {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return false, false, false
+	case apierrors.IsTooManyRequests(err):
+		return true, true, false
+	case apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
+		return true, true, true
+	case errors.As(err, &status):
+		code := status.Status().Code
+		gateway := code == http.StatusBadGateway || code == http.StatusGatewayTimeout
+		return gateway, gateway, gateway
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false, false, true
+	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err),
+		utilnet.IsTimeout(err), utilnet.IsHTTP2ConnectionLost(err):
+		return true, false, true
+	}
+	return false, false, true
+}

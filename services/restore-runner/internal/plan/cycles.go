@@ -1,0 +1,119 @@
+package plan
+
+import "slices"
+
+// maxBreaks bounds the work spent on a graph that was made to be tangled.
+const maxBreaks = 64
+
+// breakCycles removes edges until no vertex waits for itself, and returns those it removed. In each cycle an owner edge
+// goes first (its object gets the owner later), and among these the one whose waiting node has the lowest number.
+func breakCycles(vertices int, edges []edge) (kept, broken []edge) {
+	for range maxBreaks {
+		stuck := stuckEdges(vertices, edges)
+		if len(stuck) == 0 {
+			return edges, broken
+		}
+		cut := weakest(vertices, stuck)
+		broken = append(broken, cut...)
+		edges = without(edges, cut)
+	}
+	// Too tangled to be worth more: every owner edge of the tangle goes, then whatever is left of it.
+	for _, owner := range []bool{true, false} {
+		stuck := stuckEdges(vertices, edges)
+		stuck = slices.DeleteFunc(stuck, func(e edge) bool { return e.owner != owner })
+		broken = append(broken, stuck...)
+		edges = without(edges, stuck)
+	}
+	return edges, broken
+}
+
+func without(edges, cut []edge) []edge {
+	gone := make(map[edge]struct{}, len(cut))
+	for _, e := range cut {
+		gone[e] = struct{}{}
+	}
+	return slices.DeleteFunc(edges, func(e edge) bool {
+		_, ok := gone[e]
+		return ok
+	})
+}
+
+// stuckEdges returns the edges between vertices that can never start.
+func stuckEdges(vertices int, edges []edge) []edge {
+	g := compile(vertices, edges)
+	indegree := g.Indegree()
+	var ready []int32
+	for v, n := range indegree {
+		if n == 0 {
+			ready = append(ready, int32(v))
+		}
+	}
+	done := len(ready)
+	for len(ready) > 0 {
+		v := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		for _, s := range g.Successors(v) {
+			if indegree[s]--; indegree[s] == 0 {
+				ready = append(ready, s)
+				done++
+			}
+		}
+	}
+	if done == vertices {
+		return nil
+	}
+	var stuck []edge
+	for _, e := range edges {
+		if indegree[e.from] > 0 && indegree[e.to] > 0 {
+			stuck = append(stuck, e)
+		}
+	}
+	return stuck
+}
+
+// weakest follows one predecessor of each stuck vertex, which must lead into a cycle, and picks an edge of each cycle
+// met. Every stuck vertex has a stuck predecessor.
+func weakest(vertices int, stuck []edge) []edge {
+	into := make([]int32, vertices) // 1 + index of the edge followed from a vertex backwards
+	for i, e := range stuck {
+		if j := into[e.to]; j == 0 || e.owner && !stuck[j-1].owner {
+			into[e.to] = int32(i) + 1
+		}
+	}
+	var cut []edge
+	seen := make([]int32, vertices) // 1 + the walk that passed here
+	for i, e := range stuck {
+		walk, v := int32(i)+1, e.to
+		for seen[v] == 0 {
+			seen[v] = walk
+			v = stuck[into[v]-1].from
+		}
+		if seen[v] == walk {
+			cut = append(cut, weakestOf(cycleThrough(v, into, stuck)))
+		}
+	}
+	return cut
+}
+
+func cycleThrough(v int32, into []int32, stuck []edge) []edge {
+	var cycle []edge
+	for start := v; ; {
+		e := stuck[into[v]-1]
+		cycle = append(cycle, e)
+		if v = e.from; v == start {
+			return cycle
+		}
+	}
+}
+
+func weakestOf(cycle []edge) edge {
+	return slices.MinFunc(cycle, func(a, b edge) int {
+		if a.owner != b.owner {
+			if a.owner {
+				return -1
+			}
+			return 1
+		}
+		return int(a.to) - int(b.to)
+	})
+}

@@ -1,0 +1,112 @@
+package plan
+
+import "slices"
+
+// Class says in which pass a node is restored.
+type Class uint8
+
+// The classes, in the order of the passes.
+const (
+	// Definition is a CustomResourceDefinition.
+	Definition Class = iota
+	// NamespaceObject is a Namespace.
+	NamespaceObject
+	// Other is everything else.
+	Other
+)
+
+// Plan is what a restore does. It does not change once built and is safe for concurrent use.
+type Plan struct {
+	nodes      []Node
+	kinds      []Kind
+	namespaces []Namespace
+	objects    map[string]int32 // source namespace -> its Namespace node
+	owners     map[string]int32 // old UID -> node, for nodes that own others
+	graph      Graph
+	notes      []Note
+}
+
+// Note is a remark about one node that the restore's log and results must hold.
+type Note struct {
+	// Node is the object, or -1 when the remark is about the backup as a whole.
+	Node int32
+	// Message is for people.
+	Message string
+	// Warning asks for an entry in the results, not only in the log.
+	Warning bool
+}
+
+// Len is the number of objects to restore.
+func (p *Plan) Len() int { return len(p.nodes) }
+
+// Node returns object i.
+func (p *Plan) Node(i int32) *Node { return &p.nodes[i] }
+
+// Kind returns the kind of object i.
+func (p *Plan) Kind(i int32) *Kind { return &p.kinds[p.nodes[i].kind] }
+
+// Kinds returns all kinds that have objects in the plan.
+func (p *Plan) Kinds() []Kind { return p.kinds }
+
+// Source returns the namespace of object i in the backup, "" for cluster-scoped objects.
+func (p *Plan) Source(i int32) string {
+	if n := p.nodes[i].namespace; n >= 0 {
+		return p.namespaces[n].Source
+	}
+	return ""
+}
+
+// Target returns the namespace object i is restored to, "" for cluster-scoped objects.
+func (p *Plan) Target(i int32) string {
+	if n := p.nodes[i].namespace; n >= 0 {
+		return p.namespaces[n].Target
+	}
+	return ""
+}
+
+// Class returns the pass of object i.
+func (p *Plan) Class(i int32) Class {
+	switch p.Kind(i).name {
+	case "customresourcedefinitions.apiextensions.k8s.io":
+		return Definition
+	case "namespaces":
+		return NamespaceObject
+	}
+	return Other
+}
+
+// Namespaces returns the namespaces that the objects need.
+func (p *Plan) Namespaces() []Namespace { return p.namespaces }
+
+// NamespaceObject returns the Namespace node that describes a namespace of the backup; false when the backup, or what
+// the filters left of it, has none.
+func (p *Plan) NamespaceObject(source string) (int32, bool) {
+	i, ok := p.objects[source]
+	return i, ok
+}
+
+// Owner returns the node that had this UID in the old cluster; false when it is not part of the restore.
+func (p *Plan) Owner(uid string) (int32, bool) {
+	i, ok := p.owners[uid]
+	return i, ok
+}
+
+// Owns reports whether other nodes refer to node i as their owner.
+func (p *Plan) Owns(i int32) bool { return p.nodes[i].owns }
+
+// Graph returns what waits for what.
+func (p *Plan) Graph() *Graph { return &p.graph }
+
+// Notes returns the remarks of planning.
+func (p *Plan) Notes() []Note { return p.notes }
+
+// Of returns the nodes of a class, ascending.
+func (p *Plan) Of(class Class) []int32 {
+	var out []int32
+	for i := range p.nodes {
+		if p.Class(int32(i)) == class {
+			out = append(out, int32(i))
+		}
+	}
+	return slices.Clip(out)
+}

@@ -1,0 +1,103 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+)
+
+// Source lists the items of a backup, in any order and as often as asked. An error ends the listing.
+type Source interface {
+	Items(ctx context.Context) iter.Seq2[manifest.Item, error]
+}
+
+// Survey is what has to be known about a backup before its items can be selected.
+type Survey struct {
+	// Namespaces are the names that objects of the backup live in, sorted.
+	Namespaces []string
+	// Volumes are the PersistentVolumes of the backup.
+	Volumes []manifest.Item
+	kinds   map[schema.GroupResource]surveyed
+}
+
+type surveyed struct {
+	kind       string
+	namespaced bool
+}
+
+const (
+	namespacesResource = "namespaces"
+	volumesResource    = "persistentvolumes"
+)
+
+// Look reads the listing of a backup once.
+func Look(ctx context.Context, source Source) (*Survey, error) {
+	s := &Survey{kinds: map[schema.GroupResource]surveyed{}}
+	seen := map[string]struct{}{}
+	for item, err := range source.Items(ctx) {
+		if err != nil {
+			return nil, fmt.Errorf("list the items of the backup: %w", err)
+		}
+		gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
+		if _, ok := s.kinds[gr]; !ok {
+			s.kinds[gr] = surveyed{kind: strings.ToLower(item.Kind), namespaced: item.Namespace != ""}
+		}
+		namespace := item.Namespace
+		switch gr.String() {
+		case namespacesResource:
+			namespace = item.Name
+		case volumesResource:
+			if item.Preferred {
+				s.Volumes = append(s.Volumes, item)
+			}
+		}
+		if _, ok := seen[namespace]; !ok && namespace != "" {
+			seen[strings.Clone(namespace)] = struct{}{}
+		}
+	}
+	for name := range seen {
+		s.Namespaces = append(s.Namespaces, name)
+	}
+	slices.Sort(s.Namespaces)
+	return s, nil
+}
+
+// Resolver finds the resource a name of an include or exclude list means.
+type Resolver interface {
+	Resolve(name string) (gr schema.GroupResource, namespaced, ok bool)
+}
+
+// Resolver resolves names as cluster does and, for kinds the cluster does not serve yet because the restore brings
+// their definitions, by the kinds of the backup.
+func (s *Survey) Resolver(cluster Resolver) Resolver { return &resolver{survey: s, cluster: cluster} }
+
+type resolver struct {
+	survey  *Survey
+	cluster Resolver
+}
+
+// Resolve implements Resolver.
+func (r *resolver) Resolve(name string) (schema.GroupResource, bool, bool) {
+	if gr, namespaced, ok := r.cluster.Resolve(name); ok {
+		return gr, namespaced, true
+	}
+	name = strings.ToLower(name)
+	plain, group, hasGroup := strings.Cut(name, ".")
+	var found []schema.GroupResource
+	for gr, k := range r.survey.kinds {
+		if (gr.Resource == plain || k.kind == plain) && (!hasGroup || gr.Group == group) {
+			found = append(found, gr)
+		}
+	}
+	if len(found) == 0 {
+		return schema.GroupResource{}, false, false
+	}
+	gr := slices.MinFunc(found, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	return gr, r.survey.kinds[gr].namespaced, true
+}

@@ -1,0 +1,35 @@
+package reset
+
+import "strings"
+
+const (
+	tokenSecret     = "kubernetes.io/service-account-token"
+	accountUIDAnnot = "kubernetes.io/service-account.uid"
+)
+
+// resetServiceAccount drops references to generated token Secrets: the new account gets its own.
+func resetServiceAccount(obj object, _ *Options) {
+	prefix := text(child(obj, "metadata"), "name") + "-token-"
+	filter(obj, "secrets", func(ref object) bool { return !strings.HasPrefix(text(ref, "name"), prefix) })
+}
+
+// resetSecret makes a ServiceAccount token Secret one that the token controller fills for the new account.
+func resetSecret(obj object, _ *Options) {
+	if text(obj, "type") != tokenSecret {
+		return
+	}
+	drop(child(obj, "metadata", "annotations"), accountUIDAnnot)
+	drop(child(obj, "data"), "token", "ca.crt", "namespace")
+}
+
+// resetBinding follows the namespace mapping in the subjects of role bindings.
+func resetBinding(obj object, o *Options) {
+	if o.MapNamespace == nil {
+		return
+	}
+	for _, subject := range objects(obj, "subjects") {
+		if ns := text(subject, "namespace"); ns != "" {
+			subject["namespace"] = o.MapNamespace(ns)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package reset
+
+// object is a decoded JSON object.
+type object = map[string]any
+
+// child returns the object under key, nil when there is none of that type. Reading from a nil map is fine.
+func child(o object, path ...string) object {
+	for _, key := range path {
+		next, ok := o[key].(object)
+		if !ok {
+			return nil
+		}
+		o = next
+	}
+	return o
+}
+
+// text returns the string under key, "" when there is none.
+func text(o object, key string) string {
+	s, ok := o[key].(string)
+	if !ok {
+		return ""
+	}
+	return s
+}
+
+// objects returns the elements of the list under key that are objects.
+func objects(o object, key string) []object {
+	list, ok := o[key].([]any)
+	if !ok {
+		return nil
+	}
+	out := make([]object, 0, len(list))
+	for _, v := range list {
+		if e, ok := v.(object); ok {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// filter keeps the elements of the list under key that keep accepts; an emptied list is removed.
+func filter(o object, key string, keep func(object) bool) {
+	list, ok := o[key].([]any)
+	if !ok {
+		return
+	}
+	kept := list[:0:0]
+	for _, v := range list {
+		if e, isObject := v.(object); !isObject || keep(e) {
+			kept = append(kept, v)
+		}
+	}
+	if len(kept) == 0 {
+		delete(o, key)
+		return
+	}
+	o[key] = kept
+}
+
+// drop removes keys; a nil map is fine.
+func drop(o object, keys ...string) {
+	for _, key := range keys {
+		delete(o, key)
+	}
+}

@@ -1,0 +1,122 @@
+package reset
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// Options are the facts of one restore. The functions must be safe for concurrent use.
+type Options struct {
+	// Backup and Restore are the names written into the labels of every object but namespaces.
+	Backup, Restore string
+	// MapNamespace returns the target of a namespace of the backup.
+	MapNamespace func(string) string
+	// PreserveNodePorts keeps every node port of Services, not only those that were asked for.
+	PreserveNodePorts bool
+	// Reprovision tells that the volume of that name is not brought back, so that its claim gets a new one.
+	Reprovision func(volume string) bool
+}
+
+// Skip says that an object must not be restored.
+type Skip struct {
+	// Reason is for people, without the object's name.
+	Reason string
+	// Report asks for a warning; otherwise skipping is what everyone expects and only the log tells.
+	Report bool
+}
+
+// kindReset changes what one kind needs.
+type kindReset func(obj object, o *Options)
+
+// byResource holds the kinds whose own fields have to change. Keys are group resources as in tarball paths.
+var byResource = map[string]kindReset{
+	"pods":                                   resetPod,
+	"jobs.batch":                             resetJob,
+	"services":                               resetService,
+	"serviceaccounts":                        resetServiceAccount,
+	"secrets":                                resetSecret,
+	"persistentvolumes":                      resetVolume,
+	"persistentvolumeclaims":                 resetClaim,
+	"rolebindings.rbac.authorization.k8s.io": resetBinding,
+	"clusterrolebindings.rbac.authorization.k8s.io":                resetBinding,
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   resetWebhooks,
+	"validatingwebhookconfigurations.admissionregistration.k8s.io": resetWebhooks,
+	"customresourcedefinitions.apiextensions.k8s.io":               resetDefinition,
+}
+
+// Object makes a stored object ready to be created in namespace ("" for cluster-scoped ones): Normalize, the target
+// namespace, and the labels velero.io/backup-name and velero.io/restore-name. Owner references are removed; who knows
+// the new owners adds them.
+func Object(obj map[string]any, gr schema.GroupResource, namespace string, o *Options) {
+	Normalize(obj, gr, o)
+	meta := child(obj, "metadata")
+	if meta == nil {
+		meta = object{}
+		obj["metadata"] = meta
+	}
+	if namespace != "" {
+		meta["namespace"] = namespace
+	}
+	labels := child(meta, "labels")
+	if labels == nil {
+		labels = object{}
+		meta["labels"] = labels
+	}
+	labels[velerov1.LabelBackupName] = velerov1.LabelValue(o.Backup)
+	labels[velerov1.LabelRestoreName] = velerov1.LabelValue(o.Restore)
+}
+
+// Normalize removes what does not survive a restore and leaves the object otherwise as it is. A live object and the
+// stored one describe the same thing when they are equal after Normalize, managed fields and restore labels aside.
+func Normalize(obj map[string]any, gr schema.GroupResource, o *Options) {
+	if fn := byResource[gr.String()]; fn != nil {
+		fn(obj, o) // before the metadata: node ports are judged by managedFields
+	}
+	drop(obj, "status")
+	meta := child(obj, "metadata")
+	drop(meta, "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+		"deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "managedFields")
+	dropEmpty(meta, "labels", "annotations")
+}
+
+// dropEmpty removes keys that hold null or an object without members: the API server stores neither.
+func dropEmpty(o object, keys ...string) {
+	for _, key := range keys {
+		if m, isObject := o[key].(object); o[key] == nil || isObject && len(m) == 0 {
+			delete(o, key)
+		}
+	}
+}
+
+// Namespace makes a stored Namespace ready to be created under the name target. Namespaces carry no restore labels.
+func Namespace(obj map[string]any, target string) {
+	Normalize(obj, schema.GroupResource{Resource: "namespaces"}, &Options{})
+	meta := child(obj, "metadata")
+	if meta == nil {
+		meta = object{}
+		obj["metadata"] = meta
+	}
+	meta["name"] = target
+	if labels := child(meta, "labels"); labels != nil {
+		labels["kubernetes.io/metadata.name"] = target
+	}
+}
+
+// Comparable removes from a normalized object what differs without meaning anything: the labels of any restore.
+func Comparable(obj map[string]any) {
+	meta := child(obj, "metadata")
+	drop(child(meta, "labels"), velerov1.LabelBackupName, velerov1.LabelRestoreName)
+	dropEmpty(meta, "labels")
+}
+
+// RestoreLabels returns the labels of a restore among those of an object.
+func RestoreLabels(labels map[string]any) map[string]any {
+	out := object{}
+	for _, key := range []string{velerov1.LabelBackupName, velerov1.LabelRestoreName} {
+		if v, ok := labels[key]; ok {
+			out[key] = v
+		}
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+package reset
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// resetService lets the API server assign addresses and node ports anew. A headless Service stays headless, and node
+// ports that somebody asked for stay.
+func resetService(obj object, o *Options) {
+	spec := child(obj, "spec")
+	if spec == nil {
+		return
+	}
+	if text(spec, "clusterIP") != "None" {
+		drop(spec, "clusterIP", "clusterIPs")
+	}
+	if o.PreserveNodePorts {
+		return
+	}
+	asked := askedPorts(obj)
+	if !asked.healthCheck {
+		drop(spec, "healthCheckNodePort")
+	}
+	for _, port := range objects(spec, "ports") {
+		if !asked.has(port) {
+			drop(port, "nodePort")
+		}
+	}
+}
+
+// ports is what the owners of a Service wrote down explicitly.
+type ports struct {
+	named       map[string]bool  // by port name
+	numbered    map[float64]bool // by node port
+	keyed       map[portKey]bool // by service port and protocol
+	healthCheck bool
+}
+
+// portKey is what tells the ports of a Service apart in managed fields.
+type portKey struct {
+	port     float64
+	protocol string
+}
+
+func (p *ports) has(port object) bool {
+	return p.named[text(port, "name")] || p.numbered[number(port["nodePort"])] || p.keyed[keyOf(port)]
+}
+
+func keyOf(port object) portKey {
+	protocol := text(port, "protocol")
+	if protocol == "" {
+		protocol = "TCP"
+	}
+	return portKey{number(port["port"]), protocol}
+}
+
+// number returns a JSON number however it was decoded; anything else is 0, which is no port.
+func number(v any) float64 {
+	switch n := v.(type) {
+	case int64:
+		return float64(n)
+	case float64:
+		return n
+	}
+	return 0
+}
+
+// askedPorts looks where explicit values leave traces: the last applied configuration and the managed fields. The API
+// server's own allocations appear in neither.
+func askedPorts(obj object) *ports {
+	p := &ports{named: map[string]bool{}, numbered: map[float64]bool{}, keyed: map[portKey]bool{}}
+	meta := child(obj, "metadata")
+	var applied object
+	if raw := text(child(meta, "annotations"), lastApplied); raw != "" && json.Unmarshal([]byte(raw), &applied) == nil {
+		p.addApplied(child(applied, "spec"))
+	}
+	for _, entry := range objects(meta, "managedFields") {
+		p.addManaged(child(entry, "fieldsV1", "f:spec"))
+	}
+	return p
+}
+
+func (p *ports) addApplied(spec object) {
+	if number(spec["healthCheckNodePort"]) != 0 {
+		p.healthCheck = true
+	}
+	for _, port := range objects(spec, "ports") {
+		n := number(port["nodePort"])
+		if n == 0 {
+			continue
+		}
+		p.numbered[n] = true
+		if name := text(port, "name"); name != "" {
+			p.named[name] = true
+		}
+	}
+}
+
+// addManaged reads the set of fields of one manager: keys are "k:" and the JSON of a list element's key fields.
+func (p *ports) addManaged(spec object) {
+	if _, ok := spec["f:healthCheckNodePort"]; ok {
+		p.healthCheck = true
+	}
+	list := child(spec, "f:ports")
+	for k := range list {
+		raw, isKey := strings.CutPrefix(k, "k:")
+		if _, explicit := child(list, k)["f:nodePort"]; !isKey || !explicit {
+			continue
+		}
+		var port object
+		if json.Unmarshal([]byte(raw), &port) == nil {
+			p.keyed[keyOf(port)] = true
+		}
+	}
+}

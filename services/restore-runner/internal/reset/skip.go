@@ -1,0 +1,66 @@
+package reset
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Skipped tells whether a stored object, before Normalize, must not be restored at all.
+func Skipped(obj map[string]any, gr schema.GroupResource) *Skip {
+	meta := child(obj, "metadata")
+	switch gr.String() {
+	case "pods":
+		return skippedPod(obj, meta)
+	case "jobs.batch":
+		if child(obj, "status")["completionTime"] != nil {
+			return &Skip{Reason: "the job has completed"}
+		}
+	case "apiservices.apiregistration.k8s.io":
+		if _, ok := child(meta, "labels")["kube-aggregator.kubernetes.io/automanaged"]; ok {
+			return &Skip{Reason: "the API server manages it by itself"}
+		}
+	case "ipaddresses.networking.k8s.io":
+		if text(child(meta, "labels"), "ipaddress.kubernetes.io/managed-by") == "ipallocator.k8s.io" {
+			return &Skip{Reason: "the API server allocates it for a Service"}
+		}
+	case "volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io", "datauploads.velero.io":
+		return &Skip{Reason: "volume snapshots are not restored by this version", Report: true}
+	}
+	return nil
+}
+
+func skippedPod(obj, meta object) *Skip {
+	if _, ok := child(meta, "annotations")["kubernetes.io/config.mirror"]; ok {
+		return &Skip{Reason: "a mirror of a static pod"}
+	}
+	switch phase := text(child(obj, "status"), "phase"); phase {
+	case "Succeeded", "Failed":
+		return &Skip{Reason: "the pod has ended: " + phase}
+	}
+	return nil
+}
+
+// The prefixes of the annotations that ask for restore hooks on a Pod (Velero 1.18).
+var hookPrefixes = []string{"post.hook.restore.velero.io/", "init.hook.restore.velero.io/"}
+
+// Unsupported returns the annotation of a stored object that asks for something this version cannot do, "" when
+// there is none. Ignoring it silently would be a lie about what was restored.
+func Unsupported(obj map[string]any, gr schema.GroupResource) string {
+	annotations := child(obj, "metadata", "annotations")
+	if text(annotations, "velero.io/restore-status") == "true" {
+		return "velero.io/restore-status"
+	}
+	if gr.String() != "pods" {
+		return ""
+	}
+	found := ""
+	for key := range annotations {
+		for _, prefix := range hookPrefixes {
+			if strings.HasPrefix(key, prefix) && (found == "" || key < found) {
+				found = key
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,28 @@
+package reset
+
+const (
+	bindCompleted     = "pv.kubernetes.io/bind-completed"
+	boundByController = "pv.kubernetes.io/bound-by-controller"
+)
+
+// resetVolume frees the volume of the old claim's identity, so that the restored claim of that name can bind it.
+func resetVolume(obj object, o *Options) {
+	drop(child(obj, "metadata", "annotations"), bindCompleted, boundByController)
+	claim := child(obj, "spec", "claimRef")
+	drop(claim, "uid", "resourceVersion")
+	if ns := text(claim, "namespace"); ns != "" && o.MapNamespace != nil {
+		claim["namespace"] = o.MapNamespace(ns)
+	}
+}
+
+// resetClaim drops what binding and provisioning left behind; a claim whose volume does not come back loses its
+// volume name as well and gets a new one.
+func resetClaim(obj object, o *Options) {
+	drop(child(obj, "metadata", "annotations"), bindCompleted, boundByController,
+		"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner",
+		"volume.kubernetes.io/selected-node")
+	spec := child(obj, "spec")
+	if name := text(spec, "volumeName"); name != "" && o.Reprovision != nil && o.Reprovision(name) {
+		drop(spec, "volumeName")
+	}
+}
