@@ -26,6 +26,7 @@ func TestLiveObjects(t *testing.T) {
 	require.NoError(t, err)
 	shop := options.Namespaces()[0]
 	take := func(t *testing.T) compare.Report {
+		t.Helper()
 		after, err := compare.Take(t.Context(), config, scope)
 		require.NoError(t, err)
 		return compare.Diff(before, after)

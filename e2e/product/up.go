@@ -65,7 +65,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 		}
 		select {
 		case <-s.Done():
-			return fmt.Errorf("holdfast up ended early (%v):\n%s", s.Err(), testbed.Tail(s.LogPath(), 15))
+			return s.EarlyEnd()
 		case <-ctx.Done():
 			return fmt.Errorf("holdfast up is not ready: %w; last lines of %s:\n%s", ctx.Err(), s.LogPath(), testbed.Tail(s.LogPath(), 15))
 		case <-ticker.C:

@@ -99,6 +99,7 @@ func startFleet(t *testing.T, w *world, replicas int) {
 
 // showLog adds the end of a process's log to that of a failed test.
 func showLog(t *testing.T, path string) {
+	t.Helper()
 	if t.Failed() {
 		t.Logf("%s ends with:\n%s", filepath.Base(path), testbed.Tail(path, 40))
 	}

@@ -161,7 +161,7 @@ func waitFor(ctx context.Context, process *Process, ready func(context.Context) 
 		}
 		select {
 		case <-process.Done():
-			return fmt.Errorf("%w: %w", errEndedEarly, process.earlyEnd())
+			return fmt.Errorf("%w: %w", errEndedEarly, process.EarlyEnd())
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not get ready (%w): %w; log: %s", process.name, ctx.Err(), err, process.logPath)
 		case <-ticker.C:

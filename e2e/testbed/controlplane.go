@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -92,7 +93,7 @@ func (c *Cluster) etcdReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return answers(http.DefaultClient, request)
+	return answers(probeClient, request)
 }
 
 func (c *Cluster) apiServerReady(ctx context.Context) error {
@@ -120,6 +121,9 @@ func (c *Cluster) controllersReady(ctx context.Context) error {
 	_, err = client.CoreV1().ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 	return err
 }
+
+// probeClient asks servers on loopback whether they are ready; it keeps no connection.
+var probeClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 func answers(client *http.Client, request *http.Request) error {
 	response, err := client.Do(request)

@@ -7,12 +7,12 @@ import (
 )
 
 // StartNATST starts a real NATS server with JetStream on a free port for a test and stops it when the test is done. It returns the server's URL.
-func StartNATST(t testing.TB) string {
-	t.Helper()
-	server, err := embednats.Start(embednats.Config{Dir: t.TempDir()})
+func StartNATST(tb testing.TB) string {
+	tb.Helper()
+	server, err := embednats.Start(embednats.Config{Dir: tb.TempDir()})
 	if err != nil {
-		t.Fatalf("start the NATS server: %v", err)
+		tb.Fatalf("start the NATS server: %v", err)
 	}
-	t.Cleanup(server.Stop)
+	tb.Cleanup(server.Stop)
 	return server.URL()
 }

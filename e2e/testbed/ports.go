@@ -10,7 +10,7 @@ import (
 func FreePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}

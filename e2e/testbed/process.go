@@ -41,7 +41,7 @@ func StartProcess(spec ProcessSpec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
-	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd := exec.Command(spec.Path, spec.Args...) //nolint:noctx // it lives until Stop, not until the end of the context it was started in
 	cmd.Env = append(os.Environ(), spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes(!spec.Detach)
@@ -111,9 +111,13 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// earlyEnd describes a process that ended although it should run, with the last lines of its log.
-func (p *Process) earlyEnd() error {
-	return fmt.Errorf("%s ended early (%v); last lines of %s:\n%s", p.name, p.Err(), p.logPath, Tail(p.logPath, 15))
+// EarlyEnd describes a process that ended although it should run, with the last lines of its log.
+func (p *Process) EarlyEnd() error {
+	how := "exit code 0"
+	if err := p.Err(); err != nil {
+		how = err.Error()
+	}
+	return fmt.Errorf("%s ended early (%s); last lines of %s:\n%s", p.name, how, p.logPath, Tail(p.logPath, 15))
 }
 
 // Tail returns the last lines of a file, for error messages; it is empty when the file cannot be read.

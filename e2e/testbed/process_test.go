@@ -1,7 +1,6 @@
 package testbed_test
 
 import (
-	"net/http"
 	"syscall"
 	"testing"
 	"time"
@@ -52,5 +51,4 @@ func closeIdle(t *testing.T, client *kubernetes.Clientset) {
 	restClient, ok := client.CoreV1().RESTClient().(*rest.RESTClient)
 	require.True(t, ok)
 	restClient.Client.CloseIdleConnections()
-	http.DefaultClient.CloseIdleConnections()
 }

@@ -77,7 +77,7 @@ func (s *S3) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := probeClient.Do(request)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package testbed_test
 
 import (
 	"bytes"
-	"net/http"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -14,7 +13,6 @@ import (
 
 func TestS3ServerStoresAndConditionallyCreates(t *testing.T) {
 	server := testbed.StartS3T(t)
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	require.NoError(t, server.CreateBucket(t.Context(), "backups"))
 	client := server.Client()
 	put := func() error {

@@ -20,16 +20,19 @@ import (
 
 var errDiffers = errors.New("objects differ")
 
-func main() {
+func main() { os.Exit(execute()) }
+
+func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch err := command().ExecuteContext(ctx); {
 	case err == nil:
+		return 0
 	case errors.Is(err, errDiffers):
-		os.Exit(1)
+		return 1
 	default:
 		_, _ = fmt.Fprintln(os.Stderr, "compare:", err)
-		os.Exit(2)
+		return 2
 	}
 }
 

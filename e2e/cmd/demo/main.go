@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func main() {
+func main() { os.Exit(execute()) }
+
+func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
@@ -22,8 +24,9 @@ func main() {
 			err = errors.New("interrupted; everything is stopped")
 		}
 		_, _ = fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 func command() *cobra.Command {
