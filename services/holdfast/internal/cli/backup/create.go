@@ -1,0 +1,234 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+// CreateOptions are the flags of `backup create`.
+type CreateOptions struct {
+	*global.Global
+	Name         string
+	FromSchedule string
+	Labels       map[string]string
+	Annotations  map[string]string
+	Spec         velerov1.BackupSpec
+	Wait         bool
+	Format       output.Format
+
+	resourcePolicies string
+	parallelFiles    int
+	client           client.WithWatch
+	namespace        string
+}
+
+// NewCreateCommand returns `backup create`.
+func NewCreateCommand(g *global.Global) *cobra.Command {
+	o := &CreateOptions{Global: g}
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a backup",
+		Example: `  holdfast backup create first --wait
+  holdfast backup create web --include-namespaces web,web-db --ttl 48h
+  holdfast backup create crds --include-cluster-scoped-resources customresourcedefinitions -o yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Complete(args); err != nil {
+				return err
+			}
+			if err := o.Validate(cmd.Context()); err != nil {
+				return err
+			}
+			return o.Run(cmd.Context())
+		},
+	}
+	o.BindFlags(cmd.Flags())
+	return cmd
+}
+
+// BindFlags adds the command's flags, named as Velero's CLI names them.
+func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
+	s := &o.Spec
+	fs.StringSliceVar(&s.IncludedNamespaces, "include-namespaces", []string{selection.All}, "namespaces to back up, patterns allowed")
+	fs.StringSliceVar(&s.ExcludedNamespaces, "exclude-namespaces", nil, "namespaces to leave out")
+	fs.StringSliceVar(&s.IncludedResources, "include-resources", nil, "resources to back up, as resource or resource.group")
+	fs.StringSliceVar(&s.ExcludedResources, "exclude-resources", nil, "resources to leave out")
+	fs.StringSliceVar(&s.IncludedClusterScopedResources, "include-cluster-scoped-resources", nil, "cluster-scoped resources to back up")
+	fs.StringSliceVar(&s.ExcludedClusterScopedResources, "exclude-cluster-scoped-resources", nil, "cluster-scoped resources to leave out")
+	fs.StringSliceVar(&s.IncludedNamespaceScopedResources, "include-namespace-scoped-resources", nil, "namespaced resources to back up")
+	fs.StringSliceVar(&s.ExcludedNamespaceScopedResources, "exclude-namespace-scoped-resources", nil, "namespaced resources to leave out")
+	flags.OptionalBoolVar(fs, &s.IncludeClusterResources, "include-cluster-resources", "back up cluster-scoped objects; unset takes those that are needed")
+	flags.SelectorVar(fs, &s.LabelSelector, "selector", "l", "back up only objects that match")
+	flags.OrSelectorVar(fs, &s.OrLabelSelectors, "or-selector", `back up objects that match any of the selectors, joined by " or "`)
+	fs.DurationVar(&s.TTL.Duration, "ttl", 0, "how long to keep the backup; 0 is the server's default")
+	fs.StringVar(&s.StorageLocation, "storage-location", "", "where to store the backup; the default location when empty")
+	fs.StringSliceVar(&s.VolumeSnapshotLocations, "volume-snapshot-locations", nil, "where to keep volume snapshots")
+	flags.OptionalBoolVar(fs, &s.SnapshotVolumes, "snapshot-volumes", "take snapshots of volumes")
+	flags.OptionalBoolVar(fs, &s.SnapshotMoveData, "snapshot-move-data", "move snapshot data to the storage location")
+	flags.OptionalBoolVar(fs, &s.DefaultVolumesToFsBackup, "default-volumes-to-fs-backup", "take Pod volumes through the file system")
+	fs.StringVar(&s.DataMover, "data-mover", "", "data mover to use")
+	flags.MapVar(fs, &s.OrderedResources, "ordered-resources", "=", "what to store first: resource=ns/a;ns/b pairs")
+	fs.DurationVar(&s.CSISnapshotTimeout.Duration, "csi-snapshot-timeout", 0, "how long to wait for a CSI snapshot; 0 is the server's default")
+	fs.DurationVar(&s.ItemOperationTimeout.Duration, "item-operation-timeout", 0, "how long to wait for asynchronous operations; 0 is the server's default")
+	fs.StringVar(&s.VolumeGroupSnapshotLabelKey, "volume-group-snapshot-label-key", "", "label that groups volumes for snapshots")
+	fs.StringVar(&o.resourcePolicies, "resource-policies-configmap", "", "ConfigMap with volume policies")
+	fs.IntVar(&o.parallelFiles, "parallel-files-upload", 0, "files of a volume read at a time")
+	flags.MapVar(fs, &o.Labels, "labels", "=", "labels of the backup itself")
+	flags.MapVar(fs, &o.Annotations, "annotations", "=", "annotations of the backup itself")
+	fs.StringVar(&o.FromSchedule, "from-schedule", "", "take everything from a schedule's template")
+	fs.BoolVarP(&o.Wait, "wait", "w", false, "wait for the end; exit code 2 means partially failed")
+	o.Format.BindFlag(fs)
+}
+
+// Complete fills in what follows from the arguments.
+func (o *CreateOptions) Complete(args []string) error {
+	if len(args) > 0 {
+		o.Name = args[0]
+	}
+	if o.Name == "" && o.FromSchedule == "" {
+		return errors.New("a name is required, except with --from-schedule")
+	}
+	for resource, names := range o.Spec.OrderedResources {
+		o.Spec.OrderedResources[resource] = strings.ReplaceAll(names, ";", ",")
+	}
+	if o.resourcePolicies != "" {
+		o.Spec.ResourcePolicy = &corev1.TypedLocalObjectReference{Kind: "ConfigMap", Name: o.resourcePolicies}
+	}
+	if o.parallelFiles > 0 {
+		o.Spec.UploaderConfig = &velerov1.UploaderConfigForBackup{ParallelFilesUpload: o.parallelFiles}
+	}
+	var err error
+	o.client, o.namespace, err = o.Client()
+	return err
+}
+
+// Validate refuses what the server would refuse, where that can be told without
+// the server's settings.
+func (o *CreateOptions) Validate(ctx context.Context) error {
+	s := &o.Spec
+	var errs []error
+	if problems := validation.IsDNS1123Subdomain(o.Name); o.Name != "" && len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("name %q: %s", o.Name, problems[0]))
+	}
+	if s.TTL.Duration < 0 {
+		errs = append(errs, errors.New("--ttl: must not be negative"))
+	}
+	if o.Wait && o.Format != output.Text {
+		errs = append(errs, errors.New("--wait: -o prints the backup without creating it"))
+	}
+	errs = append(errs, checkFilters(s)...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return o.checkLocations(ctx)
+}
+
+func checkFilters(s *velerov1.BackupSpec) []error {
+	var errs []error
+	older := len(s.IncludedResources) > 0 || len(s.ExcludedResources) > 0 || s.IncludeClusterResources != nil
+	newer := len(s.IncludedClusterScopedResources) > 0 || len(s.ExcludedClusterScopedResources) > 0 ||
+		len(s.IncludedNamespaceScopedResources) > 0 || len(s.ExcludedNamespaceScopedResources) > 0
+	if older && newer {
+		errs = append(errs, errors.New("--include-resources, --exclude-resources and --include-cluster-resources cannot be combined with the filters by scope"))
+	}
+	if s.LabelSelector != nil && len(s.OrLabelSelectors) > 0 {
+		errs = append(errs, errors.New("--selector and --or-selector cannot be combined"))
+	}
+	for _, err := range selection.ValidateNamespaces(s.IncludedNamespaces, s.ExcludedNamespaces) {
+		errs = append(errs, fmt.Errorf("namespaces: %w", err))
+	}
+	return errs
+}
+
+func (o *CreateOptions) checkLocations(ctx context.Context) error {
+	if name := o.Spec.StorageLocation; name != "" {
+		if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: name}, &velerov1.BackupStorageLocation{}); err != nil {
+			return fmt.Errorf("--storage-location: %w", err)
+		}
+	}
+	for _, name := range o.Spec.VolumeSnapshotLocations {
+		if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: name}, &velerov1.VolumeSnapshotLocation{}); err != nil {
+			return fmt.Errorf("--volume-snapshot-locations: %w", err)
+		}
+	}
+	return nil
+}
+
+// Build returns the backup the flags describe.
+func (o *CreateOptions) Build(ctx context.Context) (*velerov1.Backup, error) {
+	b := &velerov1.Backup{
+		TypeMeta:   metav1.TypeMeta{APIVersion: velerov1.GroupVersion.String(), Kind: "Backup"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations},
+		Spec:       o.Spec,
+	}
+	if o.FromSchedule == "" {
+		return b, nil
+	}
+	return b, o.fromSchedule(ctx, b)
+}
+
+// fromSchedule takes spec, labels and annotations from a schedule, by Velero's
+// rules: the template's labels if it has any, else the schedule's own.
+func (o *CreateOptions) fromSchedule(ctx context.Context, b *velerov1.Backup) error {
+	schedule := &velerov1.Schedule{}
+	if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: o.FromSchedule}, schedule); err != nil {
+		return fmt.Errorf("--from-schedule: %w", err)
+	}
+	b.Spec = schedule.Spec.Template
+	if b.Name == "" {
+		b.Name = schedule.Name + "-" + o.Clock.Now().UTC().Format("20060102150405")
+	}
+	labels := schedule.Labels
+	if len(b.Spec.Metadata.Labels) > 0 {
+		labels = b.Spec.Metadata.Labels
+	}
+	b.Labels = merge(labels, o.Labels, map[string]string{velerov1.LabelScheduleName: schedule.Name})
+	b.Annotations = merge(schedule.Annotations, o.Annotations)
+	return nil
+}
+
+func merge(all ...map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, m := range all {
+		for k, v := range m {
+			merged[k] = v
+		}
+	}
+	return merged
+}
+
+// Run creates the backup, or prints it with -o, and waits for its end if asked.
+func (o *CreateOptions) Run(ctx context.Context) error {
+	b, err := o.Build(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Format != output.Text {
+		return o.Format.Print(o.Out, b)
+	}
+	if err := o.client.Create(ctx, b); err != nil {
+		return fmt.Errorf("create backup %q: %w", b.Name, err)
+	}
+	o.Printf("Backup %q was requested.\n", b.Name)
+	if !o.Wait {
+		o.Printf("`holdfast backup describe %s` shows how far it is.\n", b.Name)
+		return nil
+	}
+	return wait(ctx, o.Global, o.client, b)
+}

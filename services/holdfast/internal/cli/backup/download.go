@@ -1,0 +1,96 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+)
+
+// DownloadOptions are the flags of `backup download`.
+type DownloadOptions struct {
+	*global.Global
+	Name     string
+	Path     string
+	Force    bool
+	Download download.Options
+}
+
+// NewDownloadCommand returns `backup download`.
+func NewDownloadCommand(g *global.Global) *cobra.Command {
+	o := &DownloadOptions{Global: g, Download: download.Options{Timeout: time.Minute}}
+	cmd := &cobra.Command{
+		Use:   "download NAME",
+		Short: "Save the tarball of a backup",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Complete(args); err != nil {
+				return err
+			}
+			return o.Run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVarP(&o.Path, "output", "o", "", "file to write (default NAME-data.tar.gz)")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "replace an existing file")
+	o.Download.BindFlags(cmd.Flags())
+	return cmd
+}
+
+// Complete decides where to write and refuses to replace a file unasked.
+func (o *DownloadOptions) Complete(args []string) error {
+	o.Name = args[0]
+	if o.Path == "" {
+		o.Path = o.Name + "-data.tar.gz"
+	}
+	if _, err := os.Lstat(o.Path); err == nil && !o.Force {
+		return fmt.Errorf("--output: %s exists; --force replaces it", o.Path)
+	}
+	return nil
+}
+
+// Run saves the tarball; the file appears only when it is complete.
+func (o *DownloadOptions) Run(ctx context.Context) error {
+	c, namespace, err := o.Client()
+	if err != nil {
+		return err
+	}
+	b, err := find(ctx, c, namespace, o.Name)
+	if err != nil {
+		return err
+	}
+	fetcher := &download.Fetcher{Client: c, Clock: o.Clock, Namespace: namespace, Options: o.Download}
+	body, err := fetcher.Open(ctx, velerov1.DownloadTargetKindBackupContents, o.Name, b.Spec.StorageLocation)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(save(o.Path, body), body.Close())
+	if err != nil {
+		return fmt.Errorf("save %s: %w", o.Path, err)
+	}
+	o.Printf("Backup %q was saved to %s\n", o.Name, o.Path)
+	return nil
+}
+
+func save(path string, body io.Reader) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, body)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package backup
+
+import (
+	"fmt"
+	"strings"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+// write renders a description for people.
+func (d *Description) write(p *describe.Page) {
+	b := d.Backup
+	p.Field(0, "Name", b.Name)
+	p.Field(0, "Namespace", b.Namespace)
+	p.Map("Labels", b.Labels)
+	p.Map("Annotations", b.Annotations)
+	p.Gap()
+	p.Field(0, "Phase", shownPhase(b))
+	if b.Status.QueuePosition > 0 {
+		p.Field(0, "Queue position", b.Status.QueuePosition)
+	}
+	if b.Status.FailureReason != "" {
+		p.Field(0, "Failure reason", b.Status.FailureReason)
+	}
+	if len(b.Status.ValidationErrors) > 0 {
+		p.Heading("Validation errors")
+		p.List(1, b.Status.ValidationErrors)
+	}
+	if d.Results != nil {
+		p.Messages("Errors", d.Results.Errors)
+		p.Messages("Warnings", d.Results.Warnings)
+	}
+	d.writeSpec(p)
+	d.writeStatus(p)
+	p.Volumes(d.Volumes)
+	if d.Resources != nil {
+		p.Resources(d.Resources)
+	}
+	d.writeDeletions(p)
+	if len(d.Problems) > 0 {
+		p.Heading("Files that could not be read")
+		p.List(1, d.Problems)
+	}
+}
+
+func (d *Description) writeSpec(p *describe.Page) {
+	s := &d.Backup.Spec
+	p.Heading("Namespaces")
+	p.Field(1, "Included", describe.Names(s.IncludedNamespaces, "*"))
+	p.Field(1, "Excluded", describe.Names(s.ExcludedNamespaces, ""))
+	p.Heading("Resources")
+	if usesScopes(s) {
+		p.Field(1, "Included cluster-scoped", describe.Names(s.IncludedClusterScopedResources, ""))
+		p.Field(1, "Excluded cluster-scoped", describe.Names(s.ExcludedClusterScopedResources, ""))
+		p.Field(1, "Included namespaced", describe.Names(s.IncludedNamespaceScopedResources, "*"))
+		p.Field(1, "Excluded namespaced", describe.Names(s.ExcludedNamespaceScopedResources, ""))
+	} else {
+		p.Field(1, "Included", describe.Names(s.IncludedResources, "*"))
+		p.Field(1, "Excluded", describe.Names(s.ExcludedResources, ""))
+		p.Field(1, "Cluster-scoped", describe.OptionalBool(s.IncludeClusterResources, "auto"))
+	}
+	p.Gap()
+	p.Field(0, "Label selector", output.Selector(s.LabelSelector, s.OrLabelSelectors))
+	p.Field(0, "Storage location", s.StorageLocation)
+	p.Field(0, "TTL", s.TTL.Duration)
+	p.Field(0, "Snapshot volumes", describe.OptionalBool(s.SnapshotVolumes, "auto"))
+	p.Field(0, "File system volumes", describe.OptionalBool(s.DefaultVolumesToFsBackup, "false"))
+	p.Field(0, "Move snapshot data", describe.OptionalBool(s.SnapshotMoveData, "false"))
+}
+
+func usesScopes(s *velerov1.BackupSpec) bool {
+	return len(s.IncludedClusterScopedResources)+len(s.ExcludedClusterScopedResources)+
+		len(s.IncludedNamespaceScopedResources)+len(s.ExcludedNamespaceScopedResources) > 0
+}
+
+func (d *Description) writeStatus(p *describe.Page) {
+	s := &d.Backup.Status
+	p.Gap()
+	p.Field(0, "Format version", s.FormatVersion)
+	p.Field(0, "Started", output.Time(s.StartTimestamp))
+	p.Field(0, "Completed", output.Time(s.CompletionTimestamp))
+	p.Field(0, "Expiration", output.Time(s.Expiration))
+	if s.Progress != nil {
+		p.Field(0, "Items", fmt.Sprintf("%d of %d", s.Progress.ItemsBackedUp, s.Progress.TotalItems))
+	}
+	p.Field(0, "Errors", s.Errors)
+	p.Field(0, "Warnings", s.Warnings)
+	if s.BackupItemOperationsAttempted > 0 {
+		p.Field(0, "Operations", fmt.Sprintf("%d started, %d completed, %d failed",
+			s.BackupItemOperationsAttempted, s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed))
+	}
+	if s.HookStatus != nil {
+		p.Field(0, "Hooks", fmt.Sprintf("%d run, %d failed", s.HookStatus.HooksAttempted, s.HookStatus.HooksFailed))
+	}
+}
+
+func (d *Description) writeDeletions(p *describe.Page) {
+	if len(d.Deletions) == 0 {
+		return
+	}
+	p.Heading("Deletion attempts")
+	for i := range d.Deletions {
+		r := &d.Deletions[i]
+		p.Field(1, output.Time(&r.CreationTimestamp), strings.TrimSpace(string(phaseOr(r.Status.Phase))))
+		p.List(2, r.Status.Errors)
+	}
+}

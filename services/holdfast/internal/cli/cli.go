@@ -1,0 +1,44 @@
+// Package cli puts the commands of `holdfast` together.
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/pkg/buildinfo"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/backup"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/restore"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/version"
+)
+
+// NewCommand returns the whole tree of commands; more are the commands that
+// another package brings.
+func NewCommand(g *global.Global, more ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "holdfast",
+		Short:         "Back up and restore Kubernetes clusters",
+		Version:       buildinfo.String(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	cmd.SetIn(g.In)
+	cmd.SetOut(g.Out)
+	cmd.SetErr(g.Err)
+	g.BindFlags(cmd.PersistentFlags())
+	cmd.AddCommand(backup.NewCommand(g), restore.NewCommand(g), version.NewCommand(g))
+	cmd.AddCommand(more...)
+	return cmd
+}
+
+// Execute runs a command line and returns the exit code. Errors go to Err.
+func Execute(ctx context.Context, g *global.Global, cmd *cobra.Command, args []string) int {
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err != nil {
+		_, _ = fmt.Fprintf(g.Err, "holdfast: %v\n", err)
+	}
+	return global.ExitCode(err)
+}

@@ -1,0 +1,152 @@
+// Package describe writes the long description of a backup or restore: fields,
+// lists and the files that say what went wrong.
+package describe
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Page is a description being written. It is kept in memory: its parts come from
+// several downloads, and a page that breaks off would mislead.
+type Page struct{ buf bytes.Buffer }
+
+// WriteTo writes the page.
+func (p *Page) WriteTo(w io.Writer) (int64, error) { return p.buf.WriteTo(w) }
+
+// Field writes a name and a value; an empty value is "<none>".
+func (p *Page) Field(indent int, name string, value any) {
+	text := fmt.Sprint(value)
+	if text == "" {
+		text = "<none>"
+	}
+	_, _ = fmt.Fprintf(&p.buf, "%s%-*s%s\n", strings.Repeat("  ", indent), max(30-2*indent, len(name)+2), name+":", text)
+}
+
+// Heading writes a name that fields follow, after an empty line.
+func (p *Page) Heading(name string) { _, _ = fmt.Fprintf(&p.buf, "\n%s:\n", name) }
+
+// Gap writes an empty line.
+func (p *Page) Gap() { _ = p.buf.WriteByte('\n') }
+
+// List writes one value per line, indented.
+func (p *Page) List(indent int, values []string) {
+	for _, v := range values {
+		_, _ = fmt.Fprintf(&p.buf, "%s- %s\n", strings.Repeat("  ", indent), v)
+	}
+}
+
+// Map writes a map's entries in order of their keys.
+func (p *Page) Map(name string, m map[string]string) {
+	if len(m) == 0 {
+		p.Field(0, name, "<none>")
+		return
+	}
+	_, _ = fmt.Fprintf(&p.buf, "%s:\n", name)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		p.Field(1, key, m[key])
+	}
+}
+
+// Names joins names, with what an empty list means.
+func Names(names []string, empty string) string {
+	if len(names) == 0 {
+		return empty
+	}
+	return strings.Join(names, ", ")
+}
+
+// OptionalBool renders a tri-state value.
+func OptionalBool(b *bool, unset string) string {
+	if b == nil {
+		return unset
+	}
+	return fmt.Sprint(*b)
+}
+
+// Messages are the warnings or the errors of a results file (Velero 1.18).
+type Messages struct {
+	Velero     []string            `json:"velero,omitempty"`
+	Cluster    []string            `json:"cluster,omitempty"`
+	Namespaces map[string][]string `json:"namespaces,omitempty"`
+}
+
+// Results is a results file.
+type Results struct {
+	Warnings Messages `json:"warnings"`
+	Errors   Messages `json:"errors"`
+}
+
+// Messages writes one half of a results file.
+func (p *Page) Messages(name string, m Messages) {
+	p.Heading(name)
+	p.Field(1, "Server", countOf(m.Velero))
+	p.List(2, m.Velero)
+	p.Field(1, "Cluster", countOf(m.Cluster))
+	p.List(2, m.Cluster)
+	for _, ns := range slices.Sorted(maps.Keys(m.Namespaces)) {
+		p.Field(1, "Namespace "+ns, countOf(m.Namespaces[ns]))
+		p.List(2, m.Namespaces[ns])
+	}
+}
+
+func countOf(messages []string) string { return fmt.Sprint(len(messages)) }
+
+// Volume is what a description shows of one entry of a volumeinfo file.
+type Volume struct {
+	PVCName       string `json:"pvcName,omitempty"`
+	PVCNamespace  string `json:"pvcNamespace,omitempty"`
+	PVName        string `json:"pvName,omitempty"`
+	BackupMethod  string `json:"backupMethod,omitempty"`
+	RestoreMethod string `json:"restoreMethod,omitempty"`
+	Skipped       bool   `json:"skipped,omitempty"`
+	SkippedReason string `json:"skippedReason,omitempty"`
+	Result        string `json:"result,omitempty"`
+}
+
+// Volumes writes the volumes.
+func (p *Page) Volumes(volumes []Volume) {
+	if len(volumes) == 0 {
+		p.Gap()
+		p.Field(0, "Volumes", "<none included>")
+		return
+	}
+	p.Heading("Volumes")
+	for _, v := range volumes {
+		name := v.PVCNamespace + "/" + v.PVCName
+		if v.PVCName == "" {
+			name = v.PVName
+		}
+		state := strings.TrimSpace(v.BackupMethod + v.RestoreMethod + " " + v.Result)
+		if v.Skipped {
+			state = "skipped: " + v.SkippedReason
+		}
+		p.Field(1, name, state)
+	}
+}
+
+// Resources writes a resource list file: kinds and the names below them.
+func (p *Page) Resources(resources map[string][]string) {
+	p.Heading("Resources")
+	for _, kind := range slices.Sorted(maps.Keys(resources)) {
+		p.Field(1, kind, len(resources[kind]))
+		p.List(2, resources[kind])
+	}
+}
+
+// Decode reads one JSON document and closes where it came from.
+func Decode(body io.ReadCloser, into any) error {
+	err := json.NewDecoder(body).Decode(into)
+	if closeErr := body.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package follow
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+)
+
+// quiet is how often counts alone are printed where lines cannot be rewritten.
+const quiet = 5 * time.Second
+
+// Progress shows a running job: one line that is rewritten on a terminal, a line
+// at every phase and every few seconds elsewhere.
+type Progress struct {
+	streams global.Streams
+	clock   clock.PassiveClock
+	started time.Time
+	printed time.Time
+	phase   string
+	line    string
+	open    bool
+}
+
+// NewProgress starts the display; the clock starts now.
+func NewProgress(g *global.Global) *Progress {
+	return &Progress{streams: g.Streams, clock: g.Clock, started: g.Clock.Now()}
+}
+
+// Show displays the state. done and total are counts of items; total is 0 while
+// nobody has counted.
+func (p *Progress) Show(phase string, done, total int) {
+	if phase == "" {
+		phase = "New"
+	}
+	line := phase
+	if total > 0 {
+		line = fmt.Sprintf("%s %d/%d items", phase, done, total)
+	}
+	now := p.clock.Now()
+	if p.streams.Live {
+		elapsed := now.Sub(p.started).Truncate(time.Second)
+		_, _ = fmt.Fprintf(p.streams.Out, "\r\x1b[K%s (%s)", line, elapsed)
+		p.open = true
+		return
+	}
+	if line == p.line || phase == p.phase && now.Sub(p.printed) < quiet {
+		return
+	}
+	p.phase, p.line, p.printed = phase, line, now
+	_, _ = fmt.Fprintln(p.streams.Out, line)
+}
+
+// End leaves the display; what follows begins on a new line.
+func (p *Progress) End() {
+	if p.open {
+		_, _ = fmt.Fprintln(p.streams.Out)
+		p.open = false
+	}
+}

@@ -1,0 +1,141 @@
+// Package global is what every command of the CLI shares: the global flags, the
+// streams, the clock and the way to a client. Commands take it as a value to
+// inject; nothing here is a package variable.
+package global
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+// Streams are a command's input and outputs.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+	// Live says that Out is a terminal: progress may rewrite its last line.
+	Live bool
+}
+
+// Global is shared by all commands of one invocation.
+type Global struct {
+	Streams
+	// Kubeconfig, Context and Namespace are the global flags.
+	Kubeconfig string
+	Context    string
+	Namespace  string
+	// Clock is the commands' only source of time.
+	Clock clock.WithTicker
+	// Getenv looks up an environment variable; Home is the user's directory.
+	Getenv func(string) string
+	Home   string
+	// Connect makes a client from the flags; tests replace it.
+	Connect func(*Global) (client.WithWatch, error)
+}
+
+// New returns the globals of a real invocation.
+func New(streams Streams, clk clock.WithTicker) *Global {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "" // then there is no configuration file to read
+	}
+	return &Global{Streams: streams, Clock: clk, Getenv: os.Getenv, Home: home, Connect: connect}
+}
+
+// BindFlags adds the global flags.
+func (g *Global) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&g.Kubeconfig, "kubeconfig", g.Kubeconfig, "path of a kubeconfig file; KUBECONFIG or the in-cluster account when empty")
+	fs.StringVar(&g.Context, "kubecontext", g.Context, "context of the kubeconfig file; its current one when empty")
+	fs.StringVar(&g.Context, "context", g.Context, "same as --kubecontext")
+	fs.StringVarP(&g.Namespace, "namespace", "n", g.Namespace, "namespace of the backup server (default: the client configuration's, $VELERO_NAMESPACE, velero)")
+}
+
+// ServerNamespace returns the namespace the server lives in, by the precedence
+// of Velero's CLI: the flag, the key "namespace" of ~/.config/velero/config.json,
+// $VELERO_NAMESPACE, "velero".
+func (g *Global) ServerNamespace() (string, error) {
+	namespace := g.Namespace
+	if namespace == "" {
+		fromFile, err := g.configuredNamespace()
+		if err != nil {
+			return "", err
+		}
+		namespace = fromFile
+	}
+	if namespace == "" {
+		namespace = g.Getenv("VELERO_NAMESPACE")
+	}
+	if namespace == "" {
+		namespace = velerov1.DefaultNamespace
+	}
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return "", fmt.Errorf("--namespace: %q: %s", namespace, problems[0])
+	}
+	return namespace, nil
+}
+
+func (g *Global) configuredNamespace() (string, error) {
+	if g.Home == "" {
+		return "", nil
+	}
+	path := filepath.Join(g.Home, ".config", "velero", "config.json")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read client configuration: %w", err)
+	}
+	// Velero's other keys configure Velero's own CLI.
+	var config struct {
+		Namespace string `json:"namespace"`
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		return "", fmt.Errorf("client configuration %s: %w", path, err)
+	}
+	return config.Namespace, nil
+}
+
+// Client returns a client of the cluster and the server's namespace.
+func (g *Global) Client() (client.WithWatch, string, error) {
+	namespace, err := g.ServerNamespace()
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := g.Connect(g)
+	if err != nil {
+		return nil, "", err
+	}
+	return c, namespace, nil
+}
+
+// Printf writes to Out. A failing output stream has no better place to be
+// reported than the exit code of what follows.
+func (g *Global) Printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(g.Out, format, args...)
+}
+
+func connect(g *Global) (client.WithWatch, error) {
+	cfg, err := kube.ConfigForContext(g.Kubeconfig, g.Context)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kube.Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return c, nil
+}

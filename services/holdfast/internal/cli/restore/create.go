@@ -1,0 +1,226 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+// CreateOptions are the flags of `restore create`.
+type CreateOptions struct {
+	*global.Global
+	Name                 string
+	Labels               map[string]string
+	Annotations          map[string]string
+	Spec                 velerov1.RestoreSpec
+	AllowPartiallyFailed bool
+	Now                  bool
+	Wait                 bool
+	Format               output.Format
+
+	status        velerov1.RestoreStatusSpec
+	policy        string
+	modifier      string
+	sparse        *bool
+	parallelFiles int
+	client        client.WithWatch
+	namespace     string
+}
+
+// NewCreateCommand returns `restore create`.
+func NewCreateCommand(g *global.Global) *cobra.Command {
+	o := &CreateOptions{Global: g}
+	cmd := &cobra.Command{
+		Use:   "create [NAME] --from-backup BACKUP",
+		Short: "Restore from a backup",
+		Example: `  holdfast restore create --from-backup first --wait
+  holdfast restore create copy --from-backup first --include-namespaces web --namespace-mappings web:web-copy`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Complete(args); err != nil {
+				return err
+			}
+			if err := o.Validate(cmd.Context()); err != nil {
+				return err
+			}
+			return o.Run(cmd.Context())
+		},
+	}
+	o.BindFlags(cmd.Flags())
+	return cmd
+}
+
+// BindFlags adds the command's flags, named as Velero's CLI names them.
+func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
+	s := &o.Spec
+	fs.StringVar(&s.BackupName, "from-backup", "", "backup to restore from")
+	fs.StringVar(&s.ScheduleName, "from-schedule", "", "schedule whose newest completed backup to restore from")
+	fs.BoolVar(&o.AllowPartiallyFailed, "allow-partially-failed", false, "with --from-schedule, accept a partially failed backup too")
+	fs.StringSliceVar(&s.IncludedNamespaces, "include-namespaces", []string{selection.All}, "namespaces of the backup to restore")
+	fs.StringSliceVar(&s.ExcludedNamespaces, "exclude-namespaces", nil, "namespaces to leave out")
+	fs.StringSliceVar(&s.IncludedResources, "include-resources", nil, "resources to restore, as resource or resource.group")
+	fs.StringSliceVar(&s.ExcludedResources, "exclude-resources", nil, "resources to leave out")
+	flags.MapVar(fs, &s.NamespaceMapping, "namespace-mappings", ":", "namespaces to restore under another name: from:to pairs")
+	flags.OptionalBoolVar(fs, &s.IncludeClusterResources, "include-cluster-resources", "restore cluster-scoped objects")
+	flags.SelectorVar(fs, &s.LabelSelector, "selector", "l", "restore only objects that match")
+	flags.OrSelectorVar(fs, &s.OrLabelSelectors, "or-selector", `restore objects that match any of the selectors, joined by " or "`)
+	fs.StringVar(&o.policy, "existing-resource-policy", "", "what to do with objects that exist: none or update")
+	flags.OptionalBoolVar(fs, &s.RestorePVs, "restore-volumes", "restore volumes from snapshots")
+	flags.OptionalBoolVar(fs, &s.PreserveNodePorts, "preserve-nodeports", "keep the node ports of Services")
+	fs.StringSliceVar(&o.status.IncludedResources, "status-include-resources", nil, "resources whose status to restore")
+	fs.StringSliceVar(&o.status.ExcludedResources, "status-exclude-resources", nil, "resources whose status not to restore")
+	fs.StringVar(&o.modifier, "resource-modifier-configmap", "", "ConfigMap with patches to apply")
+	fs.DurationVar(&s.ItemOperationTimeout.Duration, "item-operation-timeout", 0, "how long to wait for asynchronous operations; 0 is the server's default")
+	flags.OptionalBoolVar(fs, &o.sparse, "write-sparse-files", "leave holes in files where their data is zero")
+	fs.IntVar(&o.parallelFiles, "parallel-files-download", 0, "files of a volume written at a time")
+	flags.MapVar(fs, &o.Labels, "labels", "=", "labels of the restore itself")
+	flags.MapVar(fs, &o.Annotations, "annotations", "=", "annotations of the restore itself")
+	fs.BoolVar(&o.Now, "now", false, "do not wait for running backups of the same namespaces")
+	fs.BoolVarP(&o.Wait, "wait", "w", false, "wait for the end; exit code 2 means partially failed")
+	o.Format.BindFlag(fs)
+}
+
+// Complete fills in what follows from the arguments and flags.
+func (o *CreateOptions) Complete(args []string) error {
+	source := o.Spec.BackupName
+	if source == "" {
+		source = o.Spec.ScheduleName
+	}
+	if len(args) > 0 {
+		o.Name = args[0]
+	} else if source != "" {
+		o.Name = source + "-" + o.Clock.Now().Format("20060102150405")
+	}
+	o.Spec.ExistingResourcePolicy = velerov1.PolicyType(o.policy)
+	if len(o.status.IncludedResources) > 0 {
+		o.Spec.RestoreStatus = &o.status
+	}
+	if o.modifier != "" {
+		o.Spec.ResourceModifier = &corev1.TypedLocalObjectReference{Kind: "ConfigMap", Name: o.modifier}
+	}
+	if o.sparse != nil || o.parallelFiles > 0 {
+		o.Spec.UploaderConfig = &velerov1.UploaderConfigForRestore{WriteSparseFiles: o.sparse, ParallelFilesDownload: o.parallelFiles}
+	}
+	if o.Now {
+		if o.Annotations == nil {
+			o.Annotations = map[string]string{}
+		}
+		o.Annotations[holdfast.AnnotationIgnoreRunning] = "true"
+	}
+	var err error
+	o.client, o.namespace, err = o.Client()
+	return err
+}
+
+// Validate refuses what the server would refuse.
+func (o *CreateOptions) Validate(ctx context.Context) error {
+	s := &o.Spec
+	var errs []error
+	if (s.BackupName == "") == (s.ScheduleName == "") {
+		errs = append(errs, errors.New("give either --from-backup or --from-schedule"))
+	}
+	if problems := validation.IsDNS1123Subdomain(o.Name); o.Name != "" && len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("name %q: %s", o.Name, problems[0]))
+	}
+	switch s.ExistingResourcePolicy {
+	case "", velerov1.PolicyTypeNone, velerov1.PolicyTypeUpdate:
+	default:
+		errs = append(errs, fmt.Errorf("--existing-resource-policy: %q is not none or update", s.ExistingResourcePolicy))
+	}
+	if s.LabelSelector != nil && len(s.OrLabelSelectors) > 0 {
+		errs = append(errs, errors.New("--selector and --or-selector cannot be combined"))
+	}
+	if len(o.status.ExcludedResources) > 0 && len(o.status.IncludedResources) == 0 {
+		errs = append(errs, errors.New("--status-exclude-resources needs --status-include-resources"))
+	}
+	if o.AllowPartiallyFailed && s.ScheduleName == "" {
+		errs = append(errs, errors.New("--allow-partially-failed needs --from-schedule"))
+	}
+	if o.Wait && o.Format != output.Text {
+		errs = append(errs, errors.New("--wait: -o prints the restore without creating it"))
+	}
+	for from, to := range s.NamespaceMapping {
+		if problems := validation.IsDNS1123Label(to); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("--namespace-mappings: %s:%s: %s", from, to, problems[0]))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return o.checkSource(ctx)
+}
+
+func (o *CreateOptions) checkSource(ctx context.Context) error {
+	if o.Spec.BackupName != "" {
+		if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: o.Spec.BackupName}, &velerov1.Backup{}); err != nil {
+			return fmt.Errorf("--from-backup: %w", err)
+		}
+		return nil
+	}
+	if o.AllowPartiallyFailed {
+		return o.newestOfSchedule(ctx)
+	}
+	if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: o.Spec.ScheduleName}, &velerov1.Schedule{}); err != nil {
+		return fmt.Errorf("--from-schedule: %w", err)
+	}
+	return nil
+}
+
+// newestOfSchedule turns the schedule into its newest usable backup: only the
+// server's own choice insists on a completed one.
+func (o *CreateOptions) newestOfSchedule(ctx context.Context) error {
+	backups := &velerov1.BackupList{}
+	labels := client.MatchingLabels{velerov1.LabelScheduleName: o.Spec.ScheduleName}
+	if err := o.client.List(ctx, backups, client.InNamespace(o.namespace), labels); err != nil {
+		return fmt.Errorf("list backups of schedule %q: %w", o.Spec.ScheduleName, err)
+	}
+	var newest *velerov1.Backup
+	for i := range backups.Items {
+		b := &backups.Items[i]
+		usable := b.Status.Phase == velerov1.BackupPhaseCompleted || b.Status.Phase == velerov1.BackupPhasePartiallyFailed
+		if usable && (newest == nil || newest.CreationTimestamp.Before(&b.CreationTimestamp)) {
+			newest = b
+		}
+	}
+	if newest == nil {
+		return fmt.Errorf("--from-schedule: schedule %q has no completed or partially failed backup", o.Spec.ScheduleName)
+	}
+	o.Spec.BackupName, o.Spec.ScheduleName = newest.Name, ""
+	return nil
+}
+
+// Run creates the restore, or prints it with -o, and waits for its end if asked.
+func (o *CreateOptions) Run(ctx context.Context) error {
+	r := &velerov1.Restore{
+		TypeMeta:   metav1.TypeMeta{APIVersion: velerov1.GroupVersion.String(), Kind: "Restore"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations},
+		Spec:       o.Spec,
+	}
+	if o.Format != output.Text {
+		return o.Format.Print(o.Out, r)
+	}
+	if err := o.client.Create(ctx, r); err != nil {
+		return fmt.Errorf("create restore %q: %w", r.Name, err)
+	}
+	o.Printf("Restore %q was requested.\n", r.Name)
+	if !o.Wait {
+		o.Printf("`holdfast restore describe %s` shows how far it is.\n", r.Name)
+		return nil
+	}
+	return wait(ctx, o.Global, o.client, r)
+}

@@ -1,0 +1,34 @@
+// Command holdfast is what a person types: it creates and shows backups and
+// restores, and runs the whole server on one machine (`holdfast up`).
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	// The first signal asks for an orderly end, the second one ends the process.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	g := global.New(global.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Live: isTerminal(os.Stdout)}, clock.RealClock{})
+	return cli.Execute(ctx, g, cli.NewCommand(g), os.Args[1:])
+}
+
+// isTerminal reports whether lines written to the file can be rewritten.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
