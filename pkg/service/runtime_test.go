@@ -223,3 +223,30 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		})
 	}
 }
+
+func TestOutagesDelayReadinessOnly(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(w.dir, "late")
+	nats, err := embednats.Start(embednats.Config{Dir: dir})
+	require.NoError(t, err)
+	port := nats.Port()
+	base := w.base(t, "queue-scheduler")
+	base.Options.NATSURL = nats.URL()
+	nats.Stop()
+	r, err := service.New(t.Context(), base)
+	require.NoError(t, err, "a NATS server that is away is no failure")
+	stop := running(t, r)
+	require.Eventually(t, func() bool {
+		_, body := get(t, r, "/readyz")
+		return body == "not ready: nats\n"
+	}, patience, 5*time.Millisecond)
+
+	nats, err = embednats.Start(embednats.Config{Dir: dir, Port: port})
+	require.NoError(t, err)
+	isReady := func() bool { code, _ := get(t, r, "/readyz"); return code == http.StatusOK }
+	require.Eventually(t, isReady, patience, 5*time.Millisecond)
+	nats.Stop()
+	require.Eventually(t, func() bool { return !r.Fabric().Connected() }, patience, 5*time.Millisecond)
+	require.True(t, isReady(), "an outage later on does not send callers away")
+	require.NoError(t, stop())
+}
