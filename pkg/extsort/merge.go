@@ -1,0 +1,141 @@
+package extsort
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"errors"
+	"io"
+)
+
+// Open opens one sorted stream.
+type Open func(ctx context.Context) (Stream, error)
+
+// Merge merges any number of sorted streams into one. At most FanIn are open at once; more are first merged into runs.
+// Records with equal keys come in the order of their streams. Closing the result closes every stream.
+func Merge(ctx context.Context, cfg Config, opens []Open) (Stream, error) {
+	cfg = cfg.withDefaults()
+	for len(opens) > cfg.FanIn {
+		var next []Open
+		for len(opens) > 0 {
+			n := min(cfg.FanIn, len(opens))
+			group := opens[:n]
+			opens = opens[n:]
+			if n == 1 {
+				next = append(next, group[0])
+				continue
+			}
+			r, err := mergeToRun(ctx, cfg, group)
+			if err != nil {
+				return nil, errors.Join(err, closeAll(ctx, append(next, opens...)))
+			}
+			next = append(next, func(context.Context) (Stream, error) { return r.open(), nil })
+		}
+		opens = next
+	}
+	return openMerge(ctx, opens)
+}
+
+func mergeToRun(ctx context.Context, cfg Config, group []Open) (*run, error) {
+	m, err := openMerge(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	return writeRun(cfg.Dir, m)
+}
+
+// closeAll releases streams that will not be merged: runs hold open files.
+func closeAll(ctx context.Context, opens []Open) error {
+	var errs []error
+	for _, open := range opens {
+		if s, err := open(context.WithoutCancel(ctx)); err == nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func openMerge(ctx context.Context, opens []Open) (_ Stream, err error) {
+	m := &merge{ctx: ctx}
+	for i, open := range opens {
+		s, err := open(ctx)
+		if err != nil {
+			return nil, errors.Join(err, m.Close(), closeAll(ctx, opens[i+1:]))
+		}
+		m.all = append(m.all, s)
+		h := &head{stream: s, order: i}
+		switch h.key, h.value, err = s.Next(); {
+		case errors.Is(err, io.EOF):
+		case err != nil:
+			return nil, errors.Join(err, m.Close(), closeAll(ctx, opens[i+1:]))
+		default:
+			m.heads = append(m.heads, h)
+		}
+	}
+	heap.Init(&m.heads)
+	return m, nil
+}
+
+// merge is a heap of the streams' first records.
+type merge struct {
+	ctx   context.Context //nolint:containedctx // a Stream lives as long as the call that made it
+	all   []Stream
+	heads heads
+	began bool // heads[0] was given out and must be replaced first
+	count int
+}
+
+type head struct {
+	stream     Stream
+	key, value []byte
+	order      int
+}
+
+type heads []*head
+
+func (h heads) Len() int { return len(h) }
+func (h heads) Less(i, j int) bool {
+	c := bytes.Compare(h[i].key, h[j].key)
+	return c < 0 || (c == 0 && h[i].order < h[j].order)
+}
+func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push and Pop belong to container/heap.
+func (h *heads) Push(x any) { *h = append(*h, x.(*head)) } //nolint:forcetypeassert // private to this file
+func (h *heads) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return last
+}
+
+func (m *merge) Next() (key, value []byte, err error) {
+	if m.count++; m.count&1023 == 0 && m.ctx.Err() != nil {
+		return nil, nil, context.Cause(m.ctx)
+	}
+	if m.began && len(m.heads) > 0 {
+		h := m.heads[0]
+		switch h.key, h.value, err = h.stream.Next(); {
+		case errors.Is(err, io.EOF):
+			heap.Pop(&m.heads)
+		case err != nil:
+			return nil, nil, err
+		default:
+			heap.Fix(&m.heads, 0)
+		}
+	}
+	m.began = true
+	if len(m.heads) == 0 {
+		return nil, nil, io.EOF
+	}
+	return m.heads[0].key, m.heads[0].value, nil
+}
+
+func (m *merge) Close() error {
+	var errs []error
+	for _, s := range m.all {
+		errs = append(errs, s.Close())
+	}
+	m.all, m.heads = nil, nil
+	return errors.Join(errs...)
+}
