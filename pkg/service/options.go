@@ -13,7 +13,7 @@ import (
 const (
 	// AuthNone lets every caller in. It is only accepted on a loopback address.
 	AuthNone = "none"
-	// AuthKubernetes asks the API server who the bearer of a token is and what they may do.
+	// AuthKubernetes asks the API server who the bearer of a token is and what they may do, see package kubeauth.
 	AuthKubernetes = "kubernetes"
 )
 
@@ -86,7 +86,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM certificate to serve gRPC with")
 	fs.StringVar(&o.TLSKeyFile, "tls-key-file", o.TLSKeyFile, "PEM key of --tls-cert-file")
 	fs.StringVar(&o.TLSCAFile, "tls-ca-file", o.TLSCAFile, "PEM certificates that callers and other services are checked against")
-	fs.StringVar(&o.Auth, "auth", o.Auth, "who may call: none (loopback only) or kubernetes")
+	fs.StringVar(&o.Auth, "auth", o.Auth, "who may call: none (everyone, loopback only) or kubernetes (RBAC decides)")
 	fs.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "text or json")
 	fs.StringSliceVar(&o.Features, "features", o.Features, "optional features to turn on, separated by commas")

@@ -38,7 +38,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"open to all":          {"--auth", func(o *service.Options) { o.GRPCAddress = "0.0.0.0:7441" }},
 		"open to all, no host": {"--auth", func(o *service.Options) { o.GRPCAddress = ":7441" }},
 		"open to a name":       {"--auth", func(o *service.Options) { o.GRPCAddress = "node1:7441" }},
-		"auth kubernetes":      {"--auth", func(o *service.Options) { o.Auth = service.AuthKubernetes }},
+		"tokens in the clear":  {"--auth", func(o *service.Options) { o.Auth, o.GRPCAddress = service.AuthKubernetes, ":7441" }},
 		"auth unknown":         {"--auth", func(o *service.Options) { o.Auth = "basic" }},
 		"cert without key":     {"--tls-cert-file", func(o *service.Options) { o.TLSCertFile = "x" }},
 		"ca without cert":      {"--tls-ca-file", func(o *service.Options) { o.TLSCAFile = "x" }},
@@ -59,6 +59,14 @@ func TestLoopbackNeedsNoAuth(t *testing.T) {
 		o.GRPCAddress = address
 		require.NoError(t, o.Validate(), address)
 	}
+}
+
+func TestKubernetesAuthNeedsTLSOutsideLoopback(t *testing.T) {
+	o := defaults()
+	o.Auth = service.AuthKubernetes
+	require.NoError(t, o.Validate())
+	o.GRPCAddress, o.TLSCertFile, o.TLSKeyFile = ":7441", "tls.crt", "tls.key"
+	require.NoError(t, o.Validate())
 }
 
 func flags(t *testing.T, args ...string) (*service.Options, *pflag.FlagSet) {

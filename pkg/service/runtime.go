@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/grpcserver"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kubeauth"
 	"github.com/holdfast-io/holdfast/pkg/rungroup"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
@@ -109,10 +111,27 @@ func (r *Runtime) buildGRPC(context.Context) error {
 	if err != nil {
 		return err
 	}
+	authorize, err := r.authorizer()
+	if err != nil {
+		return err
+	}
 	r.grpc, err = grpcserver.New(grpcserver.Config{
-		Log: r.base.Log, Registerer: r.registry, Tracer: r.base.Tracer, Propagator: telemetry.Propagator(), TLS: tlsConfig,
+		Log: r.base.Log, Registerer: r.registry, Tracer: r.base.Tracer, Propagator: telemetry.Propagator(),
+		TLS: tlsConfig, Authorize: authorize,
 	})
 	return err
+}
+
+// authorizer is what --auth asks for; nil lets everyone in.
+func (r *Runtime) authorizer() (grpcserver.Authorizer, error) {
+	if r.base.Options.Auth != AuthKubernetes {
+		return nil, nil //nolint:nilnil // nobody to ask is a normal answer
+	}
+	client, err := kubernetes.NewForConfig(r.config)
+	if err != nil {
+		return nil, fmt.Errorf("--auth kubernetes: %w", err)
+	}
+	return kubeauth.New(client, r.base.Clock).Authorize, nil
 }
 
 func (r *Runtime) listen(ctx context.Context) (err error) {

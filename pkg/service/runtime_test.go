@@ -19,9 +19,12 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/embednats"
@@ -248,5 +251,27 @@ func TestOutagesDelayReadinessOnly(t *testing.T) {
 	nats.Stop()
 	require.Eventually(t, func() bool { return !r.Fabric().Connected() }, patience, 5*time.Millisecond)
 	require.True(t, isReady(), "an outage later on does not send callers away")
+	require.NoError(t, stop())
+}
+
+func TestKubernetesAuthAsksTheAPIServer(t *testing.T) {
+	w := newWorld(t)
+	base := w.base(t, "queue-scheduler")
+	base.Options.Auth = service.AuthKubernetes
+	r, err := service.New(t.Context(), base)
+	require.NoError(t, err)
+	queuev1.RegisterQueueServiceServer(r.GRPC(), queuev1.UnimplementedQueueServiceServer{})
+	stop := running(t, r)
+	conn, err := grpc.NewClient(r.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	list := func(ctx context.Context) codes.Code {
+		_, err := queuev1.NewQueueServiceClient(conn).ListQueue(ctx, &queuev1.ListQueueRequest{})
+		return status.Code(err)
+	}
+	require.Equal(t, codes.Unauthenticated, list(t.Context()))
+	withToken := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x")
+	require.Equal(t, codes.Unavailable, list(withToken), "this API server knows no reviews")
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, health(t, r.GRPCAddr(), insecure.NewCredentials(), ""), "probes need no token")
 	require.NoError(t, stop())
 }

@@ -54,7 +54,9 @@ func (o *Options) validateGRPC() []error {
 			errs = append(errs, grpcerr.Field("--auth", "none is only accepted on a loopback address, and --grpc-address is %q", o.GRPCAddress))
 		}
 	case AuthKubernetes:
-		errs = append(errs, grpcerr.Field("--auth", "kubernetes is not available in this version; use none with a loopback --grpc-address"))
+		if o.TLSCertFile == "" && !isLoopback(o.GRPCAddress) {
+			errs = append(errs, grpcerr.Field("--auth", "kubernetes sends tokens and needs --tls-cert-file on an address that others reach, and --grpc-address is %q", o.GRPCAddress))
+		}
 	default:
 		errs = append(errs, grpcerr.Field("--auth", "%q is not none or kubernetes", o.Auth))
 	}
