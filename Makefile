@@ -14,7 +14,7 @@ DEMO_ARGS ?= $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUB
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 
 .PHONY: tools
 tools: ## build every tool from source into .tools/bin (once; cached)
@@ -43,6 +43,17 @@ demo: ## back up, destroy, restore and compare a sample estate (KUBECONFIG=file:
 	@$(MAKE) --no-print-directory build
 	@bin/e2e/demo $(DEMO_ARGS)
 
+.PHONY: cluster-up
+cluster-up: ## start a control plane that stays, in .out/cluster
+	@e2e/tools/build.sh $(CONTROL_PLANE)
+	@CGO_ENABLED=0 go build -trimpath -o bin/e2e/ ./e2e/cmd/cluster
+	@bin/e2e/cluster up
+
+.PHONY: cluster-down
+cluster-down: ## stop it and remove its data
+	@CGO_ENABLED=0 go build -trimpath -o bin/e2e/ ./e2e/cmd/cluster
+	@bin/e2e/cluster down
+
 .PHONY: generate
 generate: ## regenerate Go from proto, deep copies and CRDs
 	@e2e/tools/build.sh buf protoc-gen-go protoc-gen-go-grpc controller-gen
@@ -57,4 +68,4 @@ verify: ## check that generated code is fresh, contracts are clean, modules buil
 lint: ## run the linters over every module
 	@e2e/tools/build.sh golangci-lint buf
 	@.tools/bin/buf lint
-	@for module in $(MODULES); do echo "lint: $$module"; (cd "$$module" && ../.tools/bin/golangci-lint run ./...); done
+	@for module in $(MODULES); do echo "lint: $$module"; (cd "$$module" && ../.tools/bin/golangci-lint run --allow-parallel-runners ./...); done

@@ -26,7 +26,7 @@ type Config struct {
 	Log            io.Writer // progress lines; nil is silent
 	APIServerArgs  []string  // added to the API server's flags; later flags win
 	ControllerArgs []string  // added to the controller manager's flags
-	Detach         bool      // the processes live on when this one ends; see Pids
+	Detach         bool      // the processes live on when this one ends; see StopDetached
 }
 
 // Cluster is a running control plane. Its methods are safe for concurrent use.
@@ -53,6 +53,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	config.Dir = dir
 	if config.Log == nil {
 		config.Log = io.Discard
+	}
+	if pids, err := ownPids(dir); err != nil || len(pids) > 0 {
+		return nil, errors.Join(err, fmt.Errorf("%w: processes %v in %s", ErrRunning, pids, dir))
 	}
 	binaries, err := lookup("etcd", "kube-apiserver", "kube-controller-manager")
 	if err != nil {
@@ -125,6 +128,9 @@ func startOnce(ctx context.Context, config Config, binaries map[string]string) (
 		if err := c.run(ctx, config, s, binaries[s.name]); err != nil {
 			return nil, err
 		}
+	}
+	if config.Detach {
+		return c, c.writePids()
 	}
 	return c, nil
 }

@@ -64,6 +64,19 @@ func TestControlPlane(t *testing.T) {
 	closeIdle(t, client)
 }
 
+func TestDetachedClusterIsStoppedByItsDirectory(t *testing.T) {
+	config := testbed.Config{Dir: filepath.Join(t.TempDir(), "cluster"), Detach: true}
+	cluster, err := testbed.Start(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Stop)
+	_, err = testbed.Start(t.Context(), config)
+	require.ErrorIs(t, err, testbed.ErrRunning)
+	require.NoError(t, testbed.StopDetached(config.Dir))
+	checkStopped(t, cluster)
+	require.NoDirExists(t, config.Dir)
+	require.NoError(t, testbed.StopDetached(config.Dir), "nothing is there any more")
+}
+
 func TestMissingBinaryIsNamed(t *testing.T) {
 	t.Setenv(testbed.AssetsVariable, t.TempDir())
 	_, err := testbed.Binary("no-such-server")
