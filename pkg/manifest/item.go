@@ -129,3 +129,17 @@ func GroupResource(resource, group string) string {
 	}
 	return resource + "." + group
 }
+
+// AppendKey appends k so that the order of the bytes is the order of keys.
+func AppendKey(dst []byte, kind, namespace, name string) []byte {
+	dst = append(append(dst, kind...), 0)
+	dst = append(append(dst, namespace...), '/')
+	return append(dst, name...)
+}
+
+// ParseKey undoes AppendKey.
+func ParseKey(b []byte) (Key, bool) {
+	kind, rest, ok := strings.Cut(string(b), "\x00")
+	namespace, name, ok2 := strings.Cut(rest, "/")
+	return Key{Kind: kind, Namespace: namespace, Name: name}, ok && ok2
+}

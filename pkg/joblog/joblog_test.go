@@ -1,0 +1,41 @@
+package joblog_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+)
+
+var failure = joblog.Entry{
+	Time: time.Date(2026, 3, 4, 5, 6, 7, 890, time.FixedZone("x", 3600)), Level: joblog.Error, Message: "Error backing up item", Err: `no "kind" given`,
+	Scoped: true, Namespace: "shop", Resource: "deployments.apps", Name: "web", Source: "holdfast/backup-runner",
+}
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, `time="2026-03-04T04:06:07Z" level=error msg="Error backing up item" backup=velero/nightly error="no \"kind\" given" `+
+		`logSource=holdfast/backup-runner name=web namespace=shop resource=deployments.apps`+"\n", string(joblog.AppendText(nil, &failure, "backup", "velero/nightly")))
+	plain := joblog.Entry{Level: joblog.Info, Message: "line\ntwo", Scoped: true}
+	require.Equal(t, `time="0001-01-01T00:00:00Z" level=info msg="line\ntwo" namespace= restore=velero/r`+"\n", string(joblog.AppendText(nil, &plain, "restore", "velero/r")))
+}
+
+func TestResults(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, ` resource: /deployments.apps name: /web message: /Error backing up item error: /no "kind" given`, joblog.ResultMessage(&failure))
+	var r joblog.Results
+	cluster := joblog.Entry{Level: joblog.Warning, Message: "c", Scoped: true}
+	whole := joblog.Entry{Level: joblog.Warning, Message: "v"}
+	info := joblog.Entry{Level: joblog.Info, Message: "i"}
+	for _, e := range []*joblog.Entry{&failure, &cluster, &whole, &info} {
+		r.Add(e, e.Message)
+	}
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"warnings":{"velero":["v"],"cluster":["c"]},"errors":{"namespaces":{"shop":["Error backing up item"]}}}`, string(text))
+	require.Equal(t, 2, r.Warnings.Count())
+	require.Equal(t, 1, r.Errors.Count())
+}
