@@ -71,7 +71,7 @@ func New(cfg *rest.Config, opts Options) (*Client, error) {
 	}
 	opts.setDefaults()
 	cfg = rest.CopyConfig(cfg)
-	cfg.DisableCompression = true // on the server's CPU it costs more than the bytes it saves
+	cfg.DisableCompression = true // see get
 	cfg.Timeout = 0
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -121,11 +121,14 @@ type Page struct {
 
 // Sink receives the items of a list, all calls from one goroutine.
 type Sink interface {
+	// Begin announces the items of a page and the revision they are of.
+	Begin(revision string) error
 	// Item takes one item, whose bytes are valid until it returns.
 	Item(item jsonlist.Item) error
 	// Commit is called after the last item of a verified page.
 	Commit(page Page) error
-	// Rollback voids the items since the last Commit: they will come again.
+	// Rollback voids the items since the last Commit: they will come again. It is
+	// also called before List returns an error in the middle of a page.
 	Rollback() error
 }
 
@@ -137,7 +140,7 @@ func (c *Client) List(ctx context.Context, req Request, sink Sink) error {
 	for {
 		page, err := p.next(ctx)
 		if err != nil {
-			return err
+			return errors.Join(err, sink.Rollback())
 		}
 		if err := sink.Commit(page); err != nil {
 			return &SinkError{Err: err}
@@ -164,6 +167,7 @@ var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespace
 // lastPage drops items.
 type lastPage struct{}
 
+func (lastPage) Begin(string) error       { return nil }
 func (lastPage) Item(jsonlist.Item) error { return nil }
 func (lastPage) Commit(Page) error        { return nil }
 func (lastPage) Rollback() error          { return nil }
@@ -181,6 +185,9 @@ func (c *Client) limit(r schema.GroupVersionResource) int64 {
 const (
 	minLimit = 4
 	maxLimit = 4000
+	// firstLimit bounds a page whose revision is not known in advance: it is
+	// held in memory until the end of its body has told.
+	firstLimit = 16
 )
 
 // learn sets the page size from the items seen, growing at most fourfold.
@@ -236,6 +243,8 @@ func (c *Client) get(ctx context.Context, address string) (*http.Response, error
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
+	// Compression costs the server more CPU than the bytes are worth.
+	req.Header.Set("Accept-Encoding", "identity")
 	return c.http.Do(req)
 }
 

@@ -41,13 +41,13 @@ func TestListPagesAtOneRevision(t *testing.T) {
 func TestPageSizeFollowsItemSize(t *testing.T) {
 	small := &apiServer{objects: names(5000), revision: 1}
 	c := start(t, small, Options{FirstLimit: 10})
-	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps}, &collector{}))
+	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "1"}, &collector{}))
 	require.LessOrEqual(t, len(small.requests), 8, "pages of small items grow")
 
 	big := &apiServer{objects: names(60), revision: 1, size: 100_000}
 	c = start(t, big, Options{FirstLimit: 20, PageBytes: 500_000})
 	var got collector
-	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps}, &got))
+	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "1"}, &got))
 	require.Equal(t, 20, got.pages[0].Items)
 	require.Less(t, got.pages[1].Items, 6, "pages of big items shrink")
 }
@@ -62,6 +62,7 @@ func TestNewestRevisionIsKept(t *testing.T) {
 	var got collector
 	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps}, &got))
 	require.Equal(t, s.objects, got.committed)
+	require.LessOrEqual(t, got.pages[0].Items, firstLimit)
 	require.Equal(t, "6", got.pages[0].Revision)
 	require.Equal(t, "6", got.pages[len(got.pages)-1].Revision)
 	rev, err := c.Revision(t.Context())
@@ -112,6 +113,7 @@ func TestRetries(t *testing.T) {
 		"connection cut": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = w.Write([]byte(`{"kind":"ConfigMapList","items":[{"metadata":{"name":"ghost"}}`))
+			w.(http.Flusher).Flush() // or the client's transport asks again by itself
 			panic(http.ErrAbortHandler)
 		},
 		"not json": func(w http.ResponseWriter) { _, _ = w.Write([]byte("<html>")) },

@@ -1,6 +1,7 @@
 package rawlist
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,11 @@ func (p *pager) attempt(ctx context.Context) (Page, error) {
 	watch := newWatchdog(p.client.opts.Clock, p.client.opts.Stall, cancel)
 	defer watch.stop()
 	watch.busy()
-	resp, err := p.client.get(ctx, p.client.url(&p.req, p.revision, p.token, p.limit))
+	limit := p.limit
+	if p.revision == "" {
+		limit = min(limit, firstLimit)
+	}
+	resp, err := p.client.get(ctx, p.client.url(&p.req, p.revision, p.token, limit))
 	watch.idle()
 	if err != nil {
 		return Page{}, &failure{err: causeOr(ctx, err)}
@@ -132,31 +137,59 @@ func causeOr(ctx context.Context, err error) error {
 // split hands the items of one body to the sink and verifies its end.
 func (p *pager) split(body io.Reader) (Page, error) {
 	counted := &countingReader{r: body}
-	reader := p.reader(counted)
-	items := 0
-	for {
-		item, err := reader.Next()
-		if err == io.EOF { //nolint:errorlint // io.EOF itself is the verified end; a wrapped one is not
-			break
-		}
-		if errors.Is(err, jsonlist.ErrItemTooLarge) {
-			return Page{}, fmt.Errorf("item %d of the page: %w", items+1, err)
-		}
-		if err != nil {
-			return Page{}, &failure{err: fmt.Errorf("read the page: %w", err), broken: true, smaller: true}
-		}
-		items++
-		if err := p.sink.Item(item); err != nil {
-			return Page{}, &SinkError{Err: err}
+	body = counted
+	revision := p.revision
+	if revision == "" {
+		var err error
+		if body, revision, err = p.foresee(counted); err != nil {
+			return Page{}, err
 		}
 	}
+	if err := p.sink.Begin(revision); err != nil {
+		return Page{}, &SinkError{Err: err}
+	}
+	reader := p.reader(body)
+	items, err := p.items(reader, p.sink.Item)
+	if err != nil {
+		return Page{}, err
+	}
 	meta := reader.List()
-	if p.revision != "" && meta.ResourceVersion != p.revision {
-		return Page{}, fmt.Errorf("%w: asked for %s, got %s", ErrRevision, p.revision, meta.ResourceVersion)
+	if meta.ResourceVersion != revision {
+		return Page{}, fmt.Errorf("%w: asked for %s, got %q", ErrRevision, revision, meta.ResourceVersion)
 	}
 	p.limit = p.client.learn(p.req.Resource, p.limit, counted.n, items)
 	return Page{Revision: meta.ResourceVersion, Continue: meta.Continue, APIVersion: meta.APIVersion,
 		Kind: meta.Kind, Items: items, Remaining: meta.Remaining}, nil
+}
+
+// items reads a body to its end.
+func (p *pager) items(reader *jsonlist.Reader, each func(jsonlist.Item) error) (int, error) {
+	for n := 0; ; n++ {
+		item, err := reader.Next()
+		if err == io.EOF { //nolint:errorlint // io.EOF itself is the verified end; a wrapped one is not
+			return n, nil
+		}
+		if errors.Is(err, jsonlist.ErrItemTooLarge) {
+			return n, fmt.Errorf("item %d of the page: %w", n+1, err)
+		}
+		if err != nil {
+			return n, &failure{err: fmt.Errorf("read the page: %w", err), broken: true, smaller: true}
+		}
+		if err := each(item); err != nil {
+			return n, &SinkError{Err: err}
+		}
+	}
+}
+
+// foresee keeps a short body to learn its revision, which custom resources send
+// after the items.
+func (p *pager) foresee(body io.Reader) (io.Reader, string, error) {
+	var kept bytes.Buffer
+	reader := p.reader(io.TeeReader(body, &kept))
+	if _, err := p.items(reader, func(jsonlist.Item) error { return nil }); err != nil {
+		return nil, "", err
+	}
+	return &kept, reader.List().ResourceVersion, nil
 }
 
 // countingReader counts bytes.

@@ -134,7 +134,13 @@ type collector struct {
 	committed, open []string
 	pages           []Page
 	rollbacks       int
+	begun           string
 	fail            error
+}
+
+func (c *collector) Begin(revision string) error {
+	c.begun = revision
+	return nil
 }
 
 func (c *collector) Item(item jsonlist.Item) error {
@@ -150,6 +156,9 @@ func (c *collector) Item(item jsonlist.Item) error {
 }
 
 func (c *collector) Commit(p Page) error {
+	if p.Revision != c.begun {
+		return fmt.Errorf("page of revision %s was announced as of %s", p.Revision, c.begun)
+	}
 	if p.Items != len(c.open) {
 		return fmt.Errorf("page says %d items, %d came", p.Items, len(c.open))
 	}

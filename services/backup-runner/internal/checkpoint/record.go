@@ -49,8 +49,14 @@ type Part struct {
 type Range struct {
 	// Unit identifies the list.
 	Unit string `json:"unit"`
+	// Kind is the kind of the objects, as in the manifest; Namespace is set
+	// where the list is of one namespace.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
 	// Revision is the revision the range was listed at.
 	Revision string `json:"revision"`
+	// Reason says why that is not the backup's first revision, if it is not.
+	Reason string `json:"reason,omitempty"`
 	// After is the last key ("namespace/name") before the range, Last the last
 	// one in it; empty at the start of the list and when there was no object.
 	After string `json:"after,omitempty"`

@@ -1,0 +1,171 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
+)
+
+// Lister lists raw objects; rawlist.Client is one.
+type Lister interface {
+	List(ctx context.Context, req rawlist.Request, sink rawlist.Sink) error
+}
+
+// Config is what a process collects with. Zero sizes mean the defaults named.
+type Config struct {
+	Lister Lister
+	Clock  clock.WithTicker
+	Log    *slog.Logger
+	// Workers is the number of lists read at once. Default 4.
+	Workers int
+	// PartBytes and PartItems are when a part is sealed, at the next page end.
+	// Defaults 8 MiB compressed and 5,000.
+	PartBytes int64
+	PartItems int
+}
+
+func (c *Config) setDefaults() {
+	if c.Workers <= 0 {
+		c.Workers = 4
+	}
+	if c.PartBytes <= 0 {
+		c.PartBytes = 8 << 20
+	}
+	if c.PartItems <= 0 {
+		c.PartItems = 5000
+	}
+}
+
+// Job is one backup to collect.
+type Job struct {
+	Backup *velerov1.Backup
+	// Epoch is the claim's; it fences parts and checkpoints.
+	Epoch   int64
+	Filter  *selection.Filter
+	Catalog *resource.Catalog
+	Cut     *cut.Cut
+	Store   objectstore.Store
+	// Dir is an empty directory for the parts being written.
+	Dir string
+	// LiveNamespaces is how many namespaces the cluster has, to decide between
+	// one list of all namespaces and one list for each.
+	LiveNamespaces int
+	// Progress is updated while Run works.
+	Progress *Progress
+}
+
+// Result is what was collected: the keys of the checkpoints, one per part, and
+// sums over the parts.
+type Result struct {
+	Checkpoints             []string
+	Items, Warnings, Errors int
+}
+
+// Run collects everything. Errors of single kinds and objects are counted in
+// the parts; an error means that nothing can be collected at all or any longer:
+// the work dir or the bucket fails for good, the epoch was closed, ctx ended.
+func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
+	cfg.setDefaults()
+	r := &run{
+		Config: cfg, Job: job, facts: newFacts(job.Backup),
+		records: checkpoint.NewWriter(job.Store, job.Backup.Name, string(job.Backup.UID), job.Epoch),
+	}
+	workers := make([]*worker, cfg.Workers)
+	for i := range workers {
+		workers[i] = &worker{run: r, id: i}
+	}
+	defer func() {
+		for _, w := range workers {
+			w.discard()
+		}
+	}()
+	if err := r.collect(ctx, workers); err != nil {
+		return Result{}, err
+	}
+	return r.result, nil
+}
+
+// run is the state of one job.
+type run struct {
+	Config
+	Job
+	facts   *facts
+	records *checkpoint.Writer
+	results
+}
+
+func (r *run) collect(ctx context.Context, workers []*worker) error {
+	first := workers[0]
+	if err := first.begin(ctx); err != nil {
+		return err
+	}
+	if err := r.each(ctx, workers, plan(r.Filter, r.Catalog, r.LiveNamespaces)); err != nil {
+		return err
+	}
+	// What these take depends on what was collected before them.
+	if err := r.each(ctx, workers, append(r.definitions(), r.namespaces()...)); err != nil {
+		return err
+	}
+	if err := first.end(); err != nil {
+		return err
+	}
+	return parallel(ctx, workers, func(ctx context.Context, w *worker) error {
+		if err := w.seal(ctx); err != nil {
+			return err
+		}
+		return w.land()
+	})
+}
+
+// each lets the workers collect the units and returns when all are done.
+func (r *run) each(ctx context.Context, workers []*worker, units []unit) error {
+	queue := make(chan unit, len(units))
+	for _, u := range units {
+		queue <- u
+	}
+	close(queue)
+	return parallel(ctx, workers, func(ctx context.Context, w *worker) error {
+		for u := range queue {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if err := w.unit(ctx, u); err != nil {
+				return fmt.Errorf("collect %s: %w", u.id(), err)
+			}
+		}
+		return nil
+	})
+}
+
+// errPanic stands for a defect in the code of a worker, which must cost the job
+// and not the process.
+var errPanic = errors.New("internal error")
+
+func parallel(ctx context.Context, workers []*worker, fn func(context.Context, *worker) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, w := range workers {
+		group.Go(func() (err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					w.run.Log.Error("worker panicked", "panic", p, "stack", string(debug.Stack()))
+					err = fmt.Errorf("%w: %v", errPanic, p)
+				}
+			}()
+			return fn(ctx, w)
+		})
+	}
+	return group.Wait()
+}

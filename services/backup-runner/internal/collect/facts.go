@@ -1,0 +1,81 @@
+package collect
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+)
+
+// facts are what units learn from one another. Safe for concurrent use.
+type facts struct {
+	// claimsByChoice is true when the user asked not to take volume data.
+	claimsByChoice bool
+
+	mu         sync.Mutex
+	missing    []string // namespaces the user named that were not seen yet
+	namespaces map[string]struct{}
+	resources  map[schema.GroupResource]struct{}
+}
+
+func newFacts(b *velerov1.Backup) *facts {
+	f := &facts{namespaces: map[string]struct{}{}, resources: map[schema.GroupResource]struct{}{}}
+	for _, name := range b.Spec.IncludedNamespaces {
+		if name != "" && !selection.IsPattern(name) {
+			f.missing = append(f.missing, name)
+		}
+	}
+	f.claimsByChoice = b.Spec.SnapshotVolumes != nil && !*b.Spec.SnapshotVolumes
+	return f
+}
+
+// add records that a page held objects of these namespaces.
+func (f *facts) add(gr schema.GroupResource, namespaces map[string]struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.resources[gr] = struct{}{}
+	for ns := range namespaces {
+		f.namespaces[ns] = struct{}{}
+	}
+}
+
+// exist records that these namespaces exist.
+func (f *facts) exist(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.missing = slices.DeleteFunc(f.missing, func(n string) bool { return slices.Contains(names, n) })
+}
+
+// absent returns the namespaces the user named that do not exist.
+func (f *facts) absent() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.missing)
+}
+
+// holds reports whether an object of the namespace was collected.
+func (f *facts) holds(namespace string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.namespaces[namespace]
+	return ok
+}
+
+// collected returns the resources with at least one object, sorted.
+func (f *facts) collected() []schema.GroupResource {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]schema.GroupResource, 0, len(f.resources))
+	for gr := range f.resources {
+		out = append(out, gr)
+	}
+	slices.SortFunc(out, func(a, b schema.GroupResource) int { return cmp.Compare(a.String(), b.String()) })
+	return out
+}

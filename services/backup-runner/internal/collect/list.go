@@ -1,0 +1,129 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/rawlist"
+)
+
+// Reasons for another revision than the backup's, as the manifest gives them.
+const (
+	reasonCompacted = "compacted"
+	reasonForeign   = "the server counts revisions of its own"
+)
+
+// maxExpiries bounds how often in a row a list may expire before its first page.
+const maxExpiries = 5
+
+// unit collects one unit. What is wrong with the kind is noted; an error is one
+// that ends the job.
+func (w *worker) unit(ctx context.Context, u unit) error {
+	s := &sink{w: w, u: &u, gr: u.res.GroupResource(), sealIfFull: func() error {
+		if !w.full() {
+			return nil
+		}
+		return w.seal(ctx)
+	}}
+	err := w.list(ctx, s)
+	var broken *rawlist.SinkError
+	switch {
+	case err == nil:
+		return s.finish()
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &broken):
+		return err
+	}
+	w.run.Progress.page(u.id(), 0, 0)
+	message := "objects of this kind could not be listed: they are not backed up"
+	if s.begun {
+		message = fmt.Sprintf("objects of this kind could not be listed beyond %q: the rest of them is not backed up", s.after)
+	}
+	return w.fail(joblog.Entry{Message: message, Err: err.Error(), Scoped: true, Namespace: u.namespace, Resource: s.gr.String()})
+}
+
+// finish notes what the unit brought.
+func (s *sink) finish() error {
+	if s.u.role == namespaceObjects {
+		for _, name := range s.w.run.facts.absent() {
+			err := s.w.fail(joblog.Entry{Message: "the namespace is included by name and does not exist",
+				Scoped: true, Namespace: name, Resource: s.gr.String(), Name: name})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if s.items == 0 {
+		return nil
+	}
+	return s.w.note(joblog.Entry{Level: joblog.Info, Scoped: true, Namespace: s.u.namespace, Resource: s.gr.String(),
+		Message: fmt.Sprintf("Collected %d objects", s.items)})
+}
+
+// list reads the unit to its end, over as many revisions as it takes.
+func (w *worker) list(ctx context.Context, s *sink) error {
+	u := s.u
+	req := rawlist.Request{Resource: u.res.GVR(), Namespace: u.namespace, Selector: u.selectorText(),
+		Fields: u.fields, Aggregated: u.res.Aggregated}
+	if revisions := w.run.Cut.Revisions(); len(revisions) > 0 {
+		s.main = revisions[0]
+	}
+	if s.reason = u.outsideCut(); s.reason == "" {
+		var err error
+		if req.Revision, err = w.run.Cut.Current(ctx); err != nil {
+			return err
+		}
+		if req.Revision != s.main {
+			s.reason = reasonCompacted
+		}
+	}
+	for expiries := 0; ; {
+		before := s.after
+		err := w.run.Lister.List(ctx, req, s)
+		var expired *rawlist.ExpiredError
+		switch {
+		case errors.As(err, &expired) && expiries < maxExpiries:
+			if expiries++; s.after != before {
+				expiries = 0
+			}
+			if err := w.renew(ctx, s, &req, expired); err != nil {
+				return err
+			}
+		case errors.Is(err, rawlist.ErrRevision) && !s.begun && req.Revision != "":
+			req.Revision, s.reason = "", reasonForeign
+		default:
+			return err
+		}
+	}
+}
+
+// renew prepares the request that goes on after an expired one: behind the last
+// sealed key where the server lets it, else from the start of a newer revision.
+func (w *worker) renew(ctx context.Context, s *sink, req *rawlist.Request, expired *rawlist.ExpiredError) error {
+	old := s.revision
+	if req.Revision != "" {
+		old = req.Revision
+	}
+	if s.reason == "" {
+		s.reason = reasonCompacted
+	}
+	if expired.Continue != "" && s.begun {
+		req.Continue, req.Revision = expired.Continue, ""
+		if s.reason == reasonCompacted {
+			s.expired = old
+		}
+	} else {
+		req.Continue, req.Revision, s.skipTo = "", "", s.after
+		if s.reason == reasonCompacted {
+			var err error
+			if req.Revision, err = w.run.Cut.Renew(ctx, old); err != nil {
+				return err
+			}
+		}
+	}
+	return w.note(joblog.Entry{Level: joblog.Info, Scoped: true, Namespace: s.u.namespace, Resource: s.gr.String(),
+		Message: fmt.Sprintf("The server no longer has revision %s: the list goes on behind %q at a newer one", old, s.after)})
+}

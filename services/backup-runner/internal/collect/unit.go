@@ -1,0 +1,147 @@
+package collect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+)
+
+var (
+	namespaceGR  = schema.GroupResource{Resource: "namespaces"}
+	definitionGR = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	podGR        = schema.GroupResource{Resource: "pods"}
+	claimGR      = schema.GroupResource{Resource: "persistentvolumeclaims"}
+)
+
+// unit is one list.
+type unit struct {
+	res       resource.Resource
+	namespace string // "" for all namespaces, or a cluster-scoped kind
+	selector  labels.Selector
+	// before are the selectors of other units over the same objects: what they
+	// match is theirs.
+	before []labels.Selector
+	fields string
+	// role is set where more than the filter decides on an object.
+	role role
+}
+
+type role int
+
+const (
+	plain role = iota
+	namespaceObjects
+	definition
+)
+
+// id names the unit in checkpoints: it is the same in every run of the backup.
+func (u *unit) id() string {
+	var b strings.Builder
+	b.WriteString(u.res.String())
+	if u.namespace != "" {
+		b.WriteString("/" + u.namespace)
+	}
+	if len(u.before) > 0 {
+		fmt.Fprintf(&b, "#%d", len(u.before))
+	}
+	if u.fields != "" {
+		b.WriteString("?" + u.fields)
+	}
+	return b.String()
+}
+
+func (u *unit) selectorText() string {
+	if u.selector == nil {
+		return ""
+	}
+	return u.selector.String()
+}
+
+// outsideCut reports why the objects cannot be listed at the common revision,
+// "" if they can: aggregated servers count revisions of their own, and events
+// may live in a store of their own.
+func (u *unit) outsideCut() string {
+	switch {
+	case u.res.Aggregated:
+		return "aggregated"
+	case u.res.Name == "events" && (u.res.Kind.Group == "" || u.res.Kind.Group == "events.k8s.io"):
+		return "events"
+	}
+	return ""
+}
+
+// plan returns the units of the first pass, in collection order: everything but
+// namespaces and the definitions of collected custom resources.
+func plan(f *selection.Filter, c *resource.Catalog, live int) []unit {
+	var out []unit
+	for _, res := range c.Backupable() {
+		gr := res.GroupResource()
+		if gr == namespaceGR || !f.Resource(gr, res.Namespaced) {
+			continue
+		}
+		for _, ns := range spread(f, res, live) {
+			out = append(out, bySelector(unit{res: res, namespace: ns}, f.Selectors())...)
+		}
+	}
+	return out
+}
+
+// wideShare is the share of namespaces from which one list of all of them is
+// cheaper than a list for each.
+const wideShare = 4
+
+// spread returns the namespaces to list a kind in; "" lists all at once, and
+// objects of other namespaces are passed over.
+func spread(f *selection.Filter, res resource.Resource, live int) []string {
+	names := f.Namespaces()
+	if !res.Namespaced || f.AllNamespaces() || (len(names) > 1 && len(names)*wideShare >= live) {
+		return []string{""}
+	}
+	return names
+}
+
+// bySelector makes one unit for each selector.
+func bySelector(u unit, selectors []labels.Selector) []unit {
+	if len(selectors) == 0 {
+		return []unit{u}
+	}
+	out := make([]unit, len(selectors))
+	for i, s := range selectors {
+		out[i] = u
+		out[i].selector, out[i].before = s, selectors[:i:i]
+	}
+	return out
+}
+
+// namespaces returns the unit of Namespace objects. They are read even if they
+// are not collected: a namespace asked for by name must exist.
+func (r *run) namespaces() []unit {
+	res, ok := r.Catalog.Lookup(namespaceGR)
+	if !ok {
+		return nil
+	}
+	return []unit{{res: res, role: namespaceObjects}}
+}
+
+// definitions returns a unit for the definition of each collected custom
+// resource, where the filters leave it to what was collected.
+func (r *run) definitions() []unit {
+	res, ok := r.Catalog.Lookup(definitionGR)
+	if !ok || !r.Filter.DefinitionsOnDemand() {
+		return nil
+	}
+	var out []unit
+	for _, gr := range r.facts.collected() {
+		// A definition is named after its resource; its group has a dot.
+		if strings.Contains(gr.Group, ".") {
+			out = append(out, unit{res: res, role: definition, fields: "metadata.name=" + gr.String()})
+		}
+	}
+	return slices.Clip(out)
+}

@@ -1,0 +1,181 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/part"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
+)
+
+// results collects what sealed parts add up to.
+type results struct {
+	mu     sync.Mutex
+	result Result
+}
+
+func (r *results) sealed(key string, p checkpoint.Part) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Checkpoints = append(r.result.Checkpoints, key)
+	r.result.Items += p.Items
+	r.result.Warnings += p.Warnings
+	r.result.Errors += p.Errors
+}
+
+// worker writes one part after another. Used by one goroutine at a time.
+type worker struct {
+	run  *run
+	id   int
+	open *part.Writer // nil between parts
+	n    int          // parts begun
+	// What the open part holds beside its items.
+	noted   bool
+	ranges  []checkpoint.Range
+	volumes []volume.Info
+	// flight is the upload of the part before, nil if there is none.
+	flight chan error
+}
+
+// part returns the open part, beginning one if needed.
+func (w *worker) part() (*part.Writer, error) {
+	if w.open != nil {
+		return w.open, nil
+	}
+	open, err := part.NewWriter(part.Config{Dir: w.run.Dir, ModTime: w.run.Backup.Status.StartTimestamp.Time})
+	if err != nil {
+		return nil, fmt.Errorf("begin a part: %w", err)
+	}
+	w.open, w.n = open, w.n+1
+	return open, nil
+}
+
+// note keeps a log entry in the part.
+func (w *worker) note(e joblog.Entry) error {
+	open, err := w.part()
+	if err != nil {
+		return err
+	}
+	e.Time, e.Source = w.run.Clock.Now(), source
+	if err := open.Note(e); err != nil {
+		return fmt.Errorf("note a log entry: %w", err)
+	}
+	w.noted = true
+	return nil
+}
+
+// full reports whether the part is big enough to be sealed.
+func (w *worker) full() bool {
+	return w.open != nil && (w.open.Size() >= w.run.PartBytes || w.open.Items() >= w.run.PartItems)
+}
+
+// covered adds a committed page to what the part holds.
+func (w *worker) covered(r checkpoint.Range) {
+	if n := len(w.ranges); n > 0 {
+		last := &w.ranges[n-1]
+		if last.Unit == r.Unit && last.Revision == r.Revision {
+			last.Last, last.Continue, last.Done = r.Last, r.Continue, r.Done
+			return
+		}
+	}
+	w.ranges = append(w.ranges, r)
+}
+
+// discard removes an unfinished part and waits for an upload under way.
+func (w *worker) discard() {
+	if w.open != nil {
+		w.open.Discard()
+		w.open = nil
+	}
+	_ = w.land() // the job has failed already, or there is nothing under way
+}
+
+// seal finishes the open part, if there is anything in it, and starts to make it
+// durable while the worker goes on; at most one part is under way.
+func (w *worker) seal(ctx context.Context) error {
+	if w.open == nil {
+		return nil
+	}
+	if w.open.Items() == 0 && !w.noted {
+		w.open.Discard()
+		w.open = nil
+		return nil
+	}
+	sealed, err := w.open.Seal()
+	w.open = nil
+	if err != nil {
+		return fmt.Errorf("seal a part: %w", err)
+	}
+	if err := w.land(); err != nil {
+		return err
+	}
+	record := checkpoint.Record{Ranges: w.ranges, Volumes: w.volumes}
+	w.ranges, w.volumes, w.noted = nil, nil, false
+	flight, n := make(chan error, 1), w.n
+	w.flight = flight
+	go func() { flight <- w.deliver(ctx, sealed, n, record) }()
+	return nil
+}
+
+// land waits for the upload under way.
+func (w *worker) land() error {
+	if w.flight == nil {
+		return nil
+	}
+	err := <-w.flight
+	w.flight = nil
+	return err
+}
+
+// deliver uploads a part, then records it.
+func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record checkpoint.Record) error {
+	defer func() {
+		_ = os.Remove(sealed.Data.Path) // best effort: the job's directory is removed at its end
+		_ = os.Remove(sealed.Sidecar.Path)
+	}()
+	ref, err := w.upload(ctx, sealed, n)
+	if err != nil {
+		return err
+	}
+	record.Part = ref
+	key, err := w.run.records.Append(ctx, record)
+	if err != nil {
+		return err
+	}
+	w.run.sealed(key, ref)
+	return nil
+}
+
+func (w *worker) upload(ctx context.Context, sealed *part.Sealed, n int) (checkpoint.Part, error) {
+	b := w.run.Backup
+	key := layout.Part(b.Name, string(b.UID), w.run.Epoch, fmt.Sprintf("w%d", w.id), 1, n)
+	ref := checkpoint.Part{
+		SidecarKey: layout.Sidecar(key), SidecarSize: sealed.Sidecar.Size, SidecarSHA256: sealed.Sidecar.SHA256,
+		Items: sealed.Items + sealed.Failed, Warnings: sealed.Warnings, Errors: sealed.Errors,
+	}
+	if sealed.Data.Size > 0 {
+		ref.Key, ref.Size, ref.SHA256 = key, sealed.Data.Size, sealed.Data.SHA256
+		if err := w.create(ctx, key, sealed.Data); err != nil {
+			return ref, err
+		}
+	}
+	return ref, w.create(ctx, ref.SidecarKey, sealed.Sidecar)
+}
+
+func (w *worker) create(ctx context.Context, key string, f part.File) (err error) {
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return fmt.Errorf("upload %s: %w", key, err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := w.run.Store.Create(ctx, key, file, f.Size); err != nil {
+		return fmt.Errorf("upload %s: %w", key, err)
+	}
+	return nil
+}

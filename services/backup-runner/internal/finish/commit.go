@@ -1,0 +1,132 @@
+package finish
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// ErrForeign means that the bucket holds a backup of that name which is not this
+// Backup object's.
+var ErrForeign = errors.New("backup already exists in object storage")
+
+// Complete commits the backup with the phase of its composition and returns the
+// committed object. Should another holder have committed before, what it wrote
+// stands and is returned.
+func (j *Job) Complete(ctx context.Context, phase velerov1.BackupPhase, p Published) (*velerov1.Backup, error) {
+	final := j.final(phase)
+	final.Status.Warnings, final.Status.Errors = p.Warnings, p.Errors
+	final.Status.Progress = &velerov1.BackupProgress{TotalItems: p.Items, ItemsBackedUp: p.Items}
+	return j.commit(ctx, final)
+}
+
+// Fail commits the backup as Failed, unless it was committed before.
+func (j *Job) Fail(ctx context.Context, reason string) (*velerov1.Backup, error) {
+	j.PublishFailure(ctx, reason)
+	final := j.final(velerov1.BackupPhaseFailed)
+	final.Status.FailureReason = reason
+	final.Status.Errors = max(final.Status.Errors, 1)
+	return j.commit(ctx, final)
+}
+
+func (j *Job) final(phase velerov1.BackupPhase) *velerov1.Backup {
+	final := j.Backup.DeepCopy()
+	final.SetGroupVersionKind(velerov1.GroupVersion.WithKind("Backup"))
+	final.Status.Version = 1
+	final.Status.FormatVersion = manifest.FormatVersion
+	final.Status.Phase = phase
+	final.Status.QueuePosition = 0
+	now := metav1.NewTime(j.Clock.Now().Truncate(1e9)) // the precision JSON keeps
+	final.Status.CompletionTimestamp = &now
+	return final
+}
+
+// commit creates the metadata file: the one moment that decides.
+func (j *Job) commit(ctx context.Context, final *velerov1.Backup) (*velerov1.Backup, error) {
+	data, err := json.MarshalIndent(final, "", "    ")
+	if err != nil {
+		return nil, fmt.Errorf("encode the backup: %w", err)
+	}
+	err = j.Store.Create(ctx, layout.BackupMetadata(final.Name), bytes.NewReader(data), int64(len(data)))
+	if errors.Is(err, objectstore.ErrExists) {
+		committed, found, err := Committed(ctx, j.Store, j.Backup)
+		if err == nil && !found {
+			err = fmt.Errorf("%s was deleted while it was read", layout.BackupMetadata(final.Name))
+		}
+		return committed, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("commit the backup: %w", err)
+	}
+	return final, nil
+}
+
+// maxMetadataBytes is far above what an API server stores of one object.
+const maxMetadataBytes = 16 << 20
+
+// Committed returns the committed object of a backup, false while there is none,
+// or ErrForeign if it is another Backup's.
+func Committed(ctx context.Context, store objectstore.Reader, b *velerov1.Backup) (*velerov1.Backup, bool, error) {
+	key := layout.BackupMetadata(b.Name)
+	body, err := store.Get(ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", key, err)
+	}
+	defer func() { _ = body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(body, maxMetadataBytes))
+	if err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", key, err)
+	}
+	var committed velerov1.Backup
+	if err := json.Unmarshal(data, &committed); err != nil || committed.UID != b.UID {
+		return nil, true, ErrForeign
+	}
+	return &committed, true, nil
+}
+
+// Sweep removes parts, sidecars and records of the committed backup.
+func (j *Job) Sweep(ctx context.Context) error {
+	return RemoveAll(ctx, j.Store, layout.PartsPrefix(j.Backup.Name, string(j.Backup.UID)))
+}
+
+// RemoveAll deletes every object under a prefix.
+func RemoveAll(ctx context.Context, store objectstore.Store, prefix string) error {
+	for {
+		var keys []string
+		err := store.List(ctx, prefix, func(info objectstore.Info) error {
+			if keys = append(keys, info.Key); len(keys) == sweepBatch {
+				return errBatch
+			}
+			return nil
+		})
+		full := errors.Is(err, errBatch)
+		if err != nil && !full {
+			return fmt.Errorf("list %s: %w", prefix, err)
+		}
+		for _, key := range keys {
+			if err := store.Delete(ctx, key); err != nil {
+				return fmt.Errorf("remove %s: %w", key, err)
+			}
+		}
+		if !full {
+			return nil
+		}
+	}
+}
+
+const sweepBatch = 1000
+
+var errBatch = errors.New("batch is full")

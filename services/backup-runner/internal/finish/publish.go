@@ -1,0 +1,165 @@
+// Package finish publishes what was collected: the composed tarball, the merged
+// files of Velero's layout, and last the metadata file that commits the backup.
+//
+// Every object is created once. A later holder of the same backup arrives at the
+// same content, adopts what is there, and goes on.
+package finish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"k8s.io/utils/clock"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/part"
+	"github.com/holdfast-io/holdfast/pkg/publish"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// Job is a backup to publish.
+type Job struct {
+	Backup *velerov1.Backup
+	// Cluster is the UID of the cluster's namespace kube-system.
+	Cluster string
+	Store   objectstore.Store
+	// Dir is a directory for files on their way to the bucket.
+	Dir   string
+	Clock clock.PassiveClock
+	Log   *slog.Logger
+}
+
+// Published is what Publish put into the bucket.
+type Published struct {
+	TarballSize             int64
+	Items, Warnings, Errors int
+}
+
+// Publish creates every file of the backup but the metadata, following the
+// composition.
+func (j *Job) Publish(ctx context.Context, c checkpoint.Composition) (Published, error) {
+	volumes, err := newVolumes(filepath.Join(j.Dir, "volumeinfo.json.gz"))
+	if err != nil {
+		return Published{}, err
+	}
+	defer volumes.remove()
+	plan, err := j.plan(ctx, c, volumes)
+	if err != nil {
+		return Published{}, err
+	}
+	composed, err := publish.Compose(ctx, j.Store, plan)
+	if err != nil {
+		return Published{}, fmt.Errorf("compose the tarball: %w", err)
+	}
+	merged, err := publish.Merge(ctx, j.Store, plan, j.Dir)
+	if err != nil {
+		return Published{}, fmt.Errorf("merge the sidecars: %w", err)
+	}
+	defer remove(merged.Manifest, merged.ResourceList, merged.Results, merged.Log)
+	if err := j.files(ctx, merged, volumes); err != nil {
+		return Published{}, err
+	}
+	return Published{TarballSize: composed.Size, Items: merged.Items + merged.Failed,
+		Warnings: merged.Warnings, Errors: merged.Errors}, nil
+}
+
+// plan reads the records the composition names, one at a time.
+func (j *Job) plan(ctx context.Context, c checkpoint.Composition, volumes *volumes) (publish.Plan, error) {
+	plan := j.emptyPlan()
+	if len(c.Revisions) > 0 {
+		plan.Header.Revision = c.Revisions[0]
+	}
+	for _, key := range c.Checkpoints {
+		rec, err := checkpoint.Read(ctx, j.Store, key)
+		if err != nil {
+			return plan, err
+		}
+		p := rec.Part
+		plan.Parts = append(plan.Parts, publish.PartRef{Key: p.Key, Size: p.Size, SHA256: p.SHA256,
+			SidecarKey: p.SidecarKey, SidecarSHA256: p.SidecarSHA256})
+		plan.Cuts = appendCuts(plan.Cuts, rec.Ranges, plan.Header.Revision)
+		if err := volumes.add(rec.Volumes); err != nil {
+			return plan, err
+		}
+	}
+	return plan, nil
+}
+
+func (j *Job) emptyPlan() publish.Plan {
+	b := j.Backup
+	start := b.Status.StartTimestamp.Time
+	return publish.Plan{
+		Backup: b.Name, UID: string(b.UID), ModTime: start,
+		Header:   manifest.Header{Backup: b.Name, UID: string(b.UID), Cluster: j.Cluster, StartTime: start},
+		LogField: "backup", LogValue: b.Namespace + "/" + b.Name,
+	}
+}
+
+// files publishes the merged files and the small ones. Without operations and
+// snapshots the small ones hold what Velero writes then: null and [].
+func (j *Job) files(ctx context.Context, merged *publish.Merged, volumes *volumes) error {
+	name := j.Backup.Name
+	info, err := volumes.close()
+	if err != nil {
+		return err
+	}
+	null, err := jsonFile(filepath.Join(j.Dir, "null.json.gz"), []byte("null\n"))
+	if err != nil {
+		return err
+	}
+	defer remove(null)
+	list, err := jsonFile(filepath.Join(j.Dir, "list.json.gz"), []byte("[]\n"))
+	if err != nil {
+		return err
+	}
+	defer remove(list)
+	for _, f := range []struct {
+		key  string
+		file part.File
+	}{
+		{layout.BackupManifest(name), merged.Manifest},
+		{layout.BackupResourceList(name), merged.ResourceList},
+		{layout.BackupResults(name), merged.Results},
+		{layout.BackupVolumeInfo(name), info},
+		{layout.BackupItemOperations(name), list},
+		{layout.BackupVolumeSnapshots(name), null},
+		{layout.BackupPodVolumeBackups(name), null},
+		{layout.BackupLog(name), merged.Log},
+	} {
+		if _, err := publish.Create(ctx, j.Store, f.key, f.file); err != nil {
+			return fmt.Errorf("publish %s: %w", f.key, err)
+		}
+	}
+	return nil
+}
+
+// PublishFailure leaves a log and results that say why the backup failed. It is
+// best effort: the metadata file, written next, says it too.
+func (j *Job) PublishFailure(ctx context.Context, reason string) {
+	plan := j.emptyPlan()
+	plan.Notes = []joblog.Entry{{Time: j.Clock.Now(), Level: joblog.Error, Message: "Backup failed", Err: reason, Source: "holdfast/backup-runner"}}
+	merged, err := publish.Merge(ctx, j.Store, plan, j.Dir)
+	if err == nil {
+		defer remove(merged.Manifest, merged.ResourceList, merged.Results, merged.Log)
+		_, logErr := publish.Create(ctx, j.Store, layout.BackupLog(j.Backup.Name), merged.Log)
+		_, resultsErr := publish.Create(ctx, j.Store, layout.BackupResults(j.Backup.Name), merged.Results)
+		err = errors.Join(logErr, resultsErr)
+	}
+	if err != nil {
+		j.Log.WarnContext(ctx, "log of the failed backup not published", "error", err)
+	}
+}
+
+func remove(files ...part.File) {
+	for _, f := range files {
+		_ = os.Remove(f.Path) // best effort: the job's directory is removed at its end
+	}
+}
