@@ -189,3 +189,13 @@ func classify(err error) (again, throttled, unanswered bool) {
 	}
 	return false, false, true
 }
+
+// Create posts an object and returns its UID. An existing one satisfies apierrors.IsAlreadyExists.
+func (c *Client) Create(ctx context.Context, t Target, obj map[string]any) (types.UID, error) {
+	body, err := json.Marshal(obj)
+	if err != nil {
+		return "", fmt.Errorf("encode: %w", err)
+	}
+	uid, _, err := c.create(ctx, t, body)
+	return uid, err
+}

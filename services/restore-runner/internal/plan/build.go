@@ -36,8 +36,10 @@ type Config struct {
 }
 
 // Map returns the target of a namespace.
-func (c *Config) Map(namespace string) string {
-	if target := c.Mapping[namespace]; target != "" {
+func (c *Config) Map(namespace string) string { return mapped(c.Mapping, namespace) }
+
+func mapped(mapping map[string]string, namespace string) string {
+	if target := mapping[namespace]; target != "" {
 		return target
 	}
 	return namespace
@@ -46,7 +48,7 @@ func (c *Config) Map(namespace string) string {
 // Build reads the listing of a backup once and plans its restore.
 func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 	b := &builder{
-		config: config, plan: &Plan{objects: map[string]int32{}, owners: map[string]int32{}},
+		config: config, plan: &Plan{objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
 	}
 	for item, err := range source.Items(ctx) {

@@ -24,6 +24,7 @@ type Plan struct {
 	owners     map[string]int32 // old UID -> node, for nodes that own others
 	graph      Graph
 	notes      []Note
+	mapping    map[string]string
 }
 
 // Note is a remark about one node that the restore's log and results must hold.
@@ -63,6 +64,9 @@ func (p *Plan) Target(i int32) string {
 	}
 	return ""
 }
+
+// MapNamespace returns the target of a namespace of the backup.
+func (p *Plan) MapNamespace(source string) string { return mapped(p.mapping, source) }
 
 // Class returns the pass of object i.
 func (p *Plan) Class(i int32) Class {

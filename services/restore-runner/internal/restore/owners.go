@@ -1,0 +1,132 @@
+package restore
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+)
+
+func text(o map[string]any, key string) string {
+	s, ok := o[key].(string)
+	if !ok {
+		return ""
+	}
+	return s
+}
+
+// reference reads a stored owner reference.
+func reference(ref any) (map[string]any, objmeta.Owner, bool) {
+	value, ok := ref.(map[string]any)
+	if !ok {
+		return nil, objmeta.Owner{}, false
+	}
+	controller, ok := value["controller"].(bool)
+	return value, objmeta.Owner{
+		APIVersion: text(value, "apiVersion"), Kind: text(value, "kind"), Name: text(value, "name"), UID: text(value, "uid"),
+		Controller: ok && controller,
+	}, true
+}
+
+// ownersOf splits an object's stored references into those to create it with and those to add later, and reports those
+// that are dropped. References that a controller renews by adoption are dropped without a word.
+func (r *run) ownersOf(it *item) (now []any, later []relink.Reference) {
+	var known []relink.Reference
+	for _, ref := range it.refs {
+		value, owner, ok := reference(ref)
+		if !ok || plan.Relate(r.Plan.Kind(it.node).String(), owner) == plan.Adopt {
+			continue
+		}
+		node, ok := r.Plan.Owner(owner.UID)
+		if !ok {
+			r.dropped(it.node, relink.Lost{Owner: relink.Name(value), Reason: "the owner is not part of the restore"})
+			continue
+		}
+		known = append(known, relink.Reference{Node: node, Value: value})
+	}
+	now, later, lost := r.owners.Known(it.target.Namespace, known)
+	for _, l := range lost {
+		r.dropped(it.node, l)
+	}
+	return now, later
+}
+
+func (r *run) dropped(node int32, l relink.Lost) {
+	r.Recorder.Warn(node, fmt.Sprintf("owner reference to %s dropped: %s", l.Owner, l.Reason))
+}
+
+// settle tells those who wait for an owner what it is now. A result without UID means that it is not there.
+func (r *run) settle(ctx context.Context, node int32, result apply.Result) {
+	if !r.Plan.Owns(node) {
+		return
+	}
+	var owner *relink.Owner
+	if result.UID != "" {
+		gvk := r.Plan.Kind(node).GVK
+		owner = &relink.Owner{
+			UID: result.UID, APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
+			Namespace: r.Plan.Target(node), Name: r.Plan.Node(node).Name,
+		}
+		if r.Plan.Class(node) == plan.NamespaceObject {
+			owner.Name = r.Plan.MapNamespace(owner.Name)
+		}
+	}
+	for _, p := range r.owners.Settle(node, owner) {
+		r.patchOwners(ctx, &p)
+	}
+}
+
+// patchOwners completes the references of an object that came before its owners; nil is nothing to do.
+func (r *run) patchOwners(ctx context.Context, p *relink.Patch) {
+	if p == nil {
+		return
+	}
+	for _, l := range p.Lost {
+		r.dropped(p.Child, l)
+	}
+	if len(p.References) == 0 {
+		return
+	}
+	r.complete(ctx, p.Child, p.UID, "ownerReferences", p.References)
+}
+
+// complete writes one field of the metadata of an object of this restore. The UID makes sure that it still is the one.
+func (r *run) complete(ctx context.Context, node int32, uid types.UID, field string, value []any) {
+	patch := map[string]any{"metadata": map[string]any{"uid": string(uid), field: value}}
+	if err := r.client.Patch(ctx, r.present(node), patch); err != nil && ctx.Err() == nil {
+		r.Recorder.Error(node, fmt.Sprintf("metadata.%s could not be added: %v", field, err))
+	}
+}
+
+// present names a restored object.
+func (r *run) present(node int32) apply.Target {
+	kind := r.Plan.Kind(node)
+	t := apply.Target{GVR: kind.GVK.GroupVersion().WithResource(kind.Resource), Namespace: r.Plan.Target(node), Name: r.Plan.Node(node).Name}
+	if r.Plan.Class(node) == plan.NamespaceObject {
+		t.Name = r.Plan.MapNamespace(t.Name)
+	}
+	return t
+}
+
+// appliedFields returns managed fields that must survive a restore: server-side appliers recognize by them what is theirs,
+// and what they left out to have it removed. Without an applier nothing depends on them, and writing them back, which Velero
+// always does, would be a second request for each object.
+func appliedFields(fields []any) []any {
+	for _, entry := range fields {
+		if e, ok := entry.(map[string]any); ok && text(e, "operation") == "Apply" {
+			return fields
+		}
+	}
+	return nil
+}
+
+func (r *run) completeFields(ctx context.Context, it *item, uid types.UID) {
+	if len(it.fields) > 0 {
+		r.complete(ctx, it.node, uid, "managedFields", it.fields)
+	}
+}
