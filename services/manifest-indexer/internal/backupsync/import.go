@@ -1,0 +1,147 @@
+package backupsync
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
+const maxMetadata = 8 << 20
+
+// badBackup is content of the bucket that no retry will make better.
+type badBackup struct{ err error }
+
+func (b *badBackup) Error() string { return b.err.Error() }
+
+// importBackup creates the object for a backup that has none. Directories without velero-backup.json are backups being
+// written or left-overs, and none of our business.
+func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, name string) error {
+	if err := layout.CheckName(name); err != nil {
+		return &badBackup{err}
+	}
+	data, err := objectstore.ReadAll(ctx, store, layout.BackupMetadata(name), maxMetadata)
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound):
+		return nil
+	case errors.Is(err, objectstore.ErrSize):
+		return &badBackup{err}
+	case err != nil:
+		return err
+	}
+	backup, err := decode(data, name)
+	if err != nil {
+		return &badBackup{err}
+	}
+	if !s.importable(backup) {
+		return nil
+	}
+	if err := s.adopt(ctx, backup, loc); err != nil {
+		return err
+	}
+	err = s.Client.Create(ctx, backup)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case apierrors.IsInvalid(err):
+		return &badBackup{err}
+	case err != nil:
+		return err
+	}
+	if gone, err := s.undoIfDeleted(ctx, store, backup); gone || err != nil {
+		return err
+	}
+	s.Log.Info("backup found in the bucket", "location", loc.Name, "backup", name)
+	return s.importPodVolumeBackups(ctx, loc, store, backup)
+}
+
+func decode(data []byte, name string) (*velerov1.Backup, error) {
+	backup := &velerov1.Backup{}
+	if err := json.Unmarshal(data, backup); err != nil {
+		return nil, fmt.Errorf("velero-backup.json: %w", err)
+	}
+	if gvk := backup.GroupVersionKind(); gvk.Kind != "Backup" || gvk.GroupVersion() != velerov1.GroupVersion {
+		return nil, fmt.Errorf("velero-backup.json: holds %s, not a velero.io/v1 Backup", gvk)
+	}
+	if backup.Name != name {
+		return nil, fmt.Errorf("velero-backup.json: metadata.name is %q in the directory of %q", backup.Name, name)
+	}
+	return backup, nil
+}
+
+// importable takes ended backups, and those that were left unfinished so long ago that they expired; those count as partially
+// failed (Velero 1.18).
+func (s *Syncer) importable(b *velerov1.Backup) bool {
+	switch b.Status.Phase {
+	case velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
+		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
+		if b.Status.Expiration == nil || b.Status.Expiration.After(s.Clock.Now()) {
+			return false
+		}
+		b.Status.Phase = velerov1.BackupPhasePartiallyFailed
+		return true
+	case velerov1.BackupPhaseCompleted, velerov1.BackupPhasePartiallyFailed, velerov1.BackupPhaseFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// adopt makes the object this cluster's: what the other API server and other processes knew does not hold here.
+func (s *Syncer) adopt(ctx context.Context, b *velerov1.Backup, loc *velerov1.BackupStorageLocation) error {
+	owners, err := s.owners(ctx, b.OwnerReferences)
+	if err != nil {
+		return err
+	}
+	meta := metav1.ObjectMeta{
+		Name: b.Name, Namespace: s.Namespace, Labels: b.Labels, Annotations: b.Annotations, Finalizers: b.Finalizers, OwnerReferences: owners,
+	}
+	b.ObjectMeta = meta
+	delete(b.Annotations, holdfast.AnnotationClaim)
+	if b.Labels == nil {
+		b.Labels = map[string]string{}
+	}
+	b.Labels[velerov1.LabelStorageLocation] = velerov1.LabelValue(loc.Name)
+	b.Spec.StorageLocation = loc.Name
+	b.Status.QueuePosition = 0
+	return nil
+}
+
+// owners keeps a Schedule only where that very Schedule exists; with another UID the garbage collector would delete the backup.
+func (s *Syncer) owners(ctx context.Context, refs []metav1.OwnerReference) ([]metav1.OwnerReference, error) {
+	var kept []metav1.OwnerReference
+	for _, ref := range refs {
+		if ref.Kind != "Schedule" {
+			kept = append(kept, ref)
+			continue
+		}
+		var schedule velerov1.Schedule
+		err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: ref.Name}, &schedule)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil && schedule.UID == ref.UID {
+			kept = append(kept, ref)
+		}
+	}
+	return kept, nil
+}
+
+// undoIfDeleted takes back an object whose backup was deleted while it was created.
+func (s *Syncer) undoIfDeleted(ctx context.Context, store objectstore.Store, b *velerov1.Backup) (gone bool, err error) {
+	there, err := objectstore.Exists(ctx, store, layout.BackupMetadata(b.Name))
+	if there || err != nil {
+		return false, err
+	}
+	return true, s.remove(ctx, b)
+}

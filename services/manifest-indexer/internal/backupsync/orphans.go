@@ -1,0 +1,61 @@
+package backupsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// removeOrphans deletes the objects of this location's ended backups that have no directory any more. Failed ones stay: they
+// may never have had one (Velero 1.18).
+func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, backups []velerov1.Backup, stored map[string]bool) error {
+	label := velerov1.LabelValue(loc.Name)
+	for i := range backups {
+		b := &backups[i]
+		ended := b.Status.Phase == velerov1.BackupPhaseCompleted || b.Status.Phase == velerov1.BackupPhasePartiallyFailed
+		if !ended || b.Labels[velerov1.LabelStorageLocation] != label || stored[b.Name] {
+			continue
+		}
+		empty, err := isEmpty(ctx, store, layout.BackupDir(b.Name))
+		if err != nil {
+			return err
+		}
+		if !empty {
+			continue
+		}
+		if err := s.remove(ctx, b); err != nil {
+			return err
+		}
+		s.Log.Info("backup is no longer in the bucket", "location", loc.Name, "backup", b.Name)
+	}
+	return nil
+}
+
+// remove deletes this very object, not one of the same name made since.
+func (s *Syncer) remove(ctx context.Context, b *velerov1.Backup) error {
+	err := s.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID, ResourceVersion: ptr.To(b.ResourceVersion)})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete backup %q: %w", b.Name, err)
+	}
+	return nil
+}
+
+func isEmpty(ctx context.Context, store objectstore.Reader, prefix string) (bool, error) {
+	empty := true
+	err := store.List(ctx, prefix, func(objectstore.Info) error {
+		empty = false
+		return fs.SkipAll
+	})
+	if errors.Is(err, objectstore.ErrNotFound) {
+		err = nil
+	}
+	return empty, err
+}

@@ -1,0 +1,175 @@
+// Package backupsync makes Backup objects for the backups a bucket holds, and removes those whose data is gone.
+package backupsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// scanPeriod is how often it is looked whether a location is due.
+const scanPeriod = 10 * time.Second
+
+// Opener opens a location's store; the caller closes it.
+type Opener interface {
+	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
+}
+
+// Config is what a Syncer needs.
+type Config struct {
+	Reader    client.Reader // uncached
+	Client    client.Client
+	Namespace string
+	Opener    Opener
+	Clock     clock.WithTicker
+	Log       *slog.Logger
+	// Period is how often a location that says nothing itself is synced; 0 means never.
+	Period time.Duration
+}
+
+// Syncer syncs locations that are due.
+type Syncer struct {
+	Config
+	wake chan struct{}
+}
+
+// New returns a Syncer.
+func New(c Config) *Syncer { return &Syncer{Config: c, wake: make(chan struct{}, 1)} }
+
+// Wake asks for a pass soon; it never blocks.
+func (s *Syncer) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run makes passes until ctx ends. Failures are logged and tried again.
+func (s *Syncer) Run(ctx context.Context) error {
+	ticker := s.Clock.NewTicker(scanPeriod)
+	defer ticker.Stop()
+	for {
+		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Error("backups not synced", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		case <-s.wake:
+		}
+	}
+}
+
+// Pass syncs every location that is due, the default one first. One that fails does not hold up the others.
+func (s *Syncer) Pass(ctx context.Context) error {
+	var list velerov1.BackupStorageLocationList
+	if err := s.Reader.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
+		return fmt.Errorf("list backup storage locations: %w", err)
+	}
+	slices.SortStableFunc(list.Items, func(a, b velerov1.BackupStorageLocation) int {
+		switch {
+		case a.Spec.Default == b.Spec.Default:
+			return strings.Compare(a.Name, b.Name)
+		case a.Spec.Default:
+			return -1
+		}
+		return 1
+	})
+	var errs []error
+	for i := range list.Items {
+		loc := &list.Items[i]
+		if !s.due(loc) {
+			continue
+		}
+		if err := s.sync(ctx, loc); err != nil {
+			errs = append(errs, fmt.Errorf("location %q: %w", loc.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// due follows Velero 1.18: available, and not synced for as long as the location or else the server says.
+func (s *Syncer) due(loc *velerov1.BackupStorageLocation) bool {
+	if loc.Status.Phase != velerov1.LocationPhaseAvailable {
+		return false
+	}
+	period := s.Period
+	if p := loc.Spec.BackupSyncPeriod; p != nil && p.Duration >= 0 {
+		period = p.Duration
+	}
+	last := loc.Status.LastSyncedTime
+	return period > 0 && (last == nil || s.Clock.Now().Sub(last.Time) >= period)
+}
+
+func (s *Syncer) sync(ctx context.Context, loc *velerov1.BackupStorageLocation) (err error) {
+	store, err := s.Opener.Open(ctx, loc)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	// The objects are listed before the bucket: a backup that ends in between is in the bucket then, so that no
+	// finished backup is taken for an orphan.
+	var backups velerov1.BackupList
+	if err := s.Reader.List(ctx, &backups, client.InNamespace(s.Namespace)); err != nil {
+		return fmt.Errorf("list backups: %w", err)
+	}
+	dirs, err := store.ListPrefixes(ctx, layout.BackupsDir)
+	if err != nil {
+		return err
+	}
+	stored := make(map[string]bool, len(dirs))
+	for _, dir := range dirs {
+		stored[strings.TrimSuffix(dir, "/")] = true
+	}
+	known := make(map[string]bool, len(backups.Items))
+	for i := range backups.Items {
+		known[backups.Items[i].Name] = true
+	}
+	if err := s.importNew(ctx, loc, store, stored, known); err != nil {
+		return err
+	}
+	if err := s.removeOrphans(ctx, loc, store, backups.Items, stored); err != nil {
+		return err
+	}
+	return s.markSynced(ctx, loc)
+}
+
+func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, stored, known map[string]bool) error {
+	for name := range stored {
+		if known[name] {
+			continue
+		}
+		err := s.importBackup(ctx, loc, store, name)
+		var bad *badBackup
+		if errors.As(err, &bad) {
+			s.Log.Warn("backup in the bucket cannot be read", "location", loc.Name, "backup", name, "error", bad.err)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("backup %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Syncer) markSynced(ctx context.Context, loc *velerov1.BackupStorageLocation) error {
+	return client.IgnoreNotFound(kube.Update(ctx, s.Reader, s.Client, loc, func(l *velerov1.BackupStorageLocation) error {
+		now := metav1.NewTime(s.Clock.Now())
+		l.Status.LastSyncedTime = &now
+		return nil
+	}))
+}

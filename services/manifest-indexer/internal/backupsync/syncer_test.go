@@ -1,0 +1,280 @@
+package backupsync
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+type bed struct {
+	*testing.T
+	client client.Client
+	store  *memstore.Store
+	clock  *clocktesting.FakeClock
+	s      *Syncer
+}
+
+// Open implements Opener.
+func (b *bed) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	return b.store, nil
+}
+
+const longName = "a-location-whose-name-is-so-long-that-a-label-cannot-hold-it-as-it-is-ever"
+
+func newBed(t *testing.T, objects ...client.Object) *bed {
+	loc := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: longName, UID: "loc"}}
+	loc.Status.Phase = velerov1.LocationPhaseAvailable
+	b := &bed{
+		T: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(append(objects, loc)...).Build(),
+		store: memstore.New(), clock: clocktesting.NewFakeClock(start),
+	}
+	b.s = New(Config{
+		Reader: b.client, Client: b.client, Namespace: "velero", Opener: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
+	})
+	return b
+}
+
+func (b *bed) pass() {
+	b.Helper()
+	require.NoError(b, b.s.Pass(b.Context()))
+}
+
+// get returns nil when the object does not exist.
+func (b *bed) get(name string) *velerov1.Backup {
+	b.Helper()
+	var got velerov1.Backup
+	err := b.client.Get(b.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &got)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(b, err)
+	return &got
+}
+
+func stored(name string, phase velerov1.BackupPhase) *velerov1.Backup {
+	b := &velerov1.Backup{
+		TypeMeta: metav1.TypeMeta{APIVersion: "velero.io/v1", Kind: "Backup"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "elsewhere", UID: "their-uid", ResourceVersion: "77", Generation: 5,
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "velero"}},
+			Labels:        map[string]string{velerov1.LabelStorageLocation: "theirs", "team": "a"},
+			Annotations:   map[string]string{holdfast.AnnotationClaim: "{}", "note": "kept"},
+		},
+	}
+	b.Spec.StorageLocation = "theirs"
+	b.Status.Phase = phase
+	b.Status.Errors = 3
+	return b
+}
+
+func (b *bed) put(backup *velerov1.Backup) {
+	b.Helper()
+	data, err := json.Marshal(backup)
+	require.NoError(b, err)
+	b.store.Set(layout.BackupMetadata(backup.Name), data)
+	b.store.Set(layout.BackupTarball(backup.Name), []byte("x"))
+}
+
+func TestImportsEndedBackups(t *testing.T) {
+	b := newBed(t)
+	for _, phase := range []velerov1.BackupPhase{"Completed", "PartiallyFailed", "Failed", "Finalizing", "WaitingForPluginOperations", "InProgress", ""} {
+		b.put(stored("b-"+strings.ToLower(string(phase))+"x", phase))
+	}
+	expired := stored("expired", velerov1.BackupPhaseFinalizing)
+	expired.Status.Expiration = &metav1.Time{Time: start.Add(-time.Hour)}
+	b.put(expired)
+	b.store.Set("backups/being-written/parts/u/1", []byte("x"))
+	b.pass()
+
+	got := b.get("b-completedx")
+	require.NotNil(t, got)
+	require.Equal(t, velerov1.BackupPhaseCompleted, got.Status.Phase)
+	require.Equal(t, 3, got.Status.Errors)
+	require.Equal(t, longName, got.Spec.StorageLocation)
+	require.Equal(t, velerov1.LabelValue(longName), got.Labels[velerov1.LabelStorageLocation])
+	require.Equal(t, "a", got.Labels["team"])
+	require.Equal(t, map[string]string{"note": "kept"}, got.Annotations)
+	require.NotEqual(t, types.UID("their-uid"), got.UID)
+	require.Empty(t, got.ManagedFields)
+	require.NotNil(t, b.get("b-partiallyfailedx"))
+	require.NotNil(t, b.get("b-failedx"))
+	for _, name := range []string{"b-finalizingx", "b-waitingforpluginoperationsx", "b-inprogressx", "b-x", "being-written"} {
+		require.Nil(t, b.get(name), name)
+	}
+	require.Equal(t, velerov1.BackupPhasePartiallyFailed, b.get("expired").Status.Phase)
+
+	reads := b.store.Calls(memstore.OpList)
+	b.pass()
+	require.Equal(t, reads, b.store.Calls(memstore.OpList), "not due")
+	b.clock.Step(time.Minute)
+	b.pass()
+	require.Greater(t, b.store.Calls(memstore.OpList), reads)
+}
+
+func TestDamagedBackupsDoNotHoldUpOthers(t *testing.T) {
+	b := newBed(t)
+	b.store.Set(layout.BackupMetadata("broken"), []byte("{"))
+	b.store.Set(layout.BackupMetadata("huge"), bytes.Repeat([]byte(" "), maxMetadata+1))
+	b.store.Set(layout.BackupMetadata("other-kind"), []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"other-kind"}}`))
+	b.store.Set("backups/copied/velero-backup.json", []byte(`{"apiVersion":"velero.io/v1","kind":"Backup","metadata":{"name":"original"}}`))
+	b.store.Set("backups/Has Space/velero-backup.json", []byte(`{}`))
+	b.put(stored("good", velerov1.BackupPhaseCompleted))
+	b.pass()
+	require.NotNil(t, b.get("good"))
+	for _, name := range []string{"broken", "huge", "other-kind", "copied", "original"} {
+		require.Nil(t, b.get(name), name)
+	}
+}
+
+func TestScheduleOwnersMustBeTheSame(t *testing.T) {
+	b := newBed(t, &velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "here", UID: "same"}})
+	backup := stored("b", velerov1.BackupPhaseCompleted)
+	ref := func(kind, name string, uid types.UID) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "velero.io/v1", Kind: kind, Name: name, UID: uid}
+	}
+	backup.OwnerReferences = []metav1.OwnerReference{
+		ref("Schedule", "here", "same"), ref("Schedule", "here", "other"), ref("Schedule", "gone", "x"), ref("Team", "t", "y"),
+	}
+	b.put(backup)
+	b.pass()
+	require.Equal(t, []metav1.OwnerReference{ref("Schedule", "here", "same"), ref("Team", "t", "y")}, b.get("b").OwnerReferences)
+}
+
+func TestImportsPodVolumeBackups(t *testing.T) {
+	b := newBed(t)
+	b.put(stored("b", velerov1.BackupPhaseCompleted))
+	pvb := velerov1.PodVolumeBackup{ObjectMeta: metav1.ObjectMeta{
+		Name: "b-1", Namespace: "elsewhere", UID: "x", Labels: map[string]string{velerov1.LabelBackupName: "b", velerov1.LabelBackupUID: "their-uid"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "velero.io/v1", Kind: "Backup", Name: "b", UID: "their-uid"}},
+	}}
+	pvb.Spec.BackupStorageLocation = "theirs"
+	pvb.Status.SnapshotID = "snap"
+	data, err := json.Marshal([]velerov1.PodVolumeBackup{pvb})
+	require.NoError(t, err)
+	b.store.Set(layout.BackupPodVolumeBackups("b"), zip(t, data))
+	b.put(stored("none", velerov1.BackupPhaseCompleted))
+	b.store.Set(layout.BackupPodVolumeBackups("none"), zip(t, []byte("null\n")))
+	b.put(stored("damaged", velerov1.BackupPhaseCompleted))
+	b.store.Set(layout.BackupPodVolumeBackups("damaged"), zip(t, data)[:20])
+	b.pass()
+	var got velerov1.PodVolumeBackup
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "b-1"}, &got))
+	uid := b.get("b").UID
+	require.Equal(t, uid, got.OwnerReferences[0].UID)
+	require.Equal(t, string(uid), got.Labels[velerov1.LabelBackupUID])
+	require.Equal(t, longName, got.Spec.BackupStorageLocation)
+	require.Equal(t, "snap", got.Status.SnapshotID)
+	require.NotNil(t, b.get("none"))
+	require.NotNil(t, b.get("damaged"))
+}
+
+func zip(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := gzip.NewWriter(&buf)
+	_, err := w.Write(data)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return buf.Bytes()
+}
+
+func existing(name, location string, phase velerov1.BackupPhase) *velerov1.Backup {
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "velero", Name: name, UID: types.UID("uid-" + name),
+		Labels: map[string]string{velerov1.LabelStorageLocation: velerov1.LabelValue(location)},
+	}}
+	b.Status.Phase = phase
+	return b
+}
+
+func TestRemovesOrphans(t *testing.T) {
+	b := newBed(t,
+		existing("gone", longName, velerov1.BackupPhaseCompleted), existing("gone-pf", longName, velerov1.BackupPhasePartiallyFailed),
+		existing("failed", longName, velerov1.BackupPhaseFailed), existing("running", longName, velerov1.BackupPhaseInProgress),
+		existing("deleting", longName, velerov1.BackupPhaseDeleting), existing("elsewhere", "other", velerov1.BackupPhaseCompleted),
+		existing("there", longName, velerov1.BackupPhaseCompleted), existing("log-left", longName, velerov1.BackupPhaseCompleted),
+	)
+	b.put(stored("there", velerov1.BackupPhaseCompleted))
+	b.store.Set(layout.BackupLog("log-left"), []byte("x"))
+	b.pass()
+	for _, name := range []string{"gone", "gone-pf"} {
+		require.Nil(t, b.get(name), name)
+	}
+	for _, name := range []string{"failed", "running", "deleting", "elsewhere", "there", "log-left"} {
+		require.NotNil(t, b.get(name), name)
+	}
+}
+
+// TestUnreadableBucketRemovesNothing is the accident that would be worst.
+func TestUnreadableBucketRemovesNothing(t *testing.T) {
+	b := newBed(t, existing("b", longName, velerov1.BackupPhaseCompleted))
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpList {
+			return errors.New("timeout")
+		}
+		return nil
+	})
+	require.ErrorContains(t, b.s.Pass(t.Context()), longName)
+	require.NotNil(t, b.get("b"))
+	var loc velerov1.BackupStorageLocation
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: longName}, &loc))
+	require.Nil(t, loc.Status.LastSyncedTime)
+}
+
+func TestABackupDeletedMeanwhileDoesNotComeBack(t *testing.T) {
+	b := newBed(t)
+	b.put(stored("b", velerov1.BackupPhaseCompleted))
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpStat && key == layout.BackupMetadata("b") {
+			return objectstore.ErrNotFound
+		}
+		return nil
+	})
+	b.pass()
+	require.Nil(t, b.get("b"))
+}
+
+func TestOnlyAvailableLocationsWithAPeriodAreSynced(t *testing.T) {
+	b := newBed(t)
+	var loc velerov1.BackupStorageLocation
+	key := client.ObjectKey{Namespace: "velero", Name: longName}
+	for _, change := range []func(){
+		func() { loc.Status.Phase = velerov1.LocationPhaseUnavailable },
+		func() { loc.Status.Phase = "" },
+		func() {
+			loc.Status.Phase, loc.Spec.BackupSyncPeriod = velerov1.LocationPhaseAvailable, &metav1.Duration{}
+		},
+	} {
+		require.NoError(t, b.client.Get(t.Context(), key, &loc))
+		change()
+		require.NoError(t, b.client.Update(t.Context(), &loc))
+		b.pass()
+		require.Zero(t, b.store.Calls(memstore.OpList))
+	}
+}

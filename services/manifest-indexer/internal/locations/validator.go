@@ -1,0 +1,218 @@
+// Package locations keeps the status of BackupStorageLocations: whether each can be used, and which is the default.
+package locations
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+const (
+	// scanPeriod is how often locations are looked at (Velero 1.18).
+	scanPeriod = 10 * time.Second
+	// checkTimeout bounds the validation of one location.
+	checkTimeout = 30 * time.Second
+	// parallel is how many locations are validated at once.
+	parallel = 4
+)
+
+// Checker validates a location; note is worth showing on one that is fine.
+type Checker interface {
+	Validate(ctx context.Context, loc *velerov1.BackupStorageLocation) (note string, err error)
+}
+
+// Config is what a Validator needs.
+type Config struct {
+	Reader    client.Reader // uncached
+	Client    client.Client
+	Namespace string
+	Checker   Checker
+	Clock     clock.WithTicker
+	Log       *slog.Logger
+	// Frequency is how often a location that says nothing itself is validated; 0 means once.
+	Frequency time.Duration
+	// Default is the location made the default at every start, if it exists; empty means none.
+	Default string
+	// Metrics takes the validator's gauge.
+	Metrics prometheus.Registerer
+}
+
+// Validator validates locations when they are new, changed, or due.
+type Validator struct {
+	Config
+	available *prometheus.GaugeVec
+	wake      chan struct{}
+
+	mu          sync.Mutex
+	seen        map[types.UID]seen
+	defaultDone bool
+}
+
+// seen is a location as it was validated last.
+type seen struct {
+	name string
+	spec [sha256.Size]byte
+}
+
+// New returns a Validator; it registers its metrics.
+func New(c Config) *Validator {
+	v := &Validator{
+		Config: c, wake: make(chan struct{}, 1), seen: map[types.UID]seen{},
+		available: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "velero_backup_location_status_gauge", Help: "Whether a backup location is available (1) or not (0).",
+		}, []string{"backup_location_name"}),
+	}
+	c.Metrics.MustRegister(v.available)
+	return v
+}
+
+// Wake asks for a pass soon; it never blocks.
+func (v *Validator) Wake() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run makes passes until ctx ends. Failures are logged and tried again.
+func (v *Validator) Run(ctx context.Context) error {
+	ticker := v.Clock.NewTicker(scanPeriod)
+	defer ticker.Stop()
+	for {
+		if err := v.Pass(ctx); err != nil && ctx.Err() == nil {
+			v.Log.Error("locations not validated", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		case <-v.wake:
+		}
+	}
+}
+
+// Pass looks at every location once.
+func (v *Validator) Pass(ctx context.Context) error {
+	var list velerov1.BackupStorageLocationList
+	if err := v.Reader.List(ctx, &list, client.InNamespace(v.Namespace)); err != nil {
+		return fmt.Errorf("list backup storage locations: %w", err)
+	}
+	if err := v.settleDefault(ctx, list.Items); err != nil {
+		return err
+	}
+	v.forget(list.Items)
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i := range list.Items {
+		if loc := &list.Items[i]; v.due(loc) {
+			group.Go(func() error { return v.validate(gctx, loc) })
+		}
+	}
+	return group.Wait()
+}
+
+// due follows Velero 1.18: never validated, changed, or not for as long as the location or else the server says.
+func (v *Validator) due(loc *velerov1.BackupStorageLocation) bool {
+	last := loc.Status.LastValidationTime
+	if last == nil || loc.Status.Phase == "" {
+		return true
+	}
+	v.mu.Lock()
+	before, known := v.seen[loc.UID]
+	v.mu.Unlock()
+	if known && before.spec != fingerprint(loc) {
+		return true
+	}
+	frequency := v.Frequency
+	if f := loc.Spec.ValidationFrequency; f != nil && f.Duration >= 0 {
+		frequency = f.Duration
+	}
+	return frequency > 0 && v.Clock.Now().Sub(last.Time) >= frequency
+}
+
+func (v *Validator) validate(ctx context.Context, loc *velerov1.BackupStorageLocation) error {
+	checking, cancel := context.WithTimeout(ctx, checkTimeout)
+	note, failure := v.Checker.Validate(checking, loc)
+	cancel()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	spec := fingerprint(loc)
+	status := velerov1.BackupStorageLocationStatus{Phase: velerov1.LocationPhaseAvailable, Message: note}
+	if failure != nil {
+		status.Phase = velerov1.LocationPhaseUnavailable
+		status.Message = fmt.Sprintf("BackupStorageLocation %q is unavailable: %v", loc.Name, failure)
+	}
+	was := loc.Status.Phase
+	err := kube.Update(ctx, v.Reader, v.Client, loc, func(l *velerov1.BackupStorageLocation) error {
+		if fingerprint(l) != spec {
+			return kube.ErrSkip // changed meanwhile: the next pass sees it
+		}
+		now := metav1.NewTime(v.Clock.Now())
+		l.Status.Phase, l.Status.Message, l.Status.LastValidationTime = status.Phase, status.Message, &now
+		return nil
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	v.record(loc, spec, status, was)
+	return nil
+}
+
+func (v *Validator) record(loc *velerov1.BackupStorageLocation, spec [sha256.Size]byte, status velerov1.BackupStorageLocationStatus, was velerov1.BackupStorageLocationPhase) {
+	v.mu.Lock()
+	v.seen[loc.UID] = seen{loc.Name, spec}
+	v.mu.Unlock()
+	up := 0.0
+	if status.Phase == velerov1.LocationPhaseAvailable {
+		up = 1
+	}
+	v.available.WithLabelValues(loc.Name).Set(up)
+	if was != status.Phase {
+		v.Log.Info("location changed", "location", loc.Name, "phase", string(status.Phase), "message", status.Message)
+	}
+}
+
+// forget drops what is known of locations that are gone.
+func (v *Validator) forget(locs []velerov1.BackupStorageLocation) {
+	alive := make(map[types.UID]bool, len(locs))
+	for i := range locs {
+		alive[locs[i].UID] = true
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for uid, s := range v.seen {
+		if !alive[uid] {
+			delete(v.seen, uid)
+			v.available.DeleteLabelValues(s.name)
+		}
+	}
+}
+
+// fingerprint identifies a spec; spec.default does not matter for validity.
+func fingerprint(loc *velerov1.BackupStorageLocation) [sha256.Size]byte {
+	spec := loc.Spec
+	spec.Default = false
+	data, err := json.Marshal(struct {
+		Spec        velerov1.BackupStorageLocationSpec
+		Annotations map[string]string
+	}{spec, loc.Annotations})
+	if err != nil {
+		return [sha256.Size]byte{} // cannot happen: the type holds only strings, numbers and maps of strings
+	}
+	return sha256.Sum256(data)
+}

@@ -1,0 +1,171 @@
+package locations
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// checker fails where told and counts.
+type checker struct {
+	mu    sync.Mutex
+	fail  map[string]error
+	note  string
+	calls map[string]int
+}
+
+func (c *checker) Validate(_ context.Context, loc *velerov1.BackupStorageLocation) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[loc.Name]++
+	return c.note, c.fail[loc.Name]
+}
+
+type bed struct {
+	*testing.T
+	client  client.Client
+	checker *checker
+	clock   *clocktesting.FakeClock
+	v       *Validator
+	metrics *prometheus.Registry
+}
+
+func newBed(t *testing.T, locs ...client.Object) *bed {
+	b := &bed{
+		T: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(locs...).Build(),
+		checker: &checker{fail: map[string]error{}, calls: map[string]int{}},
+		clock:   clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), metrics: prometheus.NewRegistry(),
+	}
+	b.v = New(Config{
+		Reader: b.client, Client: b.client, Namespace: "velero", Checker: b.checker, Clock: b.clock,
+		Log: slog.New(slog.DiscardHandler), Frequency: time.Minute, Default: "default", Metrics: b.metrics,
+	})
+	return b
+}
+
+func loc(name string, age time.Duration) *velerov1.BackupStorageLocation {
+	return &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "velero", Name: name, UID: types.UID("uid-" + name),
+		CreationTimestamp: metav1.NewTime(time.Date(2025, 12, 31, 0, 0, 0, 0, time.UTC).Add(-age)),
+	}}
+}
+
+func (b *bed) pass() {
+	b.Helper()
+	require.NoError(b, b.v.Pass(b.Context()))
+}
+
+func (b *bed) get(name string) *velerov1.BackupStorageLocation {
+	b.Helper()
+	var l velerov1.BackupStorageLocation
+	require.NoError(b, b.client.Get(b.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &l))
+	return &l
+}
+
+func TestValidatesNewChangedAndDueLocations(t *testing.T) {
+	b := newBed(t, loc("a", 0))
+	b.pass()
+	got := b.get("a")
+	require.Equal(t, velerov1.LocationPhaseAvailable, got.Status.Phase)
+	require.Empty(t, got.Status.Message)
+	require.True(t, b.clock.Now().Equal(got.Status.LastValidationTime.Time))
+	require.Equal(t, 1.0, testutil.ToFloat64(b.v.available.WithLabelValues("a")))
+
+	b.pass()
+	require.Equal(t, 1, b.checker.calls["a"], "not due")
+	b.clock.Step(time.Minute)
+	b.pass()
+	require.Equal(t, 2, b.checker.calls["a"], "due")
+
+	got = b.get("a")
+	got.Spec.Config = map[string]string{"path": "/new"}
+	require.NoError(t, b.client.Update(t.Context(), got))
+	b.checker.fail["a"] = errors.New("no such bucket")
+	b.pass()
+	require.Equal(t, 3, b.checker.calls["a"], "changed")
+	got = b.get("a")
+	require.Equal(t, velerov1.LocationPhaseUnavailable, got.Status.Phase)
+	require.Equal(t, `BackupStorageLocation "a" is unavailable: no such bucket`, got.Status.Message)
+	require.Equal(t, 0.0, testutil.ToFloat64(b.v.available.WithLabelValues("a")))
+
+	delete(b.checker.fail, "a")
+	b.checker.note = "worth knowing"
+	b.clock.Step(time.Minute)
+	b.pass()
+	require.Equal(t, velerov1.LocationPhaseAvailable, b.get("a").Status.Phase)
+	require.Equal(t, "worth knowing", b.get("a").Status.Message)
+}
+
+func TestFrequencyOfTheLocationCounts(t *testing.T) {
+	once, seldom, negative := loc("once", 0), loc("seldom", 0), loc("negative", 0)
+	once.Spec.ValidationFrequency = &metav1.Duration{}
+	seldom.Spec.ValidationFrequency = &metav1.Duration{Duration: time.Hour}
+	negative.Spec.ValidationFrequency = &metav1.Duration{Duration: -1}
+	b := newBed(t, once, seldom, negative)
+	b.pass()
+	b.clock.Step(2 * time.Minute)
+	b.pass()
+	require.Equal(t, map[string]int{"once": 1, "seldom": 1, "negative": 2}, b.checker.calls)
+	b.clock.Step(time.Hour)
+	b.pass()
+	require.Equal(t, map[string]int{"once": 1, "seldom": 2, "negative": 3}, b.checker.calls)
+}
+
+func TestDefaultIsTheNewest(t *testing.T) {
+	older, newer := loc("older", time.Hour), loc("newer", 0)
+	older.Spec.Default, newer.Spec.Default = true, true
+	b := newBed(t, older, newer)
+	b.pass()
+	require.False(t, b.get("older").Spec.Default)
+	require.True(t, b.get("newer").Spec.Default)
+	require.Equal(t, 1, b.checker.calls["older"])
+}
+
+func TestNamedDefaultIsSetOncePerStart(t *testing.T) {
+	b := newBed(t, loc("default", 0))
+	b.pass()
+	require.True(t, b.get("default").Spec.Default)
+	l := b.get("default")
+	l.Spec.Default = false
+	require.NoError(t, b.client.Update(t.Context(), l))
+	b.pass()
+	require.False(t, b.get("default").Spec.Default, "someone's choice after the start stays")
+}
+
+func TestRunWakesAndStops(t *testing.T) {
+	b := newBed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.v.Run(ctx) }()
+	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
+	require.NoError(t, b.client.Create(t.Context(), loc("late", 0)))
+	b.v.Wake()
+	require.Eventually(t, func() bool { return b.get("late").Status.Phase != "" }, 5*time.Second, 5*time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
+}
+
+func TestOneBadListIsAnError(t *testing.T) {
+	b := newBed(t, loc("a", 0))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, b.v.Pass(ctx))
+}
