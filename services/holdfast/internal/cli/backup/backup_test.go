@@ -1,0 +1,382 @@
+package backup_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
+)
+
+func backup(name string, phase velerov1.BackupPhase) *velerov1.Backup {
+	return &velerov1.Backup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       velerov1.BackupSpec{StorageLocation: "default"},
+		Status:     velerov1.BackupStatus{Phase: phase},
+	}
+}
+
+func read(t *testing.T, c client.Client, name string) *velerov1.Backup {
+	t.Helper()
+	b := &velerov1.Backup{}
+	require.NoError(t, c.Get(t.Context(), types.NamespacedName{Namespace: "velero", Name: name}, b))
+	return b
+}
+
+func TestCreateSendsWhatTheFlagsSay(t *testing.T) {
+	c := clitest.New(t, &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "eu"}})
+	result := c.Run(t.Context(), "", "backup", "create", "b", "--include-namespaces", "a,b*", "--exclude-namespaces", "bad",
+		"--include-cluster-scoped-resources", "*", "--exclude-namespace-scoped-resources", "secrets", "-l", "app=x",
+		"--ttl", "48h", "--storage-location", "eu", "--labels", "team=a,tier=db", "--annotations", "note=hello world",
+		"--snapshot-volumes=false", "--default-volumes-to-fs-backup", "--ordered-resources", "pods=ns/a;ns/b",
+		"--csi-snapshot-timeout", "1m", "--item-operation-timeout", "2h", "--resource-policies-configmap", "rules",
+		"--parallel-files-upload", "3", "--data-mover", "velero", "--snapshot-move-data", "--volume-group-snapshot-label-key", "k")
+	require.Equal(t, 0, result.Code, result.Err)
+	b := read(t, c, "b")
+	require.Equal(t, map[string]string{"team": "a", "tier": "db"}, b.Labels)
+	require.Equal(t, map[string]string{"note": "hello world"}, b.Annotations)
+	spec, err := json.Marshal(b.Spec)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"metadata":{},"hooks":{},"includedNamespaces":["a","b*"],"excludedNamespaces":["bad"],"includedClusterScopedResources":["*"],
+		"excludedNamespaceScopedResources":["secrets"],"labelSelector":{"matchLabels":{"app":"x"}},"ttl":"48h0m0s","storageLocation":"eu",
+		"snapshotVolumes":false,"defaultVolumesToFsBackup":true,"orderedResources":{"pods":"ns/a,ns/b"},"csiSnapshotTimeout":"1m0s",
+		"itemOperationTimeout":"2h0m0s","resourcePolicy":{"apiGroup":null,"kind":"ConfigMap","name":"rules"},"uploaderConfig":{"parallelFilesUpload":3},
+		"datamover":"velero","snapshotMoveData":true,"volumeGroupSnapshotLabelKey":"k"}`, string(spec))
+}
+
+func TestCreateIncludesAllNamespacesByDefault(t *testing.T) {
+	c := clitest.New(t)
+	require.Equal(t, 0, c.Run(t.Context(), "", "backup", "create", "b").Code)
+	require.Equal(t, []string{"*"}, read(t, c, "b").Spec.IncludedNamespaces)
+}
+
+func TestCreateRefusesBadInput(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"no name":            {nil, "name is required"},
+		"bad name":           {[]string{"Not_A_Name"}, "Not_A_Name"},
+		"both filter styles": {[]string{"b", "--include-resources", "pods", "--include-cluster-scoped-resources", "*"}, "--include-resources"},
+		"both selectors":     {[]string{"b", "-l", "a=b", "--or-selector", "a=b or c=d"}, "--or-selector"},
+		"bad selector":       {[]string{"b", "-l", "a in"}, "--selector"},
+		"bad namespace":      {[]string{"b", "--include-namespaces", "a,*"}, "namespaces"},
+		"negative ttl":       {[]string{"b", "--ttl", "-1h"}, "--ttl"},
+		"unknown location":   {[]string{"b", "--storage-location", "nowhere"}, "--storage-location"},
+		"unknown vsl":        {[]string{"b", "--volume-snapshot-locations", "nowhere"}, "--volume-snapshot-locations"},
+		"unknown schedule":   {[]string{"--from-schedule", "nowhere"}, "--from-schedule"},
+		"bad label":          {[]string{"b", "--labels", "novalue"}, "--labels"},
+		"label twice":        {[]string{"b", "--labels", "a=1,a=2"}, "twice"},
+		"not a bool":         {[]string{"b", "--snapshot-volumes=maybe"}, "--snapshot-volumes"},
+		"wait and print":     {[]string{"b", "--wait", "-o", "json"}, "--wait"},
+		"bad format":         {[]string{"b", "-o", "xml"}, "xml"},
+		"bad server name":    {[]string{"b", "-n", "Not/A"}, "--namespace"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := clitest.New(t)
+			result := c.Run(t.Context(), "", append([]string{"backup", "create"}, tc.args...)...)
+			require.Equal(t, 1, result.Code)
+			require.Contains(t, result.Err, tc.want)
+			list := &velerov1.BackupList{}
+			require.NoError(t, c.List(t.Context(), list))
+			require.Empty(t, list.Items)
+		})
+	}
+}
+
+func TestCreatePrintsInsteadOfCreating(t *testing.T) {
+	c := clitest.New(t)
+	result := c.Run(t.Context(), "", "backup", "create", "b", "-o", "yaml")
+	require.Equal(t, 0, result.Code, result.Err)
+	var b velerov1.Backup
+	require.NoError(t, yaml.UnmarshalStrict([]byte(result.Out), &b))
+	require.Equal(t, "Backup", b.Kind)
+	require.Equal(t, "b", b.Name)
+	list := &velerov1.BackupList{}
+	require.NoError(t, c.List(t.Context(), list))
+	require.Empty(t, list.Items)
+}
+
+func TestCreateFromSchedule(t *testing.T) {
+	schedule := &velerov1.Schedule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "daily", Labels: map[string]string{"own": "1"}, Annotations: map[string]string{"n": "1"}},
+		Spec:       velerov1.ScheduleSpec{Template: velerov1.BackupSpec{IncludedNamespaces: []string{"web"}, SnapshotVolumes: ptr.To(false)}},
+	}
+	c := clitest.New(t, schedule)
+	require.Equal(t, 0, c.Run(t.Context(), "", "backup", "create", "--from-schedule", "daily").Code)
+	list := &velerov1.BackupList{}
+	require.NoError(t, c.List(t.Context(), list))
+	require.Len(t, list.Items, 1)
+	require.Regexp(t, `^daily-\d{14}$`, list.Items[0].Name)
+	require.Equal(t, map[string]string{"own": "1", velerov1.LabelScheduleName: "daily"}, list.Items[0].Labels)
+	require.Equal(t, map[string]string{"n": "1"}, list.Items[0].Annotations)
+	require.Equal(t, []string{"web"}, list.Items[0].Spec.IncludedNamespaces)
+}
+
+// serve plays the server: it moves the backup to a phase once it exists.
+func serve(t *testing.T, c client.Client, name string, status velerov1.BackupStatus) {
+	t.Helper()
+	ctx := t.Context()
+	go func() {
+		for ctx.Err() == nil {
+			b := &velerov1.Backup{}
+			if c.Get(ctx, types.NamespacedName{Namespace: "velero", Name: name}, b) == nil {
+				b.Status = status
+				if err := c.Update(ctx, b); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	}()
+}
+
+func TestCreateWaitsAndReportsTheEnd(t *testing.T) {
+	cases := map[velerov1.BackupPhase]struct {
+		status velerov1.BackupStatus
+		code   int
+		want   string
+	}{
+		velerov1.BackupPhaseCompleted:        {velerov1.BackupStatus{Progress: &velerov1.BackupProgress{TotalItems: 7, ItemsBackedUp: 7}}, 0, "Completed, 7 items, 0 warnings, 0 errors"},
+		velerov1.BackupPhasePartiallyFailed:  {velerov1.BackupStatus{Errors: 2}, 2, "2 errors"},
+		velerov1.BackupPhaseFailed:           {velerov1.BackupStatus{FailureReason: "the bucket burned"}, 1, "the bucket burned"},
+		velerov1.BackupPhaseFailedValidation: {velerov1.BackupStatus{ValidationErrors: []string{"no such location"}}, 1, "no such location"},
+	}
+	for phase, tc := range cases {
+		t.Run(string(phase), func(t *testing.T) {
+			c := clitest.New(t)
+			tc.status.Phase = phase
+			serve(t, c, "b", tc.status)
+			result := c.Run(t.Context(), "", "backup", "create", "b", "--wait")
+			require.Equal(t, tc.code, result.Code)
+			require.Contains(t, result.Out+result.Err, tc.want)
+		})
+	}
+}
+
+func TestInterruptedWaitSaysWhatGoesOn(t *testing.T) {
+	c := clitest.New(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	result := c.Run(ctx, "", "backup", "create", "b", "--wait")
+	require.Equal(t, 130, result.Code)
+	require.Contains(t, result.Err, `backup "b" keeps running`)
+}
+
+func TestWaitEndsWhenTheBackupVanishes(t *testing.T) {
+	c := clitest.New(t)
+	ctx := t.Context()
+	go func() {
+		for ctx.Err() == nil {
+			if c.Delete(ctx, backup("b", "")) == nil {
+				return
+			}
+		}
+	}()
+	result := c.Run(ctx, "", "backup", "create", "b", "--wait")
+	require.Equal(t, 1, result.Code)
+	require.Contains(t, result.Err, "not found")
+}
+
+func TestGetShowsATable(t *testing.T) {
+	queued := backup("queued", velerov1.BackupPhaseQueued)
+	queued.Status.QueuePosition = 2
+	done := backup("s-20260102030405", velerov1.BackupPhaseCompleted)
+	done.Status.Errors, done.Status.Warnings = 3, 4
+	done.Spec.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	expired := metav1.NewTime(time.Now().Add(-72 * time.Hour))
+	done.Status.Expiration = &expired
+	c := clitest.New(t, queued, done, backup("s-20260102030406", ""))
+	result := c.Run(t.Context(), "", "backup", "get")
+	require.Equal(t, 0, result.Code, result.Err)
+	require.Equal(t, ""+
+		"NAME               STATUS      ERRORS   WARNINGS   CREATED   EXPIRES   STORAGE LOCATION   QUEUE POSITION   SELECTOR\n"+
+		"queued             Queued      0        0          <n/a>     n/a       default            2                <none>\n"+
+		"s-20260102030406   New         0        0          <n/a>     n/a       default                             <none>\n"+
+		"s-20260102030405   Completed   3        4          <n/a>     3d ago    default                             a=b\n", result.Out)
+}
+
+func TestGetPrintsJSON(t *testing.T) {
+	c := clitest.New(t, backup("a", velerov1.BackupPhaseCompleted), backup("b", ""))
+	var one velerov1.Backup
+	require.NoError(t, json.Unmarshal([]byte(c.Run(t.Context(), "", "backup", "get", "a", "-o", "json").Out), &one))
+	require.Equal(t, "Backup", one.Kind)
+	var list velerov1.BackupList
+	require.NoError(t, json.Unmarshal([]byte(c.Run(t.Context(), "", "backup", "get", "-o", "json").Out), &list))
+	require.Equal(t, "BackupList", list.Kind)
+	require.Len(t, list.Items, 2)
+
+	missing := c.Run(t.Context(), "", "backup", "get", "nope")
+	require.Equal(t, 1, missing.Code)
+	require.Contains(t, missing.Err, `backup "nope"`)
+	require.Contains(t, clitest.New(t).Run(t.Context(), "", "backup", "get").Out, "No backups")
+}
+
+func TestLogsAndDownload(t *testing.T) {
+	c := clitest.New(t, backup("b", velerov1.BackupPhaseCompleted), backup("running", velerov1.BackupPhaseInProgress))
+	c.Files["BackupLog/b"] = clitest.Zip(t, "level=info msg=done\n")
+	c.Files["BackupContents/b"] = []byte("raw bytes of the tarball")
+
+	result := c.Run(t.Context(), "", "backup", "logs", "b")
+	require.Equal(t, 0, result.Code, result.Err)
+	require.Equal(t, "level=info msg=done\n", result.Out)
+
+	result = c.Run(t.Context(), "", "backup", "logs", "running")
+	require.Equal(t, 1, result.Code)
+	require.Contains(t, result.Err, "InProgress")
+
+	path := filepath.Join(t.TempDir(), "b.tar.gz")
+	result = c.Run(t.Context(), "", "backup", "download", "b", "-o", path)
+	require.Equal(t, 0, result.Code, result.Err)
+	saved, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "raw bytes of the tarball", string(saved))
+
+	result = c.Run(t.Context(), "", "backup", "download", "b", "-o", path)
+	require.Equal(t, 1, result.Code)
+	require.Contains(t, result.Err, "--force")
+	require.Equal(t, 0, c.Run(t.Context(), "", "backup", "download", "b", "-o", path, "--force").Code)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "no temporary file is left")
+}
+
+func TestDescribe(t *testing.T) {
+	b := backup("b", velerov1.BackupPhasePartiallyFailed)
+	b.Status.Errors, b.Status.Warnings = 1, 1
+	b.Status.Progress = &velerov1.BackupProgress{TotalItems: 9, ItemsBackedUp: 8}
+	request := &velerov1.DeleteBackupRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b-1", Labels: map[string]string{
+			velerov1.LabelBackupName: "b", velerov1.LabelBackupUID: "uid-b",
+		}},
+		Status: velerov1.DeleteBackupRequestStatus{Phase: "Processed", Errors: []string{"location is read-only"}},
+	}
+	c := clitest.New(t, b, request)
+	c.Files["BackupResults/b"] = clitest.Zip(t, `{"warnings":{"cluster":["a warning"]},"errors":{"namespaces":{"web":["an error"]}}}`)
+	c.Files["BackupVolumeInfos/b"] = clitest.Zip(t, `[{"pvcName":"data","pvcNamespace":"web","pvName":"pv1","skipped":true,"skippedReason":"not supported"}]`)
+	c.Files["BackupResourceList/b"] = clitest.Zip(t, `{"v1/Pod":["web/a","web/b"]}`)
+
+	result := c.Run(t.Context(), "", "backup", "describe", "b", "--details")
+	require.Equal(t, 0, result.Code, result.Err)
+	for _, want := range []string{"PartiallyFailed", "a warning", "Namespace web:", "an error", "8 of 9", "web/data:", "skipped: not supported", "v1/Pod:", "web/b", "location is read-only"} {
+		assert.Contains(t, result.Out, want)
+	}
+	require.NotContains(t, result.Out, "could not be read")
+
+	var described struct {
+		Backup    velerov1.Backup
+		Resources map[string][]string
+		Results   struct {
+			Errors struct{ Namespaces map[string][]string }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(c.Run(t.Context(), "", "backup", "describe", "b", "--details", "-o", "json").Out), &described))
+	require.Equal(t, "b", described.Backup.Name)
+	require.Equal(t, []string{"web/a", "web/b"}, described.Resources["v1/Pod"])
+	require.Equal(t, []string{"an error"}, described.Results.Errors.Namespaces["web"])
+
+	c.Files["BackupVolumeInfos/b"] = []byte("not gzip")
+	require.Contains(t, c.Run(t.Context(), "", "backup", "describe", "b").Out, "could not be read")
+}
+
+func TestDescribeARunningBackupAsksForNoFile(t *testing.T) {
+	c := clitest.New(t, backup("b", velerov1.BackupPhaseInProgress))
+	result := c.Run(t.Context(), "", "backup", "describe", "b")
+	require.Equal(t, 0, result.Code, result.Err)
+	list := &velerov1.DownloadRequestList{}
+	require.NoError(t, c.List(t.Context(), list))
+	require.Empty(t, list.Items)
+}
+
+func requests(t *testing.T, c client.Client) []velerov1.DeleteBackupRequest {
+	t.Helper()
+	list := &velerov1.DeleteBackupRequestList{}
+	require.NoError(t, c.List(t.Context(), list))
+	return list.Items
+}
+
+func TestDeleteAsksFirst(t *testing.T) {
+	for in, deleted := range map[string]int{"": 0, "n\n": 0, "y\n": 1, "YES\n": 1} {
+		c := clitest.New(t, backup("b", velerov1.BackupPhaseCompleted))
+		require.Equal(t, 0, c.Run(t.Context(), in, "backup", "delete", "b").Code)
+		require.Len(t, requests(t, c), deleted, "%q", in)
+	}
+}
+
+func TestDeleteRequestsWhatWasChosen(t *testing.T) {
+	long := backup("long-name-0123456789012345678901234567890123456789012345678901234567890", velerov1.BackupPhaseCompleted)
+	labelled := backup("x", velerov1.BackupPhaseCompleted)
+	labelled.Labels = map[string]string{"a": "b"}
+	for args, want := range map[string]int{"--all": 2, "--selector=a=b": 1, "--selector=a=c": 0} {
+		c := clitest.New(t, long, labelled)
+		result := c.Run(t.Context(), "", "backup", "delete", "--confirm", args)
+		require.Equal(t, 0, result.Code, result.Err)
+		require.Len(t, requests(t, c), want, args)
+	}
+	c := clitest.New(t, long)
+	require.Equal(t, 0, c.Run(t.Context(), "", "backup", "delete", "--confirm", long.Name).Code)
+	request := requests(t, c)[0]
+	require.Equal(t, long.Name, request.Spec.BackupName)
+	require.Equal(t, velerov1.LabelValue(long.Name), request.Labels[velerov1.LabelBackupName])
+	require.Equal(t, string(long.UID), request.Labels[velerov1.LabelBackupUID])
+
+	for _, args := range [][]string{{}, {"b", "--all"}} {
+		result := c.Run(t.Context(), "", append([]string{"backup", "delete", "--confirm"}, args...)...)
+		require.Equal(t, 1, result.Code)
+	}
+}
+
+// process plays the deletion service.
+func process(t *testing.T, c client.Client, problems ...string) {
+	t.Helper()
+	ctx := t.Context()
+	go func() {
+		for ctx.Err() == nil {
+			list := &velerov1.DeleteBackupRequestList{}
+			if c.List(ctx, list) != nil || len(list.Items) == 0 {
+				continue
+			}
+			request := &list.Items[0]
+			if len(problems) == 0 {
+				assert.NoError(t, c.Delete(ctx, backup(request.Spec.BackupName, "")))
+			}
+			request.Status = velerov1.DeleteBackupRequestStatus{Phase: velerov1.DeleteBackupRequestPhaseProcessed, Errors: problems}
+			assert.NoError(t, c.Update(ctx, request))
+			return
+		}
+	}()
+}
+
+func TestDeleteWaits(t *testing.T) {
+	c := clitest.New(t, backup("b", velerov1.BackupPhaseCompleted))
+	process(t, c)
+	result := c.Run(t.Context(), "", "backup", "delete", "b", "--confirm", "--wait")
+	require.Equal(t, 0, result.Code, result.Err)
+	require.Contains(t, result.Out, `Backup "b" is gone`)
+
+	c = clitest.New(t, backup("b", velerov1.BackupPhaseCompleted))
+	process(t, c, "location is read-only")
+	result = c.Run(t.Context(), "", "backup", "delete", "b", "--confirm", "--wait")
+	require.Equal(t, 1, result.Code)
+	require.Contains(t, result.Err, "location is read-only")
+
+	c = clitest.New(t, backup("b", velerov1.BackupPhaseCompleted))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	result = c.Run(ctx, "", "backup", "delete", "b", "--confirm", "--wait")
+	require.Equal(t, 130, result.Code)
+	require.Contains(t, result.Err, "goes on")
+}

@@ -1,0 +1,114 @@
+// Package clitest runs command lines against a fake cluster, for the tests of
+// the commands.
+package clitest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+)
+
+// Cluster is a fake cluster with a server that answers download requests from
+// Files, by "<kind>/<name>". A missing file is answered with a URL that is 404.
+type Cluster struct {
+	client.WithWatch
+	Files map[string][]byte
+	URL   string
+}
+
+// New returns a fake cluster that holds the objects.
+func New(t *testing.T, objects ...client.Object) *Cluster {
+	t.Helper()
+	c := &Cluster{Files: map[string][]byte{}}
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		content, ok := c.Files[strings.TrimPrefix(r.URL.Path, "/")]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		_, err := w.Write(content)
+		if err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(store.Close)
+	c.URL = store.URL
+	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
+	c.WithWatch = interceptor.NewClient(base, interceptor.Funcs{Create: c.create})
+	return c
+}
+
+// create answers download requests as the server would, only at once.
+func (c *Cluster) create(ctx context.Context, w client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+	if request, ok := obj.(*velerov1.DownloadRequest); ok {
+		request.Status.Phase = velerov1.DownloadRequestPhaseProcessed
+		request.Status.DownloadURL = c.URL + "/" + string(request.Spec.Target.Kind) + "/" + request.Spec.Target.Name + "?signature=secret"
+	}
+	return w.Create(ctx, obj, opts...)
+}
+
+// Zip compresses a file's content.
+func Zip(t *testing.T, content string) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := gzip.NewWriter(&buf)
+	_, err := w.Write([]byte(content))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return buf.Bytes()
+}
+
+// Result is what a command line left behind.
+type Result struct {
+	Code     int
+	Out, Err string
+}
+
+// Run runs a command line; in is what a person types.
+func (c *Cluster) Run(ctx context.Context, in string, args ...string) Result {
+	var out, errs locked
+	g := &global.Global{
+		Streams: global.Streams{In: strings.NewReader(in), Out: &out, Err: &errs},
+		Clock:   clock.RealClock{},
+		Getenv:  func(string) string { return "" },
+		Connect: func(*global.Global) (client.WithWatch, error) { return c, nil },
+	}
+	code := cli.Execute(ctx, g, cli.NewCommand(g), args)
+	return Result{Code: code, Out: out.String(), Err: errs.String()}
+}
+
+// locked is a buffer for writers in several goroutines.
+type locked struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write appends.
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// String returns what was written so far.
+func (l *locked) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}

@@ -1,0 +1,216 @@
+package restore_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
+)
+
+func backup(name string, phase velerov1.BackupPhase, age time.Duration) *velerov1.Backup {
+	return &velerov1.Backup{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "velero", Name: name, Labels: map[string]string{velerov1.LabelScheduleName: "daily"},
+			CreationTimestamp: metav1.NewTime(time.Now().Add(-age)),
+		},
+		Spec:   velerov1.BackupSpec{StorageLocation: "default"},
+		Status: velerov1.BackupStatus{Phase: phase},
+	}
+}
+
+func restore(name string, phase velerov1.RestorePhase) *velerov1.Restore {
+	return &velerov1.Restore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       velerov1.RestoreSpec{BackupName: "first"},
+		Status:     velerov1.RestoreStatus{Phase: phase},
+	}
+}
+
+func only(t *testing.T, c client.Client) *velerov1.Restore {
+	t.Helper()
+	list := &velerov1.RestoreList{}
+	require.NoError(t, c.List(t.Context(), list))
+	require.Len(t, list.Items, 1)
+	return &list.Items[0]
+}
+
+func TestCreateSendsWhatTheFlagsSay(t *testing.T) {
+	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	result := c.Run(t.Context(), "", "restore", "create", "r", "--from-backup", "first", "--include-namespaces", "a", "--exclude-namespaces", "b",
+		"--include-resources", "pods", "--exclude-resources", "nodes", "--namespace-mappings", "a:z,b:y", "--include-cluster-resources=false",
+		"--or-selector", "a=b or c=d", "--existing-resource-policy", "update", "--restore-volumes=false", "--preserve-nodeports",
+		"--status-include-resources", "jobs", "--status-exclude-resources", "pods", "--resource-modifier-configmap", "m",
+		"--item-operation-timeout", "1h", "--write-sparse-files", "--parallel-files-download", "2", "--labels", "a=b", "--annotations", "c=d", "--now")
+	require.Equal(t, 0, result.Code, result.Err)
+	r := only(t, c)
+	require.Equal(t, "r", r.Name)
+	require.Equal(t, map[string]string{"a": "b"}, r.Labels)
+	require.Equal(t, map[string]string{"c": "d", "holdfast.io/ignore-running": "true"}, r.Annotations)
+	spec, err := json.Marshal(r.Spec)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"hooks":{},"backupName":"first","includedNamespaces":["a"],"excludedNamespaces":["b"],"includedResources":["pods"],"excludedResources":["nodes"],
+		"namespaceMapping":{"a":"z","b":"y"},"includeClusterResources":false,"orLabelSelectors":[{"matchLabels":{"a":"b"}},{"matchLabels":{"c":"d"}}],
+		"existingResourcePolicy":"update","restorePVs":false,"preserveNodePorts":true,"restoreStatus":{"includedResources":["jobs"],"excludedResources":["pods"]},
+		"resourceModifier":{"apiGroup":null,"kind":"ConfigMap","name":"m"},"itemOperationTimeout":"1h0m0s","uploaderConfig":{"writeSparseFiles":true,"parallelFilesDownload":2}}`, string(spec))
+}
+
+func TestCreateNamesTheRestoreAfterItsBackup(t *testing.T) {
+	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	require.Equal(t, 0, c.Run(t.Context(), "", "restore", "create", "--from-backup", "first").Code)
+	require.Regexp(t, `^first-\d{14}$`, only(t, c).Name)
+	require.Equal(t, []string{"*"}, only(t, c).Spec.IncludedNamespaces)
+}
+
+func TestCreateFromASchedule(t *testing.T) {
+	objects := []client.Object{
+		&velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "daily"}},
+		backup("old", velerov1.BackupPhaseCompleted, time.Hour),
+		backup("newer", velerov1.BackupPhasePartiallyFailed, time.Minute),
+		backup("failed", velerov1.BackupPhaseFailed, 0),
+	}
+	c := clitest.New(t, objects...)
+	require.Equal(t, 0, c.Run(t.Context(), "", "restore", "create", "r", "--from-schedule", "daily").Code)
+	require.Equal(t, "daily", only(t, c).Spec.ScheduleName, "the server chooses")
+
+	c = clitest.New(t, objects...)
+	require.Equal(t, 0, c.Run(t.Context(), "", "restore", "create", "r", "--from-schedule", "daily", "--allow-partially-failed").Code)
+	require.Equal(t, "newer", only(t, c).Spec.BackupName)
+	require.Empty(t, only(t, c).Spec.ScheduleName)
+}
+
+func TestCreateRefusesBadInput(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"no source":        {nil, "--from-backup"},
+		"two sources":      {[]string{"--from-backup", "first", "--from-schedule", "s"}, "--from-schedule"},
+		"unknown backup":   {[]string{"--from-backup", "nope"}, "nope"},
+		"unknown schedule": {[]string{"--from-schedule", "nope"}, "nope"},
+		"none usable":      {[]string{"--from-schedule", "nope", "--allow-partially-failed"}, "nope"},
+		"bad policy":       {[]string{"--from-backup", "first", "--existing-resource-policy", "merge"}, "--existing-resource-policy"},
+		"bad mapping":      {[]string{"--from-backup", "first", "--namespace-mappings", "a=b"}, "--namespace-mappings"},
+		"bad target":       {[]string{"--from-backup", "first", "--namespace-mappings", "a:B_"}, "--namespace-mappings"},
+		"both selectors":   {[]string{"--from-backup", "first", "-l", "a=b", "--or-selector", "c=d"}, "--or-selector"},
+		"status":           {[]string{"--from-backup", "first", "--status-exclude-resources", "pods"}, "--status-include-resources"},
+		"partial":          {[]string{"--from-backup", "first", "--allow-partially-failed"}, "--from-schedule"},
+		"wait and print":   {[]string{"--from-backup", "first", "-w", "-o", "yaml"}, "--wait"},
+		"bad name":         {[]string{"Bad_Name", "--from-backup", "first"}, "Bad_Name"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+			result := c.Run(t.Context(), "", append([]string{"restore", "create"}, tc.args...)...)
+			require.Equal(t, 1, result.Code)
+			require.Contains(t, result.Err, tc.want)
+			list := &velerov1.RestoreList{}
+			require.NoError(t, c.List(t.Context(), list))
+			require.Empty(t, list.Items)
+		})
+	}
+}
+
+func TestCreatePrintsInsteadOfCreating(t *testing.T) {
+	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	result := c.Run(t.Context(), "", "restore", "create", "r", "--from-backup", "first", "-o", "yaml")
+	var r velerov1.Restore
+	require.NoError(t, yaml.UnmarshalStrict([]byte(result.Out), &r))
+	require.Equal(t, "Restore", r.Kind)
+	list := &velerov1.RestoreList{}
+	require.NoError(t, c.List(t.Context(), list))
+	require.Empty(t, list.Items)
+}
+
+func TestCreateWaitsAndReportsTheEnd(t *testing.T) {
+	for phase, want := range map[velerov1.RestorePhase]int{
+		velerov1.RestorePhaseCompleted: 0, velerov1.RestorePhasePartiallyFailed: 2, velerov1.RestorePhaseFailed: 1, velerov1.RestorePhaseFailedValidation: 1,
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+			ctx := t.Context()
+			go func() {
+				for ctx.Err() == nil {
+					r := &velerov1.Restore{}
+					if c.Get(ctx, types.NamespacedName{Namespace: "velero", Name: "r"}, r) == nil {
+						r.Status = velerov1.RestoreStatus{Phase: phase, FailureReason: "because", ValidationErrors: []string{"because"}}
+						assert.NoError(t, c.Update(ctx, r))
+						return
+					}
+				}
+			}()
+			result := c.Run(ctx, "", "restore", "create", "r", "--from-backup", "first", "--wait")
+			require.Equal(t, want, result.Code)
+			require.Contains(t, result.Out+result.Err, string(phase))
+			if want == 1 {
+				require.Contains(t, result.Err, "because")
+			}
+		})
+	}
+}
+
+func TestInterruptedWaitSaysWhatGoesOn(t *testing.T) {
+	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	result := c.Run(ctx, "", "restore", "create", "r", "--from-backup", "first", "--wait")
+	require.Equal(t, 130, result.Code)
+	require.Contains(t, result.Err, `restore "r" keeps running`)
+}
+
+func TestGet(t *testing.T) {
+	r := restore("r", velerov1.RestorePhaseInProgress)
+	r.Status.Errors = 3
+	c := clitest.New(t, r, restore("a", ""))
+	result := c.Run(t.Context(), "", "restore", "get")
+	require.Equal(t, 0, result.Code, result.Err)
+	require.Equal(t, ""+
+		"NAME   BACKUP   STATUS       STARTED   COMPLETED   ERRORS   WARNINGS   CREATED   SELECTOR\n"+
+		"a      first    New          <n/a>     <n/a>       0        0          <n/a>     <none>\n"+
+		"r      first    InProgress   <n/a>     <n/a>       3        0          <n/a>     <none>\n", result.Out)
+	var one velerov1.Restore
+	require.NoError(t, json.Unmarshal([]byte(c.Run(t.Context(), "", "restore", "get", "r", "-o", "json").Out), &one))
+	require.Equal(t, "Restore", one.Kind)
+	require.Equal(t, 1, c.Run(t.Context(), "", "restore", "get", "nope").Code)
+}
+
+func TestDescribeAndLogs(t *testing.T) {
+	r := restore("r", velerov1.RestorePhasePartiallyFailed)
+	r.Status.Errors = 1
+	r.Spec.NamespaceMapping = map[string]string{"a": "b"}
+	c := clitest.New(t, r, backup("first", velerov1.BackupPhaseCompleted, 0), restore("running", velerov1.RestorePhaseInProgress))
+	c.Files["RestoreResults/r"] = clitest.Zip(t, `{"errors":{"cluster":["an error"]}}`)
+	c.Files["RestoreResourceList/r"] = clitest.Zip(t, `{"v1/Pod":["web/a(created)"]}`)
+	c.Files["RestoreLog/r"] = clitest.Zip(t, "a line\n")
+
+	result := c.Run(t.Context(), "", "restore", "describe", "r", "--details")
+	require.Equal(t, 0, result.Code, result.Err)
+	for _, want := range []string{"PartiallyFailed", "an error", "web/a(created)", "Namespace mappings:"} {
+		assert.Contains(t, result.Out, want)
+	}
+	require.NotContains(t, result.Out, "could not be read", "a file that does not exist is no problem")
+
+	require.Equal(t, "a line\n", c.Run(t.Context(), "", "restore", "logs", "r").Out)
+	refused := c.Run(t.Context(), "", "restore", "logs", "running")
+	require.Equal(t, 1, refused.Code)
+	require.Contains(t, refused.Err, "InProgress")
+}
+
+func TestDelete(t *testing.T) {
+	c := clitest.New(t, restore("a", velerov1.RestorePhaseCompleted), restore("b", velerov1.RestorePhaseCompleted))
+	require.Contains(t, c.Run(t.Context(), "n\n", "restore", "delete", "a").Out, "Nothing was deleted")
+	result := c.Run(t.Context(), "", "restore", "delete", "a", "--confirm", "--wait")
+	require.Equal(t, 0, result.Code, result.Err)
+	require.Equal(t, "b", only(t, c).Name)
+	require.Equal(t, 0, c.Run(t.Context(), "", "restore", "delete", "--all", "--confirm").Code)
+	require.Contains(t, c.Run(t.Context(), "", "restore", "delete", "--all", "--confirm").Out, "No restores")
+}
