@@ -6,7 +6,6 @@ package extsort
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"slices"
@@ -99,7 +98,7 @@ func (s *Sorter) spill() error {
 }
 
 // Sort returns the records in order. The sorter takes no more; closing the stream releases everything.
-func (s *Sorter) Sort(ctx context.Context) (Stream, error) {
+func (s *Sorter) Sort() (Stream, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
@@ -116,10 +115,10 @@ func (s *Sorter) Sort(ctx context.Context) (Stream, error) {
 	s.arena, s.refs = nil, nil
 	opens := make([]Open, len(s.runs))
 	for i, r := range s.runs {
-		opens[i] = func(context.Context) (Stream, error) { return r.open(), nil }
+		opens[i] = func() (Stream, error) { return r.open(), nil }
 	}
 	s.runs = nil
-	return Merge(ctx, s.cfg, opens)
+	return mergeAll(func() error { return nil }, s.cfg, opens)
 }
 
 // Close releases a sorter that is not sorted after all; after Sort it does nothing.

@@ -50,7 +50,7 @@ func TestSortIsStableWhateverFitsIntoMemory(t *testing.T) {
 		for _, r := range n {
 			require.NoError(t, s.Add([]byte(r.key), []byte(r.value)))
 		}
-		sorted, err := s.Sort(t.Context())
+		sorted, err := s.Sort()
 		require.NoError(t, err)
 		n = slices.Clone(n)
 		slices.SortStableFunc(n, func(a, b record) int { return cmp.Compare(a.key, b.key) })
@@ -64,7 +64,7 @@ func TestSortIsStableWhateverFitsIntoMemory(t *testing.T) {
 
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	s, err := extsort.New(extsort.Config{Dir: t.TempDir()}).Sort(t.Context())
+	s, err := extsort.New(extsort.Config{Dir: t.TempDir()}).Sort()
 	require.NoError(t, err)
 	require.Empty(t, drain(t, s))
 	m, err := extsort.Merge(t.Context(), extsort.Config{Dir: t.TempDir()}, nil)
@@ -101,7 +101,7 @@ func TestMergeReportsAFailingStream(t *testing.T) {
 		if i == 4 {
 			st.fail = broken
 		}
-		opens = append(opens, func(context.Context) (extsort.Stream, error) { return st, nil })
+		opens = append(opens, func() (extsort.Stream, error) { return st, nil })
 	}
 	_, err := extsort.Merge(t.Context(), extsort.Config{Dir: t.TempDir(), FanIn: 2}, opens)
 	require.ErrorIs(t, err, broken)
@@ -114,11 +114,9 @@ func TestMergeReportsAFailingStream(t *testing.T) {
 func TestMergeEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	s := extsort.New(extsort.Config{Dir: t.TempDir(), MemoryBytes: 1000})
-	for i := range 5000 {
-		require.NoError(t, s.Add([]byte(fmt.Sprint(i)), nil))
-	}
-	m, err := s.Sort(ctx)
+	closed := 0
+	keys := make([]string, 5000)
+	m, err := extsort.Merge(ctx, extsort.Config{Dir: t.TempDir()}, []extsort.Open{func() (extsort.Stream, error) { return &tracked{left: keys, closed: &closed}, nil }})
 	require.NoError(t, err)
 	stop := errors.New("job lost")
 	cancel(stop)
@@ -127,6 +125,7 @@ func TestMergeEndsWithItsContext(t *testing.T) {
 	}
 	require.ErrorIs(t, err, stop)
 	require.NoError(t, m.Close())
+	require.Equal(t, 1, closed)
 }
 
 func TestWorkDirGone(t *testing.T) {

@@ -9,12 +9,19 @@ import (
 )
 
 // Open opens one sorted stream.
-type Open func(ctx context.Context) (Stream, error)
+type Open func() (Stream, error)
+
+// check tells whether to go on.
+type check func() error
 
 // Merge merges any number of sorted streams into one. At most FanIn are open at once; more are first merged into runs.
-// Records with equal keys come in the order of their streams. Closing the result closes every stream.
+// Records with equal keys come in the order of their streams. Closing the result closes every stream. The merge, and
+// the stream it returned, fail with the cause of ctx once that is done.
 func Merge(ctx context.Context, cfg Config, opens []Open) (Stream, error) {
-	cfg = cfg.withDefaults()
+	return mergeAll(func() error { return context.Cause(ctx) }, cfg.withDefaults(), opens)
+}
+
+func mergeAll(ok check, cfg Config, opens []Open) (Stream, error) {
 	for len(opens) > cfg.FanIn {
 		var next []Open
 		for len(opens) > 0 {
@@ -25,19 +32,19 @@ func Merge(ctx context.Context, cfg Config, opens []Open) (Stream, error) {
 				next = append(next, group[0])
 				continue
 			}
-			r, err := mergeToRun(ctx, cfg, group)
+			r, err := mergeToRun(ok, cfg, group)
 			if err != nil {
-				return nil, errors.Join(err, closeAll(ctx, append(next, opens...)))
+				return nil, errors.Join(err, closeAll(append(next, opens...)))
 			}
-			next = append(next, func(context.Context) (Stream, error) { return r.open(), nil })
+			next = append(next, func() (Stream, error) { return r.open(), nil })
 		}
 		opens = next
 	}
-	return openMerge(ctx, opens)
+	return openMerge(ok, opens)
 }
 
-func mergeToRun(ctx context.Context, cfg Config, group []Open) (*run, error) {
-	m, err := openMerge(ctx, group)
+func mergeToRun(ok check, cfg Config, group []Open) (*run, error) {
+	m, err := openMerge(ok, group)
 	if err != nil {
 		return nil, err
 	}
@@ -45,29 +52,29 @@ func mergeToRun(ctx context.Context, cfg Config, group []Open) (*run, error) {
 }
 
 // closeAll releases streams that will not be merged: runs hold open files.
-func closeAll(ctx context.Context, opens []Open) error {
+func closeAll(opens []Open) error {
 	var errs []error
 	for _, open := range opens {
-		if s, err := open(context.WithoutCancel(ctx)); err == nil {
+		if s, err := open(); err == nil {
 			errs = append(errs, s.Close())
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func openMerge(ctx context.Context, opens []Open) (_ Stream, err error) {
-	m := &merge{ctx: ctx}
+func openMerge(ok check, opens []Open) (_ Stream, err error) {
+	m := &merge{ok: ok}
 	for i, open := range opens {
-		s, err := open(ctx)
+		s, err := open()
 		if err != nil {
-			return nil, errors.Join(err, m.Close(), closeAll(ctx, opens[i+1:]))
+			return nil, errors.Join(err, m.Close(), closeAll(opens[i+1:]))
 		}
 		m.all = append(m.all, s)
 		h := &head{stream: s, order: i}
 		switch h.key, h.value, err = s.Next(); {
 		case errors.Is(err, io.EOF):
 		case err != nil:
-			return nil, errors.Join(err, m.Close(), closeAll(ctx, opens[i+1:]))
+			return nil, errors.Join(err, m.Close(), closeAll(opens[i+1:]))
 		default:
 			m.heads = append(m.heads, h)
 		}
@@ -78,7 +85,7 @@ func openMerge(ctx context.Context, opens []Open) (_ Stream, err error) {
 
 // merge is a heap of the streams' first records.
 type merge struct {
-	ctx   context.Context //nolint:containedctx // a Stream lives as long as the call that made it
+	ok    check
 	all   []Stream
 	heads heads
 	began bool // heads[0] was given out and must be replaced first
@@ -110,8 +117,10 @@ func (h *heads) Pop() any {
 }
 
 func (m *merge) Next() (key, value []byte, err error) {
-	if m.count++; m.count&1023 == 0 && m.ctx.Err() != nil {
-		return nil, nil, context.Cause(m.ctx)
+	if m.count++; m.count&1023 == 0 {
+		if err := m.ok(); err != nil {
+			return nil, nil, err
+		}
 	}
 	if m.began && len(m.heads) > 0 {
 		h := m.heads[0]

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
 )
 
@@ -45,6 +46,8 @@ type Config struct {
 	// ModTime is the time of every tar entry. Parts of one backup use its startTimestamp, so that a part written again
 	// is the same.
 	ModTime time.Time
+	// Single leaves out the second entry, <version>-preferredversion, for copies that only Holdfast reads.
+	Single bool
 }
 
 // Item is one object to store.
@@ -68,6 +71,8 @@ type Item struct {
 	Cut string
 	// Actions are the names of the actions applied.
 	Actions []string
+	// References are what the body refers to, for the manifest.
+	References []manifest.Reference
 }
 
 // File is a file of the work dir. Whoever receives it removes it.
