@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -76,7 +77,7 @@ func getPage(ctx context.Context, client *http.Client, address string) (string, 
 	}
 	head := make([]byte, headBytes)
 	n, err := io.ReadFull(answer.Body, head)
-	if err != nil && err != io.ErrUnexpectedEOF {
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return "", err
 	}
 	if _, err := io.Copy(io.Discard, answer.Body); err != nil {

@@ -118,7 +118,7 @@ func (f *Fleet) waitReady(ctx context.Context) error {
 		for !isReady(ctx, m) {
 			select {
 			case <-m.Done():
-				return fmt.Errorf("%s ended (%v):\n%s", m.Service, m.Err(), testbed.Tail(m.LogPath(), 15))
+				return fmt.Errorf("%s ended (%s):\n%s", m.Service, fmt.Sprint(m.Err()), testbed.Tail(m.LogPath(), 15))
 			case <-ctx.Done():
 				return fmt.Errorf("%s does not get ready: %w:\n%s", m.Service, ctx.Err(), testbed.Tail(m.LogPath(), 15))
 			case <-ticker.C:
@@ -128,12 +128,15 @@ func (f *Fleet) waitReady(ctx context.Context) error {
 	return nil
 }
 
+// probe gives up on a process that accepts a connection and does not answer.
+var probe = &http.Client{Timeout: 5 * time.Second}
+
 func isReady(ctx context.Context, m *Member) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.HTTP+"/readyz", nil)
 	if err != nil {
 		return false
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := probe.Do(request)
 	if err != nil {
 		return false
 	}

@@ -134,7 +134,7 @@ func assertKnown(t *testing.T, s *apiextensionsv1.JSONSchemaProps, value any, pa
 // server is a fake API server that establishes and serves what is created.
 func server(t *testing.T, present ...runtime.Object) *fake.Clientset {
 	t.Helper()
-	client := fake.NewSimpleClientset(present...) //nolint:staticcheck // NewClientset has no schema of definitions themselves
+	client := fake.NewSimpleClientset(present...)
 	all, err := All()
 	require.NoError(t, err)
 	lists := map[string]*metav1.APIResourceList{}
@@ -241,7 +241,7 @@ func TestMissingNamesKindsThatAreNotServed(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, absent)
 
-	empty := fake.NewSimpleClientset() //nolint:staticcheck // as above
+	empty := fake.NewSimpleClientset()
 	absent, err = missing(empty)
 	require.NoError(t, err)
 	require.Len(t, absent, len(wire))

@@ -214,15 +214,12 @@ func (r *Reader) finish() error {
 	r.s.pos++
 	r.s.depth--
 	r.s.keep = r.s.pos
-	for {
-		c, err := r.s.peek()
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
+	c, err := r.s.peek()
+	if err == nil {
 		return r.s.unexpected(c, "the end of the body")
+	}
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
 	}
 	if !r.items && !strings.HasSuffix(r.list.Kind, "List") {
 		return fmt.Errorf("%w: kind %q without items", ErrNotList, r.list.Kind)

@@ -20,7 +20,7 @@ func main() {
 
 func run() int {
 	// The first signal asks for an orderly end, the second one ends the process.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is the root of the command line
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	g := global.New(global.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Live: isTerminal(os.Stdout)}, clock.RealClock{})

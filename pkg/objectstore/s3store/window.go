@@ -22,7 +22,7 @@ func (w *window) Read(p []byte) (int, error) {
 	}
 	n, err := w.r.Read(p[:min(int64(len(p)), w.size-w.pos)])
 	w.pos += int64(n)
-	if err == io.EOF && w.pos < w.size {
+	if errors.Is(err, io.EOF) && w.pos < w.size {
 		err = fmt.Errorf("%w: got %d bytes of %d", objectstore.ErrSize, w.pos, w.size)
 	}
 	return n, err

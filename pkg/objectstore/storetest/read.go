@@ -133,7 +133,7 @@ func checkListStop(t *testing.T, s objectstore.Store) {
 			return nil
 		})
 		require.Equal(t, []string{"a", "b/c"}, seen)
-		if stop == fs.SkipAll {
+		if errors.Is(stop, fs.SkipAll) {
 			require.NoError(t, err)
 		} else {
 			require.ErrorIs(t, err, stop)
