@@ -1,0 +1,131 @@
+// Package app builds the service manifest-indexer.
+//
+// Any replica answers DownloadRequests, ServerStatusRequests, artifact links and RPCs; validation of locations and the search
+// for backups are duties of one replica at a time.
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/artifact"
+	"github.com/holdfast-io/holdfast/pkg/duty"
+	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/artifacts"
+	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/backupsync"
+	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/download"
+	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/locations"
+	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/server"
+	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/status"
+)
+
+// concurrency is how many requests of a kind are answered at once.
+const concurrency = 8
+
+// App is the service, built and not yet started.
+type App struct {
+	config  Config
+	runtime *service.Runtime
+	opener  *location.Opener
+
+	validator *locations.Validator
+	syncer    *backupsync.Syncer
+	endpoint  *artifacts.Endpoint
+}
+
+// New connects the service and registers what it serves.
+func New(ctx context.Context, c Config) (*App, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	rt, err := service.New(ctx, c.Base)
+	if err != nil {
+		return nil, err
+	}
+	a := &App{config: c, runtime: rt}
+	a.build()
+	if err := a.controllers(); err != nil {
+		rt.Close()
+		return nil, fmt.Errorf("service %s: %w", c.Name, err)
+	}
+	a.duties()
+	return a, nil
+}
+
+// Run implements service.Runner.
+func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
+
+// Runtime gives access to the addresses the service listens on.
+func (a *App) Runtime() *service.Runtime { return a.runtime }
+
+func (a *App) reader() client.Reader { return a.runtime.Manager().GetAPIReader() }
+func (a *App) client() client.Client { return a.runtime.Manager().GetClient() }
+
+func (a *App) build() {
+	c, namespace := a.config, a.config.Options.Namespace
+	a.opener = location.New(a.reader(), namespace)
+	a.validator = locations.New(locations.Config{
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Checker: a.opener, Clock: c.Clock, Log: c.Log,
+		Frequency: c.ValidationFrequency, Default: c.DefaultLocation, Metrics: a.runtime.Registry(),
+	})
+	a.syncer = backupsync.New(backupsync.Config{
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: c.BackupSyncPeriod,
+	})
+	base := c.ArtifactURL
+	if base == "" {
+		base = "http://" + a.runtime.HTTPAddr()
+	}
+	a.endpoint = artifacts.New(artifacts.Config{
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Base: base, Open: a.opener.OpenName, Clock: c.Clock, Log: c.Log,
+	})
+	a.runtime.Mux().Handle(artifact.PathPrefix, a.endpoint)
+	a.runtime.Go("artifact key", a.endpoint.Run)
+	a.runtime.ReadyWhen("artifact key", a.endpoint.Ready)
+	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.reader(), Namespace: namespace, Opener: a.opener})
+}
+
+func (a *App) controllers() error {
+	var passive clock.PassiveClock = a.config.Clock
+	for name, c := range map[string]struct {
+		kind client.Object
+		do   reconcile.Reconciler
+	}{
+		"download-request": {&velerov1.DownloadRequest{}, &download.Reconciler{
+			Reader: a.reader(), Client: a.client(), Locations: a.opener, Linker: a.endpoint, Clock: passive, Log: a.config.Log,
+		}},
+		"server-status-request": {&velerov1.ServerStatusRequest{}, &status.Reconciler{Reader: a.reader(), Client: a.client(), Clock: passive}},
+		"location": {&velerov1.BackupStorageLocation{}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			a.validator.Wake()
+			a.syncer.Wake()
+			return reconcile.Result{}, nil
+		})},
+	} {
+		err := ctrl.NewControllerManagedBy(a.runtime.Manager()).Named(Name + "-" + name).For(c.kind).
+			WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).Complete(c.do)
+		if err != nil {
+			return fmt.Errorf("controller %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (a *App) duties() {
+	for name, run := range map[string]func(context.Context) error{
+		"location-validation": a.validator.Run,
+		"backup-sync":         a.syncer.Run,
+	} {
+		config := duty.Config{
+			Reader: a.reader(), Client: a.client(), Namespace: a.config.Options.Namespace, Name: name, Instance: a.config.Instance, Log: a.config.Log,
+		}
+		a.runtime.Go(name, func(ctx context.Context) error { return duty.Run(ctx, config, run) })
+	}
+}

@@ -1,0 +1,70 @@
+package app
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+// Name is the service's name.
+const Name = "manifest-indexer"
+
+// Ports are the service's default ports.
+func Ports() service.Ports { return service.Ports{GRPC: 7445, HTTP: 8445} }
+
+// Defaults of the service's own flags (Velero 1.18's, where it has the flag).
+const (
+	defaultSyncPeriod          = time.Minute
+	defaultValidationFrequency = time.Minute
+	defaultLocation            = "default"
+)
+
+// Config is the service's configuration. The zero value of a field means its default.
+type Config struct {
+	service.Base
+	// ArtifactURL is the URL under which clients reach this service's HTTP port; empty means its address.
+	ArtifactURL string
+	// BackupSyncPeriod is how often a location is searched for backups; negative means never.
+	BackupSyncPeriod time.Duration
+	// ValidationFrequency is how often a location is validated; negative means once.
+	ValidationFrequency time.Duration
+	// DefaultLocation is made the default location at every start, if it exists.
+	DefaultLocation string
+}
+
+// BindFlags adds the service's own flags.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.ArtifactURL, "artifact-url", c.ArtifactURL, "URL under which clients reach the HTTP port of this service; its address when empty")
+	fs.DurationVar(&c.BackupSyncPeriod, "backup-sync-period", defaultSyncPeriod, "how often locations are searched for backups; negative means never")
+	fs.DurationVar(&c.ValidationFrequency, "store-validation-frequency", defaultValidationFrequency, "how often locations are validated; negative means once")
+	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location made the default at every start, if it exists")
+}
+
+// complete fills in defaults and checks; errors name the flag.
+func (c *Config) complete() error {
+	if c.BackupSyncPeriod == 0 {
+		c.BackupSyncPeriod = defaultSyncPeriod
+	}
+	if c.ValidationFrequency == 0 {
+		c.ValidationFrequency = defaultValidationFrequency
+	}
+	if c.DefaultLocation == "" {
+		c.DefaultLocation = defaultLocation
+	}
+	c.BackupSyncPeriod, c.ValidationFrequency = max(c.BackupSyncPeriod, 0), max(c.ValidationFrequency, 0)
+	if c.ArtifactURL == "" {
+		return nil
+	}
+	u, err := url.Parse(c.ArtifactURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return grpcerr.Field("--artifact-url", "%q is not an http or https URL", c.ArtifactURL)
+	}
+	if u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return grpcerr.Field("--artifact-url", "must not hold credentials, a query or a fragment")
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+// Package artifacts is the service's artifact endpoint: it gets the signing key when the API server answers, and serves and
+// makes links from then on.
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/artifact"
+)
+
+// retry is how long a failed attempt to get the key rests.
+const retry = 2 * time.Second
+
+// ErrNotReady means that the signing key is not there yet; retry.
+var ErrNotReady = errors.New("the artifact endpoint has no signing key yet")
+
+// Config is what an Endpoint needs.
+type Config struct {
+	Reader    client.Reader // uncached
+	Client    client.Client
+	Namespace string
+	// Base is the URL under which clients reach the endpoint.
+	Base  string
+	Open  artifact.OpenFunc
+	Clock clock.WithTicker
+	Log   *slog.Logger
+}
+
+// Endpoint is safe for concurrent use.
+type Endpoint struct {
+	cfg    Config
+	signer atomic.Pointer[artifact.Signer]
+}
+
+// New returns an Endpoint that is not ready until Run got the key.
+func New(c Config) *Endpoint { return &Endpoint{cfg: c} }
+
+// Run gets the key, however long that takes, and returns nil.
+func (e *Endpoint) Run(ctx context.Context) error {
+	ticker := e.cfg.Clock.NewTicker(retry)
+	defer ticker.Stop()
+	for {
+		key, err := artifact.LoadKey(ctx, e.cfg.Reader, e.cfg.Client, e.cfg.Namespace)
+		if err == nil {
+			e.signer.Store(&artifact.Signer{Key: key, Base: e.cfg.Base, Clock: e.cfg.Clock})
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		e.cfg.Log.Warn("artifact endpoint has no key yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// Ready tells whether links can be made and served.
+func (e *Endpoint) Ready() bool { return e.signer.Load() != nil }
+
+// URL returns a link to an object; ErrNotReady before there is a key.
+func (e *Endpoint) URL(location, key string, ttl time.Duration) (string, error) {
+	signer := e.signer.Load()
+	if signer == nil {
+		return "", ErrNotReady
+	}
+	return signer.URL(location, key, ttl)
+}
+
+// ServeHTTP serves links; mount it at artifact.PathPrefix.
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	signer := e.signer.Load()
+	if signer == nil {
+		http.Error(w, ErrNotReady.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	artifact.Handler(signer, e.cfg.Open, e.cfg.Log).ServeHTTP(w, r)
+}

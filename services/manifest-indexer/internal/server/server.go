@@ -1,0 +1,161 @@
+// Package server is the gRPC side of manifest-indexer: it answers from manifests in the bucket.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/tarball"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+)
+
+// reasonNoManifest is the reason of NOT_FOUND for a backup that has no manifest.
+const reasonNoManifest = "MANIFEST_NOT_FOUND"
+
+// Opener opens a location by name; the caller closes the store.
+type Opener interface {
+	OpenName(ctx context.Context, name string) (objectstore.Store, error)
+}
+
+// Server implements ManifestService. Errors are Go errors that the gRPC server's interceptor translates.
+type Server struct {
+	manifestv1.UnimplementedManifestServiceServer
+	Reader    client.Reader
+	Namespace string
+	Opener    Opener
+}
+
+// GetManifest implements ManifestService.
+func (s *Server) GetManifest(ctx context.Context, req *manifestv1.GetManifestRequest) (_ *manifestv1.GetManifestResponse, err error) {
+	m, err := s.open(ctx, req.GetBackup())
+	if err != nil {
+		return nil, err
+	}
+	defer m.close(&err)
+	header := m.Header()
+	resp := &manifestv1.GetManifestResponse{Backup: header.Backup, BackupUid: header.UID, FormatVersion: header.FormatVersion}
+	resources := map[string]string{}
+	for _, k := range m.Kinds() {
+		group, version, kind, _ := manifest.SplitKindName(k.Kind)
+		resources[k.Kind] = k.Resource
+		resp.Items += k.Items
+		resp.Kinds = append(resp.Kinds, &manifestv1.KindCount{Group: group, Version: version, Kind: kind, Resource: plural(k.Resource), Items: k.Items})
+	}
+	for _, c := range m.Trailer().Cuts {
+		group, _, _, _ := manifest.SplitKindName(c.Kind)
+		resp.Cuts = append(resp.Cuts, &manifestv1.Cut{
+			Group: group, Resource: plural(resources[c.Kind]), FirstKey: c.From, LastKey: c.To, Revision: c.Revision,
+		})
+	}
+	return resp, nil
+}
+
+// GetItem implements ManifestService.
+func (s *Server) GetItem(ctx context.Context, req *manifestv1.GetItemRequest) (_ *manifestv1.GetItemResponse, err error) {
+	m, err := s.open(ctx, req.GetBackup())
+	if err != nil {
+		return nil, err
+	}
+	defer m.close(&err)
+	item, err := m.find(ctx, req)
+	if errors.Is(err, manifest.ErrNotFound) {
+		return nil, fmt.Errorf("backup %q: %w: %w", req.GetBackup(), grpcerr.ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	resp := &manifestv1.GetItemResponse{Item: toProto(&item)}
+	if req.GetWithBody() {
+		resp.Body, err = m.body(ctx, item)
+	}
+	return resp, err
+}
+
+// opened is one manifest and the store it is read from.
+type opened struct {
+	*manifest.Reader
+	backup string
+	store  objectstore.Store
+}
+
+// open finds the backup's location and opens its manifest.
+func (s *Server) open(ctx context.Context, name string) (*opened, error) {
+	var backup velerov1.Backup
+	if err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, &backup); err != nil {
+		return nil, fmt.Errorf("backup %q: %w", name, err)
+	}
+	if backup.Spec.StorageLocation == "" {
+		return nil, noManifest(name)
+	}
+	store, err := s.Opener.OpenName(ctx, backup.Spec.StorageLocation)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := openManifest(ctx, store, name)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return &opened{Reader: reader, backup: name, store: store}, nil
+}
+
+func openManifest(ctx context.Context, store objectstore.Store, backup string) (*manifest.Reader, error) {
+	key := layout.BackupManifest(backup)
+	info, err := store.Stat(ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, noManifest(backup)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", grpcerr.ErrUnavailable, err)
+	}
+	reader, err := manifest.Open(ctx, ranges{store, key}, info.Size)
+	if errors.Is(err, manifest.ErrCorrupt) {
+		return nil, fmt.Errorf("backup %q: %w: %w", backup, grpcerr.ErrCorrupt, err)
+	}
+	return reader, err
+}
+
+func noManifest(backup string) error {
+	return grpcerr.WithReason(fmt.Errorf("backup %q has no manifest: %w", backup, grpcerr.ErrNotFound), reasonNoManifest,
+		map[string]string{"backup": backup})
+}
+
+// close releases the store; its error counts only if nothing else went wrong.
+func (m *opened) close(err *error) { *err = errors.Join(*err, m.store.Close()) }
+
+// body reads the object out of the tarball, checked against the manifest's hash.
+func (m *opened) body(ctx context.Context, item manifest.Item) (_ []byte, err error) {
+	source, err := tarball.FromManifest(ctx, m.store, m.backup, tarball.Limits{})
+	if err != nil {
+		return nil, damaged(err)
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	body, err := source.Read(ctx, item)
+	return body, damaged(err)
+}
+
+func damaged(err error) error {
+	if errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrMismatch) || errors.Is(err, manifest.ErrCorrupt) {
+		return fmt.Errorf("%w: %w", grpcerr.ErrCorrupt, err)
+	}
+	return err
+}
+
+// ranges reads one object by ranges.
+type ranges struct {
+	store objectstore.Reader
+	key   string
+}
+
+// ReadRange implements manifest.RangeReader.
+func (r ranges) ReadRange(ctx context.Context, off, n int64) (io.ReadCloser, error) {
+	return r.store.GetRange(ctx, r.key, off, n)
+}
