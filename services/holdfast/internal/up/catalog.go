@@ -1,0 +1,3 @@
+package up
+
+func kinds() []kind { return nil }

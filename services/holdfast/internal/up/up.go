@@ -1,0 +1,124 @@
+// Package up runs the whole of Holdfast on one machine: an embedded NATS server
+// and all six services in one process, through the same code paths as apart: real
+// NATS, real gRPC, real leases. Everything they keep is in one data directory.
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/crds"
+	"github.com/holdfast-io/holdfast/pkg/embednats"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/rungroup"
+)
+
+const (
+	// setupLimit bounds what is done once before the services start.
+	setupLimit = 2 * time.Minute
+	// stopLimit is how long the services may take to stop: their own limits for
+	// handing over and for open calls, and a little more.
+	stopLimit = 45 * time.Second
+)
+
+// Config is what `holdfast up` was asked for. Every field but PluginDir and
+// Getenv is required.
+type Config struct {
+	Kubeconfig  string
+	Namespace   string
+	DataDir     string
+	PluginDir   string
+	Runners     int  // backup-runners and restore-runners each, at least 1
+	FreePorts   bool // every service on a free port instead of its own
+	AllowVelero bool // start beside a live Velero server
+	LogLevel    string
+	LogFormat   string
+
+	Log    *slog.Logger
+	Out    io.Writer // where people are told that everything is ready
+	Clock  clock.WithTicker
+	Getenv func(string) string // for OTEL_* variables
+}
+
+// Run serves until ctx ends and returns nil after an orderly stop: first the
+// services hand over and stop, then NATS, then the data directory is unlocked.
+func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, kinds()) }
+
+func run(ctx context.Context, cfg Config, kinds []kind) (err error) {
+	dir, err := openDataDir(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.close()) }()
+	rest, c, err := connect(cfg)
+	if err != nil {
+		return err
+	}
+	if err := setUp(ctx, cfg, dir, rest, c); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop while starting
+		}
+		return err
+	}
+	nats, err := embednats.Start(embednats.Config{Dir: dir.nats()})
+	if err != nil {
+		return err
+	}
+	defer nats.Stop()
+	members, err := plan(cfg, dir, nats.URL(), kinds)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, cfg, members, c)
+}
+
+func connect(cfg Config) (*rest.Config, client.Client, error) {
+	rest, err := kube.Config(cfg.Kubeconfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := client.New(rest, client.Options{Scheme: kube.Scheme()})
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return rest, c, nil
+}
+
+// setUp prepares the cluster; doing it again changes nothing.
+func setUp(ctx context.Context, cfg Config, dir *dataDir, rest *rest.Config, c client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, setupLimit)
+	defer cancel()
+	if !cfg.AllowVelero {
+		if err := refuseVelero(ctx, c, cfg.Namespace); err != nil {
+			return err
+		}
+	}
+	if err := ensureNamespace(ctx, c, cfg.Namespace); err != nil {
+		return err
+	}
+	if err := crds.Install(ctx, rest); err != nil {
+		return err
+	}
+	return ensureLocation(ctx, c, cfg, dir)
+}
+
+// serve runs the services and says when all of them are ready.
+func serve(ctx context.Context, cfg Config, members []member, c client.Reader) error {
+	group := rungroup.New(rungroup.Config{Grace: stopLimit, Clock: cfg.Clock, Log: cfg.Log})
+	for _, m := range members {
+		group.Go(m.label, m.run)
+	}
+	group.Go("readiness", func(ctx context.Context) error { return announce(ctx, cfg, members, c) })
+	if err := group.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
