@@ -1,0 +1,27 @@
+package selection
+
+import velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+
+// FromBackup returns the filter fields of a Backup's spec.
+func FromBackup(b *velerov1.BackupSpec) Spec {
+	return Spec{
+		IncludedNamespaces: b.IncludedNamespaces, ExcludedNamespaces: b.ExcludedNamespaces,
+		IncludedResources: b.IncludedResources, ExcludedResources: b.ExcludedResources,
+		IncludeClusterResources:          b.IncludeClusterResources,
+		IncludedClusterScopedResources:   b.IncludedClusterScopedResources,
+		ExcludedClusterScopedResources:   b.ExcludedClusterScopedResources,
+		IncludedNamespaceScopedResources: b.IncludedNamespaceScopedResources,
+		ExcludedNamespaceScopedResources: b.ExcludedNamespaceScopedResources,
+		LabelSelector:                    b.LabelSelector, OrLabelSelectors: b.OrLabelSelectors,
+	}
+}
+
+// FromRestore returns the filter fields of a Restore's spec.
+func FromRestore(r *velerov1.RestoreSpec) Spec {
+	return Spec{
+		IncludedNamespaces: r.IncludedNamespaces, ExcludedNamespaces: r.ExcludedNamespaces,
+		IncludedResources: r.IncludedResources, ExcludedResources: r.ExcludedResources,
+		IncludeClusterResources: r.IncludeClusterResources,
+		LabelSelector:           r.LabelSelector, OrLabelSelectors: r.OrLabelSelectors,
+	}
+}

@@ -1,0 +1,111 @@
+// Package app is the backup-runner service: it collects what a Backup selects
+// and writes it into the bucket.
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/server"
+)
+
+// App is the service, built and not yet running.
+type App struct {
+	config   Config
+	runtime  *service.Runtime
+	instance *claim.Instance
+	runner   *job.Runner
+	dispatch *dispatch.Dispatcher
+}
+
+// New connects the service; nothing is served before Run.
+func New(ctx context.Context, c Config) (*App, error) {
+	c.setDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("service %s: %w", c.Name, err)
+	}
+	rt, err := service.New(ctx, c.Base)
+	if err != nil {
+		return nil, err
+	}
+	a := &App{config: c, runtime: rt}
+	if err := a.build(); err != nil {
+		rt.Close()
+		return nil, fmt.Errorf("service %s: %w", c.Name, err)
+	}
+	a.parts()
+	return a, nil
+}
+
+// Run implements service.Runner.
+func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
+
+// Runtime gives access to the addresses the service listens on.
+func (a *App) Runtime() *service.Runtime { return a.runtime }
+
+func (a *App) build() error {
+	c, rt := &a.config, a.runtime
+	mgr, namespace := rt.Manager(), c.Options.Namespace
+	a.instance = claim.NewInstance(claim.Config{
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
+		Address: rt.GRPCAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
+	})
+	counters, err := metrics.New(rt.Registry())
+	if err != nil {
+		return err
+	}
+	source, err := cluster.New(rt.RestConfig(), c.Clock)
+	if err != nil {
+		return err
+	}
+	a.runner = job.New(job.Config{
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
+		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
+		Locations: location.New(mgr.GetAPIReader(), namespace), Cluster: source, Events: rt.Fabric(),
+		Metrics: counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: c.Options.WorkDir,
+		Workers: c.Workers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
+	})
+	a.dispatch = &dispatch.Dispatcher{
+		Reader: mgr.GetClient(), Namespace: namespace, Publisher: rt.Fabric(), Instance: a.instance,
+		Runs: a.runner, Clock: c.Clock, Log: c.Log,
+	}
+	backupv1.RegisterBackupServiceServer(rt.GRPC(), &server.Server{
+		Reader: mgr.GetAPIReader(), Namespace: namespace, Clock: c.Clock,
+	})
+	return a.dispatch.Setup(mgr)
+}
+
+// parts adds what runs beside the servers.
+func (a *App) parts() {
+	rt := a.runtime
+	rt.Go("instance", a.instance.Run)
+	rt.Go("takeovers", a.dispatch.Takeovers)
+	rt.Go("work", a.consume)
+	rt.ReadyWhen("lease", a.instance.Ready)
+}
+
+// consume handles hints as soon as this instance may claim.
+func (a *App) consume(ctx context.Context) error {
+	ticker := a.config.Clock.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for !a.instance.Ready() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+	ticker.Stop()
+	return a.runtime.Fabric().Consume(ctx, fabric.WorkBackupRun, fabric.ConsumerConfig{Concurrency: a.config.Jobs}, a.runner.Handle)
+}

@@ -1,0 +1,154 @@
+// Package dispatch finds the backups a runner should look at: those whose phase
+// says so, and those whose holder died.
+//
+// It is what makes hints dispensable: a hint that got lost is published again
+// within a period, and a takeover needs no message at all.
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+)
+
+// Period is how often a backup that waits for a runner is looked at.
+const Period = 15 * time.Second
+
+// Publisher sends hints; fabric.Client is one.
+type Publisher interface {
+	Publish(ctx context.Context, what fabric.What, hint *workv1.Hint) error
+}
+
+// Instance knows which holders live; claim.Instance is one.
+type Instance interface {
+	Name() string
+	Ready() bool
+	Take(obj metav1.Object) (claim.Claim, error)
+	Expired() <-chan string
+}
+
+// Runs runs backups; job.Runner is one.
+type Runs interface {
+	Run(ctx context.Context, name string, uid types.UID) error
+}
+
+// Dispatcher watches Backups. All fields are required.
+type Dispatcher struct {
+	Reader    client.Reader // may be a cache
+	Namespace string
+	Publisher Publisher
+	Instance  Instance
+	Runs      Runs
+	Clock     clock.WithTicker
+	Log       *slog.Logger
+}
+
+// Setup adds the controller to the manager.
+func (d *Dispatcher) Setup(mgr ctrl.Manager) error {
+	waiting := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		b, ok := o.(*velerov1.Backup)
+		return ok && o.GetNamespace() == d.Namespace && awaitsRunner(b.Status.Phase)
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named("backup-runner").
+		For(&velerov1.Backup{}, builder.WithPredicates(waiting)).Complete(d)
+	if err != nil {
+		return fmt.Errorf("set up the backup controller: %w", err)
+	}
+	return nil
+}
+
+func awaitsRunner(p velerov1.BackupPhase) bool {
+	switch p {
+	case velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress,
+		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
+		return true
+	}
+	return false
+}
+
+// Reconcile implements reconcile.Reconciler: it publishes a hint for a backup
+// that nobody works on.
+func (d *Dispatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var b velerov1.Backup
+	if err := d.Reader.Get(ctx, req.NamespacedName, &b); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !awaitsRunner(b.Status.Phase) {
+		return ctrl.Result{}, nil
+	}
+	again := ctrl.Result{RequeueAfter: Period}
+	var held *claim.HeldError
+	if c, ok, err := claim.Parse(&b); err == nil && ok && c.Holder == d.Instance.Name() {
+		return again, nil // this process runs it; should it not, a restart has another name
+	}
+	if _, err := d.Instance.Take(b.DeepCopy()); errors.As(err, &held) {
+		return again, nil // asking also begins to watch that holder
+	}
+	hint := &workv1.Hint{Kind: "Backup", Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID)}
+	if err := d.Publisher.Publish(ctx, fabric.WorkBackupRun, hint); err != nil {
+		d.Log.WarnContext(ctx, "hint not published", "backup", b.Name, "error", err)
+	}
+	return again, nil
+}
+
+// Takeovers runs the backups of dying holders until ctx ends, then waits for
+// those it began.
+func (d *Dispatcher) Takeovers(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case holder := <-d.Instance.Expired():
+			d.takeOver(ctx, holder, &group)
+		}
+	}
+}
+
+func (d *Dispatcher) takeOver(ctx context.Context, holder string, group *sync.WaitGroup) {
+	var list velerov1.BackupList
+	if err := d.Reader.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
+		d.Log.WarnContext(ctx, "backups of a dead holder not listed, reconciling will find them", "holder", holder, "error", err)
+		return
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		c, ok, err := claim.Parse(b)
+		if err != nil || !ok || c.Holder != holder || !awaitsRunner(b.Status.Phase) {
+			continue
+		}
+		d.Log.InfoContext(ctx, "taking over", "backup", b.Name, "holder", holder)
+		group.Go(func() { d.run(ctx, b.Name, b.UID) })
+	}
+}
+
+// run survives whatever the job does: it is on a goroutine of its own.
+func (d *Dispatcher) run(ctx context.Context, name string, uid types.UID) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.Log.ErrorContext(ctx, "job panicked", "backup", name, "panic", p)
+		}
+	}()
+	var held *claim.HeldError
+	if err := d.Runs.Run(ctx, name, uid); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
+		d.Log.WarnContext(ctx, "takeover failed, reconciling tries again", "backup", name, "error", err)
+	}
+}

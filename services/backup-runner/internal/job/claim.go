@@ -1,0 +1,129 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// execution is one run of one backup by this process.
+type execution struct {
+	*Runner
+	backup   *velerov1.Backup // the newest state this process wrote or read
+	mine     claim.Claim
+	admitted ledger.Entry
+	log      *slog.Logger
+}
+
+// runnable reports whether a runner works on backups of that phase, and whether
+// they must be in the ledger for it.
+func runnable(p velerov1.BackupPhase) (ok, needsLedger bool) {
+	switch p {
+	case velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress:
+		return true, true
+	case velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
+		return true, false
+	}
+	return false, false
+}
+
+// claim writes this instance into the backup, with the phase InProgress. The
+// error wraps errNotNow when there is nothing to run, *claim.HeldError while a
+// live instance holds it.
+func (j *execution) claim(ctx context.Context) error {
+	if !j.Instance.Ready() {
+		return errors.New("this instance holds no lease yet")
+	}
+	entry, admitted, err := j.Ledger.Get(ctx, j.backup.UID)
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	j.admitted = entry
+	fresh := false
+	err = kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
+		ok, needsLedger := runnable(b.Status.Phase)
+		if !ok || b.DeletionTimestamp != nil || (needsLedger && !admitted) {
+			return errNotNow
+		}
+		mine, err := j.Instance.Take(b)
+		if err != nil {
+			return err
+		}
+		j.mine, fresh = mine, b.Status.Phase == velerov1.BackupPhaseReadyToStart
+		if fresh {
+			j.start(b)
+		}
+		return claim.Set(b, mine)
+	})
+	if err != nil {
+		return err
+	}
+	j.log = j.log.With("epoch", j.mine.Epoch)
+	if fresh {
+		j.Metrics.Attempt(scheduleOf(j.backup))
+		j.publish(ctx)
+	}
+	j.log.InfoContext(ctx, "backup claimed", "takeover", !fresh)
+	return nil
+}
+
+func (j *execution) start(b *velerov1.Backup) {
+	now := metav1.NewTime(j.Clock.Now().Truncate(time.Second)) // the precision JSON keeps
+	b.Status.Phase = velerov1.BackupPhaseInProgress
+	b.Status.StartTimestamp = &now
+	b.Status.Version = 1
+	b.Status.FormatVersion = manifest.FormatVersion
+	b.Status.QueuePosition = 0
+	b.Status.Progress = &velerov1.BackupProgress{}
+}
+
+// guarded runs the job as long as the claim holds.
+func (j *execution) guarded(ctx context.Context) error {
+	guard, stop := j.Instance.Guard(ctx, j.backup)
+	defer stop()
+	err := j.run(guard)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(guard), claim.ErrLost), errors.Is(err, claim.ErrLost),
+		errors.Is(err, checkpoint.ErrFenced), errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
+		j.log.WarnContext(ctx, "claim lost, job stopped", "error", err)
+		return nil // its new holder goes on
+	}
+	j.handOver(ctx)
+	return err
+}
+
+// handOverTime bounds the writing of a released claim.
+const handOverTime = 5 * time.Second
+
+// handOver empties the claim, so that any instance may go on at once.
+func (j *execution) handOver(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTime)
+	defer cancel()
+	err := kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
+		if err := claim.Check(b, j.mine); err != nil {
+			return err
+		}
+		return claim.Release(b)
+	})
+	if err != nil {
+		j.log.WarnContext(ctx, "claim not released, it will expire", "error", err)
+		return
+	}
+	j.log.InfoContext(ctx, "backup handed over")
+}
+
+func scheduleOf(b *velerov1.Backup) string { return b.Labels[velerov1.LabelScheduleName] }

@@ -1,0 +1,91 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
+)
+
+// errNotAdmitted ends a backup that is past its collection without a composition
+// to follow: what it was admitted for is no longer known.
+var errNotAdmitted = errors.New("the backup is finalizing and nothing was collected for it")
+
+// collect lists and stores everything and fixes the composition.
+func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Composition, error) {
+	var none checkpoint.Composition
+	if j.backup.Status.Phase != velerov1.BackupPhaseInProgress {
+		return none, errNotAdmitted
+	}
+	ctx, span := j.Tracer.Start(ctx, "collect")
+	defer span.End()
+	var catalog *resource.Catalog
+	err := j.retry(ctx, "discover resources", func() (err error) {
+		catalog, err = j.Cluster.Discover(ctx)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	filter, err := selection.NewFilter(selection.FromBackup(&j.backup.Spec), j.admitted.Namespaces, catalog)
+	if err != nil {
+		return none, err
+	}
+	live, err := j.liveNamespaces(ctx, filter)
+	if err != nil {
+		return none, err
+	}
+	work := collect.Job{
+		Backup: j.backup.DeepCopy(), Epoch: j.mine.Epoch, Filter: filter, Catalog: catalog,
+		Cut: cut.New(j.Cluster, j.ConsistentCut), Store: out.Store, Dir: out.Dir,
+		LiveNamespaces: live, Progress: &collect.Progress{},
+	}
+	stop := j.report(ctx, work.Progress)
+	result, err := collect.Run(ctx, collect.Config{Lister: j.Cluster, Clock: j.Clock, Log: j.log,
+		Workers: j.Workers, PartBytes: j.PartBytes, PartItems: j.PartItems}, work)
+	stop()
+	if err != nil {
+		return none, err
+	}
+	return j.fix(ctx, out, work.Cut, result)
+}
+
+func (j *execution) fix(ctx context.Context, out *finish.Job, c *cut.Cut, result collect.Result) (checkpoint.Composition, error) {
+	phase := velerov1.BackupPhaseCompleted
+	if result.Errors > 0 {
+		phase = velerov1.BackupPhasePartiallyFailed
+	}
+	return checkpoint.Fix(ctx, out.Store, checkpoint.Composition{
+		Backup: j.backup.Name, UID: string(j.backup.UID), Epoch: j.mine.Epoch, Checkpoints: result.Checkpoints,
+		Phase: phase, Items: result.Items, Warnings: result.Warnings, Errors: result.Errors, Revisions: c.Revisions(),
+	})
+}
+
+// liveNamespaces counts namespaces, where the number matters.
+func (j *execution) liveNamespaces(ctx context.Context, f *selection.Filter) (int, error) {
+	if f.AllNamespaces() {
+		return 0, nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("NamespaceList"))
+	list.APIVersion = "v1"
+	err := j.retry(ctx, "count namespaces", func() error { return j.Reader.List(ctx, list, client.Limit(1)) })
+	if err != nil {
+		return 0, fmt.Errorf("count namespaces: %w", err)
+	}
+	n := len(list.Items)
+	if list.RemainingItemCount != nil {
+		n += int(*list.RemainingItemCount)
+	}
+	return n, nil
+}

@@ -1,0 +1,91 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
+)
+
+// clusterUID returns the UID of namespace kube-system, which stands for the cluster.
+func (j *execution) clusterUID(ctx context.Context) (string, error) {
+	ns := &corev1.Namespace{}
+	err := j.retry(ctx, "read namespace kube-system", func() error {
+		return j.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
+	})
+	if err != nil {
+		return "", fmt.Errorf("identify the cluster: %w", err)
+	}
+	return string(ns.UID), nil
+}
+
+// reserve makes the backup's directory in the bucket this object's, by creating
+// the owner file. The error wraps finish.ErrForeign when it is another's.
+func (j *execution) reserve(ctx context.Context, out *finish.Job) error {
+	mine := layout.Owner{BackupUID: string(j.backup.UID), ClusterUID: out.Cluster}
+	data, err := mine.Encode()
+	if err != nil {
+		return fmt.Errorf("encode the owner file: %w", err)
+	}
+	key := layout.OwnerFile(j.backup.Name)
+	for range 2 {
+		err := out.Store.Create(ctx, key, bytes.NewReader(data), int64(len(data)))
+		if !errors.Is(err, objectstore.ErrExists) {
+			return err
+		}
+		owner, err := readOwner(ctx, out.Store, key)
+		if err != nil {
+			return err
+		}
+		if owner == mine {
+			return nil
+		}
+		if owner.ClusterUID != mine.ClusterUID {
+			return finish.ErrForeign
+		}
+		// This cluster's object of that name is this backup, so the owner is gone.
+		// It left no metadata file (decide looked), so nothing was committed.
+		j.log.InfoContext(ctx, "removing what an earlier backup of this name left", "uid", owner.BackupUID)
+		if err := j.sweepOwner(ctx, out); err != nil {
+			return err
+		}
+	}
+	return finish.ErrForeign // another holder came first
+}
+
+// sweepOwner removes a dead backup's directory, the owner file last.
+func (j *execution) sweepOwner(ctx context.Context, out *finish.Job) error {
+	name := j.backup.Name
+	for _, prefix := range []string{layout.PartsDir(name), layout.BackupDir(name) + name} {
+		if err := finish.RemoveAll(ctx, out.Store, prefix); err != nil {
+			return err
+		}
+	}
+	return finish.RemoveAll(ctx, out.Store, layout.BackupDir(name))
+}
+
+func readOwner(ctx context.Context, store objectstore.Reader, key string) (layout.Owner, error) {
+	body, err := store.Get(ctx, key)
+	if err != nil {
+		return layout.Owner{}, err
+	}
+	defer func() { _ = body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(body, layout.MaxOwnerBytes))
+	if err != nil {
+		return layout.Owner{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	owner, err := layout.DecodeOwner(data)
+	if err != nil {
+		return layout.Owner{}, fmt.Errorf("%w: %s: %w", finish.ErrForeign, key, err)
+	}
+	return owner, nil
+}

@@ -1,0 +1,180 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/steady"
+)
+
+// run carries the claimed backup to its end. An error means that the end was not
+// reached: the claim was lost, the process stops, or the API is away.
+func (j *execution) run(ctx context.Context) error {
+	ctx, span := j.Tracer.Start(ctx, "backup")
+	defer span.End()
+	dir, err := j.workDir()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			j.log.WarnContext(ctx, "work files left behind", "dir", dir, "error", err)
+		}
+	}()
+	store, err := j.open(ctx)
+	var bad *failedError
+	if errors.As(err, &bad) {
+		return j.settle(ctx, j.failed(bad.reason), finish.Published{})
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			j.log.WarnContext(ctx, "bucket not closed", "error", err)
+		}
+	}()
+	return j.withStore(ctx, store, dir)
+}
+
+// withStore decides the end in the bucket, then copies it to the object.
+func (j *execution) withStore(ctx context.Context, store objectstore.Store, dir string) error {
+	cluster, err := j.clusterUID(ctx)
+	if err != nil {
+		return err
+	}
+	out := &finish.Job{Backup: j.backup.DeepCopy(), Cluster: cluster, Store: store, Dir: dir, Clock: j.Clock, Log: j.log}
+	final, published, err := j.decide(ctx, out)
+	var bad *failedError
+	if errors.As(err, &bad) {
+		return j.settle(ctx, j.failed(bad.reason), published)
+	}
+	if err != nil {
+		return err
+	}
+	if err := out.Sweep(ctx); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		j.log.WarnContext(ctx, "parts left behind", "error", err)
+	}
+	return j.settle(ctx, final, published)
+}
+
+// failedError ends the backup as Failed without a word in the bucket: the name
+// there is not this backup's, or the bucket cannot be written.
+type failedError struct{ reason string }
+
+func (e *failedError) Error() string { return e.reason }
+
+// decide reaches the commit and returns what was committed.
+func (j *execution) decide(ctx context.Context, out *finish.Job) (*velerov1.Backup, finish.Published, error) {
+	var none finish.Published
+	committed, found, err := finish.Committed(ctx, out.Store, j.backup)
+	if errors.Is(err, finish.ErrForeign) {
+		return nil, none, &failedError{reason: finish.ErrForeign.Error()}
+	}
+	if err != nil {
+		return nil, none, j.storeError(ctx, err)
+	}
+	if found {
+		return committed, none, nil
+	}
+	if err := j.reserve(ctx, out); err != nil {
+		if errors.Is(err, finish.ErrForeign) {
+			return nil, none, &failedError{reason: finish.ErrForeign.Error()}
+		}
+		return nil, none, j.storeError(ctx, err)
+	}
+	published, err := j.work(ctx, out)
+	if err == nil {
+		phase := velerov1.BackupPhaseCompleted
+		if published.Errors > 0 {
+			phase = velerov1.BackupPhasePartiallyFailed
+		}
+		committed, err = out.Complete(ctx, phase, published)
+	}
+	if err == nil || stopped(ctx, err) {
+		return committed, published, err
+	}
+	j.log.ErrorContext(ctx, "backup failed", "error", err)
+	committed, failErr := out.Fail(ctx, err.Error())
+	if failErr != nil {
+		return nil, none, j.storeError(ctx, fmt.Errorf("%w; and that could not be written to the bucket: %w", err, failErr))
+	}
+	return committed, published, nil
+}
+
+// work collects, unless the composition is fixed already, and publishes.
+func (j *execution) work(ctx context.Context, out *finish.Job) (finish.Published, error) {
+	c, err := checkpoint.Fixed(ctx, out.Store, j.backup.Name, string(j.backup.UID))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		c, err = j.collect(ctx, out)
+	}
+	if err != nil {
+		return finish.Published{}, err
+	}
+	ctx, span := j.Tracer.Start(ctx, "publish")
+	defer span.End()
+	return out.Publish(ctx, c)
+}
+
+// stopped reports whether an error is no verdict on the backup: the process
+// stops, or another holder goes on.
+func stopped(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, claim.ErrLost)
+}
+
+// storeError turns a bucket that fails for good into a verdict.
+func (j *execution) storeError(ctx context.Context, err error) error {
+	if stopped(ctx, err) {
+		return err
+	}
+	return &failedError{reason: err.Error()}
+}
+
+// open returns the patient store of the backup's location.
+func (j *execution) open(ctx context.Context) (objectstore.Store, error) {
+	name := j.backup.Spec.StorageLocation
+	var store objectstore.Store
+	err := j.retry(ctx, "open the location", func() error {
+		bsl, err := j.Locations.Get(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return &failedError{reason: fmt.Sprintf("spec.storageLocation: BackupStorageLocation %q not found", name)}
+		}
+		if err != nil {
+			return err
+		}
+		store, err = j.Locations.Open(ctx, bsl)
+		if err != nil && !transient(err) {
+			return &failedError{reason: fmt.Sprintf("BackupStorageLocation %q: %v", name, err)}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &steady.Store{Store: store, Clock: j.Clock, Log: j.log, Patience: j.StorePatience}, nil
+}
+
+// workDir makes the job's directory, empty.
+func (j *execution) workDir() (string, error) {
+	dir := filepath.Join(j.WorkDir, fmt.Sprintf("backup-%s-%d", j.backup.UID, j.mine.Epoch))
+	if err := os.RemoveAll(dir); err != nil {
+		return "", fmt.Errorf("prepare the work dir: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("prepare the work dir: %w", err)
+	}
+	return dir, nil
+}
