@@ -1,12 +1,13 @@
 package outcome
 
 import (
-	"fmt"
-	"log/slog"
+	"encoding/json"
+	"io"
 	"sync"
 
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -29,7 +30,7 @@ type Recorder struct {
 	mu      sync.Mutex
 	actions []code
 	counts  Counts
-	results Results
+	results joblog.Results
 	records batch
 }
 
@@ -75,7 +76,7 @@ func (r *Recorder) Done(node int32, action apply.Action) {
 	}
 	r.actions[node] = codeOf(action)
 	r.records.add(r.record(node, Record{Action: string(action)}))
-	r.write(slog.LevelInfo, node, string(action))
+	r.write(joblog.Info, node, string(action))
 }
 
 // Action returns what became of an object; "" while it has no outcome.
@@ -89,37 +90,50 @@ func (r *Recorder) Action(node int32) apply.Action {
 func (r *Recorder) Info(node int32, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.write(slog.LevelInfo, node, message)
+	r.write(joblog.Info, node, message)
 }
 
 // Warn counts a warning and files it where the results hold those of the object, or of the restore as a whole.
-func (r *Recorder) Warn(node int32, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.counts.Warnings++
-	r.results.Warnings.add(r.scope(node), r.named(node, message))
-	r.note(node, Record{Warning: message})
-	r.write(slog.LevelWarn, node, message)
-}
+func (r *Recorder) Warn(node int32, message string) { r.file(node, joblog.Warning, message) }
 
 // Error counts an error and files it like Warn.
-func (r *Recorder) Error(node int32, message string) {
+func (r *Recorder) Error(node int32, message string) { r.file(node, joblog.Error, message) }
+
+func (r *Recorder) file(node int32, level joblog.Level, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts.Errors++
-	r.results.Errors.add(r.scope(node), r.named(node, message))
-	r.note(node, Record{Error: message})
-	r.write(slog.LevelError, node, message)
+	note := Record{Warning: message}
+	r.counts.Warnings++
+	if level == joblog.Error {
+		note = Record{Error: message}
+		r.counts.Warnings--
+		r.counts.Errors++
+	}
+	e := r.write(level, node, message)
+	r.results.Add(e, r.named(node, message))
+	r.records.add(r.record(node, note))
 }
 
-func (r *Recorder) note(node int32, rec Record) { r.records.add(r.record(node, rec)) }
+// WriteResults writes <restore>-results.gz's document: the messages so far (Velero 1.18).
+func (r *Recorder) WriteResults(w io.Writer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return json.NewEncoder(w).Encode(r.results)
+}
 
-// named puts the object in front of a message, unless the message names it.
+// CloseLog ends the log; nothing may be recorded after it.
+func (r *Recorder) CloseLog() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.Close()
+}
+
+// named puts the object in front of a message.
 func (r *Recorder) named(node int32, message string) string {
 	if node == General {
 		return message
 	}
-	return fmt.Sprintf("%s %s: %s", r.plan.Kind(node), r.name(node), message)
+	return r.plan.Kind(node).String() + " " + r.name(node) + ": " + message
 }
 
 // name is "namespace/name" in the cluster restored to, or the name alone.
@@ -134,18 +148,26 @@ func (r *Recorder) name(node int32) string {
 	return name
 }
 
-// scope says under which key of the results a message goes.
-func (r *Recorder) scope(node int32) scope {
-	if node == General {
-		return scope{velero: true}
+// write adds a line to the log and returns its entry.
+func (r *Recorder) write(level joblog.Level, node int32, message string) *joblog.Entry {
+	e := &joblog.Entry{Time: r.clock.Now(), Level: level, Message: message, Source: "holdfast/restore-runner"}
+	if node != General {
+		e.Scoped, e.Namespace = true, r.plan.Target(node)
+		e.Resource, e.Name = r.plan.Kind(node).String(), r.plan.Node(node).Name
 	}
-	return scope{namespace: r.plan.Target(node)}
+	r.log.Write(e)
+	return e
 }
 
-func (r *Recorder) write(level slog.Level, node int32, message string) {
-	line := Line{Time: r.clock.Now(), Level: level, Message: message}
-	if node != General {
-		line.Resource, line.Namespace, line.Name = r.plan.Kind(node).String(), r.plan.Target(node), r.plan.Node(node).Name
+// ByAction counts the objects by what became of them.
+func (r *Recorder) ByAction() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]int{}
+	for _, c := range r.actions {
+		if c != 0 {
+			out[string(codes[c])]++
+		}
 	}
-	r.log.Write(line)
+	return out
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/manifest"
@@ -20,7 +21,7 @@ type Filter interface {
 	// Namespace reports whether the namespace, by its name in the backup, is selected.
 	Namespace(name string) bool
 	// MatchesLabels reports whether an object with these labels passes the label selectors.
-	MatchesLabels(set map[string]string) bool
+	MatchesLabels(set labels.Labels) bool
 }
 
 // Config says what to select.
@@ -110,7 +111,7 @@ func (b *builder) selected(item *manifest.Item, gr schema.GroupResource) bool {
 	if item.Namespace != "" && !b.config.Filter.Namespace(item.Namespace) {
 		return false
 	}
-	return b.config.Filter.MatchesLabels(item.Labels)
+	return b.config.Filter.MatchesLabels(labels.Set(item.Labels))
 }
 
 func (b *builder) add(item *manifest.Item, gr schema.GroupResource) {
@@ -162,7 +163,7 @@ func (b *builder) takeHeldBack() {
 	gr := schema.GroupResource{Resource: namespacesResource}
 	for i := range b.spaces {
 		item := &b.spaces[i]
-		wanted := b.config.Filter.Resource(gr, false) && b.config.Filter.Namespace(item.Name) && b.config.Filter.MatchesLabels(item.Labels)
+		wanted := b.config.Filter.Resource(gr, false) && b.config.Filter.Namespace(item.Name) && b.config.Filter.MatchesLabels(labels.Set(item.Labels))
 		if wanted || b.needed[item.Name] {
 			b.add(item, gr)
 		}

@@ -101,3 +101,6 @@ func (r *resolver) Resolve(name string) (schema.GroupResource, bool, bool) {
 	gr := slices.MinFunc(found, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 	return gr, r.survey.kinds[gr].namespaced, true
 }
+
+// Empty reports whether the backup lists nothing at all.
+func (s *Survey) Empty() bool { return len(s.kinds) == 0 }

@@ -1,0 +1,108 @@
+package job
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/gzip"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+)
+
+// files are the files of one restore while they are in the work directory.
+type files struct {
+	dir     string
+	logFile *os.File
+	log     *outcome.Log
+}
+
+func newFiles(dir string, restore *velerov1.Restore) (*files, error) {
+	f, err := os.Create(filepath.Join(dir, "log.gz"))
+	if err != nil {
+		return nil, err
+	}
+	return &files{dir: dir, logFile: f, log: outcome.NewLog(f, restore.Namespace+"/"+restore.Name)}, nil
+}
+
+func (f *files) close() { _ = f.logFile.Close() }
+
+// publish puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file that cannot be stored
+// does not change what was restored: the service's log tells.
+func (j *job) publish(ctx context.Context, store objectstore.Store, f *files) error {
+	if err := j.recorder.CloseLog(); err != nil {
+		return fatal("write the log: %w", err)
+	}
+	name := j.restore.Name
+	if err := j.upload(ctx, store, layout.RestoreLog(name), f.logFile); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		key   string
+		write func(io.Writer) error
+	}{
+		{layout.RestoreResults(name), j.recorder.WriteResults},
+		{layout.RestoreResourceList(name), j.recorder.WriteResourceList},
+		{layout.RestoreItemOperations(name), literal("[]\n")},
+		{layout.RestoreVolumeInfo(name), literal("[]\n")},
+	} {
+		if err := j.publishOne(ctx, store, f.dir, part.key, part.write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func literal(s string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+}
+
+// publishOne compresses one document in the work directory and stores it.
+func (j *job) publishOne(ctx context.Context, store objectstore.Store, dir, key string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(dir, "file-")
+	if err != nil {
+		return fatal("write %s: %w", key, err)
+	}
+	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
+	buffer := bufio.NewWriter(file)
+	zip := gzip.NewWriter(buffer)
+	if err := errors.Join(write(zip), zip.Close(), buffer.Flush()); err != nil {
+		return fatal("write %s: %w", key, err)
+	}
+	return j.upload(ctx, store, key, file)
+}
+
+// upload stores a file whole, replacing what an interrupted holder left.
+func (j *job) upload(ctx context.Context, store objectstore.Store, key string, file *os.File) error {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fatal("read %s: %w", key, err)
+	}
+	_, err = again(ctx, j, "store "+key, func() (struct{}, error) {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return struct{}{}, fatal("read %s: %w", key, err)
+		}
+		err := store.Put(ctx, key, file, size)
+		if errors.Is(err, objectstore.ErrReadOnly) {
+			return struct{}{}, &fatalError{err}
+		}
+		return struct{}{}, err
+	})
+	if ctx.Err() != nil {
+		return fmt.Errorf("store %s: %w", key, context.Cause(ctx))
+	}
+	if err != nil {
+		j.log.Error("file of the restore not stored", "key", key, "error", err)
+	}
+	return nil
+}

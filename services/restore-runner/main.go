@@ -1,0 +1,25 @@
+// Command restore-runner carries out restores: it creates the objects of a backup in the cluster, in an order that
+// respects who needs whom.
+package main
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+
+	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/restore-runner/app"
+)
+
+// memoryLimit makes the garbage collector work harder before the process outgrows what a runner may take.
+const memoryLimit = 96 << 20
+
+func main() {
+	debug.SetMemoryLimit(memoryLimit)
+	var config app.Config
+	os.Exit(service.Main(app.Name, service.Ports{GRPC: app.GRPCPort, HTTP: app.HTTPPort}, config.BindFlags,
+		func(ctx context.Context, base service.Base) (service.Runner, error) {
+			config.Base = base
+			return app.New(ctx, config)
+		}))
+}
