@@ -39,8 +39,8 @@ build() { # NAME
   if [[ -x $bin/$name && -f $bin/.$name.stamp && $(<"$bin/.$name.stamp") == "$stamp" ]]; then return; fi
   began=$SECONDS
   echo "tools: building $name from source (once; $module/go.mod pins it)"
-  (cd "e2e/tools/$module" && CGO_ENABLED=0 GOWORK=off go build -trimpath -ldflags "-s -w" -o "$bin/.$name.new" "$package")
-  mv "$bin/.$name.new" "$bin/$name"
+  (cd "e2e/tools/$module" && CGO_ENABLED=0 GOWORK=off go build -trimpath -ldflags "-s -w" -o "$bin/.$name.$$" "$package")
+  mv "$bin/.$name.$$" "$bin/$name"
   echo "$stamp" >"$bin/.$name.stamp"
   echo "tools: $name built in $((SECONDS - began)) s"
 }
