@@ -7,14 +7,13 @@
 package claim
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
-	"log/slog"
-	"time"
+	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
 // ErrLost is the cause of a guarded context that ended because the claim, or
@@ -25,7 +24,7 @@ var ErrLost = errors.New("claim lost")
 // hand-over: anyone may take the job at once.
 type Claim struct {
 	Holder  string `json:"holder"`
-	Address string `json:"address"`
+	Address string `json:"address,omitempty"`
 	Epoch   int64  `json:"epoch"`
 }
 
@@ -35,58 +34,58 @@ type HeldError struct{ Holder, Address string }
 // Error implements error.
 func (e *HeldError) Error() string { return "claimed by the live instance " + e.Holder }
 
-// Parse reads the claim of an object; false when there is none.
-func Parse(obj metav1.Object) (Claim, bool, error) { panic("skeleton") }
-
-// Set writes a claim into the object's annotations.
-func Set(obj metav1.Object, c Claim) error { panic("skeleton") }
-
-// Release empties the holder and keeps the epoch: the next taker goes on at once.
-func Release(obj metav1.Object) error { panic("skeleton") }
-
-// Check returns an error wrapping ErrLost unless the object still carries this claim.
-func Check(obj metav1.Object, mine Claim) error { panic("skeleton") }
-
-// Config describes an instance.
-type Config struct {
-	Reader    client.Reader // uncached (Manager.GetAPIReader)
-	Client    client.Client // writes
-	Namespace string
-	Name      string        // unique per process start
-	Address   string        // where this instance answers gRPC
-	Timeout   time.Duration // a holder unchanged for this long is dead; 0 means 30 s
-	// Predecessors are instances known to be gone because this process holds
-	// the lock of the data directory they used: their claims are free at once.
-	Predecessors []string
-	Clock        clock.WithTicker
-	Log          *slog.Logger
+// Parse reads the claim of an object; false when there is none. A claim that
+// cannot be read, or whose epoch is not positive, is an error.
+func Parse(obj metav1.Object) (Claim, bool, error) {
+	text, ok := obj.GetAnnotations()[holdfast.AnnotationClaim]
+	if !ok {
+		return Claim{}, false, nil
+	}
+	var c Claim
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return Claim{}, false, fmt.Errorf("annotation %s: %w", holdfast.AnnotationClaim, err)
+	}
+	if c.Epoch < 1 {
+		return Claim{}, false, fmt.Errorf("annotation %s: epoch is %d", holdfast.AnnotationClaim, c.Epoch)
+	}
+	return c, true, nil
 }
 
-// Instance is this process as a holder of claims and a watcher of others.
-// Safe for concurrent use.
-type Instance struct{ cfg Config }
+// Set writes a claim into the object's annotations.
+func Set(obj metav1.Object, c Claim) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("annotation %s: %w", holdfast.AnnotationClaim, err)
+	}
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[holdfast.AnnotationClaim] = string(text)
+	obj.SetAnnotations(annotations)
+	return nil
+}
 
-// NewInstance prepares an instance; Run brings it to life.
-func NewInstance(cfg Config) *Instance { panic("skeleton") }
+// Release empties the holder and keeps the epoch: the next taker goes on at
+// once. An object without a claim stays without.
+func Release(obj metav1.Object) error {
+	c, ok, err := Parse(obj)
+	if err != nil || !ok {
+		return err
+	}
+	return Set(obj, Claim{Epoch: c.Epoch})
+}
 
-// Run holds the Lease and watches all instance Leases until ctx ends, then
-// releases the Lease.
-func (i *Instance) Run(ctx context.Context) error { panic("skeleton") }
-
-// Ready tells whether the Lease has been written: no claim before that.
-func (i *Instance) Ready() bool { panic("skeleton") }
-
-// Take returns the claim to write, in the same patch as the phase: this
-// instance with the epoch raised by one. A *HeldError while another live
-// instance holds the object.
-func (i *Instance) Take(obj metav1.Object) (Claim, error) { panic("skeleton") }
-
-// Expired delivers the names of holders seen dying.
-func (i *Instance) Expired() <-chan string { panic("skeleton") }
-
-// Guard returns a context that ends with cause ErrLost once epoch, holder or
-// UID of the object differ from what obj carries, or the object vanished.
-// API errors and unrelated edits do not end it.
-func (i *Instance) Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc) {
-	panic("skeleton")
+// Check returns an error wrapping ErrLost unless the object still carries this
+// claim's holder and epoch. Call it inside every compare-and-swap of a holder.
+func Check(obj metav1.Object, mine Claim) error {
+	switch c, ok, err := Parse(obj); {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	case !ok:
+		return fmt.Errorf("%w: the claim was removed", ErrLost)
+	case c.Epoch != mine.Epoch || c.Holder != mine.Holder:
+		return fmt.Errorf("%w: to %q at epoch %d, was %q at epoch %d", ErrLost, c.Holder, c.Epoch, mine.Holder, mine.Epoch)
+	}
+	return nil
 }

@@ -73,3 +73,11 @@ func (s *Server) Stop() {
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()
 }
+
+// Port is the port the server listens on.
+func (s *Server) Port() int {
+	if addr, ok := s.nats.Addr().(*net.TCPAddr); ok {
+		return addr.Port
+	}
+	return 0
+}

@@ -9,14 +9,16 @@ package fabric
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/utils/clock"
-
-	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
-	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
 // What names one kind of work; all replicas of its owner share one consumer.
@@ -36,7 +38,7 @@ const (
 	WorkDeletionRun     What = "deletion.run"     // run a DeleteBackupRequest
 )
 
-// ErrInvalidHint reports a hint without the fields its subject is made of.
+// ErrInvalidHint reports a hint that breaks the rules of its contract, naming the field.
 var ErrInvalidHint = errors.New("invalid hint")
 
 // Config describes a connection.
@@ -56,72 +58,84 @@ type Config struct {
 
 // Client is a connection to NATS. It reconnects for ever; during an outage
 // publishing returns errors and consuming waits. Safe for concurrent use.
-type Client struct{ cfg Config }
+type Client struct {
+	cfg    Config
+	conn   *nats.Conn
+	js     jetstream.JetStream
+	tracer trace.Tracer
+}
 
 // Connect starts a connection. An unreachable server is not an error: the
 // client keeps trying in the background (Connected tells). A malformed URL or
 // unreadable credentials file is.
-func Connect(ctx context.Context, cfg Config) (*Client, error) { panic("skeleton") }
+func Connect(ctx context.Context, cfg Config) (*Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("connect to nats: %w", err)
+	}
+	if cfg.URL == "" {
+		return nil, errors.New("connect to nats: url is empty")
+	}
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.NewTracerProvider()
+	}
+	cfg.Replicas = max(cfg.Replicas, 1)
+	options, err := connectOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := nats.Connect(cfg.URL, options...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to nats: %w", err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connect to nats: %w", err)
+	}
+	return &Client{cfg: cfg, conn: conn, js: js, tracer: cfg.Tracer.Tracer(tracerName)}, nil
+}
+
+// connectOptions make the connection last for ever and hold nothing back: a
+// message buffered during an outage, an old ack above all, must not arrive after
+// it, when the world has moved on.
+func connectOptions(cfg Config) ([]nats.Option, error) {
+	options := []nats.Option{
+		nats.Name(cfg.Name), nats.Timeout(5 * time.Second),
+		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				cfg.Log.Warn("nats disconnected", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(conn *nats.Conn) { cfg.Log.Info("nats reconnected", "url", conn.ConnectedUrlRedacted()) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cfg.Log.Warn("nats error", "error", err) }),
+	}
+	if cfg.CredsFile == "" {
+		return options, nil
+	}
+	file, err := os.Open(cfg.CredsFile)
+	if err != nil {
+		return nil, fmt.Errorf("nats credentials file: %w", err)
+	}
+	return append(options, nats.UserCredentials(cfg.CredsFile)), file.Close()
+}
 
 // Connected tells whether the connection is up now.
-func (c *Client) Connected() bool { panic("skeleton") }
+func (c *Client) Connected() bool { return c.conn.IsConnected() }
 
 // Close ends the connection. Consume and Subscribe must have returned.
-func (c *Client) Close() { panic("skeleton") }
+func (c *Client) Close() { c.conn.Close() }
 
-// EnsureStreams creates the streams that are missing.
-func (c *Client) EnsureStreams(ctx context.Context) error { panic("skeleton") }
-
-// Publish sends a hint with the trace context of ctx. An equal hint still
-// pending is success. Missing streams are created. An outage is an error.
-func (c *Client) Publish(ctx context.Context, what What, hint *workv1.Hint) error {
-	panic("skeleton")
+// pause waits a moment before a failed call is repeated; false when ctx ended.
+func (c *Client) pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c.cfg.Clock.After(repairPause):
+		return true
+	}
 }
 
-// ConsumerConfig tunes Consume.
-type ConsumerConfig struct {
-	// Concurrency is the number of hints handled at once; 0 means 1.
-	Concurrency int
-	// AckWait is how long the server waits for a heartbeat before it delivers
-	// the hint again; 0 means 30 s. Heartbeats are sent three times as often.
-	AckWait time.Duration
-	// Left is asked after the confirmed ack of a finished hint whether work
-	// appeared meanwhile (the subject refused hints until then); true publishes
-	// the hint again. Nil means no.
-	Left func(ctx context.Context, hint *workv1.Hint) bool
-}
-
-// Handler does the work behind a hint, or finds that there is none. It may run
-// for hours: heartbeats keep the hint. ctx carries the publisher's trace and is
-// cancelled only by shutdown; a lost heartbeat never stops it. The same hint may
-// arrive twice, at two replicas at once: claims decide, not messages.
-type Handler func(ctx context.Context, hint *workv1.Hint) Outcome
-
-// Outcome says what becomes of a hint.
-type Outcome struct{ settle func() }
-
-// Done: the effect is durable, or there was nothing to do.
-func Done() Outcome { panic("skeleton") }
-
-// Retry delivers the hint again after a delay; err, if any, is logged.
-func Retry(after time.Duration, err error) Outcome { panic("skeleton") }
-
-// DeadLetter gives up: the hint and err are stored in the dead letter stream,
-// then the hint is terminated.
-func DeadLetter(err error) Outcome { panic("skeleton") }
-
-// Again acknowledges the hint and publishes it anew, because work is left.
-func Again() Outcome { panic("skeleton") }
-
-// Consume handles hints until ctx ends, then waits for running handlers and
-// returns nil. Outages, deleted streams and consumers are repaired and logged.
-func (c *Client) Consume(ctx context.Context, what What, cfg ConsumerConfig, handle Handler) error {
-	panic("skeleton")
-}
-
-// PublishEvent tells every replica that keeps a cache that an object changed.
-func (c *Client) PublishEvent(ctx context.Context, event *eventv1.Event) error { panic("skeleton") }
-
-// Subscribe calls fn, one event at a time, for events published from now on
-// until ctx ends. Events during an outage may be missed.
-func (c *Client) Subscribe(ctx context.Context, fn func(*eventv1.Event)) error { panic("skeleton") }
+// repairPause is how long a failed call to JetStream rests before the next one.
+const repairPause = 500 * time.Millisecond

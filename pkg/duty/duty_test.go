@@ -1,0 +1,132 @@
+package duty_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-io/holdfast/pkg/duty"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func config(c client.Client, instance string) duty.Config {
+	return duty.Config{
+		Reader: c, Client: c, Namespace: "velero", Name: "sync", Instance: instance,
+		Timeout: time.Second, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// Two replicas: one works at a time, and the other follows when the first stops.
+func TestOneReplicaAtATime(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	var working, most atomic.Int32
+	seen := make(chan string, 9)
+	work := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			most.Store(max(most.Load(), working.Add(1)))
+			seen <- name
+			<-ctx.Done()
+			working.Add(-1)
+			return nil
+		}
+	}
+	var group sync.WaitGroup
+	stops := map[string]context.CancelFunc{}
+	for _, name := range []string{"a", "b"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		stops[name] = cancel
+		group.Go(func() {
+			if err := duty.Run(ctx, config(c, name), work(name)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	first := <-seen
+	stops[first]()
+	second := <-seen
+	require.NotEqual(t, first, second)
+	stops[second]()
+	group.Wait()
+	require.EqualValues(t, 1, most.Load())
+}
+
+// Whoever cannot renew is told to stop, and starts again when it can.
+func TestALostLeaseEndsTheTerm(t *testing.T) {
+	var broken atomic.Bool
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			if broken.Load() {
+				return errors.New("injected")
+			}
+			return c.Update(ctx, obj, opts...)
+		},
+	}).Build()
+	ctx, cancel := context.WithCancel(t.Context())
+	terms, ends := make(chan struct{}, 9), make(chan struct{}, 9)
+	done := make(chan error, 1)
+	go func() {
+		done <- duty.Run(ctx, config(c, "a"), func(ctx context.Context) error {
+			terms <- struct{}{}
+			<-ctx.Done()
+			ends <- struct{}{}
+			return ctx.Err()
+		})
+	}()
+	<-terms
+	broken.Store(true)
+	<-ends
+	broken.Store(false)
+	<-terms
+	cancel()
+	require.NoError(t, <-done)
+}
+
+func TestTheDutysOwnEndIsReturned(t *testing.T) {
+	boom := errors.New("boom")
+	for name, tc := range map[string]struct {
+		fn   func(context.Context) error
+		want string
+	}{
+		"error": {func(context.Context) error { return boom }, "boom"},
+		"nil":   {func(context.Context) error { return nil }, ""},
+		"panic": {func(context.Context) error { panic("on purpose") }, "on purpose"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().Build()
+			err := duty.Run(t.Context(), config(c, "a"), tc.fn)
+			if tc.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tc.want)
+			}
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "holdfast-duty-sync"}}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+			require.Empty(t, *lease.Spec.HolderIdentity, "released")
+		})
+	}
+}
+
+// A term that ends before it began: nobody ever held the Lease.
+func TestCompetingEndsWithTheContext(t *testing.T) {
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("injected")
+		},
+	}).Build()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.NoError(t, duty.Run(ctx, config(c, "a"), func(context.Context) error { return errors.New("ran") }))
+}
