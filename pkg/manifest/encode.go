@@ -116,10 +116,11 @@ func appendAnnotations(dst []byte, annotations objmeta.Pairs, secret bool) []byt
 }
 
 func appendHidden(dst []byte, p objmeta.Pair) []byte {
-	sum := sha256.Sum256([]byte(p.Value))
 	dst = append(rawjson.AppendQuoted(dst, p.Key), `:{"length":`...)
 	dst = strconv.AppendInt(dst, int64(len(p.Value)), 10)
 	dst = append(dst, `,"sha256":"`...)
+	n := len(dst)
+	sum := sha256.Sum256(append(dst, p.Value...)[n:]) // hashed as bytes without another copy on the heap
 	dst = hex.AppendEncode(dst, sum[:])
 	return append(dst, `"},`...)
 }

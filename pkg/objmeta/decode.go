@@ -1,10 +1,8 @@
 package objmeta
 
 import (
-	"bytes"
 	"fmt"
-	"strings"
-	"unicode/utf8"
+	"unsafe"
 
 	"github.com/holdfast-io/holdfast/pkg/rawjson"
 )
@@ -29,8 +27,7 @@ func Decode(raw []byte, m *Meta) error {
 	if err := f.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	d := decoder{}
-	d.text.Grow(size) // what is decoded is never longer than its JSON, bar invalid UTF-8
+	d := decoder{text: make([]byte, 0, size)} // what is decoded is never longer than its JSON, bar invalid UTF-8
 	return d.all(&found, m)
 }
 
@@ -85,10 +82,8 @@ func index(key []byte) int {
 	return -1
 }
 
-type decoder struct {
-	text    strings.Builder
-	scratch []byte
-}
+// decoder collects all strings of one object in one piece of memory.
+type decoder struct{ text []byte }
 
 func (d *decoder) all(v *values, m *Meta) error {
 	for at, into := range [...]*string{&m.Name, &m.Namespace, &m.UID, &m.ResourceVersion, &m.CreationTimestamp, &m.DeletionTimestamp} {
@@ -117,26 +112,21 @@ func invalid(field string, err error) error {
 
 // str decodes a JSON string into the shared text.
 func (d *decoder) str(quoted []byte) (string, error) {
-	from := d.text.Len()
-	if plain(quoted) {
-		d.text.Write(quoted[1 : len(quoted)-1])
-		return d.text.String()[from:], nil
-	}
-	if cap(d.scratch) < len(quoted) {
-		d.scratch = make([]byte, 0, len(quoted))
-	}
-	var err error
-	if d.scratch, err = rawjson.AppendUnquoted(d.scratch[:0], quoted); err != nil {
+	from := len(d.text)
+	text, err := rawjson.AppendUnquoted(d.text, quoted)
+	if err != nil {
 		return "", err
 	}
-	d.text.Write(d.scratch)
-	return d.text.String()[from:], nil
+	return d.take(text, from), nil
 }
 
-// plain tells that the quoted string stands for the very bytes between its quotes.
-func plain(quoted []byte) bool {
-	n := len(quoted) - 1
-	return n >= 1 && quoted[0] == '"' && quoted[n] == '"' && bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted)
+// take makes a string of what text has behind from. As in strings.Builder, the bytes are never written again: the text only
+// grows, and what outgrows it lies in memory of its own.
+func (d *decoder) take(text []byte, from int) string {
+	if cap(text) == cap(d.text) {
+		d.text = text
+	}
+	return unsafe.String(unsafe.SliceData(text[from:]), len(text)-from)
 }
 
 func (d *decoder) optional(v []byte, into *string) error {
@@ -154,9 +144,7 @@ func (d *decoder) pairs(v []byte, into *Pairs) error {
 	}
 	f := rawjson.ObjectFields(v)
 	for f.Next() {
-		from := d.text.Len()
-		d.text.Write(f.Key)
-		key := d.text.String()[from:]
+		key := d.take(append(d.text, f.Key...), len(d.text))
 		var value string
 		if err := d.optional(f.Value, &value); err != nil {
 			return fmt.Errorf("%q: %w", key, err)

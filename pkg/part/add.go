@@ -22,7 +22,8 @@ func (w *Writer) Add(it Item) error {
 	if err != nil {
 		return err
 	}
-	entry := manifest.Entry{
+	entry := &w.entry
+	*entry = manifest.Entry{
 		Group: it.GVK.Group, Version: it.GVK.Version, Kind: it.GVK.Kind, Resource: it.Resource, Meta: it.Meta,
 		Actions: it.Actions, Cut: it.Cut, Live: it.Live, Preferred: it.Preferred, Size: size, References: it.References,
 	}
@@ -34,7 +35,7 @@ func (w *Writer) Add(it Item) error {
 	if entry.Path, err = w.store(&it, pieces, size); err != nil {
 		return w.fail(err)
 	}
-	w.record = appendStored(w.record[:0], len(w.data.members), &entry)
+	w.record = appendStored(w.record[:0], len(w.data.members), entry)
 	if err := w.keep(manifest.KindName(it.GVK.Group, it.GVK.Version, it.GVK.Kind), it.Meta.Namespace, it.Meta.Name, w.record); err != nil {
 		return w.fail(err)
 	}
@@ -102,7 +103,8 @@ func (w *Writer) body(it *Item) (pieces [][]byte, size int64, err error) {
 		raw = w.compact
 	}
 	if it.HasTypeMeta {
-		return [][]byte{raw}, int64(len(raw)), nil
+		w.pieces = append(w.pieces[:0], raw)
+		return w.pieces, int64(len(raw)), nil
 	}
 	w.front = append(w.front[:0], `{"apiVersion":`...)
 	w.front = rawjson.AppendQuoted(w.front, it.GVK.GroupVersion().String())
@@ -111,7 +113,8 @@ func (w *Writer) body(it *Item) (pieces [][]byte, size int64, err error) {
 	if len(raw) > 2 {
 		w.front = append(w.front, ',')
 	}
-	return [][]byte{w.front, raw[1:]}, int64(len(w.front) + len(raw) - 1), nil
+	w.pieces = append(w.pieces[:0], w.front, raw[1:])
+	return w.pieces, int64(len(w.front) + len(raw) - 1), nil
 }
 
 // store writes the tar entries and returns the path the manifest names.

@@ -22,12 +22,14 @@ type Writer struct {
 	err     error // what broke the writer
 
 	sum     hash.Hash
-	compact []byte // scratch: an item without white space
-	front   []byte // scratch: apiVersion and kind
-	path    []byte // scratch
-	block   []byte // scratch: tar header, and body of a small item
-	record  []byte // scratch: sidecar record
-	key     []byte // scratch
+	compact []byte         // scratch: an item without white space
+	front   []byte         // scratch: apiVersion and kind
+	path    []byte         // scratch
+	block   []byte         // scratch: tar header, and body of a small item
+	record  []byte         // scratch: sidecar record
+	key     []byte         // scratch
+	pieces  [][]byte       // scratch
+	entry   manifest.Entry // scratch
 }
 
 // Mark is a place in a part to come back to.
