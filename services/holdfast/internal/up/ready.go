@@ -39,7 +39,7 @@ func announce(ctx context.Context, cfg Config, members []member, c client.Reader
 		}
 		if cfg.Clock.Since(said) >= sayEvery {
 			said = cfg.Clock.Now()
-			cfg.Log.Info("not ready yet", "waiting_for", missing)
+			cfg.Log.Info("not ready yet", "waitingFor", missing)
 		}
 		select {
 		case <-ctx.Done():
