@@ -113,6 +113,7 @@ func (w *worker) seal(ctx context.Context) error {
 		return fmt.Errorf("seal a part: %w", err)
 	}
 	if err := w.land(); err != nil {
+		removeFiles(sealed)
 		return err
 	}
 	record := checkpoint.Record{Ranges: w.ranges, Volumes: w.volumes}
@@ -135,10 +136,7 @@ func (w *worker) land() error {
 
 // deliver uploads a part, then records it.
 func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record checkpoint.Record) error {
-	defer func() {
-		_ = os.Remove(sealed.Data.Path) // best effort: the job's directory is removed at its end
-		_ = os.Remove(sealed.Sidecar.Path)
-	}()
+	defer removeFiles(sealed)
 	ref, err := w.upload(ctx, sealed, n)
 	if err != nil {
 		return err
@@ -150,6 +148,12 @@ func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record
 	}
 	w.run.sealed(key, ref)
 	return nil
+}
+
+// removeFiles is best effort: the job's directory is removed at its end.
+func removeFiles(sealed *part.Sealed) {
+	_ = os.Remove(sealed.Data.Path)
+	_ = os.Remove(sealed.Sidecar.Path)
 }
 
 func (w *worker) upload(ctx context.Context, sealed *part.Sealed, n int) (checkpoint.Part, error) {

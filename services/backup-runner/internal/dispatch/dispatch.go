@@ -46,6 +46,8 @@ type Instance interface {
 
 // Runs runs backups; job.Runner is one.
 type Runs interface {
+	// Active reports whether this process runs the backup now.
+	Active(uid types.UID) bool
 	Run(ctx context.Context, name string, uid types.UID) error
 }
 
@@ -95,8 +97,8 @@ func (d *Dispatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	again := ctrl.Result{RequeueAfter: Period}
 	var held *claim.HeldError
-	if c, ok, err := claim.Parse(&b); err == nil && ok && c.Holder == d.Instance.Name() {
-		return again, nil // this process runs it; should it not, a restart has another name
+	if d.Runs.Active(b.UID) {
+		return again, nil
 	}
 	if _, err := d.Instance.Take(b.DeepCopy()); errors.As(err, &held) {
 		return again, nil // asking also begins to watch that holder

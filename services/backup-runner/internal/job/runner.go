@@ -159,9 +159,10 @@ func (r *Runner) leave(uid types.UID) {
 	delete(r.running, uid)
 }
 
-// Running reports how many jobs run now.
-func (r *Runner) Running() int {
+// Active reports whether this process runs the backup now.
+func (r *Runner) Active(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.running)
+	_, ok := r.running[uid]
+	return ok
 }
