@@ -1,0 +1,149 @@
+package remove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+)
+
+// refusalNotFound is what a request for an absent backup says (Velero 1.18).
+const refusalNotFound = "backup not found"
+
+// job is one request being carried out.
+type job struct {
+	request  *velerov1.DeleteBackupRequest
+	backup   *velerov1.Backup
+	location *velerov1.BackupStorageLocation // nil when nothing was ever written
+	claim    claim.Claim
+}
+
+// admit checks whether the backup may be deleted now. refusal is what the request says if not (texts as Velero 1.18's where it
+// has one).
+func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
+	name := req.Spec.BackupName
+	if name == "" {
+		return nil, "spec.backupName is required", nil
+	}
+	if err := layout.CheckName(name); err != nil {
+		return nil, fmt.Sprintf("spec.backupName: %v", err), nil
+	}
+	backup := &velerov1.Backup{}
+	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, backup)
+	if apierrors.IsNotFound(err) {
+		return nil, refusalNotFound, nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if uid := req.Labels[velerov1.LabelBackupUID]; uid != "" && uid != string(backup.UID) {
+		return nil, "backup not found: another one has its name now", nil
+	}
+	if Running(backup.Status.Phase) {
+		return nil, errRunning.Error(), nil
+	}
+	j := &job{request: req, backup: backup}
+	if neverWritten(backup) {
+		return j, "", nil
+	}
+	refusal, err = r.admitLocation(ctx, j)
+	return j, refusal, err
+}
+
+func (r *Remover) admitLocation(ctx context.Context, j *job) (refusal string, err error) {
+	name := j.backup.Spec.StorageLocation
+	loc, err := r.Locations.Get(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("backup storage location %q not found", name), nil
+	case err != nil:
+		return "", err
+	case loc.Spec.AccessMode == velerov1.LocationModeReadOnly:
+		return fmt.Sprintf("cannot delete backup because backup storage location %q is in read-only mode", name), nil
+	case loc.Status.Phase == velerov1.LocationPhaseUnavailable:
+		return fmt.Sprintf("cannot delete backup because backup storage location %q is unavailable: %s", name, loc.Status.Message), nil
+	}
+	j.location = loc
+	return "", nil
+}
+
+// Running tells whether a runner works on the backup, so that it cannot be deleted.
+func Running(phase velerov1.BackupPhase) bool {
+	switch phase {
+	case velerov1.BackupPhaseInProgress, velerov1.BackupPhaseWaitingForPluginOperations,
+		velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed, velerov1.BackupPhaseFinalizing,
+		velerov1.BackupPhaseFinalizingPartiallyFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// neverWritten tells that no runner ever had the backup: whatever the bucket holds under its name is not its own.
+func neverWritten(b *velerov1.Backup) bool {
+	return b.Status.StartTimestamp == nil && b.Status.Phase != velerov1.BackupPhaseCompleted &&
+		b.Status.Phase != velerov1.BackupPhasePartiallyFailed
+}
+
+// errRunning is what a request for a backup that is being written says (Velero 1.18).
+var errRunning = errors.New("backup is still in progress")
+
+// markDeleting is the swap against a runner that would start the backup: whoever comes first wins.
+func (r *Remover) markDeleting(ctx context.Context, j *job) error {
+	return kube.Update(ctx, r.Reader, r.Client, j.backup, func(b *velerov1.Backup) error {
+		if Running(b.Status.Phase) {
+			return errRunning
+		}
+		if b.Status.Phase == velerov1.BackupPhaseDeleting {
+			return kube.ErrSkip
+		}
+		b.Status.Phase = velerov1.BackupPhaseDeleting
+		return nil
+	})
+}
+
+// inFront tells whether an older unprocessed request for the same backup goes first; processed ones that are younger than a day
+// but stand for failed attempts are removed when a new attempt ends.
+func (r *Remover) inFront(ctx context.Context, req *velerov1.DeleteBackupRequest) (bool, error) {
+	others, err := r.others(ctx, req)
+	if err != nil {
+		return false, err
+	}
+	for i := range others {
+		o := &others[i]
+		if o.Status.Phase != velerov1.DeleteBackupRequestPhaseProcessed && o.DeletionTimestamp == nil && older(o, req) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func older(a, b *velerov1.DeleteBackupRequest) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return strings.Compare(a.Name, b.Name) < 0
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// others returns the other requests for the same backup, labelled or not.
+func (r *Remover) others(ctx context.Context, req *velerov1.DeleteBackupRequest) ([]velerov1.DeleteBackupRequest, error) {
+	var list velerov1.DeleteBackupRequestList
+	if err := r.Reader.List(ctx, &list, client.InNamespace(r.Namespace)); err != nil {
+		return nil, fmt.Errorf("list deletion requests: %w", err)
+	}
+	var same []velerov1.DeleteBackupRequest
+	for _, o := range list.Items {
+		if o.Spec.BackupName == req.Spec.BackupName && o.UID != req.UID {
+			same = append(same, o)
+		}
+	}
+	return same, nil
+}

@@ -1,0 +1,460 @@
+package remove
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+type bed struct {
+	*testing.T
+	client   client.WithWatch
+	store    *memstore.Store
+	clock    *clocktesting.FakeClock
+	location *velerov1.BackupStorageLocation
+	held     bool // another live instance holds every claim
+	lose     context.CancelCauseFunc
+	r        *Remover
+}
+
+func newBed(t *testing.T, objects ...client.Object) *bed {
+	b := &bed{
+		T: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(), store: memstore.New(),
+		clock:    clocktesting.NewFakeClock(start),
+		location: &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "default"}},
+	}
+	b.location.Status.Phase = velerov1.LocationPhaseAvailable
+	b.r = &Remover{
+		Reader: b.client, Client: b.client, Namespace: "velero", Locations: b, Claims: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
+	}
+	return b
+}
+
+// Get and Open implement Locations.
+func (b *bed) Get(_ context.Context, name string) (*velerov1.BackupStorageLocation, error) {
+	if b.location == nil || name != b.location.Name {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
+	}
+	return b.location, nil
+}
+
+func (b *bed) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	return b.store, nil
+}
+
+// Take and Guard implement Claims.
+func (b *bed) Take(obj metav1.Object) (claim.Claim, error) {
+	if b.held {
+		return claim.Claim{}, &claim.HeldError{Holder: "other"}
+	}
+	c, _, err := claim.Parse(obj)
+	return claim.Claim{Holder: "me", Epoch: c.Epoch + 1}, err
+}
+
+func (b *bed) Guard(ctx context.Context, _ client.Object) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	b.lose = cancel
+	return ctx, func() { cancel(context.Canceled) }
+}
+
+func backup(phase velerov1.BackupPhase) *velerov1.Backup {
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "b-uid"}}
+	b.Spec.StorageLocation = "default"
+	b.Status.Phase = phase
+	b.Status.StartTimestamp = &metav1.Time{Time: start.Add(-time.Hour)}
+	return b
+}
+
+func request(name string) *velerov1.DeleteBackupRequest {
+	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "velero", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(start),
+	}}
+	d.Spec.BackupName = "b"
+	return d
+}
+
+// fill writes what a backup leaves in a bucket.
+func (b *bed) fill(of *velerov1.Backup) {
+	b.Helper()
+	data, err := json.Marshal(of)
+	require.NoError(b, err)
+	b.store.Set(layout.BackupMetadata("b"), data)
+	for _, key := range []string{layout.BackupTarball("b"), layout.BackupLog("b"), layout.BackupManifest("b"), layout.Part("b", "b-uid", 1, "u", 0, 0)} {
+		b.store.Set(key, []byte("x"))
+	}
+	b.reserve(string(of.UID))
+	b.store.Set("backups/b2/velero-backup.json", []byte("neighbour"))
+	b.store.Set("backups/b.tar.gz", []byte("neighbour"))
+}
+
+func (b *bed) reserve(uid string) {
+	b.Helper()
+	data, err := layout.Owner{BackupUID: uid, ClusterUID: "c"}.Encode()
+	require.NoError(b, err)
+	b.store.Set(layout.OwnerFile("b"), data)
+}
+
+var neighbours = []string{"backups/b.tar.gz", "backups/b2/velero-backup.json"}
+
+func (b *bed) process(name string) Outcome {
+	b.Helper()
+	outcome, err := b.r.Process(b.Context(), name)
+	require.NoError(b, err)
+	return outcome
+}
+
+func (b *bed) backup() *velerov1.Backup {
+	var got velerov1.Backup
+	return found(b, &got, "b")
+}
+
+func (b *bed) request(name string) *velerov1.DeleteBackupRequest {
+	var got velerov1.DeleteBackupRequest
+	return found(b, &got, name)
+}
+
+// found returns nil for an object that does not exist.
+func found[T client.Object](b *bed, obj T, name string) T {
+	b.Helper()
+	err := b.client.Get(b.Context(), client.ObjectKey{Namespace: "velero", Name: name}, obj)
+	if apierrors.IsNotFound(err) {
+		var none T
+		return none
+	}
+	require.NoError(b, err)
+	return obj
+}
+
+func TestDeletesEverythingOfTheBackup(t *testing.T) {
+	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r"}}
+	restore.Spec.BackupName = "b"
+	other := restore.DeepCopy()
+	other.Name, other.Spec.BackupName = "other", "b2"
+	failed := request("failed-before")
+	failed.Status.Phase = velerov1.DeleteBackupRequestPhaseProcessed
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), failed, restore, other)
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	var mu sync.Mutex
+	var order []string
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpDelete {
+			mu.Lock()
+			order = append(order, key)
+			mu.Unlock()
+			require.Equal(t, velerov1.BackupPhaseDeleting, b.backup().Status.Phase)
+			d := b.request("d")
+			require.Equal(t, velerov1.DeleteBackupRequestPhaseInProgress, d.Status.Phase)
+			require.Equal(t, "b", d.Labels[velerov1.LabelBackupName])
+			require.Equal(t, "b-uid", d.Labels[velerov1.LabelBackupUID])
+			held, ok, err := claim.Parse(d)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, "me", held.Holder)
+		}
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, neighbours, b.store.Keys())
+	require.Equal(t, layout.BackupMetadata("b"), order[len(order)-1], "the marker goes last")
+	require.Nil(t, b.backup())
+	require.Nil(t, b.request("d"))
+	require.Nil(t, b.request("failed-before"))
+	var r velerov1.Restore
+	require.Nil(t, found(b, &r, "r"))
+	require.NotNil(t, found(b, &r, "other"))
+	require.Equal(t, Done, b.process("d"), "a request that is gone is no error")
+}
+
+func TestFailureKeepsTheBackupListed(t *testing.T) {
+	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r"}}
+	restore.Spec.BackupName = "b"
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restore)
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpDelete && key == layout.BackupTarball("b") {
+			return errors.New("object is locked")
+		}
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	d := b.request("d")
+	require.Equal(t, velerov1.DeleteBackupRequestPhaseProcessed, d.Status.Phase)
+	require.Len(t, d.Status.Errors, 1)
+	require.Contains(t, d.Status.Errors[0], "object is locked")
+	require.Equal(t, velerov1.BackupPhaseDeleting, b.backup().Status.Phase)
+	require.Contains(t, b.store.Keys(), layout.BackupMetadata("b"), "still known in the bucket")
+	require.NotContains(t, b.store.Keys(), layout.BackupLog("b"), "what could go is gone")
+	var r velerov1.Restore
+	require.Nil(t, found(b, &r, "r"), "restores go all the same")
+
+	// The reason is gone, somebody asks again.
+	b.store.Inject(nil)
+	require.NoError(t, b.client.Create(t.Context(), request("again")))
+	require.Equal(t, Done, b.process("again"))
+	require.Equal(t, neighbours, b.store.Keys())
+	require.Nil(t, b.backup())
+	require.Nil(t, b.request("d"))
+}
+
+func TestRefusals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*bed, *velerov1.Backup, *velerov1.DeleteBackupRequest)
+		says   string
+	}{
+		"no name":  {func(_ *bed, _ *velerov1.Backup, d *velerov1.DeleteBackupRequest) { d.Spec.BackupName = "" }, "spec.backupName is required"},
+		"bad name": {func(_ *bed, _ *velerov1.Backup, d *velerov1.DeleteBackupRequest) { d.Spec.BackupName = "../b" }, "spec.backupName"},
+		"absent":   {func(_ *bed, _ *velerov1.Backup, d *velerov1.DeleteBackupRequest) { d.Spec.BackupName = "absent" }, "backup not found"},
+		"other object": {func(_ *bed, _ *velerov1.Backup, d *velerov1.DeleteBackupRequest) {
+			d.Labels = map[string]string{velerov1.LabelBackupUID: "x"}
+		}, "another one"},
+		"running": {func(_ *bed, k *velerov1.Backup, _ *velerov1.DeleteBackupRequest) {
+			k.Status.Phase = velerov1.BackupPhaseInProgress
+		}, "backup is still in progress"},
+		"finalizing": {func(_ *bed, k *velerov1.Backup, _ *velerov1.DeleteBackupRequest) {
+			k.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
+		}, "backup is still in progress"},
+		"waiting": {func(_ *bed, k *velerov1.Backup, _ *velerov1.DeleteBackupRequest) {
+			k.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
+		}, "backup is still in progress"},
+		"no location": {func(b *bed, _ *velerov1.Backup, _ *velerov1.DeleteBackupRequest) { b.location = nil }, `"default" not found`},
+		"read-only": {func(b *bed, _ *velerov1.Backup, _ *velerov1.DeleteBackupRequest) {
+			b.location.Spec.AccessMode = "ReadOnly"
+		}, "read-only"},
+		"unavailable": {func(b *bed, _ *velerov1.Backup, _ *velerov1.DeleteBackupRequest) {
+			b.location.Status.Phase, b.location.Status.Message = velerov1.LocationPhaseUnavailable, "no bucket"
+		}, "unavailable: no bucket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			k, d := backup(velerov1.BackupPhaseCompleted), request("d")
+			tc.change(b, k, d)
+			require.NoError(t, b.client.Create(t.Context(), k))
+			require.NoError(t, b.client.Create(t.Context(), d))
+			b.fill(backup(velerov1.BackupPhaseCompleted))
+			keys := b.store.Keys()
+			require.Equal(t, Done, b.process("d"))
+			got := b.request("d")
+			require.Equal(t, velerov1.DeleteBackupRequestPhaseProcessed, got.Status.Phase)
+			require.Len(t, got.Status.Errors, 1)
+			require.Contains(t, got.Status.Errors[0], tc.says)
+			require.Equal(t, k.Status.Phase, b.backup().Status.Phase)
+			require.Equal(t, keys, b.store.Keys())
+		})
+	}
+}
+
+func TestDataOfAnotherBackupStays(t *testing.T) {
+	theirs := backup(velerov1.BackupPhaseCompleted)
+	theirs.UID, theirs.Status.StartTimestamp = "their-uid", &metav1.Time{Time: start.Add(-24 * time.Hour)}
+	for name, setup := range map[string]func(*bed){
+		"finished":            func(b *bed) { b.fill(theirs) },
+		"still being written": func(b *bed) { b.reserve("their-uid"); b.store.Set(layout.Part("b", "their-uid", 1, "u", 0, 0), nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
+			setup(b)
+			keys := b.store.Keys()
+			require.Equal(t, Done, b.process("d"))
+			require.Nil(t, b.backup())
+			require.Nil(t, b.request("d"))
+			require.Equal(t, keys, b.store.Keys())
+		})
+	}
+}
+
+func TestABackupThatNeverRanNeedsNoLocation(t *testing.T) {
+	for _, phase := range []velerov1.BackupPhase{"", "New", "Queued", "ReadyToStart", "FailedValidation"} {
+		k := backup(phase)
+		k.Status.StartTimestamp = nil
+		b := newBed(t, k, request("d"))
+		b.location = nil
+		theirs := backup(velerov1.BackupPhaseCompleted)
+		b.fill(theirs)
+		keys := b.store.Keys()
+		require.Equal(t, Done, b.process("d"), phase)
+		require.Nil(t, b.backup(), phase)
+		require.Equal(t, keys, b.store.Keys(), "nothing in the bucket is its own")
+	}
+}
+
+func TestSyncedAndVeleroBackupsAreOwn(t *testing.T) {
+	k := backup(velerov1.BackupPhaseCompleted)
+	stored := backup(velerov1.BackupPhaseCompleted)
+	stored.UID = "uid-in-the-other-cluster"
+	b := newBed(t, k, request("d"))
+	b.fill(stored)
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, neighbours, b.store.Keys())
+
+	b = newBed(t, backup(velerov1.BackupPhaseDeleting), request("d"))
+	b.store.Set(layout.BackupLog("b"), []byte("left by a deletion cut short"))
+	require.Equal(t, Done, b.process("d"))
+	require.Empty(t, b.store.Keys())
+}
+
+func TestDamagedMetadata(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b.store.Set(layout.BackupMetadata("b"), []byte("{"))
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, neighbours, b.store.Keys(), "the owner file says whose it is")
+
+	b = newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.reserve("their-uid")
+	b.store.Set(layout.BackupMetadata("b"), []byte("{"))
+	require.Equal(t, Done, b.process("d"))
+	require.Contains(t, b.request("d").Status.Errors[0], "damaged")
+	require.Len(t, b.store.Keys(), 2)
+}
+
+func TestOldestRequestGoesFirst(t *testing.T) {
+	younger := request("a-younger")
+	younger.CreationTimestamp = metav1.NewTime(start.Add(time.Second))
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("z-older"), younger)
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	require.Equal(t, Later, b.process("a-younger"))
+	require.NotNil(t, b.backup())
+	require.Equal(t, Done, b.process("z-older"))
+	require.Nil(t, b.backup())
+	require.NotNil(t, b.request("a-younger"), "not for this Backup's UID, as far as it says")
+	require.Equal(t, Done, b.process("a-younger"))
+	require.Equal(t, []string{"backup not found"}, b.request("a-younger").Status.Errors)
+}
+
+func TestAHeldClaimIsRespected(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.held = true
+	require.Equal(t, Later, b.process("d"))
+	require.Equal(t, velerov1.BackupPhaseCompleted, b.backup().Status.Phase)
+	require.Empty(t, b.request("d").Status.Phase)
+}
+
+func TestALostClaimStopsTheWork(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpDelete {
+			b.lose(claim.ErrLost)
+		}
+		return nil
+	})
+	require.Equal(t, Later, b.process("d"))
+	d := b.request("d")
+	require.Equal(t, velerov1.DeleteBackupRequestPhaseInProgress, d.Status.Phase, "the outcome is another's to record")
+	require.NotNil(t, b.backup())
+	require.Contains(t, b.store.Keys(), layout.BackupMetadata("b"))
+}
+
+func TestAStopHandsOver(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	ctx, stop := context.WithCancel(t.Context())
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpDelete {
+			stop()
+		}
+		return nil
+	})
+	outcome, err := b.r.Process(ctx, "d")
+	require.Equal(t, Later, outcome)
+	require.ErrorIs(t, err, context.Canceled)
+	c, ok, err := claim.Parse(b.request("d"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Empty(t, c.Holder, "free for the next one at once")
+	require.EqualValues(t, 1, c.Epoch)
+
+	b.store.Inject(nil)
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, neighbours, b.store.Keys())
+	require.Nil(t, b.backup())
+}
+
+func TestACrashAfterTheLastStepIsSuccess(t *testing.T) {
+	d := request("d")
+	d.Status.Phase = velerov1.DeleteBackupRequestPhaseInProgress
+	b := newBed(t, d)
+	require.Equal(t, Done, b.process("d"))
+	require.Nil(t, b.request("d"))
+}
+
+func TestProcessedRequestsStayADay(t *testing.T) {
+	d := request("d")
+	d.Status.Phase = velerov1.DeleteBackupRequestPhaseProcessed
+	b := newBed(t, d)
+	b.clock.Step(keep - time.Second)
+	require.Equal(t, Done, b.process("d"))
+	require.NotNil(t, b.request("d"))
+	b.clock.Step(time.Second)
+	require.Equal(t, Done, b.process("d"))
+	require.Nil(t, b.request("d"))
+}
+
+func TestRestoresWithFinalizersAreWaitedFor(t *testing.T) {
+	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", Finalizers: []string{velerov1.RestoreFinalizer}}}
+	restore.Spec.BackupName = "b"
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restore)
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	done := make(chan Outcome, 1)
+	go func() {
+		outcome, err := b.r.Process(t.Context(), "d")
+		if err != nil {
+			outcome = -1
+		}
+		done <- outcome
+	}()
+	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
+	require.NotNil(t, b.backup(), "its location is needed until the restores are gone")
+	var r velerov1.Restore
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "r"}, &r))
+	r.Finalizers = nil
+	require.NoError(t, b.client.Update(t.Context(), &r))
+	require.Eventually(t, func() bool { b.clock.Step(restorePoll); return len(done) == 1 }, 5*time.Second, time.Millisecond)
+	require.Equal(t, Done, <-done)
+	require.Nil(t, b.backup())
+}
+
+func TestManyFailedObjectsAreSummedUp(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	for i := range 50 {
+		b.store.Set(fmt.Sprintf("backups/b/parts/b-uid/%02d", i), nil)
+	}
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpDelete {
+			return fmt.Errorf("cannot delete %s", key)
+		}
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	message := b.request("d").Status.Errors[0]
+	require.Contains(t, message, "and 47 more objects")
+	require.Less(t, len(message), 1000)
+	require.Equal(t, shown, strings.Count(message, "cannot delete"))
+}
