@@ -1,3 +1,26 @@
 package up
 
-func kinds() []kind { return nil }
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/pkg/service"
+	backuprunner "github.com/holdfast-io/holdfast/services/backup-runner/app"
+	manifestindexer "github.com/holdfast-io/holdfast/services/manifest-indexer/app"
+	restorerunner "github.com/holdfast-io/holdfast/services/restore-runner/app"
+)
+
+// kinds are the services. Each is built by the same code as its own binary, with
+// the defaults of its own flags: the zero value of its configuration.
+func kinds() []kind {
+	return []kind{
+		{name: backuprunner.Name, ports: backuprunner.Ports, runner: true, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+			return backuprunner.New(ctx, backuprunner.Config{Base: base, Predecessors: gone})
+		}},
+		{name: restorerunner.Name, ports: service.Ports{GRPC: restorerunner.GRPCPort, HTTP: restorerunner.HTTPPort}, runner: true, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+			return restorerunner.New(ctx, restorerunner.Config{Base: base, Predecessors: gone})
+		}},
+		{name: manifestindexer.Name, ports: manifestindexer.Ports(), build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+			return manifestindexer.New(ctx, manifestindexer.Config{Base: base})
+		}},
+	}
+}

@@ -20,7 +20,8 @@ type kind struct {
 	ports service.Ports
 	// runner says that --runners applies.
 	runner bool
-	build  func(context.Context, service.Base) (service.Runner, error)
+	// build makes an instance; gone are earlier instances known to have ended.
+	build func(ctx context.Context, base service.Base, gone []string) (service.Runner, error)
 }
 
 // member is one service of this process.
@@ -36,47 +37,46 @@ type member struct {
 func plan(cfg Config, dir *dataDir, natsURL string, kinds []kind) ([]member, error) {
 	var members []member
 	for _, k := range kinds {
-		count := 1
-		if k.runner {
-			count = cfg.Runners
+		instances := []string{service.NewInstance(k.name)}
+		for k.runner && len(instances) < cfg.Runners {
+			instances = append(instances, service.NewInstance(k.name))
 		}
-		for n := range count {
-			m, err := newMember(cfg, dir, natsURL, k, n)
-			if err != nil {
-				return nil, err
+		gone, err := dir.succeed(k.name, instances)
+		if err != nil {
+			return nil, err
+		}
+		for n, instance := range instances {
+			label := k.name
+			if n > 0 {
+				label += "-" + strconv.Itoa(n+1)
 			}
-			members = append(members, m)
+			options, err := optionsFor(cfg, k, natsURL, dir.work(label), n)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", label, err)
+			}
+			members = append(members, member{label: label, httpAddress: options.HTTPAddress, run: func(ctx context.Context) error {
+				return runMember(ctx, cfg, k, label, service.Base{Name: k.name, Instance: instance, Options: options}, gone)
+			}})
 		}
 	}
 	return members, nil
 }
 
-func newMember(cfg Config, dir *dataDir, natsURL string, k kind, n int) (member, error) {
-	label := k.name
-	if n > 0 {
-		label += "-" + strconv.Itoa(n+1)
-	}
+func optionsFor(cfg Config, k kind, natsURL, workDir string, n int) (service.Options, error) {
 	options := service.Defaults(k.name, k.ports)
 	options.Kubeconfig, options.Namespace, options.PluginDir = cfg.Kubeconfig, cfg.Namespace, cfg.PluginDir
-	options.NATSURL, options.WorkDir = natsURL, dir.work(label)
+	options.NATSURL, options.WorkDir = natsURL, workDir
 	options.LogLevel, options.LogFormat = cfg.LogLevel, cfg.LogFormat
 	if n > 0 || cfg.FreePorts {
 		var err error
 		if options.GRPCAddress, err = freeAddress(); err != nil {
-			return member{}, err
+			return options, err
 		}
 		if options.HTTPAddress, err = freeAddress(); err != nil {
-			return member{}, err
+			return options, err
 		}
 	}
-	if err := options.Validate(); err != nil {
-		return member{}, fmt.Errorf("%s: %w", label, err)
-	}
-	return member{
-		label:       label,
-		httpAddress: options.HTTPAddress,
-		run:         func(ctx context.Context) error { return runMember(ctx, cfg, k, label, options) },
-	}, nil
+	return options, options.Validate()
 }
 
 // freeAddress finds a port nobody listens on at the moment.
@@ -88,24 +88,22 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// runMember builds and runs one service with its own instance, logger and spans.
-func runMember(ctx context.Context, cfg Config, k kind, label string, options service.Options) (err error) {
-	instance := service.NewInstance(k.name)
-	log := cfg.Log.With("service", k.name, "instance", instance)
-	tracing, err := telemetry.NewTracing(ctx, k.name, instance, cfg.Getenv)
+// runMember builds and runs one service with its own logger and spans.
+func runMember(ctx context.Context, cfg Config, k kind, label string, base service.Base, gone []string) error {
+	base.Clock, base.Log = cfg.Clock, cfg.Log.With("service", k.name, "instance", base.Instance)
+	tracing, err := telemetry.NewTracing(ctx, k.name, base.Instance, cfg.Getenv)
 	if err != nil {
 		return err
 	}
+	base.Tracer = tracing.Provider
 	defer func() {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
 		defer cancel()
 		if err := tracing.Shutdown(flush); err != nil {
-			log.Warn("last spans not delivered", "error", err)
+			base.Log.Warn("last spans not delivered", "error", err)
 		}
 	}()
-	runner, err := k.build(ctx, service.Base{
-		Name: k.name, Instance: instance, Options: options, Log: log, Clock: cfg.Clock, Tracer: tracing.Provider,
-	})
+	runner, err := k.build(ctx, base, gone)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", label, err)
 	}

@@ -163,7 +163,7 @@ type stage struct {
 }
 
 func (s *stage) kinds() []kind {
-	build := func(_ context.Context, base service.Base) (service.Runner, error) {
+	build := func(_ context.Context, base service.Base, _ []string) (service.Runner, error) {
 		return &standIn{address: base.Options.HTTPAddress, ready: &s.ready, end: s.end, stopped: &s.stopped}, nil
 	}
 	return []kind{
@@ -240,4 +240,22 @@ func TestOwnPortsUnlessFreeOnesAreAskedFor(t *testing.T) {
 	require.Equal(t, "127.0.0.1:8441", members[0].httpAddress)
 	require.Equal(t, "127.0.0.1:8442", members[1].httpAddress)
 	require.NotEqual(t, "127.0.0.1:8442", members[2].httpAddress)
+}
+
+func TestInstancesKnowTheirPredecessors(t *testing.T) {
+	d := &dataDir{path: t.TempDir()}
+	gone, err := d.succeed("backup-runner", []string{"a", "b"})
+	require.NoError(t, err)
+	require.Empty(t, gone)
+	gone, err = d.succeed("backup-runner", []string{"c"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, gone)
+	gone, err = d.succeed("restore-runner", []string{"x"})
+	require.NoError(t, err)
+	require.Empty(t, gone)
+	for range maxInstances + 5 {
+		gone, err = d.succeed("backup-runner", []string{"d"})
+		require.NoError(t, err)
+	}
+	require.Len(t, gone, maxInstances)
 }

@@ -1,0 +1,50 @@
+package up
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxInstances bounds how many earlier instances of a service are remembered;
+// their Leases are long expired by the time they fall off the list.
+const maxInstances = 256
+
+// succeed records the new instances of a service and returns the earlier ones.
+// Whoever holds the data directory's lock knows those to be gone, so that their
+// claims can be taken over at once instead of after the claim timeout.
+func (d *dataDir) succeed(service string, instances []string) (predecessors []string, err error) {
+	path := filepath.Join(d.path, "instances", service)
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	predecessors = strings.Fields(string(data))
+	all := append(append([]string{}, predecessors...), instances...)
+	all = all[max(0, len(all)-maxInstances):]
+	if err := replace(path, strings.Join(all, "\n")+"\n"); err != nil {
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	return predecessors, nil
+}
+
+// replace writes a file so that it is whole or unchanged, and durable before the
+// instances in it claim anything.
+func replace(path, content string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	next := path + ".next"
+	file, err := os.OpenFile(next, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(content)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
