@@ -1,0 +1,135 @@
+// Package app builds the service deletion.
+//
+// Every replica watches requests and publishes a hint for each that is not processed; whichever replica gets the hint claims
+// the request and carries it out. Looking for expired backups is the duty of one replica at a time.
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/duty"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/remove"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/server"
+)
+
+const (
+	// republish is how often an unprocessed request is looked at again, whatever became of its hint.
+	republish = 15 * time.Second
+	// forget is how often a processed one is looked at, until its day is over.
+	forget = time.Hour
+	// retry is how soon a fault on the way is tried again.
+	retry = 5 * time.Second
+)
+
+// App is the service, built and not yet started.
+type App struct {
+	config   Config
+	runtime  *service.Runtime
+	instance *claim.Instance
+	remover  *remove.Remover
+}
+
+// New connects the service and registers what it serves.
+func New(ctx context.Context, c Config) (*App, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	rt, err := service.New(ctx, c.Base)
+	if err != nil {
+		return nil, err
+	}
+	a := &App{config: c, runtime: rt}
+	a.build()
+	if err := a.controller(); err != nil {
+		rt.Close()
+		return nil, fmt.Errorf("service %s: %w", c.Name, err)
+	}
+	return a, nil
+}
+
+// Run implements service.Runner.
+func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
+
+// Runtime gives access to the addresses the service listens on.
+func (a *App) Runtime() *service.Runtime { return a.runtime }
+
+func (a *App) reader() client.Reader { return a.runtime.Manager().GetAPIReader() }
+func (a *App) client() client.Client { return a.runtime.Manager().GetClient() }
+
+func (a *App) build() {
+	c, namespace := a.config, a.config.Options.Namespace
+	opener := location.New(a.reader(), namespace)
+	a.instance = claim.NewInstance(claim.Config{
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Name: c.Instance, Address: a.runtime.GRPCAddr(),
+		Timeout: c.ClaimTimeout, Clock: c.Clock, Log: c.Log,
+	})
+	a.remover = &remove.Remover{
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Claims: a.instance, Clock: c.Clock, Log: c.Log,
+		Metrics: remove.NewMetrics(a.runtime.Registry()),
+	}
+	collector := &expiry.Collector{
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
+		Period: c.CollectionFrequency, Running: remove.Running,
+	}
+	deletionv1.RegisterDeletionServiceServer(a.runtime.GRPC(), &server.Server{
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Running: remove.Running,
+	})
+	a.runtime.Go("instance", a.instance.Run)
+	a.runtime.ReadyWhen("instance lease", a.instance.Ready)
+	a.runtime.Go("deletions", func(ctx context.Context) error {
+		return a.runtime.Fabric().Consume(ctx, fabric.WorkDeletionRun, fabric.ConsumerConfig{Concurrency: c.Concurrency}, a.handle)
+	})
+	a.runtime.Go("backup-expiry", func(ctx context.Context) error {
+		return duty.Run(ctx, duty.Config{
+			Reader: a.reader(), Client: a.client(), Namespace: namespace, Name: "backup-expiry", Instance: c.Instance, Log: c.Log,
+		}, collector.Run)
+	})
+}
+
+// handle works on the request a hint points at.
+func (a *App) handle(ctx context.Context, hint *workv1.Hint) fabric.Outcome {
+	outcome, err := a.remover.Process(ctx, hint.GetName())
+	switch {
+	case err != nil:
+		return fabric.Retry(retry, err)
+	case outcome == remove.Later:
+		return fabric.Retry(retry, nil)
+	}
+	return fabric.Done()
+}
+
+// controller publishes a hint for every request that is not processed.
+func (a *App) controller() error {
+	return ctrl.NewControllerManagedBy(a.runtime.Manager()).Named(Name).For(&velerov1.DeleteBackupRequest{}).
+		Complete(reconcile.Func(a.reconcile))
+}
+
+func (a *App) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var d velerov1.DeleteBackupRequest
+	if err := a.client().Get(ctx, req.NamespacedName, &d); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if d.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed {
+		_, err := a.remover.Process(ctx, d.Name)
+		return reconcile.Result{RequeueAfter: forget}, err
+	}
+	hint := &workv1.Hint{Kind: "DeleteBackupRequest", Namespace: d.Namespace, Name: d.Name, Uid: string(d.UID)}
+	if err := a.runtime.Fabric().Publish(ctx, fabric.WorkDeletionRun, hint); err != nil && ctx.Err() == nil {
+		a.config.Log.Warn("deletion not announced", "request", d.Name, "error", err)
+	}
+	return reconcile.Result{RequeueAfter: republish}, nil
+}

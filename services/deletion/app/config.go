@@ -1,0 +1,62 @@
+package app
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+// Name is the service's name.
+const Name = "deletion"
+
+// Ports are the service's default ports.
+func Ports() service.Ports { return service.Ports{GRPC: 7446, HTTP: 8446} }
+
+const (
+	defaultCollection   = time.Minute
+	defaultClaimTimeout = 30 * time.Second
+	defaultConcurrency  = 4
+)
+
+// Config is the service's configuration. The zero value of a field means its default.
+type Config struct {
+	service.Base
+	// CollectionFrequency is how often expired backups are looked for.
+	CollectionFrequency time.Duration
+	// ClaimTimeout is how long another instance must be silent before its deletions are taken over.
+	ClaimTimeout time.Duration
+	// Concurrency is how many backups this process deletes at once.
+	Concurrency int
+}
+
+// BindFlags adds the service's own flags.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&c.CollectionFrequency, "garbage-collection-frequency", defaultCollection, "how often expired backups are looked for")
+	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "how long another instance must be silent before its work is taken over")
+	fs.IntVar(&c.Concurrency, "concurrent-deletions", defaultConcurrency, "how many backups are deleted at once")
+}
+
+// complete fills in defaults and checks; errors name the flag.
+func (c *Config) complete() error {
+	if c.CollectionFrequency == 0 {
+		c.CollectionFrequency = defaultCollection
+	}
+	if c.ClaimTimeout == 0 {
+		c.ClaimTimeout = defaultClaimTimeout
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = defaultConcurrency
+	}
+	switch {
+	case c.CollectionFrequency < time.Second:
+		return grpcerr.Field("--garbage-collection-frequency", "must be at least 1s, is %s", c.CollectionFrequency)
+	case c.ClaimTimeout < time.Second:
+		return grpcerr.Field("--claim-timeout", "must be at least 1s, is %s", c.ClaimTimeout)
+	case c.Concurrency < 1 || c.Concurrency > 64:
+		return grpcerr.Field("--concurrent-deletions", "must be 1 to 64, is %d", c.Concurrency)
+	}
+	return nil
+}

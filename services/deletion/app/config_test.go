@@ -1,0 +1,29 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+)
+
+func TestConfig(t *testing.T) {
+	var zero, flags Config
+	require.NoError(t, zero.complete())
+	fs := pflag.NewFlagSet("t", pflag.ContinueOnError)
+	flags.BindFlags(fs)
+	require.NoError(t, fs.Parse(nil))
+	require.Equal(t, zero, flags, "a zero Config and no flags mean the same")
+	for name, bad := range map[string]Config{
+		"--garbage-collection-frequency": {CollectionFrequency: time.Millisecond},
+		"--claim-timeout":                {ClaimTimeout: -time.Second},
+		"--concurrent-deletions":         {Concurrency: -1},
+	} {
+		field := new(grpcerr.FieldError)
+		require.ErrorAs(t, bad.complete(), &field)
+		require.Equal(t, name, field.Field)
+	}
+}

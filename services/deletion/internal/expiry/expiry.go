@@ -1,0 +1,168 @@
+// Package expiry asks for the deletion of backups whose time is over.
+package expiry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+// namePrefix and a backup's UID name its request: asking twice is asking once.
+const namePrefix = "expired-"
+
+// Locations finds locations.
+type Locations interface {
+	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
+}
+
+// Collector looks for expired backups.
+type Collector struct {
+	Reader    client.Reader // uncached
+	Client    client.Client
+	Namespace string
+	Locations Locations
+	Clock     clock.WithTicker
+	Log       *slog.Logger
+	// Period is how often it looks, and how long a failed attempt rests.
+	Period time.Duration
+	// Running tells whether a backup in that phase cannot be deleted yet.
+	Running func(velerov1.BackupPhase) bool
+}
+
+// Run looks until ctx ends. Failures are logged and tried again.
+func (c *Collector) Run(ctx context.Context) error {
+	ticker := c.Clock.NewTicker(c.Period)
+	defer ticker.Stop()
+	for {
+		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Error("expired backups not collected", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// Pass looks at every backup once. One that fails does not hold up the others.
+func (c *Collector) Pass(ctx context.Context) error {
+	var list velerov1.BackupList
+	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return fmt.Errorf("list backups: %w", err)
+	}
+	now := c.Clock.Now()
+	var errs []error
+	for i := range list.Items {
+		b := &list.Items[i]
+		if exp := b.Status.Expiration; exp == nil || exp.After(now) || b.DeletionTimestamp != nil || c.Running(b.Status.Phase) {
+			continue
+		}
+		if err := c.collect(ctx, b); err != nil {
+			errs = append(errs, fmt.Errorf("backup %q: %w", b.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// collect says on the backup why it cannot be deleted, or asks for it (Velero 1.18).
+func (c *Collector) collect(ctx context.Context, b *velerov1.Backup) error {
+	obstacle, retry := "", false
+	loc, err := c.Locations.Get(ctx, b.Spec.StorageLocation)
+	switch {
+	case b.Status.Phase == velerov1.BackupPhaseFailedValidation: // has no data anywhere
+	case apierrors.IsNotFound(err):
+		obstacle = velerov1.GCFailureLocationNotFound
+	case err != nil:
+		return errors.Join(err, c.label(ctx, b, velerov1.GCFailureLocationCannotGet))
+	case loc.Status.Phase == velerov1.LocationPhaseUnavailable:
+		retry = true
+	case loc.Spec.AccessMode == velerov1.LocationModeReadOnly:
+		obstacle = velerov1.GCFailureLocationReadOnly
+	}
+	if retry {
+		return nil // the next pass
+	}
+	if err := c.label(ctx, b, obstacle); err != nil || obstacle != "" {
+		return err
+	}
+	pending, err := c.pending(ctx, b)
+	if err != nil || pending {
+		return err
+	}
+	return c.ask(ctx, b)
+}
+
+// label sets or, if empty, removes the label that says why an expired backup stays.
+func (c *Collector) label(ctx context.Context, b *velerov1.Backup, value string) error {
+	if b.Labels[velerov1.LabelGCFailure] == value {
+		return nil
+	}
+	return client.IgnoreNotFound(kube.Update(ctx, c.Reader, c.Client, b, func(b *velerov1.Backup) error {
+		if value == "" {
+			delete(b.Labels, velerov1.LabelGCFailure)
+			return nil
+		}
+		if b.Labels == nil {
+			b.Labels = map[string]string{}
+		}
+		b.Labels[velerov1.LabelGCFailure] = value
+		return nil
+	}))
+}
+
+// pending tells whether a request is under way, or failed so recently that another one would only do the same.
+func (c *Collector) pending(ctx context.Context, b *velerov1.Backup) (bool, error) {
+	var list velerov1.DeleteBackupRequestList
+	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return false, fmt.Errorf("list deletion requests: %w", err)
+	}
+	for i := range list.Items {
+		d := &list.Items[i]
+		if d.Spec.BackupName != b.Name {
+			continue
+		}
+		if d.Status.Phase != velerov1.DeleteBackupRequestPhaseProcessed {
+			return true, nil
+		}
+		if d.Name != requestName(b) {
+			continue
+		}
+		if c.Clock.Now().Sub(d.CreationTimestamp.Time) < c.Period {
+			return true, nil
+		}
+		if err := c.Client.Delete(ctx, d, client.Preconditions{UID: &d.UID}); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("delete request %q: %w", d.Name, err)
+		}
+	}
+	return false, nil
+}
+
+func (c *Collector) ask(ctx context.Context, b *velerov1.Backup) error {
+	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
+		Namespace: b.Namespace, Name: requestName(b), Labels: map[string]string{
+			velerov1.LabelBackupName: velerov1.LabelValue(b.Name), velerov1.LabelBackupUID: string(b.UID),
+		},
+	}}
+	d.Spec.BackupName = b.Name
+	if err := c.Client.Create(ctx, d); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return fmt.Errorf("create deletion request: %w", err)
+	}
+	c.Log.Info("backup has expired", "backup", b.Name, "request", d.Name)
+	return nil
+}
+
+func requestName(b *velerov1.Backup) string { return namePrefix + string(b.UID) }

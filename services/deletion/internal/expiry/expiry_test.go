@@ -1,0 +1,164 @@
+package expiry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+type bed struct {
+	*testing.T
+	client    client.Client
+	clock     *clocktesting.FakeClock
+	locations map[string]*velerov1.BackupStorageLocation
+	fault     error
+	c         *Collector
+}
+
+func (b *bed) Get(_ context.Context, name string) (*velerov1.BackupStorageLocation, error) {
+	if b.fault != nil {
+		return nil, b.fault
+	}
+	if l := b.locations[name]; l != nil {
+		return l, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
+}
+
+func newBed(t *testing.T, objects ...client.Object) *bed {
+	b := &bed{
+		T: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(), clock: clocktesting.NewFakeClock(start),
+		locations: map[string]*velerov1.BackupStorageLocation{"default": {}},
+	}
+	b.locations["default"].Status.Phase = velerov1.LocationPhaseAvailable
+	b.c = &Collector{
+		Reader: b.client, Client: b.client, Namespace: "velero", Locations: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
+		Running: func(p velerov1.BackupPhase) bool { return p == velerov1.BackupPhaseInProgress },
+	}
+	return b
+}
+
+func backup(name string, phase velerov1.BackupPhase, left time.Duration) *velerov1.Backup {
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name)}}
+	b.Spec.StorageLocation, b.Status.Phase = "default", phase
+	b.Status.Expiration = &metav1.Time{Time: start.Add(left)}
+	return b
+}
+
+func (b *bed) pass() []velerov1.DeleteBackupRequest {
+	b.Helper()
+	require.NoError(b, b.c.Pass(b.Context()))
+	var list velerov1.DeleteBackupRequestList
+	require.NoError(b, b.client.List(b.Context(), &list))
+	return list.Items
+}
+
+func (b *bed) failure(name string) string {
+	b.Helper()
+	var got velerov1.Backup
+	require.NoError(b, b.client.Get(b.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &got))
+	return got.Labels[velerov1.LabelGCFailure]
+}
+
+func TestAsksOnceForExpiredBackups(t *testing.T) {
+	long := "a-backup-with-a-name-so-long-that-it-does-not-fit-into-a-label-value-at-all"
+	never := backup("never", velerov1.BackupPhaseCompleted, 0)
+	never.Status.Expiration = nil
+	b := newBed(t, backup(long, velerov1.BackupPhaseCompleted, 0), backup("later", velerov1.BackupPhaseCompleted, time.Minute),
+		backup("running", velerov1.BackupPhaseInProgress, -time.Hour), never)
+	got := b.pass()
+	require.Len(t, got, 1)
+	require.Equal(t, "expired-uid-"+long, got[0].Name)
+	require.Equal(t, long, got[0].Spec.BackupName)
+	require.Equal(t, map[string]string{
+		velerov1.LabelBackupName: velerov1.LabelValue(long), velerov1.LabelBackupUID: "uid-" + long,
+	}, got[0].Labels)
+	require.Len(t, b.pass(), 1, "pending")
+	b.clock.Step(time.Minute)
+	require.Len(t, b.pass(), 2, "the other one has expired too")
+}
+
+func TestAnotherPendingRequestIsEnough(t *testing.T) {
+	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "by-hand"}}
+	d.Spec.BackupName = "b"
+	b := newBed(t, backup("b", velerov1.BackupPhaseCompleted, 0), d)
+	require.Len(t, b.pass(), 1)
+}
+
+func TestAFailedRequestIsRepeatedAfterAPeriod(t *testing.T) {
+	k := backup("b", velerov1.BackupPhaseDeleting, 0)
+	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "velero", Name: requestName(k), UID: "first", CreationTimestamp: metav1.NewTime(start),
+	}}
+	d.Spec.BackupName, d.Status.Phase, d.Status.Errors = "b", velerov1.DeleteBackupRequestPhaseProcessed, []string{"x"}
+	b := newBed(t, k, d)
+	require.Equal(t, types.UID("first"), b.pass()[0].UID)
+	b.clock.Step(time.Minute)
+	got := b.pass()
+	require.Len(t, got, 1)
+	require.Empty(t, got[0].Status.Phase)
+}
+
+func TestObstaclesAreLabels(t *testing.T) {
+	b := newBed(t, backup("b", velerov1.BackupPhaseCompleted, 0))
+	loc := b.locations["default"]
+	delete(b.locations, "default")
+	require.Empty(t, b.pass())
+	require.Equal(t, "BSLNotFound", b.failure("b"))
+
+	b.locations["default"] = loc
+	loc.Spec.AccessMode = velerov1.LocationModeReadOnly
+	require.Empty(t, b.pass())
+	require.Equal(t, "BSLReadOnly", b.failure("b"))
+
+	b.fault = errors.New("the API server is away")
+	require.ErrorContains(t, b.c.Pass(t.Context()), "away")
+	require.Equal(t, "BSLCannotGet", b.failure("b"))
+
+	b.fault, loc.Spec.AccessMode, loc.Status.Phase = nil, "", velerov1.LocationPhaseUnavailable
+	require.Empty(t, b.pass())
+
+	loc.Status.Phase = velerov1.LocationPhaseAvailable
+	require.Len(t, b.pass(), 1)
+	require.Empty(t, b.failure("b"))
+}
+
+func TestInvalidBackupsExpireWithoutALocation(t *testing.T) {
+	k := backup("b", velerov1.BackupPhaseFailedValidation, 0)
+	k.Spec.StorageLocation = "no-such"
+	require.Len(t, newBed(t, k).pass(), 1)
+}
+
+func TestRunStops(t *testing.T) {
+	b := newBed(t, backup("b", velerov1.BackupPhaseCompleted, time.Second))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.c.Run(ctx) }()
+	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		b.clock.Step(time.Minute)
+		var list velerov1.DeleteBackupRequestList
+		return b.client.List(t.Context(), &list) == nil && len(list.Items) == 1
+	}, 5*time.Second, time.Millisecond)
+	stop()
+	require.NoError(t, <-done)
+}
