@@ -75,7 +75,7 @@ func (a *App) build() {
 	opener := location.New(a.reader(), namespace)
 	a.instance = claim.NewInstance(claim.Config{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Name: c.Instance, Address: a.runtime.GRPCAddr(),
-		Timeout: c.ClaimTimeout, Clock: c.Clock, Log: c.Log,
+		Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
 	})
 	a.remover = &remove.Remover{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Claims: a.instance, Clock: c.Clock, Log: c.Log,

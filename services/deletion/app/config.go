@@ -30,6 +30,8 @@ type Config struct {
 	ClaimTimeout time.Duration
 	// Concurrency is how many backups this process deletes at once.
 	Concurrency int
+	// Predecessors are earlier instances that are known to be gone.
+	Predecessors []string
 }
 
 // BindFlags adds the service's own flags.

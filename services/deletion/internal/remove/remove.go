@@ -23,9 +23,9 @@ import (
 type Outcome int
 
 const (
-	// Done: nothing, or only much later.
+	// Done means nothing, or only much later.
 	Done Outcome = iota
-	// Later: somebody else is at it or in front of it; look again.
+	// Later means that somebody else is at it or in front of it: look again.
 	Later
 )
 

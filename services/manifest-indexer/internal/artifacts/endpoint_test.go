@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestWaitsForTheKeyThenServes(t *testing.T) {
 	var away atomic.Bool
 	away.Store(true)
-	c := interceptor.NewClient(fake.NewFakeClient().(client.WithWatch), interceptor.Funcs{
+	c := interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if away.Load() {
 				return errors.New("the API server is away")

@@ -19,29 +19,29 @@ import (
 // maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
 const maxMetadata = 8 << 20
 
-// badBackup is content of the bucket that no retry will make better.
-type badBackup struct{ err error }
+// backupError is content of the bucket that no retry will make better.
+type backupError struct{ err error }
 
-func (b *badBackup) Error() string { return b.err.Error() }
+func (b *backupError) Error() string { return b.err.Error() }
 
 // importBackup creates the object for a backup that has none. Directories without velero-backup.json are backups being
 // written or left-overs, and none of our business.
 func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, name string) error {
 	if err := layout.CheckName(name); err != nil {
-		return &badBackup{err}
+		return &backupError{err}
 	}
 	data, err := objectstore.ReadAll(ctx, store, layout.BackupMetadata(name), maxMetadata)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
 		return nil
 	case errors.Is(err, objectstore.ErrSize):
-		return &badBackup{err}
+		return &backupError{err}
 	case err != nil:
 		return err
 	}
 	backup, err := decode(data, name)
 	if err != nil {
-		return &badBackup{err}
+		return &backupError{err}
 	}
 	if !s.importable(backup) {
 		return nil
@@ -54,7 +54,7 @@ func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLo
 	case apierrors.IsAlreadyExists(err):
 		return nil
 	case apierrors.IsInvalid(err):
-		return &badBackup{err}
+		return &backupError{err}
 	case err != nil:
 		return err
 	}

@@ -57,12 +57,12 @@ func readPodVolumes(ctx context.Context, store objectstore.Reader, backup string
 	defer func() { _ = rc.Close() }()
 	unzip, err := gzip.NewReader(rc)
 	if err != nil {
-		return nil, &badBackup{fmt.Errorf("podvolumebackups: %w", err)}
+		return nil, &backupError{fmt.Errorf("podvolumebackups: %w", err)}
 	}
 	var list []velerov1.PodVolumeBackup
 	limited := &io.LimitedReader{R: unzip, N: maxPodVolumes}
 	if err := json.NewDecoder(limited).Decode(&list); err != nil {
-		return nil, &badBackup{fmt.Errorf("podvolumebackups: %w", err)}
+		return nil, &backupError{fmt.Errorf("podvolumebackups: %w", err)}
 	}
 	return list, nil
 }

@@ -154,7 +154,7 @@ func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocat
 			continue
 		}
 		err := s.importBackup(ctx, loc, store, name)
-		var bad *badBackup
+		var bad *backupError
 		if errors.As(err, &bad) {
 			s.Log.Warn("backup in the bucket cannot be read", "location", loc.Name, "backup", name, "error", bad.err)
 			continue

@@ -162,7 +162,7 @@ func toProto(item *manifest.Item) *manifestv1.Item {
 		p.Sha256 = sum
 	}
 	for _, owner := range item.Owners {
-		p.OwnerUids = append(p.OwnerUids, string(owner.UID))
+		p.OwnerUids = append(p.OwnerUids, owner.UID)
 	}
 	return p
 }
