@@ -65,7 +65,7 @@ func TestTwoOfEachOnFiles(t *testing.T) {
 // startUp runs `holdfast up` on the cluster until the test is done.
 func startUp(t *testing.T, w *world) *product.Server {
 	t.Helper()
-	server, err := w.cli.Up(t.Context(), t.TempDir())
+	server, err := w.cli.Up(t.Context(), t.TempDir(), "--free-ports")
 	require.NoError(t, err)
 	t.Cleanup(server.Shutdown)
 	t.Cleanup(func() { showLog(t, server.LogPath()) })

@@ -138,8 +138,12 @@ func (d *demo) seedEstate(ctx context.Context) error {
 
 func (d *demo) startServer(ctx context.Context) error {
 	d.Step("Start Holdfast: six services and a NATS server in one process")
-	d.Command("holdfast up --namespace", d.cli.Namespace, "--data-dir", filepath.Join(d.dir, "data"))
-	server, err := d.cli.Up(ctx, d.dir)
+	args := []string{"--free-ports"} // the demo must not mind whatever else listens on this machine
+	if d.share {
+		args = append(args, "--allow-velero")
+	}
+	d.Command("holdfast up --namespace", d.cli.Namespace, "--data-dir", filepath.Join(d.dir, "data"), strings.Join(args, " "))
+	server, err := d.cli.Up(ctx, d.dir, args...)
 	if err != nil {
 		return err
 	}
