@@ -31,8 +31,9 @@ func (i *Instance) renew(ctx context.Context) error {
 }
 
 func (i *Instance) writeLease(ctx context.Context, holder string) error {
-	lease := i.lease(holder)
-	err := i.cfg.Client.Update(ctx, lease)
+	// A patch: the API server refuses updates of Leases that name no resourceVersion, and nobody else writes this one.
+	empty := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.cfg.Namespace, Name: i.cfg.Name}}
+	err := i.cfg.Client.Patch(ctx, i.lease(holder), client.MergeFrom(empty))
 	if apierrors.IsNotFound(err) && holder != "" {
 		err = i.cfg.Client.Create(ctx, i.lease(holder))
 	}
