@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/service"
 	backuprunner "github.com/holdfast-io/holdfast/services/backup-runner/app"
+	deletion "github.com/holdfast-io/holdfast/services/deletion/app"
 	manifestindexer "github.com/holdfast-io/holdfast/services/manifest-indexer/app"
 	restorerunner "github.com/holdfast-io/holdfast/services/restore-runner/app"
 )
@@ -21,6 +22,9 @@ func kinds() []kind {
 		}},
 		{name: manifestindexer.Name, ports: manifestindexer.Ports(), build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
 			return manifestindexer.New(ctx, manifestindexer.Config{Base: base})
+		}},
+		{name: deletion.Name, ports: deletion.Ports(), build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+			return deletion.New(ctx, deletion.Config{Base: base, Predecessors: gone})
 		}},
 	}
 }
