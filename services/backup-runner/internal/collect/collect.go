@@ -83,11 +83,13 @@ func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 		Config: cfg, Job: job, facts: newFacts(job.Backup),
 		records: checkpoint.NewWriter(job.Store, job.Backup.Name, string(job.Backup.UID), job.Epoch),
 	}
+	uploads, cancel := context.WithCancel(ctx)
 	workers := make([]*worker, cfg.Workers)
 	for i := range workers {
-		workers[i] = &worker{run: r, id: i}
+		workers[i] = &worker{run: r, id: i, uploads: uploads}
 	}
 	defer func() {
+		cancel() // after a failure nothing more is worth uploading
 		for _, w := range workers {
 			w.discard()
 		}
@@ -122,8 +124,8 @@ func (r *run) collect(ctx context.Context, workers []*worker) error {
 	if err := first.end(); err != nil {
 		return err
 	}
-	return parallel(ctx, workers, func(ctx context.Context, w *worker) error {
-		if err := w.seal(ctx); err != nil {
+	return parallel(ctx, workers, func(_ context.Context, w *worker) error {
+		if err := w.seal(); err != nil {
 			return err
 		}
 		return w.land()

@@ -25,7 +25,7 @@ func (w *worker) unit(ctx context.Context, u unit) error {
 		if !w.full() {
 			return nil
 		}
-		return w.seal(ctx)
+		return w.seal()
 	}}
 	err := w.list(ctx, s)
 	var broken *rawlist.SinkError

@@ -34,7 +34,9 @@ type worker struct {
 	run  *run
 	id   int
 	open *part.Writer // nil between parts
-	n    int          // parts begun
+	// uploads is the context of uploads: they outlive the unit they began in.
+	uploads context.Context //nolint:containedctx // see above
+	n       int             // parts begun
 	// What the open part holds beside its items.
 	noted   bool
 	ranges  []checkpoint.Range
@@ -98,7 +100,7 @@ func (w *worker) discard() {
 
 // seal finishes the open part, if there is anything in it, and starts to make it
 // durable while the worker goes on; at most one part is under way.
-func (w *worker) seal(ctx context.Context) error {
+func (w *worker) seal() error {
 	if w.open == nil {
 		return nil
 	}
@@ -120,7 +122,7 @@ func (w *worker) seal(ctx context.Context) error {
 	w.ranges, w.volumes, w.noted = nil, nil, false
 	flight, n := make(chan error, 1), w.n
 	w.flight = flight
-	go func() { flight <- w.deliver(ctx, sealed, n, record) }()
+	go func() { flight <- w.deliver(w.uploads, sealed, n, record) }()
 	return nil
 }
 

@@ -1,0 +1,480 @@
+package job
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const namespace = "velero"
+
+// instance is a claimer whose rivals live or are dead as the test says.
+type instance struct {
+	name  string
+	alive map[string]bool
+
+	mu   sync.Mutex
+	lose context.CancelCauseFunc // set by Guard
+}
+
+func (i *instance) Name() string { return i.name }
+func (i *instance) Ready() bool  { return true }
+
+func (i *instance) Take(obj metav1.Object) (claim.Claim, error) {
+	c, _, err := claim.Parse(obj)
+	if err != nil {
+		return c, err
+	}
+	if i.alive[c.Holder] {
+		return c, &claim.HeldError{Holder: c.Holder}
+	}
+	return claim.Claim{Holder: i.name, Epoch: c.Epoch + 1}, nil
+}
+
+func (i *instance) Guard(ctx context.Context, _ client.Object) (context.Context, context.CancelFunc) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	ctx, lose := context.WithCancelCause(ctx)
+	i.lose = lose
+	return ctx, func() { lose(nil) }
+}
+
+func (i *instance) loseClaim() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.lose(claim.ErrLost)
+}
+
+// locations serves one store under the name "default".
+type locations struct{ store objectstore.Store }
+
+func (l locations) Get(_ context.Context, name string) (*velerov1.BackupStorageLocation, error) {
+	return &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+func (l locations) Open(_ context.Context, bsl *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	if bsl.Name != "default" {
+		return nil, errors.New("config.path: is empty")
+	}
+	return l.store, nil
+}
+
+type events struct {
+	mu     sync.Mutex
+	phases []string
+}
+
+func (e *events) PublishEvent(_ context.Context, ev *eventv1.Event) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.phases = append(e.phases, ev.GetPhase())
+	return nil
+}
+
+// world is a runner with everything around it.
+type world struct {
+	*Runner
+	api      *apifake.Server
+	client   client.WithWatch
+	store    *memstore.Store
+	instance *instance
+	events   *events
+	registry *prometheus.Registry
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{store: memstore.New(), instance: &instance{name: "me", alive: map[string]bool{}}, events: &events{}, registry: prometheus.NewRegistry()}
+	w.api = apifake.New(
+		apifake.Kind{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
+		apifake.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"},
+		apifake.Kind{Version: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true},
+	)
+	w.api.Add("namespaces", apifake.Object{Name: "a"})
+	for i := range 50 {
+		w.api.Add("configmaps", apifake.Object{Namespace: "a", Name: fmt.Sprintf("cm-%02d", i)})
+	}
+	srv := httptest.NewServer(w.api)
+	t.Cleanup(srv.Close)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	source, err := cluster.New(&rest.Config{Host: srv.URL, QPS: -1}, clock.RealClock{})
+	require.NoError(t, err)
+	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-1"}}).Build()
+	counters, err := metrics.New(w.registry)
+	require.NoError(t, err)
+	w.Runner = New(Config{
+		Reader: w.client, Client: w.client, Namespace: namespace, Instance: w.instance,
+		Ledger: ledger.New(w.client, w.client, namespace), Locations: locations{w.store}, Cluster: source, Events: w.events,
+		Metrics: counters, Tracer: noop.NewTracerProvider().Tracer(""), Clock: fastClock{}, Log: slog.New(slog.DiscardHandler),
+		WorkDir: t.TempDir(), ConsistentCut: true, PartItems: 20, StorePatience: time.Minute,
+	})
+	return w
+}
+
+type fastClock struct{ clock.RealClock }
+
+func (fastClock) NewTimer(d time.Duration) clock.Timer { return clock.RealClock{}.NewTimer(d / 1000) }
+
+// admit adds a Backup that the scheduler made ready.
+func (w *world) admit(t *testing.T, name string, adjust ...func(*velerov1.Backup)) *velerov1.Backup {
+	t.Helper()
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "uid-" + "1"}}
+	b.Spec.StorageLocation = "default"
+	b.Status.Phase = velerov1.BackupPhaseReadyToStart
+	for _, f := range adjust {
+		f(b)
+	}
+	require.NoError(t, w.client.Create(t.Context(), b))
+	require.NoError(t, ledger.New(w.client, w.client, namespace).Admit(t.Context(), ledger.Entry{
+		UID: b.UID, Kind: ledger.KindBackup, Namespace: namespace, Name: name, Namespaces: []string{"*"}, Since: time.Unix(1, 0)}, ledger.Limits{}))
+	return b
+}
+
+func (w *world) read(t *testing.T, b *velerov1.Backup) *velerov1.Backup {
+	t.Helper()
+	out := &velerov1.Backup{}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(b), out))
+	return out
+}
+
+// requireComplete checks a finished backup in the bucket and in the cluster.
+func (w *world) requireComplete(t *testing.T, b *velerov1.Backup, phase velerov1.BackupPhase) *velerov1.Backup {
+	t.Helper()
+	got := w.read(t, b)
+	require.Equal(t, phase, got.Status.Phase, got.Status.FailureReason)
+	require.NotNil(t, got.Status.CompletionTimestamp)
+	require.Equal(t, []string{
+		layout.BackupItemOperations(b.Name), layout.BackupLog(b.Name), layout.BackupPodVolumeBackups(b.Name),
+		layout.BackupResourceList(b.Name), layout.BackupResults(b.Name), layout.BackupVolumeInfo(b.Name),
+		layout.BackupVolumeSnapshots(b.Name), layout.BackupTarball(b.Name), layout.OwnerFile(b.Name), layout.BackupManifest(b.Name), layout.BackupMetadata(b.Name),
+	}, w.store.Keys(), "the files of a backup and nothing else")
+	data, _ := w.store.Bytes(layout.BackupMetadata(b.Name))
+	var committed velerov1.Backup
+	require.NoError(t, json.Unmarshal(data, &committed))
+	require.Equal(t, got.Status, committed.Status, "bucket and object agree")
+	require.Equal(t, "Backup", committed.Kind)
+	return got
+}
+
+func (w *world) document(t *testing.T, key string) string {
+	t.Helper()
+	data, ok := w.store.Bytes(key)
+	require.True(t, ok, key)
+	zr, err := gzip.NewReader(bytes.NewReader(data))
+	require.NoError(t, err)
+	out, err := io.ReadAll(zr)
+	require.NoError(t, err)
+	return string(out)
+}
+
+func TestBackupCompletes(t *testing.T) {
+	w := newWorld(t)
+	w.api.Add("persistentvolumeclaims", apifake.Object{Namespace: "a", Name: "data", Body: map[string]any{"spec": map[string]string{"volumeName": "pv1"}}})
+	b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Labels = map[string]string{velerov1.LabelScheduleName: "daily"} })
+	out := w.Handle(t.Context(), &workv1.Hint{Kind: "Backup", Namespace: namespace, Name: "b1", Uid: string(b.UID)})
+	require.Zero(t, out)
+	got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+	require.Equal(t, &velerov1.BackupProgress{TotalItems: 52, ItemsBackedUp: 52}, got.Status.Progress)
+	require.Equal(t, 1, got.Status.Version)
+	require.Equal(t, 1, got.Status.Warnings, "one claim without data")
+	require.Equal(t, "null\n", w.document(t, layout.BackupVolumeSnapshots("b1")))
+	require.Equal(t, "null\n", w.document(t, layout.BackupPodVolumeBackups("b1")))
+	require.Equal(t, "[]\n", w.document(t, layout.BackupItemOperations("b1")))
+	require.JSONEq(t, `[{"pvcName":"data","pvcNamespace":"a","pvName":"pv1","snapshotDataMoved":false,"preserveLocalSnapshot":false,"skipped":true,
+		"skippedReason":"no way to take the data of this volume is available: only the objects were backed up"}]`, w.document(t, layout.BackupVolumeInfo("b1")))
+	var list map[string][]string
+	require.NoError(t, json.Unmarshal([]byte(w.document(t, layout.BackupResourceList("b1"))), &list))
+	require.Len(t, list["v1/ConfigMap"], 50)
+	require.Equal(t, []string{"a"}, list["v1/Namespace"])
+	require.Equal(t, []string{"InProgress", "Completed"}, w.events.phases)
+	require.Contains(t, w.metrics(t), `velero_backup_success_total{schedule="daily"} 1`)
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID), "a hint that comes again finds nothing to do")
+}
+
+func (w *world) metrics(t *testing.T) string {
+	t.Helper()
+	families, err := w.registry.Gather()
+	require.NoError(t, err)
+	var out strings.Builder
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if c := m.GetCounter(); c != nil {
+				fmt.Fprintf(&out, "%s{%s=%q} %g\n", f.GetName(), m.GetLabel()[0].GetName(), m.GetLabel()[0].GetValue(), c.GetValue())
+			}
+		}
+	}
+	return out.String()
+}
+
+func TestPartiallyFailed(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Spec.IncludedNamespaces = []string{"a", "gone"} })
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
+	require.Equal(t, 1, got.Status.Errors)
+	require.Contains(t, w.document(t, layout.BackupResults("b1")), "gone")
+	require.Contains(t, w.document(t, layout.BackupLog("b1")), "level=error")
+}
+
+func TestNothingToDo(t *testing.T) {
+	w := newWorld(t)
+	require.NoError(t, w.Run(t.Context(), "absent", "uid-9"))
+	b := w.admit(t, "b1")
+	require.NoError(t, w.Run(t.Context(), "b1", "uid-of-an-older-object"))
+	require.NoError(t, ledger.New(w.client, w.client, namespace).Release(t.Context(), b.UID))
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID), "not admitted")
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, w.read(t, b).Status.Phase)
+	require.Empty(t, w.store.Keys())
+}
+
+func TestNameTaken(t *testing.T) {
+	foreign := layout.Owner{BackupUID: "uid-7", ClusterUID: "cluster-2"}
+	data, err := foreign.Encode()
+	require.NoError(t, err)
+	for name, taken := range map[string][2]string{
+		"metadata of Velero": {layout.BackupMetadata("b1"), `{"kind":"Backup","metadata":{"name":"b1","uid":"other"}}`},
+		"broken metadata":    {layout.BackupMetadata("b1"), `{`},
+		"another cluster":    {layout.OwnerFile("b1"), string(data)},
+		"no owner file":      {layout.OwnerFile("b1"), "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.store.Set(taken[0], []byte(taken[1]))
+			b := w.admit(t, "b1")
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			got := w.read(t, b)
+			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+			require.Equal(t, "backup already exists in object storage", got.Status.FailureReason)
+			require.NotNil(t, got.Status.CompletionTimestamp)
+			require.Equal(t, []string{taken[0]}, w.store.Keys(), "nothing was written beside it")
+		})
+	}
+}
+
+func TestLeftoversOfADeadBackupAreSwept(t *testing.T) {
+	w := newWorld(t)
+	data, err := layout.Owner{BackupUID: "uid-0", ClusterUID: "cluster-1"}.Encode()
+	require.NoError(t, err)
+	w.store.Set(layout.OwnerFile("b1"), data)
+	w.store.Set(layout.Part("b1", "uid-0", 1, "w0", 1, 1), []byte("x"))
+	b := w.admit(t, "b1")
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+}
+
+func TestUnknownOrBrokenLocation(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Spec.StorageLocation = "broken" })
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Contains(t, got.Status.FailureReason, "config.path")
+}
+
+func TestHeldByALiveInstance(t *testing.T) {
+	w := newWorld(t)
+	w.instance.alive["other"] = true
+	b := w.admit(t, "b1", func(b *velerov1.Backup) {
+		b.Status.Phase = velerov1.BackupPhaseInProgress
+		require.NoError(t, claim.Set(b, claim.Claim{Holder: "other", Epoch: 3}))
+	})
+	var held *claim.HeldError
+	require.ErrorAs(t, w.Run(t.Context(), "b1", b.UID), &held)
+	require.Zero(t, w.Handle(t.Context(), &workv1.Hint{Namespace: namespace, Name: "b1", Uid: string(b.UID)}), "acknowledged")
+}
+
+// abandoned makes a backup whose holder died.
+func abandoned(b *velerov1.Backup) {
+	start := metav1.NewTime(time.Unix(1700000000, 0))
+	b.Status.Phase, b.Status.StartTimestamp = velerov1.BackupPhaseInProgress, &start
+	_ = claim.Set(b, claim.Claim{Holder: "dead", Epoch: 1})
+}
+
+func TestTakeoverStartsAnewAndLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	data, err := layout.Owner{BackupUID: "uid-1", ClusterUID: "cluster-1"}.Encode()
+	require.NoError(t, err)
+	w.store.Set(layout.OwnerFile("b1"), data)
+	w.store.Set(layout.Part("b1", "uid-1", 1, "w0", 1, 1), []byte("half a part"))
+	w.store.Set(layout.Checkpoint("b1", "uid-1", 1, 1), []byte("{}"))
+	b := w.admit(t, "b1", abandoned)
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+	require.Equal(t, int64(1700000000), got.Status.StartTimestamp.Unix(), "the start stays")
+	c, _, err := claim.Parse(got)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), c.Epoch)
+}
+
+// TestDeathAtEachWrite kills the run at the n-th write to the bucket, for every
+// n, and lets another holder go on.
+func TestDeathAtEachWrite(t *testing.T) {
+	for n := 1; ; n++ {
+		w := newWorld(t)
+		b := w.admit(t, "b1")
+		writes, died := 0, false
+		var mu sync.Mutex
+		w.store.Inject(func(op memstore.Op, _ string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if op != memstore.OpCreate && op != memstore.OpCompose && op != memstore.OpDelete {
+				return nil
+			}
+			if writes++; writes >= n {
+				if !died {
+					died = true
+					w.instance.loseClaim()
+				}
+				return errors.New("the process is dead")
+			}
+			return nil
+		})
+		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+		if !died {
+			w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+			require.Greater(t, n, 10, "the run was cut at many points")
+			return
+		}
+		require.Equal(t, velerov1.BackupPhaseInProgress, w.read(t, b).Status.Phase, "a stopped job writes no phase")
+		w.store.Inject(nil)
+		w.instance.name = "next"
+		require.NoError(t, w.Run(t.Context(), "b1", b.UID), "cut at write %d", n)
+		got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+		require.Equal(t, 51, got.Status.Progress.ItemsBackedUp, "cut at write %d", n)
+	}
+}
+
+func TestBucketAwayForAMoment(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	var mu sync.Mutex
+	failed := map[string]bool{}
+	w.store.Inject(func(op memstore.Op, key string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		id := string(op) + key
+		if failed[id] || op == memstore.OpList || op == memstore.OpRead {
+			return nil
+		}
+		failed[id] = true
+		return errors.New("connection refused")
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+}
+
+func TestBucketThatRefusesPartsFailsTheBackup(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	w.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpCreate && strings.Contains(key, "/parts/") {
+			return objectstore.ErrAccess
+		}
+		return nil
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Contains(t, got.Status.FailureReason, objectstore.ErrAccess.Error())
+	data, ok := w.store.Bytes(layout.BackupMetadata("b1"))
+	require.True(t, ok, "the bucket decides")
+	require.Contains(t, string(data), `"Failed"`)
+	require.Contains(t, w.document(t, layout.BackupLog("b1")), "Backup failed")
+}
+
+func TestReadOnlyBucketFailsTheBackup(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	w.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpCreate || op == memstore.OpPut {
+			return objectstore.ErrReadOnly
+		}
+		return nil
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+}
+
+func TestShutdownHandsOver(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	ctx, cancel := context.WithCancel(t.Context())
+	w.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpCompose {
+			cancel()
+		}
+		return nil
+	})
+	out := w.Handle(ctx, &workv1.Hint{Namespace: namespace, Name: "b1", Uid: string(b.UID)})
+	require.NotZero(t, out, "the hint is delivered again")
+	c, _, err := claim.Parse(w.read(t, b))
+	require.NoError(t, err)
+	require.Equal(t, claim.Claim{Epoch: 1}, c, "the claim is free")
+	w.store.Inject(nil)
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+}
+
+func TestServerAwayWhileTheEndIsWritten(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	failures := 0
+	w.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if data, err := p.Data(obj); err == nil && bytes.Contains(data, []byte("Completed")) && failures < 3 {
+				failures++
+				return &timeoutError{}
+			}
+			return c.Patch(ctx, obj, p, opts...)
+		},
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.Equal(t, 3, failures)
+	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+}
+
+// timeoutError is a net.Error.
+type timeoutError struct{}
+
+func (*timeoutError) Error() string   { return "i/o timeout" }
+func (*timeoutError) Timeout() bool   { return true }
+func (*timeoutError) Temporary() bool { return true }
