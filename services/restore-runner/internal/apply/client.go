@@ -137,7 +137,11 @@ func (c *Client) send(ctx context.Context, request func() *rest.Request) (raw []
 	start := c.clock.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		sent := c.clock.Now()
-		raw, err = request().MaxRetries(0).DoRaw(ctx)
+		result := request().MaxRetries(0).Do(ctx)
+		err = result.Error() // decodes the server's Status, which Raw would not
+		if err == nil {
+			raw, err = result.Raw()
+		}
 		again, throttled, unanswered := classify(err)
 		c.observer.Observe(c.clock.Since(sent), throttled)
 		maybe = maybe || unanswered

@@ -49,7 +49,8 @@ func (l *Limiter) Observe(latency time.Duration, throttled bool) {
 	defer l.mu.Unlock()
 	l.current()
 	if throttled && !l.throttled {
-		l.throttled = true // once per round: the requests sent before the answer do not count again
+		// A new round begins, in which refusals of requests sent before this one do not count again.
+		l.throttled, l.sum, l.answers = true, 0, 0
 		l.limit = math.Max(minimumLimit, l.limit/2)
 	}
 	l.sum += latency

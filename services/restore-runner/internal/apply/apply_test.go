@@ -1,0 +1,226 @@
+package apply_test
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
+		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop")) // client-go keeps idle connections per process
+}
+
+// watcher remembers what the client told about the server.
+type watcher struct {
+	answers, throttled atomic.Int64
+}
+
+func (w *watcher) Observe(_ time.Duration, throttled bool) {
+	w.answers.Add(1)
+	if throttled {
+		w.throttled.Add(1)
+	}
+}
+
+const (
+	mapPath     = "/api/v1/namespaces/a/configmaps/m"
+	servicePath = "/api/v1/namespaces/a/services/m"
+	accountPath = "/api/v1/namespaces/a/serviceaccounts/m"
+)
+
+type object = map[string]any
+
+func start(t *testing.T) (*apitest.Server, *apply.Client, *watcher) {
+	t.Helper()
+	s := apitest.Start(t)
+	s.Put("/api/v1/namespaces/a", object{})
+	w := &watcher{}
+	c, err := apply.NewClient(s.Config(), w, clock.RealClock{})
+	require.NoError(t, err)
+	return s, c, w
+}
+
+// stored is an object as reset left it, on its way into namespace a.
+func stored(resource, kind string, fields object) apply.Request {
+	obj := object{"apiVersion": "v1", "kind": kind, "metadata": object{"name": "m", "namespace": "a"}}
+	for k, v := range fields {
+		obj[k] = v
+	}
+	gr := schema.GroupResource{Resource: resource}
+	reset.Object(obj, gr, "a", &reset.Options{Backup: "b", Restore: "r"})
+	return apply.Request{
+		Target: apply.Target{GVR: schema.GroupVersionResource{Version: "v1", Resource: resource}, Namespace: "a", Name: "m"},
+		Kind:   kind, Object: obj,
+		Normalize: func(live map[string]any) { reset.Normalize(live, gr, &reset.Options{}) },
+	}
+}
+
+func TestCreateFirst(t *testing.T) {
+	s, c, w := start(t)
+	got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}}))
+	require.NoError(t, got.Err)
+	require.Equal(t, apply.Created, got.Action)
+	require.True(t, got.Fresh)
+	require.EqualValues(t, s.UID(mapPath), got.UID)
+	require.Empty(t, s.Requests("GET "), "nothing is read unless there is a conflict")
+	require.EqualValues(t, 1, w.answers.Load())
+	require.Equal(t, "r", apitest.Meta(s.Object(mapPath))["labels"].(object)["velero.io/restore-name"])
+}
+
+func TestExistingObjects(t *testing.T) {
+	same := object{"data": object{"k": "v"}}
+	other := object{"data": object{"k": "w", "more": "x"}}
+	tests := map[string]struct {
+		live    object
+		meta    object
+		update  bool
+		mine    bool
+		want    apply.Action
+		warning string
+		data    object // in the cluster afterwards
+		label   any    // restore-name afterwards
+	}{
+		"equal":                       {live: same, want: apply.Skipped, data: same},
+		"equal but for restore label": {live: same, meta: object{"labels": object{"velero.io/restore-name": "old"}}, want: apply.Skipped, data: same, label: "old"},
+		"equal, policy update labels": {live: same, update: true, want: apply.Skipped, data: same, label: "r"},
+		"different":                   {live: other, want: apply.Failed, warning: "could not restore, ConfigMap \"m\" exists already", data: other},
+		"different, policy update":    {live: other, update: true, want: apply.Updated, data: same, label: "r"},
+		"ours, after a takeover": {live: other, mine: true, meta: object{"labels": object{"velero.io/restore-name": "r"}},
+			want: apply.Created, data: other, label: "r"},
+		"not ours, after a takeover": {live: other, mine: true, want: apply.Failed, warning: "exists already", data: other},
+		"going away":                 {live: same, meta: object{"deletionTimestamp": "2026-01-01T00:00:00Z"}, want: apply.Failed, warning: "is being deleted", data: same},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, c, _ := start(t)
+			live := object{"apiVersion": "v1", "kind": "ConfigMap", "data": tt.live["data"], "metadata": object{"name": "m", "namespace": "a"}}
+			for k, v := range tt.meta {
+				apitest.Meta(live)[k] = v
+			}
+			s.Put(mapPath, live)
+			request := stored("configmaps", "ConfigMap", same)
+			request.Update = tt.update
+			if tt.mine {
+				request.Mine = func(labels map[string]any) bool { return labels["velero.io/restore-name"] == "r" }
+			}
+			got := c.Apply(t.Context(), request)
+			require.NoError(t, got.Err)
+			require.Equal(t, tt.want, got.Action, got.Warning)
+			require.EqualValues(t, s.UID(mapPath), got.UID)
+			if tt.warning == "" {
+				require.Empty(t, got.Warning)
+			} else {
+				require.Contains(t, got.Warning, tt.warning)
+			}
+			require.Equal(t, tt.data["data"], s.Object(mapPath)["data"])
+			labels, _ := apitest.Meta(s.Object(mapPath))["labels"].(object)
+			require.Equal(t, tt.label, labels["velero.io/restore-name"])
+		})
+	}
+}
+
+func TestUpdateThatIsRefusedStillLabels(t *testing.T) {
+	s, c, _ := start(t)
+	s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "data": object{"k": "w"}, "metadata": object{"name": "m", "namespace": "a"}})
+	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		if r.Method == http.MethodPatch && body["data"] != nil {
+			return http.StatusUnprocessableEntity, false
+		}
+		return 0, false
+	})
+	request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+	request.Update = true
+	got := c.Apply(t.Context(), request)
+	require.Equal(t, apply.Failed, got.Action)
+	require.Contains(t, got.Warning, "could not be updated")
+	require.NotContains(t, got.Warning, "nor be labelled")
+	require.Equal(t, "r", apitest.Meta(s.Object(mapPath))["labels"].(object)["velero.io/restore-name"])
+}
+
+func TestAccountsAreMerged(t *testing.T) {
+	s, c, _ := start(t)
+	s.Put(accountPath, object{"apiVersion": "v1", "kind": "ServiceAccount", "imagePullSecrets": []any{object{"name": "live"}},
+		"metadata": object{"name": "m", "namespace": "a", "labels": object{"both": "live"}}})
+	request := stored("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "stored"}, object{"name": "live"}}})
+	apitest.Meta(request.Object)["labels"].(object)["both"] = "stored"
+	apitest.Meta(request.Object)["labels"].(object)["only"] = "stored"
+	got := c.Apply(t.Context(), request)
+	require.NoError(t, got.Err)
+	require.Equal(t, apply.Updated, got.Action, got.Warning)
+	require.Equal(t, []any{object{"name": "live"}, object{"name": "stored"}}, s.Object(accountPath)["imagePullSecrets"])
+	labels := apitest.Meta(s.Object(accountPath))["labels"].(object)
+	require.Equal(t, "live", labels["both"])
+	require.Equal(t, "stored", labels["only"])
+
+	again := stored("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "stored"}}})
+	require.Equal(t, apply.Skipped, c.Apply(t.Context(), again).Action)
+}
+
+func TestOverloadIsWaitedOut(t *testing.T) {
+	s, c, w := start(t)
+	var asked atomic.Int64
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if n := asked.Add(1); n <= 3 {
+			return http.StatusTooManyRequests, false
+		}
+		return 0, false
+	})
+	got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", nil))
+	require.NoError(t, got.Err)
+	require.Equal(t, apply.Created, got.Action)
+	require.EqualValues(t, 3, w.throttled.Load())
+}
+
+func TestLostAnswerCountsAsCreated(t *testing.T) {
+	s, c, _ := start(t)
+	var dropped sync.Once
+	s.Fail(func(*http.Request, map[string]any) (status int, drop bool) {
+		dropped.Do(func() { drop = true })
+		return 0, drop
+	})
+	got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}}))
+	require.NoError(t, got.Err)
+	require.Equal(t, apply.Created, got.Action)
+	require.True(t, got.Fresh)
+	require.Len(t, s.Requests("POST "), 2)
+}
+
+func TestVanishedObjectIsCreatedAfterAll(t *testing.T) {
+	s, c, _ := start(t)
+	s.Put(mapPath, object{})
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodGet {
+			s.Delete(mapPath)
+		}
+		return 0, false
+	})
+	got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", nil))
+	require.NoError(t, got.Err)
+	require.Equal(t, apply.Created, got.Action)
+}
+
+func TestRefusals(t *testing.T) {
+	s, c, _ := start(t)
+	request := stored("configmaps", "ConfigMap", nil)
+	request.Namespace = "absent"
+	got := c.Apply(t.Context(), request)
+	require.Equal(t, apply.Failed, got.Action)
+	require.ErrorContains(t, got.Err, "absent")
+
+	s.Fail(func(*http.Request, map[string]any) (int, bool) { return http.StatusUnprocessableEntity, false })
+	got = c.Apply(t.Context(), stored("services", "Service", nil))
+	require.ErrorContains(t, got.Err, "asked to fail")
+	require.Nil(t, s.Object(servicePath))
+}
