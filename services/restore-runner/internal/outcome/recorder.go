@@ -57,7 +57,8 @@ func NewRecorder(log *Log, clk clock.PassiveClock) *Recorder {
 func (r *Recorder) SetPlan(p *plan.Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.plan, r.actions, r.counts.Total = p, make([]code, p.Len()), p.Len()
+	r.plan, r.actions = p, make([]code, p.Len())
+	r.counts.Total, r.counts.Done = p.Len(), 0
 }
 
 // Counts returns the counts so far.

@@ -98,8 +98,9 @@ func Namespace(obj map[string]any, target string) {
 		obj["metadata"] = meta
 	}
 	meta["name"] = target
-	if labels := child(meta, "labels"); labels != nil {
-		labels["kubernetes.io/metadata.name"] = target
+	const nameLabel = "kubernetes.io/metadata.name"
+	if labels := child(meta, "labels"); labels[nameLabel] != nil {
+		labels[nameLabel] = target
 	}
 }
 

@@ -1,0 +1,375 @@
+package restore_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
+)
+
+type object = map[string]any
+
+// backup is a source of objects in memory.
+type backup struct {
+	items  []manifest.Item
+	bodies map[string][]byte
+}
+
+func (b *backup) Items(context.Context) iter.Seq2[manifest.Item, error] {
+	return func(yield func(manifest.Item, error) bool) {
+		for _, i := range b.items {
+			if !yield(i, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (b *backup) Read(_ context.Context, item manifest.Item) ([]byte, error) {
+	body, ok := b.bodies[item.Path]
+	if !ok {
+		return nil, fmt.Errorf("no %s", item.Path)
+	}
+	return body, nil
+}
+
+// add stores an object of a resource such as "deployments.apps" the way a backup finds it in a cluster.
+func (b *backup) add(gr, apiVersion, kind, namespace, name string, fields object, owners ...object) {
+	meta := object{"name": name, "uid": "old-" + name, "resourceVersion": "7", "creationTimestamp": "2020-01-01T00:00:00Z"}
+	path := "resources/" + gr + "/cluster/" + name + ".json"
+	if namespace != "" {
+		meta["namespace"] = namespace
+		path = "resources/" + gr + "/namespaces/" + namespace + "/" + name + ".json"
+	}
+	obj := object{"apiVersion": apiVersion, "kind": kind, "metadata": meta}
+	for k, v := range fields {
+		if k == "metadata" {
+			for mk, mv := range v.(object) {
+				meta[mk] = mv
+			}
+			continue
+		}
+		obj[k] = v
+	}
+	res, group, _ := strings.Cut(gr, ".")
+	_, version, found := strings.Cut(apiVersion, "/")
+	if !found {
+		version = apiVersion
+	}
+	item := manifest.Item{Group: group, Version: version, Kind: kind, Resource: res, Namespace: namespace, Name: name, UID: "old-" + name, Path: path, Preferred: true}
+	var refs []any
+	for _, o := range owners {
+		refs = append(refs, o)
+		raw, _ := json.Marshal(o)
+		var owner objmeta.Owner
+		_ = json.Unmarshal(raw, &owner)
+		item.Owners = append(item.Owners, owner)
+	}
+	if refs != nil {
+		meta["ownerReferences"] = refs
+	}
+	raw, _ := json.Marshal(obj)
+	item.Size = int64(len(raw))
+	b.items = append(b.items, item)
+	if b.bodies == nil {
+		b.bodies = map[string][]byte{}
+	}
+	b.bodies[path] = raw
+}
+
+func by(apiVersion, kind, name string, controller bool) object {
+	return object{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": "old-" + name, "controller": controller}
+}
+
+// finished is a restore that ran.
+type finished struct {
+	recorder *outcome.Recorder
+	list     map[string][]string
+	results  struct{ Warnings, Errors results }
+}
+
+type results struct {
+	Velero, Cluster []string
+	Namespaces      map[string][]string
+}
+
+func (r results) all() string {
+	out := slices.Concat(r.Velero, r.Cluster)
+	for _, m := range r.Namespaces {
+		out = append(out, m...)
+	}
+	return strings.Join(out, "\n")
+}
+
+func run(t *testing.T, s *apitest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
+	t.Helper()
+	survey, err := plan.Look(t.Context(), b)
+	require.NoError(t, err)
+	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, nil, true)
+	require.NoError(t, err)
+	catalog, err := resource.Discover(t.Context(), s.Config())
+	require.NoError(t, err)
+	filter, err := selection.NewFilter(selection.Spec{IncludedResources: spec.IncludedResources}, []string{"*"}, survey.Resolver(catalog))
+	require.NoError(t, err)
+	p, err := plan.Build(t.Context(), b, plan.Config{Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim})
+	require.NoError(t, err)
+	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clock.RealClock{})}
+	f.recorder.SetPlan(p)
+	config := restore.Config{
+		Backup: "b", Restore: "r", Spec: &spec, Plan: p, Source: b, Volumes: volumes, Catalog: catalog, Recorder: f.recorder,
+		REST: s.Config(), Clock: clock.RealClock{}, TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
+	}
+	for _, c := range change {
+		c(&config)
+	}
+	require.NoError(t, restore.Run(t.Context(), config))
+	var list, messages bytes.Buffer
+	require.NoError(t, f.recorder.WriteResourceList(&list))
+	require.NoError(t, json.Unmarshal(list.Bytes(), &f.list), list.String())
+	require.NoError(t, f.recorder.WriteResults(&messages))
+	require.NoError(t, json.Unmarshal(messages.Bytes(), &f.results))
+	require.Equal(t, f.recorder.Counts().Total, f.recorder.Counts().Done)
+	return f
+}
+
+func crd(b *backup) {
+	b.add("customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", object{
+		"spec": object{"group": "example.com", "scope": "Namespaced", "names": object{"plural": "widgets", "kind": "Widget"},
+			"versions": []any{object{"name": "v1"}}}})
+}
+
+func TestEverythingComesBack(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("namespaces", "v1", "Namespace", "", "a", object{"metadata": object{"labels": object{"team": "x"}}})
+	crd(b)
+	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", object{"data": object{"k": "v"}}, by("example.com/v1", "Widget", "w", true))
+	b.add("configmaps", "v1", "ConfigMap", "bare", "c", nil)
+	b.add("deployments.apps", "apps/v1", "Deployment", "a", "d", nil)
+	b.add("replicasets.apps", "apps/v1", "ReplicaSet", "a", "rs", nil, by("apps/v1", "Deployment", "d", true))
+	b.add("pods", "v1", "Pod", "a", "p", object{"status": object{"phase": "Running"}}, by("apps/v1", "ReplicaSet", "rs", true))
+	b.add("pods", "v1", "Pod", "a", "done", object{"status": object{"phase": "Succeeded"}})
+
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.all())
+	require.Empty(t, f.results.Warnings.all())
+	require.Equal(t, map[string][]string{
+		"v1/Namespace": {"a(created)"}, "apiextensions.k8s.io/v1/CustomResourceDefinition": {"widgets.example.com(created)"},
+		"example.com/v1/Widget": {"a/w(created)"}, "v1/ConfigMap": {"a/c(created)", "bare/c(created)"},
+		"apps/v1/Deployment": {"a/d(created)"}, "apps/v1/ReplicaSet": {"a/rs(created)"}, "v1/Pod": {"a/done(skipped)", "a/p(created)"},
+	}, f.list)
+	require.Equal(t, object{"team": "x"}, apitest.Meta(s.Object("/api/v1/namespaces/a"))["labels"], "namespaces carry no restore labels")
+	c := apitest.Meta(s.Object("/api/v1/namespaces/a/configmaps/c"))
+	require.Equal(t, object{"velero.io/backup-name": "b", "velero.io/restore-name": "r"}, c["labels"])
+	owner := c["ownerReferences"].([]any)[0].(object)
+	require.Equal(t, s.UID("/apis/example.com/v1/namespaces/a/widgets/w"), owner["uid"])
+	require.Equal(t, true, owner["controller"])
+	for _, adopted := range []string{"/api/v1/namespaces/a/pods/p", "/apis/apps/v1/namespaces/a/replicasets/rs"} {
+		require.Nil(t, apitest.Meta(s.Object(adopted))["ownerReferences"], "its controller adopts it")
+	}
+	posts := s.Requests("POST ")
+	place := func(suffix string) int {
+		return slices.IndexFunc(posts, func(r string) bool { return strings.HasSuffix(r, suffix) })
+	}
+	require.Less(t, place("/pods"), place("/replicasets"))
+	require.Less(t, place("/replicasets"), place("/deployments"))
+	require.Less(t, place("/customresourcedefinitions"), place("/v1/namespaces"))
+	require.Less(t, place("/v1/namespaces"), place("/configmaps"))
+}
+
+func TestOwnersAddedLater(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("cronjobs.batch", "batch/v1", "CronJob", "a", "cron", nil)
+	b.add("jobs.batch", "batch/v1", "Job", "a", "job", nil, by("batch/v1", "CronJob", "cron", true))
+	b.add("pods", "v1", "Pod", "a", "jobpod", nil, by("batch/v1", "Job", "job", true))
+	b.add("configmaps", "v1", "ConfigMap", "a", "one", nil, by("v1", "ConfigMap", "two", false))
+	b.add("configmaps", "v1", "ConfigMap", "a", "two", nil, by("v1", "ConfigMap", "one", false))
+	b.add("configmaps", "v1", "ConfigMap", "a", "orphan", nil, by("v1", "Widget", "absent", false))
+
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.all())
+	job := apitest.Meta(s.Object("/apis/batch/v1/namespaces/a/jobs/job"))["ownerReferences"].([]any)[0].(object)
+	require.Equal(t, s.UID("/apis/batch/v1/namespaces/a/cronjobs/cron"), job["uid"])
+	for child, owner := range map[string]string{"one": "two", "two": "one"} {
+		refs := apitest.Meta(s.Object("/api/v1/namespaces/a/configmaps/" + child))["ownerReferences"].([]any)
+		require.Equal(t, s.UID("/api/v1/namespaces/a/configmaps/"+owner), refs[0].(object)["uid"], "both halves of a cycle")
+	}
+	require.Nil(t, apitest.Meta(s.Object("/api/v1/namespaces/a/configmaps/orphan"))["ownerReferences"])
+	require.Nil(t, s.Object("/api/v1/namespaces/a/pods/jobpod"))
+	require.Equal(t, []string{"a/jobpod(skipped)"}, f.list["v1/Pod"])
+	warnings := f.results.Warnings.all()
+	require.Contains(t, warnings, "owner reference to Widget absent dropped")
+	require.Contains(t, warnings, "jobpod: not restored: Job job is restored")
+	require.Contains(t, warnings, "waits for its owner, which waits for it")
+	require.Equal(t, 3, f.recorder.Counts().Warnings)
+}
+
+func TestFailedOwnerIsReported(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("configmaps", "v1", "ConfigMap", "a", "owner", nil)
+	b.add("secrets", "v1", "Secret", "a", "child", nil, by("v1", "ConfigMap", "owner", false))
+	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		if r.Method == http.MethodPost && apitest.Meta(body)["name"] == "owner" {
+			return http.StatusUnprocessableEntity, false
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Equal(t, 1, f.recorder.Counts().Errors)
+	require.Contains(t, f.results.Errors.all(), "configmaps a/owner: ")
+	require.Contains(t, f.results.Warnings.all(), "owner reference to ConfigMap owner dropped: the owner was not restored")
+	require.Nil(t, apitest.Meta(s.Object("/api/v1/namespaces/a/secrets/child"))["ownerReferences"])
+	require.Equal(t, []string{"a/owner(failed)"}, f.list["v1/ConfigMap"])
+}
+
+func TestMappedNamespace(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("namespaces", "v1", "Namespace", "", "a", object{"metadata": object{"labels": object{"kubernetes.io/metadata.name": "a"}}})
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.add("rolebindings.rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1", "RoleBinding", "a", "rb",
+		object{"subjects": []any{object{"kind": "ServiceAccount", "name": "sa", "namespace": "a"}}})
+	f := run(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}})
+	require.Empty(t, f.results.Errors.all())
+	require.Nil(t, s.Object("/api/v1/namespaces/a"))
+	require.Equal(t, []string{"z(created)"}, f.list["v1/Namespace"])
+	require.Equal(t, "z", apitest.Meta(s.Object("/api/v1/namespaces/z/configmaps/c"))["namespace"])
+	rb := s.Object("/apis/rbac.authorization.k8s.io/v1/namespaces/z/rolebindings/rb")
+	require.Equal(t, "z", rb["subjects"].([]any)[0].(object)["namespace"])
+
+	again := run(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}})
+	require.Empty(t, again.results.Warnings.all(), "what was restored is as in the backup")
+	require.Equal(t, []string{"z/rb(skipped)"}, again.list["rbac.authorization.k8s.io/v1/RoleBinding"])
+}
+
+func TestBadObjectsCostOnlyThemselves(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("configmaps", "v1", "ConfigMap", "a", "fine", nil)
+	b.add("configmaps", "v1", "ConfigMap", "a", "broken", nil)
+	b.bodies["resources/configmaps/namespaces/a/broken.json"] = []byte(`{"metadata":`)
+	b.add("configmaps", "v1", "ConfigMap", "a", "missing", nil)
+	delete(b.bodies, "resources/configmaps/namespaces/a/missing.json")
+	b.add("configmaps", "v1", "ConfigMap", "a", "renamed", object{"metadata": object{"name": "other"}})
+	b.add("configmaps", "v1", "ConfigMap", "a", "anonymous", nil)
+	b.bodies["resources/configmaps/namespaces/a/anonymous.json"] = []byte(`[]`)
+	b.add("configmaps", "v1", "ConfigMap", "a", "null", nil)
+	b.bodies["resources/configmaps/namespaces/a/null.json"] = []byte(`null`)
+	b.add("ghosts.example.com", "example.com/v1", "Ghost", "a", "g", nil)
+	b.add("pods", "v1", "Pod", "a", "hooked", object{"metadata": object{"annotations": object{"post.hook.restore.velero.io/command": "x"}}})
+	b.add("configmaps", "v1", "ConfigMap", "Bad_Namespace", "c", nil)
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.NotNil(t, s.Object("/api/v1/namespaces/a/configmaps/fine"))
+	require.NotNil(t, s.Object("/api/v1/namespaces/a/pods/hooked"))
+	errs := f.results.Errors.all()
+	for _, want := range []string{"a/broken: decode", "a/missing: read from the backup", "a/renamed: metadata.name", "a/anonymous: decode", "a/null: metadata",
+		"the cluster does not serve ghosts.example.com", "annotation post.hook.restore.velero.io/command", `"Bad_Namespace"`} {
+		require.Contains(t, errs, want)
+	}
+	require.Equal(t, 9, f.recorder.Counts().Errors, errs)
+}
+
+func TestTerminatingNamespaceIsWaitedFor(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	var reads atomic.Int64
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces/a" && reads.Add(1) == 2 {
+			s.Delete("/api/v1/namespaces/a")
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.all())
+	require.NotNil(t, s.Object("/api/v1/namespaces/a/configmaps/c"))
+}
+
+func TestTakeoverGoesOn(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	for i := range 40 {
+		b.add("configmaps", "v1", "ConfigMap", "a", fmt.Sprintf("c%02d", i), object{"data": object{"k": fmt.Sprint(i)}})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var once sync.Once
+	var created atomic.Int64
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if strings.HasSuffix(r.URL.Path, "/configmaps") && created.Add(1) == 10 {
+			once.Do(cancel)
+		}
+		return 0, false
+	})
+	survey, err := plan.Look(ctx, b)
+	require.NoError(t, err)
+	require.False(t, survey.Empty())
+	// The first holder dies in the middle.
+	first := func(c *restore.Config) {
+		require.ErrorIs(t, restore.Run(ctx, *c), context.Canceled)
+		require.Less(t, c.Recorder.Counts().Done, c.Recorder.Counts().Total)
+	}
+	// The next one starts with the same plan and a recorder of its own.
+	second := func(c *restore.Config) {
+		s.Fail(nil)
+		c.Resumed = true
+		before := c.Recorder.Counts()
+		require.Positive(t, before.Total)
+		c.Recorder.SetPlan(c.Plan)
+	}
+	f := run(t, s, b, velerov1.RestoreSpec{}, first, second)
+	require.Empty(t, f.results.Errors.all())
+	require.Empty(t, f.results.Warnings.all())
+	require.Len(t, f.list["v1/ConfigMap"], 40)
+	for _, entry := range f.list["v1/ConfigMap"] {
+		require.True(t, strings.HasSuffix(entry, "(created)"), entry)
+	}
+}
+
+func TestAppliersKeepTheirFields(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	fields := func(operation string) object {
+		return object{"metadata": object{"managedFields": []any{object{"manager": "m", "operation": operation, "fieldsV1": object{}}}}}
+	}
+	b.add("configmaps", "v1", "ConfigMap", "a", "applied", fields("Apply"))
+	b.add("configmaps", "v1", "ConfigMap", "a", "updated", fields("Update"))
+	run(t, s, b, velerov1.RestoreSpec{})
+	require.Equal(t, "m", apitest.Meta(s.Object("/api/v1/namespaces/a/configmaps/applied"))["managedFields"].([]any)[0].(object)["manager"])
+	require.Equal(t, []string{"PATCH /api/v1/namespaces/a/configmaps/applied"}, s.Requests("PATCH "), "nothing else costs a second request")
+}
+
+func TestVolumes(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	volumeOf := func(name, policy, claim string) {
+		b.add("persistentvolumes", "v1", "PersistentVolume", "", name, object{"spec": object{"persistentVolumeReclaimPolicy": policy,
+			"claimRef": object{"namespace": "a", "name": claim, "uid": "u"}}})
+		b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", claim, object{"spec": object{"volumeName": name}})
+	}
+	volumeOf("kept", "Retain", "kept-claim")
+	volumeOf("gone", "Delete", "new-claim")
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, []string{"gone(skipped)", "kept(created)"}, f.list["v1/PersistentVolume"])
+	require.Equal(t, object{"namespace": "a", "name": "kept-claim"}, s.Object("/api/v1/persistentvolumes/kept")["spec"].(object)["claimRef"])
+	require.Equal(t, object{"volumeName": "kept"}, s.Object("/api/v1/namespaces/a/persistentvolumeclaims/kept-claim")["spec"])
+	require.Equal(t, object{}, s.Object("/api/v1/namespaces/a/persistentvolumeclaims/new-claim")["spec"])
+}
