@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	configMapsPerNamespace = 120
+	configMapsPerNamespace = 150
 	secretsPerNamespace    = 30
 	nearlyOneMB            = 1_000_000 // the API server refuses ConfigMaps whose data is over 1 MiB
 )
