@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -21,8 +22,11 @@ const guardPeriod = 2 * time.Second
 func (i *Instance) Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	mine, found, err := Parse(obj)
-	if err != nil || !found {
-		cancel(fmt.Errorf("%w: the object carries no claim (%v)", ErrLost, err))
+	if err == nil && !found {
+		err = errors.New("the object carries none")
+	}
+	if err != nil {
+		cancel(fmt.Errorf("%w: %w", ErrLost, err))
 		return ctx, func() { cancel(context.Canceled) }
 	}
 	g := &guard{Instance: i, key: client.ObjectKeyFromObject(obj), uid: string(obj.GetUID()), mine: mine, kind: reflect.TypeOf(obj).Elem()}

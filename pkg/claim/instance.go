@@ -47,10 +47,9 @@ type Instance struct {
 	cfg     Config
 	expired chan string
 
-	mu      sync.Mutex
-	ready   bool
-	watch   watch
-	version string // resourceVersion of our Lease after the last renewal
+	mu    sync.Mutex
+	ready bool
+	watch watch
 }
 
 // NewInstance prepares an instance; Run brings it to life.
@@ -103,7 +102,8 @@ func (i *Instance) beat(ctx context.Context) {
 
 func (i *Instance) report(ctx context.Context, msg string, err error) {
 	if ctx.Err() == nil {
-		i.cfg.Log.Warn(msg, "instance", i.cfg.Name, "error", err)
+		i.cfg.Log.Warn(msg, //nolint:sloglint // callers pass constants
+			"instance", i.cfg.Name, "error", err)
 	}
 }
 

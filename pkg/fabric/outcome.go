@@ -18,7 +18,7 @@ const (
 	verdictAgain
 )
 
-// Done: the effect is durable, or there was nothing to do.
+// Done says that the effect is durable, or that there was nothing to do.
 func Done() Outcome { return Outcome{} }
 
 // Retry delivers the hint again after a delay; err, if any, is logged.

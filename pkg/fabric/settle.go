@@ -46,7 +46,7 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, hint *workv1.Hin
 	case verdictRetry:
 		err = w.confirm(settling, msg, settleLimit, delayed(o.after))
 	case verdictDead:
-		err = w.bury(settling, msg, hint, o.err)
+		err = w.bury(settling, msg, o.err)
 	default:
 		if err = w.confirm(settling, msg, settleLimit, ackDone); err == nil || o.verdict == verdictAgain {
 			w.followUp(ctx, hint, o.verdict)
@@ -62,7 +62,7 @@ func delayed(after time.Duration) string {
 }
 
 // bury stores the dead letter first: terminating removes the hint for good.
-func (w *worker) bury(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, reason error) error {
+func (w *worker) bury(ctx context.Context, msg jetstream.Msg, reason error) error {
 	text := "no reason given"
 	if reason != nil {
 		text = strings.ToValidUTF8(strings.NewReplacer("\r", " ", "\n", " ").Replace(reason.Error()), "?")
