@@ -13,69 +13,82 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extsort"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/part"
 )
 
+// Getter opens objects by key, as an object store does.
+type Getter interface {
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+}
+
 // merger is the state of one Merge.
 type merger struct {
-	store     objectstore.Reader
+	store     Getter
 	plan      Plan
 	dir       string
 	notes     *notes
 	manifest  *manifest.Writer
 	out       *output // of the manifest
 	resources *resourceList
+	bare      bool  // no tarball around the parts
 	base      int64 // size of the tarball once all parts are counted
 	merged    Merged
 }
 
 // Merge reads the sidecars and writes manifest, resource list, results and log into dir, in bounded memory. Where two
 // parts hold the same object the later one counts, as for whoever unpacks the tarball. The caller removes the files.
-func Merge(ctx context.Context, store objectstore.Reader, plan Plan, dir string) (_ *Merged, err error) {
+func Merge(ctx context.Context, store Getter, plan Plan, dir string) (*Merged, error) {
 	m := &merger{store: store, plan: plan, dir: dir, notes: newNotes(dir, &plan)}
-	defer func() {
-		m.notes.close()
-		if err != nil {
-			err = errors.Join(err, m.abort())
-		}
-	}()
-	entries, err := m.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, entries.Close()) }()
-	if err := m.begin(); err != nil {
-		return nil, err
-	}
-	if err := m.each(entries); err != nil {
-		return nil, err
-	}
-	if err := m.finishItems(); err != nil {
-		return nil, err
-	}
-	for i := range plan.Notes {
-		if err := m.notes.add(&plan.Notes[i], ^uint32(0)); err != nil {
-			return nil, err
-		}
-	}
-	if err := m.notes.write(ctx, &m.merged); err != nil {
-		return nil, err
+	defer m.notes.close()
+	if err := m.run(ctx); err != nil {
+		return nil, errors.Join(err, m.abort())
 	}
 	return &m.merged, nil
 }
 
+// Index writes only the manifest of parts that are not framed into a tarball: offsets count from the first part.
+func Index(ctx context.Context, store Getter, parts []PartRef, h manifest.Header, dir string) (part.File, error) {
+	plan := Plan{Parts: parts, Header: h}
+	m := &merger{store: store, plan: plan, dir: dir, notes: newNotes(dir, &plan), bare: true}
+	defer m.notes.close()
+	err := m.run(ctx)
+	f := m.merged.Manifest
+	if err == nil {
+		m.merged.Manifest = part.File{} // the others go
+	}
+	return f, errors.Join(err, m.abort())
+}
+
+func (m *merger) run(ctx context.Context) (err error) {
+	entries, err := m.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, entries.Close()) }()
+	if err := m.begin(); err != nil {
+		return err
+	}
+	if err := m.each(entries); err != nil {
+		return err
+	}
+	if err := m.finishItems(); err != nil {
+		return err
+	}
+	for i := range m.plan.Notes {
+		if err := m.notes.add(&m.plan.Notes[i], ^uint32(0)); err != nil {
+			return err
+		}
+	}
+	return m.notes.write(ctx, &m.merged)
+}
+
 // open merges the sidecars into one stream.
 func (m *merger) open(ctx context.Context) (extsort.Stream, error) {
-	preamble, err := part.Preamble(m.plan.ModTime)
+	preamble, trailer, err := m.frame()
 	if err != nil {
 		return nil, err
 	}
-	trailer, err := part.Trailer()
-	if err != nil {
-		return nil, err
-	}
-	m.base = int64(len(preamble))
+	m.base = preamble
 	opens := make([]extsort.Open, 0, len(m.plan.Parts))
 	for i, p := range m.plan.Parts {
 		base := m.base
@@ -89,8 +102,21 @@ func (m *merger) open(ctx context.Context) (extsort.Stream, error) {
 			return s, nil
 		})
 	}
-	m.base += int64(len(trailer))
+	m.base += trailer
 	return extsort.Merge(ctx, extsort.Config{Dir: m.dir}, opens)
+}
+
+// frame returns how long the tarball's ends are.
+func (m *merger) frame() (preamble, trailer int64, err error) {
+	if m.bare {
+		return 0, 0, nil
+	}
+	front, err := part.Preamble(m.plan.ModTime)
+	if err != nil {
+		return 0, 0, err
+	}
+	back, err := part.Trailer()
+	return int64(len(front)), int64(len(back)), err
 }
 
 func (m *merger) begin() (err error) {

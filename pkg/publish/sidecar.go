@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/part"
 )
 
@@ -27,7 +26,7 @@ type sidecar struct {
 
 // openSidecar copies the sidecar into the work dir first: a merge reads some sidecars much later than others, and no
 // store keeps a connection open for that long.
-func openSidecar(ctx context.Context, store objectstore.Reader, p PartRef, dir string) (_ *sidecar, err error) {
+func openSidecar(ctx context.Context, store Getter, p PartRef, dir string) (_ *sidecar, err error) {
 	f, err := os.CreateTemp(dir, "merge-*")
 	if err != nil {
 		return nil, fmt.Errorf("sidecar %s: %w", p.SidecarKey, err)
@@ -50,7 +49,7 @@ func openSidecar(ctx context.Context, store objectstore.Reader, p PartRef, dir s
 	return &sidecar{file: f, in: in, key: p.SidecarKey}, nil
 }
 
-func fetch(ctx context.Context, store objectstore.Reader, p PartRef, f *os.File) error {
+func fetch(ctx context.Context, store Getter, p PartRef, f *os.File) error {
 	rc, err := store.Get(ctx, p.SidecarKey)
 	if err != nil {
 		return err
