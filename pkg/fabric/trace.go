@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const tracerName = "github.com/holdfast-io/holdfast/pkg/fabric"
@@ -70,4 +71,34 @@ func endSpan(span trace.Span, err error) {
 		span.SetStatus(codes.Error, err.Error())
 	}
 	span.End()
+}
+
+// AnnotationTrace keeps the trace of an object's admission (W3C traceparent), so
+// that every hint for it belongs to one trace, whoever publishes it.
+const AnnotationTrace = "holdfast.io/traceparent"
+
+const traceParent = "traceparent"
+
+// SetTrace notes the trace of ctx on an object; without one nothing changes.
+func SetTrace(ctx context.Context, obj metav1.Object) {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	if carrier[traceParent] == "" {
+		return
+	}
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AnnotationTrace] = carrier[traceParent]
+	obj.SetAnnotations(annotations)
+}
+
+// WithTrace continues the trace noted on an object, unless ctx has one already.
+func WithTrace(ctx context.Context, obj metav1.Object) context.Context {
+	noted := obj.GetAnnotations()[AnnotationTrace]
+	if noted == "" || trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: noted})
 }

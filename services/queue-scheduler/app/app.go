@@ -1,0 +1,103 @@
+// Package app builds the service queue-scheduler.
+//
+// One replica at a time makes the passes (a duty); any replica answers RPCs. That
+// two might pass at once for a moment does no harm: the ledger decides.
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/discovery"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/duty"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/server"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+// App is the service, built and not yet started.
+type App struct {
+	config    Config
+	runtime   *service.Runtime
+	scheduler *queue.Scheduler
+}
+
+// New connects the service and registers what it serves.
+func New(ctx context.Context, c Config) (*App, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	rt, err := service.New(ctx, c.Base)
+	if err != nil {
+		return nil, err
+	}
+	a := &App{config: c, runtime: rt}
+	if err := a.build(); err != nil {
+		rt.Close()
+		return nil, fmt.Errorf("service %s: %w", c.Name, err)
+	}
+	return a, nil
+}
+
+// Run implements service.Runner.
+func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
+
+// Runtime gives access to the addresses the service listens on.
+func (a *App) Runtime() *service.Runtime { return a.runtime }
+
+func (a *App) build() error {
+	c, rt := a.config, a.runtime
+	reader, writer, namespace := rt.Manager().GetAPIReader(), rt.Manager().GetClient(), c.Options.Namespace
+	versions, err := discovery.NewDiscoveryClientForConfig(rt.RestConfig())
+	if err != nil {
+		return fmt.Errorf("discovery client: %w", err)
+	}
+	counters, err := metrics.New(rt.Registry())
+	if err != nil {
+		return err
+	}
+	book := ledger.New(reader, writer, namespace)
+	a.scheduler = queue.New(queue.Config{
+		Reader: reader, Client: writer, Namespace: namespace, Ledger: book, Publisher: rt.Fabric(),
+		Validator: &validate.Validator{
+			Reader: reader, Namespace: namespace, Locations: location.New(reader, namespace), Clock: c.Clock,
+			Version: validate.RememberVersion(versions), Defaults: validate.Defaults{
+				TTL: c.DefaultBackupTTL, ItemOperationTimeout: c.DefaultItemOperationTimeout, CSISnapshotTimeout: csiSnapshotTimeout,
+				ResourceTimeout: c.ResourceTimeout, Location: c.DefaultLocation,
+			},
+		},
+		Limits:  ledger.Limits{Backups: c.ConcurrentBackups, Restores: c.ConcurrentRestores},
+		Metrics: counters, Tracer: c.Tracer, Clock: c.Clock, Log: c.Log,
+	})
+	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{Reader: reader, Client: writer, Namespace: namespace, Ledger: book})
+	rt.Go("queue", func(ctx context.Context) error {
+		return duty.Run(ctx, duty.Config{
+			Reader: reader, Client: writer, Namespace: namespace, Name: "queue", Instance: c.Instance, Log: c.Log,
+		}, a.scheduler.Run)
+	})
+	return a.watch()
+}
+
+// watch wakes the scheduler on every change of what it looks at.
+func (a *App) watch() error {
+	wake := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		a.scheduler.Wake()
+		return reconcile.Result{}, nil
+	})
+	for name, kind := range map[string]client.Object{"backup": &velerov1.Backup{}, "restore": &velerov1.Restore{}} {
+		if err := ctrl.NewControllerManagedBy(a.runtime.Manager()).Named(Name + "-" + name).For(kind).Complete(wake); err != nil {
+			return fmt.Errorf("controller %s: %w", name, err)
+		}
+	}
+	return nil
+}

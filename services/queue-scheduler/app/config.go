@@ -1,0 +1,94 @@
+package app
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+// Name is the service's name.
+const Name = "queue-scheduler"
+
+// Ports are the service's default ports.
+func Ports() service.Ports { return service.Ports{GRPC: 7441, HTTP: 8441} }
+
+// Defaults of the service's own flags (Velero 1.18's, where it has the flag).
+const (
+	defaultBackupTTL            = 720 * time.Hour
+	defaultItemOperationTimeout = 4 * time.Hour
+	defaultResourceTimeout      = 10 * time.Minute
+	defaultLocation             = "default"
+	defaultConcurrentBackups    = 1
+	defaultConcurrentRestores   = 1
+	// csiSnapshotTimeout has no flag in Velero either.
+	csiSnapshotTimeout = 10 * time.Minute
+)
+
+// Config is the service's configuration. The zero value of a field means its default.
+type Config struct {
+	service.Base
+	// ConcurrentBackups is how many backups run at once, over all runners.
+	ConcurrentBackups int
+	// ConcurrentRestores is how many restores run at once, over all runners.
+	ConcurrentRestores int
+	// DefaultBackupTTL is the ttl of backups that name none.
+	DefaultBackupTTL time.Duration
+	// DefaultItemOperationTimeout bounds asynchronous operations of jobs that name no limit.
+	DefaultItemOperationTimeout time.Duration
+	// DefaultLocation is used where no location is marked as the default.
+	DefaultLocation string
+	// ResourceTimeout is noted on every backup, for plugins to read.
+	ResourceTimeout time.Duration
+}
+
+// BindFlags adds the service's own flags.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&c.ConcurrentBackups, "concurrent-backups", defaultConcurrentBackups, "backups that may run at once")
+	fs.IntVar(&c.ConcurrentRestores, "concurrent-restores", defaultConcurrentRestores, "restores that may run at once")
+	fs.DurationVar(&c.DefaultBackupTTL, "default-backup-ttl", defaultBackupTTL, "how long backups that name no ttl are kept")
+	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", defaultItemOperationTimeout, "longest time of asynchronous operations where none is named")
+	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location used when none is marked as the default")
+	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultResourceTimeout, "longest time plugins may wait for a resource; noted on every backup")
+}
+
+// complete fills in defaults and checks; errors name the flag.
+func (c *Config) complete() error {
+	for _, n := range []struct {
+		flag  string
+		value *int
+		def   int
+	}{
+		{"--concurrent-backups", &c.ConcurrentBackups, defaultConcurrentBackups},
+		{"--concurrent-restores", &c.ConcurrentRestores, defaultConcurrentRestores},
+	} {
+		if *n.value < 0 {
+			return grpcerr.Field(n.flag, "must be at least 1")
+		}
+		if *n.value == 0 {
+			*n.value = n.def
+		}
+	}
+	for _, d := range []struct {
+		flag  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"--default-backup-ttl", &c.DefaultBackupTTL, defaultBackupTTL},
+		{"--default-item-operation-timeout", &c.DefaultItemOperationTimeout, defaultItemOperationTimeout},
+		{"--resource-timeout", &c.ResourceTimeout, defaultResourceTimeout},
+	} {
+		if *d.value < 0 {
+			return grpcerr.Field(d.flag, "must not be negative")
+		}
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+	if c.DefaultLocation == "" {
+		c.DefaultLocation = defaultLocation
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+)
+
+// enqueue validates new backups and puts them behind the last one.
+func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
+	var errs []error
+	for _, b := range v.fresh {
+		number, err := s.Ledger.NextSequence(ctx)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		err = s.update(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
+			return s.queue(ctx, b, number, len(v.queued)+1)
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("queue backup %s: %w", b.Name, err))
+			continue
+		}
+		if b.Status.Phase == velerov1.BackupPhaseQueued {
+			v.queued = append(v.queued, b)
+			s.announce(ctx, "Backup", b, string(b.Status.Phase))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// queue is the write New to Queued, or to FailedValidation with all that
+// validation computed. What a queued backup will be is computed at admission.
+func (s *Scheduler) queue(ctx context.Context, b *velerov1.Backup, number int64, position int) error {
+	completed := b.DeepCopy()
+	problems, err := s.Validator.Backup(ctx, completed)
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		refuse(completed, problems.Strings())
+		*b = *completed
+		return nil
+	}
+	metav1.SetMetaDataAnnotation(&b.ObjectMeta, holdfast.AnnotationQueueSequence, strconv.FormatInt(number, 10))
+	b.Status.Phase = velerov1.BackupPhaseQueued
+	b.Status.QueuePosition = position
+	return nil
+}
+
+func refuse(b *velerov1.Backup, problems []string) {
+	b.Status.Phase = velerov1.BackupPhaseFailedValidation
+	b.Status.ValidationErrors = problems
+	b.Status.QueuePosition = 0
+}
+
+// admit walks the queue once. A backup that has to wait claims its namespaces
+// for those behind it, so that nobody starves; claimed by waiting restores are
+// theirs already.
+func (s *Scheduler) admit(ctx context.Context, v *view) error {
+	claimed := s.claimedBy(v)
+	var errs []error
+	waiting := v.queued[:0:0]
+	for _, b := range v.queued {
+		started, err := s.start(ctx, v, b, claimed)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("admit backup %s: %w", b.Name, err))
+			claimed.add(b.Name, []string{ledger.All}) // unknown namespaces may overlap anything
+			waiting = append(waiting, b)
+		case started:
+			v.ready = append(v.ready, b)
+		case b.Status.Phase == velerov1.BackupPhaseQueued:
+			waiting = append(waiting, b)
+		}
+	}
+	v.queued = waiting
+	return errors.Join(errs...)
+}
+
+// start admits one backup if nothing is in the way; false with b still Queued
+// means that it waits.
+func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, claimed *claims) (bool, error) {
+	completed := b.DeepCopy()
+	problems, err := s.Validator.Backup(ctx, completed)
+	if err != nil {
+		return false, err
+	}
+	if len(problems) == 0 {
+		namespaces, err := s.resolve(ctx, v, &completed.Spec)
+		if err != nil {
+			return false, err
+		}
+		if reason := s.blocked(ctx, v, b, namespaces, claimed); reason != nil {
+			claimed.add(b.Name, namespaces)
+			return false, s.waitOrFail("Backup", b.Name, b, reason)
+		}
+	}
+	return s.ready(ctx, b, len(problems) == 0)
+}
+
+// blocked tells what is in the way, after it was admitted if nothing is.
+func (s *Scheduler) blocked(ctx context.Context, v *view, b *velerov1.Backup, namespaces []string, claimed *claims) error {
+	if !v.admitted(b.UID) {
+		if err := claimed.overlap(namespaces); err != nil {
+			return err
+		}
+	}
+	return s.Ledger.Admit(ctx, ledger.Entry{
+		UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now(),
+	}, s.Limits)
+}
+
+// waitOrFail notes why a job waits; any other error is one.
+func (s *Scheduler) waitOrFail(kind, name string, obj metav1.Object, reason error) error {
+	var full *ledger.FullError
+	var overlap *ledger.OverlapError
+	var behind *behindError
+	if errors.As(reason, &full) || errors.As(reason, &overlap) || errors.As(reason, &behind) {
+		s.explain(kind, name, obj.GetUID(), reason)
+		return nil
+	}
+	return reason
+}
+
+// resolve expands the namespaces a backup selects; no filter at all is "*".
+func (s *Scheduler) resolve(ctx context.Context, v *view, spec *velerov1.BackupSpec) ([]string, error) {
+	if v.live == nil {
+		live, err := s.Validator.Namespaces(ctx)
+		if err != nil {
+			return nil, err
+		}
+		v.live = slices.Clip(live)
+	}
+	return selection.ExpandNamespaces(spec.IncludedNamespaces, spec.ExcludedNamespaces, v.live), nil
+}
+
+// ready is the write Queued to ReadyToStart, with everything computed, or to
+// FailedValidation. Without an entry in the ledger (its problems vanished while
+// we looked) the backup stays for the next pass. The hint follows in the trace.
+func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup, admitted bool) (bool, error) {
+	ctx, span := s.tracer.Start(ctx, "admit backup "+b.Name)
+	defer span.End()
+	created := b.CreationTimestamp.Time
+	err := s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+		problems, err := s.Validator.Backup(ctx, b)
+		if err != nil {
+			return err
+		}
+		if len(problems) > 0 {
+			refuse(b, problems.Strings())
+			return nil
+		}
+		if !admitted {
+			return kube.ErrSkip
+		}
+		b.Status.Phase = velerov1.BackupPhaseReadyToStart
+		b.Status.QueuePosition = 0
+		fabric.SetTrace(ctx, b)
+		return nil
+	})
+	if err != nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
+		return false, err
+	}
+	s.Log.InfoContext(ctx, "backup admitted", "backup", b.Name, "waited", s.Clock.Since(created))
+	s.announce(ctx, "Backup", b, string(b.Status.Phase))
+	s.hintBackup(ctx, b)
+	return true, nil
+}
+
+// renumberLimit bounds the position writes of one pass.
+const renumberLimit = 5
+
+// renumber writes the positions that changed, front first. They are display: the
+// order is that of the sequence numbers.
+func (s *Scheduler) renumber(ctx context.Context, v *view) error {
+	writes := 0
+	for i, b := range v.queued {
+		if b.Status.QueuePosition == i+1 {
+			continue
+		}
+		if writes++; writes > renumberLimit {
+			s.Wake()
+			return nil
+		}
+		err := s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+			b.Status.QueuePosition = i + 1
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("renumber backup %s: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
+// update writes a backup that is in the expected phase; one that is not, is
+// being deleted, gone or replaced is left alone. b holds its newest state.
+func (s *Scheduler) update(ctx context.Context, b *velerov1.Backup, expected velerov1.BackupPhase, mutate func(*velerov1.Backup) error) error {
+	before := b.Status.Phase
+	err := kube.Update(ctx, s.Reader, s.Client, b, func(b *velerov1.Backup) error {
+		inPhase := b.Status.Phase == expected || expected == velerov1.BackupPhaseNew && b.Status.Phase.IsNew()
+		if !inPhase || b.DeletionTimestamp != nil {
+			return kube.ErrSkip
+		}
+		return mutate(b)
+	})
+	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {
+		b.Status.Phase = "" // neither waiting nor running
+		return nil
+	}
+	if err == nil && before != b.Status.Phase && b.Status.Phase == velerov1.BackupPhaseFailedValidation {
+		s.Metrics.BackupRefused(b.Labels[velerov1.LabelScheduleName])
+		s.Log.Info("backup refused", "backup", b.Name, "problems", b.Status.ValidationErrors)
+		s.announce(ctx, "Backup", b, string(b.Status.Phase))
+	}
+	return err
+}

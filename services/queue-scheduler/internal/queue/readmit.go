@@ -1,0 +1,75 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+// job is a running backup or restore: one of the two is set.
+type job struct {
+	backup  *velerov1.Backup
+	restore *velerov1.Restore
+}
+
+func (j job) object() metav1.Object {
+	if j.restore != nil {
+		return j.restore
+	}
+	return j.backup
+}
+
+func (j job) kind() string {
+	if j.restore != nil {
+		return ledger.KindRestore
+	}
+	return ledger.KindBackup
+}
+
+// expect notes a running job that the ledger, as it was read, does not list.
+func (v *view) expect(j job) {
+	if !v.admitted(j.object().GetUID()) {
+		v.orphans = append(v.orphans, j)
+	}
+}
+
+// readmit enters running jobs into the ledger again after somebody deleted it:
+// without an entry no runner takes them. Limits do not count, they run already.
+func (s *Scheduler) readmit(ctx context.Context, v *view) error {
+	var errs []error
+	for _, j := range v.orphans {
+		if err := s.readmitOne(ctx, v, j); err != nil {
+			errs = append(errs, fmt.Errorf("readmit %s %s: %w", j.kind(), j.object().GetName(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
+	o := j.object()
+	e := ledger.Entry{UID: o.GetUID(), Kind: j.kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Since: s.Clock.Now()}
+	if j.restore != nil {
+		e.Namespaces = validate.Targets(&j.restore.Spec)
+	} else {
+		namespaces, err := s.resolve(ctx, v, &j.backup.Spec)
+		if err != nil {
+			return err
+		}
+		e.Namespaces = namespaces
+	}
+	if over, err := s.over(ctx, e); over || err != nil {
+		return err
+	}
+	s.Log.Warn("running job was not in the ledger", "kind", e.Kind, "name", e.Name)
+	if err := s.Ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
+		return s.waitOrFail(e.Kind, e.Name, o, err)
+	}
+	v.entries = append(v.entries, e)
+	return nil
+}

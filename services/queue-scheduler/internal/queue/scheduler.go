@@ -1,0 +1,154 @@
+// Package queue moves Backups and Restores from submitted to dispatched.
+//
+// One pass looks at everything: new objects are validated and enter the queue,
+// the queue is walked in order and what may run is admitted through the ledger,
+// entries of jobs past running leave the ledger, hints go out. A pass decides
+// from uncached reads only and every write is a compare-and-swap, so passes of
+// several replicas at once cost work and nothing else.
+package queue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+// period is how often a pass runs without being woken; hints of what waits for a
+// runner are published again with it.
+const period = 15 * time.Second
+
+// Ledger is where jobs are admitted; ledger.Ledger is one.
+type Ledger interface {
+	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits) error
+	Release(ctx context.Context, uid types.UID) error
+	List(ctx context.Context) ([]ledger.Entry, error)
+	NextSequence(ctx context.Context) (int64, error)
+}
+
+// Publisher sends hints and events; fabric.Client is one.
+type Publisher interface {
+	Publish(ctx context.Context, what fabric.What, hint *workv1.Hint) error
+	PublishEvent(ctx context.Context, event *eventv1.Event) error
+}
+
+// Validator checks and completes objects; validate.Validator is one.
+type Validator interface {
+	Backup(ctx context.Context, b *velerov1.Backup) (validate.Problems, error)
+	Restore(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
+	Namespaces(ctx context.Context) ([]string, error)
+}
+
+// Metrics counts refused objects, by schedule (empty for none).
+type Metrics interface {
+	BackupRefused(schedule string)
+	RestoreRefused(schedule string)
+}
+
+// Config is what a Scheduler works with.
+type Config struct {
+	Reader    client.Reader // uncached
+	Client    client.Client
+	Namespace string
+	Ledger    Ledger
+	Publisher Publisher
+	Validator Validator
+	Limits    ledger.Limits
+	Metrics   Metrics
+	Tracer    trace.TracerProvider
+	Clock     clock.WithTicker
+	Log       *slog.Logger
+}
+
+// Scheduler runs passes. Wake may be called from anywhere, Run once.
+type Scheduler struct {
+	Config
+	tracer trace.Tracer
+	wake   chan struct{}
+	told   map[types.UID]string // the last reason logged for a job that waits
+}
+
+// New returns a Scheduler.
+func New(cfg Config) *Scheduler {
+	return &Scheduler{
+		Config: cfg, tracer: cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler"),
+		wake: make(chan struct{}, 1), told: map[types.UID]string{},
+	}
+}
+
+// Wake asks for a pass soon; asking twice is asking once.
+func (s *Scheduler) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run makes passes until ctx ends and returns nil.
+func (s *Scheduler) Run(ctx context.Context) error {
+	ticker := s.Clock.NewTicker(period)
+	defer ticker.Stop()
+	for due := true; ; {
+		if err := s.pass(ctx, due); err != nil && ctx.Err() == nil {
+			s.Log.Warn("queue pass incomplete", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+			due = false
+		case <-ticker.C():
+			due = true
+		}
+	}
+}
+
+// pass looks at everything once; due publishes hints again. Errors are collected:
+// one object in trouble does not hold up the others, except those behind it.
+func (s *Scheduler) pass(ctx context.Context, due bool) error {
+	view, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	errs = append(errs, s.release(ctx, view))
+	errs = append(errs, s.readmit(ctx, view))
+	errs = append(errs, s.enqueue(ctx, view))
+	errs = append(errs, s.dispatchRestores(ctx, view))
+	errs = append(errs, s.admit(ctx, view))
+	if due {
+		errs = append(errs, s.republish(ctx, view))
+	}
+	errs = append(errs, s.renumber(ctx, view))
+	s.forget(view)
+	return errors.Join(errs...)
+}
+
+// forget drops notes about jobs that wait no more.
+func (s *Scheduler) forget(v *view) {
+	for uid := range s.told {
+		if !v.waits(uid) {
+			delete(s.told, uid)
+		}
+	}
+}
+
+// explain logs why a job waits, once per reason.
+func (s *Scheduler) explain(kind, name string, uid types.UID, reason error) {
+	if text := reason.Error(); s.told[uid] != text {
+		s.told[uid] = text
+		s.Log.Info("job waits", "kind", kind, "name", name, "reason", text)
+	}
+}

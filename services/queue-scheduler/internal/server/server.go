@@ -1,0 +1,111 @@
+// Package server answers queue.v1.QueueService from the custom resources and the
+// ledger: any replica gives the same answer.
+package server
+
+import (
+	"context"
+	gojson "encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/json"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+// Ledger lists what is admitted; ledger.Ledger is one.
+type Ledger interface {
+	List(ctx context.Context) ([]ledger.Entry, error)
+}
+
+// Server implements queue.v1.QueueService.
+type Server struct {
+	queuev1.UnimplementedQueueServiceServer
+	Reader    client.Reader // uncached
+	Client    client.Client
+	Namespace string
+	Ledger    Ledger
+}
+
+// SubmitBackup implements queue.v1.QueueService.
+func (s *Server) SubmitBackup(ctx context.Context, req *queuev1.SubmitBackupRequest) (*queuev1.SubmitBackupResponse, error) {
+	b := &velerov1.Backup{ObjectMeta: s.meta(req.GetName(), req.GetLabels(), req.GetAnnotations())}
+	if err := decodeSpec(req.GetSpec(), &b.Spec); err != nil {
+		return nil, err
+	}
+	if err := violations(validate.BackupSpec(&b.Spec)); err != nil {
+		return nil, err
+	}
+	if err := s.Client.Create(ctx, b); err != nil {
+		return nil, fmt.Errorf("create backup: %w", err)
+	}
+	return &queuev1.SubmitBackupResponse{Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID)}, nil
+}
+
+// SubmitRestore implements queue.v1.QueueService.
+func (s *Server) SubmitRestore(ctx context.Context, req *queuev1.SubmitRestoreRequest) (*queuev1.SubmitRestoreResponse, error) {
+	r := &velerov1.Restore{ObjectMeta: s.meta(req.GetName(), req.GetLabels(), req.GetAnnotations())}
+	if err := decodeSpec(req.GetSpec(), &r.Spec); err != nil {
+		return nil, err
+	}
+	if err := violations(validate.RestoreSpec(&r.Spec)); err != nil {
+		return nil, err
+	}
+	if err := s.Client.Create(ctx, r); err != nil {
+		return nil, fmt.Errorf("create restore: %w", err)
+	}
+	return &queuev1.SubmitRestoreResponse{Namespace: r.Namespace, Name: r.Name, Uid: string(r.UID)}, nil
+}
+
+func (s *Server) meta(name string, labels, annotations map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: labels, Annotations: annotations}
+}
+
+func violations(problems validate.Problems) error {
+	var errs []error
+	for _, p := range problems {
+		errs = append(errs, p.Err())
+	}
+	return errors.Join(errs...)
+}
+
+// quoted finds the field in the messages of the strict decoder: unknown field "a.b".
+var quoted = regexp.MustCompile(`^(\w+ field) "([^"]+)"`)
+
+// decodeSpec reads a spec strictly: every unknown, repeated or mistyped field is
+// an error that names it.
+func decodeSpec(in *structpb.Struct, into any) error {
+	if in == nil {
+		return nil
+	}
+	data, err := protojson.Marshal(in)
+	if err != nil {
+		return grpcerr.Field("spec", "%v", err)
+	}
+	strict, err := json.UnmarshalStrict(data, into)
+	if err != nil {
+		var wrong *gojson.UnmarshalTypeError
+		if errors.As(err, &wrong) && wrong.Field != "" {
+			return grpcerr.Field("spec."+wrong.Field, "must not be a %s", wrong.Value)
+		}
+		return grpcerr.Field("spec", "%v", err)
+	}
+	errs := make([]error, 0, len(strict))
+	for _, e := range strict {
+		if m := quoted.FindStringSubmatch(e.Error()); m != nil {
+			errs = append(errs, grpcerr.Field("spec."+m[2], "%s", m[1]))
+			continue
+		}
+		errs = append(errs, grpcerr.Field("spec", "%v", e))
+	}
+	return errors.Join(errs...)
+}

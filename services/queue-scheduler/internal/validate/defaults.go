@@ -1,0 +1,85 @@
+package validate
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+)
+
+var namespaceListKind = corev1.SchemeGroupVersion.WithKind("NamespaceList")
+
+// Snapshot objects are the business of volume snapshots and never backed up as
+// plain resources (Velero 1.18).
+const (
+	volumeSnapshots        = "volumesnapshots.snapshot.storage.k8s.io"
+	volumeSnapshotContents = "volumesnapshotcontents.snapshot.storage.k8s.io"
+)
+
+// statusVersion is the legacy status.version every Velero writes.
+const statusVersion = 1
+
+// defaults fills what the spec leaves out and the computed status.
+func (v *Validator) defaults(b *velerov1.Backup) {
+	spec := &b.Spec
+	orDefault(&spec.TTL, v.Defaults.TTL)
+	orDefault(&spec.CSISnapshotTimeout, v.Defaults.CSISnapshotTimeout)
+	orDefault(&spec.ItemOperationTimeout, v.Defaults.ItemOperationTimeout)
+	if spec.VolumeGroupSnapshotLabelKey == "" {
+		spec.VolumeGroupSnapshotLabelKey = velerov1.LabelVolumeGroup
+	}
+	if ptr.Deref(spec.DefaultVolumesToRestic, false) {
+		spec.DefaultVolumesToFsBackup = spec.DefaultVolumesToRestic
+	}
+	if spec.DefaultVolumesToFsBackup == nil {
+		spec.DefaultVolumesToFsBackup = ptr.To(false)
+	}
+	if spec.SnapshotMoveData == nil {
+		spec.SnapshotMoveData = ptr.To(false)
+	}
+	b.Status.Version = statusVersion
+	b.Status.FormatVersion = manifest.FormatVersion
+	b.Status.Expiration = &metav1.Time{Time: v.Clock.Now().Add(spec.TTL.Duration).Truncate(time.Second)}
+}
+
+func orDefault(d *metav1.Duration, value time.Duration) {
+	if d.Duration == 0 {
+		d.Duration = value
+	}
+}
+
+// excludeSnapshots keeps snapshot objects out, in the lists of the style in use;
+// without any filter that is the newer one.
+func excludeSnapshots(spec *velerov1.BackupSpec) {
+	filters := backupFilters(spec)
+	if filters.UsesOldFilters() {
+		both := []string{volumeSnapshots, volumeSnapshotContents}
+		spec.ExcludedResources = exclude(spec.ExcludedResources, both...)
+		rest := slices.DeleteFunc(slices.Clone(spec.IncludedResources), func(r string) bool { return slices.Contains(both, r) })
+		if len(rest) > 0 { // an empty list would mean everything
+			spec.IncludedResources = rest
+		}
+		return
+	}
+	spec.ExcludedClusterScopedResources = exclude(spec.ExcludedClusterScopedResources, volumeSnapshotContents)
+	spec.ExcludedNamespaceScopedResources = exclude(spec.ExcludedNamespaceScopedResources, volumeSnapshots)
+}
+
+// exclude appends what is missing, unless everything is excluded already.
+func exclude(list []string, names ...string) []string {
+	if slices.Contains(list, selection.All) {
+		return list
+	}
+	return append(slices.Clip(list), missing(list, names)...)
+}
+
+// missing returns the names that are not in the list.
+func missing(list, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(list, n) })
+}

@@ -1,0 +1,107 @@
+package validate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+)
+
+// AnnotationValidated on a Restore holds the UID of the Restore whose computed
+// spec was written: it is not validated again (the filled-in scheduleName would
+// fail), and a copy of it is.
+const AnnotationValidated = "holdfast.io/validated"
+
+// Restore completes a Restore in place, also when it has problems, and returns
+// its problems. The error means that the cluster could not be asked: nothing is
+// decided then.
+func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems, error) {
+	if !slices.Contains(r.Finalizers, velerov1.RestoreFinalizer) {
+		r.Finalizers = append(r.Finalizers, velerov1.RestoreFinalizer)
+	}
+	problems := RestoreSpec(&r.Spec)
+	problems.annotations(r.Annotations)
+	r.Spec.ExcludedResources = append(r.Spec.ExcludedResources, missing(r.Spec.ExcludedResources, nonRestorable)...)
+	orDefault(&r.Spec.ItemOperationTimeout, v.Defaults.ItemOperationTimeout)
+	if r.Spec.BackupName == "" && r.Spec.ScheduleName != "" {
+		if err := v.newestOfSchedule(ctx, r, &problems); err != nil {
+			return nil, err
+		}
+	}
+	if r.Spec.BackupName != "" {
+		if err := v.source(ctx, r, &problems); err != nil {
+			return nil, err
+		}
+	}
+	return problems, nil
+}
+
+// newestOfSchedule names the newest completed backup of the schedule.
+func (v *Validator) newestOfSchedule(ctx context.Context, r *velerov1.Restore, problems *Problems) error {
+	list := &velerov1.BackupList{}
+	err := v.Reader.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingLabels{velerov1.LabelScheduleName: r.Spec.ScheduleName})
+	if err != nil && !apierrors.IsBadRequest(err) { // a name that is no label value labels nothing
+		return fmt.Errorf("list the backups of schedule %s: %w", r.Spec.ScheduleName, err)
+	}
+	var newest *velerov1.Backup
+	for i := range list.Items {
+		b := &list.Items[i]
+		if b.Status.Phase != velerov1.BackupPhaseCompleted || b.Status.StartTimestamp == nil {
+			continue
+		}
+		if newest == nil || newest.Status.StartTimestamp.Before(b.Status.StartTimestamp) {
+			newest = b
+		}
+	}
+	if newest == nil {
+		problems.add("spec.scheduleName", "no completed backup of schedule %q found", r.Spec.ScheduleName)
+		return nil
+	}
+	r.Spec.BackupName = newest.Name
+	return nil
+}
+
+// source checks the backup and its location. Any phase of the backup will do.
+func (v *Validator) source(ctx context.Context, r *velerov1.Restore, problems *Problems) error {
+	b := &velerov1.Backup{}
+	err := v.Reader.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: r.Spec.BackupName}, b)
+	if apierrors.IsNotFound(err) {
+		problems.add("spec.backupName", "backup %q not found", r.Spec.BackupName)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read backup %s: %w", r.Spec.BackupName, err)
+	}
+	if r.Spec.ScheduleName == "" {
+		r.Spec.ScheduleName = b.Labels[velerov1.LabelScheduleName]
+	}
+	_, err = v.available(ctx, "spec.backupName", b.Spec.StorageLocation, problems)
+	return err
+}
+
+// Targets returns the namespaces a restore writes to, sorted by the ledger: the
+// mapped names where the spec lists them, else all.
+func Targets(spec *velerov1.RestoreSpec) []string {
+	if len(spec.IncludedNamespaces) == 0 || slices.ContainsFunc(spec.IncludedNamespaces, selection.IsPattern) {
+		return []string{selection.All}
+	}
+	var targets []string
+	for _, name := range spec.IncludedNamespaces {
+		if name == "" || slices.Contains(spec.ExcludedNamespaces, name) {
+			continue
+		}
+		if to, ok := spec.NamespaceMapping[name]; ok {
+			name = to
+		}
+		targets = append(targets, name)
+	}
+	if len(targets) == 0 {
+		return []string{selection.All}
+	}
+	return targets
+}

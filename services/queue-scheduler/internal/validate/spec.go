@@ -1,0 +1,126 @@
+package validate
+
+import (
+	"slices"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+)
+
+// builtInDataMover is the other name of Velero's default data mover.
+const builtInDataMover = "velero"
+
+// existingPolicies are the known values of spec.existingResourcePolicy.
+var existingPolicies = []velerov1.PolicyType{"", velerov1.PolicyTypeNone, velerov1.PolicyTypeUpdate}
+
+// nonRestorable are resources no restore creates (Velero 1.18).
+var nonRestorable = []string{
+	"nodes", "events", "events.events.k8s.io", "backups.velero.io", "restores.velero.io", "resticrepositories.velero.io",
+	"csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io", "backuprepositories.velero.io",
+}
+
+// BackupSpec finds what is wrong with a spec alone: no cluster is asked.
+func BackupSpec(spec *velerov1.BackupSpec) Problems {
+	var p Problems
+	p.unsupported(len(spec.Hooks.Resources) > 0, "spec.hooks")
+	p.unsupported(spec.ResourcePolicy != nil, "spec.resourcePolicy")
+	p.unsupported(len(spec.OrderedResources) > 0, "spec.orderedResources")
+	p.unsupported(ptr.Deref(spec.SnapshotVolumes, false), "spec.snapshotVolumes")
+	p.unsupported(ptr.Deref(spec.SnapshotMoveData, false), "spec.snapshotMoveData")
+	p.unsupported(ptr.Deref(spec.DefaultVolumesToFsBackup, false), "spec.defaultVolumesToFsBackup")
+	p.unsupported(ptr.Deref(spec.DefaultVolumesToRestic, false), "spec.defaultVolumesToRestic")
+	p.unsupported(len(spec.VolumeSnapshotLocations) > 0, "spec.volumeSnapshotLocations")
+	p.unsupported(spec.DataMover != "" && spec.DataMover != builtInDataMover, "spec.datamover")
+	p.unsupported(spec.UploaderConfig != nil && spec.UploaderConfig.ParallelFilesUpload != 0, "spec.uploaderConfig.parallelFilesUpload")
+	p.unsupported(!slices.Contains([]string{"", velerov1.LabelVolumeGroup}, spec.VolumeGroupSnapshotLabelKey), "spec.volumeGroupSnapshotLabelKey")
+	for _, d := range []struct {
+		field string
+		value int64
+	}{
+		{"spec.ttl", int64(spec.TTL.Duration)},
+		{"spec.csiSnapshotTimeout", int64(spec.CSISnapshotTimeout.Duration)},
+		{"spec.itemOperationTimeout", int64(spec.ItemOperationTimeout.Duration)},
+	} {
+		if d.value < 0 {
+			p.add(d.field, "must not be negative")
+		}
+	}
+	p.filters(backupFilters(spec))
+	return p
+}
+
+// RestoreSpec finds what is wrong with a spec alone: no cluster is asked.
+func RestoreSpec(spec *velerov1.RestoreSpec) Problems {
+	var p Problems
+	p.unsupported(len(spec.Hooks.Resources) > 0, "spec.hooks")
+	p.unsupported(spec.ResourceModifier != nil, "spec.resourceModifier")
+	p.unsupported(spec.RestoreStatus != nil, "spec.restoreStatus")
+	if u := spec.UploaderConfig; u != nil {
+		p.unsupported(ptr.Deref(u.WriteSparseFiles, false), "spec.uploaderConfig.writeSparseFiles")
+		p.unsupported(u.ParallelFilesDownload != 0, "spec.uploaderConfig.parallelFilesDownload")
+	}
+	if !slices.Contains(existingPolicies, spec.ExistingResourcePolicy) {
+		p.add("spec.existingResourcePolicy", "%q is none of none and update", spec.ExistingResourcePolicy)
+	}
+	if spec.ItemOperationTimeout.Duration < 0 {
+		p.add("spec.itemOperationTimeout", "must not be negative")
+	}
+	for _, r := range spec.IncludedResources {
+		if slices.Contains(nonRestorable, r) {
+			p.add("", "spec.includedResources: %s are non-restorable resources", r)
+		}
+	}
+	if (spec.BackupName == "") == (spec.ScheduleName == "") {
+		p.add("", "spec.backupName, spec.scheduleName: exactly one of them must be set")
+	}
+	for from, to := range spec.NamespaceMapping {
+		if from == "" || to == "" || selection.CheckPattern(to) != nil || selection.IsPattern(to) {
+			p.add("spec.namespaceMapping", "%q to %q is not a mapping between namespace names", from, to)
+		}
+	}
+	p.filters(restoreFilters(spec))
+	return p
+}
+
+// filters adds the problems of the filter fields, worded and prefixed as
+// Velero's users know them.
+func (p *Problems) filters(spec selection.Spec) {
+	for _, message := range spec.Validate() {
+		p.add("", "%s", message)
+	}
+}
+
+// Annotations of requests that are not built yet.
+func (p *Problems) annotations(annotations map[string]string) {
+	for _, key := range []string{
+		holdfast.AnnotationPriority, holdfast.AnnotationPlan, holdfast.AnnotationCancel, holdfast.AnnotationIgnoreRunning,
+	} {
+		_, set := annotations[key]
+		p.unsupported(set, "metadata.annotations["+key+"]")
+	}
+}
+
+func backupFilters(spec *velerov1.BackupSpec) selection.Spec {
+	return selection.Spec{
+		IncludedNamespaces: spec.IncludedNamespaces, ExcludedNamespaces: spec.ExcludedNamespaces,
+		IncludedResources: spec.IncludedResources, ExcludedResources: spec.ExcludedResources,
+		IncludeClusterResources:          spec.IncludeClusterResources,
+		IncludedClusterScopedResources:   spec.IncludedClusterScopedResources,
+		ExcludedClusterScopedResources:   spec.ExcludedClusterScopedResources,
+		IncludedNamespaceScopedResources: spec.IncludedNamespaceScopedResources,
+		ExcludedNamespaceScopedResources: spec.ExcludedNamespaceScopedResources,
+		LabelSelector:                    spec.LabelSelector, OrLabelSelectors: spec.OrLabelSelectors,
+	}
+}
+
+func restoreFilters(spec *velerov1.RestoreSpec) selection.Spec {
+	return selection.Spec{
+		IncludedNamespaces: spec.IncludedNamespaces, ExcludedNamespaces: spec.ExcludedNamespaces,
+		IncludedResources: spec.IncludedResources, ExcludedResources: spec.ExcludedResources,
+		IncludeClusterResources: spec.IncludeClusterResources,
+		LabelSelector:           spec.LabelSelector, OrLabelSelectors: spec.OrLabelSelectors,
+	}
+}

@@ -1,0 +1,166 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/location"
+)
+
+// Defaults fill fields a spec leaves out.
+type Defaults struct {
+	TTL                  time.Duration
+	ItemOperationTimeout time.Duration
+	CSISnapshotTimeout   time.Duration
+	ResourceTimeout      time.Duration
+	Location             string // used where no location is marked as the default
+}
+
+// Locations reads backup storage locations; location.Opener is one.
+type Locations interface {
+	// Get reads a location; an absent one satisfies apierrors.IsNotFound.
+	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
+	// Default reads the default location, or returns location.ErrNoDefault.
+	Default(ctx context.Context) (*velerov1.BackupStorageLocation, error)
+}
+
+// Validator checks and completes objects. Safe for concurrent use.
+type Validator struct {
+	Reader    client.Reader // uncached
+	Namespace string
+	Locations Locations
+	Defaults  Defaults
+	// Version tells the version of the API server.
+	Version func(ctx context.Context) (*version.Info, error)
+	Clock   clock.PassiveClock
+}
+
+// Backup completes a Backup in place, also when it has problems (Velero writes
+// both back), and returns its problems. The error means that the cluster could
+// not be asked: nothing is decided then.
+func (v *Validator) Backup(ctx context.Context, b *velerov1.Backup) (Problems, error) {
+	problems := BackupSpec(&b.Spec)
+	problems.annotations(b.Annotations)
+	v.defaults(b)
+	if err := v.backupLocation(ctx, b, &problems); err != nil {
+		return nil, err
+	}
+	if err := v.sourceCluster(ctx, b); err != nil {
+		return nil, err
+	}
+	if err := v.excludedNamespaces(ctx, b, &problems); err != nil {
+		return nil, err
+	}
+	excludeSnapshots(&b.Spec)
+	if len(b.Spec.IncludedNamespaces) == 0 {
+		b.Spec.IncludedNamespaces = []string{"*"}
+	}
+	return problems, nil
+}
+
+// backupLocation resolves where the backup goes; it must be writable and available.
+func (v *Validator) backupLocation(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
+	name := b.Spec.StorageLocation
+	if name == "" {
+		switch loc, err := v.Locations.Default(ctx); {
+		case err == nil:
+			name = loc.Name
+		case errors.Is(err, location.ErrNoDefault):
+			name = v.Defaults.Location
+		default:
+			return err
+		}
+	}
+	b.Spec.StorageLocation = name
+	metav1.SetMetaDataLabel(&b.ObjectMeta, velerov1.LabelStorageLocation, velerov1.LabelValue(name))
+	loc, err := v.available(ctx, "spec.storageLocation", name, problems)
+	if loc != nil && loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
+		problems.add("spec.storageLocation", "backup storage location %q is read-only", name)
+	}
+	return err
+}
+
+// available reads a location and notes when it is missing or not available; one
+// that was never validated counts as unavailable.
+func (v *Validator) available(ctx context.Context, field, name string, problems *Problems) (*velerov1.BackupStorageLocation, error) {
+	loc, err := v.Locations.Get(ctx, name)
+	if apierrors.IsNotFound(err) {
+		problems.add(field, "backup storage location %q not found", name)
+		return nil, nil //nolint:nilnil // absent, and already noted as a problem
+	}
+	if err != nil {
+		return nil, err
+	}
+	if loc.Status.Phase != velerov1.LocationPhaseAvailable {
+		problems.add(field, "backup storage location %q is unavailable: %s", name, orElse(loc.Status.Message, "it has not been validated yet"))
+	}
+	return loc, nil
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// sourceCluster notes which cluster the backup is of.
+func (v *Validator) sourceCluster(ctx context.Context, b *velerov1.Backup) error {
+	info, err := v.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("version of the API server: %w", err)
+	}
+	for key, value := range map[string]string{
+		velerov1.AnnotationSourceClusterGitVersion:   info.GitVersion,
+		velerov1.AnnotationSourceClusterMajorVersion: info.Major,
+		velerov1.AnnotationSourceClusterMinorVersion: info.Minor,
+		velerov1.AnnotationResourceTimeout:           v.Defaults.ResourceTimeout.String(),
+	} {
+		metav1.SetMetaDataAnnotation(&b.ObjectMeta, key, value)
+	}
+	return nil
+}
+
+// excludedNamespaces takes out namespaces labelled so. Including one of them by
+// name is then a contradiction like any other.
+func (v *Validator) excludedNamespaces(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
+	names, err := v.namespaces(ctx, client.MatchingLabels{velerov1.LabelExcludeFromBackup: "true"})
+	if err != nil {
+		return err
+	}
+	labelled := missing(b.Spec.ExcludedNamespaces, names)
+	for _, name := range labelled {
+		for _, included := range b.Spec.IncludedNamespaces {
+			if included == name {
+				problems.add("", "Invalid included/excluded namespace lists: %q is included and labelled %s", name, velerov1.LabelExcludeFromBackup)
+			}
+		}
+	}
+	b.Spec.ExcludedNamespaces = append(b.Spec.ExcludedNamespaces, labelled...)
+	return nil
+}
+
+// Namespaces returns the names of the live namespaces, as the server lists them.
+func (v *Validator) Namespaces(ctx context.Context) ([]string, error) { return v.namespaces(ctx) }
+
+func (v *Validator) namespaces(ctx context.Context, options ...client.ListOption) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(namespaceListKind)
+	if err := v.Reader.List(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names, nil
+}
