@@ -54,6 +54,12 @@ cluster-down: ## stop it and remove its data
 	@CGO_ENABLED=0 go build -trimpath -o bin/e2e/ ./e2e/cmd/cluster
 	@bin/e2e/cluster down
 
+.PHONY: bench
+bench: ## measure, and write .out/bench.json (BENCH=quick takes a few minutes)
+	@e2e/tools/build.sh $(CONTROL_PLANE)
+	@$(MAKE) --no-print-directory build
+	@BENCH=$(BENCH) bin/e2e/bench
+
 .PHONY: generate
 generate: ## regenerate Go from proto, deep copies and CRDs
 	@e2e/tools/build.sh buf protoc-gen-go protoc-gen-go-grpc controller-gen
