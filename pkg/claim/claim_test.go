@@ -1,0 +1,327 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	namespace = "velero"
+	timeout   = 30 * time.Second
+	beat      = timeout / beatsPerTimeout
+)
+
+// bed is an API server that can be away, and a clock all instances share.
+type bed struct {
+	client client.Client
+	clock  *clocktesting.FakeClock
+	away   atomic.Bool
+	reads  atomic.Int64 // of single objects, failing ones too
+}
+
+func newBed() *bed {
+	b := &bed{clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
+	b.client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if b.away.Load() {
+				return errors.New("connection refused")
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			b.reads.Add(1)
+			if b.away.Load() {
+				return errors.New("connection refused")
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	return b
+}
+
+func (b *bed) instance(name string, predecessors ...string) *Instance {
+	return NewInstance(Config{
+		Reader: b.client, Client: b.client, Namespace: namespace, Name: name, Address: name + ":7442", Timeout: timeout,
+		Predecessors: predecessors, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// pass lets time go by while the given instances live.
+func (b *bed) pass(t *testing.T, d time.Duration, alive ...*Instance) {
+	t.Helper()
+	for range d / beat {
+		b.clock.Step(beat)
+		for _, i := range alive {
+			i.beat(t.Context())
+		}
+	}
+}
+
+func take(t *testing.T, i *Instance, obj metav1.Object) Claim {
+	t.Helper()
+	c, err := i.Take(obj)
+	require.NoError(t, err)
+	require.NoError(t, Set(obj, c))
+	return c
+}
+
+func requireHeld(t *testing.T, i *Instance, obj metav1.Object, holder string) {
+	t.Helper()
+	_, err := i.Take(obj)
+	held := new(HeldError)
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, HeldError{Holder: holder, Address: holder + ":7442"}, *held)
+}
+
+func job() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job", UID: "uid-1"}}
+}
+
+func TestAClaimHoldsWhileItsHolderLives(t *testing.T) {
+	b := newBed()
+	one, two := b.instance("one"), b.instance("two")
+	_, err := one.Take(job())
+	require.ErrorContains(t, err, "no lease yet", "a claim without a Lease could not be seen dying")
+	b.pass(t, beat, one, two)
+	obj := job()
+	require.Equal(t, Claim{Holder: "one", Address: "one:7442", Epoch: 1}, take(t, one, obj))
+	b.pass(t, 10*timeout, one, two)
+	requireHeld(t, two, obj, "one")
+	require.Empty(t, two.Expired())
+	require.Equal(t, int64(2), take(t, one, obj).Epoch, "the holder itself goes on with a new epoch")
+}
+
+func TestAClaimIsFreeAfterItsHolderWasWatchedDying(t *testing.T) {
+	b := newBed()
+	one, two := b.instance("one"), b.instance("two")
+	b.pass(t, beat, one, two)
+	obj := job()
+	take(t, one, obj)
+	b.pass(t, timeout-beat, two)
+	requireHeld(t, two, obj, "one")
+	b.pass(t, beat, two)
+	require.Equal(t, "one", <-two.Expired())
+	require.Equal(t, Claim{Holder: "two", Address: "two:7442", Epoch: 2}, take(t, two, obj))
+	b.pass(t, timeout, two)
+	require.Empty(t, two.Expired(), "a death is told once")
+}
+
+func TestAReleasedLeaseFreesAtOnce(t *testing.T) {
+	b := newBed()
+	one, two := b.instance("one"), b.instance("two")
+	b.pass(t, beat, one, two)
+	obj := job()
+	take(t, one, obj)
+	one.leave(t.Context())
+	b.pass(t, beat, two)
+	require.Equal(t, "one", <-two.Expired())
+	take(t, two, obj)
+	require.NoError(t, Release(obj))
+	require.Equal(t, int64(3), take(t, two, obj).Epoch, "a hand-over keeps the epoch rising")
+}
+
+func TestTimeInWhichNobodyLookedDoesNotCount(t *testing.T) {
+	for name, blind := range map[string]func(t *testing.T, b *bed, two *Instance){
+		"the watcher was paused": func(_ *testing.T, b *bed, _ *Instance) { b.clock.Step(10 * timeout) },
+		"the API server was away": func(t *testing.T, b *bed, two *Instance) {
+			t.Helper()
+			b.away.Store(true)
+			b.pass(t, 10*timeout, two)
+			b.away.Store(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed()
+			one, two := b.instance("one"), b.instance("two")
+			b.pass(t, beat, one, two)
+			obj := job()
+			take(t, one, obj)
+			blind(t, b, two)
+			b.pass(t, beat, two)
+			requireHeld(t, two, obj, "one")
+			b.pass(t, timeout, two)
+			take(t, two, obj)
+		})
+	}
+}
+
+func TestAnUnknownHolderIsWatchedFromTheFirstQuestionOn(t *testing.T) {
+	b := newBed()
+	two := b.instance("two")
+	b.pass(t, beat, two)
+	obj := job()
+	require.NoError(t, Set(obj, Claim{Holder: "lost", Address: "lost:7442", Epoch: 7}))
+	requireHeld(t, two, obj, "lost")
+	b.pass(t, timeout-beat, two)
+	requireHeld(t, two, obj, "lost")
+	b.pass(t, beat, two)
+	require.Equal(t, int64(8), take(t, two, obj).Epoch)
+}
+
+func TestAPredecessorIsGone(t *testing.T) {
+	b := newBed()
+	before := b.instance("before")
+	b.pass(t, beat, before)
+	obj := job()
+	take(t, before, obj)
+	after := b.instance("after", "before")
+	b.pass(t, beat, after)
+	require.Equal(t, "before", <-after.Expired())
+	require.Equal(t, int64(2), take(t, after, obj).Epoch)
+}
+
+func TestAHolderThatWakesUpIsAliveAgain(t *testing.T) {
+	b := newBed()
+	one, two := b.instance("one"), b.instance("two")
+	b.pass(t, beat, one, two)
+	obj := job()
+	take(t, one, obj)
+	b.pass(t, timeout, two)
+	b.pass(t, beat, one, two)
+	requireHeld(t, two, obj, "one")
+}
+
+func TestLeasesOfTheLongDeadAreRemoved(t *testing.T) {
+	b := newBed()
+	one, two := b.instance("one"), b.instance("two")
+	b.pass(t, beat, one, two)
+	leases := func() (names []string) {
+		list := &coordinationv1.LeaseList{}
+		require.NoError(t, b.client.List(t.Context(), list, client.InNamespace(namespace)))
+		for _, l := range list.Items {
+			names = append(names, l.Name)
+		}
+		return names
+	}
+	b.pass(t, sweepTimeouts*timeout-beat, two)
+	require.Equal(t, []string{"one", "two"}, leases())
+	b.pass(t, 2*beat, two)
+	require.Equal(t, []string{"two"}, leases())
+}
+
+func TestRunHoldsTheLeaseUntilItEnds(t *testing.T) {
+	b := newBed()
+	one := b.instance("one")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- one.Run(ctx) }()
+	require.Eventually(t, one.Ready, 10*time.Second, time.Millisecond)
+	read := func() *coordinationv1.Lease {
+		lease := &coordinationv1.Lease{}
+		require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "one"}, lease))
+		return lease
+	}
+	first := read()
+	require.Equal(t, "one", *first.Spec.HolderIdentity)
+	require.Eventually(t, func() bool {
+		b.clock.Step(beat)
+		return read().ResourceVersion != first.ResourceVersion
+	}, 10*time.Second, 5*time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
+	require.Empty(t, *read().Spec.HolderIdentity, "released for whoever watches")
+}
+
+// guarded creates a claimed job and guards it.
+func guarded(t *testing.T, b *bed) (context.Context, context.CancelFunc, *corev1.ConfigMap) {
+	t.Helper()
+	one := b.instance("one")
+	b.pass(t, beat, one)
+	obj := job()
+	take(t, one, obj)
+	require.NoError(t, b.client.Create(t.Context(), obj))
+	ctx, cancel := one.Guard(t.Context(), obj)
+	t.Cleanup(cancel)
+	return ctx, cancel, obj
+}
+
+func TestGuardEndsWithTheClaim(t *testing.T) {
+	for name, lose := range map[string]func(*testing.T, *bed, *corev1.ConfigMap){
+		"another epoch": func(t *testing.T, b *bed, obj *corev1.ConfigMap) {
+			t.Helper()
+			require.NoError(t, Set(obj, Claim{Holder: "one", Epoch: 2}))
+			require.NoError(t, b.client.Update(t.Context(), obj))
+		},
+		"another holder": func(t *testing.T, b *bed, obj *corev1.ConfigMap) {
+			t.Helper()
+			require.NoError(t, Set(obj, Claim{Holder: "two", Epoch: 1}))
+			require.NoError(t, b.client.Update(t.Context(), obj))
+		},
+		"no claim": func(t *testing.T, b *bed, obj *corev1.ConfigMap) {
+			t.Helper()
+			obj.Annotations = nil
+			require.NoError(t, b.client.Update(t.Context(), obj))
+		},
+		"gone": func(t *testing.T, b *bed, obj *corev1.ConfigMap) {
+			t.Helper()
+			require.NoError(t, b.client.Delete(t.Context(), obj))
+		},
+		"replaced": func(t *testing.T, b *bed, obj *corev1.ConfigMap) {
+			t.Helper()
+			require.NoError(t, b.client.Delete(t.Context(), obj))
+			again := job()
+			again.UID, again.Annotations = "uid-2", obj.Annotations
+			require.NoError(t, b.client.Create(t.Context(), again))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed()
+			ctx, _, obj := guarded(t, b)
+			lose(t, b, obj)
+			require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return ctx.Err() != nil }, 10*time.Second, time.Millisecond)
+			require.ErrorIs(t, context.Cause(ctx), ErrLost)
+		})
+	}
+}
+
+func TestGuardOutlivesEditsAndOutages(t *testing.T) {
+	b := newBed()
+	ctx, cancel, obj := guarded(t, b)
+	obj.Data = map[string]string{"progress": "1"}
+	require.NoError(t, b.client.Update(t.Context(), obj))
+	looked := func() {
+		before := b.reads.Load()
+		require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return b.reads.Load() >= before+2 }, 10*time.Second, time.Millisecond)
+	}
+	looked()
+	b.away.Store(true)
+	looked()
+	require.NoError(t, ctx.Err())
+	cancel()
+	require.NotErrorIs(t, context.Cause(ctx), ErrLost)
+}
+
+func TestGuardOfAnUnclaimedObjectHasEnded(t *testing.T) {
+	ctx, cancel := newBed().instance("one").Guard(t.Context(), job())
+	defer cancel()
+	require.ErrorIs(t, context.Cause(ctx), ErrLost)
+}
+
+func TestBadClaimsAreErrors(t *testing.T) {
+	for _, text := range []string{"", "one", `{"holder":"one"}`, `{"holder":"one","epoch":-1}`, `{"epoch":"1"}`} {
+		obj := job()
+		obj.Annotations = map[string]string{holdfast.AnnotationClaim: text}
+		_, _, err := Parse(obj)
+		require.ErrorContains(t, err, holdfast.AnnotationClaim, text)
+		require.ErrorIs(t, Check(obj, Claim{Holder: "one", Epoch: 1}), ErrLost)
+		require.Error(t, Release(obj))
+	}
+}
