@@ -1,0 +1,223 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/part"
+	"github.com/holdfast-io/holdfast/pkg/publish"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+)
+
+type bed struct {
+	*testing.T
+	store *memstore.Store
+	s     *Server
+}
+
+// OpenName implements Opener.
+func (b *bed) OpenName(context.Context, string) (objectstore.Store, error) { return b.store, nil }
+
+func backup(name string) *velerov1.Backup {
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}}
+	b.Spec.StorageLocation = "default"
+	return b
+}
+
+// newBed publishes backup "b" as the backup-runner does.
+func newBed(t *testing.T) *bed {
+	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(backup("b"), backup("velero-made")).Build()
+	b := &bed{T: t, store: memstore.New()}
+	b.s = &Server{Reader: c, Namespace: "velero", Opener: b}
+	start, dir := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), t.TempDir()
+	w, err := part.NewWriter(part.Config{Dir: dir, MemberBytes: 4096, ModTime: start})
+	require.NoError(t, err)
+	for i := range 30 {
+		require.NoError(t, w.Add(object("", "v1", "ConfigMap", "configmaps", fmt.Sprintf("ns-%d", i%3), fmt.Sprintf("cm-%02d", i))))
+	}
+	require.NoError(t, w.Add(object("", "v1", "Namespace", "namespaces", "", "ns-0")))
+	for _, version := range []string{"v1", "v2"} {
+		require.NoError(t, w.Add(object("example.com", version, "Widget", "widgets", "ns-0", "w-"+version)))
+	}
+	sealed, err := w.Seal()
+	require.NoError(t, err)
+	key := layout.Part("b", "uid", 1, "all", 0, 0)
+	b.upload(key, sealed.Data)
+	b.upload(layout.Sidecar(key), sealed.Sidecar)
+	plan := publish.Plan{
+		Backup: "b", UID: "uid", ModTime: start, LogValue: "velero/b", Header: manifest.Header{Revision: "77"},
+		Parts: []publish.PartRef{{Key: key, Size: sealed.Data.Size, SHA256: sealed.Data.SHA256, SidecarKey: layout.Sidecar(key)}},
+		Cuts:  []manifest.Cut{{Kind: "v1/ConfigMap", Revision: "77"}, {Kind: "example.com/v1/Widget", Revision: "80", From: "a", To: "z"}},
+	}
+	_, err = publish.Compose(t.Context(), b.store, plan)
+	require.NoError(t, err)
+	merged, err := publish.Merge(t.Context(), b.store, plan, dir)
+	require.NoError(t, err)
+	b.upload(layout.BackupManifest("b"), merged.Manifest)
+	return b
+}
+
+func object(group, version, kind, resource, ns, name string) part.Item {
+	return part.Item{
+		GVK: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Resource: resource, Preferred: true, Raw: []byte(body(ns, name)),
+		Meta: &objmeta.Meta{Name: name, Namespace: ns, UID: "uid-" + name, ResourceVersion: "5"},
+	}
+}
+
+func body(ns, name string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q},"data":%q}`, name, ns, strings.Repeat("x", 500))
+}
+
+func (b *bed) upload(key string, f part.File) {
+	b.Helper()
+	data, err := os.ReadFile(f.Path)
+	require.NoError(b, err)
+	b.store.Set(key, data)
+}
+
+func TestGetManifest(t *testing.T) {
+	b := newBed(t)
+	got, err := b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "b"})
+	require.NoError(t, err)
+	require.Equal(t, "b", got.GetBackup())
+	require.Equal(t, "uid", got.GetBackupUid())
+	require.Equal(t, manifest.FormatVersion, got.GetFormatVersion())
+	require.EqualValues(t, 33, got.GetItems())
+	require.Len(t, got.GetKinds(), 4)
+	require.Equal(t, "widgets", got.GetKinds()[0].GetResource())
+	require.Equal(t, "example.com", got.GetKinds()[0].GetGroup())
+	require.Len(t, got.GetCuts(), 2)
+	require.Equal(t, "configmaps", got.GetCuts()[0].GetResource())
+	require.Equal(t, "z", got.GetCuts()[1].GetLastKey())
+	require.Equal(t, "80", got.GetCuts()[1].GetRevision())
+}
+
+// list reads all pages and checks that no page is larger than asked for.
+func (b *bed) list(req *manifestv1.ListItemsRequest) []string {
+	b.Helper()
+	var names []string
+	for {
+		resp, err := b.s.ListItems(b.Context(), req)
+		require.NoError(b, err)
+		if req.GetPageSize() > 0 {
+			require.LessOrEqual(b, len(resp.GetItems()), int(req.GetPageSize()))
+		}
+		for _, item := range resp.GetItems() {
+			names = append(names, item.GetNamespace()+"/"+item.GetName())
+		}
+		if req.PageToken = resp.GetNextPageToken(); req.GetPageToken() == "" {
+			return names
+		}
+	}
+}
+
+func TestListItems(t *testing.T) {
+	b := newBed(t)
+	all := b.list(&manifestv1.ListItemsRequest{Backup: "b"})
+	require.Len(t, all, 33)
+	require.Equal(t, "ns-0/w-v1", all[0])
+	for _, size := range []int32{1, 7, 33, 1000} {
+		require.Equal(t, all, b.list(&manifestv1.ListItemsRequest{Backup: "b", PageSize: size}), "pages of %d", size)
+	}
+	require.Len(t, b.list(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "configmaps", Namespace: "ns-1", PageSize: 3}), 10)
+	require.Len(t, b.list(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "widgets.example.com"}), 2)
+	require.Equal(t, []string{"ns-2/cm-05"}, b.list(&manifestv1.ListItemsRequest{Backup: "b", Name: "cm-05"}))
+	require.Empty(t, b.list(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "pods"}))
+	require.Empty(t, b.list(&manifestv1.ListItemsRequest{Backup: "b", Namespace: "absent"}))
+}
+
+func TestPageTokensAreChecked(t *testing.T) {
+	b := newBed(t)
+	first, err := b.s.ListItems(t.Context(), &manifestv1.ListItemsRequest{Backup: "b", PageSize: 1})
+	require.NoError(t, err)
+	for _, req := range []*manifestv1.ListItemsRequest{
+		{Backup: "b", PageToken: "not base64!"}, {Backup: "b", PageToken: "bm8ganNvbg"},
+		{Backup: "b", Namespace: "ns-0", PageToken: first.GetNextPageToken()},
+	} {
+		_, err = b.s.ListItems(t.Context(), req)
+		field := new(grpcerr.FieldError)
+		require.ErrorAs(t, err, &field)
+		require.Equal(t, "page_token", field.Field)
+	}
+}
+
+func byKey(group, version, kind, ns, name string) *manifestv1.GetItemRequest {
+	return &manifestv1.GetItemRequest{Backup: "b", WithBody: true, Item: &manifestv1.GetItemRequest_Key{
+		Key: &manifestv1.ItemKey{Group: group, Version: version, Kind: kind, Namespace: ns, Name: name},
+	}}
+}
+
+func TestGetItem(t *testing.T) {
+	b := newBed(t)
+	got, err := b.s.GetItem(t.Context(), byKey("", "", "ConfigMap", "ns-1", "cm-07"))
+	require.NoError(t, err)
+	require.Contains(t, string(got.GetBody()), `"name":"cm-07"`)
+	sum := sha256.Sum256(got.GetBody())
+	require.Equal(t, sum[:], got.GetItem().GetSha256())
+	require.EqualValues(t, len(got.GetBody()), got.GetItem().GetSize())
+	require.Equal(t, "resources/configmaps/namespaces/ns-1/cm-07.json", got.GetItem().GetPath())
+
+	got, err = b.s.GetItem(t.Context(), &manifestv1.GetItemRequest{Backup: "b", Item: &manifestv1.GetItemRequest_Uid{Uid: "uid-cm-07"}})
+	require.NoError(t, err)
+	require.Equal(t, "cm-07", got.GetItem().GetName())
+	require.Empty(t, got.GetBody(), "only on request")
+
+	_, err = b.s.GetItem(t.Context(), byKey("example.com", "", "Widget", "ns-0", "w-v1"))
+	field := new(grpcerr.FieldError)
+	require.ErrorAs(t, err, &field)
+	require.Equal(t, "key.version", field.Field)
+	_, err = b.s.GetItem(t.Context(), byKey("example.com", "v2", "Widget", "ns-0", "w-v2"))
+	require.NoError(t, err)
+
+	for _, req := range []*manifestv1.GetItemRequest{
+		byKey("", "", "ConfigMap", "ns-1", "absent"), byKey("", "", "Pod", "ns-1", "cm-07"),
+		{Backup: "b", Item: &manifestv1.GetItemRequest_Uid{Uid: "absent"}},
+	} {
+		_, err = b.s.GetItem(t.Context(), req)
+		require.ErrorIs(t, err, grpcerr.ErrNotFound)
+	}
+}
+
+func TestFailuresHaveCodes(t *testing.T) {
+	b := newBed(t)
+	_, err := b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "absent"})
+	require.True(t, apierrors.IsNotFound(err))
+	_, err = b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "velero-made"})
+	st, _ := grpcerr.Status(err)
+	require.Equal(t, codes.NotFound, st.Code())
+	require.Equal(t, "MANIFEST_NOT_FOUND", grpcerr.Reason(st.Err()))
+
+	whole, _ := b.store.Bytes(layout.BackupManifest("b"))
+	b.store.Set(layout.BackupManifest("b"), whole[:len(whole)/2])
+	_, err = b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "b"})
+	require.ErrorIs(t, err, grpcerr.ErrCorrupt)
+
+	b.store.Set(layout.BackupManifest("b"), whole)
+	tar, _ := b.store.Bytes(layout.BackupTarball("b"))
+	for i := range tar {
+		tar[i] ^= 0x55
+	}
+	b.store.Set(layout.BackupTarball("b"), tar)
+	_, err = b.s.GetItem(t.Context(), byKey("", "", "ConfigMap", "ns-1", "cm-07"))
+	require.ErrorIs(t, err, grpcerr.ErrCorrupt)
+}
