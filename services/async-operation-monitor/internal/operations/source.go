@@ -1,0 +1,87 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// Stores opens backup storage locations; location.Opener is one.
+type Stores interface {
+	OpenName(ctx context.Context, name string) (objectstore.Store, error)
+}
+
+// Source finds the operations of a job. Safe for concurrent use.
+type Source struct {
+	Reader    client.Reader // uncached
+	Namespace string
+	Stores    Stores
+}
+
+// OfBackup returns the operations of a backup, oldest first; none recorded is an
+// empty list. A backup that does not exist wraps grpcerr.ErrNotFound.
+func (s *Source) OfBackup(ctx context.Context, name string) ([]Operation, error) {
+	b := &velerov1.Backup{}
+	if err := s.get(ctx, "backup", name, b); err != nil {
+		return nil, err
+	}
+	if b.Spec.StorageLocation == "" {
+		return nil, nil // not admitted yet: nothing has been started
+	}
+	return s.load(ctx, b.Spec.StorageLocation, layout.BackupItemOperations(name))
+}
+
+// OfRestore is OfBackup for a restore, whose files lie beside its backup.
+func (s *Source) OfRestore(ctx context.Context, name string) ([]Operation, error) {
+	r := &velerov1.Restore{}
+	if err := s.get(ctx, "restore", name, r); err != nil {
+		return nil, err
+	}
+	if r.Status.Phase.IsNew() || r.Status.Phase == velerov1.RestorePhaseFailedValidation {
+		return nil, nil // never begun
+	}
+	b := &velerov1.Backup{}
+	if err := s.get(ctx, "backup", r.Spec.BackupName, b); err != nil {
+		return nil, fmt.Errorf("restore %q: %w", name, err)
+	}
+	return s.load(ctx, b.Spec.StorageLocation, layout.RestoreItemOperations(name))
+}
+
+func (s *Source) get(ctx context.Context, kind, name string, into client.Object) error {
+	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, into)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s %q: %w", kind, name, grpcerr.ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s %q: %w", kind, name, err)
+	}
+	return nil
+}
+
+func (s *Source) load(ctx context.Context, location, key string) (list []Operation, err error) {
+	store, err := s.Stores.OpenName(ctx, location)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	file, err := store.Get(ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if list, err = Decode(file); err != nil {
+		return nil, fmt.Errorf("read %s: %w: %w", key, grpcerr.ErrCorrupt, err)
+	}
+	return list, nil
+}
