@@ -32,7 +32,8 @@ func (r *Runtime) routes() {
 }
 
 // Run serves until ctx ends, a part fails, or a listener breaks. Then, in this order: not ready, parts are told to stop
-// (they pull no more work and hand over), gRPC and HTTP finish open calls within a limit, connections are closed.
+// (they pull no more work and hand over), the parts of GoLast are, gRPC and HTTP finish open calls within a limit, connections
+// are closed.
 // It returns the failures, nil when ctx simply ended. It is called once.
 func (r *Runtime) Run(ctx context.Context) error {
 	err := ErrRanBefore
@@ -72,9 +73,21 @@ func (r *Runtime) run(ctx context.Context) error {
 	})
 	defer stopWatching()
 
+	lastCtx, stopLast := context.WithCancel(detached)
+	defer stopLast()
+	lastErr := make(chan error, 1)
+	go func() {
+		err := r.last.Run(lastCtx)
+		if err != nil {
+			stopParts()
+		}
+		lastErr <- err
+	}()
 	partsErr := r.parts.Run(partsCtx)
+	stopLast()
+	failures := []error{partsErr, <-lastErr}
 	r.stopServers(detached, server)
-	return errors.Join(partsErr, <-served, <-served)
+	return errors.Join(append(failures, <-served, <-served)...)
 }
 
 // addOwnParts adds the parts every service has.
@@ -94,6 +107,10 @@ func (r *Runtime) addOwnParts() {
 		return nil
 	})
 	r.Go("readiness", r.followReadiness)
+	r.GoLast("lifetime", func(ctx context.Context) error { // so that parts can be added as long as the service runs
+		<-ctx.Done()
+		return nil
+	})
 }
 
 // followReadiness keeps the gRPC health status in line with the conditions until the parts are to end. It also keeps the group alive.

@@ -42,6 +42,7 @@ type Runtime struct {
 	registry *prometheus.Registry
 	ready    readiness
 	parts    *rungroup.Group
+	last     *rungroup.Group
 
 	grpc    *grpcserver.Server
 	grpcLis net.Listener
@@ -62,6 +63,7 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		base:     base,
 		registry: prometheus.NewRegistry(),
 		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
+		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
 		mux:      http.NewServeMux(),
 	}
 	for _, step := range []func(context.Context) error{r.prepare, r.connect, r.buildGRPC, r.listen} {
@@ -173,6 +175,10 @@ func (r *Runtime) HTTPAddr() string { return r.httpLis.Addr().String() }
 // A part that returns an error or panics before that stops the service; one that returns nil is done.
 // Parts added before Run start with it, later ones at once.
 func (r *Runtime) Go(name string, run func(ctx context.Context) error) { r.parts.Go(name, run) }
+
+// GoLast adds a part like Go does, whose ctx ends only after all parts added with Go have ended. It is for what those need while
+// they hand over: the Lease that says this instance is alive.
+func (r *Runtime) GoLast(name string, run func(ctx context.Context) error) { r.last.Go(name, run) }
 
 // ReadyWhen adds a condition to readiness: /readyz and the gRPC health status are positive only while every check says true.
 // check must be fast, safe for concurrent use, and must not call back into the Runtime.

@@ -160,6 +160,22 @@ func TestShutdownIsOrdered(t *testing.T) {
 		connected = r.Fabric().Connected()
 		return nil
 	})
+	handedOver := make(chan struct{})
+	r.Go("slow", func(ctx context.Context) error {
+		<-ctx.Done()
+		defer close(handedOver)
+		return nil
+	})
+	leaseOutlived := false
+	r.GoLast("lease", func(ctx context.Context) error {
+		<-ctx.Done()
+		select {
+		case <-handedOver:
+			leaseOutlived = true
+		default:
+		}
+		return nil
+	})
 	stop := running(t, r)
 	<-started
 	require.Eventually(t, func() bool { code, _ := get(t, r, "/readyz"); return code == http.StatusOK }, patience, 5*time.Millisecond)
@@ -167,6 +183,13 @@ func TestShutdownIsOrdered(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, during)
 	require.True(t, connected)
 	require.False(t, r.Fabric().Connected())
+	require.True(t, leaseOutlived)
+}
+
+func TestAFailingLastPartStopsTheService(t *testing.T) {
+	r := newWorld(t).runtime(t, "queue-scheduler")
+	r.GoLast("lease", func(context.Context) error { return errors.New("broken") })
+	require.ErrorContains(t, r.Run(t.Context()), "lease: broken")
 }
 
 func TestAFailingPartStopsTheService(t *testing.T) {
