@@ -89,7 +89,7 @@ func (a *App) build() error {
 // parts adds what runs beside the servers.
 func (a *App) parts() {
 	rt := a.runtime
-	rt.Go("instance", a.instance.Run)
+	rt.GoLast("instance", a.instance.Run)
 	rt.Go("takeovers", a.dispatch.Takeovers)
 	rt.Go("work", a.consume)
 	rt.ReadyWhen("lease", a.instance.Ready)
