@@ -88,7 +88,7 @@ func (a *App) build() {
 	deletionv1.RegisterDeletionServiceServer(a.runtime.GRPC(), &server.Server{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Running: remove.Running,
 	})
-	a.runtime.Go("instance", a.instance.Run)
+	a.runtime.GoLast("instance", a.instance.Run)
 	a.runtime.ReadyWhen("instance lease", a.instance.Ready)
 	a.runtime.Go("deletions", func(ctx context.Context) error {
 		return a.runtime.Fabric().Consume(ctx, fabric.WorkDeletionRun, fabric.ConsumerConfig{Concurrency: c.Concurrency}, a.handle)
