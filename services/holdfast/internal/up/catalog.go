@@ -4,9 +4,11 @@ import (
 	"context"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
+	monitor "github.com/holdfast-io/holdfast/services/async-operation-monitor/app"
 	backuprunner "github.com/holdfast-io/holdfast/services/backup-runner/app"
 	deletion "github.com/holdfast-io/holdfast/services/deletion/app"
 	manifestindexer "github.com/holdfast-io/holdfast/services/manifest-indexer/app"
+	queuescheduler "github.com/holdfast-io/holdfast/services/queue-scheduler/app"
 	restorerunner "github.com/holdfast-io/holdfast/services/restore-runner/app"
 )
 
@@ -14,6 +16,12 @@ import (
 // the defaults of its own flags: the zero value of its configuration.
 func kinds() []kind {
 	return []kind{
+		{name: queuescheduler.Name, ports: queuescheduler.Ports(), build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+			return queuescheduler.New(ctx, queuescheduler.Config{Base: base})
+		}},
+		{name: monitor.Name, ports: monitor.Ports(), build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+			return monitor.New(ctx, monitor.Config{Base: base})
+		}},
 		{name: backuprunner.Name, ports: backuprunner.Ports, runner: true, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
 			return backuprunner.New(ctx, backuprunner.Config{Base: base, Predecessors: gone})
 		}},
