@@ -29,6 +29,9 @@ import (
 // maxVolumeInfo bounds the unpacked volume information of a backup, in bytes.
 const maxVolumeInfo = 64 << 20
 
+// tarballDir is where, in its work directory, a restore keeps what it needs of the tarball.
+const tarballDir = "tarball"
+
 // storeAttempts is how often the store is asked before it counts as unreachable.
 const storeAttempts = 5
 
@@ -45,7 +48,7 @@ type job struct {
 // restoreFrom plans and restores. Damage of the backup is an error of the restore, not the end of it (Velero 1.18).
 func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, dir string) error {
 	source, err := again(ctx, j, "open the tarball", func() (tarball.Source, error) {
-		return tarball.Open(ctx, store, backup, filepath.Join(dir, "tarball"), tarball.Limits{})
+		return tarball.Open(ctx, store, backup, filepath.Join(dir, tarballDir), tarball.Limits{})
 	})
 	switch {
 	case damaged(err):

@@ -72,7 +72,7 @@ func (j *job) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	dir := filepath.Join(j.cfg.WorkDir, string(j.restore.UID))
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, tarballDir), 0o700)); err != nil {
 		return fatal("prepare the work directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
