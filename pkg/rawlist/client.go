@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -22,10 +21,10 @@ import (
 type Options struct {
 	// Clock times retries. Required.
 	Clock clock.WithTicker
-	// PageBytes is the size of page to aim at. Default 4 MiB.
+	// PageBytes is the size of page to aim at. Default 2 MiB.
 	PageBytes int64
 	// FirstLimit is the number of items asked for before the size of the items
-	// of a resource is known. Default 250.
+	// of a resource is known. Default 100.
 	FirstLimit int64
 	// MaxItemBytes bounds one item. Default 16 MiB.
 	MaxItemBytes int
@@ -40,8 +39,8 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	setDefault(&o.PageBytes, 4<<20)
-	setDefault(&o.FirstLimit, 250)
+	setDefault(&o.PageBytes, 2<<20)
+	setDefault(&o.FirstLimit, 100)
 	setDefault(&o.MaxItemBytes, 16<<20)
 	setDefault(&o.Tries, 4)
 	setDefault(&o.Patience, 10*time.Minute)
@@ -137,6 +136,7 @@ type Sink interface {
 // error; in every case the pages committed before stand.
 func (c *Client) List(ctx context.Context, req Request, sink Sink) error {
 	p := pager{client: c, req: req, sink: sink, revision: req.Revision, token: req.Continue, limit: c.limit(req.Resource)}
+	defer p.forget()
 	for {
 		page, err := p.next(ctx)
 		if err != nil {
@@ -234,22 +234,4 @@ func (c *Client) url(req *Request, revision, token string, limit int64) string {
 	}
 	u.RawQuery = q.Encode()
 	return u.String()
-}
-
-// get starts one request; the caller closes the body.
-func (c *Client) get(ctx context.Context, address string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "application/json")
-	// Compression costs the server more CPU than the bytes are worth.
-	req.Header.Set("Accept-Encoding", "identity")
-	return c.http.Do(req)
-}
-
-// drain reads what is left of a short answer, so that the connection is reused.
-func drain(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, 64<<10) // best effort: a connection more is no error
-	_ = body.Close()
 }

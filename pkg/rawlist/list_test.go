@@ -262,3 +262,38 @@ func TestURL(t *testing.T) {
 	require.True(t, strings.HasPrefix(got, "https://h:1/prefix/apis/apps/v1/configmaps?"), got)
 	require.Contains(t, got, "resourceVersion=7&resourceVersionMatch=Exact")
 }
+
+func TestNextPageIsAskedForAhead(t *testing.T) {
+	for _, lastFirst := range []bool{false, true} {
+		s := &apiServer{objects: names(100), revision: 9, lastFirst: lastFirst}
+		asked := make(chan string, 100)
+		s.fault = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+			asked <- r.URL.Query().Get("continue")
+			return false
+		}
+		c := start(t, s, Options{FirstLimit: 10, PageBytes: 800})
+		got := &early{asked: asked, wait: !lastFirst}
+		require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "9"}, got))
+		require.Equal(t, s.objects, got.committed, "metadata last: %v", lastFirst)
+	}
+}
+
+// early waits, in the middle of its second page, for the request of the third.
+type early struct {
+	collector
+	asked chan string
+	wait  bool
+}
+
+func (e *early) Item(item jsonlist.Item) error {
+	if e.wait && len(e.pages) == 1 && len(e.open) == 0 {
+		for range 3 {
+			select {
+			case <-e.asked:
+			case <-time.After(10 * time.Second):
+				return errors.New("the next page was not asked for")
+			}
+		}
+	}
+	return e.collector.Item(item)
+}

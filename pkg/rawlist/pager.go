@@ -22,7 +22,9 @@ type pager struct {
 	revision string // "" until the first answer fixes it
 	token    string
 	limit    int64
+	learnt   bool             // limit fits the size of the items
 	splitter *jsonlist.Reader // kept for its buffer
+	ahead    *request         // of the next page, nil if not asked for yet
 }
 
 func (p *pager) reader(body io.Reader) *jsonlist.Reader {
@@ -100,30 +102,56 @@ func (p *pager) pause(ctx context.Context, d time.Duration) error {
 
 // attempt asks for the page once. A *failure may be tried again, other errors not.
 func (p *pager) attempt(ctx context.Context) (Page, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watch := newWatchdog(p.client.opts.Clock, p.client.opts.Stall, cancel)
+	rq := p.ahead
+	p.ahead = nil
+	if rq == nil {
+		rq = p.launch(ctx, p.token, p.revision)
+	}
+	defer rq.end()
+	watch := newWatchdog(p.client.opts.Clock, p.client.opts.Stall, rq.cancel)
 	defer watch.stop()
 	watch.busy()
-	limit := p.limit
-	if p.revision == "" {
-		limit = min(limit, firstLimit)
-	}
-	resp, err := p.client.get(ctx, p.client.url(&p.req, p.revision, p.token, limit))
+	<-rq.done
 	watch.idle()
-	if err != nil {
-		return Page{}, &failure{err: causeOr(ctx, err)}
+	if rq.err != nil {
+		return Page{}, &failure{err: causeOr(rq.ctx, rq.err)}
 	}
-	if resp.StatusCode != http.StatusOK {
-		defer drain(resp.Body)
-		return Page{}, answer(resp)
+	if rq.resp.StatusCode != http.StatusOK {
+		return Page{}, answer(rq.resp)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	page, err := p.split(&watchedReader{r: resp.Body, watch: watch})
+	page, err := p.split(ctx, &watchedReader{r: rq.resp.Body, watch: watch})
 	if f := (*failure)(nil); errors.As(err, &f) {
-		f.err = causeOr(ctx, f.err)
+		f.err = causeOr(rq.ctx, f.err)
+	}
+	if err != nil {
+		p.forget()
 	}
 	return page, err
+}
+
+// launch starts the request for a page.
+func (p *pager) launch(ctx context.Context, token, revision string) *request {
+	limit := p.limit
+	if revision == "" {
+		limit = min(limit, firstLimit)
+	}
+	return p.client.start(ctx, p.client.url(&p.req, revision, token, limit))
+}
+
+// lookAhead asks for the next page while this one is read: lists of built-in
+// kinds name it before their items. The first page tells how many items to ask for.
+func (p *pager) lookAhead(ctx context.Context, meta jsonlist.ListMeta) {
+	if p.ahead == nil && p.learnt && meta.Continue != "" && meta.ResourceVersion != "" {
+		p.ahead = p.launch(ctx, meta.Continue, meta.ResourceVersion)
+	}
+}
+
+// forget drops a page asked for ahead.
+func (p *pager) forget() {
+	if p.ahead != nil {
+		p.ahead.end()
+		p.ahead = nil
+	}
 }
 
 // causeOr names why a request was cancelled, if it was.
@@ -135,7 +163,7 @@ func causeOr(ctx context.Context, err error) error {
 }
 
 // split hands the items of one body to the sink and verifies its end.
-func (p *pager) split(body io.Reader) (Page, error) {
+func (p *pager) split(ctx context.Context, body io.Reader) (Page, error) {
 	counted := &countingReader{r: body}
 	body = counted
 	revision := p.revision
@@ -149,7 +177,10 @@ func (p *pager) split(body io.Reader) (Page, error) {
 		return Page{}, &SinkError{Err: err}
 	}
 	reader := p.reader(body)
-	items, err := p.items(reader, p.sink.Item)
+	items, err := p.items(reader, func(item jsonlist.Item) error {
+		p.lookAhead(ctx, reader.List())
+		return p.sink.Item(item)
+	})
 	if err != nil {
 		return Page{}, err
 	}
@@ -157,6 +188,7 @@ func (p *pager) split(body io.Reader) (Page, error) {
 	if meta.ResourceVersion != revision {
 		return Page{}, fmt.Errorf("%w: asked for %s, got %q", ErrRevision, revision, meta.ResourceVersion)
 	}
+	p.learnt = true
 	p.limit = p.client.learn(p.req.Resource, p.limit, counted.n, items)
 	return Page{Revision: meta.ResourceVersion, Continue: meta.Continue, APIVersion: meta.APIVersion,
 		Kind: meta.Kind, Items: items, Remaining: meta.Remaining}, nil
