@@ -32,9 +32,9 @@ func (c *cache) get(ctx context.Context, at place, read func(context.Context) (*
 	for {
 		s, mine := c.slot(at)
 		if mine {
-			s.seg, s.err = read(ctx)
-			c.settle(s)
-			return s.seg, s.err
+			seg, err := read(ctx)
+			c.settle(s, seg, err)
+			return seg, err
 		}
 		select {
 		case <-s.done:
@@ -60,10 +60,12 @@ func (c *cache) slot(at place) (s *slot, mine bool) {
 	return s, true
 }
 
-func (c *cache) settle(s *slot) {
+// settle fills s and makes room for it.
+func (c *cache) settle(s *slot, seg *segment, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(s.done)
+	s.seg, s.err = seg, err
 	e, ok := c.slots[s.at]
 	if !ok || e.Value != any(s) {
 		return
