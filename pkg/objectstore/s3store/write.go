@@ -96,10 +96,10 @@ func (s *Store) put(ctx context.Context, w write, body *window) error {
 	return err
 }
 
-// settle finds out who won when the server says that the object exists or that another write is under way, and always where
-// the server does not decide it.
+// settle finds out who won when the server says that the object exists, that another write is under way or that the upload is
+// unknown (it may have been completed by a request whose answer was lost), and always where the server does not decide it.
 func (s *Store) settle(ctx context.Context, w write, err error) error {
-	exists := errors.Is(sentinel(err), objectstore.ErrExists) || code(err) == "ConditionalRequestConflict"
+	exists := errors.Is(sentinel(err), objectstore.ErrExists) || code(err) == "ConditionalRequestConflict" || code(err) == "NoSuchUpload"
 	if !w.create || err != nil && !exists || err == nil && w.conditional {
 		return failed(w.op, w.key, err)
 	}
