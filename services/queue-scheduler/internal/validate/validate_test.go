@@ -1,0 +1,269 @@
+package validate_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+var now = time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+
+func bsl(name string, change ...func(*velerov1.BackupStorageLocation)) *velerov1.BackupStorageLocation {
+	b := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}}
+	b.Status.Phase = velerov1.LocationPhaseAvailable
+	for _, f := range change {
+		f(b)
+	}
+	return b
+}
+
+func isDefault(b *velerov1.BackupStorageLocation) { b.Spec.Default = true }
+
+func namespace(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+func validator(t *testing.T, objects ...client.Object) *validate.Validator {
+	t.Helper()
+	return over(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build())
+}
+
+func over(c client.Client) *validate.Validator {
+	return &validate.Validator{
+		Reader: c, Namespace: "velero", Locations: location.New(c, "velero"), Clock: clocktesting.NewFakePassiveClock(now),
+		Version: func(context.Context) (*version.Info, error) {
+			return &version.Info{GitVersion: "v1.36.3", Major: "1", Minor: "36"}, nil
+		},
+		Defaults: validate.Defaults{
+			TTL: 720 * time.Hour, ItemOperationTimeout: 4 * time.Hour, CSISnapshotTimeout: 10 * time.Minute,
+			ResourceTimeout: 10 * time.Minute, Location: "default",
+		},
+	}
+}
+
+func backup(spec velerov1.BackupSpec) *velerov1.Backup {
+	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "u"}, Spec: spec}
+}
+
+// What Velero's server writes back on a backup that says nothing.
+func TestBackupIsCompletedAsVeleroDoes(t *testing.T) {
+	v := validator(t, bsl("main", isDefault), namespace("kept", nil), namespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}))
+	b := backup(velerov1.BackupSpec{})
+	problems, err := v.Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.Equal(t, velerov1.BackupSpec{
+		StorageLocation: "main", TTL: metav1.Duration{Duration: 720 * time.Hour},
+		CSISnapshotTimeout: metav1.Duration{Duration: 10 * time.Minute}, ItemOperationTimeout: metav1.Duration{Duration: 4 * time.Hour},
+		DefaultVolumesToFsBackup: ptr.To(false), SnapshotMoveData: ptr.To(false), VolumeGroupSnapshotLabelKey: "velero.io/volume-group",
+		IncludedNamespaces: []string{"*"}, ExcludedNamespaces: []string{"secret"},
+		ExcludedClusterScopedResources:   []string{"volumesnapshotcontents.snapshot.storage.k8s.io"},
+		ExcludedNamespaceScopedResources: []string{"volumesnapshots.snapshot.storage.k8s.io"},
+	}, b.Spec)
+	require.Equal(t, now.Add(720*time.Hour), b.Status.Expiration.Time)
+	require.Equal(t, 1, b.Status.Version)
+	require.Equal(t, map[string]string{"velero.io/storage-location": "main"}, b.Labels)
+	require.Equal(t, map[string]string{
+		"velero.io/source-cluster-k8s-gitversion": "v1.36.3", "velero.io/source-cluster-k8s-major-version": "1",
+		"velero.io/source-cluster-k8s-minor-version": "36", "velero.io/resource-timeout": "10m0s",
+	}, b.Annotations)
+
+	again := b.DeepCopy()
+	problems, err = v.Backup(t.Context(), again)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.Equal(t, b, again, "completing twice changes nothing")
+}
+
+func TestOldFiltersExcludeSnapshotsInTheirOwnList(t *testing.T) {
+	v := validator(t, bsl("main", isDefault))
+	b := backup(velerov1.BackupSpec{IncludedResources: []string{"pods", "volumesnapshots.snapshot.storage.k8s.io"}})
+	problems, err := v.Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.Equal(t, []string{"pods"}, b.Spec.IncludedResources)
+	require.Equal(t, []string{"volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io"}, b.Spec.ExcludedResources)
+	require.Empty(t, b.Spec.ExcludedClusterScopedResources)
+}
+
+func TestBackupProblemsNameTheField(t *testing.T) {
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	for want, spec := range map[string]velerov1.BackupSpec{
+		"spec.hooks":                                                  {Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{Name: "h"}}}},
+		"spec.resourcePolicy":                                         {ResourcePolicy: &corev1.TypedLocalObjectReference{Kind: "ConfigMap", Name: "p"}},
+		"spec.orderedResources":                                       {OrderedResources: map[string]string{"pods": "a/b"}},
+		"spec.snapshotVolumes":                                        {SnapshotVolumes: ptr.To(true)},
+		"spec.snapshotMoveData":                                       {SnapshotMoveData: ptr.To(true)},
+		"spec.defaultVolumesToFsBackup":                               {DefaultVolumesToFsBackup: ptr.To(true)},
+		"spec.defaultVolumesToRestic":                                 {DefaultVolumesToRestic: ptr.To(true)},
+		"spec.volumeSnapshotLocations":                                {VolumeSnapshotLocations: []string{"aws"}},
+		"spec.datamover":                                              {DataMover: "other"},
+		"spec.uploaderConfig.parallelFilesUpload":                     {UploaderConfig: &velerov1.UploaderConfigForBackup{ParallelFilesUpload: 3}},
+		"spec.volumeGroupSnapshotLabelKey":                            {VolumeGroupSnapshotLabelKey: "mine"},
+		"spec.ttl":                                                    {TTL: metav1.Duration{Duration: -1}},
+		"spec.storageLocation":                                        {StorageLocation: "absent"},
+		`"readonly" is read-only`:                                     {StorageLocation: "readonly"},
+		`"fresh" is unavailable`:                                      {StorageLocation: "fresh"},
+		"cannot be used together":                                     {IncludedResources: []string{"pods"}, IncludedNamespaceScopedResources: []string{"pods"}},
+		"Invalid included/excluded resource lists: ":                  {IncludedResources: []string{"*", "pods"}},
+		"Invalid cluster-scoped included/excluded resource lists: ":   {IncludedClusterScopedResources: []string{"*", "nodes"}},
+		"Invalid namespace-scoped included/excluded resource lists: ": {IncludedNamespaceScopedResources: []string{"a"}, ExcludedNamespaceScopedResources: []string{"a"}},
+		"Invalid included/excluded namespace lists: ":                 {IncludedNamespaces: []string{"a**b"}},
+		`"secret" is included and labelled`:                           {IncludedNamespaces: []string{"secret"}},
+		"labelSelector and orLabelSelectors":                          {LabelSelector: selector, OrLabelSelectors: []*metav1.LabelSelector{selector}},
+	} {
+		t.Run(want, func(t *testing.T) {
+			v := validator(t, bsl("main", isDefault), namespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}),
+				bsl("readonly", func(b *velerov1.BackupStorageLocation) { b.Spec.AccessMode = velerov1.LocationModeReadOnly }),
+				bsl("fresh", func(b *velerov1.BackupStorageLocation) { b.Status.Phase = "" }))
+			problems, err := v.Backup(t.Context(), backup(spec))
+			require.NoError(t, err)
+			require.Contains(t, strings.Join(problems.Strings(), "\n"), want)
+			require.NotEmpty(t, problems)
+		})
+	}
+}
+
+func TestAllowedBackupFields(t *testing.T) {
+	v := validator(t, bsl("main", isDefault))
+	problems, err := v.Backup(t.Context(), backup(velerov1.BackupSpec{
+		SnapshotVolumes: ptr.To(false), SnapshotMoveData: ptr.To(false), DefaultVolumesToFsBackup: ptr.To(false), DataMover: "velero",
+		UploaderConfig: &velerov1.UploaderConfigForBackup{}, VolumeGroupSnapshotLabelKey: "velero.io/volume-group",
+		ExcludedClusterScopedResources: []string{"*"}, CSISnapshotTimeout: metav1.Duration{Duration: time.Minute},
+	}))
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+func TestLocationFallsBackToTheFlag(t *testing.T) {
+	b := backup(velerov1.BackupSpec{})
+	problems, err := validator(t, bsl("default")).Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.Equal(t, "default", b.Spec.StorageLocation)
+}
+
+// An API server that is away decides nothing about the object.
+func TestAnOutageIsNotAProblemOfTheObject(t *testing.T) {
+	boom := errors.New("boom")
+	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return boom
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return boom },
+	}).Build()
+	_, err := over(c).Backup(t.Context(), backup(velerov1.BackupSpec{}))
+	require.ErrorIs(t, err, boom)
+	_, err = over(c).Restore(t.Context(), restore(velerov1.RestoreSpec{BackupName: "b"}))
+	require.ErrorIs(t, err, boom)
+	_, err = over(c).Restore(t.Context(), restore(velerov1.RestoreSpec{ScheduleName: "s"}))
+	require.ErrorIs(t, err, boom)
+}
+
+func restore(spec velerov1.RestoreSpec) *velerov1.Restore {
+	return &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "u"}, Spec: spec}
+}
+
+func stored(name, schedule string, phase velerov1.BackupPhase, age time.Duration) *velerov1.Backup {
+	b := backup(velerov1.BackupSpec{StorageLocation: "main"})
+	b.Name, b.Status.Phase = name, phase
+	b.Status.StartTimestamp = &metav1.Time{Time: now.Add(-age)}
+	if schedule != "" {
+		b.Labels = map[string]string{velerov1.LabelScheduleName: schedule}
+	}
+	return b
+}
+
+func TestRestoreIsCompletedAsVeleroDoes(t *testing.T) {
+	v := validator(t, bsl("main"), stored("failed", "daily", velerov1.BackupPhaseFailed, 1*time.Hour),
+		stored("newer", "daily", velerov1.BackupPhaseCompleted, 2*time.Hour), stored("older", "daily", velerov1.BackupPhaseCompleted, 3*time.Hour))
+	r := restore(velerov1.RestoreSpec{ScheduleName: "daily", ExcludedResources: []string{"nodes"}})
+	problems, err := v.Restore(t.Context(), r)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.Equal(t, "newer", r.Spec.BackupName)
+	require.Equal(t, 4*time.Hour, r.Spec.ItemOperationTimeout.Duration)
+	require.Len(t, r.Spec.ExcludedResources, 9)
+	require.Contains(t, r.Finalizers, velerov1.RestoreFinalizer)
+
+	r = restore(velerov1.RestoreSpec{BackupName: "failed"})
+	problems, err = v.Restore(t.Context(), r)
+	require.NoError(t, err)
+	require.Empty(t, problems, "a failed backup may be restored by name")
+	require.Equal(t, "daily", r.Spec.ScheduleName)
+}
+
+func TestRestoreProblemsNameTheField(t *testing.T) {
+	for want, spec := range map[string]velerov1.RestoreSpec{
+		"spec.hooks":                                {BackupName: "b", Hooks: velerov1.RestoreHooks{Resources: []velerov1.RestoreResourceHookSpec{{Name: "h"}}}},
+		"spec.resourceModifier":                     {BackupName: "b", ResourceModifier: &corev1.TypedLocalObjectReference{Name: "m"}},
+		"spec.restoreStatus":                        {BackupName: "b", RestoreStatus: &velerov1.RestoreStatusSpec{}},
+		"spec.uploaderConfig.writeSparseFiles":      {BackupName: "b", UploaderConfig: &velerov1.UploaderConfigForRestore{WriteSparseFiles: ptr.To(true)}},
+		"spec.uploaderConfig.parallelFilesDownload": {BackupName: "b", UploaderConfig: &velerov1.UploaderConfigForRestore{ParallelFilesDownload: 2}},
+		"spec.existingResourcePolicy":               {BackupName: "b", ExistingResourcePolicy: "overwrite"},
+		"spec.namespaceMapping":                     {BackupName: "b", NamespaceMapping: map[string]string{"a": "Not_A_Name"}},
+		"exactly one":                               {},
+		"exactly one of":                            {BackupName: "b", ScheduleName: "s"},
+		"spec.backupName: backup \"absent\"":        {BackupName: "absent"},
+		"spec.scheduleName: no completed":           {ScheduleName: "never"},
+		"nodes are non-restorable resources":        {BackupName: "b", IncludedResources: []string{"nodes"}},
+		"\"gone\" not found":                        {BackupName: "lost"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			lost := stored("lost", "", velerov1.BackupPhaseCompleted, 0)
+			lost.Spec.StorageLocation = "gone"
+			v := validator(t, bsl("main"), stored("b", "", velerov1.BackupPhaseCompleted, 0), lost)
+			r := restore(spec)
+			problems, err := v.Restore(t.Context(), r)
+			require.NoError(t, err)
+			require.Contains(t, strings.Join(problems.Strings(), "\n"), want)
+			require.Equal(t, 4*time.Hour, r.Spec.ItemOperationTimeout.Duration, "defaults are set all the same")
+		})
+	}
+}
+
+func TestUnbuiltAnnotationsAreRefused(t *testing.T) {
+	v := validator(t, bsl("main", isDefault), stored("b", "", velerov1.BackupPhaseCompleted, 0))
+	for _, key := range []string{"holdfast.io/priority", "holdfast.io/plan", "holdfast.io/cancel", "holdfast.io/ignore-running"} {
+		r := restore(velerov1.RestoreSpec{BackupName: "b"})
+		r.Annotations = map[string]string{key: "x"}
+		problems, err := v.Restore(t.Context(), r)
+		require.NoError(t, err)
+		require.Len(t, problems, 1)
+		require.Contains(t, problems[0].String(), key)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	mapping := map[string]string{"a": "x"}
+	for name, tc := range map[string]struct {
+		spec velerov1.RestoreSpec
+		want []string
+	}{
+		"nothing named":   {velerov1.RestoreSpec{NamespaceMapping: mapping}, []string{"*"}},
+		"everything":      {velerov1.RestoreSpec{IncludedNamespaces: []string{"*"}}, []string{"*"}},
+		"a pattern":       {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "team-*"}}, []string{"*"}},
+		"names, mapped":   {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "b"}, NamespaceMapping: mapping}, []string{"x", "b"}},
+		"less excluded":   {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "b"}, ExcludedNamespaces: []string{"b"}}, []string{"a"}},
+		"nothing is left": {velerov1.RestoreSpec{IncludedNamespaces: []string{"b"}, ExcludedNamespaces: []string{"b"}}, []string{"*"}},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, validate.Targets(&tc.spec)) })
+	}
+}
