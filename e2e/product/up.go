@@ -25,6 +25,7 @@ const (
 type Server struct {
 	*testbed.Process
 	DataDir string
+	earlier int // bytes of earlier runs in the log
 }
 
 // Up starts `holdfast up` with a data directory below dir and returns when it is ready. Its output goes to dir/holdfast-up.log.
@@ -38,11 +39,15 @@ func (c *CLI) Up(ctx context.Context, dir string, args ...string) (*Server, erro
 	full := append([]string{
 		"--kubeconfig", c.Kubeconfig, "--namespace", c.Namespace, "up", "--data-dir", dataDir, "--plugin-dir", plugins,
 	}, args...)
+	earlier, err := os.ReadFile(filepath.Join(dir, "holdfast-up.log"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	process, err := testbed.StartProcess(testbed.ProcessSpec{Name: "holdfast-up", Path: c.Binary, Args: full, LogDir: dir})
 	if err != nil {
 		return nil, err
 	}
-	server := &Server{Process: process, DataDir: dataDir}
+	server := &Server{Process: process, DataDir: dataDir, earlier: len(earlier)}
 	if err := server.waitReady(ctx); err != nil {
 		server.Shutdown()
 		return nil, err
@@ -60,7 +65,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if strings.Contains(string(log), ReadyLine) {
+		if strings.Contains(string(log[s.earlier:]), ReadyLine) {
 			return nil
 		}
 		select {
