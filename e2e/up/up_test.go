@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -158,5 +157,5 @@ func nameThePort(t *testing.T, cli *product.CLI) {
 		defer func() { require.NoError(t, listener.Close()) }()
 	}
 	out := refused(t, cli, "--data-dir", t.TempDir())
-	require.True(t, strings.Contains(out, "address already in use"), out)
+	require.Contains(t, out, "address already in use")
 }
