@@ -141,9 +141,9 @@ func (b *bench) actions(t *testing.T, restore string) map[string]string {
 	out := map[string]string{}
 	for kind, entries := range list {
 		for _, entry := range entries {
-			name, action, ok := strings.Cut(strings.TrimSuffix(entry, ")"), "(")
-			require.True(t, ok, entry)
-			out[kind+" "+name] = action
+			i := strings.LastIndexByte(entry, '(') // a name may hold one too
+			require.Positive(t, i, entry)
+			out[kind+" "+entry[:i]] = strings.TrimSuffix(entry[i+1:], ")")
 		}
 	}
 	return out
@@ -217,13 +217,10 @@ func TestVeleroBackupComesBack(t *testing.T) {
 	t.Run("a second restore finds everything there", func(t *testing.T) {
 		again := b.restore(t, "again", velerov1.RestoreSpec{BackupName: "foreign"})
 		require.Equal(t, velerov1.RestorePhaseCompleted, again.Status.Phase, messagesOf(t, b, again))
-		var other []string
+		require.Zero(t, again.Status.Warnings, b.messages(t, "again"))
 		for object, action := range b.actions(t, "again") {
-			if action != "skipped" {
-				other = append(other, object+" "+action)
-			}
+			require.Equal(t, "skipped", action, object)
 		}
-		require.Less(t, len(other), 40, "only what controllers keep changing differs: %v", other)
 	})
 
 	t.Run("one namespace under another name", func(t *testing.T) {

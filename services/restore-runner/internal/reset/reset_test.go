@@ -124,7 +124,10 @@ func TestSkipped(t *testing.T) {
 		"ended job":       {"jobs.batch", `{"status":{"completionTime":"t"}}`, true, false},
 		"own API service": {"apiservices.apiregistration.k8s.io", `{"metadata":{"labels":{"kube-aggregator.kubernetes.io/automanaged":"onstart"}}}`, true, false},
 		"API service":     {"apiservices.apiregistration.k8s.io", `{"metadata":{}}`, false, false},
-		"volume snapshot": {"volumesnapshots.snapshot.storage.k8s.io", `{}`, true, true},
+		"endpoint slice": {"endpointslices.discovery.k8s.io", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"}}}`,
+			true, false},
+		"own endpoint slice": {"endpointslices.discovery.k8s.io", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"me"}}}`, false, false},
+		"volume snapshot":    {"volumesnapshots.snapshot.storage.k8s.io", `{}`, true, true},
 		"allocated address": {"ipaddresses.networking.k8s.io", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}}}`,
 			true, false},
 	}

@@ -24,6 +24,10 @@ func Skipped(obj map[string]any, gr schema.GroupResource) *Skip {
 		if text(child(meta, "labels"), "ipaddress.kubernetes.io/managed-by") == "ipallocator.k8s.io" {
 			return &Skip{Reason: "the API server allocates it for a Service"}
 		}
+	case "endpointslices.discovery.k8s.io":
+		if text(child(meta, "labels"), "endpointslice.kubernetes.io/managed-by") == "endpointslice-controller.k8s.io" {
+			return &Skip{Reason: "its controller makes it anew from the Service, with the addresses of today"}
+		}
 	case "volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io", "datauploads.velero.io":
 		return &Skip{Reason: "volume snapshots are not restored by this version", Report: true}
 	}

@@ -1,0 +1,189 @@
+package job_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/metrics"
+)
+
+// claims is a holder of claims whose loss the test decides about.
+type claims struct {
+	holder string
+	mu     sync.Mutex
+	lose   context.CancelCauseFunc
+}
+
+func (c *claims) Take(obj metav1.Object) (claim.Claim, error) {
+	held, ok, err := claim.Parse(obj)
+	if err != nil {
+		return claim.Claim{}, err
+	}
+	if ok && held.Holder == "alive" {
+		return claim.Claim{}, &claim.HeldError{Holder: held.Holder}
+	}
+	return claim.Claim{Holder: c.holder, Epoch: held.Epoch + 1}, nil
+}
+
+func (c *claims) Guard(ctx context.Context, _ client.Object) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lose = cancel
+	return ctx, func() { cancel(nil) }
+}
+
+func (c *claims) loseIt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lose(claim.ErrLost)
+}
+
+// store keeps the bucket when a job closes its view of it.
+type store struct{ objectstore.Store }
+
+func (store) Close() error { return nil }
+
+// locations opens the one bucket there is.
+type locations struct {
+	store objectstore.Store
+	err   error
+}
+
+func (l *locations) OpenName(context.Context, string) (objectstore.Store, error) {
+	return store{l.store}, l.err
+}
+
+// bench is a Runner between a fake of the server's own objects, a fake cluster to restore to, and a bucket in memory.
+type bench struct {
+	client    client.Client
+	cluster   *apitest.Server
+	store     *memstore.Store
+	locations *locations
+	claims    *claims
+	ledger    *ledger.Ledger
+	registry  *prometheus.Registry
+	config    job.Config
+	runner    *job.Runner
+	mu        sync.Mutex
+	ended     []velerov1.RestorePhase
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{
+		client:  fake.NewClientBuilder().WithScheme(kube.Scheme()).Build(),
+		cluster: apitest.Start(t), store: memstore.New(), claims: &claims{holder: "me"}, registry: prometheus.NewRegistry(),
+	}
+	b.locations = &locations{store: b.store}
+	b.ledger = ledger.New(b.client, b.client, "velero")
+	counts, err := metrics.New(b.registry)
+	require.NoError(t, err)
+	b.config = job.Config{
+		Reader: b.client, Client: b.client, Namespace: "velero", Claims: b.claims, Ledger: b.ledger, Locations: b.locations,
+		REST: b.cluster.Config(), Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: counts, WorkDir: t.TempDir(),
+		TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
+		Ended: func(_ context.Context, o *velerov1.Restore) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.ended = append(b.ended, o.Status.Phase)
+		},
+	}
+	b.runner = job.New(b.config)
+	require.NoError(t, b.client.Create(t.Context(), &velerov1.Backup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", Labels: map[string]string{velerov1.LabelScheduleName: "nightly"}},
+		Spec:       velerov1.BackupSpec{StorageLocation: "default"},
+	}))
+	return b
+}
+
+// tarball stores n ConfigMaps as Velero's backup b.
+func (b *bench) tarball(t *testing.T, n int) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zip)
+	add := func(name string, body []byte) {
+		require.NoError(t, archive.WriteHeader(&tar.Header{Name: name, Size: int64(len(body)), Mode: 0o755, Typeflag: tar.TypeReg}))
+		_, err := archive.Write(body)
+		require.NoError(t, err)
+	}
+	add("metadata/version", []byte("1.1.0\n"))
+	for i := range n {
+		name := fmt.Sprintf("c%03d", i)
+		body, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"k": name},
+			"metadata": map[string]any{"name": name, "namespace": "a", "uid": "old-" + name}})
+		require.NoError(t, err)
+		add("resources/configmaps/namespaces/a/"+name+".json", body)
+		add("resources/configmaps/v1-preferredversion/namespaces/a/"+name+".json", body)
+	}
+	require.NoError(t, archive.Close())
+	require.NoError(t, zip.Close())
+	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), out.Bytes()))
+	return out.Bytes()
+}
+
+// create makes a Restore of backup b.
+func (b *bench) create(t *testing.T, admitted bool, change ...func(*velerov1.Restore)) *velerov1.Restore {
+	t.Helper()
+	restore := &velerov1.Restore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: types.UID("uid-r")},
+		Spec:       velerov1.RestoreSpec{BackupName: "b"},
+	}
+	for _, c := range change {
+		c(restore)
+	}
+	require.NoError(t, b.client.Create(t.Context(), restore))
+	if admitted {
+		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero",
+			Name: "r", Namespaces: []string{"a"}, Since: time.Now()}, ledger.Limits{}))
+	}
+	return restore
+}
+
+// get reads the Restore as it is now.
+func (b *bench) get(t *testing.T) *velerov1.Restore {
+	t.Helper()
+	restore := &velerov1.Restore{}
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "r"}, restore))
+	return restore
+}
+
+// file reads a gzip file of the bucket.
+func (b *bench) file(t *testing.T, key string) string {
+	t.Helper()
+	body, err := b.store.Get(t.Context(), key)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, body.Close()) }()
+	zip, err := gzip.NewReader(body)
+	require.NoError(t, err)
+	out, err := io.ReadAll(zip)
+	require.NoError(t, err)
+	return string(out)
+}

@@ -1,0 +1,254 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
+)
+
+func TestMain(m *testing.M) {
+	// client-go shares its idle connections in the process; they belong to no restore.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+}
+
+func TestRestoreFromClaimToTerminalPhase(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 5)
+	b.create(t, true)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
+	require.NotNil(t, r.Status.StartTimestamp)
+	require.NotNil(t, r.Status.CompletionTimestamp)
+	require.Equal(t, &velerov1.RestoreProgress{TotalItems: 5, ItemsRestored: 5}, r.Status.Progress)
+	require.Contains(t, r.Finalizers, velerov1.RestoreFinalizer)
+	held, ok, err := claim.Parse(r)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, claim.Claim{Holder: "me", Epoch: 1}, held)
+	require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseCompleted}, b.ended)
+
+	require.Contains(t, b.file(t, layout.RestoreResourceList("r")), `"v1/ConfigMap":["a/c000(created)"`)
+	require.Equal(t, `{"warnings":{},"errors":{}}`+"\n", b.file(t, layout.RestoreResults("r")))
+	require.Equal(t, "[]\n", b.file(t, layout.RestoreItemOperations("r")))
+	require.Equal(t, "[]\n", b.file(t, layout.RestoreVolumeInfo("r")))
+	require.Contains(t, b.file(t, layout.RestoreLog("r")), "level=info")
+	var records []string
+	require.NoError(t, b.store.List(t.Context(), layout.RestoreRecordsPrefix("r"), func(i objectstore.Info) error {
+		records = append(records, i.Key)
+		return nil
+	}))
+	require.Equal(t, []string{layout.RestoreRecordsPrefix("r") + "uid-r/0000000001-0000000001.json.gz"}, records)
+	require.Equal(t, 5, strings.Count(b.file(t, records[0]), `"action":"created"`))
+
+	require.NoError(t, testutil.GatherAndCompare(b.registry, strings.NewReader(`
+# HELP velero_restore_attempt_total Restores begun.
+# TYPE velero_restore_attempt_total counter
+velero_restore_attempt_total{schedule="nightly"} 1
+# HELP velero_restore_success_total Restores completed without an error.
+# TYPE velero_restore_success_total counter
+velero_restore_success_total{schedule="nightly"} 1
+`), "velero_restore_attempt_total", "velero_restore_success_total"))
+
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"), "a terminal restore is left alone")
+	require.Len(t, b.ended, 1)
+}
+
+func TestWhatIsNotTaken(t *testing.T) {
+	held := func(holder string) func(*velerov1.Restore) {
+		return func(r *velerov1.Restore) {
+			r.Status.Phase = velerov1.RestorePhaseInProgress
+			_ = claim.Set(r, claim.Claim{Holder: holder, Epoch: 3})
+		}
+	}
+	phase := func(p velerov1.RestorePhase) func(*velerov1.Restore) {
+		return func(r *velerov1.Restore) { r.Status.Phase = p }
+	}
+	tests := map[string]struct {
+		admitted bool
+		change   func(*velerov1.Restore)
+		uid      string
+	}{
+		"not admitted":                 {false, phase(""), "uid-r"},
+		"interrupted and not admitted": {false, held("dead"), "uid-r"},
+		"held by a live runner":        {true, held("alive"), "uid-r"},
+		"failed validation":            {true, phase(velerov1.RestorePhaseFailedValidation), "uid-r"},
+		"waiting for operations":       {true, phase(velerov1.RestorePhaseWaitingForPluginOperations), "uid-r"},
+		"another of its name":          {true, phase(""), "older"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.tarball(t, 1)
+			b.create(t, tt.admitted, tt.change)
+			before := b.get(t)
+			require.NoError(t, b.runner.Run(t.Context(), "r", types.UID(tt.uid)))
+			require.Equal(t, before, b.get(t))
+			require.Empty(t, b.cluster.Requests("POST "))
+		})
+	}
+	b := newBench(t)
+	require.NoError(t, b.runner.Run(t.Context(), "absent", "uid-r"))
+
+	b.tarball(t, 1)
+	restore := b.create(t, true, func(r *velerov1.Restore) { r.Finalizers = []string{velerov1.RestoreFinalizer} })
+	require.NoError(t, b.client.Delete(t.Context(), restore))
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	require.Empty(t, b.get(t).Status.Phase, "one that is being deleted is not begun")
+}
+
+func TestFatalFailuresAndDamage(t *testing.T) {
+	tests := map[string]struct {
+		prepare func(*testing.T, *bench)
+		phase   velerov1.RestorePhase
+		reason  string
+	}{
+		"no backup": {func(t *testing.T, b *bench) {
+			require.NoError(t, b.client.Delete(t.Context(), &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b"}}))
+		}, velerov1.RestorePhaseFailed, `read backup "b"`},
+		"no location": {func(_ *testing.T, b *bench) { b.locations.err = errors.New("spec.config[x]: unknown key") },
+			velerov1.RestorePhaseFailed, "spec.config[x]"},
+		"no tarball": {func(*testing.T, *bench) {}, velerov1.RestorePhaseFailed, "open the tarball"},
+		"bad volume information": {func(t *testing.T, b *bench) {
+			b.tarball(t, 1)
+			require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupVolumeInfo("b"), []byte("no gzip")))
+		}, velerov1.RestorePhaseFailed, "volume information"},
+		"truncated tarball": {func(t *testing.T, b *bench) {
+			whole := b.tarball(t, 5)
+			require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), whole[:len(whole)/2]))
+		}, velerov1.RestorePhasePartiallyFailed, ""},
+		"no tarball but text": {func(t *testing.T, b *bench) {
+			require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), []byte("hello")))
+		}, velerov1.RestorePhasePartiallyFailed, ""},
+		"an object that is refused": {func(t *testing.T, b *bench) {
+			b.tarball(t, 3)
+			b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+				if meta, ok := body["metadata"].(map[string]any); ok && meta["name"] == "c001" {
+					return http.StatusUnprocessableEntity, false
+				}
+				return 0, false
+			})
+		}, velerov1.RestorePhasePartiallyFailed, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			tt.prepare(t, b)
+			b.create(t, true)
+			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+			r := b.get(t)
+			require.Equal(t, tt.phase, r.Status.Phase, r.Status.FailureReason)
+			require.Contains(t, r.Status.FailureReason, tt.reason)
+			require.NotNil(t, r.Status.CompletionTimestamp)
+			if tt.phase == velerov1.RestorePhasePartiallyFailed {
+				require.Equal(t, 1, r.Status.Errors)
+				require.NotEqual(t, `{"warnings":{},"errors":{}}`+"\n", b.file(t, layout.RestoreResults("r")))
+			}
+		})
+	}
+}
+
+// interrupted runs a restore and calls stop when some of its objects are created.
+func interrupted(t *testing.T, b *bench, ctx context.Context, stop func()) error {
+	t.Helper()
+	b.tarball(t, 60)
+	b.create(t, true)
+	var once sync.Once
+	n := 0
+	var mu sync.Mutex
+	b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasSuffix(r.URL.Path, "/configmaps") {
+			if n++; n == 10 {
+				once.Do(stop)
+			}
+		}
+		return 0, false
+	})
+	return b.runner.Run(ctx, "r", "uid-r")
+}
+
+func TestLostClaimEndsTheJobWithoutAnotherWrite(t *testing.T) {
+	b := newBench(t)
+	require.NoError(t, interrupted(t, b, t.Context(), b.claims.loseIt))
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	require.Empty(t, b.ended)
+	require.Less(t, len(b.cluster.Requests("POST ")), 60)
+}
+
+func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.ErrorIs(t, interrupted(t, b, ctx, cancel), context.Canceled)
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseInProgress, r.Status.Phase)
+	held, _, err := claim.Parse(r)
+	require.NoError(t, err)
+	require.Equal(t, claim.Claim{Epoch: 1}, held, "handed over")
+
+	b.cluster.Fail(nil)
+	next := b.config
+	next.Claims = &claims{holder: "next"}
+	require.NoError(t, job.New(next).Run(t.Context(), "r", "uid-r"))
+	r = b.get(t)
+	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
+	require.Zero(t, r.Status.Warnings)
+	require.Equal(t, 60, strings.Count(b.file(t, layout.RestoreResourceList("r")), "(created)"))
+	require.Len(t, b.cluster.Requests("GET /api/v1/namespaces/a/configmaps"), len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))-60)
+}
+
+func TestDeletedRestoreStops(t *testing.T) {
+	b := newBench(t)
+	release := make(chan struct{})
+	stop := func() {
+		if err := b.client.Delete(t.Context(), b.get(t)); err != nil {
+			t.Error(err)
+		}
+		close(release)
+	}
+	done := make(chan error, 1)
+	go func() { done <- interrupted(t, b, t.Context(), stop) }()
+	<-release
+	require.NoError(t, <-done)
+	r := b.get(t)
+	require.NotNil(t, r.DeletionTimestamp)
+}
+
+func TestHints(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 1)
+	b.create(t, true)
+	hint := func() *workv1.Hint {
+		return &workv1.Hint{Kind: "Restore", Namespace: "velero", Name: "r", Uid: "uid-r"}
+	}
+	other := hint()
+	other.Kind = "Backup"
+	require.NotEqual(t, fabric.Done(), b.runner.Handle(t.Context(), other))
+	old := hint()
+	old.ExpireTime = timestamppb.New(time.Now().Add(-time.Hour))
+	require.Equal(t, fabric.Done(), b.runner.Handle(t.Context(), old))
+	require.Empty(t, b.get(t).Status.Phase)
+	require.Equal(t, fabric.Done(), b.runner.Handle(t.Context(), hint()))
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
+}
