@@ -1,0 +1,211 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rules is a validator whose answers the tests choose.
+type rules struct {
+	mu      sync.Mutex
+	refused map[string]string // object name to problem
+	down    error
+}
+
+func (r *rules) judge(name string) (validate.Problems, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down != nil {
+		return nil, r.down
+	}
+	if text, bad := r.refused[name]; bad {
+		return validate.Problems{{Field: "spec", Message: text}}, nil
+	}
+	return nil, nil
+}
+
+func (r *rules) Backup(_ context.Context, b *velerov1.Backup) (validate.Problems, error) {
+	b.Spec.StorageLocation = "computed"
+	return r.judge(b.Name)
+}
+
+func (r *rules) Restore(_ context.Context, o *velerov1.Restore) (validate.Problems, error) {
+	o.Spec.ScheduleName = "computed"
+	return r.judge(o.Name)
+}
+
+func (r *rules) Namespaces(context.Context) ([]string, error) {
+	return []string{"ns1", "ns2", "ns3", "team-a", "team-b"}, nil
+}
+
+// wire notes what was published.
+type wire struct {
+	mu    sync.Mutex
+	hints []string
+	down  error
+}
+
+func (w *wire) Publish(_ context.Context, what fabric.What, hint *workv1.Hint) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hints = append(w.hints, string(what)+" "+hint.GetName())
+	return w.down
+}
+
+func (w *wire) PublishEvent(context.Context, *eventv1.Event) error { return nil }
+
+func (w *wire) sent(hint string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.hints, hint)
+}
+
+type counter struct{}
+
+func (counter) BackupRefused(string)  {}
+func (counter) RestoreRefused(string) {}
+
+// bed runs a scheduler over a fake API server.
+type bed struct {
+	t      *testing.T
+	c      client.Client
+	ledger *ledger.Ledger
+	rules  *rules
+	wire   *wire
+	limits ledger.Limits
+	stop   func()
+}
+
+func newBed(t *testing.T, limits ledger.Limits, funcs interceptor.Funcs) *bed {
+	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithInterceptorFuncs(funcs).Build()
+	return &bed{t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, limits: limits}
+}
+
+// run starts a scheduler; the test wakes it whenever it looks.
+func (b *bed) run() *queue.Scheduler {
+	s := queue.New(queue.Config{
+		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
+		Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(b.t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			b.t.Error(err)
+		}
+	})
+	group.Go(func() {
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				s.Wake()
+			}
+		}
+	})
+	b.stop = func() { cancel(); group.Wait() }
+	b.t.Cleanup(b.stop)
+	return s
+}
+
+var start = time.Date(2026, 5, 6, 7, 0, 0, 0, time.UTC)
+
+func meta(name string, order int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: "velero", Name: name, UID: types.UID("uid-" + name),
+		CreationTimestamp: metav1.NewTime(start.Add(time.Duration(order) * time.Second)),
+	}
+}
+
+func (b *bed) backup(name string, order int, namespaces ...string) {
+	b.t.Helper()
+	require.NoError(b.t, b.c.Create(b.t.Context(), &velerov1.Backup{
+		ObjectMeta: meta(name, order), Spec: velerov1.BackupSpec{IncludedNamespaces: namespaces},
+	}))
+}
+
+func (b *bed) restore(name string, order int, namespaces ...string) {
+	b.t.Helper()
+	require.NoError(b.t, b.c.Create(b.t.Context(), &velerov1.Restore{
+		ObjectMeta: meta(name, order), Spec: velerov1.RestoreSpec{BackupName: "x", IncludedNamespaces: namespaces},
+	}))
+}
+
+func (b *bed) get(name string) *velerov1.Backup {
+	o := &velerov1.Backup{}
+	require.NoError(b.t, b.c.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, o))
+	return o
+}
+
+func (b *bed) getRestore(name string) *velerov1.Restore {
+	o := &velerov1.Restore{}
+	require.NoError(b.t, b.c.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, o))
+	return o
+}
+
+func (b *bed) set(name string, phase velerov1.BackupPhase) {
+	b.t.Helper()
+	o := b.get(name)
+	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, o, func(o *velerov1.Backup) error { o.Status.Phase = phase; return nil }))
+}
+
+func (b *bed) setRestore(name string, phase velerov1.RestorePhase) {
+	b.t.Helper()
+	o := b.getRestore(name)
+	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, o, func(o *velerov1.Restore) error { o.Status.Phase = phase; return nil }))
+}
+
+func (b *bed) eventually(msg string, condition func() bool) {
+	b.t.Helper()
+	require.Eventually(b.t, condition, 20*time.Second, 10*time.Millisecond, msg)
+}
+
+func (b *bed) reaches(phase velerov1.BackupPhase, names ...string) {
+	b.t.Helper()
+	for _, name := range names {
+		b.eventually(name+" reaches "+string(phase), func() bool { return b.get(name).Status.Phase == phase })
+	}
+}
+
+func (b *bed) admitted() []string {
+	entries, err := b.ledger.List(b.t.Context())
+	require.NoError(b.t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+var errDown = errors.New("injected")

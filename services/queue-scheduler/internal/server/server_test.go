@@ -1,0 +1,135 @@
+package server_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/structpb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/server"
+)
+
+func newServer(objects ...client.Object) (*server.Server, client.Client) {
+	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
+	return &server.Server{Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero")}, c
+}
+
+func spec(t *testing.T, fields map[string]any) *structpb.Struct {
+	t.Helper()
+	s, err := structpb.NewStruct(fields)
+	require.NoError(t, err)
+	return s
+}
+
+func TestSubmitCreatesTheObject(t *testing.T) {
+	s, c := newServer()
+	resp, err := s.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{
+		Name: "daily", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"},
+		Spec: spec(t, map[string]any{"includedNamespaces": []any{"shop"}, "ttl": "24h"}),
+	})
+	require.NoError(t, err)
+	require.Equal(t, "velero", resp.GetNamespace())
+	b := &velerov1.Backup{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "daily"}, b))
+	require.Equal(t, 24*time.Hour, b.Spec.TTL.Duration)
+	require.Equal(t, []string{"shop"}, b.Spec.IncludedNamespaces)
+	require.Equal(t, "1", b.Labels["l"])
+	require.Equal(t, "2", b.Annotations["a"])
+
+	_, err = s.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "daily"})
+	status, _ := grpcerr.Status(err)
+	require.Equal(t, codes.AlreadyExists, status.Code())
+
+	_, err = s.SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "r", Spec: spec(t, map[string]any{"backupName": "daily"})})
+	require.NoError(t, err)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "r"}, &velerov1.Restore{}))
+}
+
+func TestBadSpecsNameTheField(t *testing.T) {
+	s, _ := newServer()
+	for field, fields := range map[string]map[string]any{
+		"spec.includeNamespaces":  {"includeNamespaces": []any{"a"}},
+		"spec.includedNamespaces": {"includedNamespaces": "a"},
+		"spec.hooks":              {"hooks": map[string]any{"resources": []any{map[string]any{"name": "h"}}}},
+		"spec.snapshotMoveData":   {"snapshotMoveData": true},
+		"spec":                    {"ttl": "soon"},
+	} {
+		_, err := s.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "b", Spec: spec(t, fields)})
+		require.Contains(t, violations(t, err), field)
+	}
+	_, err := s.SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "r", Spec: spec(t, map[string]any{
+		"backupName": "b", "restoreStatus": map[string]any{}, "namespaceMapings": map[string]any{},
+	})})
+	require.Contains(t, violations(t, err), "spec.namespaceMapings")
+}
+
+func violations(t *testing.T, err error) []string {
+	t.Helper()
+	require.Error(t, err)
+	status, _ := grpcerr.Status(err)
+	require.Equal(t, codes.InvalidArgument, status.Code(), err)
+	var fields []string
+	for _, detail := range status.Details() {
+		if bad, ok := detail.(*errdetails.BadRequest); ok {
+			for _, v := range bad.GetFieldViolations() {
+				fields = append(fields, v.GetField())
+			}
+		}
+	}
+	return fields
+}
+
+func job(name string, phase velerov1.BackupPhase, sequence string, age int) *velerov1.Backup {
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "velero", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0)),
+	}}
+	if sequence != "" {
+		b.Annotations = map[string]string{"holdfast.io/queue-sequence": sequence}
+	}
+	b.Status.Phase = phase
+	return b
+}
+
+func TestListQueueInOrderAndPages(t *testing.T) {
+	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "r"}}
+	s, c := newServer(job("done", velerov1.BackupPhaseCompleted, "1", 9), job("running", velerov1.BackupPhaseInProgress, "2", 8),
+		job("q10", velerov1.BackupPhaseQueued, "10", 7), job("q9", velerov1.BackupPhaseQueued, "9", 1), job("new", "", "", 5), r)
+	require.NoError(t, ledger.New(c, c, "velero").Admit(t.Context(), ledger.Entry{
+		UID: "running", Kind: ledger.KindBackup, Namespace: "velero", Name: "running", Namespaces: []string{"a"}, Since: time.Unix(1, 0),
+	}, ledger.Limits{}))
+	var names []string
+	var positions []int32
+	token := ""
+	for {
+		resp, err := s.ListQueue(t.Context(), &queuev1.ListQueueRequest{PageSize: 2, PageToken: token})
+		require.NoError(t, err)
+		for _, e := range resp.GetEntries() {
+			names, positions = append(names, e.GetName()), append(positions, e.GetPosition())
+		}
+		if token = resp.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	require.Equal(t, []string{"running", "r", "q9", "q10", "new"}, names)
+	require.Equal(t, []int32{0, 1, 2, 3, 4}, positions)
+
+	resp, err := s.ListQueue(t.Context(), &queuev1.ListQueueRequest{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a"}, resp.GetEntries()[0].GetNamespaces())
+	require.EqualValues(t, 1, resp.GetEntries()[0].GetAdmitTime().GetSeconds())
+	require.Equal(t, "New", resp.GetEntries()[4].GetPhase())
+	_, err = s.ListQueue(t.Context(), &queuev1.ListQueueRequest{PageToken: "junk"})
+	require.Contains(t, violations(t, err), "page_token")
+}
