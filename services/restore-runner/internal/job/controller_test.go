@@ -1,0 +1,173 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
+)
+
+// cleaner counts the restores it was asked to clean.
+type cleaner struct {
+	cleaned []string
+	err     error
+}
+
+func (c *cleaner) Clean(_ context.Context, o *velerov1.Restore) error {
+	c.cleaned = append(c.cleaned, o.Name)
+	return c.err
+}
+
+// control is a controller whose hints go to a list, or nowhere when NATS is away.
+type control struct {
+	*job.Controller
+	hints   []*workv1.Hint
+	away    error
+	cleaner cleaner
+}
+
+func newControl(b *bench) *control {
+	c := &control{}
+	c.Controller = job.NewController(b.runner, b.client, func(_ context.Context, h *workv1.Hint) error {
+		if c.away == nil {
+			c.hints = append(c.hints, h)
+		}
+		return c.away
+	}, &c.cleaner)
+	return c
+}
+
+func (c *control) reconcile(t *testing.T) ctrl.Result {
+	t.Helper()
+	result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "velero", Name: "r"}})
+	require.NoError(t, err)
+	return result
+}
+
+func TestUnfinishedRestoresAreAnnouncedUntilTheyEnd(t *testing.T) {
+	held := func(holder string) func(*velerov1.Restore) {
+		return func(r *velerov1.Restore) {
+			r.Status.Phase = velerov1.RestorePhaseInProgress
+			_ = claim.Set(r, claim.Claim{Holder: holder, Epoch: 1})
+		}
+	}
+	nothing := func(*velerov1.Restore) {}
+	tests := map[string]struct {
+		admitted bool
+		change   func(*velerov1.Restore)
+		hints    int
+		again    bool
+	}{
+		"new and admitted":     {true, nothing, 1, true},
+		"new, not admitted":    {false, nothing, 0, true},
+		"holder is gone":       {true, held("dead"), 1, true},
+		"handed over":          {true, held(""), 1, true},
+		"holder lives":         {true, held("alive"), 0, true},
+		"ours and not running": {true, held("me"), 1, true},
+		"ended":                {true, func(r *velerov1.Restore) { r.Status.Phase = velerov1.RestorePhaseCompleted }, 0, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.create(t, tt.admitted, tt.change)
+			c := newControl(b)
+			result := c.reconcile(t)
+			require.Len(t, c.hints, tt.hints)
+			require.Equal(t, tt.again, result.RequeueAfter > 0)
+		})
+	}
+	require.Zero(t, newControl(newBench(t)).reconcile(t), "an absent one is nobody's business")
+}
+
+func TestWithoutMessagesTheRunnerLooksItself(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 3)
+	b.create(t, true)
+	c := newControl(b)
+	c.away = errors.New("no NATS")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Serve(ctx) }()
+	c.reconcile(t)
+	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, 10*time.Second, 10*time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
+}
+
+func TestDeathOfAHolderStartsTheTakeover(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 3)
+	b.create(t, true, func(r *velerov1.Restore) {
+		r.Status.Phase = velerov1.RestorePhaseInProgress
+		_ = claim.Set(r, claim.Claim{Holder: "dead", Epoch: 4})
+	})
+	c := newControl(b)
+	ctx, cancel := context.WithCancel(t.Context())
+	expired, done := make(chan string, 1), make(chan error, 2)
+	go func() { done <- c.Serve(ctx) }()
+	go func() { done <- c.Succeed(ctx, expired) }()
+	expired <- "somebody else"
+	expired <- "dead"
+	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, 10*time.Second, 10*time.Millisecond)
+	held, _, err := claim.Parse(b.get(t))
+	require.NoError(t, err)
+	require.EqualValues(t, 5, held.Epoch)
+	cancel()
+	require.NoError(t, errors.Join(<-done, <-done))
+	require.Empty(t, c.hints)
+}
+
+func TestDeletedRestoresAreCleanedOnceNobodyWritesThem(t *testing.T) {
+	b := newBench(t)
+	restore := b.create(t, true, func(r *velerov1.Restore) {
+		r.Finalizers = []string{velerov1.RestoreFinalizer}
+		r.Status.Phase = velerov1.RestorePhaseInProgress
+		_ = claim.Set(r, claim.Claim{Holder: "alive", Epoch: 1})
+	})
+	require.NoError(t, b.client.Delete(t.Context(), restore))
+	c := newControl(b)
+	require.Positive(t, c.reconcile(t).RequeueAfter)
+	require.Empty(t, c.cleaner.cleaned, "its holder lives")
+
+	restore = b.get(t)
+	require.NoError(t, claim.Set(restore, claim.Claim{Holder: "dead", Epoch: 1}))
+	require.NoError(t, b.client.Update(t.Context(), restore))
+	c.cleaner.err = errors.New("bucket away")
+	require.Positive(t, c.reconcile(t).RequeueAfter, "tried again")
+	c.cleaner.err = nil
+	require.Zero(t, c.reconcile(t))
+	require.Equal(t, []string{"r", "r"}, c.cleaner.cleaned)
+}
+
+func TestCensus(t *testing.T) {
+	b := newBench(t)
+	b.create(t, false)
+	c := newControl(b)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Census(ctx) }()
+	require.Eventually(t, func() bool { return gauge(t, b, "velero_restore_total") == 1 }, 10*time.Second, 10*time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
+}
+
+func gauge(t *testing.T, b *bench, name string) float64 {
+	t.Helper()
+	families, err := b.registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return -1
+}
