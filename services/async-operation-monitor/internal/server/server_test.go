@@ -1,0 +1,67 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/server"
+)
+
+type jobs map[string][]operations.Operation
+
+func (j jobs) find(name string) ([]operations.Operation, error) {
+	if list, ok := j[name]; ok {
+		return list, nil
+	}
+	return nil, fmt.Errorf("%q: %w", name, grpcerr.ErrNotFound)
+}
+
+func (j jobs) OfBackup(_ context.Context, name string) ([]operations.Operation, error) {
+	return j.find("backup " + name)
+}
+
+func (j jobs) OfRestore(_ context.Context, name string) ([]operations.Operation, error) {
+	return j.find("restore " + name)
+}
+
+func ofBackup(name, token string) *operationv1.ListOperationsRequest {
+	return &operationv1.ListOperationsRequest{Owner: &operationv1.ListOperationsRequest_Backup{Backup: name}, PageSize: 2, PageToken: token}
+}
+
+func TestListOperations(t *testing.T) {
+	resource := operations.Resource{Group: "apps", Resource: "deployments", Namespace: "n", Name: "x"}
+	three := []operations.Operation{
+		{Spec: operations.Spec{ID: "1", BackupAction: "act", Resource: resource}, Status: operations.Status{Phase: "Failed", Error: "no"}},
+		{Spec: operations.Spec{ID: "2"}, Status: operations.Status{Phase: "New"}},
+		{Spec: operations.Spec{ID: "3", RestoreAction: "other"}, Status: operations.Status{Phase: "InProgress"}},
+	}
+	s := &server.Server{Operations: jobs{"backup b": three, "restore r": {}}}
+	first, err := s.ListOperations(t.Context(), ofBackup("b", ""))
+	require.NoError(t, err)
+	require.Len(t, first.GetOperations(), 2)
+	require.Equal(t, "deployments.apps", first.GetOperations()[0].GetGroupResource())
+	require.Equal(t, operationv1.OperationPhase_OPERATION_PHASE_FAILED, first.GetOperations()[0].GetPhase())
+	second, err := s.ListOperations(t.Context(), ofBackup("b", first.GetNextPageToken()))
+	require.NoError(t, err)
+	require.Len(t, second.GetOperations(), 1)
+	require.Equal(t, "other", second.GetOperations()[0].GetAction())
+	require.Empty(t, second.GetNextPageToken())
+
+	none, err := s.ListOperations(t.Context(), &operationv1.ListOperationsRequest{Owner: &operationv1.ListOperationsRequest_Restore{Restore: "r"}})
+	require.NoError(t, err)
+	require.Empty(t, none.GetOperations())
+	for want, req := range map[codes.Code]*operationv1.ListOperationsRequest{
+		codes.NotFound: ofBackup("absent", ""), codes.InvalidArgument: ofBackup("b", "junk"),
+	} {
+		_, err := s.ListOperations(t.Context(), req)
+		status, _ := grpcerr.Status(err)
+		require.Equal(t, want, status.Code())
+	}
+}
