@@ -40,9 +40,9 @@ type bed struct {
 	nats   string
 }
 
-func newBed(t *testing.T) *bed {
+func newBed(t *testing.T, options ...func(*testbed.Config)) *bed {
 	t.Helper()
-	b := &bed{Cluster: testbed.StartT(t), nats: testbed.StartNATST(t), bucket: t.TempDir()}
+	b := &bed{Cluster: testbed.StartT(t, options...), nats: testbed.StartNATST(t), bucket: t.TempDir()}
 	require.NoError(t, crds.Install(t.Context(), b.RestConfig()))
 	c, err := client.New(b.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
