@@ -3,6 +3,7 @@ package grpcserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"strings"
@@ -25,6 +26,7 @@ type chain struct {
 	authorize Authorizer
 	validator protovalidate.Validator
 	timeout   time.Duration
+	stopping  <-chan struct{} // closed when streams are to end
 }
 
 func (c chain) unary() []grpc.UnaryServerInterceptor {
@@ -60,12 +62,33 @@ func (c chain) stream() []grpc.StreamServerInterceptor {
 		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 			ctx, err := c.authorized(ss.Context(), info.FullMethod)
 			if err == nil {
-				err = handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, validator: c.validator})
+				err = c.follow(ctx, srv, ss, handler)
 			}
 			return c.toStatus(ss.Context(), info.FullMethod, err)
 		},
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(c.recovered)),
 	}
+}
+
+// errStopping tells callers of streams to call again: another replica may go on, or this one once it is back.
+var errStopping = fmt.Errorf("the service is stopping: %w", grpcerr.ErrUnavailable)
+
+// follow runs a stream until it ends or the server stops: nobody knows how long a stream would last.
+func (c chain) follow(ctx context.Context, srv any, ss grpc.ServerStream, handler grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-c.stopping:
+			cancel(errStopping)
+		case <-ctx.Done():
+		}
+	}()
+	err := handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, validator: c.validator})
+	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
+		return errStopping
+	}
+	return err
 }
 
 // open tells which services answer everyone: probes and tools need them before anyone has a token.

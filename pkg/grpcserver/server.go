@@ -65,6 +65,8 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 
+	stopping chan struct{} // closed by Stop
+
 	mu       sync.Mutex
 	services []string
 	serving  bool
@@ -81,10 +83,11 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gRPC metrics: %w", err)
 	}
-	s := &Server{grpc: grpc.NewServer(options(cfg, chain{
+	s := &Server{health: health.NewServer(), stopping: make(chan struct{})}
+	s.grpc = grpc.NewServer(options(cfg, chain{
 		calls: calls, log: cfg.Log, authorize: cfg.Authorize, validator: validator,
-		timeout: orDefault(cfg.UnaryTimeout, DefaultUnaryTimeout),
-	})...), health: health.NewServer()}
+		timeout: orDefault(cfg.UnaryTimeout, DefaultUnaryTimeout), stopping: s.stopping,
+	})...)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	return s, nil
@@ -156,10 +159,14 @@ func (s *Server) Serve(lis net.Listener) error {
 // Drain makes every health status NOT_SERVING for good, so that callers go elsewhere; calls are still answered.
 func (s *Server) Drain() { s.health.Shutdown() }
 
-// Stop drains, refuses new calls, lets open ones finish until ctx ends, then cuts them off. It is safe to call again.
+// Stop drains, refuses new calls, ends streams with UNAVAILABLE, lets unary calls finish until ctx ends, then cuts them off.
+// It is safe to call again.
 func (s *Server) Stop(ctx context.Context) {
 	s.mu.Lock()
-	s.stopped = true
+	if !s.stopped {
+		s.stopped = true
+		close(s.stopping)
+	}
 	s.mu.Unlock()
 	s.health.Shutdown()
 	done := make(chan struct{})

@@ -63,8 +63,13 @@ func (b *backups) GetProgress(ctx context.Context, req *backupv1.GetProgressRequ
 }
 
 func (b *backups) WatchProgress(req *backupv1.WatchProgressRequest, stream grpc.ServerStreamingServer[backupv1.WatchProgressResponse]) error {
-	if req.GetName() == "panics" {
+	switch req.GetName() {
+	case "panics":
 		panic("on purpose")
+	case "waits":
+		close(b.started)
+		<-stream.Context().Done()
+		return stream.Context().Err()
 	}
 	return stream.Send(&backupv1.WatchProgressResponse{Progress: &backupv1.Progress{Name: req.GetName()}})
 }
@@ -246,4 +251,15 @@ func TestStopCutsCallsOffAtTheLimit(t *testing.T) {
 	cancel()
 	b.server.Stop(ctx)
 	require.Error(t, <-result)
+}
+
+func TestStopEndsStreams(t *testing.T) {
+	b := start(t, nil)
+	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "waits"})
+	require.NoError(t, err)
+	<-b.impl.started
+	b.server.Stop(t.Context())
+	_, err = stream.Recv()
+	require.ErrorIs(t, grpcerr.FromStatus(err), grpcerr.ErrUnavailable)
+	require.ErrorContains(t, err, "stopping", "told, not cut off")
 }
