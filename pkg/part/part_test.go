@@ -387,7 +387,7 @@ func TestDiscardLeavesNothing(t *testing.T) {
 func TestDamagedSidecars(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, part.Config{})
-	for i := range 50 {
+	for i := range 12 {
 		require.NoError(t, w.Add(pod("ns", fmt.Sprint(i), "x")))
 	}
 	s, err := w.Seal()
