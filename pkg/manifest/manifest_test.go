@@ -291,7 +291,7 @@ func TestDamage(t *testing.T) {
 	}
 	r, src := open(t, data)
 	src.short = true
-	_, err := r.Lookup(t.Context(), manifest.Key{Kind: "v1/Pod", Namespace: "ns-05", Name: "p-00005 \"é"})
+	_, err := r.Lookup(t.Context(), manifest.Key{Kind: "v1/Pod", Namespace: "ns-12", Name: "p-00389 \"é"})
 	require.ErrorIs(t, err, manifest.ErrCorrupt)
 	broken := errors.New("connection reset")
 	src.short, src.fail = false, broken
