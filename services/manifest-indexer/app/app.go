@@ -7,6 +7,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net"
 
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -83,6 +84,9 @@ func (a *App) build() {
 	base := c.ArtifactURL
 	if base == "" {
 		base = "http://" + a.runtime.HTTPAddr()
+		if host, _, err := net.SplitHostPort(a.runtime.HTTPAddr()); err == nil && net.ParseIP(host).IsUnspecified() {
+			c.Log.Warn("clients cannot reach artifacts: set --artifact-url", "url", base)
+		}
 	}
 	a.endpoint = artifacts.New(artifacts.Config{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Base: base, Open: a.opener.OpenName, Clock: c.Clock, Log: c.Log,
