@@ -104,7 +104,7 @@ func (d *Dispatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return again, nil // asking also begins to watch that holder
 	}
 	hint := &workv1.Hint{Kind: "Backup", Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID)}
-	if err := d.Publisher.Publish(ctx, fabric.WorkBackupRun, hint); err != nil {
+	if err := d.Publisher.Publish(fabric.WithTrace(ctx, &b), fabric.WorkBackupRun, hint); err != nil {
 		d.Log.WarnContext(ctx, "hint not published", "backup", b.Name, "error", err)
 	}
 	return again, nil

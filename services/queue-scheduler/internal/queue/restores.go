@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,8 +40,6 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 	if v.admitted(r.UID) {
 		return true, nil // republish reminds the runners
 	}
-	ctx, span := s.tracer.Start(ctx, "admit restore "+r.Name)
-	defer span.End()
 	valid, err := s.validateRestore(ctx, r)
 	if err != nil || !valid {
 		return false, err
@@ -51,6 +50,8 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 	if err != nil {
 		return false, s.waitOrFail("Restore", r.Name, r, err)
 	}
+	ctx, span := s.tracer.Start(fabric.WithTrace(ctx, r), "admit restore "+r.Name)
+	defer span.End()
 	s.Log.InfoContext(ctx, "restore admitted", "restore", r.Name, "waited", s.Clock.Since(r.CreationTimestamp.Time))
 	s.hintRestore(ctx, r)
 	return true, nil
@@ -58,6 +59,11 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 
 // validateRestore writes the computed spec once, marked, or FailedValidation.
 func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (bool, error) {
+	if r.Annotations[validate.AnnotationValidated] != string(r.UID) {
+		var span trace.Span
+		ctx, span = s.tracer.Start(ctx, "validate restore "+r.Name)
+		defer span.End()
+	}
 	before := r.Status.Phase
 	valid := false
 	err := kube.Update(ctx, s.Reader, s.Client, r, func(r *velerov1.Restore) error {

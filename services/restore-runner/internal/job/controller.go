@@ -12,6 +12,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
@@ -99,7 +100,7 @@ func (c *Controller) free(restore *velerov1.Restore) bool {
 
 // hint tells all runners; without NATS this one looks itself.
 func (c *Controller) hint(ctx context.Context, restore *velerov1.Restore) {
-	err := c.publish(ctx, &workv1.Hint{Kind: "Restore", Namespace: restore.Namespace, Name: restore.Name, Uid: string(restore.UID)})
+	err := c.publish(fabric.WithTrace(ctx, restore), &workv1.Hint{Kind: "Restore", Namespace: restore.Namespace, Name: restore.Name, Uid: string(restore.UID)})
 	if err != nil {
 		c.runner.cfg.Log.Debug("hint not published", "restore", restore.Name, "error", err)
 		c.offer(restore)

@@ -1,0 +1,37 @@
+package fabric_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+)
+
+// Whoever publishes for an object later stays in the trace of its admission,
+// unless already in one.
+func TestAnObjectKeepsItsTrace(t *testing.T) {
+	tracer := sdktrace.NewTracerProvider().Tracer("test")
+	obj := &metav1.ObjectMeta{}
+	fabric.SetTrace(t.Context(), obj)
+	require.Empty(t, obj.Annotations, "no trace, nothing to keep")
+	require.False(t, traceOf(fabric.WithTrace(t.Context(), obj)).IsValid())
+
+	ctx, span := tracer.Start(t.Context(), "admit")
+	fabric.SetTrace(ctx, obj)
+	span.End()
+	require.Equal(t, span.SpanContext().TraceID(), traceOf(fabric.WithTrace(t.Context(), obj)).TraceID())
+
+	other, span2 := tracer.Start(t.Context(), "other")
+	defer span2.End()
+	require.Equal(t, span2.SpanContext().TraceID(), traceOf(fabric.WithTrace(other, obj)).TraceID())
+
+	obj.Annotations[fabric.AnnotationTrace] = "junk"
+	require.False(t, traceOf(fabric.WithTrace(t.Context(), obj)).IsValid())
+}
+
+func traceOf(ctx context.Context) trace.SpanContext { return trace.SpanContextFromContext(ctx) }
