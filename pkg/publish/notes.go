@@ -66,8 +66,8 @@ func (n *notes) add(e *joblog.Entry, order uint32) error {
 	}
 	group := len(n.key)
 	n.key = n.place(append(n.key, 0), e, order)
-	value := binary.AppendUvarint(n.text[:0], uint64(group)) //nolint:gosec // a length
-	n.text = append(value, joblog.ResultMessage(e)...)
+	n.text = binary.AppendUvarint(n.text[:0], uint64(group)) // a length
+	n.text = append(n.text, joblog.ResultMessage(e)...)
 	if err := n.results.Add(n.key, n.text); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
