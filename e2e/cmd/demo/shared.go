@@ -4,10 +4,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-io/holdfast/e2e/seed"
@@ -89,9 +94,11 @@ func (d *demo) veleroDefinitions(ctx context.Context) ([]string, error) {
 
 // leaveCluster removes the server's namespace and, if there were none before, the definitions that the server installed.
 func (d *demo) leaveCluster(ctx context.Context, client kubernetes.Interface, before []string) error {
-	err := client.CoreV1().Namespaces().Delete(ctx, sharedNamespace, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove namespace %s: %w", sharedNamespace, err)
+	if err := d.dropFinalizers(ctx); err != nil {
+		return err
+	}
+	if err := removeNamespace(ctx, client); err != nil {
+		return err
 	}
 	if len(before) > 0 {
 		return nil
@@ -109,6 +116,48 @@ func (d *demo) leaveCluster(ctx context.Context, client kubernetes.Interface, be
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("remove %s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// dropFinalizers frees the Restores of an interrupted demo: the server that would have cleaned up after them is stopped, and its data is gone.
+func (d *demo) dropFinalizers(ctx context.Context) error {
+	client, err := dynamic.NewForConfig(d.config)
+	if err != nil {
+		return err
+	}
+	restores := client.Resource(schema.GroupVersionResource{Group: "velero.io", Version: "v1", Resource: "restores"}).Namespace(sharedNamespace)
+	list, err := restores.List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // the server never got so far as to install the definition
+	}
+	if err != nil {
+		return fmt.Errorf("list the demo's restores: %w", err)
+	}
+	for _, restore := range list.Items {
+		_, err := restores.Patch(ctx, restore.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("free restore %s: %w", restore.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// removeNamespace deletes the server's namespace and returns once it is gone.
+func removeNamespace(ctx context.Context, client kubernetes.Interface) error {
+	err := client.CoreV1().Namespaces().Delete(ctx, sharedNamespace, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove namespace %s: %w", sharedNamespace, err)
+	}
+	err = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := client.CoreV1().Namespaces().Get(ctx, sharedNamespace, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		return fmt.Errorf("namespace %s does not go away: %w", sharedNamespace, err)
 	}
 	return nil
 }
