@@ -1,0 +1,38 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+func TestConfigNamesTheFlag(t *testing.T) {
+	for flag, spoil := range map[string]func(*Config){
+		"--workers":        func(c *Config) { c.Workers = 65 },
+		"--jobs":           func(c *Config) { c.Jobs = -1 },
+		"--claim-timeout":  func(c *Config) { c.ClaimTimeout = time.Millisecond },
+		"--consistent-cut": func(c *Config) { c.ConsistentCut = "maybe" },
+		"--store-patience": func(c *Config) { c.StorePatience = -1 },
+	} {
+		c := Config{Base: service.Base{Options: service.Defaults(Name, Ports)}}
+		c.setDefaults()
+		require.NoError(t, c.Validate())
+		spoil(&c)
+		require.ErrorContains(t, c.Validate(), flag)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	var c Config
+	fs := pflag.NewFlagSet(Name, pflag.ContinueOnError)
+	c.BindFlags(fs)
+	require.NoError(t, fs.Parse([]string{"--workers=2", "--consistent-cut=off", "--claim-timeout=2s"}))
+	require.Equal(t, 2, c.Workers)
+	require.Equal(t, CutOff, c.ConsistentCut)
+	require.Equal(t, 2*time.Second, c.ClaimTimeout)
+	require.Equal(t, 10, c.Jobs)
+}

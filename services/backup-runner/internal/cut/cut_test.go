@@ -1,0 +1,73 @@
+package cut
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// clusterAt counts how often its revision was read.
+type clusterAt struct {
+	mu       sync.Mutex
+	revision int
+	err      error
+}
+
+func (c *clusterAt) Revision(context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revision++
+	return strconv.Itoa(c.revision), c.err
+}
+
+func TestOneRevisionForAll(t *testing.T) {
+	c := New(&clusterAt{}, true)
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			r, err := c.Current(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, "1", r)
+		})
+	}
+	group.Wait()
+}
+
+func TestRenewIsShared(t *testing.T) {
+	c := New(&clusterAt{}, true)
+	_, err := c.Current(t.Context())
+	require.NoError(t, err)
+	for range 3 {
+		r, err := c.Renew(t.Context(), "1")
+		require.NoError(t, err)
+		require.Equal(t, "2", r, "who sees the same revision expire gets the same new one")
+	}
+	c.Adopt("1", "9") // too late: 2 came first
+	c.Adopt("2", "7")
+	c.Adopt("7", "")
+	require.Equal(t, []string{"1", "2", "7"}, c.Revisions())
+}
+
+func TestOff(t *testing.T) {
+	c := New(nil, false)
+	for _, f := range []func() (string, error){
+		func() (string, error) { return c.Current(t.Context()) },
+		func() (string, error) { return c.Renew(t.Context(), "1") },
+	} {
+		r, err := f()
+		require.NoError(t, err)
+		require.Empty(t, r)
+	}
+	c.Adopt("", "5")
+	require.Empty(t, c.Revisions())
+}
+
+func TestError(t *testing.T) {
+	away := errors.New("away")
+	_, err := New(&clusterAt{err: away}, true).Current(t.Context())
+	require.ErrorIs(t, err, away)
+}

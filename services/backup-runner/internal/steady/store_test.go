@@ -1,0 +1,128 @@
+package steady
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+type fastClock struct{ clock.RealClock }
+
+func (fastClock) NewTimer(d time.Duration) clock.Timer { return clock.RealClock{}.NewTimer(d / 1000) }
+
+var errAway = errors.New("connection refused")
+
+func newStore(patience time.Duration) (*Store, *memstore.Store) {
+	mem := memstore.New()
+	return &Store{Store: mem, Clock: fastClock{}, Log: slog.New(slog.DiscardHandler), Patience: patience}, mem
+}
+
+// failing fails the first n calls of an operation.
+func failing(op memstore.Op, n int) memstore.Fault {
+	return func(o memstore.Op, _ string) error {
+		if o == op && n > 0 {
+			n--
+			return errAway
+		}
+		return nil
+	}
+}
+
+func TestEveryCallIsRepeated(t *testing.T) {
+	s, mem := newStore(time.Minute)
+	mem.Set("k", []byte("abc"))
+	calls := map[memstore.Op]func() error{
+		memstore.OpStat:   func() error { _, err := s.Stat(t.Context(), "k"); return err },
+		memstore.OpPut:    func() error { return s.Put(t.Context(), "p", strings.NewReader("x"), 1) },
+		memstore.OpCreate: func() error { return s.Create(t.Context(), "c", strings.NewReader("xy"), 2) },
+		memstore.OpDelete: func() error { return s.Delete(t.Context(), "gone") },
+		memstore.OpCompose: func() error {
+			_, err := s.Compose(t.Context(), "m", []objectstore.Source{{Key: "k", Length: -1}})
+			return err
+		},
+		memstore.OpGet: func() error {
+			for _, open := range []func() (io.ReadCloser, error){
+				func() (io.ReadCloser, error) { return s.Get(t.Context(), "k") },
+				func() (io.ReadCloser, error) { return s.GetRange(t.Context(), "k", 0, -1) },
+			} {
+				body, err := open()
+				if err != nil {
+					return err
+				}
+				data, err := io.ReadAll(body)
+				if err != nil || string(data) != "abc" {
+					return errors.Join(err, errors.New("other content"))
+				}
+			}
+			return nil
+		},
+	}
+	for op, call := range calls {
+		mem.Inject(failing(op, 3))
+		require.NoError(t, call(), op)
+	}
+	data, _ := mem.Bytes("c")
+	require.Equal(t, "xy", string(data), "the reader was rewound")
+}
+
+// lostAnswer is a store whose first Create succeeds and says it did not.
+type lostAnswer struct {
+	objectstore.Store
+	lost bool
+}
+
+func (l *lostAnswer) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
+	err := l.Store.Create(ctx, key, r, size)
+	if err == nil && !l.lost {
+		l.lost = true
+		return errAway
+	}
+	return err
+}
+
+func TestCreateRecognizesItsOwnObject(t *testing.T) {
+	s, mem := newStore(time.Minute)
+	s.Store = &lostAnswer{Store: mem}
+	require.NoError(t, s.Create(t.Context(), "k", strings.NewReader("mine"), 4))
+	require.ErrorIs(t, s.Create(t.Context(), "k", strings.NewReader("mine"), 4), objectstore.ErrExists, "a first attempt is not forgiven")
+
+	mem.Set("other", []byte("them"))
+	mem.Inject(failing(memstore.OpCreate, 1))
+	require.ErrorIs(t, s.Create(t.Context(), "other", strings.NewReader("mine"), 4), objectstore.ErrExists)
+}
+
+func TestGivesUp(t *testing.T) {
+	s, mem := newStore(10 * time.Millisecond)
+	mem.Inject(failing(memstore.OpStat, 1<<30))
+	_, err := s.Stat(t.Context(), "k")
+	require.ErrorIs(t, err, errAway)
+	require.ErrorContains(t, err, "gave up")
+
+	mem.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })
+	before := mem.Calls(memstore.OpGet)
+	_, err = s.Get(t.Context(), "k")
+	require.ErrorIs(t, err, objectstore.ErrAccess)
+	require.Equal(t, before+1, mem.Calls(memstore.OpGet), "a refusal is final")
+}
+
+func TestEqual(t *testing.T) {
+	long := strings.Repeat("x", 200_000)
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{{"", "", true}, {"a", "a", true}, {"a", "b", false}, {long, long, true}, {long, long + "y", false}, {long, long[1:], false}} {
+		got, err := equal(strings.NewReader(tt.a), strings.NewReader(tt.b))
+		require.NoError(t, err)
+		require.Equal(t, tt.want, got)
+	}
+}
