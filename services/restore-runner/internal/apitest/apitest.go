@@ -164,7 +164,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	out := http.ResponseWriter(w)
+	out := w
 	if drop {
 		out = httptest.NewRecorder()
 	}

@@ -168,8 +168,8 @@ func TestFatalFailuresAndDamage(t *testing.T) {
 	}
 }
 
-// interrupted runs a restore and calls stop when some of its objects are created.
-func interrupted(t *testing.T, b *bench, ctx context.Context, stop func()) error {
+// interrupted prepares a restore in the middle of which stop is called.
+func interrupted(t *testing.T, b *bench, stop func()) {
 	t.Helper()
 	b.tarball(t, 60)
 	b.create(t, true)
@@ -186,12 +186,12 @@ func interrupted(t *testing.T, b *bench, ctx context.Context, stop func()) error
 		}
 		return 0, false
 	})
-	return b.runner.Run(ctx, "r", "uid-r")
 }
 
 func TestLostClaimEndsTheJobWithoutAnotherWrite(t *testing.T) {
 	b := newBench(t)
-	require.NoError(t, interrupted(t, b, t.Context(), b.claims.loseIt))
+	interrupted(t, b, b.claims.loseIt)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
 	require.Empty(t, b.ended)
 	require.Less(t, len(b.cluster.Requests("POST ")), 60)
@@ -200,7 +200,8 @@ func TestLostClaimEndsTheJobWithoutAnotherWrite(t *testing.T) {
 func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	require.ErrorIs(t, interrupted(t, b, ctx, cancel), context.Canceled)
+	interrupted(t, b, cancel)
+	require.ErrorIs(t, b.runner.Run(ctx, "r", "uid-r"), context.Canceled)
 	r := b.get(t)
 	require.Equal(t, velerov1.RestorePhaseInProgress, r.Status.Phase)
 	held, _, err := claim.Parse(r)
@@ -220,19 +221,13 @@ func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
 
 func TestDeletedRestoreStops(t *testing.T) {
 	b := newBench(t)
-	release := make(chan struct{})
-	stop := func() {
-		if err := b.client.Delete(t.Context(), b.get(t)); err != nil {
+	interrupted(t, b, func() {
+		if err := b.client.Delete(t.Context(), &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r"}}); err != nil {
 			t.Error(err)
 		}
-		close(release)
-	}
-	done := make(chan error, 1)
-	go func() { done <- interrupted(t, b, t.Context(), stop) }()
-	<-release
-	require.NoError(t, <-done)
-	r := b.get(t)
-	require.NotNil(t, r.DeletionTimestamp)
+	})
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	require.NotNil(t, b.get(t).DeletionTimestamp)
 }
 
 func TestHints(t *testing.T) {

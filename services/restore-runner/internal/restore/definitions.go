@@ -85,7 +85,7 @@ func (r *run) define(ctx context.Context, it *item) (apply.Result, error) {
 				if r.Clock.Since(start) > r.TerminatingTimeout {
 					return apply.Result{}, fmt.Errorf("one of that name is still being deleted after %s", r.TerminatingTimeout)
 				}
-				if !r.wait(ctx, pollEvery) {
+				if !r.wait(ctx) {
 					return apply.Result{}, context.Cause(ctx)
 				}
 				continue
@@ -128,7 +128,7 @@ func (r *run) establish(ctx context.Context, it *item) {
 			r.Recorder.Error(it.node, fmt.Sprintf("not established after %s: %v", r.ResourceTimeout, err))
 			return
 		}
-		r.wait(ctx, pollEvery)
+		r.wait(ctx)
 	}
 }
 
@@ -166,7 +166,7 @@ func (r *run) discover(ctx context.Context) error {
 			r.Recorder.Warn(outcome.General, "discovery does not name every kind whose definition was restored; objects of the others will fail")
 			return nil
 		}
-		r.wait(ctx, pollEvery)
+		r.wait(ctx)
 	}
 }
 

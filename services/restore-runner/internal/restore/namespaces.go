@@ -123,7 +123,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 		if r.Clock.Since(start) > r.TerminatingTimeout {
 			return apply.Result{}, fmt.Errorf("one of that name is still being deleted after %s", r.TerminatingTimeout)
 		}
-		if !r.wait(ctx, pollEvery) {
+		if !r.wait(ctx) {
 			return apply.Result{}, context.Cause(ctx)
 		}
 	}
@@ -160,9 +160,9 @@ func liveOf(raw []byte) (*live, error) {
 	return &l, nil
 }
 
-// wait pauses; false when ctx ended first.
-func (r *run) wait(ctx context.Context, d time.Duration) bool {
-	timer := r.Clock.NewTimer(d)
+// wait pauses between two looks at the same thing; false when ctx ended first.
+func (r *run) wait(ctx context.Context) bool {
+	timer := r.Clock.NewTimer(pollEvery)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
