@@ -60,6 +60,25 @@ func (s *Store) Stat(ctx context.Context, key string) (info objectstore.Info, er
 	return info, err
 }
 
+// List implements objectstore.Reader. It is repeated only until fn has seen an
+// object.
+func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Info) error) error {
+	var begun error
+	err := s.try(ctx, "list", prefix, func(int) error {
+		seen := false
+		err := s.Store.List(ctx, prefix, func(info objectstore.Info) error {
+			seen = true
+			return fn(info)
+		})
+		if seen {
+			begun = err
+			return nil
+		}
+		return err
+	})
+	return errors.Join(err, begun)
+}
+
 // Put implements objectstore.Writer.
 func (s *Store) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
 	return s.fromStart(ctx, "put", key, r, func(int) error { return s.Store.Put(ctx, key, r, size) })

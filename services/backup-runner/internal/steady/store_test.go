@@ -42,7 +42,10 @@ func TestEveryCallIsRepeated(t *testing.T) {
 	s, mem := newStore(time.Minute)
 	mem.Set("k", []byte("abc"))
 	calls := map[memstore.Op]func() error{
-		memstore.OpStat:   func() error { _, err := s.Stat(t.Context(), "k"); return err },
+		memstore.OpStat: func() error { _, err := s.Stat(t.Context(), "k"); return err },
+		memstore.OpList: func() error {
+			return s.List(t.Context(), "", func(objectstore.Info) error { return nil })
+		},
 		memstore.OpPut:    func() error { return s.Put(t.Context(), "p", strings.NewReader("x"), 1) },
 		memstore.OpCreate: func() error { return s.Create(t.Context(), "c", strings.NewReader("xy"), 2) },
 		memstore.OpDelete: func() error { return s.Delete(t.Context(), "gone") },
