@@ -80,7 +80,7 @@ func New(kinds ...Kind) *Server {
 func (s *Server) Add(resource string, objects ...Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := append(s.objects[resource], objects...)
+	all := slices.Concat(s.objects[resource], objects)
 	slices.SortFunc(all, func(a, b Object) int { return strings.Compare(a.key(), b.key()) })
 	s.objects[resource] = all
 }

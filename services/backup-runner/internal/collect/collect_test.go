@@ -153,11 +153,11 @@ func notes(t *testing.T, data []byte) []joblog.Entry {
 	r, err := part.OpenSidecar(bytes.NewReader(data))
 	require.NoError(t, err)
 	for {
-		if _, _, err := r.Next(); errors.Is(err, io.EOF) {
+		_, _, err := r.Next()
+		if errors.Is(err, io.EOF) {
 			break
-		} else {
-			require.NoError(t, err)
 		}
+		require.NoError(t, err)
 	}
 	var out []joblog.Entry
 	for {

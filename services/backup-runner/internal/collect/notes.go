@@ -52,13 +52,6 @@ func (w *worker) fail(e joblog.Entry) error {
 	return w.note(e)
 }
 
-// warn notes a counted warning.
-func (w *worker) warn(e joblog.Entry) error {
-	e.Level = joblog.Warning
-	w.run.Progress.noted(1, 0)
-	return w.note(e)
-}
-
 // hookPrefixes are the annotations that ask for a hook around a pod's backup.
 var hookPrefixes = []string{
 	velerov1.AnnotationPreBackupHookPrefix, velerov1.AnnotationPostBackupHookPrefix, velerov1.AnnotationBackupHookPrefix,
