@@ -20,8 +20,6 @@ import (
 	_ "github.com/prometheus/client_golang/prometheus/testutil"
 	_ "github.com/spf13/cobra"
 	_ "github.com/spf13/pflag"
-	_ "github.com/stretchr/testify/assert"
-	_ "github.com/stretchr/testify/require"
 	_ "go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	_ "go.opentelemetry.io/otel"
 	_ "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
