@@ -32,6 +32,9 @@ const maxVolumeInfo = 64 << 20
 // tarballDir is where, in its work directory, a restore keeps what it needs of the tarball.
 const tarballDir = "tarball"
 
+// memberCache bounds the unpacked pieces of the tarball kept for neighbouring reads, in bytes.
+const memberCache = 8 << 20
+
 // storeAttempts is how often the store is asked before it counts as unreachable.
 const storeAttempts = 5
 
@@ -48,7 +51,7 @@ type job struct {
 // restoreFrom plans and restores. Damage of the backup is an error of the restore, not the end of it (Velero 1.18).
 func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, dir string) error {
 	source, err := again(ctx, j, "open the tarball", func() (tarball.Source, error) {
-		return tarball.Open(ctx, store, backup, filepath.Join(dir, tarballDir), tarball.Limits{})
+		return tarball.Open(ctx, store, backup, filepath.Join(dir, tarballDir), tarball.Limits{CacheBytes: memberCache})
 	})
 	switch {
 	case damaged(err):

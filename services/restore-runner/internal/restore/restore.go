@@ -25,7 +25,7 @@ import (
 
 const (
 	// bodyBudget bounds the memory of the objects being worked on, in bytes.
-	bodyBudget = 40 << 20
+	bodyBudget = 16 << 20
 	// bodyFactor is how many times its stored size an object takes while it is decoded, changed and encoded.
 	bodyFactor = 6
 	// bodyOverhead is what each object takes whatever its size.
