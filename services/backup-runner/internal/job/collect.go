@@ -57,6 +57,7 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 	if err != nil {
 		return none, err
 	}
+	j.log.InfoContext(ctx, "objects collected", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
 	return j.fix(ctx, out, work.Cut, result)
 }
 
