@@ -60,12 +60,6 @@ bench: ## measure, and write .out/bench.json (BENCH=quick takes a few minutes)
 	@$(MAKE) --no-print-directory build
 	@BENCH=$(BENCH) bin/e2e/bench
 
-.PHONY: bench
-bench: ## measure beside the API server and write .out/bench.json (BENCH=quick: small sizes, a few minutes)
-	@e2e/tools/build.sh $(CONTROL_PLANE)
-	@$(MAKE) --no-print-directory build
-	@bin/e2e/bench
-
 .PHONY: generate
 generate: ## regenerate Go from proto, deep copies and CRDs
 	@e2e/tools/build.sh buf protoc-gen-go protoc-gen-go-grpc controller-gen
