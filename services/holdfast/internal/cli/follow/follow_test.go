@@ -62,8 +62,12 @@ func TestAWatchThatClosesIsOpenedAgain(t *testing.T) {
 			opened++
 			w := watch.NewFake()
 			w.Stop()
-			go clk.Step(time.Second)
 			return w, nil
+		},
+		// One tick for each round: a round that takes the tick before it sees the closed watch leaves none for the next one.
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			go clk.Step(time.Second)
+			return w.Get(ctx, key, obj, opts...)
 		},
 	})
 	err := follow.Until(t.Context(), c, clk, target(), &velerov1.BackupList{}, func() (bool, error) { return opened == 3, nil })
