@@ -31,7 +31,7 @@ build: ## build the binaries into bin/
 test: ## what CI runs: all unit tests under the race detector, and every scenario on a real API server
 	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw
 	@$(MAKE) --no-print-directory build
-	@go test -race -timeout 40m $(patsubst %,./%/...,$(MODULES))
+	@go test -race -timeout 12m $(patsubst %,./%/...,$(MODULES))
 
 .PHONY: test-all
 test-all: test ## test, then every fuzz target (FUZZTIME=10s each)
