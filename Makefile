@@ -29,7 +29,7 @@ build: ## build the binaries into bin/
 
 .PHONY: test
 test: ## what CI runs: all unit tests under the race detector, and every scenario on a real API server
-	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw
+	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw grpcurl
 	@$(MAKE) --no-print-directory build
 	@go test -race -timeout 12m $(patsubst %,./%/...,$(MODULES))
 

@@ -15,7 +15,7 @@ const AssetsVariable = "KUBEBUILDER_ASSETS"
 // ErrMissingBinary reports that a binary of the test bed is not on this machine.
 var ErrMissingBinary = errors.New("binary of the test bed is missing")
 
-// Binary returns the path of a binary of the test bed (etcd, kube-apiserver, kube-controller-manager, kubectl, versitygw). KUBEBUILDER_ASSETS is
+// Binary returns the path of a binary of the test bed (etcd, kube-apiserver, kube-controller-manager, kubectl, versitygw, grpcurl). KUBEBUILDER_ASSETS is
 // looked at first when set, then .tools/bin of the repository. The error wraps ErrMissingBinary and says where it was looked for.
 func Binary(name string) (string, error) {
 	var tried []string

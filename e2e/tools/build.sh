@@ -17,6 +17,7 @@ kube-apiserver|k8s|k8s.io/kubernetes/cmd/kube-apiserver
 kube-controller-manager|k8s|k8s.io/kubernetes/cmd/kube-controller-manager
 kubectl|k8s|k8s.io/kubernetes/cmd/kubectl
 versitygw|s3server|github.com/versity/versitygw/cmd/versitygw
+grpcurl|grpcurl|github.com/fullstorydev/grpcurl/cmd/grpcurl
 buf|buf|github.com/bufbuild/buf/cmd/buf
 protoc-gen-go|dev|google.golang.org/protobuf/cmd/protoc-gen-go
 protoc-gen-go-grpc|dev|google.golang.org/grpc/cmd/protoc-gen-go-grpc
