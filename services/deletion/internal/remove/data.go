@@ -119,7 +119,13 @@ func owns(ctx context.Context, store objectstore.Store, b *velerov1.Backup) (boo
 		}
 		return false, fmt.Errorf("velero-backup.json is damaged and the directory was reserved by another Backup: %w", err)
 	}
-	return stored.UID == b.UID || stored.Status.StartTimestamp.Equal(b.Status.StartTimestamp), nil
+	return stored.UID == b.UID || sameRun(&stored.Status, &b.Status), nil
+}
+
+// sameRun tells a synced object from one of another cluster that only has the name: schedules of two clusters start in the same
+// second, and the one that found the name taken ended at another time or with another reason.
+func sameRun(a, b *velerov1.BackupStatus) bool {
+	return a.StartTimestamp.Equal(b.StartTimestamp) && a.CompletionTimestamp.Equal(b.CompletionTimestamp) && a.FailureReason == b.FailureReason
 }
 
 // reserved tells whether nobody else reserved the directory. Without an owner file it is what Velero, or a deletion cut short,

@@ -292,6 +292,22 @@ func TestDataOfAnotherBackupStays(t *testing.T) {
 	}
 }
 
+// Two clusters that share a bucket run the same schedule in the same second: the one that found the name taken must not take
+// the other's data along when its failed object is deleted.
+func TestDataOfABackupStartedInTheSameSecondStays(t *testing.T) {
+	theirs := backup(velerov1.BackupPhaseCompleted)
+	theirs.UID, theirs.Status.CompletionTimestamp = "their-uid", &metav1.Time{Time: start}
+	ours := backup(velerov1.BackupPhaseFailed)
+	ours.Status.CompletionTimestamp = theirs.Status.CompletionTimestamp
+	ours.Status.FailureReason = "backup already exists in object storage"
+	b := newBed(t, ours, request("d"))
+	b.fill(theirs)
+	before := b.store.Keys()
+	require.Equal(t, Done, b.process("d"))
+	require.Nil(t, b.backup())
+	require.Equal(t, before, b.store.Keys())
+}
+
 func TestABackupThatNeverRanNeedsNoLocation(t *testing.T) {
 	for _, phase := range []velerov1.BackupPhase{"", "New", "Queued", "ReadyToStart", "FailedValidation"} {
 		k := backup(phase)
