@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -299,6 +300,44 @@ func TestLeftoversOfADeadBackupAreSwept(t *testing.T) {
 	b := w.admit(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+}
+
+// Two installations in one cluster may share a bucket: what the other one is
+// writing now is no leftover.
+func TestDirectoryOfALivingBackupElsewhereStays(t *testing.T) {
+	w := newWorld(t)
+	other := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "b1", UID: "uid-0"}}
+	other.Status.Phase = velerov1.BackupPhaseInProgress
+	require.NoError(t, w.client.Create(t.Context(), other))
+	data, err := layout.Owner{BackupUID: "uid-0", ClusterUID: "cluster-1"}.Encode()
+	require.NoError(t, err)
+	w.store.Set(layout.OwnerFile("b1"), data)
+	w.store.Set(layout.Part("b1", "uid-0", 1, "w0", 1, 1), []byte("x"))
+	before := w.store.Keys()
+	b := w.admit(t, "b1")
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "backup already exists in object storage", got.Status.FailureReason)
+	require.Equal(t, before, w.store.Keys())
+}
+
+// unreachable is a location whose server cannot be found.
+type unreachable struct{ locations }
+
+func (unreachable) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	return nil, fmt.Errorf("find the region: %w", &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true})
+}
+
+func TestALocationThatStaysUnreachableFailsTheBackup(t *testing.T) {
+	w := newWorld(t)
+	w.Locations = unreachable{locations{w.store}}
+	w.StorePatience = time.Second
+	b := w.admit(t, "b1")
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Contains(t, got.Status.FailureReason, "no such host")
 }
 
 func TestUnknownOrBrokenLocation(t *testing.T) {

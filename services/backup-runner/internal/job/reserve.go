@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
@@ -52,14 +54,32 @@ func (j *execution) reserve(ctx context.Context, out *finish.Job) error {
 		if owner.ClusterUID != mine.ClusterUID {
 			return finish.ErrForeign
 		}
-		// This cluster's object of that name is this backup, so the owner is gone.
-		// It left no metadata file (decide looked), so nothing was committed.
+		// It left no metadata file (decide looked), so nothing was committed, and
+		// only a living owner could still do that.
+		alive, err := j.lives(ctx, owner.BackupUID)
+		if err != nil {
+			return err
+		}
+		if alive {
+			return finish.ErrForeign
+		}
 		j.log.InfoContext(ctx, "removing what an earlier backup of this name left", "uid", owner.BackupUID)
 		if err := j.sweepOwner(ctx, out); err != nil {
 			return err
 		}
 	}
 	return finish.ErrForeign // another holder came first
+}
+
+// lives reports whether a Backup with that UID exists in any namespace: two
+// installations in one cluster may share a bucket.
+func (j *execution) lives(ctx context.Context, uid string) (bool, error) {
+	list := &velerov1.BackupList{}
+	err := j.retry(ctx, "look for the owner of the backup's directory", func() error { return j.Reader.List(ctx, list) })
+	if err != nil {
+		return false, fmt.Errorf("look for the owner of the backup's directory: %w", err)
+	}
+	return slices.ContainsFunc(list.Items, func(b velerov1.Backup) bool { return string(b.UID) == uid }), nil
 }
 
 // sweepOwner removes a dead backup's directory, the owner file last.

@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
@@ -20,7 +23,11 @@ import (
 // run carries the claimed backup to its end. An error means that the end was not
 // reached: the claim was lost, the process stops, or the API is away.
 func (j *execution) run(ctx context.Context) error {
-	ctx, span := j.Tracer.Start(ctx, "backup")
+	// A takeover comes without a message: the trace is the one noted on the backup.
+	ctx, span := j.Tracer.Start(fabric.WithTrace(ctx, j.backup), "backup", trace.WithAttributes(
+		attribute.String("holdfast.object.name", j.backup.Name), attribute.String("holdfast.object.uid", string(j.backup.UID)),
+		attribute.Int64("holdfast.claim.epoch", j.mine.Epoch),
+	))
 	defer span.End()
 	dir, err := j.workDir()
 	if err != nil {
@@ -147,6 +154,7 @@ func (j *execution) storeError(ctx context.Context, err error) error {
 func (j *execution) open(ctx context.Context) (objectstore.Store, error) {
 	name := j.backup.Spec.StorageLocation
 	var store objectstore.Store
+	started := j.Clock.Now()
 	err := j.retry(ctx, "open the location", func() error {
 		bsl, err := j.Locations.Get(ctx, name)
 		if apierrors.IsNotFound(err) {
@@ -156,7 +164,8 @@ func (j *execution) open(ctx context.Context) (objectstore.Store, error) {
 			return err
 		}
 		store, err = j.Locations.Open(ctx, bsl)
-		if err != nil && !transient(err) {
+		// What looks like the network may be for ever: a wrong name, an unknown certificate.
+		if err != nil && ctx.Err() == nil && (!transient(err) || j.Clock.Since(started) > j.StorePatience) {
 			return &failedError{reason: fmt.Sprintf("BackupStorageLocation %q: %v", name, err)}
 		}
 		return err
