@@ -41,8 +41,11 @@ type Request struct {
 	Normalize func(live map[string]any)
 	// Update follows existing-resource policy "update"; otherwise existing objects that differ stay as they are.
 	Update bool
-	// Mine tells whether a live object with these labels was restored by this very restore before it was interrupted.
+	// Mine tells whether a live object with these labels was restored by this very restore.
 	Mine func(labels map[string]any) bool
+	// Resumed tells that this restore was interrupted before: what is Mine counts as created by it. Otherwise that needs a
+	// creation whose answer was lost.
+	Resumed bool
 	// New tells that the kind was defined only just now, so that the server may not serve it yet.
 	New bool
 }

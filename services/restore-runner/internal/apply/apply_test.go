@@ -113,7 +113,7 @@ func TestExistingObjects(t *testing.T) {
 			request := stored("configmaps", "ConfigMap", same)
 			request.Update = tt.update
 			if tt.mine {
-				request.Mine = func(labels map[string]any) bool { return labels["velero.io/restore-name"] == "r" }
+				request.Mine, request.Resumed = isOurs, true
 			}
 			got := c.Apply(t.Context(), request)
 			require.NoError(t, got.Err)
@@ -195,6 +195,27 @@ func TestLostAnswerCountsAsCreated(t *testing.T) {
 	require.Equal(t, apply.Created, got.Action)
 	require.True(t, got.Fresh)
 	require.Len(t, s.Requests("POST "), 2)
+}
+
+func isOurs(labels map[string]any) bool { return labels["velero.io/restore-name"] == "r" }
+
+// Admission may have changed the object between the creation and its lost answer.
+func TestLostAnswerCountsAsCreatedWhatWasChangedOnTheWay(t *testing.T) {
+	s, c, _ := start(t)
+	var dropped sync.Once
+	s.Fail(func(r *http.Request, _ map[string]any) (status int, drop bool) {
+		dropped.Do(func() { drop = true })
+		if r.Method == http.MethodGet {
+			s.Object(mapPath)["data"] = object{"k": "v", "injected": "x"}
+		}
+		return 0, drop
+	})
+	request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+	request.Mine = isOurs
+	got := c.Apply(t.Context(), request)
+	require.NoError(t, got.Err)
+	require.Equal(t, apply.Created, got.Action, got.Warning)
+	require.True(t, got.Fresh)
 }
 
 func TestVanishedObjectIsCreatedAfterAll(t *testing.T) {

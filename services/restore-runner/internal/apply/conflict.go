@@ -28,7 +28,7 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 		return failed(fmt.Errorf("the existing object has no metadata"))
 	}
 	labels, hasLabels := meta["labels"].(map[string]any)
-	if hasLabels && r.Mine != nil && r.Mine(labels) {
+	if hasLabels && r.Mine != nil && r.Mine(labels) && (r.Resumed || maybe && meta["deletionTimestamp"] == nil) {
 		return Result{Action: Created, UID: uid, Fresh: true}
 	}
 	deleting := meta["deletionTimestamp"] != nil

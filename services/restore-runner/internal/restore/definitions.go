@@ -93,7 +93,7 @@ func (r *run) define(ctx context.Context, it *item) (apply.Result, error) {
 		}
 		result := r.client.Apply(ctx, apply.Request{
 			Target: it.target, Kind: "CustomResourceDefinition", Object: it.body, Normalize: r.normalizeLive(it),
-			Update: r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate, Mine: r.mine(),
+			Update: r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate, Mine: r.mine(), Resumed: r.Resumed,
 		})
 		return result, result.Err
 	}

@@ -140,7 +140,7 @@ func (r *run) create(ctx context.Context, it *item) {
 		Target: it.target, Kind: kind.GVK.Kind, Object: it.body,
 		Normalize: r.normalizeLive(it),
 		Update:    r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
-		Mine:      r.mine(), New: r.fresh[kind.GroupResource()],
+		Mine:      r.mine(), Resumed: r.Resumed, New: r.fresh[kind.GroupResource()],
 	})
 	if result.Err != nil {
 		r.end(ctx, it.node, result.Err)
@@ -190,11 +190,8 @@ func (r *run) normalizeLive(it *item) func(map[string]any) {
 	}
 }
 
-// mine recognizes objects that an interrupted holder of this restore created.
+// mine recognizes objects that this restore created.
 func (r *run) mine() func(map[string]any) bool {
-	if !r.Resumed {
-		return nil
-	}
 	want := velerov1.LabelValue(r.Restore)
 	return func(labels map[string]any) bool { return labels[velerov1.LabelRestoreName] == want }
 }
