@@ -100,8 +100,23 @@ func overlap(includes, excludes []string) []error {
 	return errs
 }
 
-// Validate checks every filter field of the spec of a backup or restore and
-// returns the messages for status.validationErrors, with Velero's prefixes.
+// SelectorError is a label selector that cannot be used.
+type SelectorError struct {
+	// Field is the selector's, "labelSelector" or "orLabelSelectors[1]".
+	Field string
+	// Err says what is wrong with it.
+	Err error
+}
+
+// Error implements error.
+func (e *SelectorError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *SelectorError) Unwrap() error { return e.Err }
+
+// Validate checks every list of the spec of a backup or restore and returns the
+// messages for status.validationErrors, with Velero's prefixes. The selectors are
+// checked by Selectors.
 func (s *Spec) Validate() []string {
 	var out []string
 	add := func(prefix string, errs []error) {
@@ -116,35 +131,33 @@ func (s *Spec) Validate() []string {
 	add(PrefixClusterResources, ValidateScopedIncludesExcludes(s.IncludedClusterScopedResources, s.ExcludedClusterScopedResources))
 	add(PrefixNamespaceResources, ValidateScopedIncludesExcludes(s.IncludedNamespaceScopedResources, s.ExcludedNamespaceScopedResources))
 	add(PrefixNamespaces, ValidateNamespaces(s.IncludedNamespaces, s.ExcludedNamespaces))
-	if _, err := s.Selectors(); err != nil {
-		out = append(out, err.Error())
-	}
 	return out
 }
 
 // Selectors returns the label selectors of the spec, one of which an object must
-// match; none means that every object matches. The errors name the field.
+// match; none means that every object matches. Errors: ErrBothSelectors, or a
+// *SelectorError.
 func (s *Spec) Selectors() ([]labels.Selector, error) {
 	if s.LabelSelector != nil && len(s.OrLabelSelectors) > 0 {
 		return nil, ErrBothSelectors
 	}
 	if s.LabelSelector != nil {
-		return selectors("labelSelector", []*metav1.LabelSelector{s.LabelSelector})
+		return selectors([]*metav1.LabelSelector{s.LabelSelector}, func(int) string { return "labelSelector" })
 	}
-	return selectors("orLabelSelectors", s.OrLabelSelectors)
+	return selectors(s.OrLabelSelectors, func(i int) string { return fmt.Sprintf("orLabelSelectors[%d]", i) })
 }
 
 // selectors drops to no selector at all when one of them matches everything.
-func selectors(field string, in []*metav1.LabelSelector) ([]labels.Selector, error) {
+func selectors(in []*metav1.LabelSelector, field func(i int) string) ([]labels.Selector, error) {
 	var out []labels.Selector
 	everything := false
 	for i, ls := range in {
 		if ls == nil {
-			return nil, fmt.Errorf("%s[%d]: must not be null", field, i)
+			return nil, &SelectorError{Field: field(i), Err: errors.New("must not be null")}
 		}
 		sel, err := metav1.LabelSelectorAsSelector(ls)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", field, err)
+			return nil, &SelectorError{Field: field(i), Err: err}
 		}
 		everything = everything || sel.Empty()
 		out = append(out, sel)

@@ -54,11 +54,10 @@ func TestSpecValidateNamesEveryProblem(t *testing.T) {
 	spec := Spec{
 		IncludedNamespaces: []string{"*", "a"}, ExcludedResources: []string{"*"}, IncludeClusterResources: &yes,
 		IncludedClusterScopedResources: []string{"*", "nodes"}, ExcludedNamespaceScopedResources: []string{"*", "x"},
-		LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}},
 	}
 	got := strings.Join(spec.Validate(), "\n")
 	for _, want := range []string{PrefixResources, PrefixClusterResources, PrefixNamespaceResources, PrefixNamespaces,
-		"cannot be used together", "labelSelector: "} {
+		"cannot be used together"} {
 		require.Contains(t, got, want)
 	}
 	require.Empty(t, (&Spec{IncludedNamespaces: []string{"*"}}).Validate())
@@ -77,7 +76,15 @@ func TestSelectors(t *testing.T) {
 	_, err = (&Spec{LabelSelector: one, OrLabelSelectors: []*metav1.LabelSelector{one}}).Selectors()
 	require.ErrorIs(t, err, ErrBothSelectors)
 	_, err = (&Spec{OrLabelSelectors: []*metav1.LabelSelector{nil}}).Selectors()
-	require.ErrorContains(t, err, "orLabelSelectors[0]")
+	require.ErrorContains(t, err, "orLabelSelectors[0]: ")
+	near := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	var bad *SelectorError
+	_, err = (&Spec{LabelSelector: near}).Selectors()
+	require.ErrorAs(t, err, &bad)
+	require.Equal(t, "labelSelector", bad.Field)
+	_, err = (&Spec{OrLabelSelectors: []*metav1.LabelSelector{one, near}}).Selectors()
+	require.ErrorAs(t, err, &bad)
+	require.Equal(t, "orLabelSelectors[1]", bad.Field)
 }
 
 func TestExpandNamespaces(t *testing.T) {

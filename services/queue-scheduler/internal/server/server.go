@@ -7,7 +7,9 @@ import (
 	gojson "encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -83,7 +85,7 @@ var quoted = regexp.MustCompile(`^(\w+ field) "([^"]+)"`)
 
 // decodeSpec reads a spec strictly: every unknown, repeated or mistyped field is
 // an error that names it.
-func decodeSpec(in *structpb.Struct, into any) error {
+func decodeSpec[S any](in *structpb.Struct, into *S) error {
 	if in == nil {
 		return nil
 	}
@@ -93,11 +95,7 @@ func decodeSpec(in *structpb.Struct, into any) error {
 	}
 	strict, err := json.UnmarshalStrict(data, into)
 	if err != nil {
-		var wrong *gojson.UnmarshalTypeError
-		if errors.As(err, &wrong) && wrong.Field != "" {
-			return grpcerr.Field("spec."+wrong.Field, "must not be a %s", wrong.Value)
-		}
-		return grpcerr.Field("spec", "%v", err)
+		return mistyped[S](in, err)
 	}
 	errs := make([]error, 0, len(strict))
 	for _, e := range strict {
@@ -106,6 +104,29 @@ func decodeSpec(in *structpb.Struct, into any) error {
 			continue
 		}
 		errs = append(errs, grpcerr.Field("spec", "%v", e))
+	}
+	return errors.Join(errs...)
+}
+
+// mistyped says which field has a value that cannot be read. Types that decode
+// themselves, such as durations, do not tell: then the fields are tried one by one.
+func mistyped[S any](in *structpb.Struct, err error) error {
+	var wrong *gojson.UnmarshalTypeError
+	if errors.As(err, &wrong) && wrong.Field != "" {
+		return grpcerr.Field("spec."+wrong.Field, "must not be a %s", wrong.Value)
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(in.GetFields())) {
+		data, err := protojson.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{name: in.GetFields()[name]}})
+		if err == nil {
+			_, err = json.UnmarshalStrict(data, new(S))
+		}
+		if err != nil {
+			errs = append(errs, grpcerr.Field("spec."+name, "%v", err))
+		}
+	}
+	if len(errs) == 0 {
+		return grpcerr.Field("spec", "%v", err)
 	}
 	return errors.Join(errs...)
 }

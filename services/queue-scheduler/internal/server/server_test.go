@@ -64,7 +64,8 @@ func TestBadSpecsNameTheField(t *testing.T) {
 		"spec.includedNamespaces": {"includedNamespaces": "a"},
 		"spec.hooks":              {"hooks": map[string]any{"resources": []any{map[string]any{"name": "h"}}}},
 		"spec.snapshotMoveData":   {"snapshotMoveData": true},
-		"spec":                    {"ttl": "soon"},
+		"spec.ttl":                {"ttl": "soon"}, // a type that decodes itself
+		"spec.labelSelector":      {"labelSelector": map[string]any{"matchLabels": map[string]any{"a": "not a value"}}},
 	} {
 		_, err := s.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "b", Spec: spec(t, fields)})
 		require.Contains(t, violations(t, err), field)

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"errors"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -85,11 +86,19 @@ func RestoreSpec(spec *velerov1.RestoreSpec) Problems {
 	return p
 }
 
-// filters adds the problems of the filter fields, worded and prefixed as
-// Velero's users know them.
+// filters adds the problems of the filter fields; those of lists are worded and
+// prefixed as Velero's users know them.
 func (p *Problems) filters(spec selection.Spec) {
 	for _, message := range spec.Validate() {
 		p.add("", "%s", message)
+	}
+	_, err := spec.Selectors()
+	var bad *selection.SelectorError
+	switch {
+	case errors.As(err, &bad):
+		p.add("spec."+bad.Field, "%v", bad.Err)
+	case err != nil:
+		p.add("", "spec.labelSelector, spec.orLabelSelectors: %v", err)
 	}
 }
 

@@ -105,7 +105,10 @@ func TestOldFiltersExcludeSnapshotsInTheirOwnList(t *testing.T) {
 
 func TestBackupProblemsNameTheField(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	wrong := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "not a value"}}
 	for want, spec := range map[string]velerov1.BackupSpec{
+		"spec.labelSelector: ":                                        {LabelSelector: wrong},
+		"spec.orLabelSelectors[1]: ":                                  {OrLabelSelectors: []*metav1.LabelSelector{selector, wrong}},
 		"spec.hooks":                                                  {Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{Name: "h"}}}},
 		"spec.resourcePolicy":                                         {ResourcePolicy: &corev1.TypedLocalObjectReference{Kind: "ConfigMap", Name: "p"}},
 		"spec.orderedResources":                                       {OrderedResources: map[string]string{"pods": "a/b"}},
