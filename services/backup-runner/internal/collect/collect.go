@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
@@ -118,7 +119,7 @@ func (r *run) collect(ctx context.Context, workers []*worker) error {
 		return err
 	}
 	// What these take depends on what was collected before them.
-	if err := r.each(ctx, workers, append(r.definitions(), r.namespaces()...)); err != nil {
+	if err := r.each(ctx, workers, slices.Concat(r.definitions(), r.volumes(), r.namespaces())); err != nil {
 		return err
 	}
 	if err := first.end(); err != nil {

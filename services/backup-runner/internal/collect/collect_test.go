@@ -43,6 +43,7 @@ var kinds = []apifake.Kind{
 	{Version: "v1", Kind: "Namespace", Resource: "namespaces"},
 	{Version: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
 	{Version: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true},
+	{Version: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"},
 	{Version: "v1", Kind: "Node", Resource: "nodes"},
 	{Group: "example.com", Version: "v1", Kind: "Widget", Resource: "widgets", Namespaced: true, Custom: true},
 	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Resource: "customresourcedefinitions"},
@@ -300,6 +301,42 @@ func TestClaimsAreListedAsSkipped(t *testing.T) {
 		} else {
 			require.Zero(t, res.Warnings, "who chose not to take volumes is not warned")
 		}
+	}
+}
+
+// A claim without its volume would wait for it for ever after a restore.
+func TestVolumesComeWithTheirClaims(t *testing.T) {
+	no := false
+	for name, tt := range map[string]struct {
+		spec   velerov1.BackupSpec
+		claims int
+		want   int
+	}{
+		"one by one":          {claims: 3, want: 3},
+		"in one list":         {claims: namedLists + 1, want: namedLists + 1},
+		"excluded by name":    {spec: velerov1.BackupSpec{ExcludedResources: []string{"persistentvolumes"}}, claims: 3},
+		"no cluster objects":  {spec: velerov1.BackupSpec{IncludeClusterResources: &no}, claims: 3},
+		"not among resources": {spec: velerov1.BackupSpec{IncludedResources: []string{"persistentvolumeclaims"}}, claims: 2, want: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := estate()
+			for i := range tt.claims {
+				pv := fmt.Sprintf("pv-%02d", i)
+				api.Add("persistentvolumes", apifake.Object{Name: pv}, apifake.Object{Name: "other-" + pv})
+				api.Add("persistentvolumeclaims", apifake.Object{Namespace: "a", Name: fmt.Sprintf("c-%02d", i),
+					Body: map[string]any{"spec": map[string]string{"volumeName": pv}}})
+			}
+			api.Add("persistentvolumeclaims", apifake.Object{Namespace: "b", Name: "elsewhere",
+				Body: map[string]any{"spec": map[string]string{"volumeName": "other-pv-00"}}})
+			tt.spec.IncludedNamespaces = []string{"a"}
+			s := newSetup(t, api, tt.spec, "a")
+			res, err := Run(t.Context(), s.cfg, s.job)
+			require.NoError(t, err)
+			got := s.read(t, res)
+			require.Equal(t, tt.claims, got.of("persistentvolumeclaims"))
+			require.Equal(t, tt.want, got.of("persistentvolumes"), got.items)
+			require.NotContains(t, strings.Join(got.items, "\n"), "other-pv")
+		})
 	}
 }
 

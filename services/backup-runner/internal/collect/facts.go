@@ -2,6 +2,7 @@ package collect
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -9,6 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 // facts are what units learn from one another. Safe for concurrent use.
@@ -20,10 +22,11 @@ type facts struct {
 	missing    []string // namespaces the user named that were not seen yet
 	namespaces map[string]struct{}
 	resources  map[schema.GroupResource]struct{}
+	volumes    map[string]struct{} // named by collected claims
 }
 
 func newFacts(b *velerov1.Backup) *facts {
-	f := &facts{namespaces: map[string]struct{}{}, resources: map[schema.GroupResource]struct{}{}}
+	f := &facts{namespaces: map[string]struct{}{}, resources: map[schema.GroupResource]struct{}{}, volumes: map[string]struct{}{}}
 	for _, name := range b.Spec.IncludedNamespaces {
 		if name != "" && !selection.IsPattern(name) {
 			f.missing = append(f.missing, name)
@@ -41,6 +44,35 @@ func (f *facts) add(gr schema.GroupResource, namespaces map[string]struct{}) {
 	for ns := range namespaces {
 		f.namespaces[ns] = struct{}{}
 	}
+}
+
+// bind records the volumes of collected claims.
+func (f *facts) bind(claims []volume.Info) {
+	if len(claims) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range claims {
+		if name := claims[i].PVName; name != "" {
+			f.volumes[name] = struct{}{}
+		}
+	}
+}
+
+// bound reports whether a collected claim names that volume.
+func (f *facts) bound(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.volumes[name]
+	return ok
+}
+
+// boundVolumes returns the volumes that collected claims name, sorted.
+func (f *facts) boundVolumes() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.volumes))
 }
 
 // exist records that these namespaces exist.

@@ -21,7 +21,7 @@ const maxExpiries = 5
 // unit collects one unit. What is wrong with the kind is noted; an error is one
 // that ends the job.
 func (w *worker) unit(ctx context.Context, u unit) error {
-	s := &sink{w: w, u: &u, gr: u.res.GroupResource(), sealIfFull: func() error {
+	s := &sink{w: w, u: &u, gr: u.res.GroupResource(), references: u.references(), sealIfFull: func() error {
 		if !w.full() {
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/part"
 	"github.com/holdfast-io/holdfast/pkg/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/reference"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
@@ -26,6 +27,8 @@ type sink struct {
 	gr   schema.GroupResource
 	main string // the backup's revision, "" if the unit is outside the cut
 	meta objmeta.Meta
+	// references finds what objects refer to, nil for kinds that refer to nothing.
+	references *reference.Finder
 
 	// State of the unit.
 	revision string // of the page
@@ -85,6 +88,9 @@ func (s *sink) selected(item jsonlist.Item) bool {
 		s.page.seen = append(s.page.seen, strings.Clone(m.Name))
 		return f.Resource(namespaceGR, false) && f.NamespaceObject(object, isActive(item.Raw), s.w.run.facts.holds(m.Name))
 	}
+	if s.u.role == boundVolume && !s.w.run.facts.bound(m.Name) {
+		return false
+	}
 	for _, other := range s.u.before {
 		if other.Matches(m.Labels) {
 			return false
@@ -107,9 +113,10 @@ func (s *sink) take(item jsonlist.Item) error {
 	if err := s.touch(); err != nil {
 		return err
 	}
+	found, complete := s.references.Find(s.meta.Namespace, item.Raw)
 	it := part.Item{
 		GVK: s.u.res.Kind, Resource: s.u.res.Name, Preferred: true, Meta: &s.meta,
-		Raw: item.Raw, HasTypeMeta: item.HasTypeMeta, Spaced: item.Spaced,
+		Raw: item.Raw, HasTypeMeta: item.HasTypeMeta, Spaced: item.Spaced, References: found,
 	}
 	if s.revision != s.main {
 		it.Cut = s.revision
@@ -124,6 +131,13 @@ func (s *sink) take(item jsonlist.Item) error {
 	s.page.items++
 	if s.meta.Namespace != "" {
 		s.inNamespace(s.meta.Namespace)
+	}
+	if !complete {
+		entry := s.entry(fmt.Sprintf("the manifest names the first %d of the objects this one refers to", reference.Max), nil)
+		entry.Level = joblog.Info
+		if err := s.note(entry); err != nil {
+			return err
+		}
 	}
 	switch s.gr {
 	case podGR:
@@ -241,6 +255,7 @@ func (s *sink) Commit(p rawlist.Page) error {
 		run.facts.add(s.gr, done.namespaces)
 	}
 	run.facts.exist(done.seen)
+	run.facts.bind(done.volumes)
 	run.Progress.page(s.u.id(), done.items, p.Remaining)
 	run.Progress.noted(done.warnings, done.errors)
 	last := s.after

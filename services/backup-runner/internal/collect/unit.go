@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/reference"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 )
@@ -17,6 +18,7 @@ var (
 	definitionGR = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 	podGR        = schema.GroupResource{Resource: "pods"}
 	claimGR      = schema.GroupResource{Resource: "persistentvolumeclaims"}
+	volumeGR     = schema.GroupResource{Resource: "persistentvolumes"}
 )
 
 // unit is one list.
@@ -38,6 +40,7 @@ const (
 	plain role = iota
 	namespaceObjects
 	definition
+	boundVolume
 )
 
 // id names the unit in checkpoints: it is the same in every run of the backup.
@@ -61,6 +64,15 @@ func (u *unit) selectorText() string {
 		return ""
 	}
 	return u.selector.String()
+}
+
+// references returns what finds references in the unit's objects, nil if there
+// is nothing to find.
+func (u *unit) references() *reference.Finder {
+	if u.res.Custom {
+		return reference.ForCustom(u.res.GroupResource())
+	}
+	return reference.For(u.res.Kind.GroupKind())
 }
 
 // outsideCut reports why the objects cannot be listed at the common revision,
@@ -144,4 +156,28 @@ func (r *run) definitions() []unit {
 		}
 	}
 	return slices.Clip(out)
+}
+
+// namedLists is up to how many objects a list for each is cheaper than one of
+// them all.
+const namedLists = 16
+
+// volumes returns the units of the volumes that collected claims are bound to,
+// where the filters leave them to what was collected: a claim that is restored
+// without its volume would wait for it for ever (Velero 1.18: action
+// velero.io/pv).
+func (r *run) volumes() []unit {
+	res, ok := r.Catalog.Lookup(volumeGR)
+	if !ok || r.Filter.Resource(volumeGR, false) || r.Filter.ExcludesResource(volumeGR, false) {
+		return nil
+	}
+	names := r.facts.boundVolumes()
+	if len(names) > namedLists {
+		return []unit{{res: res, role: boundVolume}}
+	}
+	out := make([]unit, len(names))
+	for i, name := range names {
+		out[i] = unit{res: res, role: boundVolume, fields: "metadata.name=" + name}
+	}
+	return out
 }
