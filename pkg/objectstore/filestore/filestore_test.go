@@ -107,3 +107,17 @@ func TestTemporaryFilesAreHiddenAndSwept(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, dirs)
 }
+
+// Backups hold the Secrets of a cluster.
+func TestOthersCannotRead(t *testing.T) {
+	s, dir := open(t)
+	require.NoError(t, objectstore.PutBytes(t.Context(), s, "a/put", []byte("x")))
+	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "a/created", []byte("x")))
+	_, err := s.Compose(t.Context(), "a/composed", []objectstore.Source{{Key: "a/put", Length: -1}})
+	require.NoError(t, err)
+	for _, name := range []string{"a", "a/put", "a/created", "a/composed"} {
+		fi, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Zero(t, fi.Mode().Perm()&0o007, name)
+	}
+}

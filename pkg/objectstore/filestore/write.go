@@ -14,6 +14,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
+// Backups hold Secrets: nobody but owner and group, which processes may share, reads them; the umask takes away more.
+const (
+	dirMode  = 0o770
+	fileMode = 0o660
+)
+
 // publishTries bounds the race with deletes that remove a directory just emptied.
 const publishTries = 64
 
@@ -157,7 +163,7 @@ func (s *Store) makeDirs(dir string) error {
 	for seg := range strings.SplitSeq(dir, "/") {
 		up := done
 		done = path.Join(done, seg)
-		err := s.root.Mkdir(done, 0o755)
+		err := s.root.Mkdir(done, dirMode)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
@@ -183,10 +189,10 @@ func (s *Store) syncDir(dir string) error {
 func (s *Store) createTemp() (*os.File, string, error) {
 	tmp := path.Join(tempDir, rand.Text())
 	for range publishTries {
-		if err := s.root.Mkdir(tempDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := s.root.Mkdir(tempDir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, "", err
 		}
-		f, err := s.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		f, err := s.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, tmp, err
 		}
