@@ -50,7 +50,7 @@ type job struct {
 
 // restoreFrom plans and restores. Damage of the backup is an error of the restore, not the end of it (Velero 1.18).
 func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, dir string) error {
-	source, err := again(ctx, j, "open the tarball", func() (tarball.Source, error) {
+	opened, err := again(ctx, j, "open the tarball", func() (tarball.Source, error) {
 		return tarball.Open(ctx, store, backup, filepath.Join(dir, tarballDir), tarball.Limits{CacheBytes: memberCache})
 	})
 	switch {
@@ -60,6 +60,7 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 	case err != nil:
 		return err
 	}
+	source := &patient{Source: opened, job: j}
 	defer func() {
 		if err := source.Close(); err != nil {
 			j.log.Warn("tarball not closed", "error", err)
