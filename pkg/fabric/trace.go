@@ -79,14 +79,17 @@ const AnnotationTrace = "holdfast.io/traceparent"
 
 const traceParent = "traceparent"
 
-// SetTrace notes the trace of ctx on an object; without one nothing changes.
+// SetTrace notes the trace of ctx on an object. Without one an older note goes: it
+// came with a copy of another object, or from before tracing was switched off.
 func SetTrace(ctx context.Context, obj metav1.Object) {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
+	annotations := obj.GetAnnotations()
 	if carrier[traceParent] == "" {
+		delete(annotations, AnnotationTrace)
+		obj.SetAnnotations(annotations)
 		return
 	}
-	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}

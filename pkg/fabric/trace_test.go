@@ -30,6 +30,8 @@ func TestAnObjectKeepsItsTrace(t *testing.T) {
 	defer span2.End()
 	require.Equal(t, span2.SpanContext().TraceID(), traceOf(fabric.WithTrace(other, obj)).TraceID())
 
+	fabric.SetTrace(t.Context(), obj)
+	require.NotContains(t, obj.Annotations, fabric.AnnotationTrace, "a note of another trace goes")
 	obj.Annotations[fabric.AnnotationTrace] = "junk"
 	require.False(t, traceOf(fabric.WithTrace(t.Context(), obj)).IsValid())
 }

@@ -26,19 +26,25 @@ func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
-		err = s.update(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
-			return s.queue(ctx, b, number, len(v.queued)+1)
-		})
-		if err != nil {
+		if err := s.enqueueOne(ctx, v, b, number); err != nil {
 			errs = append(errs, fmt.Errorf("queue backup %s: %w", b.Name, err))
-			continue
-		}
-		if b.Status.Phase == velerov1.BackupPhaseQueued {
-			v.queued = append(v.queued, b)
-			s.announce(ctx, "Backup", b, string(b.Status.Phase))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// enqueueOne begins the trace of a backup: its span is the root.
+func (s *Scheduler) enqueueOne(ctx context.Context, v *view, b *velerov1.Backup, number int64) error {
+	ctx, end := s.begin(ctx, "queue backup", b)
+	err := s.update(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
+		return s.queue(ctx, b, number, len(v.queued)+1)
+	})
+	if err == nil && b.Status.Phase == velerov1.BackupPhaseQueued {
+		v.queued = append(v.queued, b)
+		s.announce(ctx, "Backup", b, string(b.Status.Phase))
+	}
+	end(err)
+	return err
 }
 
 // queue is the write New to Queued, or to FailedValidation with all that
@@ -57,6 +63,7 @@ func (s *Scheduler) queue(ctx context.Context, b *velerov1.Backup, number int64,
 	metav1.SetMetaDataAnnotation(&b.ObjectMeta, holdfast.AnnotationQueueSequence, strconv.FormatInt(number, 10))
 	b.Status.Phase = velerov1.BackupPhaseQueued
 	b.Status.QueuePosition = position
+	fabric.SetTrace(ctx, b)
 	return nil
 }
 
@@ -150,11 +157,11 @@ func (s *Scheduler) resolve(ctx context.Context, v *view, spec *velerov1.BackupS
 // ready is the write Queued to ReadyToStart, with everything computed, or to
 // FailedValidation. Without an entry in the ledger (its problems vanished while
 // we looked) the backup stays for the next pass. The hint follows in the trace.
-func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup, admitted bool) (bool, error) {
-	ctx, span := s.tracer.Start(ctx, "admit backup "+b.Name)
-	defer span.End()
+func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup, admitted bool) (_ bool, err error) {
+	ctx, end := s.resume(ctx, "admit backup", b)
+	defer func() { end(err) }()
 	created := b.CreationTimestamp.Time
-	err := s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	err = s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		problems, err := s.Validator.Backup(ctx, b)
 		if err != nil {
 			return err

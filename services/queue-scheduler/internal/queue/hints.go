@@ -26,8 +26,11 @@ func (s *Scheduler) republish(ctx context.Context, v *view) error {
 		if e.Kind != ledger.KindRestore {
 			continue
 		}
-		r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID}}
-		errs = append(errs, s.hint(ctx, fabric.WorkRestoreRun, ledger.KindRestore, r))
+		r, ok := v.traced[e.UID]
+		if !ok {
+			r = &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID}}
+		}
+		errs = append(errs, s.hint(fabric.WithTrace(ctx, r), fabric.WorkRestoreRun, ledger.KindRestore, r))
 	}
 	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil })...)
 }

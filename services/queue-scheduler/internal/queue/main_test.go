@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,20 +100,21 @@ type bed struct {
 	rules  *rules
 	wire   *wire
 	limits ledger.Limits
+	tracer trace.TracerProvider
 	stop   func()
 }
 
 func newBed(t *testing.T, limits ledger.Limits, funcs interceptor.Funcs) *bed {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithInterceptorFuncs(funcs).Build()
-	return &bed{t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, limits: limits}
+	return &bed{t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, limits: limits, tracer: noop.NewTracerProvider()}
 }
 
 // run starts a scheduler; the test wakes it whenever it looks.
 func (b *bed) run() *queue.Scheduler {
 	s := queue.New(queue.Config{
 		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
-		Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+		Metrics: counter{}, Tracer: b.tracer, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var group sync.WaitGroup

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -50,23 +49,24 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 	if err != nil {
 		return false, s.waitOrFail("Restore", r.Name, r, err)
 	}
-	ctx, span := s.tracer.Start(fabric.WithTrace(ctx, r), "admit restore "+r.Name)
-	defer span.End()
+	ctx, end := s.resume(ctx, "admit restore", r)
+	defer end(nil)
 	s.Log.InfoContext(ctx, "restore admitted", "restore", r.Name, "waited", s.Clock.Since(r.CreationTimestamp.Time))
 	s.hintRestore(ctx, r)
 	return true, nil
 }
 
 // validateRestore writes the computed spec once, marked, or FailedValidation.
-func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (bool, error) {
+// Its span is the root of the restore's trace.
+func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_ bool, err error) {
 	if r.Annotations[validate.AnnotationValidated] != string(r.UID) {
-		var span trace.Span
-		ctx, span = s.tracer.Start(ctx, "validate restore "+r.Name)
-		defer span.End()
+		var end func(error)
+		ctx, end = s.begin(ctx, "validate restore", r)
+		defer func() { end(err) }()
 	}
 	before := r.Status.Phase
 	valid := false
-	err := kube.Update(ctx, s.Reader, s.Client, r, func(r *velerov1.Restore) error {
+	err = kube.Update(ctx, s.Reader, s.Client, r, func(r *velerov1.Restore) error {
 		valid = false
 		if !r.Status.Phase.IsNew() || r.DeletionTimestamp != nil {
 			return kube.ErrSkip

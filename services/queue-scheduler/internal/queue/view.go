@@ -19,19 +19,20 @@ import (
 // view is what one pass goes by.
 type view struct {
 	entries []ledger.Entry
-	fresh   []*velerov1.Backup  // new ones, oldest first
-	queued  []*velerov1.Backup  // in queue order
-	ready   []*velerov1.Backup  // admitted, no runner yet
-	pending []*velerov1.Restore // new ones, oldest first
-	orphans []job               // running ones, to be found in the ledger
-	live    []string            // names of the namespaces, read when first needed
+	fresh   []*velerov1.Backup              // new ones, oldest first
+	queued  []*velerov1.Backup              // in queue order
+	ready   []*velerov1.Backup              // admitted, no runner yet
+	pending []*velerov1.Restore             // new ones, oldest first
+	orphans []job                           // running ones, to be found in the ledger
+	traced  map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
+	live    []string                        // names of the namespaces, read when first needed
 }
 
 // look reads ledger and objects. The ledger comes first: an entry made after it
 // was read belongs to an object that is listed as waiting, and admitting that
 // again changes nothing.
 func (s *Scheduler) look(ctx context.Context) (*view, error) {
-	v := &view{}
+	v := &view{traced: map[types.UID]*velerov1.Restore{}}
 	var err error
 	if v.entries, err = s.Ledger.List(ctx); err != nil {
 		return nil, err
@@ -72,6 +73,9 @@ func (v *view) sort(b *velerov1.Backup) {
 }
 
 func (v *view) sortRestore(r *velerov1.Restore) {
+	if !r.Status.Phase.Terminal() {
+		v.traced[r.UID] = r
+	}
 	switch phase := r.Status.Phase; {
 	case phase.IsNew() && r.DeletionTimestamp == nil:
 		v.pending = append(v.pending, r)

@@ -1,0 +1,62 @@
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+)
+
+// A backup waits between two passes, perhaps of two replicas: what it carries
+// keeps its trace together, and a copy of another object's note does not.
+func TestOneTraceForEachObject(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, interceptor.Funcs{})
+	b.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	b.backup("first", 1, "ns1")
+	b.run()
+	b.reaches(velerov1.BackupPhaseReadyToStart, "first")
+	copied := b.get("first")
+	waiting := &velerov1.Backup{ObjectMeta: meta("second", 2), Spec: copied.Spec}
+	waiting.Annotations = copied.Annotations
+	require.NotEmpty(t, waiting.Annotations[fabric.AnnotationTrace])
+	require.NoError(t, b.c.Create(t.Context(), waiting))
+	b.reaches(velerov1.BackupPhaseQueued, "second")
+	b.stop()
+	b.set("first", velerov1.BackupPhaseCompleted)
+	b.restore("back", 3, "ns9")
+	b.run()
+	b.reaches(velerov1.BackupPhaseReadyToStart, "second")
+	b.eventually("hint", func() bool { return b.wire.sent("restore.run back") })
+	b.stop()
+
+	first, second, restore := traceOf(t, spans, "queue backup", "first"), traceOf(t, spans, "queue backup", "second"), traceOf(t, spans, "validate restore", "back")
+	require.NotEqual(t, first, second, "a copy is another backup")
+	require.Equal(t, first, traceOf(t, spans, "admit backup", "first"))
+	require.Equal(t, second, traceOf(t, spans, "admit backup", "second"))
+	require.Equal(t, restore, traceOf(t, spans, "admit restore", "back"))
+	require.Equal(t, second, trace.SpanContextFromContext(fabric.WithTrace(t.Context(), b.get("second"))).TraceID())
+	require.Equal(t, restore, trace.SpanContextFromContext(fabric.WithTrace(t.Context(), b.getRestore("back"))).TraceID())
+}
+
+// traceOf finds the one span of that name for an object.
+func traceOf(t *testing.T, spans *tracetest.SpanRecorder, name, object string) trace.TraceID {
+	t.Helper()
+	var found []trace.TraceID
+	for _, span := range spans.Ended() {
+		for _, a := range span.Attributes() {
+			if span.Name() == name && a.Key == "holdfast.object.name" && a.Value.AsString() == object {
+				found = append(found, span.SpanContext().TraceID())
+			}
+		}
+	}
+	require.Len(t, found, 1, "%s %s", name, object)
+	return found[0]
+}
