@@ -24,7 +24,7 @@ type Reference struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Relation says how: "claims", "mounts", "runsAs", "calls", "scales", "grants", "definedBy", ...
+	// Relation says how; package reference lists them ("claims", "mounts", "runsAs", ...).
 	Relation string `json:"relation"`
 }
 

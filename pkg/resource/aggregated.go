@@ -21,9 +21,12 @@ func (b *boundBody) Close() error {
 }
 
 // apiServiceList is the part of apiregistration.k8s.io/v1 APIServiceList that
-// tells which group versions another server answers.
+// tells who answers for a group version.
 type apiServiceList struct {
 	Items []struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
 		Spec struct {
 			Group   string           `json:"group"`
 			Version string           `json:"version"`
@@ -32,11 +35,29 @@ type apiServiceList struct {
 	} `json:"items"`
 }
 
-// aggregatedGroups returns the group versions that are proxied to another
-// server. A server without the aggregation layer, or one that hides it, yields
-// none: callers must cope with a revision that does not fit anyway.
-func aggregatedGroups(ctx context.Context, client rest.Interface) map[string]bool {
-	out := map[string]bool{}
+// The label by which an API server marks the APIServices it keeps itself: those
+// of its own groups at start only, those of custom resources all the time
+// (k8s.io/kube-aggregator, autoregister).
+const (
+	autoRegistered = "kube-aggregator.kubernetes.io/automanaged"
+	continuously   = "true"
+)
+
+// origin is who answers for a group version.
+type origin int
+
+const (
+	itself origin = iota
+	another
+	definitions // the server itself, out of CustomResourceDefinitions
+)
+
+// origins returns who answers for each group version that the server does not
+// answer out of its own code. A server without the aggregation layer, or one
+// that hides it, yields none: callers must cope with a revision that does not
+// fit anyway, and custom resources are then not told from others.
+func origins(ctx context.Context, client rest.Interface) map[string]origin {
+	out := map[string]origin{}
 	body, err := client.Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
@@ -46,9 +67,13 @@ func aggregatedGroups(ctx context.Context, client rest.Interface) map[string]boo
 	if err := json.Unmarshal(body, &list); err != nil {
 		return out
 	}
-	for _, item := range list.Items {
-		if item.Spec.Service != nil {
-			out[item.Spec.Group+"/"+item.Spec.Version] = true
+	for i := range list.Items {
+		item := &list.Items[i]
+		switch name := item.Spec.Group + "/" + item.Spec.Version; {
+		case item.Spec.Service != nil:
+			out[name] = another
+		case item.Metadata.Labels[autoRegistered] == continuously:
+			out[name] = definitions
 		}
 	}
 	return out

@@ -21,6 +21,9 @@ type Resource struct {
 	// Aggregated is true for a group served by another API server behind the
 	// aggregation layer: its resource versions are not comparable with others.
 	Aggregated bool
+	// Custom is true for a resource that a CustomResourceDefinition defines; it
+	// is named after the resource. False where APIServices cannot be read.
+	Custom bool
 }
 
 // GroupResource returns the name without the version.

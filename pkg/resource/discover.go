@@ -42,8 +42,8 @@ func Discover(ctx context.Context, cfg *rest.Config) (*Catalog, error) {
 	if len(groups) == 0 {
 		return nil, ErrNothingDiscovered
 	}
-	aggregated := aggregatedGroups(ctx, client.RESTClient())
-	return newCatalog(preferred(groups, lists, aggregated), failures(failed)), nil
+	by := origins(ctx, client.RESTClient())
+	return newCatalog(preferred(groups, lists, by), failures(failed)), nil
 }
 
 // boundTransport ends every request of a client that takes no context with ctx.
@@ -82,7 +82,7 @@ func failures(failed map[schema.GroupVersion]error) []GroupFailure {
 
 // preferred picks each resource once: at its group's preferred version, else at
 // the first of the group's versions that serves it.
-func preferred(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, aggregated map[string]bool) []Resource {
+func preferred(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, by map[string]origin) []Resource {
 	byVersion := make(map[string]*metav1.APIResourceList, len(lists))
 	for _, l := range lists {
 		byVersion[l.GroupVersion] = l
@@ -101,7 +101,8 @@ func preferred(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, aggre
 					continue
 				}
 				seen[r.Name] = true
-				r.Aggregated = aggregated[r.Kind.GroupVersion().String()]
+				answers := by[r.Kind.GroupVersion().String()]
+				r.Aggregated, r.Custom = answers == another, answers == definitions
 				out = append(out, r)
 			}
 		}

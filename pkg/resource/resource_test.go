@@ -50,11 +50,19 @@ func server(t *testing.T, versions []string, lists map[string][]metav1.APIResour
 	mux.HandleFunc("/apis", reply(groups))
 	mux.HandleFunc("/apis/apiregistration.k8s.io/v1/apiservices", reply(map[string]any{"items": []any{
 		map[string]any{"spec": map[string]any{"group": "metrics.k8s.io", "version": "v1", "service": map[string]any{"name": "m"}}},
-		map[string]any{"spec": map[string]any{"group": "apps", "version": "v1"}},
+		apiService("apps", "v1", "onstart"), apiService("example.com", "v1", "true"),
 	}}))
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return &rest.Config{Host: s.URL, QPS: -1}
+}
+
+// apiService is one that the server keeps itself.
+func apiService(group, version, managed string) map[string]any {
+	return map[string]any{
+		"metadata": map[string]any{"labels": map[string]string{"kube-aggregator.kubernetes.io/automanaged": managed}},
+		"spec":     map[string]any{"group": group, "version": version},
+	}
 }
 
 func addVersion(groups []metav1.APIGroup, group, gv string) []metav1.APIGroup {
@@ -106,6 +114,14 @@ func TestDeadGroupIsReported(t *testing.T) {
 	require.Len(t, c.Failures(), 1)
 	require.Equal(t, schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}, c.Failures()[0].GroupVersion)
 	require.Error(t, c.Failures()[0].Err)
+}
+
+func TestCustomResourcesAreMarked(t *testing.T) {
+	c, err := Discover(t.Context(), cluster(t))
+	require.NoError(t, err)
+	for _, r := range c.All() {
+		require.Equal(t, r.Kind.Group == "example.com", r.Custom, r)
+	}
 }
 
 func TestAggregatedGroupsAreMarked(t *testing.T) {

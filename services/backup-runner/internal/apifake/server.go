@@ -24,7 +24,8 @@ import (
 type Kind struct {
 	Group, Version, Kind, Resource string
 	Namespaced                     bool
-	// Custom kinds send their list metadata last and type meta with each item.
+	// Custom kinds are defined by a CustomResourceDefinition: they send their list
+	// metadata last and type meta with each item.
 	Custom bool
 	// Dead kinds are discovered and answer every list with 500.
 	Dead bool
@@ -124,6 +125,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/apis":
 		reply(w, http.StatusOK, s.groups())
 		return
+	case "/apis/apiregistration.k8s.io/v1/apiservices":
+		reply(w, http.StatusOK, s.apiServices())
+		return
 	}
 	for i := range s.kinds {
 		if path == s.kinds[i].path() {
@@ -165,6 +169,20 @@ func (s *Server) groups() metav1.APIGroupList {
 		add(g, "v1")
 	}
 	return out
+}
+
+// apiServices marks the group versions of custom resources as a server does.
+func (s *Server) apiServices() map[string]any {
+	items := []any{}
+	for i := range s.kinds {
+		if k := &s.kinds[i]; k.Custom {
+			items = append(items, map[string]any{
+				"metadata": map[string]any{"labels": map[string]string{"kube-aggregator.kubernetes.io/automanaged": "true"}},
+				"spec":     map[string]string{"group": k.Group, "version": k.Version},
+			})
+		}
+	}
+	return map[string]any{"items": items}
 }
 
 func (s *Server) resources(gv string) metav1.APIResourceList {

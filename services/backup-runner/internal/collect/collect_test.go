@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,9 +26,11 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/part"
 	"github.com/holdfast-io/holdfast/pkg/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/reference"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
@@ -108,11 +111,13 @@ type stored struct {
 	items   []string // un-versioned paths, in order of names
 	notes   []joblog.Entry
 	records []checkpoint.Record
+	// references by tarball path, as the sidecars hand them to the manifest.
+	references map[string][]manifest.Reference
 }
 
 func (s *setup) read(t *testing.T, res Result) stored {
 	t.Helper()
-	var out stored
+	out := stored{references: map[string][]manifest.Reference{}}
 	for i, key := range res.Checkpoints {
 		rec, err := checkpoint.Read(t.Context(), s.store, key)
 		require.NoError(t, err)
@@ -125,7 +130,7 @@ func (s *setup) read(t *testing.T, res Result) stored {
 		}
 		sidecar, ok := s.store.Bytes(rec.Part.SidecarKey)
 		require.True(t, ok)
-		out.notes = append(out.notes, notes(t, sidecar)...)
+		out.notes = append(out.notes, out.sidecar(t, sidecar)...)
 	}
 	slices.Sort(out.items)
 	return out
@@ -149,16 +154,24 @@ func entries(t *testing.T, data []byte) []string {
 	}
 }
 
-func notes(t *testing.T, data []byte) []joblog.Entry {
+// sidecar takes the references of its items and returns its notes.
+func (s stored) sidecar(t *testing.T, data []byte) []joblog.Entry {
 	t.Helper()
 	r, err := part.OpenSidecar(bytes.NewReader(data))
 	require.NoError(t, err)
 	for {
-		_, _, err := r.Next()
+		key, value, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)
+		entry, err := part.ParseEntry(key, value)
+		require.NoError(t, err)
+		var item manifest.Item
+		require.NoError(t, json.Unmarshal(slices.Concat([]byte("{"), entry.JSON, []byte("}")), &item))
+		if item.References != nil {
+			s.references[item.Path] = item.References
+		}
 	}
 	var out []joblog.Entry
 	for {
@@ -272,6 +285,37 @@ func TestErrorsCostOneKindOrObject(t *testing.T) {
 		require.Contains(t, errs, want)
 	}
 	require.Equal(t, 7, res.Errors, errs)
+}
+
+func TestReferencesReachTheManifest(t *testing.T) {
+	api := estate()
+	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Body: map[string]any{"spec": map[string]any{
+		"serviceAccountName": "sa", "volumes": []any{map[string]any{"name": "v", "configMap": map[string]string{"name": "cm-000"}}}}}})
+	many := make([]any, reference.Max+1)
+	for i := range many {
+		many[i] = map[string]any{"configMap": map[string]string{"name": fmt.Sprintf("cm-%04d", i)}}
+	}
+	api.Add("pods", apifake.Object{Namespace: "b", Name: "many", Body: map[string]any{"spec": map[string]any{"volumes": many}}},
+		apifake.Object{Namespace: "b", Name: "odd", Body: map[string]any{"spec": map[string]any{"serviceAccountName": 5}}})
+	s := newSetup(t, api, velerov1.BackupSpec{})
+	res, err := Run(t.Context(), s.cfg, s.job)
+	require.NoError(t, err)
+	require.Zero(t, res.Errors)
+	require.Zero(t, res.Warnings)
+	got := s.read(t, res)
+	definition := []manifest.Reference{{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "widgets.example.com", Relation: reference.DefinedBy}}
+	const cut = "resources/pods/namespaces/b/many.json"
+	require.Len(t, got.references[cut], reference.Max)
+	require.Contains(t, got.at(joblog.Info), "pods b/many: the manifest names the first 1000 of the objects this one refers to")
+	delete(got.references, cut)
+	require.Equal(t, map[string][]manifest.Reference{
+		"resources/pods/namespaces/a/p.json": {
+			{Kind: "ConfigMap", Namespace: "a", Name: "cm-000", Relation: reference.Mounts},
+			{Kind: "ServiceAccount", Namespace: "a", Name: "sa", Relation: reference.RunsAs},
+		},
+		"resources/widgets.example.com/namespaces/a/w1.json": definition,
+		"resources/widgets.example.com/namespaces/a/w2.json": definition,
+	}, got.references)
 }
 
 func TestClaimsAreListedAsSkipped(t *testing.T) {

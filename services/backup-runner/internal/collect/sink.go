@@ -133,9 +133,7 @@ func (s *sink) take(item jsonlist.Item) error {
 		s.inNamespace(s.meta.Namespace)
 	}
 	if !complete {
-		entry := s.entry(fmt.Sprintf("the manifest names the first %d of the objects this one refers to", reference.Max), nil)
-		entry.Level = joblog.Info
-		if err := s.note(entry); err != nil {
+		if err := s.shortened(); err != nil {
 			return err
 		}
 	}
@@ -146,6 +144,13 @@ func (s *sink) take(item jsonlist.Item) error {
 		return s.claim(item.Raw)
 	}
 	return nil
+}
+
+// shortened notes that the manifest does not name all that the object refers to.
+func (s *sink) shortened() error {
+	entry := s.entry(fmt.Sprintf("the manifest names the first %d of the objects this one refers to", reference.Max), nil)
+	entry.Level = joblog.Info
+	return s.note(entry)
 }
 
 func (s *sink) inNamespace(ns string) {
