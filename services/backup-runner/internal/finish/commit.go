@@ -46,6 +46,9 @@ func (j *Job) final(phase velerov1.BackupPhase) *velerov1.Backup {
 	final.Status.FormatVersion = manifest.FormatVersion
 	final.Status.Phase = phase
 	final.Status.QueuePosition = 0
+	if final.Status.HookStatus == nil {
+		final.Status.HookStatus = &velerov1.HookStatus{} // Velero 1.18 writes it also when no hook ran
+	}
 	now := metav1.NewTime(j.Clock.Now().Truncate(1e9)) // the precision JSON keeps
 	final.Status.CompletionTimestamp = &now
 	return final

@@ -66,6 +66,9 @@ func (j *job) report(ctx context.Context, done <-chan struct{}, cancel context.C
 func progress(o *velerov1.Restore, counts outcome.Counts) {
 	o.Status.Progress = &velerov1.RestoreProgress{TotalItems: counts.Total, ItemsRestored: counts.Done}
 	o.Status.Warnings, o.Status.Errors = counts.Warnings, counts.Errors
+	if o.Status.HookStatus == nil {
+		o.Status.HookStatus = &velerov1.HookStatus{} // Velero 1.18 writes it also when no hook ran
+	}
 }
 
 // update changes the restore while it is ours.
