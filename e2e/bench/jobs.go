@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +21,9 @@ const (
 	serverNamespace = "velero"
 	pollEvery       = 20 * time.Millisecond
 	jobTimeout      = 20 * time.Minute
+	bucket          = "backups"
+	// locationTimeout covers a few validations.
+	locationTimeout = time.Minute
 )
 
 // jobs creates backups and restores and waits for them.
@@ -35,17 +40,26 @@ func (j *jobs) namespace(ctx context.Context, name string) error {
 
 // location creates the default location in a directory and waits until it is available.
 func (j *jobs) location(ctx context.Context, directory string) error {
+	if err := os.MkdirAll(filepath.Join(directory, bucket), 0o755); err != nil {
+		return err
+	}
 	location := &velerov1.BackupStorageLocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: "default"},
 		Spec: velerov1.BackupStorageLocationSpec{
 			Provider: holdfast.ProviderFile, Default: true, Config: map[string]string{"path": directory},
 		},
 	}
-	location.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: "backups"}
+	location.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: bucket}
 	if err := j.client.Create(ctx, location); err != nil {
 		return err
 	}
-	return j.wait(ctx, location, func() bool { return location.Status.Phase == velerov1.LocationPhaseAvailable })
+	ctx, cancel := context.WithTimeout(ctx, locationTimeout)
+	defer cancel()
+	err := j.wait(ctx, location, func() bool { return location.Status.Phase == velerov1.LocationPhaseAvailable })
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, location.Status.Message)
+	}
+	return nil
 }
 
 // backupTimes are measured from the creation of the Backup, as a client sees it.
