@@ -139,19 +139,25 @@ func (s *Syncer) sync(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 	for i := range backups.Items {
 		known[backups.Items[i].Name] = true
 	}
-	if err := s.importNew(ctx, loc, store, stored, known); err != nil {
-		return err
-	}
+	imported := s.importNew(ctx, loc, store, stored, known)
 	if err := s.removeOrphans(ctx, loc, store, backups.Items, stored); err != nil {
-		return err
+		return errors.Join(imported, err)
 	}
-	return s.markSynced(ctx, loc)
+	return errors.Join(imported, s.markSynced(ctx, loc))
 }
 
+// maxFailures is how many backups that cannot be read end an import: the bucket is away rather than they.
+const maxFailures = 5
+
+// importNew makes the objects that are missing. One that fails does not hold up the others; the next sync tries it again.
 func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, stored, known map[string]bool) error {
+	var errs []error
 	for name := range stored {
 		if known[name] {
 			continue
+		}
+		if len(errs) == maxFailures || ctx.Err() != nil {
+			break
 		}
 		err := s.importBackup(ctx, loc, store, name)
 		var bad *backupError
@@ -160,10 +166,10 @@ func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocat
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("backup %q: %w", name, err)
+			errs = append(errs, fmt.Errorf("backup %q: %w", name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (s *Syncer) markSynced(ctx context.Context, loc *velerov1.BackupStorageLocation) error {

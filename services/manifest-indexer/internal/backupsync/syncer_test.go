@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -149,6 +150,24 @@ func TestDamagedBackupsDoNotHoldUpOthers(t *testing.T) {
 	require.NotNil(t, b.get("good"))
 	for _, name := range []string{"broken", "huge", "other-kind", "copied", "original"} {
 		require.Nil(t, b.get(name), name)
+	}
+}
+
+// One object the bucket refuses to give must not keep the rest of a bucket away for ever.
+func TestAnUnreadableBackupDoesNotHoldUpOthers(t *testing.T) {
+	b := newBed(t)
+	for i := range 20 {
+		b.put(stored(fmt.Sprintf("b%02d", i), velerov1.BackupPhaseCompleted))
+	}
+	b.store.Inject(func(_ memstore.Op, key string) error {
+		if strings.HasPrefix(key, "backups/b07/") {
+			return objectstore.ErrAccess
+		}
+		return nil
+	})
+	require.ErrorIs(t, b.s.Pass(t.Context()), objectstore.ErrAccess)
+	for i := range 20 {
+		require.Equal(t, i == 7, b.get(fmt.Sprintf("b%02d", i)) == nil, i)
 	}
 }
 

@@ -115,11 +115,11 @@ func (v *Validator) Pass(ctx context.Context) error {
 		return err
 	}
 	v.forget(list.Items)
-	group, gctx := errgroup.WithContext(ctx)
+	var group errgroup.Group // without a context: one that fails does not end the others
 	group.SetLimit(parallel)
 	for i := range list.Items {
 		if loc := &list.Items[i]; v.due(loc) {
-			group.Go(func() error { return v.validate(gctx, loc) })
+			group.Go(func() error { return v.validate(ctx, loc) })
 		}
 	}
 	return group.Wait()

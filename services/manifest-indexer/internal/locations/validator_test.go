@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -112,6 +113,40 @@ func TestValidatesNewChangedAndDueLocations(t *testing.T) {
 	b.pass()
 	require.Equal(t, velerov1.LocationPhaseAvailable, b.get("a").Status.Phase)
 	require.Equal(t, "worth knowing", b.get("a").Status.Message)
+}
+
+// patient is a checker that takes until another location has failed.
+type patient struct{ failed chan struct{} }
+
+func (p *patient) Validate(ctx context.Context, loc *velerov1.BackupStorageLocation) (string, error) {
+	if loc.Name == "refused" {
+		return "", nil
+	}
+	<-p.failed
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-time.After(50 * time.Millisecond):
+		return "", nil
+	}
+}
+
+func TestALocationThatCannotBeWrittenDoesNotEndOthers(t *testing.T) {
+	b := newBed(t, loc("refused", 0), loc("slow", 0))
+	p := &patient{failed: make(chan struct{})}
+	var once sync.Once
+	b.v.Checker = p
+	b.v.Client = interceptor.NewClient(b.client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if obj.GetName() == "refused" {
+				once.Do(func() { close(p.failed) })
+				return errors.New("denied by a webhook")
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	require.ErrorContains(t, b.v.Pass(t.Context()), "denied by a webhook")
+	require.Equal(t, velerov1.LocationPhaseAvailable, b.get("slow").Status.Phase)
 }
 
 func TestFrequencyOfTheLocationCounts(t *testing.T) {
