@@ -4,10 +4,12 @@ import (
 	"errors"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 )
 
@@ -102,8 +104,12 @@ func (p *Problems) filters(spec selection.Spec) {
 	}
 }
 
-// Annotations of requests that are not built yet.
+// annotations finds requests that are not built yet, and a claim no runner could
+// read: the object would keep its place among the running ones for ever.
 func (p *Problems) annotations(annotations map[string]string) {
+	if _, _, err := claim.Parse(&metav1.ObjectMeta{Annotations: annotations}); err != nil {
+		p.add("metadata.annotations["+holdfast.AnnotationClaim+"]", "%v", err)
+	}
 	for _, key := range []string{
 		holdfast.AnnotationPriority, holdfast.AnnotationPlan, holdfast.AnnotationCancel, holdfast.AnnotationIgnoreRunning,
 	} {

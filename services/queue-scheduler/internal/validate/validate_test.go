@@ -92,6 +92,24 @@ func TestBackupIsCompletedAsVeleroDoes(t *testing.T) {
 	require.Equal(t, b, again, "completing twice changes nothing")
 }
 
+// No runner could take it: it would hold its place among the running ones for ever.
+func TestAnUnreadableClaimIsRefused(t *testing.T) {
+	v := validator(t, bsl("main", isDefault))
+	for _, text := range []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`} {
+		b := backup(velerov1.BackupSpec{})
+		b.Annotations = map[string]string{"holdfast.io/claim": text}
+		problems, err := v.Backup(t.Context(), b)
+		require.NoError(t, err)
+		require.Len(t, problems, 1, text)
+		require.Equal(t, "metadata.annotations[holdfast.io/claim]", problems[0].Field)
+
+		r := &velerov1.Restore{ObjectMeta: b.ObjectMeta, Spec: velerov1.RestoreSpec{BackupName: "b"}}
+		problems, err = validator(t, bsl("main", isDefault), backup(velerov1.BackupSpec{StorageLocation: "main"})).Restore(t.Context(), r)
+		require.NoError(t, err)
+		require.Len(t, problems, 1, text)
+	}
+}
+
 func TestOldFiltersExcludeSnapshotsInTheirOwnList(t *testing.T) {
 	v := validator(t, bsl("main", isDefault))
 	b := backup(velerov1.BackupSpec{IncludedResources: []string{"pods", "volumesnapshots.snapshot.storage.k8s.io"}})
