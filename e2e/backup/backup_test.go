@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/seed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/reference"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 )
 
@@ -59,6 +60,7 @@ func TestBackupHoldsExactlyWhatTheServerListsAtItsRevision(t *testing.T) {
 	require.Empty(t, difference(got, want), "nothing else is stored")
 	require.Equal(t, len(want)+events, backup.Status.Progress.ItemsBackedUp)
 	require.Equal(t, "1.2.0\n", string(stored["metadata/version"]))
+	requireReferences(t, b.file("all", "manifest.json.gz"), stored)
 
 	files := listFiles(t, b.file("all"))
 	for _, name := range []string{"velero-backup.json", "all.tar.gz", "all-logs.gz", "all-results.gz", "all-resource-list.json.gz",
@@ -96,6 +98,31 @@ func openManifest(t *testing.T, path string) manifest.Header {
 	require.NoError(t, json.NewDecoder(zr).Decode(&h), "the manifest is one JSON document")
 	require.NotEmpty(t, h.Revision)
 	return h
+}
+
+// requireReferences checks that the manifest has edges between objects, and that custom resources, they alone and all of
+// them, refer to their definitions.
+func requireReferences(t *testing.T, path string, stored map[string][]byte) {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	m, err := manifest.Open(t.Context(), fileRange(path), info.Size())
+	require.NoError(t, err)
+	relations := map[string]int{}
+	for item, err := range m.Items(t.Context(), manifest.Filter{}) {
+		require.NoError(t, err)
+		definition := "resources/customresourcedefinitions.apiextensions.k8s.io/cluster/" + item.GroupResource() + ".json"
+		_, custom := stored[definition]
+		defined := slices.ContainsFunc(item.References, func(r manifest.Reference) bool { return r.Relation == reference.DefinedBy })
+		require.Equal(t, custom, defined, item.Path)
+		for _, r := range item.References {
+			relations[r.Relation]++
+		}
+	}
+	for _, relation := range []string{reference.DefinedBy, reference.Mounts, reference.RunsAs, reference.Grants} {
+		require.Positive(t, relations[relation], "%s in %v", relation, relations)
+	}
+	t.Log(relations)
 }
 
 func readTarball(t *testing.T, path string) map[string][]byte {
