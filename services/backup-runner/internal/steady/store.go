@@ -33,22 +33,28 @@ type Store struct {
 	Patience time.Duration // from the first failure of a call
 }
 
-// Get implements objectstore.Reader; reading the body is not repeated.
-func (s *Store) Get(ctx context.Context, key string) (body io.ReadCloser, err error) {
+// Get implements objectstore.Reader; reading the body is repeated too.
+func (s *Store) Get(ctx context.Context, key string) (open io.ReadCloser, err error) {
 	err = s.try(ctx, "get", key, func(int) error {
-		body, err = s.Store.Get(ctx, key)
+		open, err = s.Store.Get(ctx, key)
 		return err
 	})
-	return body, err
+	if err != nil {
+		return nil, err
+	}
+	return &body{ctx: ctx, store: s, key: key, left: -1, open: open}, nil
 }
 
-// GetRange implements objectstore.Reader; reading the body is not repeated.
-func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (body io.ReadCloser, err error) {
+// GetRange implements objectstore.Reader; reading the body is repeated too.
+func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (open io.ReadCloser, err error) {
 	err = s.try(ctx, "get range", key, func(int) error {
-		body, err = s.Store.GetRange(ctx, key, off, n)
+		open, err = s.Store.GetRange(ctx, key, off, n)
 		return err
 	})
-	return body, err
+	if err != nil {
+		return nil, err
+	}
+	return &body{ctx: ctx, store: s, key: key, off: off, left: n, open: open}, nil
 }
 
 // Stat implements objectstore.Reader.

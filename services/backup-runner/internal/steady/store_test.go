@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -102,6 +103,60 @@ func TestCreateRecognizesItsOwnObject(t *testing.T) {
 	mem.Set("other", []byte("them"))
 	mem.Inject(failing(memstore.OpCreate, 1))
 	require.ErrorIs(t, s.Create(t.Context(), "other", strings.NewReader("mine"), 4), objectstore.ErrExists)
+}
+
+// tearing is a store whose bodies break off after a few bytes, as often as told.
+type tearing struct {
+	objectstore.Store
+	tears int
+}
+
+func (s *tearing) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	return s.GetRange(ctx, key, 0, -1)
+}
+
+func (s *tearing) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	whole, err := s.Store.GetRange(ctx, key, off, n)
+	if err != nil || s.tears == 0 {
+		return whole, err
+	}
+	s.tears--
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(io.LimitReader(whole, 3), iotest.ErrReader(errAway)), whole}, nil
+}
+
+func TestABodyThatBreaksOffGoesOn(t *testing.T) {
+	s, mem := newStore(time.Minute)
+	mem.Set("k", []byte("abcdefghijklmnop"))
+	for name, tt := range map[string]struct {
+		open func() (io.ReadCloser, error)
+		want string
+	}{
+		"whole":         {func() (io.ReadCloser, error) { return s.Get(t.Context(), "k") }, "abcdefghijklmnop"},
+		"to the end":    {func() (io.ReadCloser, error) { return s.GetRange(t.Context(), "k", 4, -1) }, "efghijklmnop"},
+		"a range":       {func() (io.ReadCloser, error) { return s.GetRange(t.Context(), "k", 2, 10) }, "cdefghijkl"},
+		"just the tear": {func() (io.ReadCloser, error) { return s.GetRange(t.Context(), "k", 2, 3) }, "cde"},
+	} {
+		s.Store = &tearing{Store: mem, tears: 3}
+		open, err := tt.open()
+		require.NoError(t, err, name)
+		got, err := io.ReadAll(open)
+		require.NoError(t, err, name)
+		require.Equal(t, tt.want, string(got), name)
+		require.NoError(t, open.Close())
+	}
+
+	s.Patience = 10 * time.Millisecond
+	s.Store = &tearing{Store: mem, tears: 1}
+	open, err := s.Get(t.Context(), "k")
+	require.NoError(t, err)
+	mem.Inject(failing(memstore.OpGet, 1<<30))
+	_, err = io.ReadAll(open)
+	require.ErrorIs(t, err, errAway)
+	require.ErrorContains(t, err, "gave up")
+	require.NoError(t, open.Close())
 }
 
 func TestGivesUp(t *testing.T) {
