@@ -35,8 +35,8 @@ type DeletionServiceClient interface {
 	// deletion of the same backup is under way returns that one. NOT_FOUND when there is no such backup,
 	// FAILED_PRECONDITION while it is being written.
 	DeleteBackup(ctx context.Context, in *DeleteBackupRequest, opts ...grpc.CallOption) (*DeleteBackupResponse, error)
-	// GetDeletion returns how a deletion goes. A finished one stays for a while, a deletion that failed for a day;
-	// after that it is NOT_FOUND.
+	// GetDeletion returns how a deletion goes. A deletion that failed stays for a day. One that succeeded is NOT_FOUND, and
+	// so is its backup.
 	GetDeletion(ctx context.Context, in *GetDeletionRequest, opts ...grpc.CallOption) (*GetDeletionResponse, error)
 }
 
@@ -78,8 +78,8 @@ type DeletionServiceServer interface {
 	// deletion of the same backup is under way returns that one. NOT_FOUND when there is no such backup,
 	// FAILED_PRECONDITION while it is being written.
 	DeleteBackup(context.Context, *DeleteBackupRequest) (*DeleteBackupResponse, error)
-	// GetDeletion returns how a deletion goes. A finished one stays for a while, a deletion that failed for a day;
-	// after that it is NOT_FOUND.
+	// GetDeletion returns how a deletion goes. A deletion that failed stays for a day. One that succeeded is NOT_FOUND, and
+	// so is its backup.
 	GetDeletion(context.Context, *GetDeletionRequest) (*GetDeletionResponse, error)
 	mustEmbedUnimplementedDeletionServiceServer()
 }
