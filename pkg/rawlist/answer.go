@@ -16,6 +16,7 @@ type failure struct {
 	err     error
 	broken  bool          // the server answers, but wrongly: few tries
 	smaller bool          // a smaller page may help
+	behind  bool          // the server has not seen the revision yet
 	after   time.Duration // the server asked to wait this long
 }
 
@@ -33,7 +34,9 @@ func answer(resp *http.Response) error {
 	switch code := resp.StatusCode; {
 	case code == http.StatusGone || status.Reason == metav1.StatusReasonExpired:
 		return &ExpiredError{Continue: status.Continue, Message: status.Message}
-	case code == http.StatusTooManyRequests, tooLargeRevision(&status):
+	case tooLargeRevision(&status):
+		return &failure{err: err, behind: true, after: retryAfter(resp)}
+	case code == http.StatusTooManyRequests:
 		return &failure{err: err, after: retryAfter(resp)}
 	case code == http.StatusGatewayTimeout || code == http.StatusRequestTimeout:
 		return &failure{err: err, smaller: true, after: retryAfter(resp)}

@@ -297,3 +297,31 @@ func (e *early) Item(item jsonlist.Item) error {
 	}
 	return e.collector.Item(item)
 }
+
+// A kind that fails at any revision is not waited for as if the server were late.
+func TestBrokenKindBehindALateCache(t *testing.T) {
+	late := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Code: 504, Reason: metav1.StatusReasonTimeout,
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}}
+	s := &apiServer{objects: names(5), revision: 42}
+	broken := true
+	s.fault = func(n int, w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.URL.Query().Get("resourceVersion") != "" && (broken || n < 5):
+			reply(w, 504, late)
+		case broken:
+			reply(w, 500, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Message: "conversion webhook failed"})
+		default:
+			return false
+		}
+		return true
+	}
+	c := start(t, s, Options{})
+	var got collector
+	err := c.List(t.Context(), Request{Resource: configMaps, Revision: "42"}, &got)
+	require.ErrorContains(t, err, "conversion webhook failed")
+	require.Len(t, s.requests, doubtAfter-1+2*c.opts.Tries, "as patient as with a server that only fails")
+
+	s.requests, broken = nil, false
+	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "42"}, &got), "a server that is only late is waited for")
+	require.Equal(t, s.objects, got.committed)
+}

@@ -40,7 +40,7 @@ func (p *pager) reader(body io.Reader) *jsonlist.Reader {
 func (p *pager) next(ctx context.Context) (Page, error) {
 	opts := &p.client.opts
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 16, Cap: 10 * time.Second}
-	started, tries := opts.Clock.Now(), 0
+	started, tries, behind := opts.Clock.Now(), 0, 0
 	for {
 		page, err := p.attempt(ctx)
 		if err == nil {
@@ -56,11 +56,46 @@ func (p *pager) next(ctx context.Context) (Page, error) {
 		delay := backoff.Step()
 		if f := (*failure)(nil); errors.As(err, &f) {
 			delay = max(delay, f.after)
+			if f.behind {
+				behind++
+			}
+		}
+		if behind >= doubtAfter {
+			if err := p.brokenAnyhow(ctx); err != nil {
+				if tries++; tries >= opts.Tries {
+					return Page{}, err
+				}
+			}
 		}
 		if err := p.pause(ctx, delay); err != nil {
 			return Page{}, err
 		}
 	}
+}
+
+// doubtAfter is how many answers that the server has yet to see the revision are
+// believed: a server catches up within the first.
+const doubtAfter = 2
+
+// brokenAnyhow returns the error of a list that fails at any revision. A kind that
+// cannot be converted never gets into the server's cache, and is answered for a
+// minute as if the cache were only late (Kubernetes 1.36).
+func (p *pager) brokenAnyhow(ctx context.Context) error {
+	rq := p.client.start(ctx, p.client.url(&p.req, "", "", 1))
+	defer rq.end()
+	watch := newWatchdog(p.client.opts.Clock, p.client.opts.Stall, rq.cancel)
+	defer watch.stop()
+	watch.busy()
+	<-rq.done
+	watch.idle()
+	if rq.err != nil || rq.resp.StatusCode == http.StatusOK {
+		return nil // says nothing about the kind
+	}
+	var f *failure
+	if err := answer(rq.resp); errors.As(err, &f) && f.broken {
+		return f.err
+	}
+	return nil
 }
 
 func (p *pager) advance(page Page) {
