@@ -52,7 +52,7 @@ func (b *bed) submit(t *testing.T) {
 		"spec.includedNamespaces":                 {"includedNamespaces": "a"},
 		"spec.hooks":                              {"hooks": map[string]any{"resources": []any{map[string]any{"name": "h"}}}},
 		"spec.labelSelector":                      {"labelSelector": map[string]any{"matchLabels": map[string]any{"a": "not a value!"}}},
-		"spec.includedResources":               {"includedResources": []any{1.0}},
+		"spec.includedResources":                  {"includedResources": []any{1.0}},
 		"spec.snapshotVolumes":                    {"snapshotVolumes": true},
 		"spec.uploaderConfig.parallelFilesUpload": {"uploaderConfig": map[string]any{"parallelFilesUpload": 3.0}},
 	} {
@@ -99,7 +99,7 @@ func (b *bed) unknownManifest(t *testing.T) {
 func (b *bed) refuseDeletions(t *testing.T) {
 	t.Parallel()
 	for backup, want := range map[string]string{"": "spec.backupName", "nothing": "backup not found", "../../etc": "spec.backupName"} {
-		t.Run(backup, func(t *testing.T) {
+		t.Run(want+" "+backup, func(t *testing.T) {
 			t.Parallel()
 			request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: server, GenerateName: "refused-"}}
 			request.Spec.BackupName = backup
