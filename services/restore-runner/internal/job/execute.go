@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"time"
 
@@ -160,11 +159,6 @@ func damaged(err error) bool {
 		}
 	}
 	return false
-}
-
-func isNetwork(err error) bool {
-	var network net.Error
-	return errors.As(err, &network)
 }
 
 // again asks the store a few times: it may be away for a moment. What will not change is not asked twice.

@@ -116,7 +116,8 @@ func (j *job) record(ctx context.Context, done <-chan struct{}, store *recordSto
 	}
 }
 
-// finish writes the terminal phase: Failed with a reason, or what the counts say.
+// finish writes the terminal phase: Failed with a reason, or what the counts say. The write is repeated while the API server
+// is away: giving up would carry out the whole restore once more.
 func (j *job) finish(ctx context.Context, failure error) error {
 	var counts outcome.Counts
 	if j.recorder != nil {
@@ -129,19 +130,24 @@ func (j *job) finish(ctx context.Context, failure error) error {
 	case counts.Errors > 0:
 		phase = velerov1.RestorePhasePartiallyFailed
 	}
-	var final *velerov1.Restore
-	err := j.update(ctx, func(o *velerov1.Restore) error {
-		if o.Status.Phase.Terminal() {
-			return errNothing
-		}
-		o.Status.Phase = phase
-		o.Status.CompletionTimestamp = j.now()
-		progress(o, counts)
-		if failure != nil {
-			o.Status.FailureReason = failure.Error()
-		}
-		final = o
-		return nil
+	final, sent := (*velerov1.Restore)(nil), false
+	err := j.retry(ctx, "write the terminal phase", func() error {
+		return j.update(ctx, func(o *velerov1.Restore) error {
+			if final = o; o.Status.Phase.Terminal() {
+				if sent && o.Status.Phase == phase {
+					return kube.ErrSkip // written by an attempt whose answer was lost
+				}
+				return errNothing
+			}
+			sent = true
+			o.Status.Phase = phase
+			o.Status.CompletionTimestamp = j.now()
+			progress(o, counts)
+			if failure != nil {
+				o.Status.FailureReason = failure.Error()
+			}
+			return nil
+		})
 	})
 	if errors.Is(err, claim.ErrLost) || errors.Is(err, errNothing) {
 		return nil
