@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -188,10 +190,21 @@ func classify(err error) (again, throttled, unanswered bool) {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false, false, true
 	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err),
-		utilnet.IsTimeout(err), utilnet.IsHTTP2ConnectionLost(err):
+		utilnet.IsTimeout(err), utilnet.IsHTTP2ConnectionLost(err), network(err):
 		return true, false, true
 	}
 	return false, false, true
+}
+
+// network tells that the way to the server failed: a name not resolved, no route, a broken connection. What the HTTP client
+// wraps is looked at, since its own type is a net.Error whatever happened.
+func network(err error) bool {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+	var inner net.Error // *net.OpError and *net.DNSError are
+	return errors.As(err, &inner)
 }
 
 // Create posts an object and returns its UID. An existing one satisfies apierrors.IsAlreadyExists.
