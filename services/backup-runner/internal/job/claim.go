@@ -24,6 +24,9 @@ type execution struct {
 	backup   *velerov1.Backup // the newest state this process wrote or read
 	mine     claim.Claim
 	admitted ledger.Entry
+	// reserved: the bucket's directory is or may be this backup's, so that the
+	// metadata file decides how it ends.
+	reserved bool
 	log      *slog.Logger
 }
 
@@ -70,6 +73,7 @@ func (j *execution) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	j.reserved = !fresh // an earlier holder may have come that far
 	j.log = j.log.With("epoch", j.mine.Epoch)
 	if fresh {
 		j.Metrics.Attempt(scheduleOf(j.backup))

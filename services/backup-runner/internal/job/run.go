@@ -84,13 +84,21 @@ type failedError struct{ reason string }
 
 func (e *failedError) Error() string { return e.reason }
 
+// unopenedError is a location that does not open now. It hides its cause, which
+// would be tried again.
+type unopenedError struct {
+	name string
+	err  error
+}
+
+func (e *unopenedError) Error() string {
+	return fmt.Sprintf("BackupStorageLocation %q: %v", e.name, e.err)
+}
+
 // decide reaches the commit and returns what was committed.
 func (j *execution) decide(ctx context.Context, out *finish.Job) (*velerov1.Backup, finish.Published, error) {
 	var none finish.Published
 	committed, found, err := finish.Committed(ctx, out.Store, j.backup)
-	if errors.Is(err, finish.ErrForeign) {
-		return nil, none, &failedError{reason: finish.ErrForeign.Error()}
-	}
 	if err != nil {
 		return nil, none, j.storeError(ctx, err)
 	}
@@ -98,11 +106,9 @@ func (j *execution) decide(ctx context.Context, out *finish.Job) (*velerov1.Back
 		return committed, none, nil
 	}
 	if err := j.reserve(ctx, out); err != nil {
-		if errors.Is(err, finish.ErrForeign) {
-			return nil, none, &failedError{reason: finish.ErrForeign.Error()}
-		}
 		return nil, none, j.storeError(ctx, err)
 	}
+	j.reserved = true
 	published, err := j.work(ctx, out)
 	if err == nil {
 		phase := velerov1.BackupPhaseCompleted
@@ -117,7 +123,8 @@ func (j *execution) decide(ctx context.Context, out *finish.Job) (*velerov1.Back
 	j.log.ErrorContext(ctx, "backup failed", "error", err)
 	committed, failErr := out.Fail(ctx, err.Error())
 	if failErr != nil {
-		return nil, none, j.storeError(ctx, fmt.Errorf("%w; and that could not be written to the bucket: %w", err, failErr))
+		// Only the bucket's answer is judged: it says whether the file may be there.
+		return nil, none, j.storeError(ctx, fmt.Errorf("write the failure %q to the bucket: %w", err.Error(), failErr))
 	}
 	return committed, published, nil
 }
@@ -142,9 +149,16 @@ func stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, claim.ErrLost)
 }
 
-// storeError turns a bucket that fails for good into a verdict.
+// storeError turns a bucket that fails for good into a verdict. Once the backup
+// may have been committed, only a bucket that refuses is one: an answer that got
+// lost may have been a success, and whoever claims the backup next reads it.
 func (j *execution) storeError(ctx context.Context, err error) error {
-	if stopped(ctx, err) {
+	switch {
+	case stopped(ctx, err):
+		return err
+	case errors.Is(err, finish.ErrForeign):
+		return &failedError{reason: finish.ErrForeign.Error()}
+	case j.reserved && !steady.Refused(err):
 		return err
 	}
 	return &failedError{reason: err.Error()}
@@ -164,11 +178,18 @@ func (j *execution) open(ctx context.Context) (objectstore.Store, error) {
 			return err
 		}
 		store, err = j.Locations.Open(ctx, bsl)
-		// What looks like the network may be for ever: a wrong name, an unknown certificate.
-		if err != nil && ctx.Err() == nil && (!transient(err) || j.Clock.Since(started) > j.StorePatience) {
-			return &failedError{reason: fmt.Sprintf("BackupStorageLocation %q: %v", name, err)}
+		if err == nil || ctx.Err() != nil {
+			return err
 		}
-		return err
+		// What looks like the network may be for ever: a wrong name, an unknown certificate.
+		patient := transient(err) && j.Clock.Since(started) <= j.StorePatience
+		switch {
+		case patient:
+			return err
+		case j.reserved: // the bucket may hold the end of the backup
+			return &unopenedError{name: name, err: err}
+		}
+		return &failedError{reason: fmt.Sprintf("BackupStorageLocation %q: %v", name, err)}
 	})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,10 +18,17 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// permanent are the failures that trying again does not change.
-var permanent = []error{
-	objectstore.ErrNotFound, objectstore.ErrExists, objectstore.ErrReadOnly, objectstore.ErrInvalidKey,
-	objectstore.ErrInvalidRange, objectstore.ErrSize, objectstore.ErrNoBucket, objectstore.ErrAccess,
+// refusals are the failures that only somebody who changes bucket, credentials
+// or request can end.
+var refusals = []error{
+	objectstore.ErrReadOnly, objectstore.ErrInvalidKey, objectstore.ErrInvalidRange, objectstore.ErrSize,
+	objectstore.ErrNoBucket, objectstore.ErrAccess,
+}
+
+// Refused reports whether an error of a store means that it refuses the call:
+// neither waiting nor another process changes that.
+func Refused(err error) bool {
+	return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
 }
 
 // Store repeats the calls of another store until they succeed, fail for good,
@@ -166,13 +174,9 @@ func (s *Store) try(ctx context.Context, what, key string, fn func(attempt int) 
 	}
 }
 
+// isPermanent reports whether trying again changes nothing.
 func isPermanent(err error) bool {
-	for _, p := range permanent {
-		if errors.Is(err, p) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrExists) || Refused(err)
 }
 
 // holds reports whether the object's content is that of r.
