@@ -1,0 +1,32 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+)
+
+func TestConfig(t *testing.T) {
+	var zero, flags Config
+	require.NoError(t, zero.complete())
+	fs := pflag.NewFlagSet(Name, pflag.ContinueOnError)
+	flags.BindFlags(fs)
+	require.NoError(t, fs.Parse(nil))
+	require.Equal(t, zero, flags, "a zero Config and no flags mean the same")
+
+	for flag, bad := range map[string]Config{
+		"--concurrent-backups":             {ConcurrentBackups: -1},
+		"--concurrent-restores":            {ConcurrentRestores: -1},
+		"--default-backup-ttl":             {DefaultBackupTTL: -time.Second},
+		"--default-item-operation-timeout": {DefaultItemOperationTimeout: -time.Second},
+		"--resource-timeout":               {ResourceTimeout: -time.Second},
+	} {
+		field := new(grpcerr.FieldError)
+		require.ErrorAs(t, bad.complete(), &field)
+		require.Equal(t, flag, field.Field)
+	}
+}
