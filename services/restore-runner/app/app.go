@@ -42,6 +42,8 @@ type Config struct {
 	TerminatingTimeout time.Duration
 	// ResourceTimeout is how long a restored definition may take to be served.
 	ResourceTimeout time.Duration
+	// StorePatience is how long a location that cannot be reached is waited for before a restore fails.
+	StorePatience time.Duration
 	// Predecessors are instances known to be gone; see claim.Config.
 	Predecessors []string
 }
@@ -53,6 +55,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", c.ClaimTimeout, "time without a sign of life after which a runner's restores are taken over")
 	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", c.TerminatingTimeout, "longest wait for a namespace or definition that is being deleted")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", c.ResourceTimeout, "longest wait for a restored definition to be served")
+	fs.DurationVar(&c.StorePatience, "store-patience", c.StorePatience, "how long a location that cannot be reached is waited for before a restore fails")
 }
 
 func (c *Config) defaults() {
@@ -62,7 +65,8 @@ func (c *Config) defaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		def   time.Duration
-	}{{&c.ClaimTimeout, 30 * time.Second}, {&c.TerminatingTimeout, 10 * time.Minute}, {&c.ResourceTimeout, 10 * time.Minute}} {
+	}{{&c.ClaimTimeout, 30 * time.Second}, {&c.TerminatingTimeout, 10 * time.Minute}, {&c.ResourceTimeout, 10 * time.Minute},
+		{&c.StorePatience, 15 * time.Minute}} {
 		if *d.value <= 0 {
 			*d.value = d.def
 		}
@@ -110,7 +114,8 @@ func (a *App) wire(config *Config) error {
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
 		REST: a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: config.Options.WorkDir,
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
-		Ended: a.announce(config),
+		StorePatience: config.StorePatience,
+		Ended:         a.announce(config),
 	})
 	controller := job.NewController(runner, mgr.GetClient(), func(ctx context.Context, hint *workv1.Hint) error {
 		return a.runtime.Fabric().Publish(ctx, fabric.WorkRestoreRun, hint)

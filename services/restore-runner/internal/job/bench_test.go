@@ -72,11 +72,19 @@ func (store) Close() error { return nil }
 
 // locations opens the one bucket there is.
 type locations struct {
-	store objectstore.Store
-	err   error
+	store  objectstore.Store
+	err    error
+	failed func() // called when opening fails
 }
 
-func (l *locations) OpenName(context.Context, string) (objectstore.Store, error) {
+func (l *locations) Get(_ context.Context, name string) (*velerov1.BackupStorageLocation, error) {
+	return &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+func (l *locations) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	if l.err != nil && l.failed != nil {
+		l.failed()
+	}
 	return store{l.store}, l.err
 }
 
@@ -108,7 +116,7 @@ func newBench(t *testing.T) *bench {
 	b.config = job.Config{
 		Reader: b.client, Client: b.client, Namespace: "velero", Claims: b.claims, Ledger: b.ledger, Locations: b.locations,
 		REST: b.cluster.Config(), Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: counts, WorkDir: t.TempDir(),
-		TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
+		TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second, StorePatience: time.Minute,
 		Ended: func(_ context.Context, o *velerov1.Restore) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -31,6 +31,10 @@ func (j *job) retry(ctx context.Context, what string, do func() error) error {
 
 // transient tells that an error may go away by itself.
 func transient(err error) bool {
+	var verdict *fatalError
+	if errors.As(err, &verdict) {
+		return false
+	}
 	return isNetwork(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsConflict(err)
 }

@@ -38,7 +38,8 @@ type Ledger interface {
 
 // Locations opens the stores of backups; location.Opener is one.
 type Locations interface {
-	OpenName(ctx context.Context, name string) (objectstore.Store, error)
+	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
+	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
 }
 
 // Config is what a Runner works with.
@@ -59,6 +60,8 @@ type Config struct {
 	WorkDir string
 	// TerminatingTimeout and ResourceTimeout are Velero's server settings of these names.
 	TerminatingTimeout, ResourceTimeout time.Duration
+	// StorePatience is how long a location is waited for that cannot be reached.
+	StorePatience time.Duration
 	// Ended is told each terminal phase, after it is durable.
 	Ended func(ctx context.Context, restore *velerov1.Restore)
 }

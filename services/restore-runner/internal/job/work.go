@@ -66,9 +66,9 @@ func (j *job) run(ctx context.Context) (err error) {
 	if j.mine.Epoch == 1 {
 		j.cfg.Metrics.Begin(j.schedule)
 	}
-	store, err := j.cfg.Locations.OpenName(ctx, backup.Spec.StorageLocation)
+	store, err := j.open(ctx, backup.Spec.StorageLocation)
 	if err != nil {
-		return j.unlessAway(err, "open the backup's location")
+		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	dir := filepath.Join(j.cfg.WorkDir, string(j.restore.UID))
