@@ -27,6 +27,7 @@ type execution struct {
 	// reserved: the bucket's directory is or may be this backup's, so that the
 	// metadata file decides how it ends.
 	reserved bool
+	broken   bool // an earlier run of this job panicked
 	log      *slog.Logger
 }
 
@@ -97,7 +98,7 @@ func (j *execution) start(b *velerov1.Backup) {
 func (j *execution) guarded(ctx context.Context) error {
 	guard, stop := j.Instance.Guard(ctx, j.backup)
 	defer stop()
-	err := j.run(guard)
+	err := j.conclude(guard)
 	switch {
 	case err == nil:
 		return nil

@@ -51,6 +51,7 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 		LiveNamespaces: live, Progress: &collect.Progress{},
 	}
 	stop := j.report(ctx, work.Progress)
+	defer stop() // also when collecting panics
 	result, err := collect.Run(ctx, collect.Config{Lister: j.Cluster, Clock: j.Clock, Log: j.log,
 		Workers: j.Workers, PartBytes: j.PartBytes, PartItems: j.PartItems}, work)
 	stop()

@@ -41,7 +41,7 @@ func (j *execution) run(ctx context.Context) error {
 	store, err := j.open(ctx)
 	var bad *failedError
 	if errors.As(err, &bad) {
-		return j.settle(ctx, j.failed(bad.reason), finish.Published{})
+		return j.end(ctx, bad.reason)
 	}
 	if err != nil {
 		return err
@@ -131,6 +131,9 @@ func (j *execution) decide(ctx context.Context, out *finish.Job) (*velerov1.Back
 
 // work collects, unless the composition is fixed already, and publishes.
 func (j *execution) work(ctx context.Context, out *finish.Job) (finish.Published, error) {
+	if j.broken {
+		return finish.Published{}, errInternal
+	}
 	c, err := checkpoint.Fixed(ctx, out.Store, j.backup.Name, string(j.backup.UID))
 	if errors.Is(err, objectstore.ErrNotFound) {
 		c, err = j.collect(ctx, out)

@@ -78,6 +78,11 @@ func (j *execution) failed(reason string) *velerov1.Backup {
 	return b
 }
 
+// end settles the backup as Failed without a word in the bucket.
+func (j *execution) end(ctx context.Context, reason string) error {
+	return j.settle(ctx, j.failed(reason), finish.Published{})
+}
+
 // settle copies the final status to the object. Until that succeeded the job is
 // not over; a lost claim ends it for this process.
 func (j *execution) settle(ctx context.Context, final *velerov1.Backup, p finish.Published) error {

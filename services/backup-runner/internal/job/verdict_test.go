@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/pkg/resource"
 )
 
 // vanishing is a bucket whose answers stop with the commit: the metadata file is
@@ -66,4 +69,63 @@ func TestALostAnswerToTheCommitIsReadLater(t *testing.T) {
 	bucket.gone, w.Locations = false, locations{bucket}
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+}
+
+// defectiveCluster and defectiveLocations panic once they are used.
+type defectiveCluster struct{ Cluster }
+
+func (defectiveCluster) Discover(context.Context) (*resource.Catalog, error) { panic("no catalog") }
+
+type defectiveLocations struct{ Locations }
+
+func (defectiveLocations) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	panic("no location")
+}
+
+func TestAPanicEndsTheBackup(t *testing.T) {
+	t.Run("in the work", func(t *testing.T) {
+		w := newWorld(t)
+		w.Cluster = defectiveCluster{w.Cluster}
+		b := w.admit(t, "b1")
+		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+		got := w.read(t, b)
+		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+		require.Equal(t, "internal error", got.Status.FailureReason)
+		data, ok := w.store.Bytes(layout.BackupMetadata("b1"))
+		require.True(t, ok, "the bucket decides")
+		require.Contains(t, string(data), `"Failed"`)
+	})
+	t.Run("before the directory is reserved", func(t *testing.T) {
+		w := newWorld(t)
+		w.Locations = defectiveLocations{w.Locations}
+		b := w.admit(t, "b1")
+		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+		got := w.read(t, b)
+		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+		require.Equal(t, "internal error", got.Status.FailureReason)
+	})
+	t.Run("after the commit", func(t *testing.T) {
+		w := newWorld(t)
+		var once sync.Once
+		w.store.Inject(func(op memstore.Op, _ string) error {
+			if op == memstore.OpDelete {
+				once.Do(func() { panic("no deletion") })
+			}
+			return nil
+		})
+		b := w.admit(t, "b1")
+		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+		w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+	})
+	t.Run("where nobody knows what the bucket says", func(t *testing.T) {
+		w := newWorld(t)
+		locations := w.Locations
+		w.Locations = defectiveLocations{locations}
+		b := w.admit(t, "b1", abandoned)
+		require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), errInternal)
+		w.requireHandedOver(t, b)
+		w.Locations = locations
+		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+		w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+	})
 }
