@@ -1,19 +1,15 @@
 package job
 
 import (
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/resource"
@@ -24,9 +20,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
-
-// maxVolumeInfo bounds the unpacked volume information of a backup, in bytes.
-const maxVolumeInfo = 64 << 20
 
 // tarballDir is where, in its work directory, a restore keeps what it needs of the tarball.
 const tarballDir = "tarball"
@@ -128,27 +121,6 @@ func (j *job) plan(ctx context.Context, source tarball.Source, catalog *resource
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
 	})
 	return p, volumes, err
-}
-
-// volumeInfos reads the backup's volume information; backups of old versions have none.
-func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) ([]volume.Info, error) {
-	body, err := store.Get(ctx, layout.BackupVolumeInfo(backup))
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = body.Close() }()
-	zip, err := gzip.NewReader(body)
-	if err != nil {
-		return nil, fatal("volume information of the backup: %w", err)
-	}
-	var infos []volume.Info
-	if err := json.NewDecoder(io.LimitReader(zip, maxVolumeInfo)).Decode(&infos); err != nil {
-		return nil, fatal("volume information of the backup: %w", err)
-	}
-	return infos, nil
 }
 
 // damaged tells that a backup cannot be read, however often it is tried.

@@ -1,0 +1,66 @@
+package job
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
+)
+
+// maxVolumeInfo bounds the unpacked volume information of a backup, in bytes.
+const maxVolumeInfo = 64 << 20
+
+// source remembers that the connection broke: behind a decoder that looks like damage.
+type source struct {
+	io.Reader
+	broken error
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.broken = err
+	}
+	return n, err
+}
+
+// volumeInfos reads the backup's volume information; backups of old versions have none. Only what was read whole and cannot
+// be decoded is fatal.
+func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) ([]volume.Info, error) {
+	body, err := store.Get(ctx, layout.BackupVolumeInfo(backup))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	from := &source{Reader: body}
+	infos, err := decodeVolumeInfos(from)
+	switch {
+	case err != nil && from.broken != nil:
+		return nil, from.broken
+	case err != nil:
+		return nil, fatal("volume information of the backup: %w", err)
+	}
+	return infos, nil
+}
+
+func decodeVolumeInfos(r io.Reader) ([]volume.Info, error) {
+	zip, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("decompress: %w", err)
+	}
+	var infos []volume.Info
+	if err := json.NewDecoder(io.LimitReader(zip, maxVolumeInfo)).Decode(&infos); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	return infos, nil
+}

@@ -1,0 +1,69 @@
+package job_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// breaking is a bucket whose connection breaks in the middle of one key, the first times it is read.
+type breaking struct {
+	objectstore.Store
+	key        string
+	err        error
+	left, gets int
+}
+
+func (s *breaking) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	body, err := s.Store.Get(ctx, key)
+	if err != nil || key != s.key {
+		return body, err
+	}
+	s.gets++
+	if s.left--; s.left < 0 {
+		return body, nil
+	}
+	whole, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	half := io.MultiReader(bytes.NewReader(whole[:len(whole)/2]), iotest.ErrReader(s.err))
+	return struct {
+		io.Reader
+		io.Closer
+	}{half, body}, nil
+}
+
+func TestABrokenConnectionIsNoDamageOfTheVolumeInformation(t *testing.T) {
+	for name, broken := range map[string]error{"truncated answer": io.ErrUnexpectedEOF, "reset": noSuchHost()} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.tarball(t, 3)
+			b.create(t, true)
+			var packed bytes.Buffer
+			zip := gzip.NewWriter(&packed)
+			_, err := zip.Write([]byte("[" + strings.Repeat(" ", 1<<20) + "]"))
+			require.NoError(t, err)
+			require.NoError(t, zip.Close())
+			key := layout.BackupVolumeInfo("b")
+			require.NoError(t, objectstore.PutBytes(t.Context(), b.store, key, packed.Bytes()))
+			bucket := &breaking{Store: b.store, key: key, err: broken, left: 2}
+			b.locations.store = bucket
+			require.NoError(t, b.hurried(time.Minute).Run(t.Context(), "r", "uid-r"))
+			r := b.get(t)
+			require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
+			require.Equal(t, 3, bucket.gets)
+		})
+	}
+}
