@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
 )
 
 // execution is one run of one backup by this process.
@@ -45,7 +46,8 @@ func runnable(p velerov1.BackupPhase) (ok, needsLedger bool) {
 
 // claim writes this instance into the backup, with the phase InProgress. The
 // error wraps errNotNow when there is nothing to run, *claim.HeldError while a
-// live instance holds it.
+// live instance holds it. A backup whose claim cannot be read, and so never
+// again be taken, ends as Failed; a holder of it stops at its next look.
 func (j *execution) claim(ctx context.Context) error {
 	if !j.Instance.Ready() {
 		return errors.New("this instance holds no lease yet")
@@ -56,10 +58,15 @@ func (j *execution) claim(ctx context.Context) error {
 	}
 	j.admitted = entry
 	fresh := false
+	var unreadable error
 	err = kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
 		ok, needsLedger := runnable(b.Status.Phase)
 		if !ok || b.DeletionTimestamp != nil || (needsLedger && !admitted) {
 			return errNotNow
+		}
+		if _, _, unreadable = claim.Parse(b); unreadable != nil {
+			j.fail(b, unreadable.Error())
+			return nil
 		}
 		mine, err := j.Instance.Take(b)
 		if err != nil {
@@ -73,6 +80,10 @@ func (j *execution) claim(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if unreadable != nil {
+		j.finished(ctx, finish.Published{})
+		return fmt.Errorf("%w: %w", errNotNow, unreadable)
 	}
 	j.reserved = !fresh // an earlier holder may have come that far
 	j.log = j.log.With("epoch", j.mine.Epoch)

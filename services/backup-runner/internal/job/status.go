@@ -73,9 +73,13 @@ func (j *execution) patchProgress(ctx context.Context, c collect.Counts) bool {
 // failed is the end of a backup that nothing in the bucket stands for.
 func (j *execution) failed(reason string) *velerov1.Backup {
 	b := j.backup.DeepCopy()
+	j.fail(b, reason)
+	return b
+}
+
+func (j *execution) fail(b *velerov1.Backup, reason string) {
 	now := metav1.NewTime(j.Clock.Now().Truncate(time.Second))
 	b.Status.Phase, b.Status.FailureReason, b.Status.CompletionTimestamp = velerov1.BackupPhaseFailed, reason, &now
-	return b
 }
 
 // end settles the backup as Failed without a word in the bucket.
@@ -105,11 +109,16 @@ func (j *execution) settle(ctx context.Context, final *velerov1.Backup, p finish
 	if err != nil {
 		return err
 	}
+	j.finished(ctx, p)
+	return nil
+}
+
+// finished tells of the terminal phase that was written.
+func (j *execution) finished(ctx context.Context, p finish.Published) {
 	j.Metrics.Finished(j.backup, p.TarballSize)
 	j.publish(ctx)
 	j.log.InfoContext(ctx, "backup finished", "phase", j.backup.Status.Phase, "items", p.Items,
 		"warnings", j.backup.Status.Warnings, "errors", j.backup.Status.Errors, "reason", j.backup.Status.FailureReason)
-	return nil
 }
 
 // publish tells others about the phase; those who miss it reconcile.

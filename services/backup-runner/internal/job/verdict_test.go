@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -128,4 +131,45 @@ func TestAPanicEndsTheBackup(t *testing.T) {
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 		w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 	})
+}
+
+func damaged(text string) func(b *velerov1.Backup) {
+	return func(b *velerov1.Backup) {
+		abandoned(b)
+		b.Annotations[holdfast.AnnotationClaim] = text
+	}
+}
+
+func TestADamagedClaimEndsTheBackup(t *testing.T) {
+	for _, text := range []string{"", `{"holder":`, `{"holder":"dead","epoch":0}`} {
+		t.Run(text, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.admit(t, "b1", damaged(text))
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			got := w.read(t, b)
+			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+			require.Contains(t, got.Status.FailureReason, "annotation holdfast.io/claim")
+			require.NotNil(t, got.Status.CompletionTimestamp)
+			require.Equal(t, []string{"Failed"}, w.events.phases)
+			require.Empty(t, w.store.Keys())
+		})
+	}
+}
+
+func TestAClaimRepairedMeanwhileIsTaken(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1", damaged("x"))
+	var once sync.Once
+	w.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			once.Do(func() {
+				now := w.read(t, b)
+				require.NoError(t, claim.Set(now, claim.Claim{Holder: "dead", Epoch: 7}))
+				require.NoError(t, c.Update(ctx, now))
+			})
+			return c.Patch(ctx, obj, p, opts...)
+		},
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 }
