@@ -89,10 +89,14 @@ func (c *Controller) work(ctx context.Context, restore *velerov1.Restore) (bool,
 	return false, nil
 }
 
-// free tells that nobody works on a restore: its holder is gone, or is this process, which does not.
+// free tells that nobody works on a restore: its holder is gone, or is this process, which does not, or cannot be told any
+// more.
 func (c *Controller) free(restore *velerov1.Restore) bool {
 	if _, running := c.runner.Running(restore.UID); running {
 		return false
+	}
+	if readable(restore) != nil {
+		return true
 	}
 	_, err := c.runner.cfg.Claims.Take(restore)
 	return err == nil

@@ -116,8 +116,11 @@ func (r *Runner) Run(ctx context.Context, name string, uid types.UID) error {
 	defer r.end(uid)
 	restore, mine, err := r.take(ctx, name, uid)
 	var held *claim.HeldError
+	var damage *unreadableError
 	switch {
 	case err == nil:
+	case errors.As(err, &damage):
+		return r.settle(ctx, restore, damage)
 	case errors.As(err, &held), errors.Is(err, errNothing), errors.Is(err, errNotAdmitted),
 		errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
 		r.cfg.Log.Debug("restore not taken", "restore", name, "reason", err)

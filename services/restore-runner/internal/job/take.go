@@ -35,6 +35,9 @@ func (r *Runner) take(ctx context.Context, name string, uid types.UID) (*velerov
 		case !o.Status.Phase.IsNew() && o.Status.Phase != velerov1.RestorePhaseInProgress:
 			return errNothing // waiting for operations, which belongs to async-operation-monitor
 		}
+		if err := readable(o); err != nil {
+			return err
+		}
 		taken, err := r.cfg.Claims.Take(o)
 		if err != nil {
 			return err

@@ -1,0 +1,73 @@
+package job_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+func TestAnUnreadableClaimEndsTheRestore(t *testing.T) {
+	for name, phase := range map[string]velerov1.RestorePhase{"new": "", "in progress": velerov1.RestorePhaseInProgress} {
+		for _, value := range []string{"no JSON", `{"holder":"x","epoch":0}`} {
+			t.Run(name+" "+value, func(t *testing.T) {
+				b := newBench(t)
+				b.tarball(t, 1)
+				b.create(t, true, func(r *velerov1.Restore) {
+					r.Status.Phase = phase
+					r.Annotations = map[string]string{holdfast.AnnotationClaim: value}
+				})
+				c := newControl(b)
+				c.reconcile(t)
+				require.Len(t, c.hints, 1, "it is looked at")
+				require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+				r := b.get(t)
+				require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+				require.Contains(t, r.Status.FailureReason, holdfast.AnnotationClaim)
+				require.NotNil(t, r.Status.CompletionTimestamp)
+				require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseFailed}, b.ended)
+				require.Empty(t, b.cluster.Requests("POST "))
+			})
+		}
+	}
+}
+
+func TestADamagedClaimIsNoReasonToTouchOtherRestores(t *testing.T) {
+	damaged := func(phase velerov1.RestorePhase) func(*velerov1.Restore) {
+		return func(r *velerov1.Restore) {
+			r.Status.Phase = phase
+			r.Annotations = map[string]string{holdfast.AnnotationClaim: "no JSON"}
+		}
+	}
+	for name, tt := range map[string]struct {
+		admitted bool
+		phase    velerov1.RestorePhase
+	}{
+		"not admitted": {false, ""}, "ended": {true, velerov1.RestorePhaseCompleted},
+		"waiting for operations": {true, velerov1.RestorePhaseWaitingForPluginOperations},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.create(t, tt.admitted, damaged(tt.phase))
+			before := b.get(t)
+			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+			require.Equal(t, before, b.get(t))
+		})
+	}
+}
+
+func TestADeletedRestoreWithADamagedClaimIsCleaned(t *testing.T) {
+	b := newBench(t)
+	restore := b.create(t, true, func(r *velerov1.Restore) {
+		r.Finalizers = []string{velerov1.RestoreFinalizer}
+		r.Status.Phase = velerov1.RestorePhaseInProgress
+		r.Annotations = map[string]string{holdfast.AnnotationClaim: "no JSON"}
+	})
+	require.NoError(t, b.client.Delete(t.Context(), restore))
+	c := newControl(b)
+	require.Less(t, c.reconcile(t).RequeueAfter, time.Second)
+	require.Equal(t, []string{"r"}, c.cleaner.cleaned)
+}
