@@ -10,6 +10,10 @@ const (
 	// AnnotationQueueSequence is the number a job got from the ledger's counter;
 	// it decides the order among jobs of one priority and never changes.
 	AnnotationQueueSequence = "holdfast.io/queue-sequence"
+	// AnnotationNamespaces holds the namespaces a Backup was admitted for, as a
+	// sorted JSON list of names or ["*"]. It is written in the same patch as
+	// ReadyToStart and left out above 128 KiB.
+	AnnotationNamespaces = "holdfast.io/namespaces"
 	// AnnotationPriority is a whole number; a higher one goes first.
 	AnnotationPriority = "holdfast.io/priority"
 	// AnnotationOperations summarises asynchronous operations as JSON.

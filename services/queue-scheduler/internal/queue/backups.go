@@ -115,7 +115,7 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, clai
 			return false, s.waitOrFail("Backup", b.Name, b, reason)
 		}
 	}
-	return s.ready(ctx, b, len(problems) == 0)
+	return s.ready(ctx, b)
 }
 
 // blocked tells what is in the way, after it was admitted if nothing is.
@@ -156,11 +156,16 @@ func (s *Scheduler) resolve(ctx context.Context, v *view, spec *velerov1.BackupS
 
 // ready is the write Queued to ReadyToStart, with everything computed, or to
 // FailedValidation. Without an entry in the ledger (its problems vanished while
-// we looked) the backup stays for the next pass. The hint follows in the trace.
-func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup, admitted bool) (_ bool, err error) {
+// we looked) the backup stays for the next pass. The namespaces of the entry,
+// which an earlier pass may have made, are noted. The hint follows in the trace.
+func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err error) {
 	ctx, end := s.resume(ctx, "admit backup", b)
 	defer func() { end(err) }()
 	created := b.CreationTimestamp.Time
+	entry, admitted, err := s.Ledger.Get(ctx, b.UID)
+	if err != nil {
+		return false, err
+	}
 	err = s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		problems, err := s.Validator.Backup(ctx, b)
 		if err != nil {
@@ -172,6 +177,9 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup, admitted bool
 		}
 		if !admitted {
 			return kube.ErrSkip
+		}
+		if err := setNamespaces(b, entry.Namespaces); err != nil {
+			return err
 		}
 		b.Status.Phase = velerov1.BackupPhaseReadyToStart
 		b.Status.QueuePosition = 0

@@ -37,6 +37,7 @@ type rules struct {
 	mu      sync.Mutex
 	refused map[string]string // object name to problem
 	down    error
+	more    []string // namespaces beside the usual ones
 }
 
 func (r *rules) judge(name string) (validate.Problems, error) {
@@ -62,7 +63,15 @@ func (r *rules) Restore(_ context.Context, o *velerov1.Restore) (validate.Proble
 }
 
 func (r *rules) Namespaces(context.Context) ([]string, error) {
-	return []string{"ns1", "ns2", "ns3", "team-a", "team-b"}, nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string{"ns1", "ns2", "ns3", "team-a", "team-b"}, r.more...), nil
+}
+
+func (r *rules) addNamespaces(names ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.more = append(r.more, names...)
 }
 
 // wire notes what was published.

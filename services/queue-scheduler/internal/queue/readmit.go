@@ -57,7 +57,7 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
 	if j.restore != nil {
 		e.Namespaces = validate.Targets(&j.restore.Spec)
 	} else {
-		namespaces, err := s.resolve(ctx, v, &j.backup.Spec)
+		namespaces, err := s.admittedFor(ctx, v, j.backup)
 		if err != nil {
 			return err
 		}
@@ -72,4 +72,17 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
 	}
 	v.entries = append(v.entries, e)
 	return nil
+}
+
+// admittedFor returns the namespaces a backup was admitted for: a takeover must
+// not collect others, though patterns may match more by now.
+func (s *Scheduler) admittedFor(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
+	namespaces, noted, err := notedNamespaces(b)
+	if noted {
+		return namespaces, nil
+	}
+	if err != nil {
+		s.Log.WarnContext(ctx, "admitted namespaces not readable, resolving them anew", "backup", b.Name, "error", err)
+	}
+	return s.resolve(ctx, v, &b.Spec)
 }

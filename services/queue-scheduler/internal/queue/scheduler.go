@@ -34,6 +34,7 @@ const period = 15 * time.Second
 type Ledger interface {
 	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits) error
 	Release(ctx context.Context, uid types.UID) error
+	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
 	List(ctx context.Context) ([]ledger.Entry, error)
 	NextSequence(ctx context.Context) (int64, error)
 }
