@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -11,7 +12,7 @@ import (
 // open returns the store of the backup's location. The API server is waited for while the claim lasts, the bucket only for
 // the configured patience: what looks like the network may be for ever, such as a wrong name or an unknown certificate.
 func (j *job) open(ctx context.Context, name string) (store objectstore.Store, err error) {
-	started := j.cfg.Clock.Now()
+	var since time.Time // the first failure of the bucket
 	err = j.retry(ctx, "open the backup's location", func() error {
 		if err := j.wanted(ctx); err != nil {
 			return err
@@ -21,7 +22,13 @@ func (j *job) open(ctx context.Context, name string) (store objectstore.Store, e
 			return j.unlessAway(err, "open the backup's location")
 		}
 		store, err = j.cfg.Locations.Open(ctx, loc)
-		if err != nil && ctx.Err() == nil && (!transient(err) || j.cfg.Clock.Since(started) > j.cfg.StorePatience) {
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if since.IsZero() {
+			since = j.cfg.Clock.Now()
+		}
+		if !transient(err) || j.cfg.Clock.Since(since) > j.cfg.StorePatience {
 			return fatal("open the backup's location %q: %w", name, err)
 		}
 		return err
