@@ -39,7 +39,7 @@ func (r *Runner) work(ctx context.Context, restore *velerov1.Restore, mine claim
 	guarded, cancel := r.cfg.Claims.Guard(ctx, restore)
 	defer cancel()
 	j := &job{Runner: r, restore: restore, mine: mine, log: log}
-	err := j.run(guarded)
+	err := j.survive(func() error { return j.run(guarded) })
 	var failure *fatalError
 	switch {
 	case err == nil:
@@ -98,10 +98,17 @@ func (j *job) attended(ctx context.Context, store objectstore.Store, dir string,
 	defer cancel(nil)
 	done := make(chan struct{})
 	var group sync.WaitGroup
-	group.Go(func() { j.report(ctx, done, cancel) })
+	beside := func(do func()) {
+		group.Go(func() {
+			if err := j.survive(func() error { do(); return nil }); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	beside(func() { j.report(ctx, done, cancel) })
 	records := &recordStore{bucket: &outcome.Bucket{Writer: store, Restore: j.restore.Name, UID: string(j.restore.UID), Epoch: j.mine.Epoch}, dir: &outcome.Dir{Path: dir}}
-	group.Go(func() { j.record(ctx, done, records) })
-	err := do(ctx)
+	beside(func() { j.record(ctx, done, records) })
+	err := j.survive(func() error { return do(ctx) })
 	close(done)
 	group.Wait()
 	if ctx.Err() != nil {
