@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -16,6 +17,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
+
+// explainLimit bounds the storing of the log of a failed restore.
+const explainLimit = 10 * time.Second
 
 // files are the files of one restore while they are in the work directory.
 type files struct {
@@ -58,6 +62,36 @@ func (j *job) publish(ctx context.Context, store objectstore.Store, f *files) er
 		}
 	}
 	return nil
+}
+
+// explain leaves the log of a restore that ends as Failed in the bucket. It is tried once: the reason may be that the bucket
+// is away.
+func (j *job) explain(ctx context.Context, store objectstore.Store, f *files, failure error) {
+	var verdict *fatalError
+	if ctx.Err() != nil || !errors.As(failure, &verdict) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainLimit)
+	defer cancel()
+	j.recorder.Fatal("restore failed: " + verdict.Error())
+	err := j.recorder.CloseLog()
+	if err == nil {
+		err = putWhole(ctx, store, layout.RestoreLog(j.restore.Name), f.logFile)
+	}
+	if err != nil {
+		j.log.Warn("log of the failed restore not stored", "error", err)
+	}
+}
+
+func putWhole(ctx context.Context, store objectstore.Store, key string, file *os.File) error {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return store.Put(ctx, key, file, size)
 }
 
 func literal(s string) func(io.Writer) error {

@@ -84,6 +84,7 @@ func (j *job) run(ctx context.Context) (err error) {
 	j.recorder = outcome.NewRecorder(files.log, j.cfg.Clock)
 	j.show(j.restore.UID, j.recorder)
 	if err := j.attended(ctx, store, dir, func(ctx context.Context) error { return j.restoreFrom(ctx, store, backup.Name, dir) }); err != nil {
+		j.explain(ctx, store, files, err)
 		return err
 	}
 	if err := j.publish(ctx, store, files); err != nil {

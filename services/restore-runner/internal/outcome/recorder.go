@@ -100,6 +100,13 @@ func (r *Recorder) Warn(node int32, message string) { r.file(node, joblog.Warnin
 // Error counts an error and files it like Warn.
 func (r *Recorder) Error(node int32, message string) { r.file(node, joblog.Error, message) }
 
+// Fatal writes to the log why the restore ends; it counts as no error of an object.
+func (r *Recorder) Fatal(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.write(joblog.Error, General, reason)
+}
+
 func (r *Recorder) file(node int32, level joblog.Level, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,35 @@
+package job_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+func TestAFailedRestoreLeavesItsLog(t *testing.T) {
+	b := newBench(t) // without a tarball
+	b.create(t, true)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Zero(t, r.Status.Errors)
+	log := b.file(t, layout.RestoreLog("r"))
+	require.Contains(t, log, "level=error")
+	require.Contains(t, log, "restore failed: open the tarball")
+}
+
+func TestAFailureWithoutAWritableBucketIsToldAllTheSame(t *testing.T) {
+	b := newBench(t)
+	b.locations.store = objectstore.ReadOnly(b.store)
+	b.create(t, true)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Contains(t, r.Status.FailureReason, "open the tarball")
+	_, err := b.store.Get(t.Context(), layout.RestoreLog("r"))
+	require.ErrorIs(t, err, objectstore.ErrNotFound)
+}
