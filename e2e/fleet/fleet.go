@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ var Services = []string{
 const (
 	readyTimeout = 90 * time.Second
 	stopGrace    = 20 * time.Second
+	startTries   = 4 // another process may take a free port before the service listens on it
 )
 
 // Config says what to run. Dir, Kubeconfig and Rest are required.
@@ -114,10 +116,19 @@ func (f *Fleet) waitReady(ctx context.Context) error {
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
-	for _, m := range f.Members {
-		for !isReady(ctx, m) {
+	for i, m := range f.Members {
+		for tries := 1; !isReady(ctx, m); {
 			select {
 			case <-m.Done():
+				if tail := testbed.Tail(m.LogPath(), 15); tries < startTries && strings.Contains(tail, "address already in use") {
+					var err error
+					if m, err = f.startMember(m.Service, i%f.config.Replicas); err != nil {
+						return err
+					}
+					f.Members[i] = m
+					tries++
+					continue
+				}
 				return fmt.Errorf("%s ended (%s):\n%s", m.Service, fmt.Sprint(m.Err()), testbed.Tail(m.LogPath(), 15))
 			case <-ctx.Done():
 				return fmt.Errorf("%s does not get ready: %w:\n%s", m.Service, ctx.Err(), testbed.Tail(m.LogPath(), 15))
