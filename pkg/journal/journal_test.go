@@ -1,0 +1,116 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/journal"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+const prefix = "backups/b/parts/uid/checkpoint-"
+
+func open(t *testing.T, s objectstore.Store, epoch int64) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(t.Context(), s, prefix, epoch)
+	require.NoError(t, err)
+	return j
+}
+
+func add(t *testing.T, j *journal.Journal, text string) string {
+	t.Helper()
+	key, err := j.Append(t.Context(), []byte(text))
+	require.NoError(t, err)
+	return key
+}
+
+func TestTakerReadsWhatWasWrittenAndFencesTheWriter(t *testing.T) {
+	s := memstore.New()
+	first := open(t, s, 1)
+	want := []string{add(t, first, "a"), add(t, first, "b")}
+	second := open(t, s, 2)
+	require.Equal(t, want, second.Earlier())
+	_, err := first.Append(t.Context(), []byte("late"))
+	require.ErrorIs(t, err, journal.ErrFenced)
+	_, err = first.Append(t.Context(), []byte("later"))
+	require.ErrorIs(t, err, journal.ErrFenced)
+	want = append(want, add(t, second, "c"))
+	require.Equal(t, want, open(t, s, 3).Earlier())
+}
+
+func TestEpochsWithoutRecordsAreClosedToo(t *testing.T) {
+	s := memstore.New()
+	silent := open(t, s, 3)
+	require.Empty(t, open(t, s, 5).Earlier())
+	_, err := silent.Append(t.Context(), []byte("late"))
+	require.ErrorIs(t, err, journal.ErrFenced)
+}
+
+func TestAnEarlierEpochCannotOpenAfterALaterOne(t *testing.T) {
+	s := memstore.New()
+	add(t, open(t, s, 1), "a")
+	open(t, s, 3)
+	_, err := journal.Open(t.Context(), s, prefix, 2)
+	require.ErrorIs(t, err, journal.ErrFenced)
+	add(t, open(t, s, 4), "d")
+	_, err = journal.Open(t.Context(), s, prefix, 4)
+	require.ErrorIs(t, err, journal.ErrFenced)
+}
+
+func TestALostAnswerIsNoFence(t *testing.T) {
+	s := memstore.New()
+	j := open(t, s, 1)
+	s.Inject(func(_ memstore.Op, key string) error {
+		s.Inject(nil)
+		s.Set(key, []byte("a"))
+		return errors.New("the answer got lost")
+	})
+	_, err := j.Append(t.Context(), []byte("a"))
+	require.ErrorContains(t, err, "lost")
+	add(t, j, "a")
+	require.Len(t, open(t, s, 2).Earlier(), 1)
+}
+
+func TestAGapIsCorruption(t *testing.T) {
+	s := memstore.New()
+	j := open(t, s, 1)
+	key := add(t, j, "a")
+	add(t, j, "b")
+	require.NoError(t, s.Delete(t.Context(), key))
+	_, err := journal.Open(t.Context(), s, prefix, 2)
+	require.ErrorIs(t, err, journal.ErrCorrupt)
+}
+
+// Any number of takers and writers at once: every record that Append confirmed is
+// seen by every later taker, in the same order.
+func TestNoConfirmedRecordIsLostInARace(t *testing.T) {
+	s := memstore.New()
+	var mu sync.Mutex
+	confirmed := map[string]bool{}
+	var group sync.WaitGroup
+	for epoch := range int64(8) {
+		group.Go(func() {
+			j, err := journal.Open(context.WithoutCancel(t.Context()), s, prefix, epoch+1)
+			for i := 0; err == nil && i < 20; i++ {
+				var key string
+				if key, err = j.Append(context.WithoutCancel(t.Context()), fmt.Appendf(nil, "%d-%d", epoch+1, i)); err == nil {
+					mu.Lock()
+					confirmed[key] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	seen := map[string]bool{}
+	for _, key := range open(t, s, 100).Earlier() {
+		seen[key] = true
+	}
+	require.Equal(t, confirmed, seen)
+}
