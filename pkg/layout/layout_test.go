@@ -88,3 +88,19 @@ func TestOwnerFile(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 }
+
+func TestRestoreOwnerFile(t *testing.T) {
+	require.Equal(t, "restores/r/records/uid/owner.json", layout.RestoreOwnerFile("r", "uid"))
+	require.True(t, strings.HasPrefix(layout.RestoreOwnerFile("r", "uid"), layout.RestoreRecords("r", "uid")))
+	require.NoError(t, objectstore.CheckKey(layout.RestoreOwnerFile("r", "uid")))
+	data, err := layout.RestoreOwner{RestoreUID: "r", ClusterUID: "c"}.Encode()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"restoreUID":"r","clusterUID":"c"}`, string(data))
+	got, err := layout.DecodeRestoreOwner(data)
+	require.NoError(t, err)
+	require.Equal(t, layout.RestoreOwner{RestoreUID: "r", ClusterUID: "c"}, got)
+	for _, bad := range []string{"", "{", "{}", `{"restoreUID":1}`, "null", `{"restoreUID":"r"}`, `{"clusterUID":"c"}`} {
+		_, err = layout.DecodeRestoreOwner([]byte(bad))
+		require.ErrorContains(t, err, "restore owner file: ", bad)
+	}
+}

@@ -31,3 +31,29 @@ func DecodeOwner(data []byte) (Owner, error) {
 	}
 	return o, nil
 }
+
+// RestoreOwner is the content of a restore's owner file: which object of which cluster the records beside it belong to.
+type RestoreOwner struct {
+	// RestoreUID is the UID of the Restore object.
+	RestoreUID string `json:"restoreUID"`
+	// ClusterUID is the UID of the cluster's kube-system namespace.
+	ClusterUID string `json:"clusterUID"`
+}
+
+// Encode returns the file's bytes.
+func (o RestoreOwner) Encode() ([]byte, error) { return json.Marshal(o) }
+
+// DecodeRestoreOwner reads a restore's owner file; one without both UIDs is an error.
+func DecodeRestoreOwner(data []byte) (RestoreOwner, error) {
+	var o RestoreOwner
+	if err := json.Unmarshal(data, &o); err != nil {
+		return RestoreOwner{}, fmt.Errorf("restore owner file: %w", err)
+	}
+	switch {
+	case o.RestoreUID == "":
+		return RestoreOwner{}, errors.New("restore owner file: restoreUID is missing")
+	case o.ClusterUID == "":
+		return RestoreOwner{}, errors.New("restore owner file: clusterUID is missing")
+	}
+	return o, nil
+}

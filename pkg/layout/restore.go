@@ -22,6 +22,13 @@ func RestoreVolumeInfo(r string) string { return RestoreDir(r) + r + "-volumeinf
 // RestoreRecordsPrefix is the prefix of the recorded outcomes of single objects.
 func RestoreRecordsPrefix(r string) string { return RestoreDir(r) + "records/" }
 
+// RestoreRecords is the prefix of the records of the Restore object with this UID.
+func RestoreRecords(r, uid string) string { return RestoreRecordsPrefix(r) + uid + "/" }
+
+// RestoreOwnerFile says whose the records of the Restore object with this UID are; it is the first object among them, and the
+// last to be removed.
+func RestoreOwnerFile(r, uid string) string { return RestoreRecords(r, uid) + "owner.json" }
+
 // RestoreName returns the restore a key under restores/ belongs to.
 func RestoreName(key string) (string, bool) { return dirName(key, RestoresDir) }
 
