@@ -130,6 +130,7 @@ func (d *decoder) take(text []byte, from int) string {
 }
 
 func (d *decoder) optional(v []byte, into *string) error {
+	*into = "" // also of an equal field before
 	if v == nil || rawjson.IsNull(v) {
 		return nil
 	}
