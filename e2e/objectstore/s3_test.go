@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -45,6 +48,23 @@ func open(t testing.TB, server *testbed.S3, change func(*s3store.Config)) *s3sto
 func TestConformance(t *testing.T) {
 	server := testbed.StartS3T(t)
 	storetest.Run(t, func(t testing.TB) objectstore.Store { return open(t, server, nil) })
+}
+
+// TestUploads leaves incomplete multipart uploads as a process killed in the middle does.
+func TestUploads(t *testing.T) {
+	server := testbed.StartS3T(t)
+	storetest.RunUploads(t, func(t testing.TB) (objectstore.Store, func(string)) {
+		var bucket string
+		s := open(t, server, func(c *s3store.Config) { bucket = c.Bucket })
+		return s, func(key string) {
+			up, err := server.Client().CreateMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{Bucket: &bucket, Key: &key})
+			require.NoError(t, err)
+			_, err = server.Client().UploadPart(t.Context(), &s3.UploadPartInput{
+				Bucket: &bucket, Key: &key, UploadId: up.UploadId, PartNumber: aws.Int32(1), Body: strings.NewReader("half of it"),
+			})
+			require.NoError(t, err)
+		}
+	})
 }
 
 // TestServerDecides shows that the server honours what creation relies on, and that Condition leaves nothing behind.

@@ -159,7 +159,7 @@ func (s *Store) sweepTemp() {
 
 // storeTime reads the file system's clock off a fresh file.
 func (s *Store) storeTime() (time.Time, bool) {
-	f, name, err := s.createTemp()
+	f, name, err := s.createTemp("clock")
 	if err != nil {
 		return time.Time{}, false
 	}

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +93,7 @@ func (s *Store) write(ctx context.Context, op, key string, publish func(tmp, key
 	if err := s.check(ctx, key); err != nil {
 		return err
 	}
-	f, tmp, err := s.createTemp()
+	f, tmp, err := s.createTemp(key)
 	if err != nil {
 		return s.failed(op, key, writeError(err))
 	}
@@ -186,8 +185,9 @@ func (s *Store) syncDir(dir string) error {
 	return d.Sync()
 }
 
-func (s *Store) createTemp() (*os.File, string, error) {
-	tmp := path.Join(tempDir, rand.Text())
+// createTemp opens a new file for what will become key.
+func (s *Store) createTemp(key string) (*os.File, string, error) {
+	tmp := path.Join(tempDir, tempName(key))
 	for range publishTries {
 		if err := s.root.Mkdir(tempDir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, "", err

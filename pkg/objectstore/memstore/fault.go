@@ -23,6 +23,7 @@ const (
 	OpCreate  Op = "create"
 	OpDelete  Op = "delete"
 	OpCompose Op = "compose"
+	OpSweep   Op = "sweep" // the key is the prefix
 )
 
 // Fault decides whether a call fails: a non-nil error is returned instead of doing anything. For OpList key is the prefix. It

@@ -28,6 +28,7 @@ type Store struct {
 	writes  int64
 	fault   Fault
 	calls   map[Op]int
+	uploads []objectstore.Upload
 }
 
 type object struct {
@@ -35,7 +36,10 @@ type object struct {
 	data []byte // never changed in place
 }
 
-var _ objectstore.Store = (*Store)(nil)
+var (
+	_ objectstore.Store         = (*Store)(nil)
+	_ objectstore.UploadSweeper = (*Store)(nil)
+)
 
 // New returns an empty store.
 func New() *Store {

@@ -16,6 +16,13 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(testing.TB) objectstore.Store { return memstore.New() })
 }
 
+func TestUploads(t *testing.T) {
+	storetest.RunUploads(t, func(testing.TB) (objectstore.Store, func(string)) {
+		s := memstore.New()
+		return s, s.LeaveUpload
+	})
+}
+
 func TestFaults(t *testing.T) {
 	s := memstore.New()
 	s.Set("a", []byte("content"))

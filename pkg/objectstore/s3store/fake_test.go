@@ -121,10 +121,22 @@ func (f *server) handle(w http.ResponseWriter, r *http.Request, body []byte) {
 		f.part(w, r, up, body)
 	case "POST upload":
 		f.complete(w, r, up, body)
+	case "GET begin":
+		f.listUploads(w, q.Get("prefix"))
 	case "DELETE upload":
 		delete(f.uploads, q.Get("uploadId"))
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+func (f *server) listUploads(w http.ResponseWriter, prefix string) {
+	_, _ = io.WriteString(w, "<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>")
+	for id, up := range f.uploads {
+		if strings.HasPrefix(up.key, prefix) {
+			_, _ = fmt.Fprintf(w, "<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>2026-01-01T00:00:00Z</Initiated></Upload>", up.key, id)
+		}
+	}
+	_, _ = io.WriteString(w, "</ListMultipartUploadsResult>")
 }
 
 func (f *server) get(w http.ResponseWriter, r *http.Request, key string) {

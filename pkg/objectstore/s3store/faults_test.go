@@ -172,3 +172,40 @@ func TestErrorsHoldNoSecrets(t *testing.T) {
 	require.ErrorIs(t, err, objectstore.ErrAccess)
 	require.NotContains(t, err.Error(), "secret")
 }
+
+// TestAnUploadThatEndsMeanwhileIsNoError: its writer lived, or another sweep was first.
+func TestAnUploadThatEndsMeanwhileIsNoError(t *testing.T) {
+	f, s := newServer(t)
+	f.uploads["lives"] = &upload{key: "a/b"}
+	f.uploads["other"] = &upload{key: "c"}
+	f.refuse = func(r *http.Request) (int, string) {
+		if r.Method == http.MethodDelete {
+			return http.StatusNotFound, "NoSuchUpload"
+		}
+		return 0, ""
+	}
+	n, err := objectstore.SweepUploads(t.Context(), s, "a/", func(u objectstore.Upload) (bool, error) {
+		require.Equal(t, "a/b", u.Key)
+		require.Equal(t, 2026, u.Begun.Year())
+		return true, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+// TestSweepingUploadsNeedsAPermission that a bucket used for years need not have given.
+func TestSweepingUploadsNeedsAPermission(t *testing.T) {
+	f, s := newServer(t)
+	f.uploads["u"] = &upload{key: "a"}
+	for _, refused := range []string{http.MethodGet, http.MethodDelete} {
+		f.refuse = func(r *http.Request) (int, string) {
+			if r.Method == refused {
+				return http.StatusForbidden, "AccessDenied"
+			}
+			return 0, ""
+		}
+		n, err := objectstore.SweepUploads(t.Context(), s, "", func(objectstore.Upload) (bool, error) { return true, nil })
+		require.ErrorIs(t, err, objectstore.ErrAccess)
+		require.Zero(t, n)
+	}
+}
