@@ -38,18 +38,20 @@ func (j *jobs) namespace(ctx context.Context, name string) error {
 	return client.IgnoreAlreadyExists(j.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
-// location creates the default location in a directory and waits until it is available.
-func (j *jobs) location(ctx context.Context, directory string) error {
+// defaultLocation creates the default location in a directory and waits until it is available.
+func (j *jobs) defaultLocation(ctx context.Context, directory string) error {
 	if err := os.MkdirAll(filepath.Join(directory, bucket), 0o755); err != nil {
 		return err
 	}
-	location := &velerov1.BackupStorageLocation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: "default"},
-		Spec: velerov1.BackupStorageLocationSpec{
-			Provider: holdfast.ProviderFile, Default: true, Config: map[string]string{"path": directory},
-		},
-	}
-	location.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: bucket}
+	return j.location(ctx, "default", velerov1.BackupStorageLocationSpec{
+		Provider: holdfast.ProviderFile, Default: true, Config: map[string]string{"path": directory},
+	})
+}
+
+// location creates a location and waits until it is available.
+func (j *jobs) location(ctx context.Context, name string, spec velerov1.BackupStorageLocationSpec) error {
+	spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: bucket}
+	location := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: name}, Spec: spec}
 	if err := j.client.Create(ctx, location); err != nil {
 		return err
 	}
@@ -66,26 +68,51 @@ func (j *jobs) location(ctx context.Context, directory string) error {
 type backupTimes struct{ inProgress, done time.Duration }
 
 func (j *jobs) backup(ctx context.Context, name, namespace string) (backupTimes, error) {
-	backup := &velerov1.Backup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: name},
-		Spec:       velerov1.BackupSpec{IncludedNamespaces: []string{namespace}},
-	}
 	var times backupTimes
 	began := time.Now()
-	if err := j.client.Create(ctx, backup); err != nil {
+	backup, err := j.createBackup(ctx, name, namespace, "")
+	if err != nil {
 		return times, err
 	}
-	err := j.wait(ctx, backup, func() bool {
+	err = j.wait(ctx, backup, func() bool {
 		if times.inProgress == 0 && backup.Status.StartTimestamp != nil {
 			times.inProgress = time.Since(began)
 		}
-		return backup.Status.CompletionTimestamp != nil || backup.Status.Phase == velerov1.BackupPhaseFailedValidation
+		return backupEnded(backup)
 	})
 	times.done = time.Since(began)
-	if err == nil && backup.Status.Phase != velerov1.BackupPhaseCompleted {
-		err = fmt.Errorf("backup %s is %s: %s %v", name, backup.Status.Phase, backup.Status.FailureReason, backup.Status.ValidationErrors)
+	if err == nil {
+		err = notCompleted(backup)
 	}
 	return times, err
+}
+
+// createBackup asks for a backup of a namespace into a location, the default one when location is empty.
+func (j *jobs) createBackup(ctx context.Context, name, namespace, location string) (*velerov1.Backup, error) {
+	backup := &velerov1.Backup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: name},
+		Spec:       velerov1.BackupSpec{IncludedNamespaces: []string{namespace}, StorageLocation: location},
+	}
+	return backup, j.client.Create(ctx, backup)
+}
+
+// completed waits for the end of a backup; another end than Completed is an error.
+func (j *jobs) completed(ctx context.Context, backup *velerov1.Backup) error {
+	if err := j.wait(ctx, backup, func() bool { return backupEnded(backup) }); err != nil {
+		return err
+	}
+	return notCompleted(backup)
+}
+
+func backupEnded(b *velerov1.Backup) bool {
+	return b.Status.CompletionTimestamp != nil || b.Status.Phase == velerov1.BackupPhaseFailedValidation
+}
+
+func notCompleted(b *velerov1.Backup) error {
+	if b.Status.Phase == velerov1.BackupPhaseCompleted {
+		return nil
+	}
+	return fmt.Errorf("backup %s is %s: %s %v", b.Name, b.Status.Phase, b.Status.FailureReason, b.Status.ValidationErrors)
 }
 
 func (j *jobs) restore(ctx context.Context, name, backup string, mapping map[string]string) (time.Duration, error) {
@@ -110,18 +137,31 @@ func (j *jobs) restore(ctx context.Context, name, backup string, mapping map[str
 func (j *jobs) wait(ctx context.Context, object client.Object, done func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	ticker := time.NewTicker(pollEvery)
+	err := until(ctx, pollEvery, func() (bool, error) {
+		err := j.read(ctx, object)
+		return err == nil && done(), err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
+func (j *jobs) read(ctx context.Context, object client.Object) error {
+	return j.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+}
+
+// until calls done again and again until it says so.
+func until(ctx context.Context, every time.Duration, done func() (bool, error)) error {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		if err := j.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		if ok, err := done(); ok || err != nil {
 			return err
-		}
-		if done() {
-			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", object.GetName(), ctx.Err())
+			return ctx.Err()
 		case <-ticker.C:
 		}
 	}

@@ -19,6 +19,9 @@ type Config struct {
 	Sizes   []int     // numbers of 2 KB objects to back up
 	Huge    int       // number of 900 KB objects to back up; 0 leaves that out
 	Restore int       // number of objects to restore; must be one of Sizes; 0 leaves that out
+	Resume  int       // number of objects of the backup whose runner is killed; 0 leaves that out
+	// ClaimTimeout is the runners' --claim-timeout where one is killed.
+	ClaimTimeout time.Duration
 }
 
 const (
@@ -54,6 +57,11 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 			return b.figures, fmt.Errorf("%d objects: %w", size, err)
 		}
 	}
+	if config.Resume > 0 {
+		if err := b.resume(ctx, config.Resume); err != nil {
+			return b.figures, fmt.Errorf("resume: %w", err)
+		}
+	}
 	if config.Huge > 0 {
 		if err := b.huge(ctx); err != nil {
 			return b.figures, fmt.Errorf("huge objects: %w", err)
@@ -63,36 +71,37 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 }
 
 // withFleet runs f beside a fresh set of services.
-func (b *bench) withFleet(ctx context.Context, f func(*fleet.Fleet) error) error {
+func (b *bench) withFleet(ctx context.Context, config fleet.Config, f func(*fleet.Fleet) error) error {
 	b.fleets++
-	services, err := fleet.Start(ctx, fleet.Config{
-		Dir:        filepath.Join(b.Dir, fmt.Sprintf("fleet-%d", b.fleets)),
-		Kubeconfig: b.cluster.Kubeconfig(), Rest: b.cluster.RestConfig(), Namespace: serverNamespace,
-	})
+	config.Dir = filepath.Join(b.Dir, fmt.Sprintf("fleet-%d", b.fleets))
+	config.Kubeconfig, config.Rest, config.Namespace = b.cluster.Kubeconfig(), b.cluster.RestConfig(), serverNamespace
+	services, err := fleet.Start(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer services.Stop()
 	if b.fleets == 1 {
-		if err := b.jobs.location(ctx, filepath.Join(b.Dir, "objects")); err != nil {
+		if err := b.jobs.defaultLocation(ctx, filepath.Join(b.Dir, "objects")); err != nil {
 			return err
 		}
 	}
 	return f(services)
 }
 
+func namespaceOf(size int) string { return fmt.Sprintf("bench-%d", size) }
+
 func (b *bench) size(ctx context.Context, size int) error {
-	namespace := fmt.Sprintf("bench-%d", size)
+	namespace := namespaceOf(size)
 	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", size, objectBytes)
 	created, err := b.fill(ctx, namespace, size, objectBytes)
 	if err != nil {
 		return err
 	}
-	err = b.withFleet(ctx, func(services *fleet.Fleet) error { return b.measureBackup(ctx, services, namespace, size) })
+	err = b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error { return b.measureBackup(ctx, services, namespace, size) })
 	if err != nil || size != b.Restore {
 		return err
 	}
-	return b.withFleet(ctx, func(services *fleet.Fleet) error {
+	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error {
 		return b.measureRestore(ctx, services, namespace, size, float64(size)/created.Seconds())
 	})
 }
@@ -171,7 +180,7 @@ func (b *bench) huge(ctx context.Context) error {
 	if _, err := b.fill(ctx, "bench-huge", b.Huge, hugeBytes); err != nil {
 		return err
 	}
-	return b.withFleet(ctx, func(services *fleet.Fleet) error {
+	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error {
 		if _, err := b.jobs.backup(ctx, "bench-huge", "bench-huge"); err != nil {
 			return err
 		}

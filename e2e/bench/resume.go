@@ -1,0 +1,190 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/e2e/fleet"
+	"github.com/holdfast-io/holdfast/e2e/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+)
+
+// lookEvery is how exactly the kill hits its moment and the takeover is timed.
+const lookEvery = 2 * time.Millisecond
+
+// resumed is a bench of a backup that loses its runner. Runners reach the API server and the bucket through meters only.
+type resumed struct {
+	*bench
+	lists    *listMeter
+	store    *storeMeter
+	services *fleet.Fleet
+}
+
+// work is what one backup cost.
+type work struct {
+	listed  int64 // objects in answers to lists
+	written int64 // bytes sent to the bucket
+}
+
+// resume measures what the death of the runner at half of a backup costs, beside the same backup undisturbed.
+func (b *bench) resume(ctx context.Context, size int) (err error) {
+	_, _ = fmt.Fprintf(b.Log, "%d objects, the runner killed at half\n", size)
+	if !slices.Contains(b.Sizes, size) {
+		if _, err := b.fill(ctx, namespaceOf(size), size, objectBytes); err != nil {
+			return err
+		}
+	}
+	dir := filepath.Join(b.Dir, "resume")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	server, err := testbed.StartS3(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	if err := server.CreateBucket(ctx, bucket); err != nil {
+		return err
+	}
+	r := &resumed{bench: b}
+	if r.store, err = startStoreMeter(server); err != nil {
+		return err
+	}
+	defer r.store.close()
+	if r.lists, err = startListMeter(b.cluster.RestConfig(), dir); err != nil {
+		return err
+	}
+	defer r.lists.close()
+	args := []string{"--kubeconfig", r.lists.kubeconfig, "--claim-timeout", b.ClaimTimeout.String()}
+	return b.withFleet(ctx, fleet.Config{Replicas: 2, Args: map[string][]string{"backup-runner": args}}, func(services *fleet.Fleet) error {
+		r.services = services
+		if err := r.location(ctx, server); err != nil {
+			return err
+		}
+		return r.compare(ctx, size)
+	})
+}
+
+const meteredLocation = "metered"
+
+func (r *resumed) location(ctx context.Context, server *testbed.S3) error {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: meteredLocation}, StringData: map[string]string{"cloud": server.CredentialsFile()},
+	}
+	if err := r.jobs.client.Create(ctx, secret); err != nil {
+		return err
+	}
+	config := server.LocationConfig()
+	config["s3Url"] = r.store.url
+	return r.jobs.location(ctx, meteredLocation, velerov1.BackupStorageLocationSpec{
+		Provider: "aws", Config: config,
+		Credential: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: "cloud"},
+	})
+}
+
+// compare runs the two backups.
+func (r *resumed) compare(ctx context.Context, size int) error {
+	namespace := namespaceOf(size)
+	var whole, halved *velerov1.Backup
+	undisturbed, err := r.measure(ctx, "undisturbed", namespace, func(b *velerov1.Backup) error {
+		whole = b
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	half := r.lists.objects.Load() + undisturbed.listed/2
+	disturbed, err := r.measure(ctx, "killed", namespace, func(b *velerov1.Backup) error {
+		halved = b
+		return r.killAt(ctx, b, half)
+	})
+	if err != nil {
+		return err
+	}
+	if a, b := whole.Status.Progress, halved.Status.Progress; a == nil || b == nil || *a != *b {
+		return fmt.Errorf("the backup that was taken over has other counts: %v, undisturbed %v", b, a)
+	}
+	listed := float64(disturbed.listed) / float64(undisturbed.listed)
+	written := float64(disturbed.written) / float64(undisturbed.written)
+	r.figures.Set(fmt.Sprintf("resume.listed_ratio.%d", size), listed)
+	r.figures.Set(fmt.Sprintf("resume.written_ratio.%d", size), written)
+	r.figures.Set(fmt.Sprintf("resume.work_ratio.%d", size), max(listed, written))
+	return nil
+}
+
+// measure runs a backup to its end, beside meanwhile, and returns what it cost.
+func (r *resumed) measure(ctx context.Context, name, namespace string, meanwhile func(*velerov1.Backup) error) (work, error) {
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	before := r.lists.objects.Load()
+	backup, err := r.jobs.createBackup(ctx, name, namespace, meteredLocation)
+	if err != nil {
+		return work{}, err
+	}
+	if err := meanwhile(backup); err != nil {
+		return work{}, err
+	}
+	if err := r.jobs.completed(ctx, backup); err != nil {
+		return work{}, err
+	}
+	return work{listed: r.lists.objects.Load() - before, written: r.store.bytes(layout.BackupDir(name))}, nil
+}
+
+// killAt kills the runner that holds the backup when so many objects were listed, and times the takeover: to the claim of another instance, and
+// to that one's first record of progress in the bucket.
+func (r *resumed) killAt(ctx context.Context, backup *velerov1.Backup, listed int64) error {
+	err := until(ctx, lookEvery, func() (bool, error) { return r.lists.objects.Load() >= listed, nil })
+	if err != nil {
+		return err
+	}
+	holder, held, err := r.claim(ctx, backup)
+	if err != nil || held == nil {
+		return errors.Join(err, fmt.Errorf("no runner holds the backup in phase %q at half of its objects", backup.Status.Phase))
+	}
+	held.Kill()
+	killed := time.Now()
+	var taker claim.Claim
+	err = until(ctx, pollEvery, func() (bool, error) {
+		var by *fleet.Member
+		taker, by, err = r.claim(ctx, backup)
+		return by != nil && taker.Epoch > holder.Epoch, err
+	})
+	if err != nil {
+		return fmt.Errorf("takeover: %w", err)
+	}
+	r.figures.Set("resume.claim_timeout_s", r.ClaimTimeout.Seconds())
+	r.figures.Set("resume.takeover_s", time.Since(killed).Seconds())
+	records := layout.Checkpoint(backup.Name, string(backup.UID), taker.Epoch, 1)
+	if err := until(ctx, lookEvery, func() (bool, error) { return !r.store.first(records).IsZero(), nil }); err != nil {
+		return fmt.Errorf("first record after the takeover: %w", err)
+	}
+	r.figures.Set("resume.first_record_s", r.store.first(records).Sub(killed).Seconds())
+	return nil
+}
+
+// claim returns the claim of the backup and the running member that it names, nil when it names none.
+func (r *resumed) claim(ctx context.Context, backup *velerov1.Backup) (claim.Claim, *fleet.Member, error) {
+	if err := r.jobs.read(ctx, backup); err != nil {
+		return claim.Claim{}, nil, err
+	}
+	c, _, err := claim.Parse(backup)
+	if err != nil {
+		return c, nil, err
+	}
+	for _, m := range r.services.Of("backup-runner") {
+		if m.GRPC == c.Address {
+			return c, m, nil
+		}
+	}
+	return c, nil, nil
+}

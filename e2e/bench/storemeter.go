@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/e2e/testbed"
+)
+
+// storeMeter stands before an S3 server and counts the bytes that are sent to it, by key. What the server copies by itself is not counted: it
+// would be the same with and without a takeover and so make a ratio of the two look better.
+type storeMeter struct {
+	*proxy
+	mu      sync.Mutex
+	written map[string]int64
+	created map[string]time.Time // when the store had first accepted the key
+}
+
+// startStoreMeter starts the proxy. The caller calls close.
+func startStoreMeter(server *testbed.S3) (*storeMeter, error) {
+	m := &storeMeter{written: map[string]int64{}, created: map[string]time.Time{}}
+	var err error
+	forward := &httputil.ReverseProxy{
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, ModifyResponse: m.answered,
+	}
+	m.proxy, err = startProxy(server.Endpoint, forward, func(r *httputil.ProxyRequest) {
+		r.Out.Host = r.In.Host // it is signed
+		if r.Out.Body != nil && (r.In.Method == http.MethodPut || r.In.Method == http.MethodPost) {
+			key := objectKey(r.In.URL.Path)
+			r.Out.Body = &counting{ReadCloser: r.Out.Body, see: func(b []byte) { m.add(key, len(b)) }}
+		}
+	})
+	return m, err
+}
+
+// objectKey returns the key of a path-style request.
+func objectKey(path string) string {
+	_, key, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return key
+}
+
+func (m *storeMeter) add(key string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.written[key] += int64(n)
+}
+
+// answered notes when an object was there.
+func (m *storeMeter) answered(answer *http.Response) error {
+	request := answer.Request
+	if request.Method != http.MethodPut || answer.StatusCode != http.StatusOK || request.URL.Query().Has("partNumber") {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if key := objectKey(request.URL.Path); m.created[key].IsZero() {
+		m.created[key] = time.Now()
+	}
+	return nil
+}
+
+// bytes returns how much was sent to keys that begin with prefix, refused and repeated requests included.
+func (m *storeMeter) bytes(prefix string) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sum := int64(0)
+	for key, n := range m.written {
+		if strings.HasPrefix(key, prefix) {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// first returns when the first of the keys that begin with prefix was there; zero when none was.
+func (m *storeMeter) first(prefix string) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var first time.Time
+	for key, at := range m.created {
+		if strings.HasPrefix(key, prefix) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
