@@ -2,6 +2,9 @@
 // Nothing here is needed to read a backup: Velero ignores all of it.
 package holdfast
 
+// Prefix begins every annotation and label of Holdfast.
+const Prefix = "holdfast.io/"
+
 // Annotations of Holdfast.
 const (
 	// AnnotationClaim holds who works on a Backup or Restore: holder, address
@@ -25,6 +28,16 @@ const (
 	// AnnotationIgnoreRunning ("true") lets a restore start beside running
 	// backups that overlap with it.
 	AnnotationIgnoreRunning = "holdfast.io/ignore-running"
+	// AnnotationSpreadWindow on a Schedule is a duration ("30m"). Its backups start
+	// after the slot by a part of it that the Schedule's UID decides.
+	AnnotationSpreadWindow = "holdfast.io/spread-window"
+	// AnnotationConcurrencyPolicy on a Schedule is Forbid (the default: a slot
+	// waits while a backup of the schedule waits or runs) or Allow.
+	AnnotationConcurrencyPolicy = "holdfast.io/concurrency-policy"
+	// AnnotationPendingSlot on a Schedule is the slot whose Backup is promised and
+	// not known to exist yet, as RFC 3339. It is written in the same patch as
+	// status.lastBackup.
+	AnnotationPendingSlot = "holdfast.io/pending-slot"
 	// AnnotationObjectStore ("plugin") on a location makes the plugin of its
 	// provider's name serve it instead of the built-in store.
 	AnnotationObjectStore = "holdfast.io/object-store"

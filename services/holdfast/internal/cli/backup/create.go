@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/scheduled"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
@@ -183,23 +184,20 @@ func (o *CreateOptions) Build(ctx context.Context) (*velerov1.Backup, error) {
 	return b, o.fromSchedule(ctx, b)
 }
 
-// fromSchedule takes spec, labels and annotations from a schedule, by Velero's
-// rules: the template's labels if it has any, else the schedule's own.
+// fromSchedule takes spec, labels and annotations from a schedule, as its own
+// backups get them.
 func (o *CreateOptions) fromSchedule(ctx context.Context, b *velerov1.Backup) error {
 	schedule := &velerov1.Schedule{}
 	if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: o.FromSchedule}, schedule); err != nil {
 		return fmt.Errorf("--from-schedule: %w", err)
 	}
-	b.Spec = schedule.Spec.Template
-	if b.Name == "" {
-		b.Name = schedule.Name + "-" + o.Clock.Now().UTC().Format("20060102150405")
+	name := b.Name
+	if name == "" {
+		name = scheduled.Name(schedule.Name, o.Clock.Now())
 	}
-	labels := schedule.Labels
-	if len(b.Spec.Metadata.Labels) > 0 {
-		labels = b.Spec.Metadata.Labels
-	}
-	b.Labels = merge(labels, o.Labels, map[string]string{velerov1.LabelScheduleName: schedule.Name})
-	b.Annotations = merge(schedule.Annotations, o.Annotations)
+	*b = *scheduled.Backup(schedule, name)
+	b.Labels = merge(b.Labels, o.Labels, map[string]string{velerov1.LabelScheduleName: schedule.Name})
+	b.Annotations = merge(b.Annotations, o.Annotations)
 	return nil
 }
 

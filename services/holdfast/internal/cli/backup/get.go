@@ -105,13 +105,13 @@ func (o *GetOptions) list(ctx context.Context) (*velerov1.BackupList, error) {
 	return list, nil
 }
 
-// scheduled matches the names of backups made by a schedule.
-var scheduled = regexp.MustCompile(`^(.*)-\d{14}$`)
+// bySchedule matches the names of backups made by a schedule.
+var bySchedule = regexp.MustCompile(`^(.*)-\d{14}$`)
 
 // sortBackups orders by name; backups of one schedule come newest first.
 func sortBackups(items []velerov1.Backup) {
 	slices.SortFunc(items, func(a, b velerov1.Backup) int {
-		nameA, nameB := scheduled.FindStringSubmatch(a.Name), scheduled.FindStringSubmatch(b.Name)
+		nameA, nameB := bySchedule.FindStringSubmatch(a.Name), bySchedule.FindStringSubmatch(b.Name)
 		if nameA != nil && nameB != nil && nameA[1] == nameB[1] {
 			return cmp.Compare(b.Name, a.Name)
 		}
