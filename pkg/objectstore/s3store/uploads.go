@@ -22,6 +22,9 @@ func (s *Store) SweepUploads(ctx context.Context, prefix string, abandoned func(
 	pages := s3.NewListMultipartUploadsPaginator(s.client, &s3.ListMultipartUploadsInput{Bucket: &s.config.Bucket, Prefix: &prefix})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
+		if code(err) == "NotImplemented" { // a server without such a list has nothing to find
+			return swept, nil
+		}
 		if err != nil {
 			return swept, failed("list uploads", prefix, err)
 		}

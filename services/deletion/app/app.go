@@ -1,7 +1,7 @@
 // Package app builds the service deletion.
 //
 // Every replica watches requests and publishes a hint for each that is not processed; whichever replica gets the hint claims
-// the request and carries it out. Looking for expired backups is the duty of one replica at a time.
+// the request and carries it out. Looking for expired backups and sweeping leftovers are duties of one replica at a time.
 package app
 
 import (
@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/remove"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/server"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/sweep"
 )
 
 const (
@@ -93,11 +94,20 @@ func (a *App) build() {
 	a.runtime.Go("deletions", func(ctx context.Context) error {
 		return a.runtime.Fabric().Consume(ctx, fabric.WorkDeletionRun, fabric.ConsumerConfig{Concurrency: c.Concurrency}, a.handle)
 	})
-	a.runtime.Go("backup-expiry", func(ctx context.Context) error {
-		return duty.Run(ctx, duty.Config{
-			Reader: a.reader(), Client: a.client(), Namespace: namespace, Name: "backup-expiry", Instance: c.Instance, Log: c.Log,
-		}, collector.Run)
+	sweeper := sweep.New(sweep.Config{
+		Reader: a.reader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
+		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout,
 	})
+	a.duty("backup-expiry", collector.Run)
+	a.duty("leftover-sweep", sweeper.Run)
+}
+
+// duty adds a task that one replica does at a time.
+func (a *App) duty(name string, run func(context.Context) error) {
+	config := duty.Config{
+		Reader: a.reader(), Client: a.client(), Namespace: a.config.Options.Namespace, Name: name, Instance: a.config.Instance, Log: a.config.Log,
+	}
+	a.runtime.Go(name, func(ctx context.Context) error { return duty.Run(ctx, config, run) })
 }
 
 // handle works on the request a hint points at.

@@ -19,6 +19,7 @@ const (
 	defaultCollection   = time.Minute
 	defaultClaimTimeout = 30 * time.Second
 	defaultConcurrency  = 4
+	defaultSweep        = time.Hour
 )
 
 // Config is the service's configuration. The zero value of a field means its default.
@@ -30,6 +31,8 @@ type Config struct {
 	ClaimTimeout time.Duration
 	// Concurrency is how many backups this process deletes at once.
 	Concurrency int
+	// SweepInterval is how often each location is swept of what dead or deleted jobs left in it.
+	SweepInterval time.Duration
 	// Predecessors are earlier instances that are known to be gone.
 	Predecessors []string
 }
@@ -39,6 +42,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.CollectionFrequency, "garbage-collection-frequency", defaultCollection, "how often expired backups are looked for")
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "how long another instance must be silent before its work is taken over")
 	fs.IntVar(&c.Concurrency, "concurrent-deletions", defaultConcurrency, "how many backups are deleted at once")
+	fs.DurationVar(&c.SweepInterval, "sweep-interval", defaultSweep, "how often locations are swept of what dead or deleted backups and restores left")
 }
 
 // complete fills in defaults and checks; errors name the flag.
@@ -52,11 +56,16 @@ func (c *Config) complete() error {
 	if c.Concurrency == 0 {
 		c.Concurrency = defaultConcurrency
 	}
+	if c.SweepInterval == 0 {
+		c.SweepInterval = defaultSweep
+	}
 	switch {
 	case c.CollectionFrequency < time.Second:
 		return grpcerr.Field("--garbage-collection-frequency", "must be at least 1s, is %s", c.CollectionFrequency)
 	case c.ClaimTimeout < time.Second:
 		return grpcerr.Field("--claim-timeout", "must be at least 1s, is %s", c.ClaimTimeout)
+	case c.SweepInterval < time.Second:
+		return grpcerr.Field("--sweep-interval", "must be at least 1s, is %s", c.SweepInterval)
 	case c.Concurrency < 1 || c.Concurrency > 64:
 		return grpcerr.Field("--concurrent-deletions", "must be 1 to 64, is %d", c.Concurrency)
 	}

@@ -21,6 +21,7 @@ func TestConfig(t *testing.T) {
 		"--garbage-collection-frequency": {CollectionFrequency: time.Millisecond},
 		"--claim-timeout":                {ClaimTimeout: -time.Second},
 		"--concurrent-deletions":         {Concurrency: -1},
+		"--sweep-interval":               {SweepInterval: time.Millisecond},
 	} {
 		field := new(grpcerr.FieldError)
 		require.ErrorAs(t, bad.complete(), &field)

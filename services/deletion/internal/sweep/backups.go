@@ -1,0 +1,125 @@
+package sweep
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// maxUIDs bounds how many objects of one name are looked at in one pass.
+const maxUIDs = 100
+
+// directory is what one list showed of a backup's directory.
+type directory struct {
+	name            string
+	owned, metadata bool
+	uids            []string // with parts
+}
+
+// backups looks at every directory of backups/ in one list, as a stream.
+func (p *pass) backups(ctx context.Context) error {
+	var dir directory
+	err := p.store.List(ctx, layout.BackupsDir, func(i objectstore.Info) error {
+		name, ok := layout.BackupName(i.Key)
+		if !ok {
+			return nil
+		}
+		if name != dir.name {
+			if err := p.settle(ctx, dir.name, p.backup(ctx, &dir)); err != nil {
+				return err
+			}
+			dir = directory{name: name}
+		}
+		dir.add(i.Key)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return p.settle(ctx, dir.name, p.backup(ctx, &dir))
+}
+
+func (d *directory) add(key string) {
+	switch key {
+	case layout.OwnerFile(d.name):
+		d.owned = true
+		return
+	case layout.BackupMetadata(d.name):
+		d.metadata = true
+		return
+	}
+	rest, ok := strings.CutPrefix(key, layout.PartsDir(d.name))
+	if !ok {
+		return
+	}
+	uid, _, ok := strings.Cut(rest, "/")
+	if ok && uid != "" && !slices.Contains(d.uids, uid) && len(d.uids) < maxUIDs {
+		d.uids = append(d.uids, uid)
+	}
+}
+
+// backup removes what is left in one directory.
+func (p *pass) backup(ctx context.Context, d *directory) error {
+	if d.name == "" || d.metadata && len(d.uids) == 0 || layout.CheckName(d.name) != nil {
+		return nil // nothing there, a finished backup, or nobody's we know
+	}
+	if !d.owned {
+		p.count.unowned++
+		return nil
+	}
+	own, err := p.owner(ctx, d.name)
+	if err != nil || !p.ours(own, d.name) {
+		return err
+	}
+	for _, uid := range d.uids {
+		if err := p.parts(ctx, d.name, uid); err != nil {
+			return err
+		}
+	}
+	return p.wholeDirectory(ctx, d.name)
+}
+
+// parts removes the parts of one object, if it needs them no more. The directory's owner is looked at when the rest is.
+func (p *pass) parts(ctx context.Context, name, uid string) error {
+	verdict, err := p.judgeParts(ctx, name, uid)
+	if err != nil || verdict == inUse || verdict == abandoned {
+		return err
+	}
+	if verdict == leftoverOfGone && !p.goneLongEnough(layout.PartsPrefix(name, uid)) {
+		return nil
+	}
+	p.log.Info("removing the parts of a backup that needs them no more", "backup", name, "uid", uid)
+	_, err = p.empty(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {
+		now, err := p.judgeParts(ctx, name, uid)
+		return now == verdict, err
+	})
+	return err
+}
+
+// wholeDirectory removes a directory that was reserved for a Backup which is gone and never committed anything.
+func (p *pass) wholeDirectory(ctx context.Context, name string) error {
+	own, err := p.owner(ctx, name)
+	if err != nil || own.kind != oursKind {
+		return err
+	}
+	leftover := func(ctx context.Context) (bool, error) {
+		now, err := p.judgeDirectory(ctx, name, own.uid)
+		return now == abandoned, err
+	}
+	ok, err := leftover(ctx)
+	if !ok || err != nil || !p.goneLongEnough(layout.BackupDir(name)) {
+		return err
+	}
+	p.log.Info("removing the directory of a backup that is gone and was never finished", "backup", name, "uid", own.uid)
+	key := layout.OwnerFile(name)
+	if ok, err = p.empty(ctx, layout.BackupDir(name), key, leftover); !ok || err != nil {
+		return err
+	}
+	if err := p.sweepUploads(ctx, layout.BackupDir(name), func(objectstore.Upload) (bool, error) { return leftover(ctx) }); err != nil {
+		return err
+	}
+	return p.removeOwner(ctx, key, leftover)
+}

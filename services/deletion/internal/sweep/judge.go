@@ -1,0 +1,107 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// verdict is what uncached reads say of parts, records or a directory.
+type verdict int
+
+const (
+	inUse          verdict = iota // or not ours, or not to be told
+	leftoverOfDone                // its object has ended
+	leftoverOfGone                // its object is gone
+	abandoned                     // the whole directory: its object is gone and left no velero-backup.json
+)
+
+// stage is how far the object of a UID is.
+type stage int
+
+const (
+	gone stage = iota
+	live
+	done // a terminal phase, which never changes
+)
+
+// byName selects objects of one name in all namespaces: two installations in one cluster may share a bucket.
+func byName(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
+
+// backupStages reads the Backups of that name.
+func (p *pass) backupStages(ctx context.Context, name string) (map[types.UID]stage, error) {
+	var list velerov1.BackupList
+	if err := p.Reader.List(ctx, &list, byName(name)); err != nil {
+		return nil, fmt.Errorf("look for backup %q: %w", name, err)
+	}
+	stages := make(map[types.UID]stage, len(list.Items))
+	for i := range list.Items {
+		b := &list.Items[i]
+		stages[b.UID] = live
+		if b.Status.Phase.Terminal() && b.Status.Phase != velerov1.BackupPhaseDeleting { // which is a deletion's
+			stages[b.UID] = done
+		}
+	}
+	return stages, nil
+}
+
+// judgeParts reads the owner before the cluster: who reserved the directory existed before that.
+func (p *pass) judgeParts(ctx context.Context, name, uid string) (verdict, error) {
+	own, err := p.owner(ctx, name)
+	if err != nil || own.kind != oursKind {
+		return inUse, err
+	}
+	stages, err := p.backupStages(ctx, name)
+	if err != nil {
+		return inUse, err
+	}
+	switch stages[types.UID(uid)] {
+	case live:
+		return inUse, nil
+	case done:
+		return leftoverOfDone, nil
+	}
+	if uid != own.uid {
+		return leftoverOfGone, nil
+	}
+	committed, err := objectstore.Exists(ctx, p.store, layout.BackupMetadata(name))
+	if err != nil {
+		return inUse, err
+	}
+	if committed {
+		return leftoverOfGone, nil
+	}
+	return abandoned, nil
+}
+
+// judgeDirectory tells whether everything in the directory was left by the Backup with that UID. While another of that name is
+// on its way the directory is left to its runner.
+func (p *pass) judgeDirectory(ctx context.Context, name, uid string) (verdict, error) {
+	own, err := p.owner(ctx, name)
+	if err != nil || own.kind != oursKind || own.uid != uid {
+		return inUse, err
+	}
+	stages, err := p.backupStages(ctx, name)
+	if err != nil {
+		return inUse, err
+	}
+	if _, exists := stages[types.UID(uid)]; exists {
+		return inUse, nil
+	}
+	for _, s := range stages {
+		if s == live {
+			return inUse, nil
+		}
+	}
+	committed, err := objectstore.Exists(ctx, p.store, layout.BackupMetadata(name))
+	if committed || err != nil {
+		return inUse, err
+	}
+	return abandoned, nil
+}

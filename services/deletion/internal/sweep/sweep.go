@@ -1,0 +1,157 @@
+// Package sweep removes from the bucket what dead or deleted backups and restores left: parts, sidecars, checkpoints, owner
+// files, records and unfinished uploads.
+//
+// It trusts nothing it saw before: right before it removes something it reads again, uncached, whose the directory is and what
+// became of the object it was made for. What is another cluster's, what says nothing about its owner (Velero's backups) and
+// what cannot be read is left alone. Every removal may be repeated and interrupted anywhere: the file that says whose a
+// directory is goes last. So the Lease behind it only saves work.
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// scanPeriod is how often it is looked whether a location is due, unless the interval asks for more.
+const scanPeriod = 10 * time.Second
+
+// Opener opens a location's store; the caller closes it.
+type Opener interface {
+	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
+}
+
+// Config is what a Sweeper needs. Everything but Metrics is required.
+type Config struct {
+	Reader    client.Reader // uncached; lists Backups and Restores of all namespaces
+	Namespace string        // of the locations
+	Opener    Opener
+	Clock     clock.WithTicker
+	Log       *slog.Logger
+	Tracer    trace.Tracer
+	Metrics   *Metrics
+	// Interval is how often a location is swept. It is also swept when it is first seen to be available.
+	Interval time.Duration
+	// Grace is how long an object must have been seen to be gone before what it left is removed: a runner that still works
+	// for it has noticed by then.
+	Grace time.Duration
+}
+
+// Sweeper sweeps every available location that may be written to.
+type Sweeper struct {
+	Config
+	cluster string // UID of namespace kube-system
+	places  map[string]*place
+}
+
+// place is what a Sweeper remembers of a location.
+type place struct {
+	next time.Time
+	gone map[string]time.Time // directory to when its object was first seen to be gone
+}
+
+// New returns a Sweeper.
+func New(c Config) *Sweeper { return &Sweeper{Config: c, places: map[string]*place{}} }
+
+// Run sweeps until ctx ends. Failures are logged and tried again. One call at a time.
+func (s *Sweeper) Run(ctx context.Context) error {
+	ticker := s.Clock.NewTicker(min(scanPeriod, s.Interval, s.Grace))
+	defer ticker.Stop()
+	for {
+		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Error("leftovers not swept", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// Pass sweeps every location that is due. One that fails does not hold up the others.
+func (s *Sweeper) Pass(ctx context.Context) error {
+	var list velerov1.BackupStorageLocationList
+	if err := s.Reader.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
+		return fmt.Errorf("list backup storage locations: %w", err)
+	}
+	s.forget(list.Items)
+	var errs []error
+	for i := range list.Items {
+		loc := &list.Items[i]
+		if !sweepable(loc) || !s.due(loc) {
+			continue
+		}
+		if err := s.location(ctx, loc); err != nil {
+			errs = append(errs, fmt.Errorf("location %q: %w", loc.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func sweepable(loc *velerov1.BackupStorageLocation) bool {
+	return loc.DeletionTimestamp == nil && loc.Status.Phase == velerov1.LocationPhaseAvailable &&
+		loc.Spec.AccessMode != velerov1.LocationModeReadOnly
+}
+
+func (s *Sweeper) due(loc *velerov1.BackupStorageLocation) bool {
+	p := s.places[string(loc.UID)]
+	return p == nil || !s.Clock.Now().Before(p.next)
+}
+
+// forget drops what is known of locations that are gone.
+func (s *Sweeper) forget(locs []velerov1.BackupStorageLocation) {
+	alive := make(map[string]bool, len(locs))
+	for i := range locs {
+		alive[string(locs[i].UID)] = true
+	}
+	for uid := range s.places {
+		if !alive[uid] {
+			delete(s.places, uid)
+		}
+	}
+}
+
+// location sweeps one location and sets when it is due again: soon, if something only waits for its grace to end.
+func (s *Sweeper) location(ctx context.Context, loc *velerov1.BackupStorageLocation) error {
+	known := s.places[string(loc.UID)]
+	if known == nil {
+		known = &place{}
+		s.places[string(loc.UID)] = known
+	}
+	p := &pass{Sweeper: s, place: known, seen: map[string]time.Time{}, owners: map[string]owner{}, log: s.Log.With("location", loc.Name)}
+	err := p.run(ctx, loc)
+	pause := s.Interval
+	if len(p.seen) > 0 {
+		pause = min(pause, s.Grace)
+	}
+	known.gone, known.next = p.seen, s.Clock.Now().Add(pause)
+	return err
+}
+
+// clusterUID returns the UID of namespace kube-system, which stands for the cluster.
+func (s *Sweeper) clusterUID(ctx context.Context) (string, error) {
+	if s.cluster != "" {
+		return s.cluster, nil
+	}
+	var ns corev1.Namespace
+	if err := s.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &ns); err != nil {
+		return "", fmt.Errorf("identify the cluster: %w", err)
+	}
+	if ns.UID == "" {
+		return "", errors.New("identify the cluster: namespace kube-system has no UID")
+	}
+	s.cluster = string(ns.UID)
+	return s.cluster, nil
+}
