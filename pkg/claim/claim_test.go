@@ -1,9 +1,11 @@
 package claim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,6 +37,25 @@ type bed struct {
 	clock  *clocktesting.FakeClock
 	away   atomic.Bool
 	reads  atomic.Int64 // of single objects, failing ones too
+	log    buffer
+}
+
+// buffer collects what is logged.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 func newBed() *bed {
@@ -60,7 +81,7 @@ func newBed() *bed {
 func (b *bed) instance(name string, predecessors ...string) *Instance {
 	return NewInstance(Config{
 		Reader: b.client, Client: b.client, Namespace: namespace, Name: name, Address: name + ":7442", Timeout: timeout,
-		Predecessors: predecessors, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
+		Predecessors: predecessors, Clock: b.clock, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 }
 
@@ -170,7 +191,7 @@ func TestAnUnknownHolderIsWatchedFromTheFirstQuestionOn(t *testing.T) {
 	obj := job()
 	require.NoError(t, Set(obj, Claim{Holder: "lost", Address: "lost:7442", Epoch: 7}))
 	requireHeld(t, two, obj, "lost")
-	b.pass(t, timeout-beat, two)
+	b.pass(t, timeout, two)
 	requireHeld(t, two, obj, "lost")
 	b.pass(t, beat, two)
 	require.Equal(t, int64(8), take(t, two, obj).Epoch)

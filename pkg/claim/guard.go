@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -17,19 +18,15 @@ const guardPeriod = 2 * time.Second
 
 // Guard returns a context that ends with cause ErrLost once epoch, holder or
 // UID of the object differ from what obj carries, or the object vanished.
-// API errors and unrelated edits do not end it. The cancel function stops the
-// watching and must be called.
+// API errors and unrelated edits do not end it. After a pause of the process the
+// object is read at once. The cancel function stops the watching and must be called.
 func (i *Instance) Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	mine, found, err := Parse(obj)
-	if err == nil && !found {
-		err = errors.New("the object carries none")
-	}
+	g, err := i.guardOf(obj)
 	if err != nil {
-		cancel(fmt.Errorf("%w: %w", ErrLost, err))
+		cancel(err)
 		return ctx, func() { cancel(context.Canceled) }
 	}
-	g := &guard{Instance: i, key: client.ObjectKeyFromObject(obj), uid: string(obj.GetUID()), mine: mine, kind: reflect.TypeOf(obj).Elem()}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -41,39 +38,53 @@ func (i *Instance) Guard(ctx context.Context, obj client.Object) (context.Contex
 type guard struct {
 	*Instance
 	key  client.ObjectKey
-	uid  string
+	uid  types.UID
 	mine Claim
 	kind reflect.Type
 }
 
+func newGuard(i *Instance, obj client.Object, mine Claim) *guard {
+	return &guard{Instance: i, key: client.ObjectKeyFromObject(obj), uid: obj.GetUID(), mine: mine, kind: reflect.TypeOf(obj).Elem()}
+}
+
 func (g *guard) run(ctx context.Context, cancel context.CancelCauseFunc) {
-	ticker := g.cfg.Clock.NewTicker(min(guardPeriod, g.cfg.Timeout/beatsPerTimeout))
+	period := min(guardPeriod, g.cfg.Timeout/beatsPerTimeout)
+	waiting := g.cfg.Clock.Now()
+	ticker := g.cfg.Clock.NewTicker(period)
 	defer ticker.Stop()
-	for {
+	for ; ; waiting = g.cfg.Clock.Now() {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
-		if err := g.look(ctx); err != nil {
+		// A tick missed by a process that stood still is there the moment it goes
+		// on: this look is the first thing the job does.
+		if late := g.cfg.Clock.Since(waiting) - period; late > period {
+			g.cfg.Log.Warn("process was paused, looking whether the claim still holds", "object", g.key.String(), "late", late)
+		}
+		if err := g.look(ctx); errors.Is(err, ErrLost) {
 			cancel(err)
 			return
 		}
 	}
 }
 
-// look reads the object; only what it says, never a failing call, ends the claim.
+// look reads the object: an error wrapping ErrLost when the claim is lost, any
+// other when the server did not answer within a beat or two.
 func (g *guard) look(ctx context.Context) error {
 	obj, ok := reflect.New(g.kind).Interface().(client.Object)
 	if !ok {
 		return nil // cannot be: kind is that of a client.Object
 	}
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Timeout/gapsPerTimeout)
+	defer cancel()
 	switch err := g.cfg.Reader.Get(ctx, g.key, obj); {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: %s is gone", ErrLost, g.key)
 	case err != nil:
-		return nil
-	case string(obj.GetUID()) != g.uid:
+		return fmt.Errorf("read %s: %w", g.key, err)
+	case obj.GetUID() != g.uid:
 		return fmt.Errorf("%w: another object is named %s", ErrLost, g.key)
 	}
 	return Check(obj, g.mine)

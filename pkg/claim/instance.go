@@ -47,9 +47,10 @@ type Instance struct {
 	cfg     Config
 	expired chan string
 
-	mu    sync.Mutex
-	ready bool
-	watch watch
+	mu     sync.Mutex
+	ready  bool
+	tenure tenure
+	watch  watch
 }
 
 // NewInstance prepares an instance; Run brings it to life.
@@ -57,7 +58,7 @@ func NewInstance(cfg Config) *Instance {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	return &Instance{cfg: cfg, expired: make(chan string, 64), watch: newWatch(cfg)}
+	return &Instance{cfg: cfg, expired: make(chan string, 64), tenure: newTenure(cfg.Timeout), watch: newWatch(cfg)}
 }
 
 // Name is the name this instance writes into claims.
@@ -79,21 +80,29 @@ func (i *Instance) Run(ctx context.Context) error {
 	}
 }
 
-// beat renews the Lease and looks at the others once.
+// beat renews the Lease and looks at the others once. An answer counts only if
+// this instance could renew just before and sees that very renewal in it: a
+// server that takes no writes lets nobody renew, and one that answers from an
+// old cache shows renewals as missing that took place.
 func (i *Instance) beat(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout/gapsPerTimeout)
 	defer cancel()
-	if err := i.renew(limited); err != nil {
+	version, err := i.renew(limited)
+	if err != nil {
 		i.report(ctx, "instance lease not renewed", err)
+		return
 	}
 	asked := i.cfg.Clock.Now()
 	leases, err := i.leases(limited)
+	if err == nil && !shows(leases, i.cfg.Name, version) {
+		err = errStale
+	}
 	if err != nil {
 		i.report(ctx, "instance leases not read", err)
 		return
 	}
 	i.mu.Lock()
-	dead := i.watch.observe(leases, asked)
+	dead := i.watch.observe(leases, asked, i.cfg.Clock.Now())
 	stale := i.watch.sweepable(asked)
 	i.mu.Unlock()
 	i.announce(dead)
@@ -145,8 +154,10 @@ func (i *Instance) Take(obj metav1.Object) (Claim, error) {
 	if !i.ready {
 		return Claim{}, fmt.Errorf("instance %s has no lease yet", i.cfg.Name)
 	}
-	if found && held.Holder != "" && held.Holder != i.cfg.Name && !i.watch.dead(held.Holder) {
+	now := i.cfg.Clock.Now()
+	if found && held.Holder != "" && held.Holder != i.cfg.Name && !i.watch.dead(held.Holder, now) {
 		return Claim{}, &HeldError{Holder: held.Holder, Address: held.Address}
 	}
+	i.tenure.took(obj.GetUID(), held.Epoch+1, now)
 	return Claim{Holder: i.cfg.Name, Address: i.cfg.Address, Epoch: held.Epoch + 1}, nil
 }

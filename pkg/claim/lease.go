@@ -2,7 +2,9 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,29 +20,36 @@ const (
 	leaseLabelValue = "instance"
 )
 
-// renew writes the Lease, creating it when somebody removed it. Nobody else
-// writes it: the write needs no swap.
-func (i *Instance) renew(ctx context.Context) error {
-	if err := i.writeLease(ctx, i.cfg.Name); err != nil {
-		return err
+// errStale refuses an answer that is older than what this instance wrote before it.
+var errStale = errors.New("the answer lacks the renewal written just before")
+
+// renew writes the Lease, creating it when somebody removed it, and returns its
+// resourceVersion. Nobody else writes it: the write needs no swap.
+func (i *Instance) renew(ctx context.Context) (version string, err error) {
+	begin := i.cfg.Clock.Now()
+	if version, err = i.writeLease(ctx, i.cfg.Name); err != nil {
+		return "", err
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.ready = true
-	return nil
+	i.tenure.renewed(begin, i.cfg.Clock.Now())
+	return version, nil
 }
 
-func (i *Instance) writeLease(ctx context.Context, holder string) error {
+func (i *Instance) writeLease(ctx context.Context, holder string) (version string, err error) {
 	// A patch: the API server refuses updates of Leases that name no resourceVersion, and nobody else writes this one.
 	empty := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.cfg.Namespace, Name: i.cfg.Name}}
-	err := i.cfg.Client.Patch(ctx, i.lease(holder), client.MergeFrom(empty))
+	lease := i.lease(holder)
+	err = i.cfg.Client.Patch(ctx, lease, client.MergeFrom(empty))
 	if apierrors.IsNotFound(err) && holder != "" {
-		err = i.cfg.Client.Create(ctx, i.lease(holder))
+		lease = i.lease(holder)
+		err = i.cfg.Client.Create(ctx, lease)
 	}
 	if err != nil {
-		return fmt.Errorf("write lease %s: %w", i.cfg.Name, err)
+		return "", fmt.Errorf("write lease %s: %w", i.cfg.Name, err)
 	}
-	return nil
+	return lease.ResourceVersion, nil
 }
 
 func (i *Instance) lease(holder string) *coordinationv1.Lease {
@@ -60,7 +69,10 @@ func (i *Instance) lease(holder string) *coordinationv1.Lease {
 func (i *Instance) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
-	if err := i.writeLease(ctx, ""); err != nil && !apierrors.IsNotFound(err) {
+	i.mu.Lock()
+	i.tenure.end()
+	i.mu.Unlock()
+	if _, err := i.writeLease(ctx, ""); err != nil && !apierrors.IsNotFound(err) {
 		i.cfg.Log.Warn("instance lease not released", "instance", i.cfg.Name, "error", err)
 	}
 }
@@ -69,6 +81,11 @@ func (i *Instance) leases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	list := &coordinationv1.LeaseList{}
 	err := i.cfg.Reader.List(ctx, list, client.InNamespace(i.cfg.Namespace), client.MatchingLabels{leaseLabel: leaseLabelValue})
 	return list.Items, err
+}
+
+// shows tells whether a list holds the Lease of that name at that version.
+func shows(leases []coordinationv1.Lease, name, version string) bool {
+	return slices.ContainsFunc(leases, func(l coordinationv1.Lease) bool { return l.Name == name && l.ResourceVersion == version })
 }
 
 // sweep deletes Leases of the long dead, exactly as they were seen.

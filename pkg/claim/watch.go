@@ -14,6 +14,7 @@ type watch struct {
 	timeout time.Duration
 	self    string
 	answer  time.Time // when the API server was last asked with success
+	got     time.Time // when that answer was here
 	seen    map[string]*holder
 }
 
@@ -35,21 +36,23 @@ func newWatch(cfg Config) watch {
 	return w
 }
 
-// observe takes in an answer asked for at the given time and returns the
-// holders whose death is not announced yet.
-func (w *watch) observe(leases []coordinationv1.Lease, asked time.Time) []string {
-	if asked.Sub(w.answer) > w.timeout/gapsPerTimeout {
-		w.restart(asked)
+// observe takes in an answer, asked for and received at the given times, and
+// returns the holders whose death is not announced yet. What it shows anew counts
+// from its arrival, what it shows unchanged until its question: a holder then had
+// at least the whole timeout to renew.
+func (w *watch) observe(leases []coordinationv1.Lease, asked, got time.Time) []string {
+	if w.outdated(asked) {
+		w.restart(got)
 	}
-	w.answer = asked
+	w.answer, w.got = asked, got
 	present := make(map[string]bool, len(leases))
 	for _, lease := range leases {
 		present[lease.Name] = true
-		w.look(lease.Name, lease.ResourceVersion, released(&lease), asked)
+		w.look(lease.Name, lease.ResourceVersion, released(&lease))
 	}
 	for name := range w.seen {
 		if !present[name] {
-			w.look(name, "", false, asked)
+			w.look(name, "", false)
 		}
 	}
 	var news []string
@@ -62,6 +65,11 @@ func (w *watch) observe(leases []coordinationv1.Lease, asked time.Time) []string
 	return news
 }
 
+// outdated tells that the last answer is too old to go by.
+func (w *watch) outdated(now time.Time) bool {
+	return now.Sub(w.answer) > w.timeout/gapsPerTimeout
+}
+
 // restart forgets how long each holder was watched: there was a gap in which the
 // API server did not answer, or this process did not run.
 func (w *watch) restart(now time.Time) {
@@ -72,7 +80,7 @@ func (w *watch) restart(now time.Time) {
 
 // look notes one holder. A death is final: names are never used again, except
 // that a Lease renewed after all (a process that was paused) counts as alive.
-func (w *watch) look(name, version string, released bool, now time.Time) {
+func (w *watch) look(name, version string, released bool) {
 	if name == w.self {
 		return
 	}
@@ -81,24 +89,29 @@ func (w *watch) look(name, version string, released bool, now time.Time) {
 	case known && h.final:
 		h.version = version
 	case !known:
-		h = &holder{version: version, since: now}
+		h = &holder{version: version, since: w.got}
 		w.seen[name] = h
 	case version != h.version && version != "":
-		*h = holder{version: version, since: now}
-	case version != h.version:
-		h.version, h.since = version, now
+		*h = holder{version: version, since: w.got}
+	case version != h.version || h.since.IsZero():
+		h.version, h.since = version, w.got
 	}
-	if released || now.Sub(h.since) >= w.timeout {
+	if released || w.answer.Sub(h.since) >= w.timeout {
 		h.dead = true
 	}
 }
 
-// dead tells whether a holder has been seen dying; one never heard of is
-// watched from the last answer on.
-func (w *watch) dead(name string) bool {
+// dead tells whether a holder has been seen dying; one never heard of is watched
+// from the next answer on. An old answer says nothing: the holder may be back, and
+// if it is not, its death is announced once more.
+func (w *watch) dead(name string, now time.Time) bool {
 	h, known := w.seen[name]
-	if !known {
-		w.seen[name] = &holder{since: w.answer}
+	switch {
+	case !known:
+		w.seen[name] = &holder{}
+		return false
+	case h.dead && !h.final && w.outdated(now):
+		h.told = false
 		return false
 	}
 	return h.dead
