@@ -1,7 +1,7 @@
 // Package app builds the service deletion.
 //
 // Every replica watches requests and publishes a hint for each that is not processed; whichever replica gets the hint claims
-// the request and carries it out. Looking for expired backups and sweeping leftovers are duties of one replica at a time.
+// the request and carries it out. Without any hint a request is found by looking, and a dead holder's by its death. Looking for expired backups and sweeping leftovers are duties of one replica at a time.
 package app
 
 import (
@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
@@ -27,14 +24,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/sweep"
 )
 
-const (
-	// republish is how often an unprocessed request is looked at again, whatever became of its hint.
-	republish = 15 * time.Second
-	// forget is how often a processed one is looked at, until its day is over.
-	forget = time.Hour
-	// retry is how soon a fault on the way is tried again.
-	retry = 5 * time.Second
-)
+// retry is how soon a fault on the way is tried again.
+const retry = 5 * time.Second
 
 // App is the service, built and not yet started.
 type App struct {
@@ -42,6 +33,7 @@ type App struct {
 	runtime  *service.Runtime
 	instance *claim.Instance
 	remover  *remove.Remover
+	direct   chan string // names of requests to work on without a hint
 }
 
 // New connects the service and registers what it serves.
@@ -53,7 +45,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, runtime: rt}
+	a := &App{config: c, runtime: rt, direct: make(chan string)}
 	a.build()
 	if err := a.controller(); err != nil {
 		rt.Close()
@@ -94,6 +86,10 @@ func (a *App) build() {
 	a.runtime.Go("deletions", func(ctx context.Context) error {
 		return a.runtime.Fabric().Consume(ctx, fabric.WorkDeletionRun, fabric.ConsumerConfig{Concurrency: c.Concurrency}, a.handle)
 	})
+	for i := range c.Concurrency {
+		a.runtime.Go(fmt.Sprintf("deletions without hints %d", i), a.work)
+	}
+	a.runtime.Go("takeovers", a.takeovers)
 	sweeper := sweep.New(sweep.Config{
 		Reader: a.reader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
 		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout,
@@ -120,26 +116,4 @@ func (a *App) handle(ctx context.Context, hint *workv1.Hint) fabric.Outcome {
 		return fabric.Retry(retry, nil)
 	}
 	return fabric.Done()
-}
-
-// controller publishes a hint for every request that is not processed.
-func (a *App) controller() error {
-	return ctrl.NewControllerManagedBy(a.runtime.Manager()).Named(Name).For(&velerov1.DeleteBackupRequest{}).
-		Complete(reconcile.Func(a.reconcile))
-}
-
-func (a *App) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	var d velerov1.DeleteBackupRequest
-	if err := a.client().Get(ctx, req.NamespacedName, &d); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if d.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed {
-		_, err := a.remover.Process(ctx, d.Name)
-		return reconcile.Result{RequeueAfter: forget}, err
-	}
-	hint := &workv1.Hint{Kind: "DeleteBackupRequest", Namespace: d.Namespace, Name: d.Name, Uid: string(d.UID)}
-	if err := a.runtime.Fabric().Publish(ctx, fabric.WorkDeletionRun, hint); err != nil && ctx.Err() == nil {
-		a.config.Log.Warn("deletion not announced", "request", d.Name, "error", err)
-	}
-	return reconcile.Result{RequeueAfter: republish}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -155,12 +156,14 @@ func (c *Collector) ask(ctx context.Context, b *velerov1.Backup) error {
 		},
 	}}
 	d.Spec.BackupName = b.Name
+	failpoint.Hit("deletion/expiry-before-request")
 	if err := c.Client.Create(ctx, d); err != nil {
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
 		return fmt.Errorf("create deletion request: %w", err)
 	}
+	failpoint.Hit("deletion/expiry-requested")
 	c.Log.Info("backup has expired", "backup", b.Name, "request", d.Name)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -24,6 +25,9 @@ type job struct {
 	backup   *velerov1.Backup
 	location *velerov1.BackupStorageLocation // nil when nothing was ever written
 	claim    claim.Claim
+	// resumed: the Backup went while its deletion was under way; backup holds no more than name and UID.
+	resumed bool
+	lose    context.CancelCauseFunc // ends the work when the claim is lost
 }
 
 // admit checks whether the backup may be deleted now. refusal is what the request says if not (texts as Velero 1.18's where it
@@ -38,13 +42,16 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	}
 	backup := &velerov1.Backup{}
 	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, backup)
-	if apierrors.IsNotFound(err) {
-		return nil, refusalNotFound, nil
-	}
-	if err != nil {
+	uid := req.Labels[velerov1.LabelBackupUID]
+	replaced := err == nil && uid != "" && uid != string(backup.UID)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
 		return nil, "", err
-	}
-	if uid := req.Labels[velerov1.LabelBackupUID]; uid != "" && uid != string(backup.UID) {
+	case (err != nil || replaced) && req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress:
+		return r.resume(ctx, req)
+	case err != nil:
+		return nil, refusalNotFound, nil
+	case replaced:
 		return nil, "backup not found: another one has its name now", nil
 	}
 	if Running(backup.Status.Phase) {
@@ -56,6 +63,23 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	}
 	refusal, err = r.admitLocation(ctx, j)
 	return j, refusal, err
+}
+
+// resume goes on with a deletion whose Backup is gone: as its last step, or because somebody deleted the object meanwhile. What
+// is left of its data is recognised by the UID alone.
+func (r *Remover) resume(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
+	j := &job{request: req, backup: &velerov1.Backup{}, resumed: true}
+	j.backup.Name, j.backup.Namespace, j.backup.UID = req.Spec.BackupName, req.Namespace, types.UID(req.Labels[velerov1.LabelBackupUID])
+	name := req.Annotations[annotationLocation]
+	if name == "" || j.backup.UID == "" {
+		return j, "", nil
+	}
+	j.backup.Spec.StorageLocation = name
+	loc, err := r.Locations.Get(ctx, name)
+	if err == nil {
+		j.location = loc
+	}
+	return j, "", client.IgnoreNotFound(err)
 }
 
 func (r *Remover) admitLocation(ctx context.Context, j *job) (refusal string, err error) {

@@ -11,6 +11,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -21,15 +22,18 @@ const releaseLimit = 5 * time.Second
 func (r *Remover) carryOut(ctx context.Context, j *job) (Outcome, error) {
 	guarded, stop := r.Claims.Guard(ctx, j.request)
 	defer stop()
+	guarded, j.lose = context.WithCancelCause(guarded)
+	defer j.lose(context.Canceled)
 	switch err := r.markDeleting(guarded, j); {
 	case errors.Is(err, errRunning):
 		return Done, r.refuse(ctx, j.request, err.Error())
 	case apierrors.IsNotFound(err), errors.Is(err, kube.ErrReplaced):
-		return Done, r.succeed(ctx, j.request)
+		j.resumed = true
 	case err != nil:
 		return r.interrupted(ctx, guarded, j, err)
 	}
-	if j.location == nil && !neverWritten(j.backup) {
+	failpoint.Hit("deletion/marked-deleting")
+	if j.location == nil && !j.resumed && !neverWritten(j.backup) {
 		return r.interrupted(ctx, guarded, j, errors.New("the backup was run meanwhile")) // admitted anew, with its location
 	}
 	if err := r.removeProcessed(guarded, j); err != nil {
@@ -60,17 +64,36 @@ func (r *Remover) steps(ctx context.Context, j *job) []string {
 	if err := r.removeData(ctx, j); err != nil {
 		failures = append(failures, fmt.Sprintf("delete the data of the backup: %v", err))
 	}
+	if j.resumed { // the restores that name the backup may be another one's now
+		return failures
+	}
+	failpoint.Hit("deletion/data-removed")
 	if err := r.removeRestores(ctx, j); err != nil {
 		failures = append(failures, fmt.Sprintf("delete the restores of the backup: %v", err))
 	}
 	if len(failures) > 0 {
 		return failures
 	}
+	failpoint.Hit("deletion/restores-removed")
+	if err := r.confirm(ctx, j); err != nil {
+		return append(failures, fmt.Sprintf("delete the Backup: %v", err))
+	}
 	err := r.Client.Delete(ctx, j.backup, client.Preconditions{UID: &j.backup.UID})
 	if client.IgnoreNotFound(err) != nil {
 		failures = append(failures, fmt.Sprintf("delete the Backup: %v", err))
 	}
+	failpoint.Hit("deletion/backup-removed")
 	return failures
+}
+
+// confirm makes sure that the work is still this process's, before an effect that no compare-and-swap fences. A process that
+// was paused must not delete what has been somebody else's since.
+func (r *Remover) confirm(ctx context.Context, j *job) error {
+	err := r.Claims.Confirm(ctx, j.request)
+	if errors.Is(err, claim.ErrLost) {
+		j.lose(err)
+	}
+	return err
 }
 
 // interrupted leaves the request for another attempt: at once by somebody else when this process stops, soon when something
@@ -105,7 +128,9 @@ func (r *Remover) succeed(ctx context.Context, req *velerov1.DeleteBackupRequest
 			}
 		}
 	}
-	return r.deleteRequest(ctx, req)
+	err = r.deleteRequest(ctx, req)
+	failpoint.Hit("deletion/request-removed")
+	return err
 }
 
 // removeProcessed removes what earlier attempts left: this one's outcome replaces theirs.

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -17,6 +19,9 @@ import (
 const (
 	// deletes is how many objects are deleted at once.
 	deletes = 16
+	// step is how many objects are deleted at most without asking again whose the directory is, and fresh for how long.
+	step  = 100
+	fresh = 2 * time.Second
 	// rounds bounds how often the directory is listed again, should something still write to it.
 	rounds = 3
 	// shown is how many failed objects an error names.
@@ -25,8 +30,9 @@ const (
 	maxMetadata = 8 << 20
 )
 
-// removeData empties the backup's directory if it is this backup's; velero-backup.json, by which a backup is known to exist, is
-// the last object to go.
+// removeData empties the backup's directory if it is this backup's. The tarball goes first: whoever sees velero-backup.json
+// without one knows that the backup is on its way out. velero-backup.json, by which a backup is known to exist, goes last, and
+// right before it the owner file.
 func (r *Remover) removeData(ctx context.Context, j *job) (err error) {
 	if j.location == nil {
 		return nil
@@ -36,7 +42,7 @@ func (r *Remover) removeData(ctx context.Context, j *job) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	own, err := owns(ctx, store, j.backup)
+	own, err := owns(ctx, store, j)
 	if err != nil {
 		return err
 	}
@@ -44,31 +50,61 @@ func (r *Remover) removeData(ctx context.Context, j *job) (err error) {
 		r.Log.Info("the data under the backup's name is another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
 		return nil
 	}
-	marker := layout.BackupMetadata(j.backup.Name)
+	e := &emptying{Remover: r, j: j, store: store}
+	if err := e.all(ctx); !errors.Is(err, errReplaced) {
+		return err
+	}
+	r.Log.Info("the directory of the backup has become another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
+	return nil
+}
+
+// errReplaced means that somebody deleted the Backup and made another of that name, which has reserved the directory.
+var errReplaced = errors.New("the directory has become another backup's")
+
+// emptying is the removal of one directory.
+type emptying struct {
+	*Remover
+	j     *job
+	store objectstore.Store
+	asked time.Time // when owns was last sure
+}
+
+func (e *emptying) all(ctx context.Context) error {
+	// A failure shows again with the rest, which is deleted all the same.
+	if err := e.one(ctx, layout.BackupTarball(e.j.backup.Name)); err != nil && ctx.Err() != nil {
+		return err
+	}
 	for range rounds {
-		left, err := empty(ctx, store, layout.BackupDir(j.backup.Name), marker)
+		left, err := e.rest(ctx)
 		if err != nil {
 			return err
 		}
 		if !left {
-			return store.Delete(ctx, marker)
+			return e.end(ctx)
 		}
 	}
 	return errors.New("objects keep being written to the backup's directory")
 }
 
-// empty deletes everything under dir but the marker, and tells whether there was anything.
-func empty(ctx context.Context, store objectstore.Store, dir, marker string) (found bool, err error) {
+// rest deletes everything in the directory but the two files that say what it is, and tells whether there was anything.
+func (e *emptying) rest(ctx context.Context) (found bool, err error) {
+	name := e.j.backup.Name
 	var failed failures
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(deletes)
-	err = store.List(ctx, dir, func(i objectstore.Info) error {
-		if i.Key == marker {
+	n := 0
+	err = e.store.List(ctx, layout.BackupDir(name), func(i objectstore.Info) error {
+		if i.Key == layout.BackupMetadata(name) || i.Key == layout.OwnerFile(name) {
 			return nil
 		}
 		found = true
+		if n++; n%step == 1 || e.Clock.Since(e.asked) >= fresh {
+			if err := e.still(ctx); err != nil {
+				return err
+			}
+		}
 		group.Go(func() error {
-			if err := store.Delete(gctx, i.Key); err != nil {
+			if err := e.one(gctx, i.Key); err != nil {
 				failed.add(err)
 			}
 			return nil
@@ -76,6 +112,49 @@ func empty(ctx context.Context, store objectstore.Store, dir, marker string) (fo
 		return gctx.Err()
 	})
 	return found, errors.Join(err, group.Wait(), failed.err())
+}
+
+// still fails with errReplaced when the directory is another backup's by now.
+func (e *emptying) still(ctx context.Context) error {
+	e.asked = e.Clock.Now()
+	own, err := owns(ctx, e.store, e.j)
+	if err == nil && !own {
+		err = errReplaced
+	}
+	return err
+}
+
+// one deletes one object, if the work is this process's.
+func (e *emptying) one(ctx context.Context, key string) error {
+	if err := e.confirm(ctx, e.j); err != nil {
+		return err
+	}
+	if err := e.store.Delete(ctx, key); err != nil {
+		return err
+	}
+	failpoint.Hit("deletion/object-removed")
+	return nil
+}
+
+// end deletes what says what the directory is, and what no list shows.
+func (e *emptying) end(ctx context.Context) error {
+	name := e.j.backup.Name
+	if err := e.still(ctx); err != nil {
+		return err
+	}
+	_, err := objectstore.SweepUploads(ctx, e.store, layout.BackupDir(name), func(objectstore.Upload) (bool, error) {
+		return true, e.confirm(ctx, e.j)
+	})
+	if err != nil { // they take up space and are in nobody's way
+		e.Log.Warn("unfinished uploads of a deleted backup stay", "backup", name, "error", err)
+	}
+	failpoint.Hit("deletion/before-marker")
+	for _, key := range []string{layout.OwnerFile(name), layout.BackupMetadata(name)} {
+		if err := e.one(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // failures collects errors of objects; the rest is deleted all the same.
@@ -104,22 +183,23 @@ func (f *failures) err() error {
 
 // owns tells whether the directory holds this Backup's data. A backup that failed because its name was taken in the bucket must
 // not take the other one's data with it, and a synced object has another UID than the file it came from.
-func owns(ctx context.Context, store objectstore.Store, b *velerov1.Backup) (bool, error) {
+func owns(ctx context.Context, store objectstore.Store, j *job) (bool, error) {
+	b := j.backup
 	data, err := objectstore.ReadAll(ctx, store, layout.BackupMetadata(b.Name), maxMetadata)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return reserved(ctx, store, b)
+		return reserved(ctx, store, j)
 	}
 	if err != nil {
 		return false, err
 	}
 	var stored velerov1.Backup
 	if err := json.Unmarshal(data, &stored); err != nil {
-		if own, rerr := reserved(ctx, store, b); own || rerr != nil {
+		if own, rerr := reserved(ctx, store, j); own || rerr != nil {
 			return own, rerr
 		}
 		return false, fmt.Errorf("velero-backup.json is damaged and the directory was reserved by another Backup: %w", err)
 	}
-	return stored.UID == b.UID || sameRun(&stored.Status, &b.Status), nil
+	return stored.UID == b.UID || !j.resumed && sameRun(&stored.Status, &b.Status), nil
 }
 
 // sameRun tells a synced object from one of another cluster that only has the name: schedules of two clusters start in the same
@@ -128,16 +208,16 @@ func sameRun(a, b *velerov1.BackupStatus) bool {
 	return a.StartTimestamp.Equal(b.StartTimestamp) && a.CompletionTimestamp.Equal(b.CompletionTimestamp) && a.FailureReason == b.FailureReason
 }
 
-// reserved tells whether nobody else reserved the directory. Without an owner file it is what Velero, or a deletion cut short,
-// left of this backup.
-func reserved(ctx context.Context, store objectstore.Store, b *velerov1.Backup) (bool, error) {
-	data, err := objectstore.ReadAll(ctx, store, layout.OwnerFile(b.Name), layout.MaxOwnerBytes)
+// reserved tells whether nobody else reserved the directory. Without an owner file it is what Velero left of this backup, as
+// long as its object is there.
+func reserved(ctx context.Context, store objectstore.Store, j *job) (bool, error) {
+	data, err := objectstore.ReadAll(ctx, store, layout.OwnerFile(j.backup.Name), layout.MaxOwnerBytes)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return true, nil
+		return !j.resumed, nil
 	}
 	if err != nil {
 		return false, err
 	}
 	owner, err := layout.DecodeOwner(data)
-	return err == nil && owner.BackupUID == string(b.UID), err
+	return err == nil && owner.BackupUID == string(j.backup.UID), err
 }

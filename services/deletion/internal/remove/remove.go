@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -32,6 +34,10 @@ const (
 // keep is how long a request that ended with errors stays, to be read (Velero 1.18).
 const keep = 24 * time.Hour
 
+// annotationLocation keeps the name of the backup's location on a request in progress: the data is deleted to its end also when
+// somebody deletes the Backup meanwhile.
+const annotationLocation = "holdfast.io/deletion-location"
+
 // Locations finds and opens locations; the caller closes the store.
 type Locations interface {
 	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
@@ -42,6 +48,7 @@ type Locations interface {
 type Claims interface {
 	Take(obj metav1.Object) (claim.Claim, error)
 	Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc)
+	Confirm(ctx context.Context, obj client.Object) error
 }
 
 // Remover carries out requests. It is safe for concurrent use.
@@ -56,11 +63,18 @@ type Remover struct {
 	Metrics   *Metrics
 	// RestoreWait bounds the wait for the backup's restores to go; 0 means a minute (Velero 1.18).
 	RestoreWait time.Duration
+
+	mu      sync.Mutex
+	running map[string]bool // requests this process works on
 }
 
 // Process brings the named request forward as far as it can now. The error is a fault to retry, not one of the deletion: those
 // are in the request.
 func (r *Remover) Process(ctx context.Context, name string) (Outcome, error) {
+	if !r.enter(name) {
+		return Later, nil
+	}
+	defer r.leave(name)
 	req := &velerov1.DeleteBackupRequest{}
 	if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, req); err != nil {
 		return Done, client.IgnoreNotFound(err)
@@ -78,18 +92,36 @@ func (r *Remover) Process(ctx context.Context, name string) (Outcome, error) {
 	return r.begin(ctx, req)
 }
 
+// enter keeps a second hint from taking the claim from this process's own work.
+func (r *Remover) enter(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[name] {
+		return false
+	}
+	if r.running == nil {
+		r.running = map[string]bool{}
+	}
+	r.running[name] = true
+	return true
+}
+
+func (r *Remover) leave(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.running, name)
+}
+
 // begin refuses the request, or claims it and carries it out.
 func (r *Remover) begin(ctx context.Context, req *velerov1.DeleteBackupRequest) (Outcome, error) {
 	j, refusal, err := r.admit(ctx, req)
 	if err != nil {
 		return Later, err
 	}
-	if refusal == refusalNotFound && req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress {
-		return Done, r.succeed(ctx, req) // its last step was done before its process ended
-	}
 	if refusal != "" {
 		return Done, r.refuse(ctx, req, refusal)
 	}
+	failpoint.Hit("deletion/before-claim")
 	var held *claim.HeldError
 	err = r.claim(ctx, j)
 	if errors.As(err, &held) || errors.Is(err, errProcessed) {
@@ -98,6 +130,7 @@ func (r *Remover) begin(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	if err != nil {
 		return Later, client.IgnoreNotFound(err)
 	}
+	failpoint.Hit("deletion/claimed")
 	return r.carryOut(ctx, j)
 }
 
@@ -118,6 +151,9 @@ func (r *Remover) claim(ctx context.Context, j *job) error {
 		}
 		d.Labels[velerov1.LabelBackupName] = velerov1.LabelValue(j.backup.Name)
 		d.Labels[velerov1.LabelBackupUID] = string(j.backup.UID)
+		if j.location != nil {
+			metav1.SetMetaDataAnnotation(&d.ObjectMeta, annotationLocation, j.location.Name)
+		}
 		d.Status.Phase, d.Status.Errors = velerov1.DeleteBackupRequestPhaseInProgress, nil
 		return claim.Set(d, j.claim)
 	})
@@ -154,6 +190,7 @@ func (r *Remover) expire(ctx context.Context, req *velerov1.DeleteBackupRequest)
 	return r.deleteRequest(ctx, req)
 }
 
+// deleteRequest removes this very request.
 func (r *Remover) deleteRequest(ctx context.Context, req *velerov1.DeleteBackupRequest) error {
 	err := r.Client.Delete(ctx, req, client.Preconditions{UID: &req.UID})
 	if client.IgnoreNotFound(err) != nil {

@@ -41,6 +41,7 @@ type bed struct {
 	clock    *clocktesting.FakeClock
 	location *velerov1.BackupStorageLocation
 	held     bool // another live instance holds every claim
+	confirm  func() error
 	lose     context.CancelCauseFunc
 	r        *Remover
 }
@@ -83,6 +84,14 @@ func (b *bed) Guard(ctx context.Context, _ client.Object) (context.Context, cont
 	ctx, cancel := context.WithCancelCause(ctx)
 	b.lose = cancel
 	return ctx, func() { cancel(context.Canceled) }
+}
+
+// Confirm implements Claims.
+func (b *bed) Confirm(ctx context.Context, _ client.Object) error {
+	if b.confirm != nil {
+		return b.confirm()
+	}
+	return context.Cause(ctx)
 }
 
 func backup(phase velerov1.BackupPhase) *velerov1.Backup {

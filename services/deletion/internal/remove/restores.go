@@ -26,6 +26,9 @@ func (r *Remover) removeRestores(ctx context.Context, j *job) error {
 	var errs []error
 	for i := range restores {
 		restore := &restores[i]
+		if err := r.confirm(ctx, j); err != nil {
+			return err
+		}
 		err := r.Client.Delete(ctx, restore, client.Preconditions{UID: &restore.UID})
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("restore %q: %w", restore.Name, err))

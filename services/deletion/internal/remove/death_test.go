@@ -1,0 +1,373 @@
+package remove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+var errDead = errors.New("the process is dead")
+
+// mortal is a process that dies before or after its n-th write, whether to the cluster or to the bucket; 0 is never.
+type mortal struct {
+	mu     sync.Mutex
+	dieAt  int
+	before bool
+	writes int
+	dead   bool
+	die    context.CancelFunc
+}
+
+// write takes one write; an error means that it does not happen.
+func (m *mortal) write() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return errDead
+	}
+	if m.writes++; m.writes != m.dieAt {
+		return nil
+	}
+	m.dead = true
+	if m.before {
+		m.die()
+		return errDead
+	}
+	return nil
+}
+
+func (m *mortal) read() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return errDead
+	}
+	return nil
+}
+
+// client is c as the process sees it.
+func (m *mortal) client(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return errors.Join(m.read(), c.Get(ctx, key, obj, opts...))
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return errors.Join(m.read(), c.List(ctx, list, opts...))
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := m.write(); err != nil {
+				return err
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if err := m.write(); err != nil {
+				return err
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+	})
+}
+
+// store makes b's store fail with the process.
+func (m *mortal) store(b *bed) {
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpDelete {
+			return m.write()
+		}
+		return m.read()
+	})
+}
+
+// remover is another replica's.
+func (b *bed) remover(c client.WithWatch, claims Claims) *Remover {
+	return &Remover{
+		Reader: c, Client: c, Namespace: "velero", Locations: b, Claims: claims, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func restoreOf(name, backup string) *velerov1.Restore {
+	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name)}}
+	r.Spec.BackupName = backup
+	return r
+}
+
+// dataLeft tells whether anything but neighbours is in the bucket.
+func (b *bed) dataLeft() []string {
+	return slices.DeleteFunc(b.store.Keys(), func(k string) bool { return slices.Contains(neighbours, k) })
+}
+
+// TestDeathAtEveryWrite is promise P5 under death: whichever write a process dies before or after, the backup stays listed while
+// there is data, and another replica completes the deletion.
+func TestDeathAtEveryWrite(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		for k := 1; ; k++ {
+			failed := request("failed-before")
+			failed.Status.Phase = velerov1.DeleteBackupRequestPhaseProcessed
+			b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), failed, restoreOf("r", "b"), restoreOf("other", "b2"))
+			b.fill(backup(velerov1.BackupPhaseCompleted))
+			ctx, die := context.WithCancel(t.Context())
+			m := &mortal{dieAt: k, before: before, die: die}
+			m.store(b)
+			_, err := b.remover(m.client(b.client), b).Process(ctx, "d")
+			die()
+			if m.read() == nil {
+				require.NoError(t, err)
+				require.Greater(t, k, 10, "every step was reached")
+				break
+			}
+			name := fmt.Sprintf("write %d, before: %v", k, before)
+			left := b.dataLeft()
+			if len(left) > 0 {
+				require.NotNil(t, b.backup(), name)
+				require.Contains(t, left, layout.BackupMetadata("b"), name)
+			}
+			b.store.Inject(nil)
+			outcome, err := b.remover(b.client, b).Process(t.Context(), "d")
+			require.NoError(t, err, name)
+			require.Equal(t, Done, outcome, name)
+			require.Equal(t, neighbours, b.store.Keys(), name)
+			require.Nil(t, b.backup(), name)
+			require.Nil(t, b.request("d"), name)
+			require.Nil(t, b.request("failed-before"), name)
+			require.Nil(t, found(b, &velerov1.Restore{}, "r"), name)
+			require.NotNil(t, found(b, &velerov1.Restore{}, "other"), name)
+		}
+	}
+}
+
+// TestTheObjectIsDeletedByHandMeanwhile: a process dies in the middle and somebody deletes the Backup, so that only the request
+// knows that there is something left to delete. A new backup of that name is not harmed.
+func TestTheObjectIsDeletedByHandMeanwhile(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		for k := 3; k <= 7; k++ {
+			b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
+			b.fill(backup(velerov1.BackupPhaseCompleted))
+			ctx, die := context.WithCancel(t.Context())
+			m := &mortal{dieAt: k, die: die}
+			m.store(b)
+			_, err := b.remover(m.client(b.client), b).Process(ctx, "d")
+			die()
+			require.Error(t, err)
+			require.NotEmpty(t, b.dataLeft())
+			require.NoError(t, b.client.Delete(t.Context(), backup("")))
+			b.store.Inject(nil)
+			if again {
+				anew := backup("ReadyToStart")
+				anew.UID = "new-uid"
+				require.NoError(t, b.client.Create(t.Context(), anew))
+			}
+			outcome, err := b.remover(b.client, b).Process(t.Context(), "d")
+			require.NoError(t, err)
+			require.Equal(t, Done, outcome)
+			require.Equal(t, neighbours, b.store.Keys())
+			require.Nil(t, b.request("d"))
+			require.NotNil(t, found(b, &velerov1.Restore{}, "r"), "it may be the new backup's")
+			require.Equal(t, again, b.backup() != nil)
+		}
+	}
+}
+
+// TestANewBackupReservesTheDirectoryMeanwhile: the Backup is deleted by hand in the middle of its deletion and another of that
+// name begins; what that one wrote stays.
+func TestANewBackupReservesTheDirectoryMeanwhile(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
+	b.reserve("b-uid")
+	for i := range 400 {
+		b.store.Set(layout.Part("b", "b-uid", 1, "u", 0, i), nil)
+	}
+	var once sync.Once
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpDelete && strings.Contains(key, "parts/b-uid/") {
+			once.Do(func() {
+				b.reserve("new-uid")
+				b.store.Set(layout.Part("b", "new-uid", 1, "u", 0, 0), nil)
+			})
+		}
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
+	require.Contains(t, b.store.Keys(), layout.Part("b", "new-uid", 1, "u", 0, 0))
+	require.Greater(t, len(b.store.Keys()), 200, "and the rest is for a sweep")
+}
+
+// TestAWokenProcessDeletesNothing: a process was paused past the timeout, another one completed the deletion and a new backup of
+// that name exists. What the woken one still has in hand is not deleted.
+func TestAWokenProcessDeletesNothing(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	confirms := 0
+	var mu sync.Mutex
+	var after []string
+	b.confirm = func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if confirms++; confirms < 3 {
+			return nil
+		}
+		if after == nil { // it wakes: everything is another's
+			b.fill(func() *velerov1.Backup { k := backup("Completed"); k.UID = "new-uid"; return k }())
+			after = b.store.Keys()
+		}
+		return fmt.Errorf("%w: to another", claim.ErrLost)
+	}
+	require.Equal(t, Later, b.process("d"))
+	require.Equal(t, after, b.store.Keys())
+	require.NotNil(t, b.backup())
+	require.NotNil(t, b.request("d"), "the outcome is another's to record")
+}
+
+// contest is what two replicas see of each other's claims: the first swap wins.
+type contest struct {
+	*bed
+	name string
+}
+
+func (c *contest) Take(obj metav1.Object) (claim.Claim, error) {
+	held, found, err := claim.Parse(obj)
+	if err == nil && found && held.Holder != c.name {
+		err = &claim.HeldError{Holder: held.Holder}
+	}
+	return claim.Claim{Holder: c.name, Epoch: held.Epoch + 1}, err
+}
+
+func (c *contest) Guard(ctx context.Context, _ client.Object) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}
+
+// TestTwoReplicasAndTwoRequestsAtOnce end as one deletion.
+func TestTwoReplicasAndTwoRequestsAtOnce(t *testing.T) {
+	for range 8 {
+		younger := request("y")
+		younger.CreationTimestamp = metav1.NewTime(start.Add(time.Second))
+		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), younger)
+		b.fill(backup(velerov1.BackupPhaseCompleted))
+		var group sync.WaitGroup
+		for _, replica := range []string{"one", "two"} {
+			r := b.remover(b.client, &contest{b, replica})
+			for _, name := range []string{"d", "y"} {
+				group.Go(func() {
+					for {
+						outcome, err := r.Process(t.Context(), name)
+						if err == nil && outcome == Done {
+							return
+						}
+					}
+				})
+			}
+		}
+		group.Wait()
+		require.Equal(t, neighbours, b.store.Keys())
+		require.Nil(t, b.backup())
+		require.Nil(t, b.request("d"))
+		if y := b.request("y"); y != nil {
+			require.Equal(t, []string{refusalNotFound}, y.Status.Errors)
+		}
+	}
+}
+
+// TestARunnerThatComesFirstWins: the phase is swapped by either the deletion or the runner, never by both.
+func TestARunnerThatComesFirstWins(t *testing.T) {
+	for _, phase := range []velerov1.BackupPhase{velerov1.BackupPhaseInProgress, velerov1.BackupPhaseFinalizing} {
+		k := backup(velerov1.BackupPhaseReadyToStart)
+		k.Status.StartTimestamp = nil
+		b := newBed(t, k, request("d"))
+		c := interceptor.NewClient(b.client, interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if _, ok := obj.(*velerov1.DeleteBackupRequest); ok && b.backup().Status.Phase == velerov1.BackupPhaseReadyToStart {
+					run := b.backup()
+					run.Status.Phase = phase
+					require.NoError(t, c.Update(ctx, run))
+					b.reserve("b-uid")
+				}
+				return c.Patch(ctx, obj, patch, opts...)
+			},
+		})
+		outcome, err := b.remover(c, b).Process(t.Context(), "d")
+		require.NoError(t, err)
+		require.Equal(t, Done, outcome)
+		require.Equal(t, phase, b.backup().Status.Phase)
+		require.Equal(t, []string{"backup is still in progress"}, b.request("d").Status.Errors)
+		require.Equal(t, []string{layout.OwnerFile("b")}, b.store.Keys())
+	}
+}
+
+// One process gets the same hint twice, or finds by itself what a hint told it.
+func TestOneProcessWorksOnARequestOnce(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	var once sync.Once
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpDelete {
+			once.Do(func() {
+				outcome, err := b.r.Process(t.Context(), "d")
+				if outcome != Later || err != nil {
+					t.Errorf("outcome %v, error %v", outcome, err)
+				}
+			})
+		}
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, neighbours, b.store.Keys())
+}
+
+func TestUnfinishedUploadsGoWithTheBackup(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+		b.fill(backup(velerov1.BackupPhaseCompleted))
+		b.store.LeaveUpload(layout.BackupTarball("b"))
+		b.store.LeaveUpload(layout.BackupTarball("b2"))
+		want := []string{layout.BackupTarball("b2")}
+		if refused {
+			want = []string{layout.BackupTarball("b"), layout.BackupTarball("b2")}
+			b.store.Inject(func(op memstore.Op, _ string) error {
+				if op == memstore.OpSweep {
+					return objectstore.ErrAccess
+				}
+				return nil
+			})
+		}
+		require.Equal(t, Done, b.process("d"))
+		require.Equal(t, want, b.store.Uploads())
+		require.Nil(t, b.backup())
+	}
+}
+
+// Whoever sees velero-backup.json without a tarball knows that the backup is being deleted.
+func TestTheTarballGoesFirst(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	var mu sync.Mutex
+	var order []string
+	b.store.Inject(func(op memstore.Op, key string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if op == memstore.OpDelete {
+			order = append(order, key)
+		}
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, layout.BackupTarball("b"), order[0])
+	require.Equal(t, []string{layout.OwnerFile("b"), layout.BackupMetadata("b")}, order[len(order)-2:])
+}
