@@ -11,6 +11,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/klauspost/compress/flate"
 )
@@ -36,8 +37,9 @@ type stream struct {
 	sum  hash.Hash
 	n    int64 // compressed bytes so far
 
+	level   int
 	deflate *flate.Writer
-	apart   *flate.Writer
+	apart   *flate.Writer // nil before the first body that needs it
 	chunk   chunk
 
 	open    bool
@@ -63,15 +65,41 @@ func newStream(dir, pattern string, level int) (*stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create part: %w", err)
 	}
-	s := &stream{file: f, sum: sha256.New()}
+	s := &stream{file: f, sum: sha256.New(), level: level}
 	s.out = bufio.NewWriterSize(tee{s}, 64<<10)
-	if s.deflate, err = flate.NewWriter(counter{s}, level); err == nil {
-		s.apart, err = flate.NewWriter(&s.chunk, level)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("compression level %d: %w", level, err), s.discard())
+	if s.deflate, err = borrow(level, counter{s}); err != nil {
+		return nil, errors.Join(err, s.discard())
 	}
 	return s, nil
+}
+
+// idle holds compressors by level: making one costs more than a small part.
+var idle [flate.BestCompression + 1]sync.Pool
+
+// borrow returns a compressor that writes to w.
+func borrow(level int, w io.Writer) (*flate.Writer, error) {
+	if level > 0 && level < len(idle) {
+		if c, ok := idle[level].Get().(*flate.Writer); ok {
+			c.Reset(w)
+			return c, nil
+		}
+	}
+	c, err := flate.NewWriter(w, level)
+	if err != nil {
+		return nil, fmt.Errorf("compression level %d: %w", level, err)
+	}
+	return c, nil
+}
+
+// release gives the compressors back; the stream compresses nothing more.
+func (s *stream) release() {
+	for _, c := range []*flate.Writer{s.deflate, s.apart} {
+		if c != nil && s.level > 0 && s.level < len(idle) {
+			c.Reset(io.Discard) // it must not keep the stream
+			idle[s.level].Put(c)
+		}
+	}
+	s.deflate, s.apart = nil, nil
 }
 
 // tee writes to the file and its hash.
@@ -124,6 +152,12 @@ func (s *stream) compressApart(pieces [][]byte) error {
 		s.chunk.b = nil
 	}
 	s.chunk.b = s.chunk.b[:0]
+	if s.apart == nil {
+		var err error
+		if s.apart, err = borrow(s.level, &s.chunk); err != nil {
+			return err
+		}
+	}
 	s.apart.Reset(&s.chunk)
 	for _, p := range pieces {
 		if _, err := s.apart.Write(p); err != nil {
@@ -225,10 +259,12 @@ func (s *stream) finish() (File, error) {
 	if err := errors.Join(s.end(), s.out.Flush()); err != nil {
 		return File{}, err
 	}
+	s.release()
 	f := File{Path: s.file.Name(), Size: s.n, SHA256: hex.EncodeToString(s.sum.Sum(nil))}
 	return f, s.file.Close()
 }
 
 func (s *stream) discard() error {
+	s.release()
 	return errors.Join(s.file.Close(), os.Remove(s.file.Name()))
 }
