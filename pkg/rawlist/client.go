@@ -99,9 +99,19 @@ type Request struct {
 	// Continue goes on after an earlier page, whose revision Revision then is,
 	// or after the ExpiredError that carried it, with Revision empty.
 	Continue string
+	// MaxItems, if positive, bounds the items asked for with one page.
+	MaxItems int64
 	// Aggregated is true for resources behind the aggregation layer, whose
 	// server being away is an error soon, not a reason to wait.
 	Aggregated bool
+}
+
+// bounded returns limit, or what the request allows.
+func (r *Request) bounded(limit int64) int64 {
+	if r.MaxItems > 0 {
+		return min(limit, r.MaxItems)
+	}
+	return limit
 }
 
 // Page describes a verified page.
@@ -135,7 +145,8 @@ type Sink interface {
 // ErrRevision, *StatusError, *SinkError, the error of ctx, or the last network
 // error; in every case the pages committed before stand.
 func (c *Client) List(ctx context.Context, req Request, sink Sink) error {
-	p := pager{client: c, req: req, sink: sink, revision: req.Revision, token: req.Continue, limit: c.limit(req.Resource)}
+	p := pager{client: c, req: req, sink: sink, revision: req.Revision, token: req.Continue}
+	p.limit = req.bounded(c.limit(req.Resource))
 	defer p.forget()
 	for {
 		page, err := p.next(ctx)

@@ -224,7 +224,7 @@ func (p *pager) split(ctx context.Context, body io.Reader) (Page, error) {
 		return Page{}, fmt.Errorf("%w: asked for %s, got %q", ErrRevision, revision, meta.ResourceVersion)
 	}
 	p.learnt = true
-	p.limit = p.client.learn(p.req.Resource, p.limit, counted.n, items)
+	p.limit = p.req.bounded(p.client.learn(p.req.Resource, p.limit, counted.n, items))
 	return Page{Revision: meta.ResourceVersion, Continue: meta.Continue, APIVersion: meta.APIVersion,
 		Kind: meta.Kind, Items: items, Remaining: meta.Remaining}, nil
 }

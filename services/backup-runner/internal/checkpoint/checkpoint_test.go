@@ -2,42 +2,75 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func TestRecordsAreNumberedWithoutGaps(t *testing.T) {
-	store := memstore.New()
-	w := NewWriter(store, "b", "u", 3)
-	away := errors.New("away")
-	store.Inject(func(memstore.Op, string) error { return away })
-	_, err := w.Append(t.Context(), Record{})
-	require.ErrorIs(t, err, away)
-	store.Inject(nil)
-	for i := range 3 {
-		key, err := w.Append(t.Context(), Record{Part: Part{Items: i}})
-		require.NoError(t, err)
-		require.Equal(t, layout.Checkpoint("b", "u", 3, int64(i+1)), key)
-		rec, err := Read(t.Context(), store, key)
-		require.NoError(t, err)
-		require.Equal(t, Record{FormatVersion: 1, Backup: "b", UID: "u", Epoch: 3, Seq: int64(i + 1), Part: Part{Items: i}}, rec)
-	}
+func open(t *testing.T, store objectstore.Store, epoch int64) *Log {
+	t.Helper()
+	log, err := Open(t.Context(), store, "b", "u", epoch)
+	require.NoError(t, err)
+	return log
 }
 
-func TestClosedEpoch(t *testing.T) {
+func TestTheNextHolderReadsEveryRecordInOrder(t *testing.T) {
 	store := memstore.New()
-	_, err := NewWriter(store, "b", "u", 1).Append(t.Context(), Record{Part: Part{Items: 1}})
+	var want []string
+	for epoch := int64(1); epoch <= 3; epoch++ {
+		log := open(t, store, epoch)
+		require.Equal(t, want, log.Earlier())
+		for i := range 2*readAhead + 3 {
+			key, err := log.Append(t.Context(), Record{Part: Part{Items: i}})
+			require.NoError(t, err)
+			want = append(want, key)
+		}
+	}
+	var got []string
+	err := Each(t.Context(), store, "b", "u", want, func(key string, rec *Record) error {
+		n := int64(len(got))
+		per := int64(2*readAhead + 3)
+		require.Equal(t, &Record{FormatVersion: recordVersion, Backup: "b", UID: "u", Epoch: n/per + 1, Seq: n%per + 1, Part: Part{Items: int(n % per)}}, rec)
+		got = append(got, key)
+		return nil
+	})
 	require.NoError(t, err)
-	_, err = NewWriter(store, "b", "u", 1).Append(t.Context(), Record{Part: Part{Items: 2}})
-	require.ErrorIs(t, err, ErrFenced)
-	_, err = NewWriter(store, "b", "u", 2).Append(t.Context(), Record{})
-	require.NoError(t, err, "another epoch is not affected")
+	require.Equal(t, want, got)
+}
+
+func TestEachEndsWithTheFirstError(t *testing.T) {
+	store := memstore.New()
+	log := open(t, store, 1)
+	var keys []string
+	for range readAhead + 1 {
+		key, err := log.Append(t.Context(), Record{})
+		require.NoError(t, err)
+		keys = append(keys, key)
+	}
+	enough, seen := errors.New("enough"), 0
+	require.ErrorIs(t, Each(t.Context(), store, "b", "u", keys, func(string, *Record) error { seen++; return enough }), enough)
+	require.Equal(t, 1, seen)
+	require.NoError(t, store.Delete(t.Context(), keys[3]))
+	require.ErrorIs(t, Each(t.Context(), store, "b", "u", keys, func(string, *Record) error { return nil }), objectstore.ErrNotFound)
+}
+
+func TestAClosedEpochTakesNoRecord(t *testing.T) {
+	store := memstore.New()
+	old := open(t, store, 1)
+	_, err := old.Append(t.Context(), Record{})
+	require.NoError(t, err)
+	next := open(t, store, 2)
+	_, err = old.Append(t.Context(), Record{})
+	require.ErrorIs(t, err, journal.ErrFenced)
+	_, err = next.Append(t.Context(), Record{})
+	require.NoError(t, err)
 }
 
 func TestCompositionIsFixedOnce(t *testing.T) {
@@ -53,14 +86,20 @@ func TestCompositionIsFixedOnce(t *testing.T) {
 
 func TestDamagedRecords(t *testing.T) {
 	store := memstore.New()
-	for content, want := range map[string]string{"{": "unexpected end", `{"formatVersion":9}`: "formatVersion"} {
+	key := layout.Checkpoint("b", "u", 1, 1)
+	for content, want := range map[string]string{
+		"{": "unexpected end", `{"formatVersion":9}`: "formatVersion",
+		fmt.Sprintf(`{"formatVersion":%d,"backup":"b","uid":"v"}`, recordVersion): "belongs to",
+	} {
+		store.Set(key, []byte(content))
+		err := Each(t.Context(), store, "b", "u", []string{key}, func(string, *Record) error { return nil })
+		require.ErrorContains(t, err, want)
+	}
+	for content, want := range map[string]string{
+		"{": "unexpected end", `{"formatVersion":9}`: "formatVersion", `{"formatVersion":1,"backup":"other","uid":"u"}`: "other",
+	} {
 		store.Set(layout.Composition("b", "u"), []byte(content))
 		_, err := Fixed(t.Context(), store, "b", "u")
 		require.ErrorContains(t, err, want)
-		_, err = Read(t.Context(), store, layout.Composition("b", "u"))
-		require.ErrorContains(t, err, want)
 	}
-	store.Set(layout.Composition("b", "u"), []byte(`{"formatVersion":1,"backup":"other","uid":"u"}`))
-	_, err := Fixed(t.Context(), store, "b", "u")
-	require.ErrorContains(t, err, "other")
 }

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
+
+// compositionVersion is the format of compositions; another one is not understood.
+const compositionVersion = 1
+
+// maxCompositionBytes is far above what the keys of all records take.
+const maxCompositionBytes = 64 << 20
 
 // Composition fixes what a backup consists of, before anything is published:
 // the order of its parts and its phase. There is one per backup; every later
@@ -35,12 +40,12 @@ type Composition struct {
 
 // Fix makes c the composition, or returns the one that was fixed before.
 func Fix(ctx context.Context, store objectstore.Store, c Composition) (Composition, error) {
-	c.FormatVersion = formatVersion
+	c.FormatVersion = compositionVersion
 	data, err := json.Marshal(c)
 	if err != nil {
 		return Composition{}, fmt.Errorf("encode composition: %w", err)
 	}
-	err = store.Create(ctx, layout.Composition(c.Backup, c.UID), bytes.NewReader(data), int64(len(data)))
+	err = objectstore.CreateBytes(ctx, store, layout.Composition(c.Backup, c.UID), data)
 	if errors.Is(err, objectstore.ErrExists) {
 		return Fixed(ctx, store, c.Backup, c.UID)
 	}
@@ -54,12 +59,15 @@ func Fix(ctx context.Context, store objectstore.Store, c Composition) (Compositi
 // objectstore.ErrNotFound while there is none.
 func Fixed(ctx context.Context, store objectstore.Reader, backup, uid string) (Composition, error) {
 	var c Composition
-	data, err := readAll(ctx, store, layout.Composition(backup, uid))
+	data, err := objectstore.ReadAll(ctx, store, layout.Composition(backup, uid), maxCompositionBytes)
 	if err != nil {
 		return c, fmt.Errorf("read composition: %w", err)
 	}
-	if err := decode(data, &c, &c.FormatVersion); err != nil {
+	if err := json.Unmarshal(data, &c); err != nil {
 		return c, fmt.Errorf("composition of backup %s: %w", backup, err)
+	}
+	if c.FormatVersion != compositionVersion {
+		return c, fmt.Errorf("composition of backup %s: formatVersion: %d is not supported", backup, c.FormatVersion)
 	}
 	if c.Backup != backup || c.UID != uid {
 		return c, fmt.Errorf("composition of backup %s: it belongs to backup %s (uid %s)", backup, c.Backup, c.UID)

@@ -1,20 +1,16 @@
 // Package checkpoint keeps the durable progress of a backup: immutable records
 // in the bucket, one for each sealed part, that nobody ever edits.
 //
-// The holder of an epoch numbers its records from 1 without gaps and creates
-// each only if there is none; a number that is taken by other content means that
-// another holder closed the epoch, and this one must stop.
+// What one holder recorded is all that the next one knows: a record holds
+// everything that later steps need of its part beside the part itself.
 package checkpoint
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// formatVersion of records and compositions; another one is not understood.
-const formatVersion = 1
+// recordVersion is the format of records; another one is not understood.
+const recordVersion = 2
 
 // Record says what one sealed part holds.
 type Record struct {
@@ -23,12 +19,32 @@ type Record struct {
 	UID           string `json:"uid"`
 	Epoch         int64  `json:"epoch"`
 	Seq           int64  `json:"seq"`
-	// Part is the part, uploaded before the record.
+	// Start is in the first record: what the first holder decided for all.
+	Start *Start `json:"start,omitempty"`
+	// Part is the part, uploaded before the record. Without a SidecarKey there is
+	// none: the ranges held nothing to store.
 	Part Part `json:"part"`
 	// Ranges are the key ranges whose selected objects are in the part.
 	Ranges []Range `json:"ranges,omitempty"`
+	// Revisions are the common revisions taken so far, oldest first.
+	Revisions []string `json:"revisions,omitempty"`
+	// Namespaces are those of the objects in the part, sorted.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Seen are namespaces the user named that the ranges showed to exist.
+	Seen []string `json:"seen,omitempty"`
 	// Volumes are the volumes of the claims in the part.
 	Volumes []volume.Info `json:"volumes,omitempty"`
+	// Ended is true when the part holds the last log entry of the collection.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// Start is what every holder of a backup must see alike.
+type Start struct {
+	// LiveNamespaces is how many namespaces the cluster had.
+	LiveNamespaces int `json:"liveNamespaces"`
+	// Units are the lists of the first pass. One whose kind is no longer served
+	// is an error; kinds that came later are not in the backup.
+	Units []string `json:"units"`
 }
 
 // Part names a part and its sidecar in the bucket. A part without items has no
@@ -37,9 +53,9 @@ type Part struct {
 	Key           string `json:"key,omitempty"`
 	Size          int64  `json:"size,omitempty"`
 	SHA256        string `json:"sha256,omitempty"`
-	SidecarKey    string `json:"sidecarKey"`
-	SidecarSize   int64  `json:"sidecarSize"`
-	SidecarSHA256 string `json:"sidecarSha256"`
+	SidecarKey    string `json:"sidecarKey,omitempty"`
+	SidecarSize   int64  `json:"sidecarSize,omitempty"`
+	SidecarSHA256 string `json:"sidecarSha256,omitempty"`
 	Items         int    `json:"items"`
 	Warnings      int    `json:"warnings"`
 	Errors        int    `json:"errors"`
@@ -49,6 +65,8 @@ type Part struct {
 type Range struct {
 	// Unit identifies the list.
 	Unit string `json:"unit"`
+	// Resource is what is listed ("pods", "widgets.example.com").
+	Resource string `json:"resource"`
 	// Kind is the kind of the objects, as in the manifest; Namespace is set
 	// where the list is of one namespace.
 	Kind      string `json:"kind"`
@@ -61,18 +79,10 @@ type Range struct {
 	// one in it; empty at the start of the list and when there was no object.
 	After string `json:"after,omitempty"`
 	Last  string `json:"last,omitempty"`
+	// Items is the number of objects of the range that were stored.
+	Items int `json:"items,omitempty"`
 	// Continue is the token of the page after the range; empty with Done.
 	Continue string `json:"continue,omitempty"`
 	// Done is true when the list ends with this range.
 	Done bool `json:"done,omitempty"`
-}
-
-func decode(data []byte, into any, version *int) error {
-	if err := json.Unmarshal(data, into); err != nil {
-		return err
-	}
-	if *version != formatVersion {
-		return fmt.Errorf("formatVersion: %d is not supported", *version)
-	}
-	return nil
 }

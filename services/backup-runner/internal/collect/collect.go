@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/rawlist"
 	"github.com/holdfast-io/holdfast/pkg/resource"
@@ -33,7 +34,8 @@ type Config struct {
 	// Workers is the number of lists read at once. Default 4.
 	Workers int
 	// PartBytes and PartItems are when a part is sealed, at the next page end.
-	// Defaults 8 MiB compressed and 5,000.
+	// Defaults 8 MiB compressed and 1,000: what is not sealed is lost with the
+	// process.
 	PartBytes int64
 	PartItems int
 }
@@ -46,7 +48,7 @@ func (c *Config) setDefaults() {
 		c.PartBytes = 8 << 20
 	}
 	if c.PartItems <= 0 {
-		c.PartItems = 5000
+		c.PartItems = 1000
 	}
 }
 
@@ -61,12 +63,19 @@ type Job struct {
 	Store   objectstore.Store
 	// Dir is an empty directory for the parts being written.
 	Dir string
-	// LiveNamespaces is how many namespaces the cluster has, to decide between
-	// one list of all namespaces and one list for each.
-	LiveNamespaces int
+	// LiveNamespaces counts the namespaces of the cluster, to decide between one
+	// list of all namespaces and one list for each. It is asked once per backup.
+	LiveNamespaces func(ctx context.Context) (int, error)
 	// Progress is updated while Run works.
 	Progress *Progress
+	// Stop, when closed, ends the run at the next page end, with everything
+	// durable that was listed. Nil means never.
+	Stop <-chan struct{}
 }
+
+// ErrStopped means that the run was told to stop: what was listed is recorded,
+// and another holder goes on behind it.
+var ErrStopped = errors.New("told to stop")
 
 // Result is what was collected: the keys of the checkpoints, one per part, and
 // sums over the parts.
@@ -75,15 +84,14 @@ type Result struct {
 	Items, Warnings, Errors int
 }
 
-// Run collects everything. Errors of single kinds and objects are counted in
-// the parts; an error means that nothing can be collected at all or any longer:
-// the work dir or the bucket fails for good, the epoch was closed, ctx ended.
+// Run collects everything that earlier holders of the backup did not record.
+// Errors of single kinds and objects are counted in the parts; an error means
+// that nothing can be collected at all or any longer: the work dir or the bucket
+// fails for good, the epoch was closed (journal.ErrFenced), ctx ended, or
+// ErrStopped. The epoch must not have been used before.
 func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 	cfg.setDefaults()
-	r := &run{
-		Config: cfg, Job: job, facts: newFacts(job.Backup),
-		records: checkpoint.NewWriter(job.Store, job.Backup.Name, string(job.Backup.UID), job.Epoch),
-	}
+	r := &run{Config: cfg, Job: job, facts: newFacts(job.Backup)}
 	uploads, cancel := context.WithCancel(ctx)
 	workers := make([]*worker, cfg.Workers)
 	for i := range workers {
@@ -95,7 +103,9 @@ func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 			w.discard()
 		}
 	}()
-	if err := r.collect(ctx, workers); err != nil {
+	lists, done := r.untilStopped(ctx)
+	defer done()
+	if err := r.collect(lists, workers); err != nil {
 		return Result{}, err
 	}
 	return r.result, nil
@@ -106,34 +116,58 @@ type run struct {
 	Config
 	Job
 	facts   *facts
-	records *checkpoint.Writer
+	records *checkpoint.Log
+	past    past
 	results
 }
 
-func (r *run) collect(ctx context.Context, workers []*worker) error {
+func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
+	r.records, err = checkpoint.Open(ctx, r.Store, r.Backup.Name, string(r.Backup.UID), r.Epoch)
+	if err != nil {
+		return err
+	}
+	if err := r.restore(ctx); err != nil {
+		return err
+	}
 	first := workers[0]
-	if err := first.begin(ctx); err != nil {
-		return err
-	}
-	if err := r.each(ctx, workers, plan(r.Filter, r.Catalog, r.LiveNamespaces)); err != nil {
-		return err
-	}
-	// What these take depends on what was collected before them.
-	if err := r.each(ctx, workers, slices.Concat(r.definitions(), r.volumes(), r.namespaces())); err != nil {
-		return err
-	}
-	if err := first.end(); err != nil {
-		return err
-	}
-	return parallel(ctx, workers, func(_ context.Context, w *worker) error {
-		if err := w.seal(); err != nil {
+	if r.past.start == nil {
+		if err := first.begin(ctx); err != nil {
 			return err
 		}
-		return w.land()
-	})
+	}
+	planned := plan(r.Filter, r.Catalog, r.past.start.LiveNamespaces)
+	if err := first.vanished(planned); err != nil {
+		return err
+	}
+	if err := r.pass(ctx, workers, r.remaining(planned)); err != nil {
+		return err
+	}
+	// What these take depends on what was collected before them, which must not
+	// be lost when they are done: all of it is durable.
+	failpoint.Hit("backup-runner/first-pass-done")
+	if err := r.pass(ctx, workers, slices.Concat(r.definitions(), r.volumes(), r.namespaces())); err != nil {
+		return err
+	}
+	failpoint.Hit("backup-runner/second-pass-done")
+	return first.end()
 }
 
-// each lets the workers collect the units and returns when all are done.
+// pass collects the units and makes everything durable.
+func (r *run) pass(ctx context.Context, workers []*worker, units []unit) error {
+	if err := r.each(ctx, workers, units); err != nil {
+		return err
+	}
+	if err := parallel(ctx, workers, func(_ context.Context, w *worker) error { return w.flush() }); err != nil {
+		return err
+	}
+	if r.stopping() {
+		return ErrStopped
+	}
+	return nil
+}
+
+// each lets the workers collect the units and returns when all are done, or when
+// the run is told to stop.
 func (r *run) each(ctx context.Context, workers []*worker, units []unit) error {
 	queue := make(chan unit, len(units))
 	for _, u := range units {
@@ -142,10 +176,14 @@ func (r *run) each(ctx context.Context, workers []*worker, units []unit) error {
 	close(queue)
 	return parallel(ctx, workers, func(ctx context.Context, w *worker) error {
 		for u := range queue {
-			if err := context.Cause(ctx); err != nil {
-				return err
+			err := context.Cause(ctx)
+			if err == nil && !r.stopping() {
+				err = w.unit(ctx, u)
 			}
-			if err := w.unit(ctx, u); err != nil {
+			switch {
+			case r.stopping() && errors.Is(err, ErrStopped):
+				return nil // the others come to the end of their pages
+			case err != nil:
 				return fmt.Errorf("collect %s: %w", u.id(), err)
 			}
 		}
@@ -160,15 +198,18 @@ var errPanic = errors.New("internal error")
 func parallel(ctx context.Context, workers []*worker, fn func(context.Context, *worker) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range workers {
-		group.Go(func() (err error) {
-			defer func() {
-				if p := recover(); p != nil {
-					w.run.Log.Error("worker panicked", "panic", p, "stack", string(debug.Stack()))
-					err = fmt.Errorf("%w: %v", errPanic, p)
-				}
-			}()
-			return fn(ctx, w)
-		})
+		group.Go(func() error { return w.run.safely(func() error { return fn(ctx, w) }) })
 	}
 	return group.Wait()
+}
+
+// safely turns a panic of fn into an error.
+func (r *run) safely(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.Log.Error("worker panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %v", errPanic, p)
+		}
+	}()
+	return fn()
 }

@@ -26,6 +26,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/journal"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/part"
@@ -73,6 +74,7 @@ type setup struct {
 	cfg   Config
 	job   Job
 	store *memstore.Store
+	lists *rawlist.Client
 }
 
 func newSetup(t *testing.T, api *apifake.Server, spec velerov1.BackupSpec, namespaces ...string) *setup {
@@ -97,8 +99,8 @@ func newSetup(t *testing.T, api *apifake.Server, spec velerov1.BackupSpec, names
 	return &setup{
 		cfg: Config{Lister: lists, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Workers: 3, PartItems: 40},
 		job: Job{Backup: b, Epoch: 1, Filter: filter, Catalog: catalog, Cut: cut.New(lists, true), Store: store,
-			Dir: t.TempDir(), LiveNamespaces: 3, Progress: &Progress{}},
-		store: store,
+			Dir: t.TempDir(), LiveNamespaces: func(context.Context) (int, error) { return 3, nil }, Progress: &Progress{}},
+		store: store, lists: lists,
 	}
 }
 
@@ -118,20 +120,21 @@ type stored struct {
 func (s *setup) read(t *testing.T, res Result) stored {
 	t.Helper()
 	out := stored{references: map[string][]manifest.Reference{}}
-	for i, key := range res.Checkpoints {
-		rec, err := checkpoint.Read(t.Context(), s.store, key)
-		require.NoError(t, err)
-		require.Equal(t, int64(i+1), rec.Seq, "no gaps")
-		out.records = append(out.records, rec)
+	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
+		out.records = append(out.records, *rec)
 		if rec.Part.Key != "" {
 			data, ok := s.store.Bytes(rec.Part.Key)
 			require.True(t, ok, "the part was durable before its record")
 			out.items = append(out.items, entries(t, data)...)
 		}
-		sidecar, ok := s.store.Bytes(rec.Part.SidecarKey)
-		require.True(t, ok)
-		out.notes = append(out.notes, out.sidecar(t, sidecar)...)
-	}
+		if rec.Part.SidecarKey != "" {
+			sidecar, ok := s.store.Bytes(rec.Part.SidecarKey)
+			require.True(t, ok)
+			out.notes = append(out.notes, out.sidecar(t, sidecar)...)
+		}
+		return nil
+	})
+	require.NoError(t, err)
 	slices.Sort(out.items)
 	return out
 }
@@ -438,11 +441,10 @@ func TestCutOff(t *testing.T) {
 
 func TestFencedRunStops(t *testing.T) {
 	s := newSetup(t, estate(), velerov1.BackupSpec{})
-	other := checkpoint.NewWriter(s.store, "b1", "uid-1", 1)
-	_, err := other.Append(t.Context(), checkpoint.Record{})
+	_, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 2)
 	require.NoError(t, err)
 	_, err = Run(t.Context(), s.cfg, s.job)
-	require.ErrorIs(t, err, checkpoint.ErrFenced)
+	require.ErrorIs(t, err, journal.ErrFenced)
 }
 
 func TestBrokenBucketEndsTheJob(t *testing.T) {

@@ -41,7 +41,14 @@ func (f *facts) add(gr schema.GroupResource, namespaces map[string]struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.resources[gr] = struct{}{}
-	for ns := range namespaces {
+	maps.Copy(f.namespaces, namespaces)
+}
+
+// within records that objects of these namespaces were collected.
+func (f *facts) within(namespaces []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ns := range namespaces {
 		f.namespaces[ns] = struct{}{}
 	}
 }
@@ -75,14 +82,21 @@ func (f *facts) boundVolumes() []string {
 	return slices.Sorted(maps.Keys(f.volumes))
 }
 
-// exist records that these namespaces exist.
-func (f *facts) exist(names []string) {
+// exist records that these namespaces exist and returns those the user named.
+func (f *facts) exist(names []string) (named []string) {
 	if len(names) == 0 {
-		return
+		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.missing = slices.DeleteFunc(f.missing, func(n string) bool { return slices.Contains(names, n) })
+	f.missing = slices.DeleteFunc(f.missing, func(n string) bool {
+		seen := slices.Contains(names, n)
+		if seen {
+			named = append(named, n)
+		}
+		return seen
+	})
+	return named
 }
 
 // absent returns the namespaces the user named that do not exist.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/rawlist"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
 // Reasons for another revision than the backup's, as the manifest gives them.
@@ -18,20 +20,24 @@ const (
 // maxExpiries bounds how often in a row a list may expire before its first page.
 const maxExpiries = 5
 
-// unit collects one unit. What is wrong with the kind is noted; an error is one
-// that ends the job.
+// unit collects one unit, or what an earlier holder left of it. What is wrong
+// with the kind is noted; an error is one that ends the job.
 func (w *worker) unit(ctx context.Context, u unit) error {
-	s := &sink{w: w, u: &u, gr: u.res.GroupResource(), references: u.references(), sealIfFull: func() error {
-		if !w.full() {
+	s := &sink{w: w, u: &u, gr: u.res.GroupResource(), references: u.references()}
+	var token string
+	if at, ok := w.run.past.units[u.id()]; ok {
+		if at.Done {
 			return nil
 		}
-		return w.seal()
-	}}
-	err := w.list(ctx, s)
+		s.resume(at)
+		token = at.Continue
+	}
+	err := w.list(ctx, s, token)
 	var broken *rawlist.SinkError
 	switch {
 	case err == nil:
-		return s.finish()
+		failpoint.Hit("backup-runner/unit-done")
+		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &broken):
@@ -42,6 +48,7 @@ func (w *worker) unit(ctx context.Context, u unit) error {
 	if s.begun {
 		message = fmt.Sprintf("objects of this kind could not be listed beyond %q: the rest of them is not backed up", s.after)
 	}
+	s.covered(checkpoint.Range{Revision: s.revision, After: s.after, Last: s.after, Done: true})
 	return w.fail(joblog.Entry{Message: message, Err: err.Error(), Scoped: true, Namespace: u.namespace, Resource: s.gr.String()})
 }
 
@@ -63,15 +70,18 @@ func (s *sink) finish() error {
 		Message: fmt.Sprintf("Collected %d objects", s.items)})
 }
 
-// list reads the unit to its end, over as many revisions as it takes.
-func (w *worker) list(ctx context.Context, s *sink) error {
+// list reads the unit to its end, over as many revisions as it takes, from the
+// page that token names if it was begun before.
+func (w *worker) list(ctx context.Context, s *sink, token string) error {
 	u := s.u
 	req := rawlist.Request{Resource: u.res.GVR(), Namespace: u.namespace, Selector: u.selectorText(),
-		Fields: u.fields, Aggregated: u.res.Aggregated}
+		Fields: u.fields, MaxItems: int64(w.run.PartItems), Aggregated: u.res.Aggregated}
 	if revisions := w.run.Cut.Revisions(); len(revisions) > 0 {
 		s.main = revisions[0]
 	}
-	if s.reason = u.outsideCut(); s.reason == "" {
+	if s.begun {
+		req.Revision, req.Continue = s.revision, token
+	} else if s.reason = u.outsideCut(); s.reason == "" {
 		var err error
 		if req.Revision, err = w.run.Cut.Current(ctx); err != nil {
 			return err

@@ -7,20 +7,29 @@ import (
 	"strings"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
 // source is what the log lines of a backup name as their origin.
 const source = "holdfast/backup-runner"
 
-// begin notes how the backup starts, and the API groups that do not answer.
+// begin records what is decided for the whole backup: its revision, its units,
+// and how the log begins, with the API groups that do not answer. It is durable
+// before anything is collected, so that no later holder decides anew.
 func (w *worker) begin(ctx context.Context) error {
 	r := w.run
+	live, err := r.LiveNamespaces(ctx)
+	if err != nil {
+		return err
+	}
 	revision, err := r.Cut.Current(ctx)
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("backup-runner/cut-taken")
 	message := "Backup started, each kind is listed at its newest revision"
 	if revision != "" {
 		message = "Backup started, everything is listed at revision " + revision
@@ -36,13 +45,26 @@ func (w *worker) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	start := &checkpoint.Start{LiveNamespaces: live}
+	for _, u := range plan(r.Filter, r.Catalog, live) {
+		start.Units = append(start.Units, u.id())
+	}
+	w.record.Start, r.past.start = start, start
+	return w.flush()
 }
 
-// end notes that everything was listed.
+// end notes that everything was listed, once everything is durable.
 func (w *worker) end() error {
+	if w.run.past.ended {
+		return nil
+	}
 	counts := w.run.Progress.Read()
-	return w.note(joblog.Entry{Level: joblog.Info, Message: fmt.Sprintf("Collected %d objects", counts.Items)})
+	err := w.note(joblog.Entry{Level: joblog.Info, Message: fmt.Sprintf("Collected %d objects", counts.Items)})
+	if err != nil {
+		return err
+	}
+	w.record.Ended = true
+	return w.flush()
 }
 
 // fail notes a counted error.

@@ -42,6 +42,15 @@ func (p *Progress) page(unit string, items int, remaining int64) {
 	}
 }
 
+// restore adds what an earlier holder had stored.
+func (p *Progress) restore(items, warnings, errors int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += items
+	p.warned += warnings
+	p.errors += errors
+}
+
 func (p *Progress) noted(warnings, errors int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

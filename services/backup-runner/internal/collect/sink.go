@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
@@ -38,9 +39,6 @@ type sink struct {
 	begun    bool   // a page was committed
 	reason   string // why the unit is not of the common revision
 	expired  string // the common revision to replace by the next page's
-
-	// sealIfFull is called at the end of a verified page.
-	sealIfFull func() error
 
 	// State of the page, void after a rollback.
 	page page
@@ -252,31 +250,51 @@ func objectKey(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// Commit implements rawlist.Sink.
+// Commit implements rawlist.Sink. What the unit's last page ends is noted in the
+// part that holds the page: one is never recorded without the other.
 func (s *sink) Commit(p rawlist.Page) error {
-	run, done := s.w.run, s.page
+	w, done := s.w, s.page
 	s.page = page{}
 	if done.items > 0 {
-		run.facts.add(s.gr, done.namespaces)
+		w.run.facts.add(s.gr, done.namespaces)
+		w.within(done.namespaces)
 	}
-	run.facts.exist(done.seen)
-	run.facts.bind(done.volumes)
-	run.Progress.page(s.u.id(), done.items, p.Remaining)
-	run.Progress.noted(done.warnings, done.errors)
+	w.run.facts.bind(done.volumes)
+	w.run.Progress.page(s.u.id(), done.items, p.Remaining)
+	w.run.Progress.noted(done.warnings, done.errors)
+	w.record.Seen = append(w.record.Seen, w.run.facts.exist(done.seen)...)
+	w.record.Volumes = append(w.record.Volumes, done.volumes...)
 	last := s.after
 	if done.name != "" {
 		last = max(last, objectKey(done.ns, done.name))
 	}
-	s.w.covered(checkpoint.Range{
-		Unit: s.u.id(), Kind: manifest.KindName(s.u.res.Kind.Group, s.u.res.Kind.Version, s.u.res.Kind.Kind),
-		Namespace: s.u.namespace, Revision: s.revision, Reason: s.reason,
-		After: s.after, Last: last, Continue: p.Continue, Done: p.Continue == "",
-	})
-	s.w.volumes = append(s.w.volumes, done.volumes...)
+	s.covered(checkpoint.Range{Revision: s.revision, After: s.after, Last: last, Items: done.items, Continue: p.Continue, Done: p.Continue == ""})
 	s.after, s.items, s.begun = last, s.items+done.items, true
 	if s.expired != "" {
-		run.Cut.Adopt(s.expired, s.revision)
+		w.run.Cut.Adopt(s.expired, s.revision)
 		s.expired = ""
 	}
-	return s.sealIfFull()
+	if p.Continue == "" {
+		if err := s.finish(); err != nil {
+			return err
+		}
+	}
+	failpoint.Hit("backup-runner/page-committed")
+	if w.full() {
+		if err := w.seal(); err != nil {
+			return err
+		}
+	}
+	if p.Continue != "" && w.run.stopping() {
+		return ErrStopped
+	}
+	return nil
+}
+
+// covered adds a range of the unit to the record of the part.
+func (s *sink) covered(r checkpoint.Range) {
+	kind := s.u.res.Kind
+	r.Unit, r.Resource, r.Kind = s.u.id(), s.gr.String(), manifest.KindName(kind.Group, kind.Version, kind.Kind)
+	r.Namespace, r.Reason = s.u.namespace, s.reason
+	s.w.covered(r)
 }

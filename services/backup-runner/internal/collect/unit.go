@@ -151,7 +151,7 @@ func (r *run) definitions() []unit {
 	var out []unit
 	for _, gr := range r.facts.collected() {
 		// A definition is named after its resource; its group has a dot.
-		if strings.Contains(gr.Group, ".") {
+		if strings.Contains(gr.Group, ".") && gr != definitionGR {
 			out = append(out, unit{res: res, role: definition, fields: "metadata.name=" + gr.String()})
 		}
 	}

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/part"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 // results collects what sealed parts add up to.
@@ -20,7 +22,7 @@ type results struct {
 	result Result
 }
 
-func (r *results) sealed(key string, p checkpoint.Part) {
+func (r *results) sealed(key string, p *checkpoint.Part) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Checkpoints = append(r.result.Checkpoints, key)
@@ -37,10 +39,11 @@ type worker struct {
 	// uploads is the context of uploads: they outlive the unit they began in.
 	uploads context.Context //nolint:containedctx // see above
 	n       int             // parts begun
-	// What the open part holds beside its items.
-	noted   bool
-	ranges  []checkpoint.Range
-	volumes []volume.Info
+	noted   bool            // the open part holds log entries
+	// record will stand for the open part; it also has the pages without objects
+	// since the last one.
+	record     checkpoint.Record
+	namespaces map[string]struct{} // of the objects in the part
 	// flight is the upload of the part before, nil if there is none.
 	flight chan error
 }
@@ -79,14 +82,21 @@ func (w *worker) full() bool {
 
 // covered adds a committed page to what the part holds.
 func (w *worker) covered(r checkpoint.Range) {
-	if n := len(w.ranges); n > 0 {
-		last := &w.ranges[n-1]
-		if last.Unit == r.Unit && last.Revision == r.Revision {
-			last.Last, last.Continue, last.Done = r.Last, r.Continue, r.Done
-			return
-		}
+	ranges := w.record.Ranges
+	if n := len(ranges); n > 0 && ranges[n-1].Unit == r.Unit && ranges[n-1].Revision == r.Revision {
+		r.After, r.Items = ranges[n-1].After, ranges[n-1].Items+r.Items
+		ranges[n-1] = r
+		return
 	}
-	w.ranges = append(w.ranges, r)
+	w.record.Ranges = append(w.record.Ranges, r)
+}
+
+// within adds namespaces of stored objects.
+func (w *worker) within(namespaces map[string]struct{}) {
+	if w.namespaces == nil {
+		w.namespaces = map[string]struct{}{}
+	}
+	maps.Copy(w.namespaces, namespaces)
 }
 
 // discard removes an unfinished part and waits for an upload under way.
@@ -101,28 +111,62 @@ func (w *worker) discard() {
 // seal finishes the open part, if there is anything in it, and starts to make it
 // durable while the worker goes on; at most one part is under way.
 func (w *worker) seal() error {
-	if w.open == nil {
-		return nil
+	sealed, err := w.finish()
+	if err != nil || sealed == nil {
+		return err
 	}
-	if w.open.Items() == 0 && !w.noted {
-		w.open.Discard()
-		w.open = nil
-		return nil
-	}
-	sealed, err := w.open.Seal()
-	w.open = nil
+	return w.send(sealed)
+}
+
+// flush makes everything durable that was committed so far, and that pages were
+// listed which held nothing.
+func (w *worker) flush() error {
+	sealed, err := w.finish()
 	if err != nil {
-		return fmt.Errorf("seal a part: %w", err)
+		return err
 	}
+	if sealed != nil || len(w.record.Ranges) > 0 {
+		if err := w.send(sealed); err != nil {
+			return err
+		}
+	}
+	return w.land()
+}
+
+// finish closes the open part; nil when there is nothing in it.
+func (w *worker) finish() (*part.Sealed, error) {
+	open := w.open
+	w.open = nil
+	if open == nil {
+		return nil, nil
+	}
+	if open.Items() == 0 && !w.noted {
+		open.Discard()
+		return nil, nil
+	}
+	w.noted = false
+	sealed, err := open.Seal()
+	if err != nil {
+		return nil, fmt.Errorf("seal a part: %w", err)
+	}
+	return sealed, nil
+}
+
+// send starts to make a part durable; nil stands for one that holds nothing.
+func (w *worker) send(sealed *part.Sealed) error {
 	if err := w.land(); err != nil {
 		removeFiles(sealed)
 		return err
 	}
-	record := checkpoint.Record{Ranges: w.ranges, Volumes: w.volumes}
-	w.ranges, w.volumes, w.noted = nil, nil, false
+	record := w.record
+	record.Namespaces = slices.Sorted(maps.Keys(w.namespaces))
+	record.Revisions = w.run.Cut.Revisions()
+	w.record, w.namespaces = checkpoint.Record{}, nil
 	flight, n := make(chan error, 1), w.n
 	w.flight = flight
-	go func() { flight <- w.deliver(w.uploads, sealed, n, record) }()
+	go func() {
+		flight <- w.run.safely(func() error { return w.deliver(w.uploads, sealed, n, record) })
+	}()
 	return nil
 }
 
@@ -137,23 +181,28 @@ func (w *worker) land() error {
 }
 
 // deliver uploads a part, then records it.
-func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record checkpoint.Record) error {
+func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record checkpoint.Record) (err error) {
 	defer removeFiles(sealed)
-	ref, err := w.upload(ctx, sealed, n)
-	if err != nil {
-		return err
+	if sealed != nil {
+		if record.Part, err = w.upload(ctx, sealed, n); err != nil {
+			return err
+		}
 	}
-	record.Part = ref
+	failpoint.Hit("backup-runner/part-uploaded")
 	key, err := w.run.records.Append(ctx, record)
 	if err != nil {
 		return err
 	}
-	w.run.sealed(key, ref)
+	failpoint.Hit("backup-runner/part-recorded")
+	w.run.sealed(key, &record.Part)
 	return nil
 }
 
 // removeFiles is best effort: the job's directory is removed at its end.
 func removeFiles(sealed *part.Sealed) {
+	if sealed == nil {
+		return
+	}
 	_ = os.Remove(sealed.Data.Path)
 	_ = os.Remove(sealed.Sidecar.Path)
 }
@@ -166,10 +215,12 @@ func (w *worker) upload(ctx context.Context, sealed *part.Sealed, n int) (checkp
 		Items: sealed.Items + sealed.Failed, Warnings: sealed.Warnings, Errors: sealed.Errors,
 	}
 	if sealed.Data.Size > 0 {
+		failpoint.Hit("backup-runner/part-sealed")
 		ref.Key, ref.Size, ref.SHA256 = key, sealed.Data.Size, sealed.Data.SHA256
 		if err := w.create(ctx, key, sealed.Data); err != nil {
 			return ref, err
 		}
+		failpoint.Hit("backup-runner/part-without-sidecar")
 	}
 	return ref, w.create(ctx, ref.SidecarKey, sealed.Sidecar)
 }

@@ -36,11 +36,11 @@ func New(source Revisioner, consistent bool) *Cut {
 
 // Current returns the revision to list at, "" if there is no common one.
 func (c *Cut) Current(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.off {
 		return "", nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.current != "" {
 		return c.current, nil
 	}
@@ -50,11 +50,11 @@ func (c *Cut) Current(ctx context.Context) (string, error) {
 // Renew replaces an expired revision and returns the one to list at now. Of any
 // number of callers that saw the same revision expire, one takes the new one.
 func (c *Cut) Renew(ctx context.Context, expired string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.off {
 		return "", nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.current != expired {
 		return c.current, nil
 	}
@@ -64,12 +64,21 @@ func (c *Cut) Renew(ctx context.Context, expired string) (string, error) {
 // Adopt makes revision the common one in place of expired, unless another list
 // was first. It is for a list that the server let go on at a newer revision.
 func (c *Cut) Adopt(expired, revision string) {
-	if c.off || revision == "" {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current == expired {
+	if !c.off && revision != "" && c.current == expired {
+		c.set(revision)
+	}
+}
+
+// Restore makes revisions, as Revisions returned them, the ones taken so far.
+// With none there is no common revision: that, too, was decided before. It is to
+// be called before any list begins.
+func (c *Cut) Restore(revisions []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.off, c.current, c.previous = len(revisions) == 0, "", nil
+	for _, revision := range revisions {
 		c.set(revision)
 	}
 }

@@ -2,7 +2,8 @@
 // says so, and those whose holder died.
 //
 // It is what makes hints dispensable: a hint that got lost is published again
-// within a period, and a takeover needs no message at all.
+// within a period, what cannot be announced or is not taken up in spite of its
+// hint is run here, and a takeover needs no message at all.
 package dispatch
 
 import (
@@ -30,6 +31,13 @@ import (
 
 // Period is how often a backup that waits for a runner is looked at.
 const Period = 15 * time.Second
+
+// overdue is how long a backup may wait for the effect of its hint: the queue may
+// hold one that it never delivers, and then refuses every other.
+const overdue = 2 * Period
+
+// unannounced bounds the backups run here at once without a message.
+const unannounced = 4
 
 // Publisher sends hints; fabric.Client is one.
 type Publisher interface {
@@ -60,6 +68,16 @@ type Dispatcher struct {
 	Runs      Runs
 	Clock     clock.WithTicker
 	Log       *slog.Logger
+
+	mu      sync.Mutex
+	waiting map[types.NamespacedName]time.Time // since when each backup is seen waiting
+	offered chan offer
+}
+
+// offer is a backup this process should try to run itself.
+type offer struct {
+	name string
+	uid  types.UID
 }
 
 // Setup adds the controller to the manager.
@@ -86,41 +104,101 @@ func awaitsRunner(p velerov1.BackupPhase) bool {
 }
 
 // Reconcile implements reconcile.Reconciler: it publishes a hint for a backup
-// that nobody works on.
+// that nobody works on. One that was begun, that could not be announced, or whose
+// hint had no effect for long is run here too: the first claim wins.
 func (d *Dispatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var b velerov1.Backup
 	if err := d.Reader.Get(ctx, req.NamespacedName, &b); err != nil {
+		d.since(req.NamespacedName, false)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !awaitsRunner(b.Status.Phase) {
+		d.since(req.NamespacedName, false)
 		return ctrl.Result{}, nil
 	}
 	again := ctrl.Result{RequeueAfter: Period}
 	var held *claim.HeldError
 	if d.Runs.Active(b.UID) {
+		d.since(req.NamespacedName, false)
 		return again, nil
 	}
 	if _, err := d.Instance.Take(b.DeepCopy()); errors.As(err, &held) {
+		d.since(req.NamespacedName, false)
 		return again, nil // asking also begins to watch that holder
 	}
 	hint := &workv1.Hint{Kind: "Backup", Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID)}
-	if err := d.Publisher.Publish(fabric.WithTrace(ctx, &b), fabric.WorkBackupRun, hint); err != nil {
-		d.Log.WarnContext(ctx, "hint not published", "backup", b.Name, "error", err)
+	err := d.Publisher.Publish(fabric.WithTrace(ctx, &b), fabric.WorkBackupRun, hint)
+	if err != nil {
+		d.Log.WarnContext(ctx, "hint not published, looking without", "backup", b.Name, "error", err)
+	}
+	waited := d.since(req.NamespacedName, true)
+	if err != nil || waited >= overdue || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
+		d.offer(offer{b.Name, b.UID})
 	}
 	return again, nil
 }
 
-// Takeovers runs the backups of dying holders until ctx ends, then waits for
-// those it began.
+// since notes whether a backup waits and returns for how long it has.
+func (d *Dispatcher) since(key types.NamespacedName, waits bool) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !waits {
+		delete(d.waiting, key)
+		return 0
+	}
+	first, known := d.waiting[key]
+	if !known {
+		first = d.Clock.Now()
+		if d.waiting == nil {
+			d.waiting = map[types.NamespacedName]time.Time{}
+		}
+		d.waiting[key] = first
+	}
+	return d.Clock.Since(first)
+}
+
+// offers is the channel of what Takeovers should try; what finds no room is
+// offered again at the next look.
+func (d *Dispatcher) offers() chan offer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.offered == nil {
+		d.offered = make(chan offer, 64)
+	}
+	return d.offered
+}
+
+func (d *Dispatcher) offer(o offer) {
+	select {
+	case d.offers() <- o:
+	default:
+	}
+}
+
+// Takeovers runs the backups of dying holders, and those no message announced,
+// until ctx ends, then waits for those it began.
 func (d *Dispatcher) Takeovers(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	for {
+	done := make(chan struct{}, unannounced)
+	for running := 0; ; {
+		offered := d.offers()
+		if running == unannounced {
+			offered = nil
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case holder := <-d.Instance.Expired():
 			d.takeOver(ctx, holder, &group)
+		case <-done:
+			running--
+		case o := <-offered:
+			running++
+			group.Go(func() {
+				defer func() { done <- struct{}{} }()
+				d.run(ctx, o.name, o.uid)
+			})
 		}
 	}
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -12,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -32,13 +35,14 @@ type surroundings struct {
 	active  map[types.UID]bool
 	alive   map[string]bool
 	expired chan string
+	down    error // of the message queue
 }
 
 func (s *surroundings) Publish(_ context.Context, _ fabric.What, h *workv1.Hint) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hints = append(s.hints, h.GetName())
-	return nil
+	return s.down
 }
 
 func (s *surroundings) Name() string              { return "me" }
@@ -128,4 +132,42 @@ func TestTakeoversRunWhatADeadHolderHeld(t *testing.T) {
 	cancel()
 	require.NoError(t, <-done)
 	require.ElementsMatch(t, []string{"mine", "panics"}, s.ran())
+}
+
+// No message queue, or one that swallows hints: ready and handed-over backups run
+// all the same.
+func TestBackupsRunWithoutMessages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		backup *velerov1.Backup
+		down   error
+		looks  int // a period apart
+		runs   bool
+	}{
+		"announced":              {backup("b", "", velerov1.BackupPhaseReadyToStart), nil, 2, false},
+		"announced in vain":      {backup("b", "", velerov1.BackupPhaseReadyToStart), nil, 3, true},
+		"no queue":               {backup("b", "", velerov1.BackupPhaseReadyToStart), errors.New("down"), 1, true},
+		"handed over":            {backup("b", "dead", velerov1.BackupPhaseInProgress), nil, 1, true},
+		"held, and no queue":     {backup("b", "alive", velerov1.BackupPhaseInProgress), errors.New("down"), 4, false},
+		"not ready, a long time": {backup("b", "", velerov1.BackupPhaseQueued), errors.New("down"), 4, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, s := newDispatcher(t, tt.backup)
+			now := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+			d.Clock, s.down, s.alive["alive"] = now, tt.down, true
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- d.Takeovers(ctx) }()
+			for range tt.looks {
+				_, err := d.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tt.backup)})
+				require.NoError(t, err)
+				now.Step(Period)
+			}
+			if tt.runs {
+				require.Eventually(t, func() bool { return len(s.ran()) > 0 }, 10*time.Second, time.Millisecond)
+			}
+			cancel()
+			require.NoError(t, <-done)
+			require.Equal(t, tt.runs, len(s.ran()) > 0)
+		})
+	}
 }

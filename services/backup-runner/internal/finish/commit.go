@@ -1,16 +1,16 @@
 package finish
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -60,7 +60,7 @@ func (j *Job) commit(ctx context.Context, final *velerov1.Backup) (*velerov1.Bac
 	if err != nil {
 		return nil, fmt.Errorf("encode the backup: %w", err)
 	}
-	err = j.Store.Create(ctx, layout.BackupMetadata(final.Name), bytes.NewReader(data), int64(len(data)))
+	err = objectstore.CreateBytes(ctx, j.Store, layout.BackupMetadata(final.Name), data)
 	if errors.Is(err, objectstore.ErrExists) {
 		committed, found, err := Committed(ctx, j.Store, j.Backup)
 		if err == nil && !found {
@@ -71,6 +71,7 @@ func (j *Job) commit(ctx context.Context, final *velerov1.Backup) (*velerov1.Bac
 	if err != nil {
 		return nil, fmt.Errorf("commit the backup: %w", err)
 	}
+	failpoint.Hit("backup-runner/committed")
 	return final, nil
 }
 
@@ -81,16 +82,13 @@ const maxMetadataBytes = 16 << 20
 // or ErrForeign if it is another Backup's.
 func Committed(ctx context.Context, store objectstore.Reader, b *velerov1.Backup) (*velerov1.Backup, bool, error) {
 	key := layout.BackupMetadata(b.Name)
-	body, err := store.Get(ctx, key)
-	if errors.Is(err, objectstore.ErrNotFound) {
+	data, err := objectstore.ReadAll(ctx, store, key, maxMetadataBytes)
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound):
 		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("read %s: %w", key, err)
-	}
-	defer func() { _ = body.Close() }()
-	data, err := io.ReadAll(io.LimitReader(body, maxMetadataBytes))
-	if err != nil {
+	case errors.Is(err, objectstore.ErrSize):
+		return nil, true, ErrForeign
+	case err != nil:
 		return nil, false, fmt.Errorf("read %s: %w", key, err)
 	}
 	var committed velerov1.Backup
@@ -102,29 +100,38 @@ func Committed(ctx context.Context, store objectstore.Reader, b *velerov1.Backup
 
 // Sweep removes parts, sidecars and records of the committed backup.
 func (j *Job) Sweep(ctx context.Context) error {
-	return RemoveAll(ctx, j.Store, layout.PartsPrefix(j.Backup.Name, string(j.Backup.UID)))
+	failpoint.Hit("backup-runner/before-sweep")
+	err := RemoveAll(ctx, j.Store, layout.PartsPrefix(j.Backup.Name, string(j.Backup.UID)), func(string) (bool, error) {
+		failpoint.Hit("backup-runner/sweep")
+		return true, nil
+	})
+	if err == nil {
+		failpoint.Hit("backup-runner/swept")
+	}
+	return err
 }
 
-// RemoveAll deletes every object under a prefix.
-func RemoveAll(ctx context.Context, store objectstore.Store, prefix string) error {
+// RemoveAll deletes the objects under a prefix that may says go, of which all but
+// a few must; its error ends the removal.
+func RemoveAll(ctx context.Context, store objectstore.Store, prefix string, may func(key string) (bool, error)) error {
 	for {
-		var keys []string
-		err := store.List(ctx, prefix, func(info objectstore.Info) error {
-			if keys = append(keys, info.Key); len(keys) == sweepBatch {
-				return errBatch
-			}
-			return nil
-		})
-		full := errors.Is(err, errBatch)
-		if err != nil && !full {
-			return fmt.Errorf("list %s: %w", prefix, err)
+		keys, err := batch(ctx, store, prefix)
+		if err != nil {
+			return err
 		}
 		for _, key := range keys {
+			ok, err := may(key)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
 			if err := store.Delete(ctx, key); err != nil {
 				return fmt.Errorf("remove %s: %w", key, err)
 			}
 		}
-		if !full {
+		if len(keys) < sweepBatch {
 			return nil
 		}
 	}
@@ -132,4 +139,18 @@ func RemoveAll(ctx context.Context, store objectstore.Store, prefix string) erro
 
 const sweepBatch = 1000
 
-var errBatch = errors.New("batch is full")
+// batch returns the first keys under a prefix: a store may not like to be changed
+// while it lists.
+func batch(ctx context.Context, store objectstore.Reader, prefix string) ([]string, error) {
+	var keys []string
+	err := store.List(ctx, prefix, func(info objectstore.Info) error {
+		if keys = append(keys, info.Key); len(keys) == sweepBatch {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", prefix, err)
+	}
+	return keys, nil
+}

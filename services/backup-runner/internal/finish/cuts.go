@@ -12,8 +12,8 @@ func appendCuts(cuts []manifest.Cut, ranges []checkpoint.Range, main string) []m
 		if r.Revision == main && r.Reason == "" {
 			continue
 		}
-		if r.Last == "" {
-			continue // nothing was listed
+		if r.Last == r.After {
+			continue // no object was listed
 		}
 		c := manifest.Cut{Kind: r.Kind, Revision: r.Revision, From: r.After, To: r.Last, Reason: r.Reason}
 		if c.From == "" && r.Namespace != "" {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
@@ -55,14 +56,17 @@ func (j *Job) Publish(ctx context.Context, c checkpoint.Composition) (Published,
 	if err != nil {
 		return Published{}, err
 	}
+	failpoint.Hit("backup-runner/plan-read")
 	composed, err := publish.Compose(ctx, j.Store, plan)
 	if err != nil {
 		return Published{}, fmt.Errorf("compose the tarball: %w", err)
 	}
+	failpoint.Hit("backup-runner/tarball-composed")
 	merged, err := publish.Merge(ctx, j.Store, plan, j.Dir)
 	if err != nil {
 		return Published{}, fmt.Errorf("merge the sidecars: %w", err)
 	}
+	failpoint.Hit("backup-runner/sidecars-merged")
 	defer remove(merged.Manifest, merged.ResourceList, merged.Results, merged.Log)
 	if err := j.files(ctx, merged, volumes); err != nil {
 		return Published{}, err
@@ -71,26 +75,21 @@ func (j *Job) Publish(ctx context.Context, c checkpoint.Composition) (Published,
 		Warnings: merged.Warnings, Errors: merged.Errors}, nil
 }
 
-// plan reads the records the composition names, one at a time.
+// plan reads the records the composition names, a few at a time.
 func (j *Job) plan(ctx context.Context, c checkpoint.Composition, volumes *volumes) (publish.Plan, error) {
 	plan := j.emptyPlan()
 	if len(c.Revisions) > 0 {
 		plan.Header.Revision = c.Revisions[0]
 	}
-	for _, key := range c.Checkpoints {
-		rec, err := checkpoint.Read(ctx, j.Store, key)
-		if err != nil {
-			return plan, err
+	err := checkpoint.Each(ctx, j.Store, c.Backup, c.UID, c.Checkpoints, func(_ string, rec *checkpoint.Record) error {
+		if p := rec.Part; p.SidecarKey != "" {
+			plan.Parts = append(plan.Parts, publish.PartRef{Key: p.Key, Size: p.Size, SHA256: p.SHA256,
+				SidecarKey: p.SidecarKey, SidecarSHA256: p.SidecarSHA256})
 		}
-		p := rec.Part
-		plan.Parts = append(plan.Parts, publish.PartRef{Key: p.Key, Size: p.Size, SHA256: p.SHA256,
-			SidecarKey: p.SidecarKey, SidecarSHA256: p.SidecarSHA256})
 		plan.Cuts = appendCuts(plan.Cuts, rec.Ranges, plan.Header.Revision)
-		if err := volumes.add(rec.Volumes); err != nil {
-			return plan, err
-		}
-	}
-	return plan, nil
+		return volumes.add(rec.Volumes)
+	})
+	return plan, err
 }
 
 func (j *Job) emptyPlan() publish.Plan {
@@ -137,6 +136,7 @@ func (j *Job) files(ctx context.Context, merged *publish.Merged, volumes *volume
 		if _, err := publish.Create(ctx, j.Store, f.key, f.file); err != nil {
 			return fmt.Errorf("publish %s: %w", f.key, err)
 		}
+		failpoint.Hit("backup-runner/file-published")
 	}
 	return nil
 }

@@ -12,11 +12,14 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/journal"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/linger"
 )
 
 // execution is one run of one backup by this process.
@@ -30,6 +33,12 @@ type execution struct {
 	reserved bool
 	broken   bool // an earlier run of this job panicked
 	log      *slog.Logger
+	// claimed is the backup as this process claimed it.
+	claimed *velerov1.Backup
+	// stop is closed when the process stops; lasting ends a while after that, or
+	// with the claim.
+	stop    <-chan struct{}
+	lasting context.Context //nolint:containedctx // as long as the run
 }
 
 // runnable reports whether a runner works on backups of that phase, and whether
@@ -57,6 +66,7 @@ func (j *execution) claim(ctx context.Context) error {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
 	j.admitted = entry
+	failpoint.Hit("backup-runner/before-claim")
 	fresh := false
 	var unreadable error
 	err = kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
@@ -85,6 +95,8 @@ func (j *execution) claim(ctx context.Context) error {
 		j.finished(ctx, finish.Published{})
 		return fmt.Errorf("%w: %w", errNotNow, unreadable)
 	}
+	j.claimed = j.backup.DeepCopy()
+	failpoint.Hit("backup-runner/claimed")
 	j.reserved = !fresh // an earlier holder may have come that far
 	j.log = j.log.With("epoch", j.mine.Epoch)
 	if fresh {
@@ -105,21 +117,49 @@ func (j *execution) start(b *velerov1.Backup) {
 	b.Status.Progress = &velerov1.BackupProgress{}
 }
 
-// guarded runs the job as long as the claim holds.
+// stopLimit is how long a job that was told to stop may go on until what it holds
+// is recorded.
+const stopLimit = 5 * time.Second
+
+// guarded runs the job as long as the claim holds. Told to stop, a job that
+// collects comes to the end of its pages; everything else ends at once.
 func (j *execution) guarded(ctx context.Context) error {
-	guard, stop := j.Instance.Guard(ctx, j.backup)
+	lasting, done := linger.Until(context.WithoutCancel(ctx), j.Clock, ctx.Done(), stopLimit, collect.ErrStopped)
+	defer done()
+	guard, stop := j.Instance.Guard(lasting, j.backup)
 	defer stop()
-	err := j.conclude(guard)
+	j.stop, j.lasting = ctx.Done(), guard
+	now, cancel := context.WithCancelCause(guard)
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	err := j.conclude(now)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(context.Cause(guard), claim.ErrLost), errors.Is(err, claim.ErrLost),
-		errors.Is(err, checkpoint.ErrFenced), errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
-		j.log.WarnContext(ctx, "claim lost, job stopped", "error", err)
+		errors.Is(err, journal.ErrFenced), errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
+		j.log.WarnContext(ctx, "claim lost, job stopped", "error", err, "cause", context.Cause(guard))
 		return nil // its new holder goes on
 	}
 	j.handOver(ctx)
 	return err
+}
+
+// lingers returns ctx without its end: it ends with the claim, or a while after
+// the job was told to stop.
+func (j *execution) lingers(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	release := context.AfterFunc(j.lasting, func() { cancel(context.Cause(j.lasting)) })
+	return ctx, func() {
+		release()
+		cancel(nil)
+	}
+}
+
+// confirm returns an error wrapping claim.ErrLost if the claim went to another
+// holder: a process that slept must not do now what it decided then.
+func (j *execution) confirm(ctx context.Context) error {
+	return j.Instance.Confirm(ctx, j.claimed)
 }
 
 // handOverTime bounds the writing of a released claim.
@@ -127,6 +167,7 @@ const handOverTime = 5 * time.Second
 
 // handOver empties the claim, so that any instance may go on at once.
 func (j *execution) handOver(ctx context.Context) {
+	failpoint.Hit("backup-runner/before-hand-over")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTime)
 	defer cancel()
 	err := kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
@@ -139,6 +180,7 @@ func (j *execution) handOver(ctx context.Context) {
 		j.log.WarnContext(ctx, "claim not released, it will expire", "error", err)
 		return
 	}
+	failpoint.Hit("backup-runner/handed-over")
 	j.log.InfoContext(ctx, "backup handed over")
 }
 

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -41,18 +42,18 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 	if err != nil {
 		return none, err
 	}
-	live, err := j.liveNamespaces(ctx, filter)
-	if err != nil {
-		return none, err
-	}
+	failpoint.Hit("backup-runner/discovered")
 	work := collect.Job{
 		Backup: j.backup.DeepCopy(), Epoch: j.mine.Epoch, Filter: filter, Catalog: catalog,
 		Cut: cut.New(j.Cluster, j.ConsistentCut), Store: out.Store, Dir: out.Dir,
-		LiveNamespaces: live, Progress: &collect.Progress{},
+		LiveNamespaces: func(ctx context.Context) (int, error) { return j.liveNamespaces(ctx, filter) },
+		Progress:       &collect.Progress{}, Stop: j.stop,
 	}
 	stop := j.report(ctx, work.Progress)
 	defer stop() // also when collecting panics
-	result, err := collect.Run(ctx, collect.Config{Lister: j.Cluster, Clock: j.Clock, Log: j.log,
+	lingering, done := j.lingers(ctx)
+	defer done()
+	result, err := collect.Run(lingering, collect.Config{Lister: j.Cluster, Clock: j.Clock, Log: j.log,
 		Workers: j.Workers, PartBytes: j.PartBytes, PartItems: j.PartItems}, work)
 	stop()
 	if err != nil {
@@ -66,6 +67,10 @@ func (j *execution) fix(ctx context.Context, out *finish.Job, c *cut.Cut, result
 	phase := velerov1.BackupPhaseCompleted
 	if result.Errors > 0 {
 		phase = velerov1.BackupPhasePartiallyFailed
+	}
+	failpoint.Hit("backup-runner/before-composition")
+	if err := j.confirm(ctx); err != nil {
+		return checkpoint.Composition{}, err
 	}
 	return checkpoint.Fix(ctx, out.Store, checkpoint.Composition{
 		Backup: j.backup.Name, UID: string(j.backup.UID), Epoch: j.mine.Epoch, Checkpoints: result.Checkpoints,

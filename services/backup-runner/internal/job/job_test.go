@@ -78,6 +78,8 @@ func (i *instance) Guard(ctx context.Context, _ client.Object) (context.Context,
 	return ctx, func() { lose(nil) }
 }
 
+func (i *instance) Confirm(ctx context.Context, _ client.Object) error { return context.Cause(ctx) }
+
 func (i *instance) loseClaim() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -366,22 +368,6 @@ func abandoned(b *velerov1.Backup) {
 	start := metav1.NewTime(time.Unix(1700000000, 0))
 	b.Status.Phase, b.Status.StartTimestamp = velerov1.BackupPhaseInProgress, &start
 	_ = claim.Set(b, claim.Claim{Holder: "dead", Epoch: 1})
-}
-
-func TestTakeoverStartsAnewAndLeavesNothing(t *testing.T) {
-	w := newWorld(t)
-	data, err := layout.Owner{BackupUID: "uid-1", ClusterUID: "cluster-1"}.Encode()
-	require.NoError(t, err)
-	w.store.Set(layout.OwnerFile("b1"), data)
-	w.store.Set(layout.Part("b1", "uid-1", 1, "w0", 1, 1), []byte("half a part"))
-	w.store.Set(layout.Checkpoint("b1", "uid-1", 1, 1), []byte("{}"))
-	b := w.admit(t, "b1", abandoned)
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-	require.Equal(t, int64(1700000000), got.Status.StartTimestamp.Unix(), "the start stays")
-	c, _, err := claim.Parse(got)
-	require.NoError(t, err)
-	require.Equal(t, int64(2), c.Epoch)
 }
 
 // TestDeathAtEachWrite kills the run at the n-th write to the bucket, for every

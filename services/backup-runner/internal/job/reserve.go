@@ -1,18 +1,19 @@
 package job
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
@@ -38,13 +39,22 @@ func (j *execution) reserve(ctx context.Context, out *finish.Job) error {
 	if err != nil {
 		return fmt.Errorf("encode the owner file: %w", err)
 	}
-	key := layout.OwnerFile(j.backup.Name)
-	for range 2 {
-		err := out.Store.Create(ctx, key, bytes.NewReader(data), int64(len(data)))
+	failpoint.Hit("backup-runner/before-reserve")
+	for range 3 {
+		if err := j.confirm(ctx); err != nil {
+			return err
+		}
+		err := objectstore.CreateBytes(ctx, out.Store, layout.OwnerFile(j.backup.Name), data)
+		if err == nil {
+			failpoint.Hit("backup-runner/reserved")
+		}
 		if !errors.Is(err, objectstore.ErrExists) {
 			return err
 		}
-		owner, err := readOwner(ctx, out.Store, key)
+		owner, err := j.owner(ctx, out.Store)
+		if errors.Is(err, objectstore.ErrNotFound) {
+			continue // another holder is removing what a dead backup left
+		}
 		if err != nil {
 			return err
 		}
@@ -64,7 +74,7 @@ func (j *execution) reserve(ctx context.Context, out *finish.Job) error {
 			return finish.ErrForeign
 		}
 		j.log.InfoContext(ctx, "removing what an earlier backup of this name left", "uid", owner.BackupUID)
-		if err := j.sweepOwner(ctx, out); err != nil {
+		if err := j.sweepOwner(ctx, out, owner); err != nil {
 			return err
 		}
 	}
@@ -82,29 +92,48 @@ func (j *execution) lives(ctx context.Context, uid string) (bool, error) {
 	return slices.ContainsFunc(list.Items, func(b velerov1.Backup) bool { return string(b.UID) == uid }), nil
 }
 
-// sweepOwner removes a dead backup's directory, the owner file last.
-func (j *execution) sweepOwner(ctx context.Context, out *finish.Job) error {
+// sweepOwner removes a dead backup's directory, the owner file last. Should this
+// process sleep meanwhile, another holder of the backup may have done so and have
+// gone on: what is its is not touched.
+func (j *execution) sweepOwner(ctx context.Context, out *finish.Job, dead layout.Owner) error {
 	name := j.backup.Name
-	for _, prefix := range []string{layout.PartsDir(name), layout.BackupDir(name) + name} {
-		if err := finish.RemoveAll(ctx, out.Store, prefix); err != nil {
-			return err
+	ours := layout.PartsPrefix(name, string(j.backup.UID))
+	err := finish.RemoveAll(ctx, out.Store, layout.BackupDir(name), func(key string) (bool, error) {
+		switch {
+		case key == layout.OwnerFile(name):
+			return false, nil
+		case key == layout.BackupMetadata(name):
+			return false, finish.ErrForeign
+		case strings.HasPrefix(key, ours):
+			return false, fmt.Errorf("%w: %s exists", claim.ErrLost, key)
 		}
+		return true, j.confirm(ctx)
+	})
+	if err != nil {
+		return err
 	}
-	return finish.RemoveAll(ctx, out.Store, layout.BackupDir(name))
+	owner, err := j.owner(ctx, out.Store)
+	if errors.Is(err, objectstore.ErrNotFound) || (err == nil && owner != dead) {
+		return nil // another was first
+	}
+	if err != nil {
+		return err
+	}
+	if err := j.confirm(ctx); err != nil {
+		return err
+	}
+	return out.Store.Delete(ctx, layout.OwnerFile(name))
 }
 
-func readOwner(ctx context.Context, store objectstore.Reader, key string) (layout.Owner, error) {
-	body, err := store.Get(ctx, key)
-	if err != nil {
+// owner reads whose the backup's directory is.
+func (j *execution) owner(ctx context.Context, store objectstore.Reader) (layout.Owner, error) {
+	key := layout.OwnerFile(j.backup.Name)
+	data, err := objectstore.ReadAll(ctx, store, key, layout.MaxOwnerBytes)
+	if err != nil && !errors.Is(err, objectstore.ErrSize) {
 		return layout.Owner{}, err
 	}
-	defer func() { _ = body.Close() }()
-	data, err := io.ReadAll(io.LimitReader(body, layout.MaxOwnerBytes))
-	if err != nil {
-		return layout.Owner{}, fmt.Errorf("read %s: %w", key, err)
-	}
-	owner, err := layout.DecodeOwner(data)
-	if err != nil {
+	owner, decodeErr := layout.DecodeOwner(data)
+	if err := errors.Join(err, decodeErr); err != nil {
 		return layout.Owner{}, fmt.Errorf("%w: %s: %w", finish.ErrForeign, key, err)
 	}
 	return owner, nil

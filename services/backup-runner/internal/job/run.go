@@ -14,6 +14,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/journal"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
@@ -111,22 +113,44 @@ func (j *execution) decide(ctx context.Context, out *finish.Job) (*velerov1.Back
 	j.reserved = true
 	published, err := j.work(ctx, out)
 	if err == nil {
-		phase := velerov1.BackupPhaseCompleted
-		if published.Errors > 0 {
-			phase = velerov1.BackupPhasePartiallyFailed
-		}
-		committed, err = out.Complete(ctx, phase, published)
+		committed, err = j.complete(ctx, out, published)
 	}
 	if err == nil || stopped(ctx, err) {
 		return committed, published, err
 	}
-	j.log.ErrorContext(ctx, "backup failed", "error", err)
-	committed, failErr := out.Fail(ctx, err.Error())
+	committed, failErr := j.giveUp(ctx, out, err)
 	if failErr != nil {
 		// Only the bucket's answer is judged: it says whether the file may be there.
 		return nil, none, j.storeError(ctx, fmt.Errorf("write the failure %q to the bucket: %w", err.Error(), failErr))
 	}
 	return committed, published, nil
+}
+
+// complete commits what was published.
+func (j *execution) complete(ctx context.Context, out *finish.Job, published finish.Published) (*velerov1.Backup, error) {
+	phase := velerov1.BackupPhaseCompleted
+	if published.Errors > 0 {
+		phase = velerov1.BackupPhasePartiallyFailed
+	}
+	failpoint.Hit("backup-runner/before-commit")
+	if err := j.confirm(ctx); err != nil {
+		return nil, err
+	}
+	return out.Complete(ctx, phase, published)
+}
+
+// giveUp commits the backup as Failed, unless it was committed before: then the
+// work failed only because its end had come already.
+func (j *execution) giveUp(ctx context.Context, out *finish.Job, cause error) (*velerov1.Backup, error) {
+	committed, found, err := finish.Committed(ctx, out.Store, j.backup)
+	if err != nil || found {
+		return committed, err
+	}
+	if err := j.confirm(ctx); err != nil {
+		return nil, err
+	}
+	j.log.ErrorContext(ctx, "backup failed", "error", cause)
+	return out.Fail(ctx, cause.Error())
 }
 
 // work collects, unless the composition is fixed already, and publishes.
@@ -141,6 +165,10 @@ func (j *execution) work(ctx context.Context, out *finish.Job) (finish.Published
 	if err != nil {
 		return finish.Published{}, err
 	}
+	failpoint.Hit("backup-runner/composition-fixed")
+	if err := j.confirm(ctx); err != nil {
+		return finish.Published{}, err
+	}
 	ctx, span := j.Tracer.Start(ctx, "publish")
 	defer span.End()
 	return out.Publish(ctx, c)
@@ -149,7 +177,7 @@ func (j *execution) work(ctx context.Context, out *finish.Job) (finish.Published
 // stopped reports whether an error is no verdict on the backup: the process
 // stops, or another holder goes on.
 func stopped(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, claim.ErrLost)
+	return ctx.Err() != nil || errors.Is(err, journal.ErrFenced) || errors.Is(err, claim.ErrLost)
 }
 
 // storeError turns a bucket that fails for good into a verdict. Once the backup

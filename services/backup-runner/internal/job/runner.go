@@ -34,6 +34,7 @@ type Instance interface {
 	Ready() bool
 	Take(obj metav1.Object) (claim.Claim, error)
 	Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc)
+	Confirm(ctx context.Context, obj client.Object) error
 }
 
 // Ledger tells what was admitted; ledger.Ledger is one.

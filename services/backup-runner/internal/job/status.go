@@ -15,6 +15,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
@@ -90,6 +91,7 @@ func (j *execution) end(ctx context.Context, reason string) error {
 // settle copies the final status to the object. Until that succeeded the job is
 // not over; a lost claim ends it for this process.
 func (j *execution) settle(ctx context.Context, final *velerov1.Backup, p finish.Published) error {
+	failpoint.Hit("backup-runner/before-terminal")
 	err := j.retry(ctx, "write the final status", func() error {
 		return kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
 			if b.Status.Phase.Terminal() {
@@ -109,7 +111,9 @@ func (j *execution) settle(ctx context.Context, final *velerov1.Backup, p finish
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("backup-runner/terminal-written")
 	j.finished(ctx, p)
+	failpoint.Hit("backup-runner/event-published")
 	return nil
 }
 
