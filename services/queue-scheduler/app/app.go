@@ -85,6 +85,9 @@ func (a *App) build() error {
 			Reader: reader, Client: writer, Namespace: namespace, Name: "queue", Instance: c.Instance, Log: c.Log,
 		}, a.scheduler.Run)
 	})
+	if err := a.schedules(); err != nil {
+		return err
+	}
 	return a.watch()
 }
 

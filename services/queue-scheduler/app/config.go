@@ -42,6 +42,8 @@ type Config struct {
 	DefaultLocation string
 	// ResourceTimeout is noted on every backup, for plugins to read.
 	ResourceTimeout time.Duration
+	// ScheduleSkipImmediately is the skipImmediately of schedules that do not say.
+	ScheduleSkipImmediately bool
 }
 
 // BindFlags adds the service's own flags.
@@ -52,6 +54,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", defaultItemOperationTimeout, "longest time of asynchronous operations where none is named")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location used when none is marked as the default")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultResourceTimeout, "longest time plugins may wait for a resource; noted on every backup")
+	fs.BoolVar(&c.ScheduleSkipImmediately, "schedule-skip-immediately", false, "skip the backup that is due when a schedule is created or resumed, where the schedule does not say")
 }
 
 // complete fills in defaults and checks; errors name the flag.

@@ -1,0 +1,32 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/duty"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/schedule"
+)
+
+// schedules adds the duty that makes Backups from Schedules.
+func (a *App) schedules() error {
+	c, rt := a.config, a.runtime
+	reader, writer, namespace := rt.Manager().GetAPIReader(), rt.Manager().GetClient(), c.Options.Namespace
+	counters, err := schedule.NewMetrics(rt.Registry())
+	if err != nil {
+		return err
+	}
+	scheduler := schedule.New(schedule.Config{
+		Reader: reader, Client: writer, Namespace: namespace, SkipImmediately: c.ScheduleSkipImmediately,
+		Events: rt.Manager().GetEventRecorder(Name), Metrics: counters, Clock: c.Clock, Log: c.Log,
+	})
+	if err := scheduler.Watch(rt.Manager(), Name+"-schedule"); err != nil {
+		return fmt.Errorf("controller schedule: %w", err)
+	}
+	rt.Go("schedules", func(ctx context.Context) error {
+		return duty.Run(ctx, duty.Config{
+			Reader: reader, Client: writer, Namespace: namespace, Name: "schedules", Instance: c.Instance, Log: c.Log,
+		}, scheduler.Run)
+	})
+	return nil
+}

@@ -1,0 +1,153 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/scheduled"
+)
+
+// pass is one look at all Schedules.
+type pass struct {
+	*Scheduler
+	now  time.Time
+	busy map[string]string // schedule to a Backup of it that waits or runs; nil until read
+}
+
+// handle does what is to be done about one Schedule now and returns when its next
+// slot starts; zero when there is none to wait for.
+func (p *pass) handle(ctx context.Context, s *velerov1.Schedule) (time.Time, error) {
+	set, problems := parse(s, p.now)
+	before := s.Status.Phase
+	kept, err := p.write(ctx, s, func(s *velerov1.Schedule) { settle(s, problems, p.SkipImmediately, p.now) })
+	if err != nil || !kept {
+		return time.Time{}, err
+	}
+	p.tellPhase(s, before)
+	if len(problems) > 0 || s.Spec.Paused {
+		return time.Time{}, nil
+	}
+	if _, reserved := s.Annotations[holdfast.AnnotationPendingSlot]; reserved {
+		if kept, err := p.complete(ctx, s, set.pending); err != nil || !kept {
+			return time.Time{}, err
+		}
+	}
+	if slot, due := set.due(s, p.now); due {
+		if done, err := p.start(ctx, s, set, slot); err != nil || !done {
+			return time.Time{}, err
+		}
+	}
+	return set.next(s), nil
+}
+
+// start makes the Backup of a slot, unless it has to wait for an earlier one.
+func (p *pass) start(ctx context.Context, s *velerov1.Schedule, set settings, slot time.Time) (bool, error) {
+	if !set.allow {
+		busy, err := p.running(ctx, s.Name)
+		if err != nil {
+			return false, err
+		}
+		if busy != "" {
+			p.tellWait(s, slot, busy)
+			return false, nil
+		}
+	}
+	kept, err := p.write(ctx, s, func(s *velerov1.Schedule) { reserve(s, slot, p.now) })
+	if err != nil || !kept {
+		return false, err
+	}
+	return p.complete(ctx, s, slot)
+}
+
+// complete keeps the promise of a reserved slot. The reservation stays until the
+// Backup is known to exist.
+func (p *pass) complete(ctx context.Context, s *velerov1.Schedule, slot time.Time) (bool, error) {
+	b := scheduled.Backup(s, scheduled.Name(s.Name, slot))
+	err := p.Client.Create(ctx, b)
+	switch {
+	case err == nil:
+		p.tellMade(s, b.Name, slot)
+	case apierrors.IsAlreadyExists(err):
+		if err := p.adopt(ctx, s, b); err != nil {
+			return false, err
+		}
+	default:
+		p.Events.Eventf(s, nil, corev1.EventTypeWarning, "BackupNotCreated", "Create", "backup %s: %v", b.Name, err)
+		return false, fmt.Errorf("create backup %s: %w", b.Name, err)
+	}
+	if p.busy != nil {
+		p.busy[s.Name] = b.Name
+	}
+	return p.write(ctx, s, func(s *velerov1.Schedule) { delete(s.Annotations, holdfast.AnnotationPendingSlot) })
+}
+
+// adopt looks at the object that has the name of a slot's Backup already: nearly
+// always an earlier try's. Somebody else's keeps the name, and the slot is over.
+func (p *pass) adopt(ctx context.Context, s *velerov1.Schedule, b *velerov1.Backup) error {
+	found := &velerov1.Backup{}
+	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(b), found); err != nil {
+		return client.IgnoreNotFound(err) // made, and deleted meanwhile
+	}
+	if found.Labels[velerov1.LabelScheduleName] != s.Name {
+		p.Log.Warn("a backup that is not of this schedule has the name of its slot", "schedule", s.Name, "backup", b.Name)
+		p.Events.Eventf(s, nil, corev1.EventTypeWarning, "NameTaken", "Create", "backup %s exists and is not of this schedule", b.Name)
+	}
+	return nil
+}
+
+// running names a Backup of the schedule that waits or runs, or nothing. Velero
+// counts New and InProgress alone, so that a slow queue fills with backups.
+func (p *pass) running(ctx context.Context, schedule string) (string, error) {
+	if p.busy == nil {
+		list := &velerov1.BackupList{}
+		if err := p.Reader.List(ctx, list, client.InNamespace(p.Namespace), client.HasLabels{velerov1.LabelScheduleName}); err != nil {
+			return "", fmt.Errorf("list backups: %w", err)
+		}
+		p.busy = map[string]string{}
+		for i := range list.Items {
+			if b := &list.Items[i]; blocks(b) {
+				p.busy[b.Labels[velerov1.LabelScheduleName]] = b.Name
+			}
+		}
+	}
+	return p.busy[schedule], nil
+}
+
+func blocks(b *velerov1.Backup) bool {
+	switch b.Status.Phase {
+	case "", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress:
+		return b.DeletionTimestamp == nil
+	default:
+		return false
+	}
+}
+
+// write changes the Schedule if it is still as it was read; false means that it
+// is not, or is gone, and that the next pass looks again.
+func (p *pass) write(ctx context.Context, s *velerov1.Schedule, mutate func(*velerov1.Schedule)) (bool, error) {
+	before := s.DeepCopy()
+	mutate(s)
+	if equality.Semantic.DeepEqual(before, s) {
+		return true, nil
+	}
+	err := p.Client.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsConflict(err):
+		p.Wake()
+		return false, nil
+	case apierrors.IsNotFound(err):
+		return false, nil
+	default:
+		return false, fmt.Errorf("patch: %w", err)
+	}
+}

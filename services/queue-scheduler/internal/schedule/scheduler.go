@@ -1,0 +1,126 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// period is how often a pass runs without being woken and without a slot ahead.
+const period = 15 * time.Second
+
+// Events tells people what happened to an object; an events.EventRecorder is one.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Counter counts the Backups that were made, by schedule.
+type Counter interface{ BackupMade(schedule string) }
+
+// Config is what a Scheduler works with.
+type Config struct {
+	Reader    client.Reader // uncached
+	Client    client.Client
+	Namespace string
+	// SkipImmediately is for Schedules that do not say.
+	SkipImmediately bool
+	Events          Events
+	Metrics         Counter
+	Clock           clock.Clock
+	Log             *slog.Logger
+}
+
+// Scheduler makes passes. Wake may be called from anywhere, Run once at a time.
+type Scheduler struct {
+	Config
+	wake chan struct{}
+	told map[types.UID]time.Time // slots that wait and were logged
+}
+
+// New returns a Scheduler.
+func New(cfg Config) *Scheduler {
+	return &Scheduler{Config: cfg, wake: make(chan struct{}, 1), told: map[types.UID]time.Time{}}
+}
+
+// Wake asks for a pass soon; asking twice is asking once.
+func (s *Scheduler) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run makes passes until ctx ends and returns nil.
+func (s *Scheduler) Run(ctx context.Context) error {
+	for {
+		next, err := s.pass(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.Log.Warn("schedule pass incomplete", "error", err)
+		}
+		timer := s.Clock.NewTimer(s.until(next))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-s.wake:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+// until is how long to wait for a time, at most a period; zero is no time at all.
+func (s *Scheduler) until(next time.Time) time.Duration {
+	if next.IsZero() {
+		return period
+	}
+	return min(period, max(0, next.Sub(s.Clock.Now())))
+}
+
+// pass looks at every Schedule once and returns when the next slot starts, zero
+// for none. Schedules are read before the Backups and written only as they were
+// read: a slot that another replica reserved in between is a conflict.
+func (s *Scheduler) pass(ctx context.Context) (time.Time, error) {
+	list := &velerov1.ScheduleList{}
+	if err := s.Reader.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
+		return time.Time{}, fmt.Errorf("list schedules: %w", err)
+	}
+	p := &pass{Scheduler: s, now: s.Clock.Now()}
+	var next time.Time
+	var errs []error
+	for i := range list.Items {
+		schedule := &list.Items[i]
+		if schedule.DeletionTimestamp != nil {
+			continue
+		}
+		start, err := p.handle(ctx, schedule)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("schedule %s: %w", schedule.Name, err))
+		}
+		if !start.IsZero() && (next.IsZero() || start.Before(next)) {
+			next = start
+		}
+	}
+	s.forget(list)
+	return next, errors.Join(errs...)
+}
+
+// forget drops notes about Schedules that are gone.
+func (s *Scheduler) forget(list *velerov1.ScheduleList) {
+	kept := make(map[types.UID]time.Time, len(s.told))
+	for i := range list.Items {
+		if slot, ok := s.told[list.Items[i].UID]; ok {
+			kept[list.Items[i].UID] = slot
+		}
+	}
+	s.told = kept
+}

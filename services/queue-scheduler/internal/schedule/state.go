@@ -1,0 +1,74 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// base is the time after which slots count (Velero's rule: the last backup, or
+// the creation before there is one, and what was skipped). Both were noted when a
+// slot started, which is offset after the slot.
+func (set settings) base(s *velerov1.Schedule) time.Time {
+	base := s.CreationTimestamp.Time
+	if s.Status.LastBackup != nil {
+		base = s.Status.LastBackup.Add(-set.offset)
+	}
+	if skipped := s.Status.LastSkipped; skipped != nil && skipped.Add(-set.offset).After(base) {
+		base = skipped.Add(-set.offset)
+	}
+	return base
+}
+
+// due returns the latest slot whose start has come; those before it were missed
+// and are covered by it.
+func (set settings) due(s *velerov1.Schedule, now time.Time) (time.Time, bool) {
+	return latest(set.slots, set.base(s), now.Add(-set.offset))
+}
+
+// next is when the next slot starts; zero for never.
+func (set settings) next(s *velerov1.Schedule) time.Time {
+	t := set.slots.Next(set.base(s))
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(set.offset)
+}
+
+// settle writes the verdict of validation and carries out skipImmediately: unset
+// takes the server's default, true skips what is due at this moment. A paused
+// Schedule keeps its wish until it is resumed.
+func settle(s *velerov1.Schedule, problems []string, skipByDefault bool, now time.Time) {
+	s.Status.Phase = velerov1.SchedulePhaseEnabled
+	if len(problems) > 0 {
+		s.Status.Phase = velerov1.SchedulePhaseFailedValidation
+	}
+	if !slices.Equal(s.Status.ValidationErrors, problems) {
+		s.Status.ValidationErrors = problems
+	}
+	if len(problems) > 0 || s.Spec.Paused {
+		return
+	}
+	if s.Spec.SkipImmediately == nil {
+		s.Spec.SkipImmediately = ptr.To(skipByDefault)
+	}
+	if *s.Spec.SkipImmediately {
+		s.Spec.SkipImmediately = ptr.To(false)
+		s.Status.LastSkipped = noted(now)
+		delete(s.Annotations, holdfast.AnnotationPendingSlot)
+	}
+}
+
+// reserve promises the Backup of a slot.
+func reserve(s *velerov1.Schedule, slot, now time.Time) {
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, holdfast.AnnotationPendingSlot, slot.UTC().Format(time.RFC3339))
+	s.Status.LastBackup = noted(now)
+}
+
+// noted is a time as the API server keeps it.
+func noted(t time.Time) *metav1.Time { return &metav1.Time{Time: t.UTC().Truncate(time.Second)} }
