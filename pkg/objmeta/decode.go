@@ -2,6 +2,7 @@ package objmeta
 
 import (
 	"fmt"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/holdfast-io/holdfast/pkg/rawjson"
@@ -145,6 +146,9 @@ func (d *decoder) pairs(v []byte, into *Pairs) error {
 	}
 	f := rawjson.ObjectFields(v)
 	for f.Next() {
+		if !utf8.Valid(f.Key) {
+			f.Key = []byte(string([]rune(string(f.Key)))) // U+FFFD for each invalid byte, as in values
+		}
 		key := d.take(append(d.text, f.Key...), len(d.text))
 		var value string
 		if err := d.optional(f.Value, &value); err != nil {

@@ -70,6 +70,14 @@ func TestLastOfEqualOwnerFieldsCounts(t *testing.T) {
 	require.Equal(t, []objmeta.Owner{{}}, m.Owners)
 }
 
+// TestInvalidUTF8IsReplacedInKeysToo: a label's key used to keep the invalid byte.
+func TestInvalidUTF8IsReplacedInKeysToo(t *testing.T) {
+	t.Parallel()
+	var m objmeta.Meta
+	require.NoError(t, objmeta.Decode([]byte("{\"labels\":{\"\xb8\xb8k\":\"\xb8v\"}}"), &m))
+	require.Equal(t, objmeta.Pairs{{Key: "\ufffd\ufffdk", Value: "\ufffdv"}}, m.Labels)
+}
+
 func TestInvalidFieldsAreNamed(t *testing.T) {
 	t.Parallel()
 	for raw, field := range map[string]string{
@@ -89,6 +97,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(`{"labels":{"a":"1","a":"2","\u0062":"x\ud800"},"name":"\u0000"}`))
 	f.Add([]byte(`{"ownerReferences":[{"controller":null}],"finalizers":["\n"]}`))
+	f.Add([]byte("{\"labels\":{\"\xb8\":\"0\"},\"ownerReferenCes\":[{}]}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var m objmeta.Meta
 		err := objmeta.Decode(raw, &m)
