@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -46,9 +47,13 @@ func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLo
 	if !s.importable(backup) {
 		return nil
 	}
+	if away, err := s.leaving(ctx, store, backup); away || err != nil {
+		return err
+	}
 	if err := s.adopt(ctx, backup, loc); err != nil {
 		return err
 	}
+	failpoint.Hit("manifest-indexer/sync-before-create")
 	err = s.Client.Create(ctx, backup)
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -58,11 +63,27 @@ func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLo
 	case err != nil:
 		return err
 	}
+	failpoint.Hit("manifest-indexer/sync-created")
 	if gone, err := s.undoIfDeleted(ctx, store, backup); gone || err != nil {
 		return err
 	}
+	failpoint.Hit("manifest-indexer/sync-confirmed")
 	s.Log.Info("backup found in the bucket", "location", loc.Name, "backup", name)
 	return s.importPodVolumeBackups(ctx, loc, store, backup)
+}
+
+// leaving tells that the backup is being deleted, by another cluster or by a process that died over it: its tarball, which goes
+// first, is gone. One that failed need not have had any.
+func (s *Syncer) leaving(ctx context.Context, store objectstore.Reader, b *velerov1.Backup) (bool, error) {
+	if b.Status.Phase == velerov1.BackupPhaseFailed {
+		return false, nil
+	}
+	there, err := objectstore.Exists(ctx, store, layout.BackupTarball(b.Name))
+	if there || err != nil {
+		return false, err
+	}
+	s.Log.Info("backup in the bucket has no tarball and is not synced: it is being deleted, or damaged", "backup", b.Name)
+	return true, nil
 }
 
 func decode(data []byte, name string) (*velerov1.Backup, error) {
@@ -137,11 +158,17 @@ func (s *Syncer) owners(ctx context.Context, refs []metav1.OwnerReference) ([]me
 	return kept, nil
 }
 
-// undoIfDeleted takes back an object whose backup was deleted while it was created.
+// undoIfDeleted takes back an object whose backup was deleted, or began to be, while it was created. Should this process die
+// first, the next sync finds an object without a directory.
 func (s *Syncer) undoIfDeleted(ctx context.Context, store objectstore.Store, b *velerov1.Backup) (gone bool, err error) {
 	there, err := objectstore.Exists(ctx, store, layout.BackupMetadata(b.Name))
-	if there || err != nil {
+	if err != nil {
 		return false, err
+	}
+	if there {
+		if gone, err = s.leaving(ctx, store, b); !gone || err != nil {
+			return false, err
+		}
 	}
 	return true, s.remove(ctx, b)
 }

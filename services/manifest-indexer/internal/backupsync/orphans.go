@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -31,6 +32,7 @@ func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageL
 		if !empty {
 			continue
 		}
+		failpoint.Hit("manifest-indexer/sync-before-orphan")
 		if err := s.remove(ctx, b); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -139,10 +140,12 @@ func (s *Syncer) sync(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 	for i := range backups.Items {
 		known[backups.Items[i].Name] = true
 	}
+	failpoint.Hit("manifest-indexer/sync-listed")
 	imported := s.importNew(ctx, loc, store, stored, known)
 	if err := s.removeOrphans(ctx, loc, store, backups.Items, stored); err != nil {
 		return errors.Join(imported, err)
 	}
+	failpoint.Hit("manifest-indexer/sync-before-mark")
 	return errors.Join(imported, s.markSynced(ctx, loc))
 }
 

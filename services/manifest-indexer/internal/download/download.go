@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/location"
@@ -73,9 +74,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		r.Log.Info("download request cannot be answered now", "request", dr.Name, "kind", string(dr.Spec.Target.Kind), "target", dr.Spec.Target.Name, "reason", err)
 	}
+	failpoint.Hit("manifest-indexer/download-before-status")
 	if err := r.record(ctx, &dr, url, now); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	failpoint.Hit("manifest-indexer/download-answered")
 	if url == "" {
 		return reconcile.Result{RequeueAfter: retry}, nil
 	}

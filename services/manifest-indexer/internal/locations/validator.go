@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -158,6 +159,7 @@ func (v *Validator) validate(ctx context.Context, loc *velerov1.BackupStorageLoc
 		status.Message = fmt.Sprintf("BackupStorageLocation %q is unavailable: %v", loc.Name, failure)
 	}
 	was := loc.Status.Phase
+	failpoint.Hit("manifest-indexer/location-before-status")
 	err := kube.Update(ctx, v.Reader, v.Client, loc, func(l *velerov1.BackupStorageLocation) error {
 		if fingerprint(l) != spec {
 			return kube.ErrSkip // changed meanwhile: the next pass sees it
@@ -169,6 +171,7 @@ func (v *Validator) validate(ctx context.Context, loc *velerov1.BackupStorageLoc
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
+	failpoint.Hit("manifest-indexer/location-status-written")
 	v.record(loc, spec, status, was)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -40,6 +41,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	now := metav1.NewTime(r.Clock.Now())
+	failpoint.Hit("manifest-indexer/server-status-before-answer")
 	err := kube.Update(ctx, r.Reader, r.Client, ssr, func(s *velerov1.ServerStatusRequest) error {
 		if s.Status.Phase == velerov1.ServerStatusRequestPhaseProcessed {
 			return kube.ErrSkip
