@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -35,6 +36,10 @@ const Period = 15 * time.Second
 // overdue is how long a backup may wait for the effect of its hint: the queue may
 // hold one that it never delivers, and then refuses every other.
 const overdue = 2 * Period
+
+// offerPause is how often one backup is offered: one that fails at once is handed
+// over at once, and seen again.
+const offerPause = 10 * time.Second
 
 // unannounced bounds the backups run here at once without a message.
 const unannounced = 4
@@ -72,6 +77,7 @@ type Dispatcher struct {
 	mu      sync.Mutex
 	waiting map[types.NamespacedName]time.Time // since when each backup is seen waiting
 	offered chan offer
+	tried   map[types.UID]time.Time // when each backup was last offered
 }
 
 // offer is a backup this process should try to run itself.
@@ -169,8 +175,20 @@ func (d *Dispatcher) offers() chan offer {
 }
 
 func (d *Dispatcher) offer(o offer) {
+	offers := d.offers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.Clock.Now()
+	maps.DeleteFunc(d.tried, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= offerPause })
+	if _, ok := d.tried[o.uid]; ok {
+		return
+	}
 	select {
-	case d.offers() <- o:
+	case offers <- o:
+		if d.tried == nil {
+			d.tried = map[types.UID]time.Time{}
+		}
+		d.tried[o.uid] = now
 	default:
 	}
 }
@@ -229,6 +247,6 @@ func (d *Dispatcher) run(ctx context.Context, name string, uid types.UID) {
 	}()
 	var held *claim.HeldError
 	if err := d.Runs.Run(ctx, name, uid); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
-		d.Log.WarnContext(ctx, "takeover failed, reconciling tries again", "backup", name, "error", err)
+		d.Log.WarnContext(ctx, "run failed, reconciling tries again", "backup", name, "error", err)
 	}
 }

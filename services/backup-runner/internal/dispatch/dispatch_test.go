@@ -171,3 +171,24 @@ func TestBackupsRunWithoutMessages(t *testing.T) {
 		})
 	}
 }
+
+// A backup that fails at once is handed over at once: it must not be run again
+// and again.
+func TestABackupThatFailsIsNotRunInALoop(t *testing.T) {
+	b := backup("b", "", velerov1.BackupPhaseInProgress)
+	require.NoError(t, claim.Set(b, claim.Claim{Epoch: 3}))
+	d, _ := newDispatcher(t, b)
+	clk := clocktesting.NewFakeClock(time.Unix(1, 0))
+	d.Clock = clk
+	look := func() {
+		_, err := d.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "velero", Name: "b"}})
+		require.NoError(t, err)
+	}
+	for range 5 {
+		look()
+	}
+	require.Len(t, d.offers(), 1)
+	clk.Step(offerPause)
+	look()
+	require.Len(t, d.offers(), 2)
+}
