@@ -298,3 +298,24 @@ func fail(w http.ResponseWriter, code int, reason metav1.StatusReason, message s
 		Code: int32(code), Reason: reason, Message: message,
 	})
 }
+
+// Content returns every object by its path, as text in which identities are replaced by the paths they stand for.
+func (s *Server) Content() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for path, obj := range s.objects {
+		names = append(names, fmt.Sprintf("%q", Meta(obj)["uid"]), fmt.Sprintf("%q", "UID of "+path))
+	}
+	known := strings.NewReplacer(names...)
+	out := map[string]string{}
+	for path, obj := range s.objects {
+		shown := map[string]any{}
+		raw, _ := json.Marshal(obj)
+		_ = json.Unmarshal(raw, &shown)
+		delete(Meta(shown), "resourceVersion")
+		raw, _ = json.Marshal(shown)
+		out[path] = known.Replace(string(raw))
+	}
+	return out
+}

@@ -33,6 +33,9 @@ func (c *Client) mergeAccount(ctx context.Context, r *Request, live map[string]a
 	if err != nil {
 		return failed(err)
 	}
+	if err := r.intend(ctx, IntentUpdate); err != nil {
+		return failed(err)
+	}
 	if err := c.patch(ctx, r.Target, patch); err != nil {
 		return Result{Action: Failed, UID: uid, Warning: r.refused("could not be merged: " + err.Error())}
 	}

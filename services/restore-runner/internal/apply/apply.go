@@ -23,6 +23,17 @@ const (
 	Skipped Action = "skipped"
 )
 
+// Intent is what is about to be done to an object that was there before.
+type Intent string
+
+// The intents.
+const (
+	// IntentUpdate is to make the object what the backup says.
+	IntentUpdate Intent = "update"
+	// IntentLabel is to mark an unchanged object as this restore's.
+	IntentLabel Intent = "label"
+)
+
 const (
 	// settle is how long a kind or account that was just created may be unknown to the server.
 	settle = 15 * time.Second
@@ -41,11 +52,16 @@ type Request struct {
 	Normalize func(live map[string]any)
 	// Update follows existing-resource policy "update"; otherwise existing objects that differ stay as they are.
 	Update bool
-	// Mine tells whether a live object with these labels was restored by this very restore.
-	Mine func(labels map[string]any) bool
+	// Mine tells whether a live object with this metadata was created by this very restore.
+	Mine func(meta map[string]any) bool
 	// Resumed tells that this restore was interrupted before: what is Mine counts as created by it. Otherwise that needs a
 	// creation whose answer was lost.
 	Resumed bool
+	// Intend is called before something is done to an object that was there before, and returns when that is durable. Nil
+	// needs no call.
+	Intend func(ctx context.Context, intent Intent) error
+	// Intended is what an earlier holder was about to do to the object, "" for nothing: it was not created by this restore.
+	Intended Intent
 	// New tells that the kind was defined only just now, so that the server may not serve it yet.
 	New bool
 }

@@ -1,6 +1,8 @@
 package apply_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
@@ -47,7 +50,7 @@ func start(t *testing.T) (*apitest.Server, *apply.Client, *watcher) {
 	s := apitest.Start(t)
 	s.Put("/api/v1/namespaces/a", object{})
 	w := &watcher{}
-	c, err := apply.NewClient(s.Config(), w, clock.RealClock{})
+	c, err := apply.NewClient(s.Config(), w, clock.RealClock{}, nil)
 	require.NoError(t, err)
 	return s, c, w
 }
@@ -197,7 +200,64 @@ func TestLostAnswerCountsAsCreated(t *testing.T) {
 	require.Len(t, s.Requests("POST "), 2)
 }
 
-func isOurs(labels map[string]any) bool { return labels["velero.io/restore-name"] == "r" }
+func isOurs(meta map[string]any) bool {
+	labels, ok := meta["labels"].(object)
+	return ok && labels["velero.io/restore-name"] == "r"
+}
+
+// What an earlier holder did to an object that was there before shows in the cluster as if the object were its own.
+func TestIntentsTellUpdatedFromCreated(t *testing.T) {
+	same, other := object{"k": "v"}, object{"k": "w"}
+	for name, tt := range map[string]struct {
+		live     object
+		intended apply.Intent
+		want     apply.Action
+		intents  []apply.Intent
+	}{
+		"not touched yet":           {other, "", apply.Updated, []apply.Intent{apply.IntentUpdate}},
+		"about to be updated":       {other, apply.IntentUpdate, apply.Updated, []apply.Intent{apply.IntentUpdate}},
+		"updated":                   {same, apply.IntentUpdate, apply.Updated, nil},
+		"unchanged":                 {same, "", apply.Skipped, []apply.Intent{apply.IntentLabel}},
+		"unchanged and labelled":    {same, apply.IntentLabel, apply.Skipped, []apply.Intent{apply.IntentLabel}},
+		"labelled, changed by then": {other, apply.IntentLabel, apply.Updated, []apply.Intent{apply.IntentUpdate}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c, _ := start(t)
+			meta := object{"name": "m", "namespace": "a"}
+			if tt.intended != "" {
+				meta["labels"] = object{"velero.io/restore-name": "r"}
+			}
+			s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "data": tt.live, "metadata": meta})
+			request := stored("configmaps", "ConfigMap", object{"data": same})
+			request.Update, request.Resumed, request.Mine, request.Intended = true, true, isOurs, tt.intended
+			var intents []apply.Intent
+			request.Intend = func(_ context.Context, i apply.Intent) error {
+				require.Empty(t, s.Requests("PATCH "), "before anything is done")
+				intents = append(intents, i)
+				return nil
+			}
+			got := c.Apply(t.Context(), request)
+			require.NoError(t, got.Err)
+			require.Equal(t, tt.want, got.Action, got.Warning)
+			require.Equal(t, tt.intents, intents)
+			require.Equal(t, same, s.Object(mapPath)["data"])
+		})
+	}
+}
+
+func TestNothingIsChangedWithoutTheClaim(t *testing.T) {
+	s := apitest.Start(t)
+	s.Put("/api/v1/namespaces/a", object{})
+	lost := errors.New("lost")
+	c, err := apply.NewClient(s.Config(), &watcher{}, clock.RealClock{}, func(context.Context) error { return lost })
+	require.NoError(t, err)
+	require.ErrorIs(t, c.Apply(t.Context(), stored("configmaps", "ConfigMap", object{})).Err, lost)
+	target := stored("configmaps", "ConfigMap", object{}).Target
+	require.ErrorIs(t, c.Patch(t.Context(), target, object{}), lost)
+	require.Empty(t, s.Requests("P"))
+	_, err = c.Get(t.Context(), target)
+	require.True(t, apierrors.IsNotFound(err), "reading is harmless")
+}
 
 // Admission may have changed the object between the creation and its lost answer.
 func TestLostAnswerCountsAsCreatedWhatWasChangedOnTheWay(t *testing.T) {

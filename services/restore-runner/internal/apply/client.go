@@ -41,10 +41,15 @@ type Client struct {
 	rest     rest.Interface
 	observer Observer
 	clock    clock.WithTicker
+	confirm  func(ctx context.Context) error
 }
 
-// NewClient returns a client for the cluster of cfg, whose own rate limit is taken off.
-func NewClient(cfg *rest.Config, observer Observer, clk clock.WithTicker) (*Client, error) {
+// NewClient returns a client for the cluster of cfg, whose own rate limit is taken off. confirm is called before each request
+// that changes something, which is not sent after an error; nil allows all.
+func NewClient(cfg *rest.Config, observer Observer, clk clock.WithTicker, confirm func(ctx context.Context) error) (*Client, error) {
+	if confirm == nil {
+		confirm = func(context.Context) error { return nil }
+	}
 	own := rest.CopyConfig(cfg)
 	own.QPS = -1
 	own.RateLimiter = nil
@@ -54,7 +59,7 @@ func NewClient(cfg *rest.Config, observer Observer, clk clock.WithTicker) (*Clie
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return &Client{rest: c, observer: observer, clock: clk}, nil
+	return &Client{rest: c, observer: observer, clock: clk, confirm: confirm}, nil
 }
 
 // Target names an object, or where a new one goes.
@@ -89,7 +94,7 @@ type answer struct {
 // create posts an object and returns its UID. maybe tells that an earlier attempt of this call may have created it,
 // without an answer having come back.
 func (c *Client) create(ctx context.Context, t Target, body []byte) (uid types.UID, maybe bool, err error) {
-	raw, maybe, err := c.send(ctx, func() *rest.Request {
+	raw, maybe, err := c.send(ctx, c.confirm, func() *rest.Request {
 		return c.rest.Post().AbsPath(t.path("")...).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
 	})
 	if err != nil {
@@ -101,7 +106,7 @@ func (c *Client) create(ctx context.Context, t Target, body []byte) (uid types.U
 
 // get reads a whole object.
 func (c *Client) get(ctx context.Context, t Target) ([]byte, error) {
-	raw, _, err := c.send(ctx, func() *rest.Request {
+	raw, _, err := c.send(ctx, func(context.Context) error { return nil }, func() *rest.Request {
 		return c.rest.Get().AbsPath(t.path(t.Name)...).SetHeader("Accept", wholeObject)
 	})
 	return raw, err
@@ -120,7 +125,7 @@ func (c *Client) Patch(ctx context.Context, t Target, patch any) error {
 }
 
 func (c *Client) patch(ctx context.Context, t Target, body []byte) error {
-	_, _, err := c.send(ctx, func() *rest.Request {
+	_, _, err := c.send(ctx, c.confirm, func() *rest.Request {
 		return c.rest.Patch(types.MergePatchType).AbsPath(t.path(t.Name)...).SetHeader("Accept", metadataOnly).Body(body)
 	})
 	return err
@@ -135,9 +140,12 @@ func uidOf(raw []byte) (types.UID, error) {
 }
 
 // send repeats a request while the answer only means "not now". maybe tells that an attempt got no answer at all.
-func (c *Client) send(ctx context.Context, request func() *rest.Request) (raw []byte, maybe bool, err error) {
+func (c *Client) send(ctx context.Context, confirm func(context.Context) error, request func() *rest.Request) (raw []byte, maybe bool, err error) {
 	start := c.clock.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		if err := confirm(ctx); err != nil {
+			return nil, maybe, err
+		}
 		sent := c.clock.Now()
 		result := request().MaxRetries(0).Do(ctx)
 		err = result.Error() // decodes the server's Status, which Raw would not
@@ -207,12 +215,12 @@ func network(err error) bool {
 	return errors.As(err, &inner)
 }
 
-// Create posts an object and returns its UID. An existing one satisfies apierrors.IsAlreadyExists.
-func (c *Client) Create(ctx context.Context, t Target, obj map[string]any) (types.UID, error) {
+// Create posts an object and returns its UID. An existing one satisfies apierrors.IsAlreadyExists; maybe tells that it may be
+// the work of this call, whose first answer was lost.
+func (c *Client) Create(ctx context.Context, t Target, obj map[string]any) (uid types.UID, maybe bool, err error) {
 	body, err := json.Marshal(obj)
 	if err != nil {
-		return "", fmt.Errorf("encode: %w", err)
+		return "", false, fmt.Errorf("encode: %w", err)
 	}
-	uid, _, err := c.create(ctx, t, body)
-	return uid, err
+	return c.create(ctx, t, body)
 }

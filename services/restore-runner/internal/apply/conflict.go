@@ -27,8 +27,8 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 	if !ok {
 		return failed(fmt.Errorf("the existing object has no metadata"))
 	}
-	labels, hasLabels := meta["labels"].(map[string]any)
-	if hasLabels && r.Mine != nil && r.Mine(labels) && (r.Resumed || maybe && meta["deletionTimestamp"] == nil) {
+	created := r.Mine != nil && r.Intended == "" && r.Mine(meta)
+	if created && (r.Resumed || maybe && meta["deletionTimestamp"] == nil) {
 		return Result{Action: Created, UID: uid, Fresh: true}
 	}
 	deleting := meta["deletionTimestamp"] != nil
@@ -90,10 +90,24 @@ func cloneValue(v any) any {
 	return v
 }
 
+// intend makes an intent durable before it is carried out.
+func (r *Request) intend(ctx context.Context, intent Intent) error {
+	if r.Intend == nil {
+		return nil
+	}
+	return r.Intend(ctx, intent)
+}
+
 // equal leaves the object; policy update marks it as this restore's.
 func (c *Client) equal(ctx context.Context, r *Request, uid types.UID) Result {
 	result := Result{Action: Skipped, UID: uid}
-	if r.Update {
+	switch {
+	case r.Intended == IntentUpdate:
+		result.Action = Updated // by an earlier holder
+	case r.Update:
+		if err := r.intend(ctx, IntentLabel); err != nil {
+			return failed(err)
+		}
 		if err := c.relabel(ctx, r); err != nil {
 			result.Warning = r.refused("is as in the backup but could not be labelled: " + err.Error())
 		}
@@ -122,6 +136,9 @@ func (r *Request) restoreLabels() map[string]any {
 func (c *Client) update(ctx context.Context, r *Request, live map[string]any, uid types.UID) Result {
 	patch, err := mergePatch(live, r.Object)
 	if err != nil {
+		return failed(err)
+	}
+	if err := r.intend(ctx, IntentUpdate); err != nil {
 		return failed(err)
 	}
 	if err := c.patch(ctx, r.Target, patch); err != nil {

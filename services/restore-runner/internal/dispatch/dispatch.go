@@ -5,7 +5,11 @@ package dispatch
 import (
 	"container/heap"
 	"context"
+	"errors"
 )
+
+// ErrStopped means that not every vertex was started.
+var ErrStopped = errors.New("stopped")
 
 // Graph says what waits for what; it must have no cycles.
 type Graph interface {
@@ -27,22 +31,22 @@ type Work struct {
 	Passive func(v int32) bool
 	// Limit is how many run at once; it is asked again after every end.
 	Limit func() int
+	// Stop, when closed, keeps further vertices from starting; those that run end in peace. Nil never does.
+	Stop <-chan struct{}
 	// Budget is how much weight runs at once, in bytes. A single heavier vertex runs alone.
 	Budget int64
 }
 
-// Run works on every vertex of the graph. When ctx ends no further vertex starts; Run returns after the running ones with
-// the cause of ctx's end, and nil after the last vertex otherwise.
+// Run works on every vertex of the graph. When ctx ends, or Stop is closed, no further vertex starts; Run returns after the
+// running ones with the cause of ctx's end or ErrStopped, and nil after the last vertex otherwise.
 func Run(ctx context.Context, g Graph, w Work) error {
 	r := &run{graph: g, work: w, indegree: g.Indegree(), ended: make(chan int32)}
-	for v, n := range r.indegree {
-		if n == 0 {
-			r.become(int32(v))
-		}
+	for _, v := range r.roots() {
+		r.become(v)
 	}
-	done := ctx.Done()
-	for r.running > 0 || (r.ready.Len() > 0 && ctx.Err() == nil) {
-		if ctx.Err() == nil {
+	done, stop := ctx.Done(), w.Stop
+	for r.running > 0 || (r.ready.Len() > 0 && !r.stopped(ctx)) {
+		if !r.stopped(ctx) {
 			r.start(ctx)
 		}
 		select {
@@ -50,12 +54,37 @@ func Run(ctx context.Context, g Graph, w Work) error {
 			r.end(v)
 		case <-done:
 			done = nil // wait for what runs
+		case <-stop:
+			stop = nil
 		}
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case r.ready.Len() > 0:
+		return ErrStopped
 	}
 	return nil
+}
+
+// roots returns the vertices without predecessors. They are found before the first is passed, which may make others ready.
+func (r *run) roots() []int32 {
+	var out []int32
+	for v, n := range r.indegree {
+		if n == 0 {
+			out = append(out, int32(v))
+		}
+	}
+	return out
+}
+
+func (r *run) stopped(ctx context.Context) bool {
+	select {
+	case <-r.work.Stop:
+		return true
+	default:
+		return ctx.Err() != nil
+	}
 }
 
 type run struct {

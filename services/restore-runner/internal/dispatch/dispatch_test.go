@@ -53,6 +53,37 @@ func TestPassiveVerticesArePassed(t *testing.T) {
 	require.Equal(t, []int32{0, 3}, order)
 }
 
+func TestWhatAPassiveRootReleasesIsDoneOnce(t *testing.T) {
+	g := graph{0: {1}, 1: {2}, 2: nil}
+	var order []int32
+	w := work(1, func(_ context.Context, v int32) { order = append(order, v) })
+	w.Passive = func(v int32) bool { return v == 0 }
+	require.NoError(t, Run(t.Context(), g, w))
+	require.Equal(t, []int32{1, 2}, order)
+}
+
+func TestStopLetsTheRunningOnesEnd(t *testing.T) {
+	g := graph{0: {2}, 1: nil, 2: nil, 3: nil}
+	stop := make(chan struct{})
+	var once sync.Once
+	var ended atomic.Int64
+	w := work(2, func(ctx context.Context, _ int32) {
+		once.Do(func() { close(stop) })
+		<-stop
+		if ctx.Err() == nil {
+			ended.Add(1)
+		}
+	})
+	w.Stop = stop
+	require.ErrorIs(t, Run(t.Context(), g, w), ErrStopped)
+	require.LessOrEqual(t, ended.Load(), int64(2))
+	require.Positive(t, ended.Load())
+
+	all := work(4, func(context.Context, int32) {})
+	all.Stop = make(chan struct{})
+	require.NoError(t, Run(t.Context(), g, all))
+}
+
 func TestLimitAndBudget(t *testing.T) {
 	g := graph{}
 	for v := range int32(50) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -35,8 +36,9 @@ import (
 
 // claims is a holder of claims whose loss the test decides about.
 type claims struct {
-	holder string
-	mu     sync.Mutex
+	holder  string
+	confirm func() error
+	mu      sync.Mutex
 	lose   context.CancelCauseFunc
 }
 
@@ -57,6 +59,13 @@ func (c *claims) Guard(ctx context.Context, _ client.Object) (context.Context, c
 	defer c.mu.Unlock()
 	c.lose = cancel
 	return ctx, func() { cancel(nil) }
+}
+
+func (c *claims) Confirm(ctx context.Context, _ client.Object) error {
+	if c.confirm != nil {
+		return c.confirm()
+	}
+	return context.Cause(ctx)
 }
 
 func (c *claims) loseIt() {
@@ -124,6 +133,7 @@ func newBench(t *testing.T) *bench {
 		},
 	}
 	b.runner = job.New(b.config)
+	require.NoError(t, b.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "uid-cluster"}}))
 	require.NoError(t, b.client.Create(t.Context(), &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", Labels: map[string]string{velerov1.LabelScheduleName: "nightly"}},
 		Spec:       velerov1.BackupSpec{StorageLocation: "default"},

@@ -74,6 +74,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if work {
 		c.hint(ctx, restore)
 	}
+	if work && restore.Status.Phase == velerov1.RestorePhaseInProgress {
+		c.offer(restore) // handed over or orphaned: it goes on at once, whatever becomes of the hint
+	}
 	return ctrl.Result{RequeueAfter: lookAgain}, nil
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/resource"
@@ -33,54 +35,152 @@ const storeAttempts = 5
 // job is one taken restore.
 type job struct {
 	*Runner
-	restore  *velerov1.Restore
-	mine     claim.Claim
-	log      *slog.Logger
-	recorder *outcome.Recorder
-	schedule string
+	restore *velerov1.Restore
+	mine    claim.Claim
+	log     *slog.Logger
+	process context.Context         // ends when the process is told to stop
+	lose    context.CancelCauseFunc // ends the job
+
+	recorder  *outcome.Recorder
+	records   *records
+	ready     atomic.Bool // the recorder is where the earlier holders came
+	schedule  string
+	finished  *outcome.Finished // how the restore ends, once that is decided
+	undecided bool              // but could not be recorded
 }
 
-// restoreFrom plans and restores. Damage of the backup is an error of the restore, not the end of it (Velero 1.18).
+// prepared is what a restore works with.
+type prepared struct {
+	source  tarball.Source
+	plan    *plan.Plan
+	volumes *volume.Decisions
+	catalog *resource.Catalog
+	history *outcome.History
+	planned outcome.Planned
+}
+
+// restoreFrom plans and restores, or goes on where an earlier holder came to. Damage of the backup is an error of the restore,
+// not the end of it (Velero 1.18).
 func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, dir string) error {
-	opened, err := again(ctx, j, "open the tarball", func() (tarball.Source, error) {
-		return tarball.Open(ctx, store, backup, filepath.Join(dir, tarballDir), tarball.Limits{CacheBytes: memberCache})
-	})
-	switch {
-	case damaged(err):
-		j.recorder.Error(outcome.General, fmt.Sprintf("the tarball of backup %q cannot be read: %v", backup, err))
-		return nil
-	case err != nil:
-		return err
+	quick, stop := j.untilStopped(ctx)
+	defer stop()
+	p, err := j.prepare(quick, store, backup, filepath.Join(dir, tarballDir))
+	if p != nil && p.source != nil {
+		defer func() {
+			if err := p.source.Close(); err != nil {
+				j.log.Warn("tarball not closed", "error", err)
+			}
+		}()
 	}
-	source := &patient{Source: opened, job: j}
-	defer func() {
-		if err := source.Close(); err != nil {
-			j.log.Warn("tarball not closed", "error", err)
-		}
-	}()
-	j.problems(source)
-	infos, err := again(ctx, j, "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, store, backup) })
-	if err != nil {
-		return err
-	}
-	catalog, err := resource.Discover(ctx, j.cfg.REST)
-	if err != nil {
-		return fmt.Errorf("discover what the cluster serves: %w", err)
-	}
-	p, volumes, err := j.plan(ctx, source, catalog, infos)
-	if damaged(err) {
-		j.recorder.Error(outcome.General, fmt.Sprintf("the listing of backup %q cannot be read: %v", backup, err))
+	var damage *damageError
+	if errors.As(err, &damage) && ctx.Err() == nil {
+		j.ready.Store(true)
+		j.recorder.Error(outcome.General, damage.message)
 		return nil
 	}
 	if err != nil {
+		return j.unlessDecided(quick, err)
+	}
+	if err := j.start(quick, p); err != nil || j.records.head.Finished != nil || p.plan == nil {
 		return err
 	}
-	j.recorder.SetPlan(p)
 	return restore.Run(ctx, restore.Config{
-		Backup: backup, Restore: j.restore.Name, Spec: &j.restore.Spec, Plan: p, Source: source, Volumes: volumes,
-		Catalog: catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, Resumed: j.mine.Epoch > 1,
+		Backup: backup, Restore: j.restore.Name, Spec: &j.restore.Spec, Plan: p.plan, Source: p.source, Volumes: p.volumes,
+		Catalog: p.catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, History: p.history,
+		Since: j.restore.CreationTimestamp.Time, Confirm: j.confirm, Stop: j.process.Done(),
 		TerminatingTimeout: j.cfg.TerminatingTimeout, ResourceTimeout: j.cfg.ResourceTimeout,
 	})
+}
+
+// unlessDecided passes over a failure when it is decided already how the restore ends: the backup was needed for the resource
+// list only.
+func (j *job) unlessDecided(ctx context.Context, err error) error {
+	if j.records.head.Finished == nil || ctx.Err() != nil {
+		return err
+	}
+	j.log.Warn("backup not opened again: the files of the restore will lack its objects", "error", err)
+	return j.start(ctx, &prepared{})
+}
+
+// prepare opens the backup and makes the plan. What has to be said about them is recorded by the first holder only. Without an
+// error, a result without a plan is a backup that cannot be read.
+func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir string) (*prepared, error) {
+	head := &j.records.head
+	if head.Finished != nil && head.Planned == nil {
+		return &prepared{}, nil // nothing was planned then
+	}
+	opened, err := again(ctx, j, "open the tarball", func() (tarball.Source, error) {
+		return tarball.Open(ctx, store, backup, dir, tarball.Limits{CacheBytes: memberCache})
+	})
+	if err != nil {
+		return nil, j.unreadable(err, fmt.Sprintf("the tarball of backup %q cannot be read", backup))
+	}
+	failpoint.Hit("restore-runner/tarball-opened")
+	p := &prepared{source: &patient{Source: opened, job: j}}
+	infos, err := again(ctx, j, "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, store, backup) })
+	if err != nil {
+		return p, err
+	}
+	if p.catalog, err = resource.Discover(ctx, j.cfg.REST); err != nil {
+		return p, fmt.Errorf("discover what the cluster serves: %w", err)
+	}
+	if head.Planned == nil {
+		j.problems(p.source)
+	}
+	if err := j.plan(ctx, p, infos); err != nil {
+		return p, j.unreadable(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
+	}
+	return p, nil
+}
+
+// damageError is a backup that cannot be read, which is recorded as an error of the restore.
+type damageError struct{ message string }
+
+// Error implements error.
+func (e *damageError) Error() string { return e.message }
+
+// unreadable makes damage found by the first holder an error of the restore, and damage found later its end: what was restored
+// cannot be told from what was not.
+func (j *job) unreadable(err error, what string) error {
+	switch {
+	case !damaged(err):
+		return err
+	case j.records.head.Planned != nil:
+		return fatal("%s any more: %w", what, err)
+	}
+	return &damageError{fmt.Sprintf("%s: %v", what, err)}
+}
+
+// start records what was planned, or replays what was recorded; from then on outcomes count.
+func (j *job) start(ctx context.Context, p *prepared) (err error) {
+	if p.plan != nil {
+		j.recorder.SetPlan(p.plan)
+	}
+	if p.history, err = j.replay(ctx, j.records); err != nil {
+		return err
+	}
+	j.ready.Store(true)
+	j.show(j.restore.UID, j.recorder)
+	head := &j.records.head
+	if head.Finished != nil {
+		return nil
+	}
+	if head.Planned != nil {
+		c := j.recorder.Counts()
+		j.log.Info("restore goes on", "items", c.Total, "done", c.Done)
+		j.recorder.Info(outcome.General, fmt.Sprintf("restore goes on at epoch %d: %d of %d objects have an outcome", j.mine.Epoch, c.Done, c.Total))
+		failpoint.Hit("restore-runner/resumed")
+		return nil
+	}
+	if p.history.Resumed {
+		j.recorder.Warn(outcome.General, "an earlier runner was interrupted, and the location cannot be written: the restore starts from its plan again")
+	}
+	j.recorder.Planned(&p.planned)
+	if err := j.recorder.Sync(ctx); err != nil {
+		return err
+	}
+	failpoint.Hit("restore-runner/planned")
+	return nil
 }
 
 // problems reports the entries of the tarball that were passed over.
@@ -94,33 +194,35 @@ func (j *job) problems(source tarball.Source) {
 	}
 }
 
-// plan selects the items of the backup.
-func (j *job) plan(ctx context.Context, source tarball.Source, catalog *resource.Catalog, infos []volume.Info) (*plan.Plan, *volume.Decisions, error) {
+// plan selects the items of the backup. Names that an earlier holder resolved mean what they meant then.
+func (j *job) plan(ctx context.Context, p *prepared, infos []volume.Info) error {
 	spec := &j.restore.Spec
-	survey, err := plan.Look(ctx, source)
+	survey, err := plan.Look(ctx, p.source)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if survey.Empty() {
+	if survey.Empty() && j.records.head.Planned == nil {
 		j.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
-	volumes, err := volume.Decide(ctx, survey.Volumes, source.Read, infos, spec.RestorePVs == nil || *spec.RestorePVs)
+	p.volumes, err = volume.Decide(ctx, survey.Volumes, p.source.Read, infos, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	names := newResolver(survey.Resolver(p.catalog), j.records.head.Planned)
 	filter, err := selection.NewFilter(selection.Spec{
 		IncludedResources: spec.IncludedResources, ExcludedResources: spec.ExcludedResources,
 		IncludeClusterResources: spec.IncludeClusterResources,
 		LabelSelector:           spec.LabelSelector, OrLabelSelectors: spec.OrLabelSelectors,
-	}, selection.ExpandNamespaces(spec.IncludedNamespaces, spec.ExcludedNamespaces, survey.Namespaces), survey.Resolver(catalog))
+	}, selection.ExpandNamespaces(spec.IncludedNamespaces, spec.ExcludedNamespaces, survey.Namespaces), names)
 	if err != nil {
-		return nil, nil, fatal("spec: %w", err)
+		return fatal("spec: %w", err)
 	}
-	p, err := plan.Build(ctx, source, plan.Config{
-		Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim,
+	p.plan, err = plan.Build(ctx, p.source, plan.Config{
+		Filter: filter, Mapping: spec.NamespaceMapping, Claim: p.volumes.Claim,
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
 	})
-	return p, volumes, err
+	p.planned = names.planned
+	return err
 }
 
 // damaged tells that a backup cannot be read, however often it is tried.
@@ -141,7 +243,7 @@ func again[T any](ctx context.Context, j *job, what string, do func() (T, error)
 		var end *fatalError
 		final := errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrNoBucket) || errors.As(err, &end)
 		switch {
-		case err == nil, damaged(err), ctx.Err() != nil:
+		case err == nil, damaged(err), errors.Is(err, claim.ErrLost), ctx.Err() != nil:
 			return out, err
 		case final || attempt == storeAttempts:
 			return out, fatal("%s: %w", what, err)

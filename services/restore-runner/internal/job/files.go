@@ -2,7 +2,9 @@ package job
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -39,13 +42,17 @@ func newFiles(dir string, restore *velerov1.Restore) (*files, error) {
 func (f *files) close() { _ = f.logFile.Close() }
 
 // publish puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file that cannot be stored
-// does not change what was restored: the service's log tells.
+// does not change what was restored: the service's log tells. A restore that failed as a whole has its log only.
 func (j *job) publish(ctx context.Context, store objectstore.Store, f *files) error {
 	if err := j.recorder.CloseLog(); err != nil {
 		return fatal("write the log: %w", err)
 	}
+	if j.undecided || j.records.readOnly {
+		j.log.Error("files of the restore not stored: the location cannot be written")
+		return nil
+	}
 	name := j.restore.Name
-	if err := j.upload(ctx, store, layout.RestoreLog(name), f.logFile); err != nil {
+	if err := j.upload(ctx, store, layout.RestoreLog(name), f.logFile); err != nil || j.finished.Phase == velerov1.RestorePhaseFailed {
 		return err
 	}
 	for _, part := range []struct {
@@ -64,8 +71,8 @@ func (j *job) publish(ctx context.Context, store objectstore.Store, f *files) er
 	return nil
 }
 
-// explain leaves the log of a restore that ends as Failed in the bucket. It is tried once: the reason may be that the bucket
-// is away.
+// explain leaves the log of a restore that ends as Failed in the bucket. Not much time is spent on it: the reason may be that
+// the bucket is away.
 func (j *job) explain(ctx context.Context, store objectstore.Store, f *files, failure error) {
 	var verdict *fatalError
 	if ctx.Err() != nil || !errors.As(failure, &verdict) {
@@ -73,25 +80,13 @@ func (j *job) explain(ctx context.Context, store objectstore.Store, f *files, fa
 	}
 	ctx, cancel := context.WithTimeout(ctx, explainLimit)
 	defer cancel()
-	j.recorder.Fatal("restore failed: " + verdict.Error())
-	err := j.recorder.CloseLog()
+	err := j.decide(ctx, verdict.Error())
 	if err == nil {
-		err = putWhole(ctx, store, layout.RestoreLog(j.restore.Name), f.logFile)
+		err = j.publish(ctx, store, f)
 	}
 	if err != nil {
 		j.log.Warn("log of the failed restore not stored", "error", err)
 	}
-}
-
-func putWhole(ctx context.Context, store objectstore.Store, key string, file *os.File) error {
-	size, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	return store.Put(ctx, key, file, size)
 }
 
 func literal(s string) func(io.Writer) error {
@@ -116,17 +111,15 @@ func (j *job) publishOne(ctx context.Context, store objectstore.Store, dir, key 
 	return j.upload(ctx, store, key, file)
 }
 
-// upload stores a file whole, replacing what an interrupted holder left.
+// upload stores a file once. One that is there already is what an interrupted holder stored, or what a restore of the same
+// name left, which is replaced.
 func (j *job) upload(ctx context.Context, store objectstore.Store, key string, file *os.File) error {
-	size, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return fatal("read %s: %w", key, err)
+	failpoint.Hit("restore-runner/before-file")
+	if err := j.confirm(ctx); err != nil {
+		return fmt.Errorf("store %s: %w", key, err)
 	}
-	_, err = again(ctx, j, "store "+key, func() (struct{}, error) {
-		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return struct{}{}, fatal("read %s: %w", key, err)
-		}
-		err := store.Put(ctx, key, file, size)
+	_, err := again(ctx, j, "store "+key, func() (struct{}, error) {
+		err := place(ctx, store, key, file)
 		if errors.Is(err, objectstore.ErrReadOnly) {
 			return struct{}{}, &fatalError{err}
 		}
@@ -138,5 +131,53 @@ func (j *job) upload(ctx context.Context, store objectstore.Store, key string, f
 	if err != nil {
 		j.log.Error("file of the restore not stored", "key", key, "error", err)
 	}
+	failpoint.Hit("restore-runner/after-file")
 	return nil
+}
+
+func place(ctx context.Context, store objectstore.Store, key string, file *os.File) error {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fatal("read %s: %w", key, err)
+	}
+	rewind := func() error {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return fatal("read %s: %w", key, err)
+		}
+		return nil
+	}
+	if err := rewind(); err != nil {
+		return err
+	}
+	err = store.Create(ctx, key, file, size)
+	if !errors.Is(err, objectstore.ErrExists) {
+		return err
+	}
+	if err := rewind(); err != nil {
+		return err
+	}
+	if same, err := holds(ctx, store, key, file); err != nil || same {
+		return err
+	}
+	if err := rewind(); err != nil {
+		return err
+	}
+	return store.Put(ctx, key, file, size)
+}
+
+// holds tells whether the object under key has the content of r.
+func holds(ctx context.Context, store objectstore.Store, key string, r io.Reader) (bool, error) {
+	body, err := store.Get(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = body.Close() }()
+	stored, own := sha256.New(), sha256.New()
+	if _, err := io.Copy(stored, body); err != nil {
+		return false, err
+	}
+	if _, err := io.Copy(own, r); err != nil {
+		return false, err
+	}
+	return bytes.Equal(stored.Sum(nil), own.Sum(nil)), nil
 }

@@ -19,6 +19,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
@@ -58,8 +59,17 @@ func TestRestoreFromClaimToTerminalPhase(t *testing.T) {
 		records = append(records, i.Key)
 		return nil
 	}))
-	require.Equal(t, []string{layout.RestoreRecordsPrefix("r") + "uid-r/0000000001-0000000001.json.gz"}, records)
-	require.Equal(t, 5, strings.Count(b.file(t, records[0]), `"action":"created"`))
+	require.Equal(t, layout.RestoreOwnerFile("r", "uid-r"), records[0])
+	owner, err := objectstore.ReadAll(t.Context(), b.store, records[0], 1<<10)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"restoreUID":"uid-r","clusterUID":"uid-cluster"}`, string(owner))
+	var outcomes string
+	for i, key := range records[1:] {
+		require.Equal(t, journal.Key("restores/r/records/uid-r/record-", 1, int64(i+1)), key)
+		outcomes += b.file(t, key)
+	}
+	require.Equal(t, 5, strings.Count(outcomes, `"action":"created"`))
+	require.Contains(t, outcomes, `"finished":{"phase":"Completed"`)
 
 	require.NoError(t, testutil.GatherAndCompare(b.registry, strings.NewReader(`
 # HELP velero_restore_attempt_total Restores begun.

@@ -29,6 +29,7 @@ import (
 type Claims interface {
 	Take(obj metav1.Object) (claim.Claim, error)
 	Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc)
+	Confirm(ctx context.Context, obj client.Object) error
 }
 
 // Ledger tells whether a restore is admitted; ledger.Ledger is one.
@@ -62,6 +63,10 @@ type Config struct {
 	TerminatingTimeout, ResourceTimeout time.Duration
 	// StorePatience is how long a location is waited for that cannot be reached.
 	StorePatience time.Duration
+	// RecordEvery and RecordBatch say after what time, and after how many records, outcomes are stored: a death loses no more.
+	// Zero means one second and a thousand.
+	RecordEvery time.Duration
+	RecordBatch int
 	// Ended is told each terminal phase, after it is durable.
 	Ended func(ctx context.Context, restore *velerov1.Restore)
 }
@@ -76,6 +81,12 @@ type Runner struct {
 
 // New returns a Runner.
 func New(cfg Config) *Runner {
+	if cfg.RecordEvery <= 0 {
+		cfg.RecordEvery = recordEvery
+	}
+	if cfg.RecordBatch <= 0 {
+		cfg.RecordBatch = recordBatch
+	}
 	return &Runner{cfg: cfg, running: map[types.UID]*outcome.Recorder{}}
 }
 

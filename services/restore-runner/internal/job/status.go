@@ -6,18 +6,21 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
 const (
 	progressEvery = time.Second
-	recordEvery   = 2 * time.Second
+	recordEvery   = time.Second
+	recordBatch   = 1000
 	// lastRecords bounds the storing of what is left to record when a job ends.
-	lastRecords = 10 * time.Second
+	lastRecords = 5 * time.Second
 )
 
 // every calls do at each tick until done is closed or ctx ends.
@@ -46,8 +49,8 @@ func (j *job) report(ctx context.Context, done <-chan struct{}, cancel context.C
 			if o.DeletionTimestamp != nil {
 				return errDeleted
 			}
-			if counts == last {
-				return kube.ErrSkip
+			if counts == last || !j.ready.Load() {
+				return kube.ErrSkip // what earlier holders did is not counted before it is replayed
 			}
 			progress(o, counts)
 			return nil
@@ -81,56 +84,12 @@ func (j *job) update(ctx context.Context, change func(*velerov1.Restore) error) 
 	})
 }
 
-// recordStore prefers the bucket, and keeps to the work directory once the bucket turned out to be read-only.
-type recordStore struct {
-	bucket   *outcome.Bucket
-	dir      *outcome.Dir
-	readOnly bool
-}
-
-// Add implements outcome.Store.
-func (s *recordStore) Add(ctx context.Context, data []byte) error {
-	if !s.readOnly {
-		err := s.bucket.Add(ctx, data)
-		if !errors.Is(err, objectstore.ErrReadOnly) {
-			return err
-		}
-		s.readOnly = true
-	}
-	return s.dir.Add(ctx, data)
-}
-
-// record stores outcomes as they come, and the last ones when the work is done.
-func (j *job) record(ctx context.Context, done <-chan struct{}, store *recordStore) {
-	flush := func(ctx context.Context) {
-		if err := j.recorder.Flush(ctx, store); err != nil && ctx.Err() == nil {
-			j.log.Warn("outcomes not recorded", "error", err)
-		}
-	}
-	j.every(ctx, recordEvery, done, flush)
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRecords)
-	defer cancel()
-	flush(last)
-	if store.readOnly {
-		j.log.Warn("the location is read-only: a takeover of this restore would start from its plan", "restore", j.restore.Name)
-	}
-}
-
-// finish writes the terminal phase: Failed with a reason, or what the counts say. The write is repeated while the API server
-// is away: giving up would carry out the whole restore once more.
-func (j *job) finish(ctx context.Context, failure error) error {
-	var counts outcome.Counts
-	if j.recorder != nil {
-		counts = j.recorder.Counts()
-	}
-	phase := velerov1.RestorePhaseCompleted
-	switch {
-	case failure != nil:
-		phase = velerov1.RestorePhaseFailed
-	case counts.Errors > 0:
-		phase = velerov1.RestorePhasePartiallyFailed
-	}
+// finish writes the terminal phase, as it was decided. The write is repeated while the API server is away: giving up would
+// only let another holder come to the same end later.
+func (j *job) finish(ctx context.Context, end *outcome.Finished) error {
+	phase, counts := end.Phase, end.Counts
 	final, sent := (*velerov1.Restore)(nil), false
+	failpoint.Hit("restore-runner/before-terminal-write")
 	err := j.retry(ctx, "write the terminal phase", func() error {
 		return j.update(ctx, func(o *velerov1.Restore) error {
 			if final = o; o.Status.Phase.Terminal() {
@@ -141,20 +100,20 @@ func (j *job) finish(ctx context.Context, failure error) error {
 			}
 			sent = true
 			o.Status.Phase = phase
-			o.Status.CompletionTimestamp = j.now()
+			at := metav1.NewTime(end.At())
+			o.Status.CompletionTimestamp = &at
 			progress(o, counts)
-			if failure != nil {
-				o.Status.FailureReason = failure.Error()
-			}
+			o.Status.FailureReason = end.Reason
 			return nil
 		})
 	})
-	if errors.Is(err, claim.ErrLost) || errors.Is(err, errNothing) {
+	if errors.Is(err, errNothing) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("write phase %s: %w", phase, err)
 	}
+	failpoint.Hit("restore-runner/terminal-written")
 	j.log.Info("restore ended", "phase", phase, "items", counts.Done, "warnings", counts.Warnings, "errors", counts.Errors)
 	j.cfg.Metrics.End(j.schedule, phase)
 	if j.recorder != nil {

@@ -14,7 +14,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
@@ -32,33 +32,50 @@ func (e *fatalError) Unwrap() error { return e.err }
 
 func fatal(format string, args ...any) error { return &fatalError{fmt.Errorf(format, args...)} }
 
-// work runs a restore that was taken, up to its terminal phase.
+// work runs a restore that was taken, up to its terminal phase. When ctx ends nothing new is begun; what is in flight has
+// stopGrace to end before the restore is handed over.
 func (r *Runner) work(ctx context.Context, restore *velerov1.Restore, mine claim.Claim) error {
+	failpoint.Hit("restore-runner/taken")
 	log := r.cfg.Log.With("restore", restore.Name, "epoch", mine.Epoch)
 	log.Info("restore taken", "backup", restore.Spec.BackupName)
-	guarded, cancel := r.cfg.Claims.Guard(ctx, restore)
-	defer cancel()
-	j := &job{Runner: r, restore: restore, mine: mine, log: log}
-	err := j.survive(func() error { return j.run(guarded) })
+	hard, end := outlive(ctx, r.cfg.Clock, stopGrace)
+	defer end()
+	guarded, release := r.cfg.Claims.Guard(hard, restore)
+	defer release()
+	owned, lose := context.WithCancelCause(guarded)
+	defer lose(nil)
+	j := &job{Runner: r, restore: restore, mine: mine, log: log, process: ctx, lose: lose}
+	err := j.survive(func() error { return j.run(owned) })
 	var failure *fatalError
+	if owned.Err() == nil && errors.As(err, &failure) {
+		err = j.finish(owned, j.ending(failure))
+	}
+	if err != nil && owned.Err() != nil && errors.Is(context.Cause(owned), claim.ErrLost) {
+		err = context.Cause(owned)
+	}
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, claim.ErrLost), errors.Is(err, errDeleted):
-		log.Info("restore given up", "reason", err)
+		log.Warn("restore stopped: it is no longer this runner's", "reason", err)
 		return nil
-	case guarded.Err() == nil && errors.As(err, &failure):
-		return j.finish(guarded, failure)
 	}
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), handOverLimit)
 	defer stop()
+	failpoint.Hit("restore-runner/before-hand-over")
 	r.release(last, restore, mine)
+	failpoint.Hit("restore-runner/handed-over")
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return err
 }
 
-// run opens everything a restore needs, restores, and publishes the files.
+// run opens everything a restore needs, restores, decides how it ends, and publishes the files.
 func (j *job) run(ctx context.Context) (err error) {
-	backup, err := j.backup(ctx)
+	quick, done := j.untilStopped(ctx)
+	defer done()
+	backup, err := j.backup(quick)
 	if err != nil {
 		return err
 	}
@@ -66,7 +83,7 @@ func (j *job) run(ctx context.Context) (err error) {
 	if j.mine.Epoch == 1 {
 		j.cfg.Metrics.Begin(j.schedule)
 	}
-	store, err := j.open(ctx, backup.Spec.StorageLocation)
+	store, err := j.open(quick, backup.Spec.StorageLocation)
 	if err != nil {
 		return err
 	}
@@ -81,20 +98,26 @@ func (j *job) run(ctx context.Context) (err error) {
 		return fatal("prepare the work directory: %w", err)
 	}
 	defer files.close()
-	j.recorder = outcome.NewRecorder(files.log, j.cfg.Clock)
-	j.show(j.restore.UID, j.recorder)
-	if err := j.attended(ctx, store, dir, func(ctx context.Context) error { return j.restoreFrom(ctx, store, backup.Name, dir) }); err != nil {
+	j.recorder = outcome.NewRecorder(files.log, j.cfg.Clock, j.cfg.RecordBatch)
+	if j.records, err = j.openRecords(quick, store, dir); err != nil {
+		return err
+	}
+	err = j.attended(ctx, func(ctx context.Context) error { return j.restoreFrom(ctx, store, backup.Name, dir) })
+	if err != nil {
 		j.explain(ctx, store, files, err)
+		return err
+	}
+	if err := j.decide(ctx, ""); err != nil {
 		return err
 	}
 	if err := j.publish(ctx, store, files); err != nil {
 		return err
 	}
-	return j.finish(ctx, nil)
+	return j.finish(ctx, j.finished)
 }
 
 // attended runs do while progress is reported and outcomes are recorded, and waits for the last of both.
-func (j *job) attended(ctx context.Context, store objectstore.Store, dir string, do func(context.Context) error) error {
+func (j *job) attended(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	done := make(chan struct{})
@@ -107,8 +130,7 @@ func (j *job) attended(ctx context.Context, store objectstore.Store, dir string,
 		})
 	}
 	beside(func() { j.report(ctx, done, cancel) })
-	records := &recordStore{bucket: &outcome.Bucket{Writer: store, Restore: j.restore.Name, UID: string(j.restore.UID), Epoch: j.mine.Epoch}, dir: &outcome.Dir{Path: dir}}
-	beside(func() { j.record(ctx, done, records) })
+	beside(func() { j.record(ctx, done, cancel) })
 	err := j.survive(func() error { return do(ctx) })
 	close(done)
 	group.Wait()

@@ -3,7 +3,6 @@ package outcome
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"iter"
@@ -17,7 +16,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -47,20 +45,37 @@ func recorder(t *testing.T, w io.Writer) *Recorder {
 		{Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: "a", Name: "d", Preferred: true},
 	}, plan.Config{Filter: filter, Mapping: map[string]string{"a": "z"}})
 	require.NoError(t, err)
-	r := NewRecorder(NewLog(w, "velero/r"), clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	r := NewRecorder(NewLog(w, "velero/r"), clocktesting.NewFakePassiveClock(time.Unix(0, 0)), 100)
 	r.SetPlan(p)
 	return r
+}
+
+func done(r *Recorder, node int32, action apply.Action, messages ...string) {
+	e := r.Begin(node)
+	for _, m := range messages {
+		e.Error(m)
+	}
+	e.Done(action, "")
+	e.Commit()
 }
 
 func TestFiles(t *testing.T) {
 	var log bytes.Buffer
 	r := recorder(t, &log)
-	r.Done(0, apply.Skipped)
-	r.Done(1, apply.Created)
-	r.Done(2, apply.Failed)
-	r.Error(2, "no room")
+	fill(r)
+	checkFiles(t, r, &log)
+}
+
+func fill(r *Recorder) {
+	done(r, 0, apply.Skipped)
+	done(r, 1, apply.Created)
+	done(r, 2, apply.Failed, "no room")
 	r.Warn(0, "odd")
 	r.Warn(General, "zero of something")
+}
+
+func checkFiles(t *testing.T, r *Recorder, log *bytes.Buffer) {
+	t.Helper()
 	require.Equal(t, Counts{Total: 4, Done: 3, Warnings: 2, Errors: 1}, r.Counts())
 	require.Equal(t, apply.Failed, r.Action(2))
 	require.Equal(t, map[string]int{"created": 1, "failed": 1, "skipped": 1}, r.ByAction())
@@ -72,11 +87,12 @@ func TestFiles(t *testing.T) {
 	require.JSONEq(t, `{"warnings":{"velero":["zero of something"],"cluster":["namespaces z: odd"]},
 		"errors":{"namespaces":{"a-b":["configmaps a-b/x: no room"]}}}`, results.String())
 	require.NoError(t, r.CloseLog())
-	zip, err := gzip.NewReader(&log)
+	zip, err := gzip.NewReader(log)
 	require.NoError(t, err)
 	text, err := io.ReadAll(zip)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `time="1970-01-01T00:00:00Z" level=error msg="no room" logSource=holdfast/restore-runner name=x namespace=a-b resource=configmaps restore=velero/r`)
+	require.Equal(t, 6, strings.Count(string(text), "\n"))
 }
 
 func TestNothingRestoredIsAnEmptyList(t *testing.T) {
@@ -85,45 +101,154 @@ func TestNothingRestoredIsAnEmptyList(t *testing.T) {
 	require.Equal(t, "{}\n", list.String())
 }
 
-func TestRecords(t *testing.T) {
+// flaky is a bucket whose next answer may be lost.
+type flaky struct {
+	Store
+	files [][]byte
+	fail  bool
+}
+
+func (f *flaky) Add(_ context.Context, data []byte) error {
+	f.files = append(f.files, bytes.Clone(data))
+	if f.fail {
+		f.fail = false
+		return errors.New("broken")
+	}
+	return nil
+}
+
+func TestRecordsBringAnotherRecorderToTheSamePlace(t *testing.T) {
+	r, bucket := recorder(t, io.Discard), &flaky{}
+	require.NoError(t, r.Flush(t.Context(), bucket))
+	fill(r)
+	require.NoError(t, r.Flush(t.Context(), bucket))
+	require.Empty(t, bucket.files, "kept back until the plan is recorded")
+	r.Planned(&Planned{Resolved: []Resolved{{Text: "cm", Resource: "configmaps", Namespaced: true, Known: true}}})
+	bucket.fail = true
+	require.ErrorContains(t, r.Flush(t.Context(), bucket), "broken")
+	e := r.Begin(1)
+	e.Owes(&Owes{UID: "u1", Later: []map[string]any{{"uid": "old"}}})
+	e.Commit()
+	r.Intend(3, apply.IntentUpdate)
+	lost := r.Begin(General)
+	lost.Lost("z", "is going away")
+	lost.Step(StepNamespaces, []string{"a-b"})
+	lost.Commit()
+	require.NoError(t, r.Flush(t.Context(), bucket))
+	require.Len(t, bucket.files, 3)
+	require.Equal(t, bucket.files[0], bucket.files[1], "an attempt whose answer was lost is repeated with the same bytes")
+	require.NoError(t, r.Flush(t.Context(), bucket))
+	require.Len(t, bucket.files, 3, "nothing to record")
+
+	var log bytes.Buffer
+	again, history := recorder(t, &log), &History{}
+	var head Head
+	for _, file := range bucket.files[1:] {
+		require.NoError(t, head.Look(file))
+		require.NoError(t, again.Replay(file, history))
+	}
+	require.Equal(t, "configmaps", head.Planned.Resolved[0].Resource)
+	require.Nil(t, head.Finished)
+	require.Equal(t, map[int32]apply.Intent{3: apply.IntentUpdate}, history.Intents)
+	require.EqualValues(t, "u1", history.Owing[1].UID)
+	require.Equal(t, map[string]string{"z": "is going away"}, history.Lost)
+	require.Equal(t, []string{"a-b"}, history.Found)
+	require.True(t, history.Passed(StepNamespaces))
+	require.False(t, history.Passed(StepDefinitions))
+	checkFiles(t, again, &log)
+
+	more := &flaky{}
+	again.Open()
+	linked := again.Begin(1)
+	linked.Linked()
+	linked.Commit()
+	done(again, 3, apply.Updated)
+	end := again.Finish(Finished{Phase: "Failed", Reason: "no more"})
+	require.Equal(t, Counts{Total: 4, Done: 4, Warnings: 2, Errors: 1}, end.Counts, "why a restore failed is no error of an object")
+	require.NoError(t, again.Flush(t.Context(), more))
+	require.NoError(t, head.Look(more.files[0]))
+	require.Equal(t, end, head.Finished)
+	third := recorder(t, io.Discard)
+	for _, file := range append(bucket.files[1:], more.files...) {
+		require.NoError(t, third.Replay(file, history))
+	}
+	require.Equal(t, end.Counts, third.Counts())
+	require.Empty(t, history.Owing)
+	require.Empty(t, history.Intents)
+}
+
+func TestRecordsOfOtherPlansAndFormatsAreNotTakenForOurs(t *testing.T) {
+	r, bucket := recorder(t, io.Discard), &flaky{}
+	fill(r)
+	r.Open()
+	require.NoError(t, r.Flush(t.Context(), bucket))
+	empty, history := NewRecorder(NewLog(io.Discard, "velero/r"), clocktesting.NewFakePassiveClock(time.Unix(0, 0)), 10), &History{}
+	require.NoError(t, empty.Replay(bucket.files[0], history))
+	require.Equal(t, 4, history.Unknown)
+	require.Equal(t, Counts{Warnings: 1}, empty.Counts())
+	packed := func(s string) []byte {
+		var out bytes.Buffer
+		zip := gzip.NewWriter(&out)
+		_, err := io.WriteString(zip, s)
+		require.NoError(t, errors.Join(err, zip.Close()))
+		return out.Bytes()
+	}
+	for _, bad := range [][]byte{nil, []byte("hello"), packed(""), packed("{}"), packed(`{"formatVersion":2}`), packed("{\"formatVersion\":1}\n{"),
+		bucket.files[0][:len(bucket.files[0])/2]} {
+		require.ErrorIs(t, empty.Replay(bad, history), ErrFormat)
+	}
+}
+
+func TestSyncWaitsForTheBucket(t *testing.T) {
+	r, bucket := recorder(t, io.Discard), &flaky{}
+	r.Open()
+	require.NoError(t, r.Sync(t.Context()), "nothing was recorded")
+	r.Intend(1, apply.IntentLabel)
+	synced := make(chan error, 1)
+	go func() { synced <- r.Sync(t.Context()) }()
+	<-r.Wanted()
+	require.Empty(t, synced)
+	require.NoError(t, r.Flush(t.Context(), bucket))
+	require.NoError(t, <-synced)
+
+	r.Intend(1, apply.IntentLabel)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	cancel(gone)
+	require.ErrorIs(t, r.Sync(ctx), gone)
+}
+
+func TestAnAbsentBucketIsWaitedForBeforeMemoryRunsOut(t *testing.T) {
 	r := recorder(t, io.Discard)
-	memory := memstore.New()
-	bucket := &Bucket{Writer: memory, Restore: "r", UID: "u", Epoch: 2}
-	require.NoError(t, r.Flush(t.Context(), bucket))
-	require.Empty(t, memory.Keys(), "nothing to record")
-	r.Done(1, apply.Created)
-	r.Error(2, "no room")
-	require.ErrorContains(t, r.Flush(t.Context(), broken{}), "broken")
-	require.NoError(t, r.Flush(t.Context(), bucket), "what could not be stored is kept")
-	r.Done(3, apply.Updated)
-	require.NoError(t, r.Flush(t.Context(), bucket))
-	require.NoError(t, r.Flush(t.Context(), bucket))
-	require.Equal(t, []string{"restores/r/records/u/0000000002-0000000001.json.gz", "restores/r/records/u/0000000002-0000000002.json.gz"}, memory.Keys())
-	data, ok := memory.Bytes(memory.Keys()[0])
-	require.True(t, ok)
-	zip, err := gzip.NewReader(bytes.NewReader(data))
-	require.NoError(t, err)
-	decoder := json.NewDecoder(zip)
-	var first, second Record
-	require.NoError(t, decoder.Decode(&first))
-	require.NoError(t, decoder.Decode(&second))
-	require.Equal(t, Record{Kind: "v1/ConfigMap", Namespace: "z", Name: "x", Action: "created"}, first)
-	require.Equal(t, Record{Kind: "v1/ConfigMap", Namespace: "a-b", Name: "x", Error: "no room"}, second)
-
-	again := &Bucket{Writer: memory, Restore: "r", UID: "u", Epoch: 2}
-	r.Done(0, apply.Skipped)
-	require.NoError(t, r.Flush(t.Context(), again))
-	require.Len(t, memory.Keys(), 3, "existing records are never replaced")
-
+	r.Open()
+	require.NoError(t, r.Room(t.Context()))
+	for range 5 {
+		r.Info(General, strings.Repeat("x", 1<<20))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, r.Room(ctx), context.Canceled)
 	dir := t.TempDir()
-	r.Done(0, apply.Skipped)
 	require.NoError(t, r.Flush(t.Context(), &Dir{Path: dir}))
+	require.NoError(t, r.Room(t.Context()))
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	require.True(t, strings.HasPrefix(files[0].Name(), "record-"))
 }
 
-type broken struct{}
-
-func (broken) Add(context.Context, []byte) error { return errors.New("broken") }
+func FuzzReplay(f *testing.F) {
+	f.Add([]byte(`{"resource":"configmaps","namespace":"a","name":"x","action":"created"}`))
+	f.Add([]byte(`{"log":[{"t":1,"l":"error","m":"x"}],"lost":{},"owes":{},"finished":{}}`))
+	f.Fuzz(func(t *testing.T, lines []byte) {
+		data, err := pack(lines)
+		require.NoError(t, err)
+		r, history := recorder(t, io.Discard), &History{}
+		if err := r.Replay(data, history); err != nil {
+			require.ErrorIs(t, err, ErrFormat)
+		}
+		c := r.Counts()
+		require.LessOrEqual(t, c.Done, c.Total)
+		require.NoError(t, r.WriteResourceList(io.Discard))
+	})
+}

@@ -2,118 +2,157 @@ package outcome
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
-// Record is one line of a record file: the outcome of an object, or a message about it or about the restore.
+// formatVersion of the records; another one is refused.
+const formatVersion = 1
+
+// ErrFormat means that a record cannot be read.
+var ErrFormat = errors.New("unreadable record")
+
+// Record is one line of a record file: something that happened to one object, or to the restore as a whole.
 type Record struct {
-	Kind      string `json:"kind,omitempty"` // "apps/v1/Deployment"
+	// Format is set in the first line of a file, which holds nothing else.
+	Format int `json:"formatVersion,omitempty"`
+	// Resource, Namespace and Name are the object's in the backup; empty when the record is about the restore.
+	Resource  string `json:"resource,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	Action    string `json:"action,omitempty"`
-	Warning   string `json:"warning,omitempty"`
-	Error     string `json:"error,omitempty"`
+	// Log holds the messages.
+	Log []Line `json:"log,omitempty"`
+	// Action is the outcome of the object, at Time (Unix milliseconds).
+	Action apply.Action `json:"action,omitempty"`
+	Time   int64        `json:"time,omitempty"`
+	// UID is the object's in the cluster, where others need it.
+	UID types.UID `json:"uid,omitempty"`
+	// Intent is what is about to be done to an object that was there before.
+	Intent apply.Intent `json:"intent,omitempty"`
+	// Owes are the owner references an object still lacks; Linked tells that they were dealt with.
+	Owes   *Owes `json:"owes,omitempty"`
+	Linked bool  `json:"linked,omitempty"`
+	// Served tells that a definition was seen established.
+	Served bool `json:"served,omitempty"`
+	// Lost is a target namespace nothing can be restored into.
+	Lost *Lost `json:"lost,omitempty"`
+	// Planned is there once, before anything is restored.
+	Planned *Planned `json:"planned,omitempty"`
+	// Step is a part of the restore that is complete; Found belongs to StepNamespaces.
+	Step  string   `json:"step,omitempty"`
+	Found []string `json:"found,omitempty"`
+	// Finished is the last record of all: it decides how the restore ends.
+	Finished *Finished `json:"finished,omitempty"`
 }
 
-func (r *Recorder) record(node int32, rec Record) Record {
-	if node != General {
-		gvk := r.plan.Kind(node).GVK
-		rec.Kind = apiVersionKind(gvk.GroupVersion().String(), gvk.Kind)
-		rec.Namespace, rec.Name = r.plan.Target(node), r.plan.Node(node).Name
-	}
-	return rec
+// The steps.
+const (
+	// StepDefinitions is complete when the cluster serves what the restored definitions define, or was waited for in vain.
+	StepDefinitions = "definitions"
+	// StepNamespaces is complete when it is known which target namespaces were there before.
+	StepNamespaces = "namespaces"
+)
+
+// Line is a message. Its level is joblog's name of it, or "fatal" for one that is logged as an error and not counted.
+type Line struct {
+	Time    int64  `json:"t"`
+	Level   string `json:"l"`
+	Message string `json:"m"`
 }
 
-// batch gathers records until they are stored.
-type batch struct {
-	plain bytes.Buffer
-	err   error
+const levelFatal = "fatal"
+
+func (l *Line) level() joblog.Level {
+	for _, level := range []joblog.Level{joblog.Debug, joblog.Info, joblog.Warning} {
+		if l.Level == level.String() {
+			return level
+		}
+	}
+	return joblog.Error
 }
 
-func (b *batch) add(rec Record) {
-	if err := json.NewEncoder(&b.plain).Encode(rec); err != nil {
-		b.err = errors.Join(b.err, err)
-	}
+// Owes is what has to be known to complete the owner references of an object.
+type Owes struct {
+	UID types.UID `json:"uid"`
+	// Now are the references it was created with, Later those whose owners were not there yet, as in the backup.
+	Now   []any            `json:"now,omitempty"`
+	Later []map[string]any `json:"later"`
 }
 
-// Store writes one file of records that exists under no name yet.
-type Store interface {
-	// Add stores the records of a batch, gzip-compressed JSON lines.
-	Add(ctx context.Context, data []byte) error
+// Lost is a target namespace and why nothing can be restored into it.
+type Lost struct {
+	Namespace string `json:"namespace"`
+	Reason    string `json:"reason"`
 }
 
-// Flush stores the records gathered since the last call. Records that could not be stored are kept for the next call.
-func (r *Recorder) Flush(ctx context.Context, store Store) error {
-	r.mu.Lock()
-	plain := append([]byte(nil), r.records.plain.Bytes()...)
-	err := r.records.err
-	r.mu.Unlock()
-	if err != nil || len(plain) == 0 {
-		return err
-	}
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	if _, err := zip.Write(plain); err != nil {
-		return fmt.Errorf("compress records: %w", err)
-	}
-	if err := zip.Close(); err != nil {
-		return fmt.Errorf("compress records: %w", err)
-	}
-	if err := store.Add(ctx, packed.Bytes()); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.records.plain.Next(len(plain))
-	return nil
+// Planned is what the plan was made from besides the backup and the Restore: a taker makes the same one.
+type Planned struct {
+	Resolved []Resolved `json:"resolved,omitempty"`
 }
 
-// Bucket stores records as restores/<restore>/records/<uid>/<epoch>-<sequence>.json.gz. One goroutine uses it at a time.
-type Bucket struct {
-	Writer  objectstore.Writer
-	Restore string
-	UID     string
-	Epoch   int64
-	next    int64
+// Resolved is what a name in the lists of resources meant in this cluster.
+type Resolved struct {
+	Text       string `json:"text"`
+	Group      string `json:"group,omitempty"`
+	Resource   string `json:"resource,omitempty"`
+	Namespaced bool   `json:"namespaced,omitempty"`
+	Known      bool   `json:"known,omitempty"`
 }
 
-// Add implements Store. A record of that name means that an earlier attempt to write it had succeeded.
-func (b *Bucket) Add(ctx context.Context, data []byte) error {
-	name := fmt.Sprintf("%s%s/%010d-%010d.json.gz", layout.RestoreRecordsPrefix(b.Restore), b.UID, b.Epoch, b.next+1)
-	err := objectstore.CreateBytes(ctx, b.Writer, name, data)
-	if errors.Is(err, objectstore.ErrExists) {
-		b.next++
-		return b.Add(ctx, data)
-	}
+// Finished is how a restore ends.
+type Finished struct {
+	Phase  velerov1.RestorePhase `json:"phase"`
+	Reason string                `json:"reason,omitempty"`
+	Time   int64                 `json:"time"`
+	Counts Counts                `json:"counts"`
+}
+
+// At is when the restore ended.
+func (f *Finished) At() time.Time { return time.UnixMilli(f.Time) }
+
+// each calls do with the records of a file, without its first line.
+func each(data []byte, do func(*Record)) error {
+	zip, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return fmt.Errorf("store record: %w", err)
+		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	b.next++
-	return nil
+	decoder := json.NewDecoder(zip)
+	for first := true; ; first = false {
+		var rec Record
+		err := decoder.Decode(&rec)
+		switch {
+		case errors.Is(err, io.EOF) && !first:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		case first && rec.Format != formatVersion:
+			return fmt.Errorf("%w: formatVersion is %d, not %d", ErrFormat, rec.Format, formatVersion)
+		case !first:
+			do(&rec)
+		}
+	}
 }
 
-// Dir stores records as files, for locations that are read-only.
-type Dir struct {
-	Path string
-	next int64
-}
-
-// Add implements Store.
-func (d *Dir) Add(_ context.Context, data []byte) error {
-	name := filepath.Join(d.Path, fmt.Sprintf("record-%010d.json.gz", d.next+1))
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		return fmt.Errorf("store record: %w", err)
+// pack is a file of records from their encoded lines.
+func pack(lines []byte) ([]byte, error) {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	_, err := fmt.Fprintf(zip, "{\"formatVersion\":%d}\n", formatVersion)
+	if err == nil {
+		_, err = zip.Write(lines)
 	}
-	d.next++
-	return nil
+	if err := errors.Join(err, zip.Close()); err != nil {
+		return nil, fmt.Errorf("compress records: %w", err)
+	}
+	return out.Bytes(), nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"sync"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -17,8 +18,10 @@ const General int32 = -1
 
 // Counts is how far a restore is.
 type Counts struct {
-	Total, Done      int
-	Warnings, Errors int
+	Total    int `json:"total"`
+	Done     int `json:"done"`
+	Warnings int `json:"warnings"`
+	Errors   int `json:"errors"`
 }
 
 // Recorder collects the outcomes of one restore. Safe for concurrent use.
@@ -31,7 +34,9 @@ type Recorder struct {
 	actions []code
 	counts  Counts
 	results joblog.Results
-	records batch
+	batch   batch
+
+	flushing sync.Mutex // held while a file of records is stored
 }
 
 // code is an action in one byte; zero means that there is no outcome yet.
@@ -48,9 +53,10 @@ func codeOf(a apply.Action) code {
 	return 0
 }
 
-// NewRecorder returns a recorder that writes to log. The plan is set once it is known.
-func NewRecorder(log *Log, clk clock.PassiveClock) *Recorder {
-	return &Recorder{clock: clk, log: log, plan: &plan.Plan{}}
+// NewRecorder returns a recorder that writes to log and asks for a flush after each batch of that many records. The plan is
+// set once it is known.
+func NewRecorder(log *Log, clk clock.PassiveClock, batch int) *Recorder {
+	return &Recorder{clock: clk, log: log, plan: &plan.Plan{}, batch: newBatch(batch)}
 }
 
 // SetPlan says what is being restored, before the first outcome of an object.
@@ -68,18 +74,6 @@ func (r *Recorder) Counts() Counts {
 	return r.counts
 }
 
-// Done notes what became of an object. Messages about it go to Warn, Error and Info.
-func (r *Recorder) Done(node int32, action apply.Action) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.actions[node] == 0 {
-		r.counts.Done++
-	}
-	r.actions[node] = codeOf(action)
-	r.records.add(r.record(node, Record{Action: string(action)}))
-	r.write(joblog.Info, node, string(action))
-}
-
 // Action returns what became of an object; "" while it has no outcome.
 func (r *Recorder) Action(node int32) apply.Action {
 	r.mu.Lock()
@@ -87,39 +81,90 @@ func (r *Recorder) Action(node int32) apply.Action {
 	return codes[r.actions[node]]
 }
 
-// Info writes a line to the log.
+// Info records a line of the log by itself.
 func (r *Recorder) Info(node int32, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.write(joblog.Info, node, message)
+	e := r.Begin(node)
+	e.Info(message)
+	e.Commit()
 }
 
-// Warn counts a warning and files it where the results hold those of the object, or of the restore as a whole.
-func (r *Recorder) Warn(node int32, message string) { r.file(node, joblog.Warning, message) }
-
-// Error counts an error and files it like Warn.
-func (r *Recorder) Error(node int32, message string) { r.file(node, joblog.Error, message) }
-
-// Fatal writes to the log why the restore ends; it counts as no error of an object.
-func (r *Recorder) Fatal(reason string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.write(joblog.Error, General, reason)
+// Warn records a warning by itself.
+func (r *Recorder) Warn(node int32, message string) {
+	e := r.Begin(node)
+	e.Warn(message)
+	e.Commit()
 }
 
-func (r *Recorder) file(node int32, level joblog.Level, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	note := Record{Warning: message}
-	r.counts.Warnings++
-	if level == joblog.Error {
-		note = Record{Error: message}
-		r.counts.Warnings--
-		r.counts.Errors++
+// Error records an error by itself.
+func (r *Recorder) Error(node int32, message string) {
+	e := r.Begin(node)
+	e.Error(message)
+	e.Commit()
+}
+
+// Intend records what is about to be done to an object that was there before. It has to be durable (Sync) before it is done:
+// afterwards nothing in the cluster would tell.
+func (r *Recorder) Intend(node int32, intent apply.Intent) {
+	e := r.Begin(node)
+	e.record.Intent = intent
+	e.Commit()
+}
+
+// Planned records the remarks of the plan, and that with them everything which can be said before the first effect was said.
+// From then on records may be stored.
+func (r *Recorder) Planned(planned *Planned) {
+	for _, note := range r.plan.Notes() {
+		if note.Warning {
+			r.Warn(note.Node, note.Message)
+		} else {
+			r.Info(note.Node, note.Message)
+		}
 	}
-	e := r.write(level, node, message)
-	r.results.Add(e, r.named(node, message))
-	r.records.add(r.record(node, note))
+	e := r.Begin(General)
+	e.record.Planned = planned
+	e.Commit()
+	r.Open()
+}
+
+// Finish records how the restore ends, and with what counts; nothing may be recorded after it. A reason is written to the
+// log without counting as an error.
+func (r *Recorder) Finish(finished Finished) *Finished {
+	e := r.Begin(General)
+	finished.Time, finished.Counts = r.clock.Now().UnixMilli(), r.Counts()
+	e.record.Finished = &finished
+	if finished.Reason != "" {
+		e.add(levelFatal, "restore failed: "+finished.Reason)
+	}
+	e.Commit()
+	r.Open()
+	return &finished
+}
+
+// apply makes a record count; the caller holds the lock.
+func (r *Recorder) apply(node int32, rec *Record) {
+	for i := range rec.Log {
+		line := &rec.Log[i]
+		level := line.level()
+		e := r.write(level, node, line.Message, line.Time)
+		switch {
+		case line.Level == levelFatal:
+			continue
+		case level == joblog.Warning:
+			r.counts.Warnings++
+		case level == joblog.Error:
+			r.counts.Errors++
+		}
+		r.results.Add(e, r.named(node, line.Message))
+	}
+	action := codeOf(rec.Action)
+	if action == 0 || node == General {
+		return
+	}
+	if r.actions[node] == 0 {
+		r.counts.Done++
+	}
+	r.actions[node] = action
+	r.write(joblog.Info, node, string(rec.Action), rec.Time)
 }
 
 // WriteResults writes <restore>-results.gz's document: the messages so far (Velero 1.18).
@@ -157,8 +202,8 @@ func (r *Recorder) name(node int32) string {
 }
 
 // write adds a line to the log and returns its entry.
-func (r *Recorder) write(level joblog.Level, node int32, message string) *joblog.Entry {
-	e := &joblog.Entry{Time: r.clock.Now(), Level: level, Message: message, Source: "holdfast/restore-runner"}
+func (r *Recorder) write(level joblog.Level, node int32, message string, at int64) *joblog.Entry {
+	e := &joblog.Entry{Time: time.UnixMilli(at), Level: level, Message: message, Source: "holdfast/restore-runner"}
 	if node != General {
 		e.Scoped, e.Namespace = true, r.plan.Target(node)
 		e.Resource, e.Name = r.plan.Kind(node).String(), r.plan.Node(node).Name

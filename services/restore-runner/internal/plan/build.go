@@ -186,6 +186,10 @@ func (b *builder) sort() {
 		sorted[place], order[old] = p.kinds[old], int32(place)
 	}
 	p.kinds = sorted
+	p.places = make(map[string]int32, len(sorted))
+	for i := range sorted {
+		p.places[sorted[i].name] = int32(i)
+	}
 	for i := range p.nodes {
 		p.nodes[i].kind = order[p.nodes[i].kind]
 	}

@@ -1,6 +1,11 @@
 package plan
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strings"
+)
 
 // Class says in which pass a node is restored.
 type Class uint8
@@ -25,6 +30,7 @@ type Plan struct {
 	graph      Graph
 	notes      []Note
 	mapping    map[string]string
+	places     map[string]int32 // name of a kind -> its index
 }
 
 // Note is a remark about one node that the restore's log and results must hold.
@@ -67,6 +73,20 @@ func (p *Plan) Target(i int32) string {
 
 // MapNamespace returns the target of a namespace of the backup.
 func (p *Plan) MapNamespace(source string) string { return mapped(p.mapping, source) }
+
+// Find returns the object of a kind ("deployments.apps") by its namespace and name in the backup; false when it is not part of
+// the restore.
+func (p *Plan) Find(kind, source, name string) (int32, bool) {
+	k, ok := p.places[kind]
+	if !ok {
+		return 0, false
+	}
+	i, ok := sort.Find(len(p.nodes), func(i int) int {
+		n := &p.nodes[i]
+		return cmp.Or(cmp.Compare(k, n.kind), strings.Compare(source, p.Source(int32(i))), strings.Compare(name, n.Name))
+	})
+	return int32(i), ok
+}
 
 // Class returns the pass of object i.
 func (p *Plan) Class(i int32) Class {

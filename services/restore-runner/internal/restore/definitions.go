@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -26,109 +26,103 @@ func (r *run) definitions(ctx context.Context) error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	if err := r.each(ctx, nodes, r.definition); err != nil {
+	if err := r.each(ctx, r.open(nodes), r.definition); err != nil {
 		return err
 	}
 	if len(r.fresh) == 0 {
 		return nil
 	}
+	defer failpoint.Hit("restore-runner/kinds-discovered")
 	return r.discover(ctx)
 }
 
 // definition restores one definition and waits for it.
 func (r *run) definition(ctx context.Context, v int32) {
+	e := r.Recorder.Begin(v)
 	it, err := r.load(ctx, v)
 	if err != nil {
-		r.end(ctx, v, err)
+		r.end(ctx, e, v, err)
 		return
 	}
-	kind := r.Plan.Kind(v)
-	r.complain(it)
-	reset.Object(it.body, kind.GroupResource(), "", &r.reset)
-	now, later := r.ownersOf(it)
-	result, err := r.define(ctx, it)
-	if err != nil {
-		r.end(ctx, v, err)
+	r.complain(e, it)
+	reset.Object(it.body, r.Plan.Kind(v).GroupResource(), "", &r.reset)
+	now, later := r.ownersOf(e, it)
+	result := r.define(ctx, it)
+	failpoint.Hit("restore-runner/definition-created")
+	if !r.brought(ctx, e, it, &result) {
 		return
-	}
-	if result.Warning != "" {
-		r.Recorder.Warn(v, result.Warning)
-	}
-	if result.Fresh {
-		r.completeFields(ctx, it, result.UID)
-	}
-	r.Recorder.Done(v, result.Action)
-	if result.Fresh {
-		r.patchOwners(ctx, r.owners.Await(v, result.UID, "", now, later))
 	}
 	if result.Action == apply.Created || result.Action == apply.Updated {
-		r.establish(ctx, it)
+		if !r.establish(ctx, e, it) {
+			return
+		}
+		failpoint.Hit("restore-runner/definition-established")
 	}
-	r.settle(ctx, v, result)
+	r.done(ctx, e, v, result, now, later)
 }
 
 // define creates or updates; a definition of that name that is going away is waited for, with all its objects.
-func (r *run) define(ctx context.Context, it *item) (apply.Result, error) {
+func (r *run) define(ctx context.Context, it *item) apply.Result {
 	start := r.Clock.Now()
 	for {
 		raw, err := r.client.Get(ctx, it.target)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return apply.Result{}, err
+			return apply.Result{Err: err}
 		default:
 			live, err := liveOf(raw)
 			if err != nil {
-				return apply.Result{}, err
+				return apply.Result{Err: err}
 			}
 			if live.Metadata.DeletionTimestamp != nil {
 				if r.Clock.Since(start) > r.TerminatingTimeout {
-					return apply.Result{}, fmt.Errorf("one of that name is still being deleted after %s", r.TerminatingTimeout)
+					return apply.Result{Err: fmt.Errorf("one of that name is still being deleted after %s", r.TerminatingTimeout)}
 				}
-				if !r.wait(ctx) {
-					return apply.Result{}, context.Cause(ctx)
+				if err := r.wait(ctx); err != nil {
+					return apply.Result{Err: err}
 				}
 				continue
 			}
 		}
-		result := r.client.Apply(ctx, apply.Request{
-			Target: it.target, Kind: "CustomResourceDefinition", Object: it.body, Normalize: r.normalizeLive(it),
-			Update: r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate, Mine: r.mine(), Resumed: r.Resumed,
-		})
-		return result, result.Err
+		return r.client.Apply(ctx, r.request(it, "CustomResourceDefinition"))
 	}
 }
 
-// establish waits until the definition's names are accepted and its objects can be stored.
-func (r *run) establish(ctx context.Context, it *item) {
+// establish waits until the definition's names are accepted and its objects can be stored. False when the restore ends here
+// before.
+func (r *run) establish(ctx context.Context, e *outcome.Entry, it *item) bool {
 	spec, ok := it.body["spec"].(map[string]any)
 	if !ok {
-		return
+		return true
 	}
 	names, ok := spec["names"].(map[string]any)
 	if !ok {
-		return
+		return true
 	}
 	start := r.Clock.Now()
 	for {
 		ready, err := r.established(ctx, it.target)
 		if err == nil && ready {
+			e.Served()
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.fresh[schema.GroupResource{Group: text(spec, "group"), Resource: text(names, "plural")}] = true
-			return
+			return true
 		}
 		if err == nil {
 			err = errors.New("its conditions do not say so")
 		}
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 		if r.Clock.Since(start) > r.ResourceTimeout {
-			r.Recorder.Error(it.node, fmt.Sprintf("not established after %s: %v", r.ResourceTimeout, err))
-			return
+			e.Error(fmt.Sprintf("not established after %s: %v", r.ResourceTimeout, err))
+			return true
 		}
-		r.wait(ctx)
+		if r.wait(ctx) != nil {
+			return false
+		}
 	}
 }
 
@@ -156,6 +150,7 @@ func (r *run) discover(ctx context.Context) error {
 		if err == nil {
 			r.catalog = catalog
 			if r.servesAll(catalog) {
+				r.discovered("")
 				return nil
 			}
 		}
@@ -163,11 +158,26 @@ func (r *run) discover(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if r.Clock.Since(start) > discoveryPatience {
-			r.Recorder.Warn(outcome.General, "discovery does not name every kind whose definition was restored; objects of the others will fail")
+			r.discovered("discovery does not name every kind whose definition was restored; objects of the others will fail")
 			return nil
 		}
-		r.wait(ctx)
+		if err := r.wait(ctx); err != nil {
+			return err
+		}
 	}
+}
+
+// discovered records, once per restore, that definitions are done with.
+func (r *run) discovered(warning string) {
+	if r.History.Passed(outcome.StepDefinitions) {
+		return
+	}
+	e := r.Recorder.Begin(outcome.General)
+	if warning != "" {
+		e.Warn(warning)
+	}
+	e.Step(outcome.StepDefinitions, nil)
+	e.Commit()
 }
 
 func (r *run) servesAll(catalog *resource.Catalog) bool {

@@ -3,7 +3,10 @@ package restore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -24,12 +28,16 @@ var namespacesGVR = schema.GroupVersionResource{Version: "v1", Resource: "namesp
 
 // namespaces makes every target namespace exist. Those that exist are left as they are.
 func (r *run) namespaces(ctx context.Context) error {
-	if err := r.each(ctx, r.Plan.Of(plan.NamespaceObject), r.storedNamespace); err != nil {
+	stored := r.open(r.Plan.Of(plan.NamespaceObject))
+	if err := r.look(ctx, stored); err != nil {
+		return err
+	}
+	if err := r.each(ctx, stored, r.storedNamespace); err != nil {
 		return err
 	}
 	var bare []string
 	for _, ns := range r.Plan.Namespaces() {
-		if _, ok := r.Plan.NamespaceObject(ns.Source); !ok {
+		if _, ok := r.Plan.NamespaceObject(ns.Source); !ok && r.lostNamespace(ns.Target) == "" {
 			bare = append(bare, ns.Target)
 		}
 	}
@@ -38,48 +46,90 @@ func (r *run) namespaces(ctx context.Context) error {
 		Weight:  func(int32) int64 { return 0 },
 		Passive: func(int32) bool { return false },
 		Limit:   r.limiter.Limit,
+		Stop:    r.Stop,
 	})
+}
+
+// look finds out, and records, which namespaces are there before the first is created: they carry no label that would tell a
+// taker whose work they are.
+func (r *run) look(ctx context.Context, stored []int32) error {
+	if len(stored) == 0 || r.History.Passed(outcome.StepNamespaces) {
+		return nil
+	}
+	err := r.each(ctx, slices.Clone(stored), func(ctx context.Context, v int32) {
+		name := r.Plan.MapNamespace(r.Plan.Node(v).Name)
+		raw, err := r.client.Get(ctx, apply.Target{GVR: namespacesGVR, Name: name})
+		if err != nil {
+			return // absent, or its creation will tell
+		}
+		if live, err := liveOf(raw); err == nil && live.Metadata.DeletionTimestamp == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.found[name] = true
+		}
+	})
+	if err != nil {
+		return err
+	}
+	e := r.Recorder.Begin(outcome.General)
+	e.Step(outcome.StepNamespaces, slices.Sorted(maps.Keys(r.found)))
+	e.Commit()
+	if err := r.Recorder.Sync(ctx); err != nil {
+		return err
+	}
+	failpoint.Hit("restore-runner/namespaces-found")
+	return nil
 }
 
 // storedNamespace creates a namespace as the backup has it.
 func (r *run) storedNamespace(ctx context.Context, v int32) {
 	target := r.Plan.MapNamespace(r.Plan.Node(v).Name)
+	e := r.Recorder.Begin(v)
 	it, err := r.load(ctx, v)
 	if err != nil {
-		r.lose(target, err)
-		r.end(ctx, v, err)
+		r.loseStored(ctx, e, v, target, err)
 		return
 	}
 	it.target.Name = target
 	reset.Namespace(it.body, target)
-	now, later := r.ownersOf(it)
+	now, later := r.ownersOf(e, it)
+	failpoint.Hit("restore-runner/before-namespace")
 	result, err := r.ensure(ctx, target, it.body, true)
 	if err != nil {
-		r.lose(target, err)
-		r.end(ctx, v, err)
+		r.loseStored(ctx, e, v, target, err)
 		return
 	}
-	r.Recorder.Done(v, result.Action)
-	if result.Fresh {
-		if len(now) > 0 { // an owner of another pass cannot be known yet, so that now is empty; kept for completeness
-			r.complete(ctx, v, result.UID, "ownerReferences", now)
-		}
-		r.patchOwners(ctx, r.owners.Await(v, result.UID, "", now, later))
+	failpoint.Hit("restore-runner/after-namespace")
+	// An owner of another pass cannot be known yet, so that now is empty; kept for completeness.
+	if result.Fresh && len(now) > 0 && !r.complete(ctx, e, v, result.UID, "ownerReferences", now) {
+		return
 	}
-	r.settle(ctx, v, result)
+	r.done(ctx, e, v, result, now, later)
+}
+
+// loseStored is the end of a stored namespace that cannot be prepared.
+func (r *run) loseStored(ctx context.Context, e *outcome.Entry, v int32, target string, err error) {
+	if cut(ctx, err) {
+		return
+	}
+	r.lose(e, target, err)
+	r.end(ctx, e, v, err)
 }
 
 // bareNamespace creates a namespace the backup has no object of.
 func (r *run) bareNamespace(ctx context.Context, target string) {
 	body := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": target}}
-	if _, err := r.ensure(ctx, target, body, false); err != nil && ctx.Err() == nil {
-		r.lose(target, err)
-		r.Recorder.Error(outcome.General, fmt.Sprintf("namespace %q: %v", target, err))
+	if _, err := r.ensure(ctx, target, body, false); err != nil && !cut(ctx, err) {
+		e := r.Recorder.Begin(outcome.General)
+		r.lose(e, target, err)
+		e.Error(fmt.Sprintf("namespace %q: %v", target, err))
+		e.Commit()
 	}
 }
 
 // lose notes that nothing can be restored into a namespace.
-func (r *run) lose(target string, err error) {
+func (r *run) lose(e *outcome.Entry, target string, err error) {
+	e.Lost(target, err.Error())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost[target] = err.Error()
@@ -97,9 +147,10 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 		return apply.Result{}, fmt.Errorf("not a namespace name: %s", msgs[0])
 	}
 	start := r.Clock.Now()
-	target := apply.Target{GVR: namespacesGVR, Name: name}
+	target, sent := apply.Target{GVR: namespacesGVR, Name: name}, false
 	for {
-		uid, err := r.client.Create(ctx, target, body)
+		uid, maybe, err := r.client.Create(ctx, target, body)
+		sent = sent || maybe
 		if err == nil {
 			return apply.Result{Action: apply.Created, UID: uid, Fresh: true}, nil
 		}
@@ -118,22 +169,22 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 			return apply.Result{}, err
 		}
 		if live.Metadata.DeletionTimestamp == nil {
-			return r.existing(live.Metadata.UID, stored), nil
+			return r.existing(name, live.Metadata.UID, stored, sent), nil
 		}
 		if r.Clock.Since(start) > r.TerminatingTimeout {
 			return apply.Result{}, fmt.Errorf("one of that name is still being deleted after %s", r.TerminatingTimeout)
 		}
-		if !r.wait(ctx) {
-			return apply.Result{}, context.Cause(ctx)
+		if err := r.wait(ctx); err != nil {
+			return apply.Result{}, err
 		}
 	}
 }
 
-// existing is the outcome of a namespace that is there. After a takeover it may be the work of the holder before; a
-// namespace carries no label that tells.
-func (r *run) existing(uid types.UID, stored bool) apply.Result {
-	if stored && r.Resumed {
-		return apply.Result{Action: apply.Created, UID: uid}
+// existing is the outcome of a namespace that is there: this restore's work if it was not there before, and this call or an
+// earlier holder may have created it.
+func (r *run) existing(name string, uid types.UID, stored, sent bool) apply.Result {
+	if stored && !r.found[name] && (sent || r.History.Resumed) {
+		return apply.Result{Action: apply.Created, UID: uid, Fresh: true}
 	}
 	return apply.Result{Action: apply.Skipped, UID: uid}
 }
@@ -160,14 +211,22 @@ func liveOf(raw []byte) (*live, error) {
 	return &l, nil
 }
 
-// wait pauses between two looks at the same thing; false when ctx ended first.
-func (r *run) wait(ctx context.Context) bool {
+// wait pauses between two looks at the same thing. An error means that ctx ended or that the restore is to stop; then what was
+// waited for has no outcome.
+func (r *run) wait(ctx context.Context) error {
 	timer := r.Clock.NewTimer(pollEvery)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-		return true
+		return nil
+	case <-r.Stop:
+		return dispatch.ErrStopped
 	case <-ctx.Done():
-		return false
+		return context.Cause(ctx)
 	}
+}
+
+// cut tells that err is nothing an object did: the restore is ending here.
+func cut(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, dispatch.ErrStopped)
 }

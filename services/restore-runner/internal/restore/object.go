@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
@@ -26,13 +30,12 @@ type item struct {
 // object restores one object that is neither a definition nor a Namespace.
 func (r *run) object(ctx context.Context, v int32) {
 	if reason := r.lostNamespace(r.Plan.Target(v)); reason != "" {
-		r.fail(v, fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason))
-		r.settle(ctx, v, apply.Result{})
+		r.end(ctx, r.Recorder.Begin(v), v, fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason))
 		return
 	}
 	it, err := r.load(ctx, v)
 	if err != nil {
-		r.end(ctx, v, err)
+		r.end(ctx, r.Recorder.Begin(v), v, err)
 		return
 	}
 	if skip := r.skipped(it); skip != nil {
@@ -42,25 +45,49 @@ func (r *run) object(ctx context.Context, v int32) {
 	r.create(ctx, it)
 }
 
-// end is the outcome of an object that got no further than err. When ctx ended the object has no outcome: whoever goes on
-// restores it.
-func (r *run) end(ctx context.Context, v int32, err error) {
-	if ctx.Err() != nil {
+// end is the outcome of an object that got no further than err. When the restore ends here it has no outcome: whoever goes
+// on restores it.
+func (r *run) end(ctx context.Context, e *outcome.Entry, v int32, err error) {
+	if cut(ctx, err) {
 		return
 	}
-	r.fail(v, err)
+	e.Fail(err)
+	e.Commit()
 	r.settle(ctx, v, apply.Result{})
 }
 
+// done is the outcome of an object that is in the cluster now, or was left as it is. What it owes is recorded with it.
+func (r *run) done(ctx context.Context, e *outcome.Entry, v int32, result apply.Result, now []any, later []relink.Reference) {
+	uid := result.UID
+	if !r.Plan.Owns(v) {
+		uid = ""
+	}
+	e.Done(result.Action, uid)
+	owes := result.Fresh && len(later) > 0
+	if owes {
+		values := make([]map[string]any, len(later))
+		for i := range later {
+			values[i] = later[i].Value
+		}
+		e.Owes(&outcome.Owes{UID: result.UID, Now: now, Later: values})
+	}
+	e.Commit()
+	failpoint.Hit("restore-runner/after-outcome")
+	if owes {
+		r.patchOwners(ctx, r.owners.Await(v, result.UID, r.place(v), now, later))
+	}
+	r.settle(ctx, v, result)
+}
+
 func (r *run) skip(ctx context.Context, v int32, skip *reset.Skip) {
+	e := r.Recorder.Begin(v)
 	message := "not restored: " + skip.Reason
 	if skip.Report {
-		r.Recorder.Warn(v, message)
+		e.Warn(message)
 	} else {
-		r.Recorder.Info(v, message)
+		e.Info(message)
 	}
-	r.Recorder.Done(v, apply.Skipped)
-	r.settle(ctx, v, apply.Result{})
+	r.done(ctx, e, v, apply.Result{Action: apply.Skipped}, nil, nil)
 }
 
 // load reads and decodes a body and checks that it is what the plan says.
@@ -130,39 +157,59 @@ func (r *run) skipped(it *item) *reset.Skip {
 // create brings the object into the cluster and gives it its owners.
 func (r *run) create(ctx context.Context, it *item) {
 	kind := r.Plan.Kind(it.node)
-	r.complain(it)
+	e := r.Recorder.Begin(it.node)
+	r.complain(e, it)
 	reset.Object(it.body, kind.GroupResource(), it.target.Namespace, &r.reset)
-	now, later := r.ownersOf(it)
+	now, later := r.ownersOf(e, it)
 	if len(now) > 0 {
 		it.metadata()["ownerReferences"] = now
 	}
-	result := r.client.Apply(ctx, apply.Request{
-		Target: it.target, Kind: kind.GVK.Kind, Object: it.body,
+	failpoint.Hit("restore-runner/before-create")
+	request := r.request(it, kind.GVK.Kind)
+	request.New = r.fresh[kind.GroupResource()]
+	result := r.client.Apply(ctx, request)
+	failpoint.Hit("restore-runner/after-create")
+	if r.brought(ctx, e, it, &result) {
+		r.done(ctx, e, it.node, result, now, later)
+	}
+}
+
+// request is what brings an object into the cluster.
+func (r *run) request(it *item, kind string) apply.Request {
+	return apply.Request{
+		Target: it.target, Kind: kind, Object: it.body,
 		Normalize: r.normalizeLive(it),
 		Update:    r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
-		Mine:      r.mine(), Resumed: r.Resumed, New: r.fresh[kind.GroupResource()],
-	})
+		Mine:      r.mine(), Resumed: r.History.Resumed, Intended: r.History.Intents[it.node],
+		Intend: func(ctx context.Context, intent apply.Intent) error {
+			r.Recorder.Intend(it.node, intent)
+			err := r.Recorder.Sync(ctx)
+			failpoint.Hit("restore-runner/intended")
+			return err
+		},
+	}
+}
+
+// brought notes what came of a request, and completes the object. False when it has its outcome already, or none because ctx
+// ended: a request cut off says nothing about the object.
+func (r *run) brought(ctx context.Context, e *outcome.Entry, it *item, result *apply.Result) bool {
 	if result.Err != nil {
-		r.end(ctx, it.node, result.Err)
-		return
+		r.end(ctx, e, it.node, result.Err)
+		return false
 	}
 	if result.Warning != "" {
-		r.Recorder.Warn(it.node, result.Warning)
+		if ctx.Err() != nil {
+			return false
+		}
+		e.Warn(result.Warning)
 	}
-	if result.Fresh {
-		r.completeFields(ctx, it, result.UID)
-	}
-	r.Recorder.Done(it.node, result.Action)
-	if result.Fresh {
-		r.patchOwners(ctx, r.owners.Await(it.node, result.UID, it.target.Namespace, now, later))
-	}
-	r.settle(ctx, it.node, result)
+	return !result.Fresh || r.completeFields(ctx, e, it, result.UID)
 }
 
 // complain reports what the object asks for and this version does not do.
-func (r *run) complain(it *item) {
+func (r *run) complain(e *outcome.Entry, it *item) {
 	if annotation := reset.Unsupported(it.body, r.Plan.Kind(it.node).GroupResource()); annotation != "" {
-		r.Recorder.Error(it.node, "annotation "+annotation+" asks for what this version does not do; the object is restored without it")
+		e.Error("annotation " + annotation + " asks for what this version does not do; the object is restored without it")
 	}
 	if r.Plan.Kind(it.node).String() != "persistentvolumeclaims" {
 		return
@@ -173,7 +220,7 @@ func (r *run) complain(it *item) {
 	}
 	name, ok := spec["volumeName"].(string)
 	if problem := r.Volumes.Problem(name); ok && problem != "" {
-		r.Recorder.Error(it.node, "volume "+name+": "+problem)
+		e.Error("volume " + name + ": " + problem)
 	}
 }
 
@@ -190,10 +237,20 @@ func (r *run) normalizeLive(it *item) func(map[string]any) {
 	}
 }
 
-// mine recognizes objects that this restore created.
+// skew is how much the clocks of several API servers may differ.
+const skew = time.Minute
+
+// mine recognizes objects that this restore created: an older one with its label is another's of the same name.
 func (r *run) mine() func(map[string]any) bool {
 	want := velerov1.LabelValue(r.Restore)
-	return func(labels map[string]any) bool { return labels[velerov1.LabelRestoreName] == want }
+	return func(meta map[string]any) bool {
+		labels, ok := meta["labels"].(map[string]any)
+		if !ok || labels[velerov1.LabelRestoreName] != want {
+			return false
+		}
+		created, err := time.Parse(time.RFC3339, text(meta, "creationTimestamp"))
+		return err != nil || r.Since.IsZero() || !created.Add(skew).Before(r.Since)
+	}
 }
 
 func (it *item) metadata() map[string]any {

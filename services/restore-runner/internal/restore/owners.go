@@ -6,8 +6,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 )
@@ -35,7 +37,7 @@ func reference(ref any) (map[string]any, objmeta.Owner, bool) {
 
 // ownersOf splits an object's stored references into those to create it with and those to add later, and reports those
 // that are dropped. References that a controller renews by adoption are dropped without a word.
-func (r *run) ownersOf(it *item) (now []any, later []relink.Reference) {
+func (r *run) ownersOf(e *outcome.Entry, it *item) (now []any, later []relink.Reference) {
 	var known []relink.Reference
 	for _, ref := range it.refs {
 		value, owner, ok := reference(ref)
@@ -44,20 +46,20 @@ func (r *run) ownersOf(it *item) (now []any, later []relink.Reference) {
 		}
 		node, ok := r.Plan.Owner(owner.UID)
 		if !ok {
-			r.dropped(it.node, relink.Lost{Owner: relink.Name(value), Reason: "the owner is not part of the restore"})
+			dropped(e, relink.Lost{Owner: relink.Name(value), Reason: "the owner is not part of the restore"})
 			continue
 		}
 		known = append(known, relink.Reference{Node: node, Value: value})
 	}
 	now, later, lost := r.owners.Known(it.target.Namespace, known)
 	for _, l := range lost {
-		r.dropped(it.node, l)
+		dropped(e, l)
 	}
 	return now, later
 }
 
-func (r *run) dropped(node int32, l relink.Lost) {
-	r.Recorder.Warn(node, fmt.Sprintf("owner reference to %s dropped: %s", l.Owner, l.Reason))
+func dropped(e *outcome.Entry, l relink.Lost) {
+	e.Warn(fmt.Sprintf("owner reference to %s dropped: %s", l.Owner, l.Reason))
 }
 
 // settle tells those who wait for an owner what it is now. A result without UID means that it is not there.
@@ -65,20 +67,25 @@ func (r *run) settle(ctx context.Context, node int32, result apply.Result) {
 	if !r.Plan.Owns(node) {
 		return
 	}
-	var owner *relink.Owner
-	if result.UID != "" {
-		gvk := r.Plan.Kind(node).GVK
-		owner = &relink.Owner{
-			UID: result.UID, APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
-			Namespace: r.Plan.Target(node), Name: r.Plan.Node(node).Name,
-		}
-		if r.Plan.Class(node) == plan.NamespaceObject {
-			owner.Name = r.Plan.MapNamespace(owner.Name)
-		}
-	}
-	for _, p := range r.owners.Settle(node, owner) {
+	for _, p := range r.owners.Settle(node, r.owner(node, result.UID)) {
 		r.patchOwners(ctx, &p)
 	}
+}
+
+// owner is a node as others refer to it, nil when it has no UID.
+func (r *run) owner(node int32, uid types.UID) *relink.Owner {
+	if uid == "" {
+		return nil
+	}
+	gvk := r.Plan.Kind(node).GVK
+	owner := &relink.Owner{
+		UID: uid, APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
+		Namespace: r.Plan.Target(node), Name: r.Plan.Node(node).Name,
+	}
+	if r.Plan.Class(node) == plan.NamespaceObject {
+		owner.Name = r.Plan.MapNamespace(owner.Name)
+	}
+	return owner
 }
 
 // patchOwners completes the references of an object that came before its owners; nil is nothing to do.
@@ -86,21 +93,32 @@ func (r *run) patchOwners(ctx context.Context, p *relink.Patch) {
 	if p == nil {
 		return
 	}
+	e := r.Recorder.Begin(p.Child)
 	for _, l := range p.Lost {
-		r.dropped(p.Child, l)
+		dropped(e, l)
 	}
-	if len(p.References) == 0 {
-		return
+	if len(p.References) > 0 {
+		failpoint.Hit("restore-runner/before-owner-patch")
+		if !r.complete(ctx, e, p.Child, p.UID, "ownerReferences", p.References) {
+			return
+		}
+		failpoint.Hit("restore-runner/after-owner-patch")
 	}
-	r.complete(ctx, p.Child, p.UID, "ownerReferences", p.References)
+	e.Linked()
+	e.Commit()
+	failpoint.Hit("restore-runner/owner-patch-noted")
 }
 
-// complete writes one field of the metadata of an object of this restore. The UID makes sure that it still is the one.
-func (r *run) complete(ctx context.Context, node int32, uid types.UID, field string, value []any) {
+// complete writes one field of the metadata of an object of this restore. The UID makes sure that it still is the one. False
+// when ctx ended before it was written.
+func (r *run) complete(ctx context.Context, e *outcome.Entry, node int32, uid types.UID, field string, value []any) bool {
 	patch := map[string]any{"metadata": map[string]any{"uid": string(uid), field: value}}
-	if err := r.client.Patch(ctx, r.present(node), patch); err != nil && ctx.Err() == nil {
-		r.Recorder.Error(node, fmt.Sprintf("metadata.%s could not be added: %v", field, err))
+	err := r.client.Patch(ctx, r.present(node), patch)
+	if err == nil {
+		return true
 	}
+	e.Error(fmt.Sprintf("metadata.%s could not be added: %v", field, err))
+	return ctx.Err() == nil
 }
 
 // present names a restored object.
@@ -125,8 +143,6 @@ func appliedFields(fields []any) []any {
 	return nil
 }
 
-func (r *run) completeFields(ctx context.Context, it *item, uid types.UID) {
-	if len(it.fields) > 0 {
-		r.complete(ctx, it.node, uid, "managedFields", it.fields)
-	}
+func (r *run) completeFields(ctx context.Context, e *outcome.Entry, it *item, uid types.UID) bool {
+	return len(it.fields) == 0 || r.complete(ctx, e, it.node, uid, "managedFields", it.fields)
 }

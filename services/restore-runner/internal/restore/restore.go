@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,8 +50,14 @@ type Config struct {
 	Recorder        *outcome.Recorder
 	REST            *rest.Config
 	Clock           clock.WithTicker
-	// Resumed tells that an earlier holder of this restore was interrupted: objects that carry its label are its own.
-	Resumed bool
+	// History is what earlier holders left. Objects with an outcome in the recorder are not touched again.
+	History *outcome.History
+	// Since is when the Restore was created: what is older was not created by it.
+	Since time.Time
+	// Confirm is called before each change of the cluster, which does not take place after an error. Nil allows all.
+	Confirm func(ctx context.Context) error
+	// Stop, when closed, keeps further objects from being begun; Run returns after those in flight.
+	Stop <-chan struct{}
 	// TerminatingTimeout is how long a namespace or definition of the same name may take to go away.
 	TerminatingTimeout time.Duration
 	// ResourceTimeout is how long a definition may take to be served.
@@ -58,30 +65,24 @@ type Config struct {
 }
 
 // Run restores every object of the plan and returns when each has an outcome in the recorder, or with the cause of ctx's
-// end. The error is never about single objects.
+// end, or with dispatch.ErrStopped. The error is never about single objects.
 func Run(ctx context.Context, config Config) error {
 	limiter := &dispatch.Limiter{}
-	client, err := apply.NewClient(config.REST, limiter, config.Clock)
+	client, err := apply.NewClient(config.REST, limiter, config.Clock, config.Confirm)
 	if err != nil {
 		return err
 	}
 	r := &run{
 		Config: config, client: client, limiter: limiter, owners: relink.New(), catalog: config.Catalog,
-		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{},
+		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, found: map[string]bool{},
 	}
 	r.reset = reset.Options{
 		Backup: config.Backup, Restore: config.Restore, MapNamespace: config.Plan.MapNamespace,
 		PreserveNodePorts: config.Spec.PreserveNodePorts != nil && *config.Spec.PreserveNodePorts,
 		Reprovision:       config.Volumes.Reprovision,
 	}
-	for _, note := range config.Plan.Notes() {
-		if note.Warning {
-			r.Recorder.Warn(note.Node, note.Message)
-		} else {
-			r.Recorder.Info(note.Node, note.Message)
-		}
-	}
-	for _, pass := range []func(context.Context) error{r.definitions, r.namespaces, r.others} {
+	debts := r.recall()
+	for _, pass := range []func(context.Context) error{debts, r.definitions, r.namespaces, r.others} {
 		if err := pass(ctx); err != nil {
 			return err
 		}
@@ -99,6 +100,7 @@ type run struct {
 	// Written between passes only.
 	catalog *resource.Catalog
 	fresh   map[schema.GroupResource]bool // kinds defined by this restore
+	found   map[string]bool               // target namespaces that were there before it
 
 	mu   sync.Mutex
 	lost map[string]string // target namespaces that could not be prepared -> why
@@ -107,7 +109,7 @@ type run struct {
 // others is the last pass.
 func (r *run) others(ctx context.Context) error {
 	return r.work(ctx, r.Plan.Graph(), func(v int32) bool {
-		return int(v) >= r.Plan.Len() || r.Plan.Class(v) != plan.Other
+		return int(v) >= r.Plan.Len() || r.Plan.Class(v) != plan.Other || r.Recorder.Action(v) != ""
 	}, r.object)
 }
 
@@ -119,6 +121,7 @@ func (r *run) work(ctx context.Context, g dispatch.Graph, passive func(v int32) 
 		Passive: passive,
 		Limit:   r.limiter.Limit,
 		Budget:  bodyBudget,
+		Stop:    r.Stop,
 	})
 }
 
@@ -126,18 +129,16 @@ func (r *run) work(ctx context.Context, g dispatch.Graph, passive func(v int32) 
 func (r *run) guarded(ctx context.Context, v int32, do func(context.Context, int32)) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.Recorder.Info(v, string(debug.Stack()))
-			r.fail(v, fmt.Errorf("internal error: %v", p))
+			e := r.Recorder.Begin(v)
+			e.Info(string(debug.Stack()))
+			e.Fail(fmt.Errorf("internal error: %v", p))
+			e.Commit()
 			r.settle(ctx, v, apply.Result{})
 		}
 	}()
-	do(ctx, v)
-}
-
-// fail is the end of an object that could not be restored.
-func (r *run) fail(v int32, err error) {
-	r.Recorder.Error(v, err.Error())
-	r.Recorder.Done(v, apply.Failed)
+	if r.Recorder.Room(ctx) == nil {
+		do(ctx, v)
+	}
 }
 
 // flat is a graph of single nodes.
@@ -152,6 +153,11 @@ func (f flat) Indegree() []int32 { return make([]int32, len(f)) }
 // Successors implements dispatch.Graph.
 func (f flat) Successors(int32) []int32 { return nil }
 
+// open returns those nodes that have no outcome yet.
+func (r *run) open(nodes []int32) []int32 {
+	return slices.DeleteFunc(nodes, func(v int32) bool { return r.Recorder.Action(v) != "" })
+}
+
 // each runs do for some nodes in parallel.
 func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, int32)) error {
 	return dispatch.Run(ctx, flat(nodes), dispatch.Work{
@@ -160,5 +166,6 @@ func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, 
 		Passive: func(int32) bool { return false },
 		Limit:   r.limiter.Limit,
 		Budget:  bodyBudget,
+		Stop:    r.Stop,
 	})
 }

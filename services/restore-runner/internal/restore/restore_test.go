@@ -136,11 +136,14 @@ func run(t *testing.T, s *apitest.Server, b *backup, spec velerov1.RestoreSpec, 
 	require.NoError(t, err)
 	p, err := plan.Build(t.Context(), b, plan.Config{Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim})
 	require.NoError(t, err)
-	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clock.RealClock{})}
+	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clock.RealClock{}, 10)}
 	f.recorder.SetPlan(p)
+	f.recorder.Planned(&outcome.Planned{})
+	keepRecords(t, f.recorder)
 	config := restore.Config{
 		Backup: "b", Restore: "r", Spec: &spec, Plan: p, Source: b, Volumes: volumes, Catalog: catalog, Recorder: f.recorder,
 		REST: s.Config(), Clock: clock.RealClock{}, TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
+		History: &outcome.History{},
 	}
 	for _, c := range change {
 		c(&config)
@@ -153,6 +156,26 @@ func run(t *testing.T, s *apitest.Server, b *backup, spec velerov1.RestoreSpec, 
 	require.NoError(t, json.Unmarshal(messages.Bytes(), &f.results))
 	require.Equal(t, f.recorder.Counts().Total, f.recorder.Counts().Done)
 	return f
+}
+
+// keepRecords stores what is recorded until the test ends.
+func keepRecords(t *testing.T, r *outcome.Recorder) {
+	dir := &outcome.Dir{Path: t.TempDir()}
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-r.Wanted():
+				if err := r.Flush(t.Context(), dir); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	t.Cleanup(func() { close(done); group.Wait() })
 }
 
 func crd(b *backup) {
@@ -331,7 +354,7 @@ func TestTakeoverGoesOn(t *testing.T) {
 	// The next one starts with the same plan and a recorder of its own.
 	second := func(c *restore.Config) {
 		s.Fail(nil)
-		c.Resumed = true
+		c.History = &outcome.History{Resumed: true}
 		before := c.Recorder.Counts()
 		require.Positive(t, before.Total)
 		c.Recorder.SetPlan(c.Plan)

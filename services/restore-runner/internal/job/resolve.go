@@ -1,0 +1,38 @@
+package job
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+)
+
+// resolver remembers what the names of a restore meant when it was planned: the definitions it brings into the cluster could
+// give them another meaning.
+type resolver struct {
+	now     plan.Resolver
+	planned outcome.Planned
+}
+
+// newResolver returns a resolver that knows what an earlier holder planned with, if there was one.
+func newResolver(now plan.Resolver, before *outcome.Planned) *resolver {
+	r := &resolver{now: now}
+	if before != nil {
+		r.planned = *before
+	}
+	return r
+}
+
+// Resolve implements plan.Resolver.
+func (r *resolver) Resolve(name string) (gr schema.GroupResource, namespaced, ok bool) {
+	for _, known := range r.planned.Resolved {
+		if known.Text == name {
+			return schema.GroupResource{Group: known.Group, Resource: known.Resource}, known.Namespaced, known.Known
+		}
+	}
+	gr, namespaced, ok = r.now.Resolve(name)
+	r.planned.Resolved = append(r.planned.Resolved, outcome.Resolved{
+		Text: name, Group: gr.Group, Resource: gr.Resource, Namespaced: namespaced, Known: ok,
+	})
+	return gr, namespaced, ok
+}

@@ -1,0 +1,72 @@
+package outcome
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+)
+
+// Entry gathers what happens to one object, or to the restore (General), until Commit makes all of it count at once. What
+// is not committed never happened: whoever goes on does it again. One goroutine uses it.
+type Entry struct {
+	recorder *Recorder
+	node     int32
+	record   Record
+}
+
+// Begin starts an entry about an object.
+func (r *Recorder) Begin(node int32) *Entry { return &Entry{recorder: r, node: node} }
+
+func (e *Entry) add(level, message string) {
+	e.record.Log = append(e.record.Log, Line{Time: e.recorder.clock.Now().UnixMilli(), Level: level, Message: message})
+}
+
+// Info adds a line to the log.
+func (e *Entry) Info(message string) { e.add(joblog.Info.String(), message) }
+
+// Warn adds a warning to log and results.
+func (e *Entry) Warn(message string) { e.add(joblog.Warning.String(), message) }
+
+// Error adds an error to log and results.
+func (e *Entry) Error(message string) { e.add(joblog.Error.String(), message) }
+
+// Done is the outcome of the object. uid is its identity in the cluster, "" when it is not there or nobody will ask.
+func (e *Entry) Done(action apply.Action, uid types.UID) {
+	e.record.Action, e.record.UID, e.record.Time = action, uid, e.recorder.clock.Now().UnixMilli()
+}
+
+// Fail is the outcome of an object that could not be restored.
+func (e *Entry) Fail(err error) {
+	e.Error(err.Error())
+	e.Done(apply.Failed, "")
+}
+
+// Owes notes the owner references that are still missing.
+func (e *Entry) Owes(owes *Owes) { e.record.Owes = owes }
+
+// Linked notes that missing owner references were dealt with.
+func (e *Entry) Linked() { e.record.Linked = true }
+
+// Served notes that a definition is established.
+func (e *Entry) Served() { e.record.Served = true }
+
+// Lost notes that nothing can be restored into a namespace.
+func (e *Entry) Lost(namespace, reason string) {
+	e.record.Lost = &Lost{Namespace: namespace, Reason: reason}
+}
+
+// Step notes that a part of the restore is complete.
+func (e *Entry) Step(step string, found []string) { e.record.Step, e.record.Found = step, found }
+
+// Commit makes the entry count. Its effects in the cluster must have happened.
+func (e *Entry) Commit() {
+	r := e.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.node != General {
+		e.record.Resource, e.record.Namespace, e.record.Name = r.plan.Kind(e.node).String(), r.plan.Source(e.node), r.plan.Node(e.node).Name
+	}
+	r.apply(e.node, &e.record)
+	r.batch.add(&e.record)
+}

@@ -1,0 +1,113 @@
+package outcome
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+)
+
+// History is what earlier holders of a restore left to be done, besides what the Recorder shows. It holds entries for what
+// is open and for owners only, not for every object. The zero value is that of a restore nobody worked on before.
+type History struct {
+	// Resumed tells that there was an earlier holder.
+	Resumed bool
+	// Owners has the UID of each owner with an outcome, "" for one that does not exist.
+	Owners map[int32]types.UID
+	// Owing are the objects that still lack owner references.
+	Owing map[int32]*Owes
+	// Intents has the objects without an outcome to which something may have been done.
+	Intents map[int32]apply.Intent
+	// Served are the definitions that were seen established.
+	Served []int32
+	// Lost has the target namespaces nothing can be restored into, with the reason.
+	Lost map[string]string
+	// Found are the target namespaces that were there before the restore, once StepNamespaces is complete.
+	Found []string
+	// Unknown counts records of objects that are not in the plan.
+	Unknown int
+
+	steps []string
+}
+
+// Passed tells whether a step is complete.
+func (h *History) Passed(step string) bool { return slices.Contains(h.steps, step) }
+
+// Head is what has to be known before the records can be replayed.
+type Head struct {
+	Planned  *Planned
+	Finished *Finished
+}
+
+// Look finds the head in a file of records.
+func (h *Head) Look(data []byte) error {
+	return each(data, func(rec *Record) {
+		if rec.Planned != nil {
+			h.Planned = rec.Planned
+		}
+		if rec.Finished != nil {
+			h.Finished = rec.Finished
+		}
+	})
+}
+
+// Replay applies a file of records of an earlier holder, in the order in which they were stored, and adds to history. The
+// plan must be set.
+func (r *Recorder) Replay(data []byte, history *History) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return each(data, func(rec *Record) {
+		node := General
+		if rec.Resource != "" {
+			var ok bool
+			if node, ok = r.plan.Find(rec.Resource, rec.Namespace, rec.Name); !ok {
+				history.Unknown++
+				return
+			}
+		}
+		r.apply(node, rec)
+		history.add(r, node, rec)
+	})
+}
+
+func (h *History) add(r *Recorder, node int32, rec *Record) {
+	if rec.Step != "" {
+		h.steps = append(h.steps, rec.Step)
+	}
+	if rec.Found != nil {
+		h.Found = rec.Found
+	}
+	if rec.Lost != nil {
+		put(&h.Lost, rec.Lost.Namespace, rec.Lost.Reason)
+	}
+	if node == General {
+		return
+	}
+	if rec.Intent != "" {
+		put(&h.Intents, node, rec.Intent)
+	}
+	if rec.Owes != nil {
+		put(&h.Owing, node, rec.Owes)
+	}
+	if rec.Linked {
+		delete(h.Owing, node)
+	}
+	if rec.Served {
+		h.Served = append(h.Served, node)
+	}
+	if rec.Action == "" {
+		return
+	}
+	delete(h.Intents, node)
+	if r.plan.Owns(node) {
+		put(&h.Owners, node, rec.UID)
+	}
+}
+
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
+}

@@ -1,0 +1,60 @@
+package restore
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+)
+
+// recall takes over what an earlier holder knew, and returns the pass that does what it owed.
+func (r *run) recall() func(context.Context) error {
+	h := r.History
+	for namespace, reason := range h.Lost {
+		r.lost[namespace] = reason
+	}
+	for _, name := range h.Found {
+		r.found[name] = true
+	}
+	for _, v := range h.Served {
+		// The API server accepts a definition only under the name <plural>.<group>.
+		plural, group, _ := strings.Cut(r.Plan.Node(v).Name, ".")
+		r.fresh[schema.GroupResource{Group: group, Resource: plural}] = true
+	}
+	for v, uid := range h.Owners {
+		r.owners.Settle(v, r.owner(v, uid)) // nobody waits yet
+	}
+	var due []relink.Patch
+	for v, owes := range h.Owing {
+		var later []relink.Reference
+		for _, value := range owes.Later {
+			if node, ok := r.Plan.Owner(text(value, "uid")); ok {
+				later = append(later, relink.Reference{Node: node, Value: value})
+			}
+		}
+		if p := r.owners.Await(v, owes.UID, r.place(v), owes.Now, later); p != nil {
+			due = append(due, *p)
+		}
+	}
+	return func(ctx context.Context) error {
+		return dispatch.Run(ctx, flat(make([]int32, len(due))), dispatch.Work{
+			Do:      func(ctx context.Context, i int32) { r.patchOwners(ctx, &due[i]) },
+			Weight:  func(int32) int64 { return 0 },
+			Passive: func(int32) bool { return false },
+			Limit:   r.limiter.Limit,
+			Stop:    r.Stop,
+		})
+	}
+}
+
+// place is the namespace that owners of a node are looked for in.
+func (r *run) place(v int32) string {
+	if r.Plan.Class(v) == plan.NamespaceObject {
+		return ""
+	}
+	return r.Plan.Target(v)
+}
