@@ -74,7 +74,7 @@ func (a *App) build() error {
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
 		Locations: location.New(mgr.GetAPIReader(), namespace), Cluster: source, Events: rt.Fabric(),
 		Metrics: counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: c.Options.WorkDir,
-		Workers: c.Workers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
+		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
 	})
 	a.dispatch = &dispatch.Dispatcher{
 		Reader: mgr.GetClient(), Namespace: namespace, Publisher: rt.Fabric(), Instance: a.instance,

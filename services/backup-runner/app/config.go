@@ -28,6 +28,10 @@ type Config struct {
 	service.Base
 	// Workers is the number of lists one backup reads at once. Default 4.
 	Workers int
+	// PartBytes (compressed) and PartItems are when a part is closed and made
+	// durable: what is not is lost with the process. Defaults 8 MiB and 1,000.
+	PartBytes int64
+	PartItems int
 	// Jobs is the number of backups this process runs at once. Default 10;
 	// the queue limits how many run at all.
 	Jobs int
@@ -47,6 +51,12 @@ func (c *Config) setDefaults() {
 	if c.Workers == 0 {
 		c.Workers = 4
 	}
+	if c.PartBytes == 0 {
+		c.PartBytes = 8 << 20
+	}
+	if c.PartItems == 0 {
+		c.PartItems = 1000
+	}
 	if c.Jobs == 0 {
 		c.Jobs = 10
 	}
@@ -65,6 +75,8 @@ func (c *Config) setDefaults() {
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.setDefaults()
 	fs.IntVar(&c.Workers, "workers", c.Workers, "lists one backup reads at once")
+	fs.Int64Var(&c.PartBytes, "part-bytes", c.PartBytes, "compressed size at which a part of a backup is made durable")
+	fs.IntVar(&c.PartItems, "part-items", c.PartItems, "number of objects at which a part of a backup is made durable")
 	fs.IntVar(&c.Jobs, "jobs", c.Jobs, "backups this process runs at once")
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", c.ClaimTimeout, "how long a silent runner keeps its backups")
 	fs.StringVar(&c.ConsistentCut, "consistent-cut", c.ConsistentCut, "auto: list everything at one revision; off: each kind at its newest")
@@ -76,6 +88,10 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Workers < 1 || c.Workers > 64:
 		return grpcerr.Field("--workers", "%d is not between 1 and 64", c.Workers)
+	case c.PartBytes < 1 || c.PartBytes > 1<<30:
+		return grpcerr.Field("--part-bytes", "%d is not between 1 and 1 GiB", c.PartBytes)
+	case c.PartItems < 1 || c.PartItems > 100_000:
+		return grpcerr.Field("--part-items", "%d is not between 1 and 100000", c.PartItems)
 	case c.Jobs < 1 || c.Jobs > 1000:
 		return grpcerr.Field("--jobs", "%d is not between 1 and 1000", c.Jobs)
 	case c.ClaimTimeout < time.Second:
