@@ -55,8 +55,8 @@ cluster-down: ## stop it and remove its data
 	@bin/e2e/cluster down
 
 .PHONY: bench
-bench: ## measure, and write .out/bench.json (BENCH=quick takes a few minutes)
-	@e2e/tools/build.sh $(CONTROL_PLANE)
+bench: ## measure, and write .out/bench.json (BENCH=quick takes a few minutes; BENCH=resume: takeover only)
+	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw
 	@$(MAKE) --no-print-directory build
 	@BENCH=$(BENCH) bin/e2e/bench
 

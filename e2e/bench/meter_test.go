@@ -24,9 +24,9 @@ func TestItemCounter(t *testing.T) {
 		`{"metadata":{"continue":"x"},"items":[{"data":{"items":"[{}]"},"items":[{},{}]},{"a":"\"}]}\\"},{}]}`: 3,
 		`{"items":[{"metadata":{}},{}],"metadata":{"resourceVersion":"1"}}`:                                    2,
 		`{"subjects":[{},{}],"roleRef":{"items":[{}]}}`:                                                        0, // no list
-		`{"items":[]}`:                  0,
-		`{"items":null}`:                0,
-		` { "items" : [ { } , { } ] } `: 2,
+		`{"items":[]}`:                0,
+		`{"items":null}`:              0,
+		`{ "items" : [ { } , { } ] }`: 2,
 	} {
 		require.True(t, json.Valid([]byte(text)), text)
 		c := &itemCounter{}
