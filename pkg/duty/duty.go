@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const defaultTimeout = 15 * time.Second
+// DefaultTimeout is the Timeout of a Config that names none.
+const DefaultTimeout = 15 * time.Second
 
 // Config describes a duty.
 type Config struct {
@@ -37,7 +38,7 @@ type Config struct {
 // follows at once. Leader election itself is client-go's and keeps its own time.
 func Run(ctx context.Context, cfg Config, fn func(ctx context.Context) error) error {
 	if cfg.Timeout <= 0 {
-		cfg.Timeout = defaultTimeout
+		cfg.Timeout = DefaultTimeout
 	}
 	cfg.Timeout = max(cfg.Timeout, time.Second)
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(cfg.Log.Handler()).V(1))

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -129,4 +130,35 @@ func TestCompetingEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	require.NoError(t, duty.Run(ctx, config(c, "a"), func(context.Context) error { return errors.New("ran") }))
+}
+
+// A holder that died is replaced after the timeout asked for, not the default;
+// one that released its Lease, before that.
+func TestASilentHolderIsReplacedAfterTheTimeout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		holder  string
+		timeout time.Duration
+		atLeast time.Duration
+		within  time.Duration
+	}{
+		"killed":   {"dead", 2 * time.Second, 2 * time.Second, 12 * time.Second},
+		"released": {"", time.Minute, 0, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := metav1.NewMicroTime(time.Now())
+			c := fake.NewClientBuilder().WithObjects(&coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "holdfast-duty-sync"},
+				Spec: coordinationv1.LeaseSpec{
+					HolderIdentity: &tt.holder, LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &now, RenewTime: &now,
+				},
+			}).Build()
+			cfg := config(c, "next")
+			cfg.Timeout = tt.timeout
+			begin := time.Now()
+			require.NoError(t, duty.Run(t.Context(), cfg, func(context.Context) error { return nil }))
+			took := time.Since(begin)
+			require.GreaterOrEqual(t, took, tt.atLeast)
+			require.Less(t, took, tt.within)
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
@@ -35,6 +36,8 @@ type Config struct {
 	SweepInterval time.Duration
 	// Predecessors are earlier instances that are known to be gone.
 	Predecessors []string
+	// DutyTimeout is how long another instance must be silent before its duties are taken over.
+	DutyTimeout time.Duration
 }
 
 // BindFlags adds the service's own flags.
@@ -43,6 +46,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "how long another instance must be silent before its work is taken over")
 	fs.IntVar(&c.Concurrency, "concurrent-deletions", defaultConcurrency, "how many backups are deleted at once")
 	fs.DurationVar(&c.SweepInterval, "sweep-interval", defaultSweep, "how often locations are swept of what dead or deleted backups and restores left")
+	fs.DurationVar(&c.DutyTimeout, "duty-timeout", duty.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }
 
 // complete fills in defaults and checks; errors name the flag.
@@ -59,6 +63,9 @@ func (c *Config) complete() error {
 	if c.SweepInterval == 0 {
 		c.SweepInterval = defaultSweep
 	}
+	if c.DutyTimeout == 0 {
+		c.DutyTimeout = duty.DefaultTimeout
+	}
 	switch {
 	case c.CollectionFrequency < time.Second:
 		return grpcerr.Field("--garbage-collection-frequency", "must be at least 1s, is %s", c.CollectionFrequency)
@@ -66,6 +73,8 @@ func (c *Config) complete() error {
 		return grpcerr.Field("--claim-timeout", "must be at least 1s, is %s", c.ClaimTimeout)
 	case c.SweepInterval < time.Second:
 		return grpcerr.Field("--sweep-interval", "must be at least 1s, is %s", c.SweepInterval)
+	case c.DutyTimeout < time.Second:
+		return grpcerr.Field("--duty-timeout", "must be at least 1s, is %s", c.DutyTimeout)
 	case c.Concurrency < 1 || c.Concurrency > 64:
 		return grpcerr.Field("--concurrent-deletions", "must be 1 to 64, is %d", c.Concurrency)
 	}

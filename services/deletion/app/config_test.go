@@ -20,6 +20,7 @@ func TestConfig(t *testing.T) {
 	for name, bad := range map[string]Config{
 		"--garbage-collection-frequency": {CollectionFrequency: time.Millisecond},
 		"--claim-timeout":                {ClaimTimeout: -time.Second},
+		"--duty-timeout":                 {DutyTimeout: -time.Second},
 		"--concurrent-deletions":         {Concurrency: -1},
 		"--sweep-interval":               {SweepInterval: time.Millisecond},
 	} {

@@ -129,6 +129,7 @@ func (a *App) duties() {
 	} {
 		config := duty.Config{
 			Reader: a.reader(), Client: a.client(), Namespace: a.config.Options.Namespace, Name: name, Instance: a.config.Instance, Log: a.config.Log,
+			Timeout: a.config.DutyTimeout,
 		}
 		a.runtime.Go(name, func(ctx context.Context) error { return duty.Run(ctx, config, run) })
 	}

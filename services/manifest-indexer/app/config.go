@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
@@ -34,6 +35,8 @@ type Config struct {
 	ValidationFrequency time.Duration
 	// DefaultLocation is made the default location at every start, if it exists.
 	DefaultLocation string
+	// DutyTimeout is how long another instance must be silent before its duties are taken over.
+	DutyTimeout time.Duration
 }
 
 // BindFlags adds the service's own flags.
@@ -42,6 +45,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.BackupSyncPeriod, "backup-sync-period", defaultSyncPeriod, "how often locations are searched for backups; negative means never")
 	fs.DurationVar(&c.ValidationFrequency, "store-validation-frequency", defaultValidationFrequency, "how often locations are validated; negative means once")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location made the default at every start, if it exists")
+	fs.DurationVar(&c.DutyTimeout, "duty-timeout", duty.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }
 
 // complete fills in defaults and checks; errors name the flag.
@@ -54,6 +58,12 @@ func (c *Config) complete() error {
 	}
 	if c.DefaultLocation == "" {
 		c.DefaultLocation = defaultLocation
+	}
+	if c.DutyTimeout == 0 {
+		c.DutyTimeout = duty.DefaultTimeout
+	}
+	if c.DutyTimeout < time.Second {
+		return grpcerr.Field("--duty-timeout", "must be at least 1s, is %s", c.DutyTimeout)
 	}
 	c.BackupSyncPeriod, c.ValidationFrequency = max(c.BackupSyncPeriod, 0), max(c.ValidationFrequency, 0)
 	if c.ArtifactURL == "" {

@@ -24,6 +24,10 @@ func TestConfig(t *testing.T) {
 	require.Zero(t, flags.BackupSyncPeriod)
 	require.Equal(t, 5*time.Second, flags.ValidationFrequency)
 
+	field := new(grpcerr.FieldError)
+	require.ErrorAs(t, (&Config{DutyTimeout: time.Millisecond}).complete(), &field)
+	require.Equal(t, "--duty-timeout", field.Field)
+
 	for _, bad := range []string{"host:8445", "ftp://x", "http://u:secret@host", "http://host?x=y", "://"} {
 		c := Config{ArtifactURL: bad}
 		err := c.complete()
