@@ -27,6 +27,9 @@ func TestCatalogue(t *testing.T) {
 	}
 	t.Run("bad locations", func(t *testing.T) { on(b, t).checkBadLocations() })
 	t.Run("refused deletion", func(t *testing.T) { on(b, t).checkRefusal() })
+	for _, name := range []string{"file", "s3"} {
+		t.Run("sweep on "+name, func(t *testing.T) { on(b, t).checkSweep(name) })
+	}
 }
 
 // on is the bed seen from a subtest.

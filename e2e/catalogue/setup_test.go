@@ -72,7 +72,7 @@ func newBed(t *testing.T) *bed {
 			return indexer.New(ctx, indexer.Config{Base: base, BackupSyncPeriod: time.Second})
 		})
 		b.run(deletion.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
-			return deletion.New(ctx, deletion.Config{Base: base, CollectionFrequency: time.Second})
+			return deletion.New(ctx, deletion.Config{Base: base, CollectionFrequency: time.Second, SweepInterval: time.Second, ClaimTimeout: 2 * time.Second})
 		})
 	}
 	return b
