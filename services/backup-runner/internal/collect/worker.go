@@ -181,14 +181,30 @@ func (w *worker) land() error {
 }
 
 // deliver uploads a part, then records it.
-func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record checkpoint.Record) (err error) {
+func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record checkpoint.Record) error {
 	defer removeFiles(sealed)
 	if sealed != nil {
-		if record.Part, err = w.upload(ctx, sealed, n); err != nil {
+		record.Part = w.describe(sealed, n)
+	}
+	if recordsFirst {
+		if err := w.enter(ctx, record); err != nil {
+			return err
+		}
+	}
+	if sealed != nil {
+		if err := w.upload(ctx, sealed, record.Part); err != nil {
 			return err
 		}
 	}
 	failpoint.Hit("backup-runner/part-uploaded")
+	if recordsFirst {
+		return nil
+	}
+	return w.enter(ctx, record)
+}
+
+// enter makes it durable that the part is.
+func (w *worker) enter(ctx context.Context, record checkpoint.Record) error {
 	key, err := w.run.records.Append(ctx, record)
 	if err != nil {
 		return err
@@ -207,7 +223,8 @@ func removeFiles(sealed *part.Sealed) {
 	_ = os.Remove(sealed.Sidecar.Path)
 }
 
-func (w *worker) upload(ctx context.Context, sealed *part.Sealed, n int) (checkpoint.Part, error) {
+// describe returns what the record of a part says.
+func (w *worker) describe(sealed *part.Sealed, n int) checkpoint.Part {
 	b := w.run.Backup
 	key := layout.Part(b.Name, string(b.UID), w.run.Epoch, fmt.Sprintf("w%d", w.id), 1, n)
 	ref := checkpoint.Part{
@@ -215,14 +232,20 @@ func (w *worker) upload(ctx context.Context, sealed *part.Sealed, n int) (checkp
 		Items: sealed.Items + sealed.Failed, Warnings: sealed.Warnings, Errors: sealed.Errors,
 	}
 	if sealed.Data.Size > 0 {
-		failpoint.Hit("backup-runner/part-sealed")
 		ref.Key, ref.Size, ref.SHA256 = key, sealed.Data.Size, sealed.Data.SHA256
-		if err := w.create(ctx, key, sealed.Data); err != nil {
-			return ref, err
+	}
+	return ref
+}
+
+func (w *worker) upload(ctx context.Context, sealed *part.Sealed, ref checkpoint.Part) error {
+	if ref.Key != "" {
+		failpoint.Hit("backup-runner/part-sealed")
+		if err := w.create(ctx, ref.Key, sealed.Data); err != nil {
+			return err
 		}
 		failpoint.Hit("backup-runner/part-without-sidecar")
 	}
-	return ref, w.create(ctx, ref.SidecarKey, sealed.Sidecar)
+	return w.create(ctx, ref.SidecarKey, sealed.Sidecar)
 }
 
 func (w *worker) create(ctx context.Context, key string, f part.File) (err error) {

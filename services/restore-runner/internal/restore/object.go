@@ -164,6 +164,9 @@ func (r *run) create(ctx context.Context, it *item) {
 	if len(now) > 0 {
 		it.metadata()["ownerReferences"] = now
 	}
+	if outcomesFirst {
+		r.presume(ctx, it.node)
+	}
 	failpoint.Hit("restore-runner/before-create")
 	request := r.request(it, kind.GVK.Kind)
 	request.New = r.fresh[kind.GroupResource()]
@@ -172,6 +175,14 @@ func (r *run) create(ctx context.Context, it *item) {
 	if r.brought(ctx, e, it, &result) {
 		r.done(ctx, e, it.node, result, now, later)
 	}
+}
+
+// presume records an outcome that is none yet.
+func (r *run) presume(ctx context.Context, v int32) {
+	e := r.Recorder.Begin(v)
+	e.Done(apply.Created, "")
+	e.Commit()
+	_ = r.Recorder.Sync(ctx)
 }
 
 // request is what brings an object into the cluster.

@@ -1,0 +1,6 @@
+//go:build mutant_nofence
+
+package journal
+
+// fences is wrong here on purpose: the fault suite has to notice.
+const fences = false
