@@ -1,0 +1,347 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/scheduled"
+)
+
+var errInjected = errors.New("injected")
+
+// line is a replica's connection to the API server, which a test can break: at
+// its n-th write from now on (0 is never).
+type line struct {
+	at     int                                                 // which write
+	broken func(ctx context.Context, write func() error) error // what happens instead
+	list   func(list client.ObjectList) bool                   // answers a list instead of the server
+}
+
+func (l *line) write(ctx context.Context, do func() error) error {
+	if l.at--; l.at == 0 {
+		return l.broken(ctx, do)
+	}
+	return do()
+}
+
+func (l *line) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return l.write(ctx, func() error { return c.Create(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return l.write(ctx, func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if l.list != nil && l.list(list) {
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	}
+}
+
+// The three ways a write can go wrong.
+func lost(_ context.Context, _ func() error) error { return errInjected }
+func unanswered(_ context.Context, write func() error) error {
+	return errors.Join(errInjected, write())
+}
+func conflict(context.Context, func() error) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: "schedules"}, "s", errInjected)
+}
+
+// Three replicas over sixty slots: one dies in the middle of a slot, one is
+// paused in the middle of another and wakes up ten slots later, and every now and
+// then two believe that the duty is theirs. Each slot has its Backup, once.
+func TestSixtySlotsGiveSixtyBackups(t *testing.T) {
+	for write, what := range []string{1: "reserving", 2: "creating", 3: "clearing"} {
+		if what == "" {
+			continue
+		}
+		t.Run(what, func(t *testing.T) {
+			b := newBed(t)
+			b.create("minutely", "* * * * *", allow)
+			lines := []*line{{}, {}, {}}
+			var replicas []*Scheduler
+			for _, l := range lines {
+				replicas = append(replicas, b.scheduler(l.funcs()))
+			}
+			b.pass(replicas[0], 0)
+			b.clock.Step(30 * time.Second) // 07:01:00
+			var want []string
+			hold, paused := newGate(), make(chan error, 1)
+			for minute := range 60 {
+				want = append(want, scheduled.Name("minutely", b.clock.Now()))
+				switch {
+				case minute == 20: // the first dies
+					lines[0].at, lines[0].broken = write, unanswered
+					_, err := replicas[0].pass(t.Context())
+					require.ErrorIs(t, err, errInjected)
+				case minute == 40: // the second is paused
+					lines[1].at, lines[1].broken = write, func(ctx context.Context, do func() error) error {
+						return errors.Join(hold.wait(ctx), do())
+					}
+					go func() { _, err := replicas[1].pass(t.Context()); paused <- err }()
+					<-hold.reached
+				case minute == 50: // and wakes up
+					close(hold.open)
+					require.NoError(t, <-paused)
+				}
+				switch {
+				case minute < 20:
+					b.pass(replicas[0], 0)
+				case minute < 40:
+					b.pass(replicas[1], 0)
+				}
+				if minute%7 == 0 || minute >= 20 {
+					b.pass(replicas[2], 15*time.Second)
+				} else {
+					b.clock.Step(15 * time.Second)
+				}
+				b.clock.Step(45 * time.Second)
+			}
+			require.Equal(t, want, b.backups())
+		})
+	}
+}
+
+// Two replicas pass at the same time, as goroutines, over and over.
+func TestTwoReplicasAtOnce(t *testing.T) {
+	b := newBed(t)
+	b.create("minutely", "* * * * *", allow)
+	b.clock.Step(30 * time.Second)
+	one, two := b.scheduler(interceptor.Funcs{}), b.scheduler(interceptor.Funcs{})
+	var want []string
+	for range 50 {
+		want = append(want, scheduled.Name("minutely", b.clock.Now()))
+		done := make(chan error, 2)
+		for _, s := range []*Scheduler{one, two} {
+			go func() { _, err := s.pass(t.Context()); done <- err }()
+		}
+		require.NoError(t, errors.Join(<-done, <-done))
+		b.pass(one, 0)
+		b.clock.Step(time.Minute)
+	}
+	require.Equal(t, want, b.backups())
+}
+
+// A replica that decided long ago that nothing runs must not start a second
+// backup beside one that another replica has started since.
+func TestADecisionFromBeforeAPauseIsNotCarriedOut(t *testing.T) {
+	b := newBed(t)
+	b.create("minutely", "* * * * *", nil)
+	l := &line{}
+	sleepy, awake := b.scheduler(l.funcs()), b.scheduler(interceptor.Funcs{})
+	b.pass(awake, 0)
+	b.clock.Step(30 * time.Second)
+	hold, done := newGate(), make(chan error, 1)
+	l.at, l.broken = 1, func(ctx context.Context, do func() error) error { return errors.Join(hold.wait(ctx), do()) }
+	go func() { _, err := sleepy.pass(t.Context()); done <- err }()
+	<-hold.reached
+	b.pass(awake, 0)
+	b.clock.Step(time.Minute) // the next slot is due, and its backup must wait
+	close(hold.open)
+	require.NoError(t, <-done, "a conflict, which the next pass resolves")
+	b.pass(sleepy, 0)
+	require.Equal(t, []string{"minutely-20260506070100"}, b.backups())
+}
+
+func TestAFailedCreationIsRepeatedAndTold(t *testing.T) {
+	b := newBed(t)
+	b.create("hourly", "0 * * * *", nil)
+	var down atomic.Bool
+	down.Store(true)
+	s := b.scheduler(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if down.Load() {
+				return errInjected
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})
+	b.clock.Step(time.Hour)
+	_, err := s.pass(t.Context())
+	require.ErrorContains(t, err, "schedule hourly: create backup hourly-20260506080000: injected")
+	require.Equal(t, 1, b.told.count("BackupNotCreated"))
+	down.Store(false)
+	b.pass(b.scheduler(interceptor.Funcs{}), time.Minute) // another replica keeps the promise
+	require.Equal(t, []string{"hourly-20260506080000"}, b.backups())
+	require.NotContains(t, b.get("hourly").Annotations, "holdfast.io/pending-slot")
+}
+
+func TestOneScheduleInTroubleDoesNotHoldUpTheOthers(t *testing.T) {
+	b := newBed(t)
+	b.create("a-broken", "0 * * * *", nil)
+	b.create("b-well", "0 * * * *", nil)
+	l := &line{at: 1, broken: lost}
+	b.clock.Step(time.Hour)
+	_, err := b.scheduler(l.funcs()).pass(t.Context())
+	require.ErrorIs(t, err, errInjected)
+	require.Equal(t, []string{"b-well-20260506080000"}, b.backups())
+}
+
+func TestSomebodyElsesBackupOfTheSameName(t *testing.T) {
+	b := newBed(t)
+	b.create("hourly", "0 * * * *", nil)
+	theirs := &velerov1.Backup{}
+	theirs.Namespace, theirs.Name = "velero", "hourly-20260506080000"
+	require.NoError(t, b.c.Create(t.Context(), theirs))
+	s := b.scheduler(interceptor.Funcs{})
+	b.pass(s, time.Hour)
+	require.Equal(t, 1, b.told.count("NameTaken"))
+	b.pass(s, time.Hour)
+	require.Equal(t, []string{"hourly-20260506080000", "hourly-20260506090000"}, b.backups())
+}
+
+// A slot was reserved, and its Backup made or not, when the schedule was paused
+// and resumed with a skip.
+func TestASkipDropsAReservation(t *testing.T) {
+	b := newBed(t)
+	b.create("hourly", "0 * * * *", nil)
+	l := &line{at: 3, broken: lost} // settle, reserve, create
+	b.clock.Step(time.Hour)
+	_, err := b.scheduler(l.funcs()).pass(t.Context())
+	require.ErrorIs(t, err, errInjected)
+	yes := true
+	b.change("hourly", func(s *velerov1.Schedule) { s.Spec.SkipImmediately = &yes })
+	b.pass(b.scheduler(interceptor.Funcs{}), time.Minute)
+	require.Empty(t, b.backups())
+}
+
+// history is one schedule under random downtime, crashes, conflicts and stale
+// reads of two replicas, beside what a plain reading of its slots says.
+type history struct {
+	*bed
+	r         *rand.Rand
+	slots     slots
+	lines     [2]*line
+	replicas  [2]*Scheduler
+	snapshots []velerov1.ScheduleList
+	settled   time.Time       // of the last pass that did everything
+	allowed   map[string]bool // names that may exist
+	tried     int             // passes since then that may have done a part
+	before    int             // Backups then
+}
+
+func newHistory(t *testing.T, seed uint64, expression string) *history {
+	t.Helper()
+	h := &history{bed: newBed(t), r: rand.New(rand.NewPCG(seed, 7)), allowed: map[string]bool{}, settled: start}
+	h.create("s", expression, allow)
+	for i := range h.lines {
+		h.lines[i] = &line{}
+		h.replicas[i] = h.scheduler(h.lines[i].funcs())
+	}
+	var err error
+	h.slots, err = parseSlots(expression, start)
+	require.NoError(t, err)
+	return h
+}
+
+// last is the latest slot after the last complete pass, walked one by one.
+func (h *history) last(now time.Time) string {
+	name := ""
+	for slot := h.slots.Next(h.settled); !slot.After(now); slot = h.slots.Next(slot) {
+		name = scheduled.Name("s", slot)
+	}
+	return name
+}
+
+// step lets time go by and one replica pass, perhaps over a bad line.
+func (h *history) step(longest time.Duration) {
+	h.clock.Step(time.Duration(h.r.Int64N(int64(longest)/int64(time.Second)+1)) * time.Second)
+	h.remember()
+	i := h.r.IntN(2)
+	l, s := h.lines[i], h.replicas[i]
+	l.at, l.list = 0, nil
+	switch h.r.IntN(6) {
+	case 0, 1:
+		l.at = 1 + h.r.IntN(4)
+		l.broken = []func(context.Context, func() error) error{lost, unanswered, conflict}[h.r.IntN(3)]
+	case 2:
+		old := h.snapshots[h.r.IntN(len(h.snapshots))].DeepCopy()
+		l.list = func(list client.ObjectList) bool {
+			schedules, ok := list.(*velerov1.ScheduleList)
+			if ok {
+				*schedules = *old
+			}
+			return ok
+		}
+	}
+	drain(s)
+	_, err := s.pass(h.t.Context())
+	h.check(err == nil && !drain(s) && l.list == nil)
+}
+
+func drain(s *Scheduler) (woken bool) {
+	select {
+	case <-s.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *history) remember() {
+	list := velerov1.ScheduleList{}
+	require.NoError(h.t, h.c.List(h.t.Context(), &list))
+	h.snapshots = append(h.snapshots[max(0, len(h.snapshots)-5):], list)
+}
+
+// check compares with the slots: only slots that were the latest at some pass
+// have a Backup, the latest has one after a complete pass, and when no pass in
+// between was cut short it is the only new one.
+func (h *history) check(complete bool) {
+	h.t.Helper()
+	now := h.clock.Now()
+	last := h.last(now)
+	if last != "" {
+		h.allowed[last] = true
+	}
+	names := h.backups()
+	for _, name := range names {
+		require.True(h.t, h.allowed[name], "%s is no slot that was due", name)
+	}
+	h.tried++
+	if !complete {
+		return
+	}
+	if last != "" {
+		require.Contains(h.t, names, last, "the latest slot has its backup")
+	}
+	if h.tried == 1 {
+		require.Len(h.t, names, h.before+min(1, len(last)), "one for all that was missed")
+	}
+	h.settled, h.tried, h.before = now, 0, len(names)
+}
+
+func TestRandomHistories(t *testing.T) {
+	for expression, longest := range map[string]time.Duration{
+		"* * * * *":                               4 * time.Minute,
+		"*/5 * * * *":                             20 * time.Minute,
+		"CRON_TZ=Europe/Berlin 30 2 * * *":        60 * time.Hour,
+		"CRON_TZ=America/New_York 0,30 1-3 * * *": 20 * time.Hour,
+		"0 0 31 * *":                              40 * 24 * time.Hour,
+	} {
+		for seed := range uint64(2) {
+			t.Run(fmt.Sprintf("%s seed %d", expression, seed), func(t *testing.T) {
+				t.Parallel()
+				h := newHistory(t, seed, expression)
+				for range 40 {
+					h.step(longest)
+				}
+			})
+		}
+	}
+}
