@@ -82,7 +82,7 @@ func (a *App) build() error {
 	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{Reader: reader, Client: writer, Namespace: namespace, Ledger: book})
 	rt.Go("queue", func(ctx context.Context) error {
 		return duty.Run(ctx, duty.Config{
-			Reader: reader, Client: writer, Namespace: namespace, Name: "queue", Instance: c.Instance, Log: c.Log,
+			Reader: reader, Client: writer, Namespace: namespace, Name: "queue", Instance: c.Instance, Timeout: c.DutyTimeout, Log: c.Log,
 		}, a.scheduler.Run)
 	})
 	if err := a.schedules(); err != nil {

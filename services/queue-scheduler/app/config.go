@@ -22,6 +22,7 @@ const (
 	defaultResourceTimeout      = 10 * time.Minute
 	defaultLocation             = "default"
 	defaultConcurrentBackups    = 1
+	defaultDutyTimeout          = 15 * time.Second
 	defaultConcurrentRestores   = 1
 	// csiSnapshotTimeout has no flag in Velero either.
 	csiSnapshotTimeout = 10 * time.Minute
@@ -42,6 +43,9 @@ type Config struct {
 	DefaultLocation string
 	// ResourceTimeout is noted on every backup, for plugins to read.
 	ResourceTimeout time.Duration
+	// DutyTimeout is after how long without a sign of life another replica makes
+	// the passes; a replica that stops in good order is followed sooner. At least 1 s.
+	DutyTimeout time.Duration
 	// ScheduleSkipImmediately is the skipImmediately of schedules that do not say.
 	ScheduleSkipImmediately bool
 }
@@ -54,6 +58,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", defaultItemOperationTimeout, "longest time of asynchronous operations where none is named")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location used when none is marked as the default")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultResourceTimeout, "longest time plugins may wait for a resource; noted on every backup")
+	fs.DurationVar(&c.DutyTimeout, "duty-timeout", defaultDutyTimeout, "silence after which another replica takes over admission and schedules, at least 1s")
 	fs.BoolVar(&c.ScheduleSkipImmediately, "schedule-skip-immediately", false, "skip the backup that is due when a schedule is created or resumed, where the schedule does not say")
 }
 
@@ -82,6 +87,7 @@ func (c *Config) complete() error {
 		{"--default-backup-ttl", &c.DefaultBackupTTL, defaultBackupTTL},
 		{"--default-item-operation-timeout", &c.DefaultItemOperationTimeout, defaultItemOperationTimeout},
 		{"--resource-timeout", &c.ResourceTimeout, defaultResourceTimeout},
+		{"--duty-timeout", &c.DutyTimeout, defaultDutyTimeout},
 	} {
 		if *d.value < 0 {
 			return grpcerr.Field(d.flag, "must not be negative")
@@ -89,6 +95,9 @@ func (c *Config) complete() error {
 		if *d.value == 0 {
 			*d.value = d.def
 		}
+	}
+	if c.DutyTimeout < time.Second {
+		return grpcerr.Field("--duty-timeout", "must be at least 1s")
 	}
 	if c.DefaultLocation == "" {
 		c.DefaultLocation = defaultLocation

@@ -24,6 +24,7 @@ func TestConfig(t *testing.T) {
 		"--default-backup-ttl":             {DefaultBackupTTL: -time.Second},
 		"--default-item-operation-timeout": {DefaultItemOperationTimeout: -time.Second},
 		"--resource-timeout":               {ResourceTimeout: -time.Second},
+		"--duty-timeout":                   {DutyTimeout: time.Millisecond},
 	} {
 		field := new(grpcerr.FieldError)
 		require.ErrorAs(t, bad.complete(), &field)

@@ -25,7 +25,7 @@ func (a *App) schedules() error {
 	}
 	rt.Go("schedules", func(ctx context.Context) error {
 		return duty.Run(ctx, duty.Config{
-			Reader: reader, Client: writer, Namespace: namespace, Name: "schedules", Instance: c.Instance, Log: c.Log,
+			Reader: reader, Client: writer, Namespace: namespace, Name: "schedules", Instance: c.Instance, Timeout: c.DutyTimeout, Log: c.Log,
 		}, scheduler.Run)
 	})
 	return nil

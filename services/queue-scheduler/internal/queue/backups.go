@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/selection"
@@ -40,6 +41,7 @@ func (s *Scheduler) enqueueOne(ctx context.Context, v *view, b *velerov1.Backup,
 		return s.queue(ctx, b, number, len(v.queued)+1)
 	})
 	if err == nil && b.Status.Phase == velerov1.BackupPhaseQueued {
+		failpoint.Hit("queue-scheduler/queued")
 		v.queued = append(v.queued, b)
 		s.announce(ctx, "Backup", b, string(b.Status.Phase))
 	}
@@ -64,6 +66,7 @@ func (s *Scheduler) queue(ctx context.Context, b *velerov1.Backup, number int64,
 	b.Status.Phase = velerov1.BackupPhaseQueued
 	b.Status.QueuePosition = position
 	fabric.SetTrace(ctx, b)
+	failpoint.Hit("queue-scheduler/validated")
 	return nil
 }
 
@@ -125,9 +128,14 @@ func (s *Scheduler) blocked(ctx context.Context, v *view, b *velerov1.Backup, na
 			return err
 		}
 	}
-	return s.Ledger.Admit(ctx, ledger.Entry{
+	failpoint.Hit("queue-scheduler/before-swap")
+	err := s.Ledger.Admit(ctx, ledger.Entry{
 		UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now(),
 	}, s.Limits)
+	if err == nil {
+		failpoint.Hit("queue-scheduler/admitted")
+	}
+	return err
 }
 
 // waitOrFail notes why a job waits; any other error is one.
@@ -184,11 +192,13 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 		b.Status.Phase = velerov1.BackupPhaseReadyToStart
 		b.Status.QueuePosition = 0
 		fabric.SetTrace(ctx, b)
+		failpoint.Hit("queue-scheduler/before-ready")
 		return nil
 	})
 	if err != nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
 		return false, err
 	}
+	failpoint.Hit("queue-scheduler/ready-written")
 	s.Log.InfoContext(ctx, "backup admitted", "backup", b.Name, "waited", s.Clock.Since(created))
 	s.announce(ctx, "Backup", b, string(b.Status.Phase))
 	s.hintBackup(ctx, b)
@@ -217,6 +227,7 @@ func (s *Scheduler) renumber(ctx context.Context, v *view) error {
 		if err != nil {
 			return fmt.Errorf("renumber backup %s: %w", b.Name, err)
 		}
+		failpoint.Hit("queue-scheduler/position-written")
 	}
 	return nil
 }

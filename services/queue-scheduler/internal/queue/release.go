@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 )
 
@@ -21,6 +22,7 @@ func (s *Scheduler) release(ctx context.Context, v *view) error {
 	for _, e := range v.entries {
 		over, err := s.over(ctx, e)
 		if err == nil && over {
+			failpoint.Hit("queue-scheduler/before-release")
 			err = s.Ledger.Release(ctx, e.UID)
 		}
 		if err != nil {
@@ -29,6 +31,7 @@ func (s *Scheduler) release(ctx context.Context, v *view) error {
 		if err != nil || !over {
 			kept = append(kept, e)
 		} else {
+			failpoint.Hit("queue-scheduler/released")
 			s.Log.Info("ledger entry released", "kind", e.Kind, "name", e.Name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
@@ -43,12 +44,14 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 	if err != nil || !valid {
 		return false, err
 	}
+	failpoint.Hit("queue-scheduler/restore-validated")
 	err = s.Ledger.Admit(ctx, ledger.Entry{
 		UID: r.UID, Kind: ledger.KindRestore, Namespace: r.Namespace, Name: r.Name, Namespaces: validate.Targets(&r.Spec), Since: s.Clock.Now(),
 	}, s.Limits)
 	if err != nil {
 		return false, s.waitOrFail("Restore", r.Name, r, err)
 	}
+	failpoint.Hit("queue-scheduler/restore-admitted")
 	ctx, end := s.resume(ctx, "admit restore", r)
 	defer end(nil)
 	s.Log.InfoContext(ctx, "restore admitted", "restore", r.Name, "waited", s.Clock.Since(r.CreationTimestamp.Time))

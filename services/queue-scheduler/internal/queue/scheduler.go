@@ -20,6 +20,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
@@ -99,6 +100,7 @@ func (s *Scheduler) Wake() {
 
 // Run makes passes until ctx ends and returns nil.
 func (s *Scheduler) Run(ctx context.Context) error {
+	failpoint.Hit("queue-scheduler/duty-acquired")
 	ticker := s.Clock.NewTicker(period)
 	defer ticker.Stop()
 	for due := true; ; {
