@@ -96,7 +96,7 @@ func (s *setup) holder(t *testing.T, epoch int64) *setup {
 	t.Helper()
 	next := *s
 	next.job.Epoch, next.job.Progress, next.job.Dir = epoch, &Progress{}, t.TempDir()
-	next.job.Cut = cut.New(s.lists, true)
+	next.job.Cut, next.job.Stop = cut.New(s.lists, true), nil
 	return &next
 }
 

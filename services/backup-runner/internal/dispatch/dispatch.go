@@ -37,9 +37,9 @@ const Period = 15 * time.Second
 // hold one that it never delivers, and then refuses every other.
 const overdue = 2 * Period
 
-// offerPause is how often one backup is offered: one that fails at once is handed
-// over at once, and seen again.
-const offerPause = 10 * time.Second
+// failurePause is how long a backup whose run failed here is not run again without
+// a message: it was handed over at once, and is seen at once.
+const failurePause = 10 * time.Second
 
 // unannounced bounds the backups run here at once without a message.
 const unannounced = 4
@@ -77,7 +77,7 @@ type Dispatcher struct {
 	mu      sync.Mutex
 	waiting map[types.NamespacedName]time.Time // since when each backup is seen waiting
 	offered chan offer
-	tried   map[types.UID]time.Time // when each backup was last offered
+	failed  map[types.UID]time.Time // when the last run of each backup failed here
 }
 
 // offer is a backup this process should try to run itself.
@@ -175,22 +175,31 @@ func (d *Dispatcher) offers() chan offer {
 }
 
 func (d *Dispatcher) offer(o offer) {
-	offers := d.offers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.Clock.Now()
-	maps.DeleteFunc(d.tried, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= offerPause })
-	if _, ok := d.tried[o.uid]; ok {
+	if d.failedLately(o.uid) {
 		return
 	}
 	select {
-	case offers <- o:
-		if d.tried == nil {
-			d.tried = map[types.UID]time.Time{}
-		}
-		d.tried[o.uid] = now
+	case d.offers() <- o:
 	default:
 	}
+}
+
+func (d *Dispatcher) failedLately(uid types.UID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.Clock.Now()
+	maps.DeleteFunc(d.failed, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= failurePause })
+	_, ok := d.failed[uid]
+	return ok
+}
+
+func (d *Dispatcher) fail(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failed == nil {
+		d.failed = map[types.UID]time.Time{}
+	}
+	d.failed[uid] = d.Clock.Now()
 }
 
 // Takeovers runs the backups of dying holders, and those no message announced,
@@ -247,6 +256,7 @@ func (d *Dispatcher) run(ctx context.Context, name string, uid types.UID) {
 	}()
 	var held *claim.HeldError
 	if err := d.Runs.Run(ctx, name, uid); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
+		d.fail(uid)
 		d.Log.WarnContext(ctx, "run failed, reconciling tries again", "backup", name, "error", err)
 	}
 }

@@ -35,6 +35,7 @@ type surroundings struct {
 	active  map[types.UID]bool
 	alive   map[string]bool
 	expired chan string
+	broken  error // of every run
 	down    error // of the message queue
 }
 
@@ -61,7 +62,7 @@ func (s *surroundings) Run(_ context.Context, name string, _ types.UID) error {
 	if name == "panics" {
 		panic("a defect")
 	}
-	return nil
+	return s.broken
 }
 
 func (s *surroundings) Take(obj metav1.Object) (claim.Claim, error) {
@@ -177,18 +178,27 @@ func TestBackupsRunWithoutMessages(t *testing.T) {
 func TestABackupThatFailsIsNotRunInALoop(t *testing.T) {
 	b := backup("b", "", velerov1.BackupPhaseInProgress)
 	require.NoError(t, claim.Set(b, claim.Claim{Epoch: 3}))
-	d, _ := newDispatcher(t, b)
+	d, s := newDispatcher(t, b)
 	clk := clocktesting.NewFakeClock(time.Unix(1, 0))
 	d.Clock = clk
+	s.broken = errors.New("no bucket")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Takeovers(ctx) }()
 	look := func() {
-		_, err := d.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "velero", Name: "b"}})
+		_, err := d.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "velero", Name: "b"}})
 		require.NoError(t, err)
 	}
+	look()
+	require.Eventually(t, func() bool { return d.failedLately("b") }, 10*time.Second, time.Millisecond)
 	for range 5 {
 		look()
 	}
-	require.Len(t, d.offers(), 1)
-	clk.Step(offerPause)
+	require.Empty(t, d.offers())
+	clk.Step(failurePause)
 	look()
-	require.Len(t, d.offers(), 2)
+	require.Eventually(t, func() bool { return len(s.ran()) == 2 }, 10*time.Second, time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
+	require.Len(t, s.ran(), 2)
 }

@@ -51,6 +51,8 @@ const namespace = "velero"
 type instance struct {
 	name  string
 	alive map[string]bool
+	// confirm, if set, answers Confirm.
+	confirm func(obj client.Object) error
 
 	mu   sync.Mutex
 	lose context.CancelCauseFunc // set by Guard
@@ -78,12 +80,19 @@ func (i *instance) Guard(ctx context.Context, _ client.Object) (context.Context,
 	return ctx, func() { lose(nil) }
 }
 
-func (i *instance) Confirm(ctx context.Context, _ client.Object) error { return context.Cause(ctx) }
+func (i *instance) Confirm(ctx context.Context, obj client.Object) error {
+	if i.confirm != nil {
+		return i.confirm(obj)
+	}
+	return context.Cause(ctx)
+}
 
 func (i *instance) loseClaim() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.lose(claim.ErrLost)
+	if i.lose != nil {
+		i.lose(claim.ErrLost)
+	}
 }
 
 // locations serves one store under the name "default".
@@ -368,44 +377,6 @@ func abandoned(b *velerov1.Backup) {
 	start := metav1.NewTime(time.Unix(1700000000, 0))
 	b.Status.Phase, b.Status.StartTimestamp = velerov1.BackupPhaseInProgress, &start
 	_ = claim.Set(b, claim.Claim{Holder: "dead", Epoch: 1})
-}
-
-// TestDeathAtEachWrite kills the run at the n-th write to the bucket, for every
-// n, and lets another holder go on.
-func TestDeathAtEachWrite(t *testing.T) {
-	for n := 1; ; n++ {
-		w := newWorld(t)
-		b := w.admit(t, "b1")
-		writes, died := 0, false
-		var mu sync.Mutex
-		w.store.Inject(func(op memstore.Op, _ string) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if op != memstore.OpCreate && op != memstore.OpCompose && op != memstore.OpDelete {
-				return nil
-			}
-			if writes++; writes >= n {
-				if !died {
-					died = true
-					w.instance.loseClaim()
-				}
-				return errors.New("the process is dead")
-			}
-			return nil
-		})
-		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-		if !died {
-			w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-			require.Greater(t, n, 10, "the run was cut at many points")
-			return
-		}
-		require.Equal(t, velerov1.BackupPhaseInProgress, w.read(t, b).Status.Phase, "a stopped job writes no phase")
-		w.store.Inject(nil)
-		w.instance.name = "next"
-		require.NoError(t, w.Run(t.Context(), "b1", b.UID), "cut at write %d", n)
-		got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-		require.Equal(t, 51, got.Status.Progress.ItemsBackedUp, "cut at write %d", n)
-	}
 }
 
 func TestBucketAwayForAMoment(t *testing.T) {

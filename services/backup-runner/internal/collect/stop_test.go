@@ -1,0 +1,109 @@
+package collect
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/rawlist"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+)
+
+// Told to stop during any list request, a run ends with everything recorded that
+// it listed: the next holder lists only the rest.
+func TestStoppedAtEachPage(t *testing.T) {
+	sc := scenarios()["dead kinds"]
+	want, total := sc.undisturbed(t)
+	for _, workers := range []int{1, 4} {
+		base, api := sc.setup(t, workers)
+		for n := 1; n < 30; n += 3 {
+			s := base.first(t)
+			stop, requests := make(chan struct{}), 0
+			api.Before = func(*apifake.Server, *http.Request) {
+				if requests++; requests == n {
+					close(stop)
+				}
+			}
+			lists := &counting{Lister: s.cfg.Lister}
+			s.job.Stop, s.cfg.Lister = stop, lists
+			_, err := Run(t.Context(), s.cfg, s.job)
+			require.ErrorIs(t, err, ErrStopped, "stopped at request %d", n)
+			api.Before = nil
+			require.Equal(t, s.job.Progress.Read().Items, s.recorded(t), "all that was counted is recorded")
+			next := s.holder(t, 2)
+			next.cfg.Lister = lists
+			res, err := Run(t.Context(), next.cfg, next.job)
+			require.NoError(t, err)
+			require.Equal(t, want, next.outcome(t, res), "stopped at request %d", n)
+			require.LessOrEqual(t, int(lists.objects.Load()), total, "nothing is listed twice")
+		}
+	}
+}
+
+// stuck is a lister whose lists of one kind do not come to an end.
+type stuck struct {
+	Lister
+	resource string
+	begun    chan struct{}
+}
+
+func (l *stuck) List(ctx context.Context, req rawlist.Request, sink rawlist.Sink) error {
+	if req.Resource.Resource != l.resource {
+		return l.Lister.List(ctx, req, sink)
+	}
+	close(l.begun)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestAStopDoesNotWaitForAPageThatDoesNotEnd(t *testing.T) {
+	sc := scenarios()["everything"]
+	want, _ := sc.undisturbed(t)
+	s, _ := sc.setup(t, 2)
+	lists := &stuck{Lister: s.cfg.Lister, resource: "pods", begun: make(chan struct{})}
+	stop := make(chan struct{})
+	s.cfg.Lister, s.job.Stop, s.cfg.Clock = lists, stop, fastClock{}
+	go func() {
+		<-lists.begun
+		close(stop)
+	}()
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	require.Equal(t, s.job.Progress.Read().Items, s.recorded(t))
+	next := s.holder(t, 2)
+	next.cfg.Lister = lists.Lister
+	res, err := Run(t.Context(), next.cfg, next.job)
+	require.NoError(t, err)
+	require.Equal(t, want, next.outcome(t, res))
+}
+
+// A kind that went while nobody held the backup is an error, as it would have been
+// for the holder that planned to list it; one that came is not in the backup.
+func TestKindsThatCameAndWentBetweenHolders(t *testing.T) {
+	sc := scenarios()["everything"]
+	s, _ := sc.setup(t, 1)
+	dieAt(s.store, 3) // nothing but the plan is recorded
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, errDead)
+	s.store.Inject(nil)
+
+	changed := apifake.New(append(kinds[:6:6], kinds[7], apifake.Kind{Version: "v1", Kind: "Secret", Resource: "secrets", Namespaced: true})...)
+	changed.Add("namespaces", apifake.Object{Name: "a"})
+	changed.Add("secrets", apifake.Object{Namespace: "a", Name: "late"})
+	next := newSetup(t, changed, sc.spec)
+	next.store, next.job.Store, next.job.Epoch = s.store, s.store, 2
+	res, err := Run(t.Context(), next.cfg, next.job)
+	require.NoError(t, err)
+	got := next.outcome(t, res)
+	require.Equal(t, 1, got.Result.Errors)
+	require.Contains(t, strings.Join(got.Notes, "\n"), "error widgets.example.com /: objects of this kind could not be listed, it is no longer served")
+	require.NotContains(t, strings.Join(got.Items, "\n"), "late")
+
+	again := next.holder(t, 3)
+	res, err = Run(t.Context(), again.cfg, again.job)
+	require.NoError(t, err)
+	require.Equal(t, got, again.outcome(t, res), "a third holder finds nothing left to do")
+}

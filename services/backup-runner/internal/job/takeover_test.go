@@ -1,0 +1,278 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+)
+
+// outcome is what a finished backup amounts to, but for times and order.
+type outcome struct {
+	Phase            velerov1.BackupPhase
+	Items            int
+	Warnings, Errors int
+	Keys             []string
+	Log              []string
+	Volumes          []string
+	Resources        string
+	Results          string
+}
+
+var timeField = regexp.MustCompile(`^time="[^"]*" `)
+
+func (w *world) outcome(t *testing.T, b *velerov1.Backup) outcome {
+	t.Helper()
+	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
+	var log []string
+	for line := range strings.Lines(w.document(t, layout.BackupLog(b.Name))) {
+		log = append(log, timeField.ReplaceAllString(line, ""))
+	}
+	slices.Sort(log)
+	volumes := strings.Split(strings.Trim(w.document(t, layout.BackupVolumeInfo(b.Name)), "[]\n"), "},{")
+	slices.Sort(volumes)
+	return outcome{
+		Phase: got.Status.Phase, Items: got.Status.Progress.ItemsBackedUp, Warnings: got.Status.Warnings, Errors: got.Status.Errors,
+		Keys: w.store.Keys(), Log: log, Volumes: volumes,
+		Resources: w.document(t, layout.BackupResourceList(b.Name)), Results: w.document(t, layout.BackupResults(b.Name)),
+	}
+}
+
+// richWorld has a bit of everything: claims with volumes, a named namespace that
+// does not exist, several parts.
+func richWorld(t *testing.T, workers int) (*world, *velerov1.Backup) {
+	t.Helper()
+	w := newWorld(t)
+	for i := range 3 {
+		w.api.Add("persistentvolumeclaims", apifake.Object{Namespace: "a", Name: fmt.Sprintf("data-%d", i),
+			Body: map[string]any{"spec": map[string]string{"volumeName": fmt.Sprintf("pv-%d", i)}}})
+	}
+	w.Workers = workers
+	return w, w.admit(t, "b1", func(b *velerov1.Backup) { b.Spec.IncludedNamespaces = []string{"a", "gone"} })
+}
+
+// process is one that can die: from then on nothing it does has an effect.
+type process struct {
+	mu     sync.Mutex
+	writes int
+	limit  int // 0: lives for ever
+}
+
+var errDead = errors.New("the process is dead")
+
+// dead counts a write and reports whether the process dies before it.
+func (p *process) dead(w *world, write bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if write {
+		p.writes++
+	}
+	if p.limit == 0 || p.writes < p.limit {
+		return nil
+	}
+	w.instance.loseClaim()
+	return errDead
+}
+
+func (p *process) died() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limit > 0 && p.writes >= p.limit
+}
+
+// mortal makes the world's runner die before its n-th write to bucket or API.
+func (w *world) mortal(n int) *process {
+	p := &process{limit: n}
+	w.store.Inject(func(op memstore.Op, _ string) error {
+		return p.dead(w, op == memstore.OpCreate || op == memstore.OpCompose || op == memstore.OpDelete)
+	})
+	w.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			data, err := patch.Data(obj)
+			if err != nil {
+				return err
+			}
+			if err := p.dead(w, !bytes.Contains(data, []byte("itemsBackedUp")) || bytes.Contains(data, []byte("completionTimestamp"))); err != nil {
+				return err
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	return p
+}
+
+// reborn makes the world's runner another holder, which lives.
+func (w *world) reborn(name string) {
+	w.store.Inject(nil)
+	w.Client, w.instance.name = w.client, name
+}
+
+// A runner that dies before any write to bucket or API server is followed by one
+// that ends the backup as the undisturbed run does.
+func TestDeathAtEachWrite(t *testing.T) {
+	w, b := richWorld(t, 1)
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	want := w.outcome(t, b)
+	require.Equal(t, 54, want.Items)
+	require.Equal(t, 3, want.Warnings)
+	require.Equal(t, 1, want.Errors)
+	for _, run := range []struct{ workers, step int }{{1, 1}, {4, 3}} {
+		t.Run(fmt.Sprintf("%d workers", run.workers), func(t *testing.T) {
+			for n := 1; ; n += run.step {
+				w, b := richWorld(t, run.workers)
+				p := w.mortal(n)
+				err := w.Run(t.Context(), "b1", b.UID)
+				if !p.died() {
+					require.NoError(t, err)
+					require.Equal(t, want, w.outcome(t, b))
+					require.Greater(t, n, 40, "the run was cut at many points")
+					return
+				}
+				require.NotEqual(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase, "death is no failure")
+				w.reborn("next")
+				require.NoError(t, w.Run(t.Context(), "b1", b.UID), "dead before write %d", n)
+				require.Equal(t, want, w.outcome(t, b), "dead before write %d", n)
+			}
+		})
+	}
+}
+
+// A process that sleeps past its claim at any point where it would act without
+// the protection of an epoch does nothing when it wakes up.
+func TestAWokenHolderStops(t *testing.T) {
+	for n := 1; ; n++ {
+		w, b := richWorld(t, 1)
+		next := New(w.Config)
+		next.Instance, next.WorkDir = &instance{name: "next", alive: map[string]bool{}}, t.TempDir()
+		calls, slept := 0, false
+		var after []string
+		w.instance.confirm = func(obj client.Object) error {
+			c, _, err := claim.Parse(obj)
+			require.NoError(t, err)
+			require.Equal(t, "me", c.Holder, "what is confirmed is this process's claim")
+			if calls++; calls != n {
+				return nil
+			}
+			slept = true
+			require.NoError(t, next.Run(t.Context(), "b1", b.UID))
+			after = w.store.Keys()
+			return claim.ErrLost
+		}
+		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+		w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
+		if !slept {
+			require.Greater(t, n, 4, "the claim is confirmed before reserving, composing, publishing and committing")
+			return
+		}
+		require.Equal(t, after, w.store.Keys(), "asleep at confirmation %d", n)
+	}
+}
+
+func TestToldToStopAJobRecordsWhatItListed(t *testing.T) {
+	w, b := richWorld(t, 1)
+	w.PartItems = 1000
+	ctx, cancel := context.WithCancel(t.Context())
+	requests := 0
+	w.api.Before = func(*apifake.Server, *http.Request) {
+		if requests++; requests == 3 {
+			cancel()
+		}
+	}
+	require.ErrorContains(t, w.Run(ctx, "b1", b.UID), "told to stop")
+	w.requireHandedOver(t, b)
+	require.Zero(t, w.read(t, b).Status.Errors)
+	w.api.Before = nil
+	before := w.api.Lists()
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.Equal(t, 54, w.outcome(t, b).Items)
+	again := w.api.Lists() - before
+
+	whole, b2 := richWorld(t, 1)
+	whole.PartItems = 1000
+	require.NoError(t, whole.Run(t.Context(), "b1", b2.UID))
+	require.Less(t, again, whole.api.Lists(), "what was listed is not listed again")
+}
+
+func TestALabelDoesNotDisturbTheJob(t *testing.T) {
+	w, b := richWorld(t, 1)
+	var once sync.Once
+	w.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpCreate && strings.Contains(key, "checkpoint-") {
+			once.Do(func() {
+				now := w.read(t, b)
+				now.Labels = map[string]string{"team": "blue"}
+				require.NoError(t, w.client.Update(t.Context(), now))
+			})
+		}
+		return nil
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.outcome(t, b)
+	require.Equal(t, "blue", w.read(t, b).Labels["team"])
+}
+
+func TestConflictsDoNotDisturbTheJob(t *testing.T) {
+	w, b := richWorld(t, 1)
+	patches := 0
+	w.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if patches++; patches%4 != 0 {
+				return apierrors.NewConflict(schema.GroupResource{Resource: "backups"}, obj.GetName(), errors.New("somebody writes"))
+			}
+			return c.Patch(ctx, obj, p, opts...)
+		},
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.outcome(t, b)
+	require.GreaterOrEqual(t, patches, 8)
+}
+
+// A Backup deleted in the middle stops its job before the commit: what it left is
+// swept by its owner file.
+func TestADeletedBackupStopsItsJob(t *testing.T) {
+	w, b := richWorld(t, 1)
+	var once sync.Once
+	deleted := make(chan struct{})
+	holder := claim.NewInstance(claim.Config{Reader: w.client, Client: w.client, Namespace: namespace, Name: "me",
+		Timeout: time.Second, Clock: w.Clock, Log: w.Log})
+	ctx, cancel := context.WithCancel(t.Context())
+	alive := make(chan error, 1)
+	go func() { alive <- holder.Run(ctx) }()
+	require.Eventually(t, holder.Ready, 10*time.Second, time.Millisecond)
+	w.Instance = holder
+	w.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpCreate && strings.Contains(key, "/parts/") {
+			once.Do(func() {
+				require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+				close(deleted)
+			})
+			return errors.New("the bucket is slow")
+		}
+		return nil
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	<-deleted
+	_, committed := w.store.Bytes(layout.BackupMetadata("b1"))
+	require.False(t, committed)
+	cancel()
+	require.NoError(t, <-alive)
+}
