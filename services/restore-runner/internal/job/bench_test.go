@@ -39,7 +39,7 @@ type claims struct {
 	holder  string
 	confirm func() error
 	mu      sync.Mutex
-	lose   context.CancelCauseFunc
+	lose    context.CancelCauseFunc
 }
 
 func (c *claims) Take(obj metav1.Object) (claim.Claim, error) {

@@ -172,7 +172,7 @@ func (j *job) start(ctx context.Context, p *prepared) (err error) {
 		failpoint.Hit("restore-runner/resumed")
 		return nil
 	}
-	if p.history.Resumed {
+	if p.history.Blind {
 		j.recorder.Warn(outcome.General, "an earlier runner was interrupted, and the location cannot be written: the restore starts from its plan again")
 	}
 	j.recorder.Planned(&p.planned)

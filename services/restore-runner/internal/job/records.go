@@ -111,7 +111,8 @@ func (j *job) readRecord(ctx context.Context, r *records, key string) ([]byte, e
 
 // replay brings the recorder to where the earlier holders came, and returns what they left to be done.
 func (j *job) replay(ctx context.Context, r *records) (*outcome.History, error) {
-	history := &outcome.History{Resumed: r.head.Planned != nil || r.readOnly && j.mine.Epoch > 1}
+	blind := r.readOnly && j.mine.Epoch > 1
+	history := &outcome.History{Resumed: r.head.Planned != nil || blind, Blind: blind}
 	for _, key := range r.earlier {
 		data, err := j.readRecord(ctx, r, key)
 		if err != nil {

@@ -13,6 +13,8 @@ import (
 type History struct {
 	// Resumed tells that there was an earlier holder.
 	Resumed bool
+	// Blind tells that nothing is known of what that holder did.
+	Blind bool
 	// Owners has the UID of each owner with an outcome, "" for one that does not exist.
 	Owners map[int32]types.UID
 	// Owing are the objects that still lack owner references.

@@ -51,7 +51,8 @@ func (r *run) namespaces(ctx context.Context) error {
 }
 
 // look finds out, and records, which namespaces are there before the first is created: they carry no label that would tell a
-// taker whose work they are.
+// taker whose work they are. A taker without records goes by
+// their age.
 func (r *run) look(ctx context.Context, stored []int32) error {
 	if len(stored) == 0 || r.History.Passed(outcome.StepNamespaces) {
 		return nil
@@ -62,7 +63,8 @@ func (r *run) look(ctx context.Context, stored []int32) error {
 		if err != nil {
 			return // absent, or its creation will tell
 		}
-		if live, err := liveOf(raw); err == nil && live.Metadata.DeletionTimestamp == nil {
+		live, err := liveOf(raw)
+		if err == nil && live.Metadata.DeletionTimestamp == nil && (!r.History.Blind || live.Metadata.Created.Before(r.Since)) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.found[name] = true
@@ -193,6 +195,7 @@ func (r *run) existing(name string, uid types.UID, stored, sent bool) apply.Resu
 type live struct {
 	Metadata struct {
 		UID               types.UID `json:"uid"`
+		Created           time.Time `json:"creationTimestamp"`
 		DeletionTimestamp *string   `json:"deletionTimestamp"`
 	} `json:"metadata"`
 	Status struct {
