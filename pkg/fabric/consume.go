@@ -18,10 +18,12 @@ import (
 
 const (
 	defaultAckWait = 30 * time.Second
-	// A pull waits this long at the server; its heartbeats tell a lost server
-	// after twice their period.
+	// A pull waits this long at the server. Two missed heartbeats end it: a hint
+	// that was on its way to it then waits for AckWait, so they are slow enough for
+	// a machine under load. A server that went away and came back is noticed by
+	// the connection at once.
 	pullWait      = 30 * time.Second
-	pullHeartbeat = 2 * time.Second
+	pullHeartbeat = 5 * time.Second
 	// A handler that panicked is tried again after panicRetry, and given up at
 	// the panicLimit-th delivery.
 	panicRetry = 10 * time.Second
@@ -83,6 +85,10 @@ func (w *worker) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, jetstream.ErrNoHeartbeat) { // the next call tells whether more is wrong
+			w.cfg.Log.Info("pull ended without heartbeats, pulling again", "what", string(w.what))
+			continue
+		}
 		w.cfg.Log.Warn("work queue unavailable, retrying", "what", string(w.what), "error", err)
 		w.pause(ctx)
 	}
@@ -102,7 +108,7 @@ func (w *worker) consumer(ctx context.Context) (jetstream.Consumer, error) {
 
 // pull waits for one hint and handles it; nil when none came.
 func (w *worker) pull(ctx context.Context, consumer jetstream.Consumer) error {
-	waiting, cancel := context.WithTimeout(ctx, pullWait)
+	waiting, cancel := w.waiting(ctx)
 	defer cancel()
 	batch, err := consumer.Fetch(1, jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
 	if err != nil {

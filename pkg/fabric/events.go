@@ -88,7 +88,7 @@ func (s *subscription) consumer(ctx context.Context) (jetstream.Consumer, error)
 
 // pull waits for one event and hands on what is there by then.
 func (s *subscription) pull(ctx context.Context, consumer jetstream.Consumer) error {
-	waiting, cancel := context.WithTimeout(ctx, pullWait)
+	waiting, cancel := s.waiting(ctx)
 	defer cancel()
 	batch, err := consumer.Fetch(1, jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
 	if err != nil {

@@ -63,6 +63,7 @@ type Client struct {
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	tracer trace.Tracer
+	line   *line
 }
 
 // Connect starts a connection. An unreachable server is not an error: the
@@ -79,7 +80,8 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		cfg.Tracer = noop.NewTracerProvider()
 	}
 	cfg.Replicas = max(cfg.Replicas, 1)
-	options, err := connectOptions(cfg)
+	line := newLine(ctx)
+	options, err := connectOptions(cfg, line)
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +94,13 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		conn.Close()
 		return nil, fmt.Errorf("connect to nats: %w", err)
 	}
-	return &Client{cfg: cfg, conn: conn, js: js, tracer: cfg.Tracer.Tracer(tracerName)}, nil
+	return &Client{cfg: cfg, conn: conn, js: js, tracer: cfg.Tracer.Tracer(tracerName), line: line}, nil
 }
 
 // connectOptions make the connection last for ever and hold nothing back: a
 // message buffered during an outage, an old ack above all, must not arrive after
 // it, when the world has moved on.
-func connectOptions(cfg Config) ([]nats.Option, error) {
+func connectOptions(cfg Config, line *line) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.Timeout(5 * time.Second),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
@@ -108,7 +110,10 @@ func connectOptions(cfg Config) ([]nats.Option, error) {
 				cfg.Log.Warn("nats disconnected", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(conn *nats.Conn) { cfg.Log.Info("nats reconnected", "url", conn.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(conn *nats.Conn) {
+			cfg.Log.Info("nats reconnected", "url", conn.ConnectedUrlRedacted())
+			line.renew()
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cfg.Log.Warn("nats error", "error", err) }),
 	}
 	if cfg.CredsFile == "" {
