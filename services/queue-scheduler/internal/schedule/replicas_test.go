@@ -150,12 +150,13 @@ func TestADecisionFromBeforeAPauseIsNotCarriedOut(t *testing.T) {
 	l.at, l.broken = 1, func(ctx context.Context, do func() error) error { return errors.Join(hold.wait(ctx), do()) }
 	go func() { _, err := sleepy.pass(t.Context()); done <- err }()
 	<-hold.reached
-	b.pass(awake, 0)
+	b.clock.Step(5 * time.Minute)
+	b.pass(awake, 0)          // one backup for all that was missed, the sleepy one's slot too
 	b.clock.Step(time.Minute) // the next slot is due, and its backup must wait
 	close(hold.open)
 	require.NoError(t, <-done, "a conflict, which the next pass resolves")
 	b.pass(sleepy, 0)
-	require.Equal(t, []string{"minutely-20260506070100"}, b.backups())
+	require.Equal(t, []string{"minutely-20260506070600"}, b.backups())
 }
 
 func TestAFailedCreationIsRepeatedAndTold(t *testing.T) {
