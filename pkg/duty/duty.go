@@ -28,7 +28,7 @@ type Config struct {
 	Namespace string
 	Name      string        // the Lease is named holdfast-duty-<Name>
 	Instance  string        // unique per process start
-	Timeout   time.Duration // a silent holder is replaced after this, at least 1 s; 0 means 15 s
+	Timeout   time.Duration // a silent holder that ran with this is replaced after it, at least 1 s; 0 means 15 s
 	Log       *slog.Logger
 }
 
