@@ -119,7 +119,7 @@ func (a *App) wire(config *Config) error {
 	})
 	controller := job.NewController(runner, mgr.GetClient(), func(ctx context.Context, hint *workv1.Hint) error {
 		return a.runtime.Fabric().Publish(ctx, fabric.WorkRestoreRun, hint)
-	}, &cleanup.Cleaner{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Locations: locations, Log: config.Log})
+	}, &cleanup.Cleaner{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Locations: locations, Log: config.Log}, config.Concurrency)
 	if err := controller.Setup(mgr); err != nil {
 		return err
 	}

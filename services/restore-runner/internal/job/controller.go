@@ -38,6 +38,7 @@ type Controller struct {
 	publish func(ctx context.Context, hint *workv1.Hint) error
 	cleaner Cleaner
 	offered chan offer
+	atOnce  int
 }
 
 type offer struct {
@@ -45,9 +46,10 @@ type offer struct {
 	uid  types.UID
 }
 
-// NewController returns a controller. cached may be a cache; publish sends a restore.run hint.
-func NewController(runner *Runner, cached client.Reader, publish func(ctx context.Context, hint *workv1.Hint) error, cleaner Cleaner) *Controller {
-	return &Controller{runner: runner, cached: cached, publish: publish, cleaner: cleaner, offered: make(chan offer, offers)}
+// NewController returns a controller. cached may be a cache; publish sends a restore.run hint; atOnce is how many restores that
+// no message announced are worked on at once.
+func NewController(runner *Runner, cached client.Reader, publish func(ctx context.Context, hint *workv1.Hint) error, cleaner Cleaner, atOnce int) *Controller {
+	return &Controller{runner: runner, cached: cached, publish: publish, cleaner: cleaner, offered: make(chan offer, offers), atOnce: max(atOnce, 1)}
 }
 
 // Setup registers the controller with a manager.
@@ -141,6 +143,10 @@ func (c *Controller) Serve(ctx context.Context) error {
 	done := make(chan struct{}, offers)
 	running := 0
 	for {
+		offered := c.offered
+		if running >= c.atOnce {
+			offered = nil // other replicas may have room for them
+		}
 		select {
 		case <-ctx.Done():
 			for ; running > 0; running-- {
@@ -149,7 +155,7 @@ func (c *Controller) Serve(ctx context.Context) error {
 			return nil
 		case <-done:
 			running--
-		case o := <-c.offered:
+		case o := <-offered:
 			running++
 			go func() {
 				defer func() { done <- struct{}{} }()

@@ -42,7 +42,7 @@ func newControl(b *bench) *control {
 			c.hints = append(c.hints, h)
 		}
 		return c.away
-	}, &c.cleaner)
+	}, &c.cleaner, 2)
 	return c
 }
 
