@@ -320,6 +320,7 @@ func deaths(t *testing.T, policy velerov1.PolicyType, after bool, more func(t *t
 }
 
 func TestDeathAtEachWriteEndsAsIfNothingHadHappened(t *testing.T) {
+	t.Parallel()
 	for name, policy := range map[string]velerov1.PolicyType{"leave": "", "update": velerov1.PolicyTypeUpdate} {
 		for when, after := range map[string]bool{"before": false, "after": true} {
 			t.Run(name+" "+when, func(t *testing.T) {
