@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -43,6 +42,7 @@ type Runtime struct {
 	ready    readiness
 	parts    *rungroup.Group
 	last     *rungroup.Group
+	work     *workDir
 
 	grpc    *grpcserver.Server
 	grpcLis net.Listener
@@ -77,8 +77,8 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 }
 
 // prepare makes what is needed locally.
-func (r *Runtime) prepare(context.Context) error {
-	if err := os.MkdirAll(r.base.Options.WorkDir, 0o700); err != nil {
+func (r *Runtime) prepare(context.Context) (err error) {
+	if r.work, err = newWorkDir(r.base.Options.WorkDir, r.base.Name, r.base.Instance); err != nil {
 		return fmt.Errorf("--work-dir: %w", err)
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -156,6 +156,9 @@ func (r *Runtime) Mux() *http.ServeMux { return r.mux }
 // Manager is the controller-runtime manager; it is started by Run.
 func (r *Runtime) Manager() ctrl.Manager { return r.manager }
 
+// WorkDir is the directory of this process below --work-dir. It is removed at the end of Run, or by a later process of the service when this one dies.
+func (r *Runtime) WorkDir() string { return r.work.path }
+
 // RestConfig is the connection to the API server. Copy it before changing it.
 func (r *Runtime) RestConfig() *rest.Config { return r.config }
 
@@ -197,6 +200,9 @@ func (r *Runtime) Close() {
 		}
 		if r.fabric != nil {
 			r.fabric.Close()
+		}
+		if err := r.work.close(); err != nil {
+			r.base.Log.Warn("work directory not removed", "error", err)
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (a *App) build() error {
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
 		Locations: location.New(mgr.GetAPIReader(), namespace), Cluster: source, Events: rt.Fabric(),
-		Metrics: counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: c.Options.WorkDir,
+		Metrics: counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
 	})
 	a.dispatch = &dispatch.Dispatcher{

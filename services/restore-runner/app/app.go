@@ -112,7 +112,7 @@ func (a *App) wire(config *Config) error {
 	runner := job.New(job.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Claims: instance,
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
-		REST: a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: config.Options.WorkDir,
+		REST: a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
 		StorePatience: config.StorePatience,
 		Ended:         a.announce(config),
