@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,19 +20,25 @@ func TestStoppedAtEachPage(t *testing.T) {
 	want, total := sc.undisturbed(t)
 	for _, workers := range []int{1, 4} {
 		base, api := sc.setup(t, workers)
+		var mu sync.Mutex
+		var left int // requests before the stop
+		var stop chan struct{}
+		api.Before = func(*apifake.Server, *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if left--; left == 0 {
+				close(stop)
+			}
+		}
 		for n := 1; n < 30; n += 3 {
 			s := base.first(t)
-			stop, requests := make(chan struct{}), 0
-			api.Before = func(*apifake.Server, *http.Request) {
-				if requests++; requests == n {
-					close(stop)
-				}
-			}
+			mu.Lock()
+			stop, left = make(chan struct{}), n
+			mu.Unlock()
 			lists := &counting{Lister: s.cfg.Lister}
 			s.job.Stop, s.cfg.Lister = stop, lists
 			_, err := Run(t.Context(), s.cfg, s.job)
 			require.ErrorIs(t, err, ErrStopped, "stopped at request %d", n)
-			api.Before = nil
 			require.Equal(t, s.job.Progress.Read().Items, s.recorded(t), "all that was counted is recorded")
 			next := s.holder(t, 2)
 			next.cfg.Lister = lists

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -189,7 +190,7 @@ func TestAWokenHolderStops(t *testing.T) {
 
 func TestToldToStopAJobRecordsWhatItListed(t *testing.T) {
 	w, b := richWorld(t, 1)
-	w.PartItems = 1000
+	w.PartItems, w.Clock = 1000, clock.RealClock{}
 	ctx, cancel := context.WithCancel(t.Context())
 	requests := 0
 	w.api.Before = func(*apifake.Server, *http.Request) {
@@ -200,7 +201,6 @@ func TestToldToStopAJobRecordsWhatItListed(t *testing.T) {
 	require.ErrorContains(t, w.Run(ctx, "b1", b.UID), "told to stop")
 	w.requireHandedOver(t, b)
 	require.Zero(t, w.read(t, b).Status.Errors)
-	w.api.Before = nil
 	before := w.api.Lists()
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	require.Equal(t, 54, w.outcome(t, b).Items)
