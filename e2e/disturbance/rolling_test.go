@@ -1,0 +1,75 @@
+package disturbance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/e2e/gate"
+	"github.com/holdfast-io/holdfast/e2e/site"
+)
+
+// maxPause bounds how long a job may stand still when its runner is told to stop: long enough for a busy machine, shorter than the 15 s after which a
+// job would be found again without any hand-over.
+const maxPause = 10 * time.Second
+
+// rollingRestart restarts every process, one after another, twice, while ten backups and five restores are under way. The bucket is slow meanwhile, so
+// that jobs are long enough to meet the restarts.
+func (b *bed) rollingRestart(t *testing.T) {
+	type restore struct{ name, backup, from, to string }
+	waves := []struct {
+		backups  map[string]string // name to namespaces
+		restores []restore
+	}{
+		{map[string]string{"roll-0": "alpha", "roll-1": "beta", "roll-2": "alpha,beta", "roll-3": "gamma", "roll-4": "alpha"},
+			[]restore{{"roll-0", "calm-a", "alpha", "roll-one"}, {"roll-1", "calm-b", "beta", "roll-two"}, {"roll-2", "calm-c", "gamma", "roll-one"}}},
+		{map[string]string{"roll-5": "gamma", "roll-6": "alpha,beta", "roll-7": "beta", "roll-8": "gamma", "roll-9": "alpha"},
+			[]restore{{"roll-3", "calm-a", "alpha", "roll-two"}, {"roll-4", "calm-d", "beta", "roll-three"}}},
+	}
+	b.gate.Slow(func(r gate.Request) bool { return strings.Contains(r.Key, "/roll-") }, 400*time.Millisecond)
+	t.Cleanup(func() { b.gate.Slow(nil, 0) })
+	for _, wave := range waves {
+		for name, namespaces := range wave.backups {
+			b.Backup(t, name, b.bucket, strings.Split(namespaces, ",")...)
+		}
+		for _, r := range wave.restores {
+			b.Restore(t, r.name, r.backup, r.from, r.to)
+		}
+		for _, member := range slices.Clone(b.Fleet.Members) {
+			_, err := b.Fleet.Restart(t.Context(), member)
+			require.NoError(t, err)
+		}
+	}
+	b.gate.Slow(nil, 0)
+	for _, wave := range waves {
+		for name, namespaces := range wave.backups {
+			b.checkBackup(t, name, strings.Split(namespaces, ",")...)
+		}
+		for _, r := range wave.restores {
+			b.checkRestore(t, b.RestoreEnds(t, r.name), r.from, r.to)
+		}
+	}
+	b.checkPauses(t, "Backup", 10, 2)
+	b.checkPauses(t, "Restore", 5, 1)
+}
+
+// checkPauses wants hand-overs, each of them let go by the old holder and taken up soon.
+func (b *bed) checkPauses(t *testing.T, kind string, jobs, least int) {
+	t.Helper()
+	var all []site.HandOver
+	for i := range jobs {
+		all = append(all, b.History.HandOvers(t, kind, fmt.Sprintf("roll-%d", i))...)
+	}
+	require.GreaterOrEqual(t, len(all), least, "the restarts met jobs of kind %s", kind)
+	var longest, sum time.Duration
+	for _, h := range all {
+		require.True(t, h.Free, "a job of kind %s was found dead after %s instead of being handed over", kind, h.Pause)
+		longest, sum = max(longest, h.Pause), sum+h.Pause
+	}
+	t.Logf("%s: %d hand-overs, pause %s on average, %s at most", kind, len(all), sum/time.Duration(len(all)), longest)
+	require.Less(t, longest, maxPause)
+}
