@@ -4,7 +4,9 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
 
 MODULES := proto pkg services e2e
+SERVICES := backup-runner restore-runner queue-scheduler manifest-indexer deletion async-operation-monitor
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kubectl
+TEST_TIMEOUT := 12m
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 BUILDINFO := github.com/holdfast-io/holdfast/pkg/buildinfo
@@ -27,14 +29,21 @@ build: ## build the binaries into bin/
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/e2e/ $(patsubst %/main.go,./%,$(wildcard e2e/cmd/*/main.go))
 	@echo "built: bin/: $$(cd bin && echo *)"
 
+.PHONY: build-fault
+build-fault: ## build the services with failpoints, for tests, into bin/fault/
+	@mkdir -p bin/fault
+	@CGO_ENABLED=0 go build -trimpath -tags failpoint -o bin/fault/ $(patsubst %,./services/%,$(SERVICES))
+
 .PHONY: test
 test: ## what CI runs: all unit tests under the race detector, and every scenario on a real API server
 	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw grpcurl
-	@$(MAKE) --no-print-directory build
-	@go test -race -timeout 12m $(patsubst %,./%/...,$(MODULES))
+	@$(MAKE) --no-print-directory build build-fault
+	@go test -race -timeout $(TEST_TIMEOUT) $(patsubst %,./%/...,$(MODULES))
 
 .PHONY: test-all
-test-all: test ## test, then every fuzz target (FUZZTIME=10s each)
+test-all: export FAULT_PART := all
+test-all: TEST_TIMEOUT := 60m
+test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10s each)
 	@e2e/tools/fuzz.sh $(or $(FUZZTIME),10s)
 
 .PHONY: demo

@@ -40,6 +40,7 @@ type Config struct {
 	Replicas   int                 // of each service; 1 when zero
 	Args       map[string][]string // further flags by service
 	Env        []string            // added to every service's environment
+	Binaries   string              // directory of the services' binaries; bin/ of the repository when empty
 }
 
 // Member is one running service process.
@@ -48,6 +49,7 @@ type Member struct {
 	Service string // for example "backup-runner"
 	GRPC    string // host:port
 	HTTP    string // host:port
+	WorkDir string // the same for every process in this member's place
 }
 
 // Fleet is a set of running services. Stop may be called more than once.
@@ -93,7 +95,7 @@ func Start(ctx context.Context, config Config) (_ *Fleet, err error) {
 }
 
 func (f *Fleet) startMember(service string, replica int) (*Member, error) {
-	path, err := testbed.Product(service)
+	path, err := f.binary(service)
 	if err != nil {
 		return nil, err
 	}
@@ -102,13 +104,23 @@ func (f *Fleet) startMember(service string, replica int) (*Member, error) {
 		return nil, err
 	}
 	name := fmt.Sprintf("%s-%d", service, replica)
-	m := &Member{Service: service, GRPC: fmt.Sprintf("127.0.0.1:%d", ports[0]), HTTP: fmt.Sprintf("127.0.0.1:%d", ports[1])}
+	m := &Member{
+		Service: service, GRPC: fmt.Sprintf("127.0.0.1:%d", ports[0]), HTTP: fmt.Sprintf("127.0.0.1:%d", ports[1]),
+		WorkDir: filepath.Join(f.config.Dir, "work", name),
+	}
 	args := append([]string{
 		"--kubeconfig", f.config.Kubeconfig, "--namespace", f.config.Namespace, "--nats-url", f.nats.URL(),
-		"--work-dir", filepath.Join(f.config.Dir, "work", name), "--grpc-address", m.GRPC, "--http-address", m.HTTP,
+		"--work-dir", m.WorkDir, "--grpc-address", m.GRPC, "--http-address", m.HTTP,
 	}, f.config.Args[service]...)
 	m.Process, err = testbed.StartProcess(testbed.ProcessSpec{Name: name, Path: path, Args: args, Env: f.config.Env, LogDir: f.config.Dir})
 	return m, err
+}
+
+func (f *Fleet) binary(service string) (string, error) {
+	if f.config.Binaries != "" {
+		return filepath.Join(f.config.Binaries, service), nil
+	}
+	return testbed.Product(service)
 }
 
 func (f *Fleet) waitReady(ctx context.Context) error {

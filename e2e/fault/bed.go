@@ -1,0 +1,244 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/fleet"
+	"github.com/holdfast-io/holdfast/e2e/seed"
+	"github.com/holdfast-io/holdfast/e2e/testbed"
+	holdfast "github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/crds"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+const (
+	server   = "velero" // the server namespace
+	location = "default"
+	bucket   = "objects"
+	prepared = "prepared" // the backup that restores start from
+	// patience bounds every wait: long enough for a takeover on a machine with other work to do.
+	patience = 3 * time.Minute
+	// unreachable is how long a point may take to be hit.
+	unreachable = 90 * time.Second
+)
+
+// Arguments make takeovers and sweeps quick, and parts small enough that a small backup has many.
+var arguments = map[string][]string{
+	"backup-runner":    {"--claim-timeout=2s", "--part-items=30"},
+	"restore-runner":   {"--claim-timeout=2s"},
+	"queue-scheduler":  {"--duty-timeout=2s"},
+	"manifest-indexer": {"--backup-sync-period=1s", "--store-validation-frequency=1s", "--duty-timeout=2s"},
+	"deletion":         {"--claim-timeout=2s", "--garbage-collection-frequency=1s", "--sweep-interval=1s", "--duty-timeout=2s"},
+}
+
+// Config says what to run.
+type Config struct {
+	Dir      string    // scratch space
+	Binaries string    // directory of services with failpoints; bin/fault of the repository when empty
+	Log      io.Writer // progress
+}
+
+// Bed is a control plane with the sample estate, two replicas of every service whose points can be armed, and a backup of the estate. Its methods are
+// for one goroutine.
+type Bed struct {
+	dir     string
+	bucket  string // directory of the location
+	log     io.Writer
+	points  points
+	cluster *testbed.Cluster
+	fleet   *fleet.Fleet
+	client  client.WithWatch
+	estate  seed.Options
+	former  []*fleet.Member // of the moment when the present case began
+	// undisturbed is what each scenario gives when nothing happens.
+	undisturbed map[string]Facts
+	jobs        int
+	wakes       int
+	woken       time.Time
+}
+
+// Start starts everything and takes the backup. The caller calls Close.
+func Start(ctx context.Context, config Config) (_ *Bed, err error) {
+	b := &Bed{
+		dir: config.Dir, bucket: filepath.Join(config.Dir, "location", bucket), log: config.Log,
+		points: points{dir: filepath.Join(config.Dir, "points")}, undisturbed: map[string]Facts{},
+	}
+	for _, dir := range []string{b.bucket, b.points.dir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			b.Close()
+		}
+	}()
+	if b.cluster, err = testbed.Start(ctx, testbed.Config{Dir: filepath.Join(config.Dir, "cluster"), Log: config.Log}); err != nil {
+		return nil, err
+	}
+	if b.client, err = client.NewWithWatch(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()}); err != nil {
+		return nil, err
+	}
+	if err := b.fill(ctx); err != nil {
+		return nil, err
+	}
+	if config.Binaries == "" {
+		root, err := testbed.RepositoryRoot()
+		if err != nil {
+			return nil, err
+		}
+		config.Binaries = filepath.Join(root, "bin", "fault")
+	}
+	b.fleet, err = fleet.Start(ctx, fleet.Config{
+		Dir: filepath.Join(config.Dir, "fleet"), Kubeconfig: b.cluster.Kubeconfig(), Rest: b.cluster.RestConfig(), Namespace: server,
+		Replicas: 2, Args: arguments, Env: []string{"FAILPOINT_DIR=" + b.points.dir}, Binaries: config.Binaries,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, b.prepare(ctx)
+}
+
+// Close stops everything.
+func (b *Bed) Close() {
+	if b.fleet != nil {
+		b.fleet.Stop()
+	}
+	if b.cluster != nil {
+		b.cluster.Stop()
+	}
+}
+
+// fill makes the estate, the server's namespace and the location.
+func (b *Bed) fill(ctx context.Context) error {
+	if _, err := seed.Apply(ctx, b.cluster.RestConfig(), b.estate); err != nil {
+		return err
+	}
+	if err := b.defineKind(ctx); err != nil {
+		return err
+	}
+	if err := crds.Install(ctx, b.cluster.RestConfig()); err != nil {
+		return err
+	}
+	for _, name := range []string{server, small} {
+		if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	if err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: small, Count: 5, Size: 200}); err != nil {
+		return err
+	}
+	return b.client.Create(ctx, newLocation(location, filepath.Dir(b.bucket), "", true))
+}
+
+func newLocation(name, dir, prefix string, main bool) *velerov1.BackupStorageLocation {
+	l := &velerov1.BackupStorageLocation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name},
+		Spec:       velerov1.BackupStorageLocationSpec{Provider: holdfast.ProviderFile, Default: main, Config: map[string]string{"path": dir}},
+	}
+	l.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: bucket, Prefix: prefix}
+	return l
+}
+
+// prepare takes the backup that restores start from.
+func (b *Bed) prepare(ctx context.Context) error {
+	if err := b.available(ctx, location); err != nil {
+		return err
+	}
+	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds)}
+	if err := b.client.Create(ctx, &velerov1.Backup{ObjectMeta: named(prepared), Spec: spec}); err != nil {
+		return err
+	}
+	backup, err := b.ended(ctx, prepared)
+	if err == nil && backup.Status.Phase != velerov1.BackupPhaseCompleted {
+		err = fmt.Errorf("backup %s is %s: %s", prepared, backup.Status.Phase, backup.Status.FailureReason)
+	}
+	return err
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: server, Name: name} }
+
+// get reads an object of the server's namespace; false when it is not there.
+func (b *Bed) get(ctx context.Context, name string, into client.Object) (bool, error) {
+	err := b.client.Get(ctx, client.ObjectKey{Namespace: server, Name: name}, into)
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+// gone waits until an object is not there any more.
+func (b *Bed) gone(ctx context.Context, name string, kind client.Object) error {
+	return until(ctx, patience, fmt.Sprintf("%T %s is gone", kind, name), func() (bool, error) {
+		found, err := b.get(ctx, name, kind)
+		return !found, err
+	})
+}
+
+// ended waits for a backup's end.
+func (b *Bed) ended(ctx context.Context, name string) (*velerov1.Backup, error) {
+	backup := &velerov1.Backup{}
+	err := until(ctx, patience, "backup "+name+" ends", func() (bool, error) {
+		found, err := b.get(ctx, name, backup)
+		return found && backup.Status.Phase.Terminal(), err
+	})
+	if err != nil {
+		err = fmt.Errorf("%w (phase %q, claim %s)", err, backup.Status.Phase, backup.Annotations[holdfast.AnnotationClaim])
+	}
+	return backup, err
+}
+
+func (b *Bed) available(ctx context.Context, name string) error {
+	l := &velerov1.BackupStorageLocation{}
+	return until(ctx, patience, "location "+name+" is available", func() (bool, error) {
+		_, err := b.get(ctx, name, l)
+		return l.Status.Phase == velerov1.LocationPhaseAvailable, err
+	})
+}
+
+// create creates an object; one that is there already is an error.
+func (b *Bed) create(ctx context.Context, o client.Object) error {
+	if err := b.client.Create(ctx, o); err != nil {
+		return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
+	}
+	return nil
+}
+
+// remove deletes an object that may be gone already.
+func (b *Bed) remove(ctx context.Context, o client.Object) error {
+	if err := b.client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
+	}
+	return nil
+}
+
+// tails shows how the logs of the services end.
+func (b *Bed) tails(service string) string {
+	var text string
+	for _, m := range b.fleet.Of(service) {
+		text += fmt.Sprintf("\n%s:\n%s", m.LogPath(), testbed.Tail(m.LogPath(), 12))
+	}
+	return text
+}
+
+var errNoMember = errors.New("the process that was hit is no member of the fleet")
+
+// member returns the member with a process id, also one that has a successor already.
+func (b *Bed) member(pid int) (*fleet.Member, error) {
+	for _, m := range slices.Concat(b.fleet.Members, b.former) {
+		if m.Pid() == pid {
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %d", errNoMember, pid)
+}

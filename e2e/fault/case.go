@@ -1,0 +1,211 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/e2e/fleet"
+	"github.com/holdfast-io/holdfast/e2e/product"
+)
+
+// Case is one fault: the process that reaches the nth hit of a point while the scenario runs.
+type Case struct {
+	Point    string // for example "backup-runner/part-recorded"
+	Nth      int    // 0 and 1 are the first hit
+	Scenario string // see Scenarios
+	// After is a point that has to be reached first, for points that only a taker or a leaver reaches: the process that reaches it is killed, or, if
+	// Asked, told to end (SIGTERM) right there.
+	After string
+	Asked bool
+}
+
+// String names the case, as a test.
+func (c Case) String() string {
+	name := c.Point
+	if c.Nth > 1 {
+		name += fmt.Sprintf("@%d", c.Nth)
+	}
+	return name + "/" + c.Scenario
+}
+
+// Service is the service whose process reaches the point.
+func (c Case) Service() string {
+	service, _, _ := strings.Cut(c.Point, "/")
+	return service
+}
+
+// errUnreachable means that a point was not hit: what it should test is not tested.
+var errUnreachable = errors.New("the point was never hit")
+
+// Baseline returns what a scenario gives when nothing happens. The first call runs it.
+func (b *Bed) Baseline(ctx context.Context, scenario string) (Facts, error) {
+	if facts, ok := b.undisturbed[scenario]; ok {
+		return facts, nil
+	}
+	facts, err := b.Run(ctx, scenario)
+	if err != nil {
+		return nil, fmt.Errorf("undisturbed %s: %w", scenario, err)
+	}
+	b.undisturbed[scenario] = facts
+	return facts, nil
+}
+
+// Repeat checks that a scenario gives the same twice: a difference after a fault is the fault's then.
+func (b *Bed) Repeat(ctx context.Context, scenario string) error {
+	base, err := b.Baseline(ctx, scenario)
+	if err != nil {
+		return err
+	}
+	again, err := b.Run(ctx, scenario)
+	if err != nil {
+		return err
+	}
+	return base.Compare(again)
+}
+
+// Run runs a scenario without a fault.
+func (b *Bed) Run(ctx context.Context, scenario string) (Facts, error) {
+	s, name, err := b.next(ctx, scenario)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.begin(ctx, b, name); err != nil {
+		return nil, err
+	}
+	facts, err := s.observe(ctx, b, name)
+	return facts, errors.Join(err, s.tidy(ctx, b, name))
+}
+
+// next prepares a scenario under a fresh name.
+func (b *Bed) next(ctx context.Context, scenario string) (*Scenario, string, error) {
+	s, ok := Scenarios[scenario]
+	if !ok {
+		return nil, "", fmt.Errorf("no scenario is called %q", scenario)
+	}
+	b.jobs++
+	name := fmt.Sprintf("%s-%03d", scenario, b.jobs)
+	return s, name, s.prepare(ctx, b, name)
+}
+
+// Kill runs a scenario, kills the process that reaches the point, and returns nil when the others bring the job to the same end and leave nothing
+// behind, and when the process that takes the dead one's place finds nothing of it either.
+func (b *Bed) Kill(ctx context.Context, c Case) error {
+	base, err := b.Baseline(ctx, c.Scenario)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	j, err := b.strike(ctx, c, Kill)
+	if err != nil {
+		return err
+	}
+	<-j.hit.Done()
+	struck := time.Since(began)
+	facts, err := j.observe(ctx)
+	if err == nil {
+		err = base.Compare(facts)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s, killed %s: %w%s", j.name, j.hit.LogPath(), err, b.tails(c.Service()))
+	}
+	ended := time.Since(began)
+	err = errors.Join(err, b.points.clear(), j.tidy(ctx), b.replace(ctx, j.hit))
+	_, _ = fmt.Fprintf(b.log, "%s: hit after %.1f s, ended after %.1f s, all in %.1f s\n", c, struck.Seconds(), ended.Seconds(), time.Since(began).Seconds())
+	return err
+}
+
+// job is a scenario under way in which a point was hit.
+type job struct {
+	*Scenario
+	bed  *Bed
+	name string
+	hit  *fleet.Member
+}
+
+func (j *job) observe(ctx context.Context) (Facts, error) {
+	return j.Scenario.observe(ctx, j.bed, j.name)
+}
+func (j *job) tidy(ctx context.Context) error { return j.Scenario.tidy(ctx, j.bed, j.name) }
+
+// strike prepares a scenario, arms the point, begins, and returns when the point was hit.
+func (b *Bed) strike(ctx context.Context, c Case, order string) (_ *job, err error) {
+	j := &job{bed: b}
+	b.former = slices.Clone(b.fleet.Members)
+	if j.Scenario, j.name, err = b.next(ctx, c.Scenario); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("%s: %w%s", j.name, err, b.tails(c.Service())), b.points.clear(), j.tidy(ctx))
+		}
+	}()
+	if err := b.points.arm(c.Point, order, c.Nth); err != nil {
+		return nil, err
+	}
+	if c.After != "" {
+		if err := b.points.arm(c.After, map[bool]string{false: Kill, true: Stop}[c.Asked], 1); err != nil {
+			return nil, err
+		}
+	}
+	if err := j.begin(ctx, b, j.name); err != nil {
+		return nil, err
+	}
+	if c.After != "" {
+		if err := b.first(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	j.hit, err = b.reached(ctx, c.Point)
+	return j, err
+}
+
+// first waits for the point that comes first and does what the case says.
+func (b *Bed) first(ctx context.Context, c Case) error {
+	m, err := b.reached(ctx, c.After)
+	if err != nil {
+		return err
+	}
+	if c.Asked {
+		// It finds the signal when it goes on.
+		return errors.Join(m.Signal(syscall.SIGTERM), m.Signal(syscall.SIGCONT))
+	}
+	<-m.Done()
+	_, err = b.fleet.Revive(ctx)
+	return err
+}
+
+// reached returns the member that hit a point.
+func (b *Bed) reached(ctx context.Context, point string) (*fleet.Member, error) {
+	pid := 0
+	err := until(ctx, unreachable, point, func() (_ bool, err error) {
+		pid, err = b.points.hit(point)
+		return pid != 0, err
+	})
+	if err != nil {
+		return nil, errors.Join(errUnreachable, err)
+	}
+	return b.member(pid)
+}
+
+// replace starts a process in the dead one's place and waits until nothing of the dead one is left in the work directory.
+func (b *Bed) replace(ctx context.Context, dead *fleet.Member) error {
+	if _, err := b.fleet.Revive(ctx); err != nil {
+		return err
+	}
+	var left []string
+	err := until(ctx, leftoverPatience, "the work directory is clean", func() (_ bool, err error) {
+		left, err = product.Files(dead.WorkDir)
+		left = slices.DeleteFunc(left, func(name string) bool { return filepath.Base(name) == ".holdfast-work" }) // of the living process
+		return len(left) == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %v", err, left)
+	}
+	return nil
+}

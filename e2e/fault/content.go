@@ -1,0 +1,168 @@
+package fault
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/e2e/product"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+)
+
+func sum(data []byte) string {
+	h := sha256.Sum256(data)
+	return hex.EncodeToString(h[:])
+}
+
+// gunzip reads a compressed object of the bucket.
+func gunzip(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	zr, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	data, err := io.ReadAll(zr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return data, nil
+}
+
+// storedObjects hashes every entry of a tarball. A path that comes twice is an error.
+func storedObjects(path string) (map[string]string, error) {
+	data, err := gunzip(path)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]string{}
+	reader := tar.NewReader(bytes.NewReader(data))
+	for {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if _, twice := found[header.Name]; twice {
+			return nil, fmt.Errorf("%w: %s is stored twice", ErrDiffers, header.Name)
+		}
+		body, err := io.ReadAll(reader)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		found[header.Name] = sum(body)
+	}
+}
+
+// listedObjects reads the items of a manifest: everything of them but where they lie in the tarball and of which cut they are.
+func listedObjects(ctx context.Context, path string) (map[string]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := manifest.Open(ctx, file(path), info.Size())
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]string{}
+	for item, err := range m.Items(ctx, manifest.Filter{}) {
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := found[item.Path]; twice {
+			return nil, fmt.Errorf("%w: the manifest lists %s twice", ErrDiffers, item.Path)
+		}
+		text, err := json.Marshal(item)
+		if err != nil {
+			return nil, err
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(text, &fields); err != nil {
+			return nil, err
+		}
+		for _, position := range []string{"offset", "length", "cut"} {
+			delete(fields, position)
+		}
+		if text, err = json.Marshal(fields); err != nil {
+			return nil, err
+		}
+		found[item.Path] = string(text)
+	}
+	return found, nil
+}
+
+// file reads ranges of a file.
+type file string
+
+// ReadRange implements manifest.RangeReader.
+func (f file) ReadRange(_ context.Context, offset, n int64) (io.ReadCloser, error) {
+	opened, err := os.Open(string(f))
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(opened, offset, n), opened}, nil
+}
+
+// keys lists what lies below a prefix of the bucket, whatever it is: also what a dead writer left beside the objects.
+func (b *Bed) keys(prefix string) (map[string]string, error) {
+	files, err := product.Files(filepath.Join(b.bucket, prefix))
+	found := map[string]string{}
+	for _, name := range files {
+		found[name] = "there"
+	}
+	return found, err
+}
+
+// texts reads compressed documents of a directory of the bucket.
+func (b *Bed) texts(dir string, names []string, scrub *strings.Replacer) (map[string]string, error) {
+	found := map[string]string{}
+	for _, name := range names {
+		data, err := gunzip(filepath.Join(b.bucket, dir, name))
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasSuffix(name, "-results.gz") {
+			if data, err = sorted(data); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		found[scrub.Replace(name)] = scrub.Replace(string(data))
+	}
+	return found, nil
+}
+
+// sorted puts the messages of a results document into an order of their own: theirs is that in which parallel work came to them.
+func sorted(data []byte) ([]byte, error) {
+	var results map[string]joblog.Result
+	if err := json.Unmarshal(data, &results); err != nil {
+		return nil, err
+	}
+	for _, result := range results {
+		slices.Sort(result.Velero)
+		slices.Sort(result.Cluster)
+		for _, messages := range result.Namespaces {
+			slices.Sort(messages)
+		}
+	}
+	return json.Marshal(results)
+}

@@ -1,0 +1,83 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What an armed point does with the process that reaches it.
+const (
+	Kill = "kill"
+	Stop = "stop"
+)
+
+// look is how often a condition is looked at.
+const look = 50 * time.Millisecond
+
+// points is the directory that package failpoint of every process reads.
+type points struct{ dir string }
+
+func (p points) path(point string) string {
+	return filepath.Join(p.dir, strings.ReplaceAll(point, "/", "."))
+}
+
+// arm makes the nth hit of a point act; 0 and 1 are the first.
+func (p points) arm(point, order string, nth int) error {
+	if nth > 1 {
+		order += "@" + strconv.Itoa(nth)
+	}
+	path := p.path(point)
+	if err := os.WriteFile(path+".arming", []byte(order), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".arming", path)
+}
+
+// hit returns the process that acted at a point, 0 as long as there is none.
+func (p points) hit(point string) (pid int, err error) {
+	text, err := os.ReadFile(p.path(point) + ".hit")
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(text))
+}
+
+// clear forgets every order and hit.
+func (p points) clear() error {
+	entries, err := os.ReadDir(p.dir)
+	for _, entry := range entries {
+		if entry.Name() != "lock" {
+			err = errors.Join(err, os.Remove(filepath.Join(p.dir, entry.Name())))
+		}
+	}
+	return err
+}
+
+// until looks again and again until done, an error, or the end of patience, which names what was waited for.
+func until(ctx context.Context, patience time.Duration, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not within %s: %w", what, patience, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/compare"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+const (
+	small     = "fault-small" // a namespace with next to nothing in it
+	kinds     = "fault-kinds" // a namespace with custom resources
+	kindGroup = "fault.example.com"
+	kindName  = "toys." + kindGroup
+)
+
+func (b *Bed) defineKind(ctx context.Context) error {
+	open := true
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: kindName},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: kindGroup, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "toys", Singular: "toy", Kind: "Toy", ListKind: "ToyList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: &open}}}},
+		},
+	}
+	if err := b.create(ctx, definition); err != nil {
+		return err
+	}
+	if err := b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds}}); err != nil {
+		return err
+	}
+	for i := range 3 {
+		toy := newToy(kinds, fmt.Sprintf("toy-%d", i))
+		if err := until(ctx, patience, kindName+" is served", func() (bool, error) { return b.client.Create(ctx, toy.DeepCopy()) == nil, nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newToy(namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"wheels": int64(4)}}
+	u.SetAPIVersion(kindGroup + "/v1")
+	u.SetKind("Toy")
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// dropKind removes the definition, so that the restore has to bring it.
+func dropKind(ctx context.Context, b *Bed, _ string) error {
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kindName}}
+	if err := b.remove(ctx, definition); err != nil {
+		return err
+	}
+	return until(ctx, patience, kindName+" is gone", func() (bool, error) {
+		err := b.client.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+}
+
+// beginRestore restores one namespace of the estate under the restore's own name.
+func beginRestore(ctx context.Context, b *Bed, name string) error {
+	return b.restore(ctx, name, b.estate.Namespaces()[0], nil)
+}
+
+func beginDefinitions(ctx context.Context, b *Bed, name string) error {
+	return b.restore(ctx, name, kinds, new(true))
+}
+
+func (b *Bed) restore(ctx context.Context, name, namespace string, cluster *bool) error {
+	return b.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+		BackupName: prepared, IncludedNamespaces: []string{namespace}, NamespaceMapping: map[string]string{namespace: name},
+		IncludeClusterResources: cluster,
+	}})
+}
+
+func observeRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
+	restore, err := b.restored(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join("restores", name)
+	f := Facts{
+		"phase": string(restore.Status.Phase), "reason": restore.Status.FailureReason, "validation": fmt.Sprint(restore.Status.ValidationErrors),
+		"warnings": strconv.Itoa(restore.Status.Warnings), "errors": strconv.Itoa(restore.Status.Errors),
+	}
+	if p := restore.Status.Progress; p != nil {
+		f["progress"] = fmt.Sprintf("%d of %d", p.ItemsRestored, p.TotalItems)
+	}
+	scrub := strings.NewReplacer(name, "NAME", string(restore.UID), "UID")
+	if err := b.swept(ctx, f, dir, scrub); err != nil {
+		return nil, err
+	}
+	texts, err := b.texts(dir, []string{
+		"restore-" + name + "-results.gz", "restore-" + name + "-resource-list.json.gz", "restore-" + name + "-itemoperations.json.gz",
+		name + "-volumeinfo.json.gz",
+	}, scrub)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s, %s: %w", ErrDiffers, f["phase"], f["reason"], err)
+	}
+	f.add("document ", texts)
+	if err := b.objects(ctx, f, name, scrub); err != nil {
+		return nil, err
+	}
+	return f, b.released(ctx, restore)
+}
+
+func (b *Bed) restored(ctx context.Context, name string) (*velerov1.Restore, error) {
+	restore := &velerov1.Restore{}
+	err := until(ctx, patience, "restore "+name+" ends", func() (bool, error) {
+		found, err := b.get(ctx, name, restore)
+		return found && restore.Status.Phase.Terminal(), err
+	})
+	if err != nil {
+		err = fmt.Errorf("%w (phase %q)", err, restore.Status.Phase)
+	}
+	return restore, err
+}
+
+// settling is how long controllers have to adopt and complete what was restored.
+const settling = 20 * time.Second
+
+// objects adds what is in the namespace restored to, once it has stopped changing.
+func (b *Bed) objects(ctx context.Context, f Facts, namespace string, scrub *strings.Replacer) error {
+	var last map[string]string
+	equal := 0
+	return until(ctx, settling, "the objects in "+namespace+" rest", func() (bool, error) {
+		snapshot, err := compare.Take(ctx, b.cluster.RestConfig(), compare.Scope{Namespaces: []string{namespace}})
+		if err != nil {
+			return false, err
+		}
+		found := map[string]string{}
+		for key, object := range snapshot.Objects {
+			text, err := json.Marshal(object)
+			if err != nil {
+				return false, err
+			}
+			found[scrub.Replace(key.String())] = scrub.Replace(string(text))
+		}
+		if Facts(last).Compare(found) != nil {
+			last, equal = found, 0
+			return false, nil
+		}
+		if equal++; equal < 2 {
+			return false, nil
+		}
+		f.add("object ", found)
+		return true, nil
+	})
+}
+
+func removeNamespace(ctx context.Context, b *Bed, name string) error {
+	return b.remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}

@@ -1,0 +1,182 @@
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+)
+
+// Scenario is something a user does, with what can be observed when it is over.
+type Scenario struct {
+	prepare func(ctx context.Context, b *Bed, name string) error // before points are armed
+	begin   func(ctx context.Context, b *Bed, name string) error
+	observe func(ctx context.Context, b *Bed, name string) (Facts, error) // waits for the end
+	tidy    func(ctx context.Context, b *Bed, name string) error          // frees what would slow down the rest
+}
+
+// Scenarios are all there are, by name.
+var Scenarios = map[string]*Scenario{
+	"overlap":              {prepare: nothing, begin: beginOverlap, observe: observeOverlap, tidy: nothing},
+	"backup":               {prepare: nothing, begin: beginBackup, observe: observeBackup, tidy: nothing},
+	"restore":              {prepare: nothing, begin: beginRestore, observe: observeRestore, tidy: removeNamespace},
+	"definitions":          {prepare: dropKind, begin: beginDefinitions, observe: observeRestore, tidy: removeNamespace},
+	"deletion":             {prepare: prepareDeletion, begin: beginDeletion, observe: observeDeletion, tidy: removeNamespace},
+	"expiry":               {prepare: nothing, begin: beginExpiry, observe: observeGone, tidy: nothing},
+	"later-backup-runner":  {prepare: nothing, begin: beginSmallBackup, observe: observeBackup, tidy: nothing},
+	"later-restore-runner": {prepare: nothing, begin: beginDefinitions, observe: observeRestore, tidy: removeNamespace},
+	"sync":                 {prepare: nothing, begin: plantBackup, observe: observeSynced, tidy: unplantBackup},
+	"orphan":               {prepare: prepareOrphan, begin: unplantBackup, observe: observeOrphan, tidy: nothing},
+	"sweep":                {prepare: nothing, begin: plantLeftovers, observe: observeGone, tidy: nothing},
+	"download":             {prepare: nothing, begin: beginDownload, observe: observeDownload, tidy: nothing},
+	"status":               {prepare: nothing, begin: beginStatus, observe: observeStatus, tidy: nothing},
+	"location":             {prepare: nothing, begin: beginLocation, observe: observeLocation, tidy: removeLocation},
+}
+
+func nothing(context.Context, *Bed, string) error { return nil }
+
+// leftoverPatience is how long a sweep may take.
+const leftoverPatience = 30 * time.Second
+
+func beginSmallBackup(ctx context.Context, b *Bed, name string) error {
+	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}})
+}
+
+func beginBackup(ctx context.Context, b *Bed, name string) error {
+	return b.create(ctx, &velerov1.Backup{
+		ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{b.estate.Namespaces()[1]}},
+	})
+}
+
+// followers wait for the first backup of the scenario: they all have the same namespace.
+var followers = []string{"-second", "-third"}
+
+func beginOverlap(ctx context.Context, b *Bed, name string) error {
+	errs := []error{beginBackup(ctx, b, name)}
+	for _, follower := range followers {
+		errs = append(errs, beginBackup(ctx, b, name+follower))
+	}
+	return errors.Join(errs...)
+}
+
+func observeOverlap(ctx context.Context, b *Bed, name string) (Facts, error) {
+	f, err := observeBackup(ctx, b, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, follower := range followers {
+		more, err := observeBackup(ctx, b, name+follower)
+		if err != nil {
+			return nil, err
+		}
+		if err := f.Compare(more); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func observeBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
+	backup, err := b.ended(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join("backups", name)
+	f := Facts{
+		"phase": string(backup.Status.Phase), "reason": backup.Status.FailureReason, "format": backup.Status.FormatVersion,
+		"warnings": strconv.Itoa(backup.Status.Warnings), "errors": strconv.Itoa(backup.Status.Errors), "validation": fmt.Sprint(backup.Status.ValidationErrors),
+	}
+	if p := backup.Status.Progress; p != nil {
+		f["progress"] = fmt.Sprintf("%d of %d", p.ItemsBackedUp, p.TotalItems)
+	}
+	scrub := strings.NewReplacer(name, "NAME", string(backup.UID), "UID")
+	if err := b.swept(ctx, f, dir, scrub); err != nil {
+		return nil, err
+	}
+	if err := b.content(ctx, f, dir, name, scrub); err != nil {
+		return nil, fmt.Errorf("%w: %s, %s: %w", ErrDiffers, f["phase"], f["reason"], err)
+	}
+	var committed velerov1.Backup
+	data, err := os.ReadFile(filepath.Join(b.bucket, dir, "velero-backup.json"))
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &committed); err != nil {
+		return nil, err
+	}
+	if committed.Status.Phase != backup.Status.Phase || !committed.Status.CompletionTimestamp.Equal(backup.Status.CompletionTimestamp) {
+		return nil, fmt.Errorf("%w: the bucket says %+v, the object %+v", ErrDiffers, committed.Status, backup.Status)
+	}
+	return f, b.released(ctx, backup)
+}
+
+// content adds what the bucket holds of a finished backup.
+func (b *Bed) content(ctx context.Context, f Facts, dir, name string, scrub *strings.Replacer) error {
+	stored, err := storedObjects(filepath.Join(b.bucket, dir, name+".tar.gz"))
+	if err != nil {
+		return err
+	}
+	listed, err := listedObjects(ctx, filepath.Join(b.bucket, dir, "manifest.json.gz"))
+	if err != nil {
+		return err
+	}
+	for path, item := range listed {
+		if !strings.Contains(item, stored[path]) || stored[path] == "" {
+			return fmt.Errorf("%w: the manifest says of %s %s, the tarball holds %q", ErrDiffers, path, item, stored[path])
+		}
+	}
+	f.add("stored ", stored)
+	f.add("listed ", listed)
+	texts, err := b.texts(dir, []string{
+		name + "-results.gz", name + "-resource-list.json.gz", name + "-volumeinfo.json.gz", name + "-itemoperations.json.gz",
+		name + "-volumesnapshots.json.gz", name + "-podvolumebackups.json.gz",
+	}, scrub)
+	f.add("document ", texts)
+	return err
+}
+
+// swept waits until a job's directory holds no parts and records, and adds what it holds.
+func (b *Bed) swept(ctx context.Context, f Facts, dir string, scrub *strings.Replacer) error {
+	keys := map[string]string{}
+	err := until(ctx, leftoverPatience, dir+" is swept", func() (_ bool, err error) {
+		if keys, err = b.keys(dir); err != nil {
+			return false, err
+		}
+		for key := range keys {
+			if strings.HasPrefix(key, "parts/") || strings.HasPrefix(key, "records/") || strings.Contains(key, "tmp") {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %v", err, keys)
+	}
+	for key := range keys {
+		f["key "+scrub.Replace(key)] = "there"
+	}
+	return nil
+}
+
+// released waits until the ledger has no entry of a job.
+func (b *Bed) released(ctx context.Context, o client.Object) error {
+	l := ledger.New(b.client, b.client, server)
+	return until(ctx, leftoverPatience, o.GetName()+" leaves the ledger", func() (bool, error) {
+		_, found, err := l.Get(ctx, o.GetUID())
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return !found, err
+	})
+}
