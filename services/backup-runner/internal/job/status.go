@@ -94,11 +94,12 @@ func (j *execution) settle(ctx context.Context, final *velerov1.Backup, p finish
 	failpoint.Hit("backup-runner/before-terminal")
 	err := j.retry(ctx, "write the final status", func() error {
 		return kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
-			if b.Status.Phase.Terminal() {
-				return kube.ErrSkip // a terminal phase never changes
-			}
+			// First, also where the end is written already: whoever took over has counted and announced it.
 			if err := claim.Check(b, j.mine); err != nil {
 				return err
+			}
+			if b.Status.Phase.Terminal() {
+				return kube.ErrSkip // a terminal phase never changes
 			}
 			expiration := b.Status.Expiration
 			b.Status = *final.Status.DeepCopy()
