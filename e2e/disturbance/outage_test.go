@@ -55,7 +55,7 @@ func (b *bed) outage(t *testing.T, name string, begin, end func() error) {
 	b.History.RanOnce(t, "Backup", name)
 	// A restore's runner may end its attempt and make another one, under the next epoch, but nobody takes it away.
 	for _, over := range b.History.HandOvers(t, "Restore", name) {
-		require.True(t, over.Free, "the restore was taken from a live runner")
+		require.True(t, over.Free, "taken from a live runner: %s", over.Steps)
 	}
 	require.Equal(t, deaths, b.deaths(t), "no runner is taken for dead")
 	require.Greater(t, edits(), 10)

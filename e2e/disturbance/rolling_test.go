@@ -67,7 +67,7 @@ func (b *bed) checkPauses(t *testing.T, kind string, jobs, least int) {
 	require.GreaterOrEqual(t, len(all), least, "the restarts met jobs of kind %s", kind)
 	var longest, sum time.Duration
 	for _, h := range all {
-		require.True(t, h.Free, "a job of kind %s was found dead after %s instead of being handed over", kind, h.Pause)
+		require.True(t, h.Free, "found dead instead of being handed over: %s", h.Steps)
 		longest, sum = max(longest, h.Pause), sum+h.Pause
 	}
 	t.Logf("%s: %d hand-overs, pause %s on average, %s at most", kind, len(all), sum/time.Duration(len(all)), longest)

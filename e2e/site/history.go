@@ -123,6 +123,7 @@ func (h *History) ended(t *testing.T, kind, name string) []Step {
 type HandOver struct {
 	Pause time.Duration // from the moment the old holder let go, or from the last sign of it, to the moment the new one took it
 	Free  bool          // the old holder let go; otherwise it was found dead
+	Steps string        // of the job, to be read by people
 }
 
 // HandOvers returns the changes of holder in a job that has ended.
@@ -132,14 +133,15 @@ func (h *History) HandOvers(t *testing.T, kind, name string) []HandOver {
 	var holder string
 	var since time.Time
 	free := false
-	for _, step := range h.ended(t, kind, name) {
+	steps := h.ended(t, kind, name)
+	for _, step := range steps {
 		switch {
 		case step.Epoch == 0 || free && step.Holder == "":
 			continue
 		case step.Holder == "":
 			free = true
 		case holder != "" && (free || step.Holder != holder):
-			found = append(found, HandOver{Pause: step.At.Sub(since), Free: free})
+			found = append(found, HandOver{Pause: step.At.Sub(since), Free: free, Steps: kind + " " + name + ":\n" + text(steps)})
 			fallthrough
 		default:
 			holder, free = step.Holder, false
@@ -152,7 +154,7 @@ func (h *History) HandOvers(t *testing.T, kind, name string) []HandOver {
 func text(steps []Step) string {
 	var lines strings.Builder
 	for _, s := range steps {
-		_, _ = fmt.Fprintf(&lines, "%s %s %q %d\n", s.At.Format("05.000"), s.Phase, s.Holder, s.Epoch)
+		_, _ = fmt.Fprintf(&lines, "%s %s %q %d\n", s.At.Format("15:04:05.000"), s.Phase, s.Holder, s.Epoch)
 	}
 	return lines.String()
 }
