@@ -53,12 +53,12 @@ func (b *bed) rollingRestart(t *testing.T) {
 			b.checkRestore(t, b.RestoreEnds(t, r.name), r.from, r.to)
 		}
 	}
-	b.checkPauses(t, "Backup", 10, 2)
-	b.checkPauses(t, "Restore", 5, 1)
+	require.Positive(t, b.checkPauses(t, "Backup", 10, 2)+b.checkPauses(t, "Restore", 5, 1), "runners let go of jobs")
 }
 
-// checkPauses wants hand-overs, each of them let go by the old holder and taken up soon.
-func (b *bed) checkPauses(t *testing.T, kind string, jobs, least int) {
+// checkPauses wants hand-overs that are taken up soon. A runner that is stopped in the moment in which it takes a job may not know that it has it; such
+// a job is free once the runner's Lease is, and the pause counts from the taking.
+func (b *bed) checkPauses(t *testing.T, kind string, jobs, least int) (free int) {
 	t.Helper()
 	var all []site.HandOver
 	for i := range jobs {
@@ -67,9 +67,12 @@ func (b *bed) checkPauses(t *testing.T, kind string, jobs, least int) {
 	require.GreaterOrEqual(t, len(all), least, "the restarts met jobs of kind %s", kind)
 	var longest, sum time.Duration
 	for _, h := range all {
-		require.True(t, h.Free, "found dead instead of being handed over: %s", h.Steps)
+		require.Less(t, h.Pause, maxPause, h.Steps)
 		longest, sum = max(longest, h.Pause), sum+h.Pause
+		if h.Free {
+			free++
+		}
 	}
-	t.Logf("%s: %d hand-overs, pause %s on average, %s at most", kind, len(all), sum/time.Duration(len(all)), longest)
-	require.Less(t, longest, maxPause)
+	t.Logf("%s: %d hand-overs, %d of them let go, pause %s on average, %s at most", kind, len(all), free, sum/time.Duration(len(all)), longest)
+	return free
 }
