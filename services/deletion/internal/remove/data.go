@@ -150,6 +150,10 @@ func (e *emptying) end(ctx context.Context) error {
 	}
 	failpoint.Hit("deletion/before-marker")
 	for _, key := range []string{layout.OwnerFile(name), layout.BackupMetadata(name)} {
+		// Another backup that reserved the directory meanwhile has files of the same names.
+		if err := e.still(ctx); err != nil {
+			return err
+		}
 		if err := e.one(ctx, key); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package remove
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -208,6 +209,26 @@ func TestANewBackupReservesTheDirectoryMeanwhile(t *testing.T) {
 	require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
 	require.Contains(t, b.store.Keys(), layout.Part("b", "new-uid", 1, "u", 0, 0))
 	require.Greater(t, len(b.store.Keys()), 200, "and the rest is for a sweep")
+}
+
+// TestANewBackupIsCommittedWhileUploadsAreSwept: the same, while the last thing before the files that say whose the directory
+// is takes long. The new backup's files have the same names.
+func TestANewBackupIsCommittedWhileUploadsAreSwept(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
+	b.reserve("b-uid")
+	b.store.Set(layout.Part("b", "b-uid", 1, "u", 0, 0), nil)
+	data, err := json.Marshal(&velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "new-uid"}})
+	require.NoError(t, err)
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpSweep {
+			b.reserve("new-uid")
+			b.store.Set(layout.BackupMetadata("b"), data)
+		}
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
+	require.Contains(t, b.store.Keys(), layout.BackupMetadata("b"))
 }
 
 // TestAWokenProcessDeletesNothing: a process was paused past the timeout, another one completed the deletion and a new backup of
