@@ -87,7 +87,20 @@ func Run(ctx context.Context, config Config) error {
 			return err
 		}
 	}
+	if c := r.Recorder.Counts(); c.Done < c.Total && r.stopping() {
+		return dispatch.ErrStopped // what was waited for last has no outcome
+	}
 	return nil
+}
+
+// stopping tells that no further objects are to be begun.
+func (r *run) stopping() bool {
+	select {
+	case <-r.Stop:
+		return true
+	default:
+		return false
+	}
 }
 
 type run struct {

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
@@ -365,6 +366,47 @@ func TestTakeoverGoesOn(t *testing.T) {
 	require.Len(t, f.list["v1/ConfigMap"], 40)
 	for _, entry := range f.list["v1/ConfigMap"] {
 		require.True(t, strings.HasSuffix(entry, "(created)"), entry)
+	}
+}
+
+// What is waited for when a stop comes has no outcome, and the restore is not complete, also when nothing else is left to do.
+func TestAStopInTheLastWaitIsNoEnd(t *testing.T) {
+	for name, prepare := range map[string]func(*apitest.Server, *backup){
+		"definition": func(_ *apitest.Server, b *backup) { crd(b) },
+		"namespace": func(s *apitest.Server, b *backup) {
+			s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+			b.add("namespaces", "v1", "Namespace", "", "a", nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := apitest.Start(t), &backup{}
+			prepare(s, b)
+			stop := make(chan struct{})
+			var created atomic.Bool
+			var once sync.Once
+			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+				if r.Method == http.MethodPost {
+					created.Store(true)
+				}
+				if !created.Load() || r.Method != http.MethodGet {
+					return 0, false
+				}
+				once.Do(func() { close(stop) })
+				if strings.Contains(r.URL.Path, "/customresourcedefinitions/") {
+					return http.StatusNotFound, false // not established yet
+				}
+				return 0, false
+			})
+			run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) {
+				stopped := *c
+				stopped.Stop = stop
+				require.ErrorIs(t, restore.Run(t.Context(), stopped), dispatch.ErrStopped)
+				require.Zero(t, c.Recorder.Counts().Done)
+				s.Fail(nil)
+				s.Delete("/api/v1/namespaces/a")
+				c.History = &outcome.History{Resumed: true}
+			})
+		})
 	}
 }
 
