@@ -141,6 +141,9 @@ func (b *Bed) fill(ctx context.Context) error {
 	if err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: small, Count: 5, Size: 200}); err != nil {
 		return err
 	}
+	if err := b.plantOwned(ctx); err != nil {
+		return err
+	}
 	return b.client.Create(ctx, newLocation(location, filepath.Dir(b.bucket), "", true))
 }
 
@@ -158,7 +161,7 @@ func (b *Bed) prepare(ctx context.Context) error {
 	if err := b.available(ctx, location); err != nil {
 		return err
 	}
-	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds)}
+	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds, small)}
 	if err := b.client.Create(ctx, &velerov1.Backup{ObjectMeta: named(prepared), Spec: spec}); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type Mutant struct {
 
 // Mutants are all there are.
 var Mutants = []Mutant{
-	// The woken process goes on to publish what the taker has published.
+	// The woken process goes on to the end of a job that is not its own any more.
 	{Tag: "mutant_nofence", Case: Case{Point: "backup-runner/file-published", Scenario: "backup"}, Pause: true},
 	// The taker trusts the record of a part that is not there.
 	{Tag: "mutant_earlycheckpoint", Case: Case{Point: "backup-runner/part-sealed", Scenario: "backup"}},

@@ -20,6 +20,9 @@ import (
 // stopped matches the line by which a woken process says that it goes no further.
 var stopped = regexp.MustCompile(`job stopped|claim lost|closed by another holder`)
 
+// concluded matches the line by which a process says that it brought a job to its end.
+var concluded = regexp.MustCompile(`.*(backup finished|restore ended).*`)
+
 // Pause runs a scenario, stops the process that reaches the point until another has brought the job to its end, and lets it go on. It returns nil when
 // the end is that of the undisturbed run, when the woken process changes neither the bucket nor the cluster, says that it stopped its job, stays ready,
 // and takes a later job.
@@ -67,7 +70,7 @@ func (b *Bed) Pause(ctx context.Context, c Case) (err error) {
 
 // harmless waits until the woken process has stopped its job and checks that it changed nothing. What it may leave of its own is swept.
 func (b *Bed) harmless(ctx context.Context, j *job, before Facts, log *logTail) error {
-	if err := log.wait(ctx, "the woken process stops its job", stopped); err != nil {
+	if err := log.wait(ctx, "the woken process stops its job"); err != nil {
 		after, failure := b.marks(ctx, j)
 		return errors.Join(err, failure, before.Compare(after))
 	}
@@ -175,9 +178,13 @@ func (l *logTail) text() (string, error) {
 	return string(data[min(l.from, int64(len(data))):]), nil
 }
 
-func (l *logTail) wait(ctx context.Context, what string, pattern *regexp.Regexp) error {
+// wait waits until the log says that the job was stopped; that it was brought to its end is wrong.
+func (l *logTail) wait(ctx context.Context, what string) error {
 	return until(ctx, wakePatience, what, func() (bool, error) {
 		text, err := l.text()
-		return pattern.MatchString(text), err
+		if line := concluded.FindString(text); line != "" {
+			err = fmt.Errorf("%w: the woken process went on to the end: %s", ErrDiffers, line)
+		}
+		return stopped.MatchString(text), err
 	})
 }

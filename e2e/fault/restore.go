@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,6 +79,42 @@ func dropKind(ctx context.Context, b *Bed, _ string) error {
 // beginRestore restores one namespace of the estate under the restore's own name.
 func beginRestore(ctx context.Context, b *Bed, name string) error {
 	return b.restore(ctx, name, b.estate.Namespaces()[0], nil)
+}
+
+// plantOwned makes a Job whose CronJob is restored after it, so that its owner reference comes last.
+func (b *Bed) plantOwned(ctx context.Context) error {
+	pod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
+	}}
+	spec := batchv1.JobSpec{Suspend: new(true), Template: pod}
+	owner := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: small, Name: "nightly"}, Spec: batchv1.CronJobSpec{
+		Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: spec},
+	}}
+	if err := b.create(ctx, owner); err != nil {
+		return err
+	}
+	return b.create(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: small, Name: "nightly-1", OwnerReferences: []metav1.OwnerReference{
+		*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("CronJob")),
+	}}, Spec: spec})
+}
+
+func beginOwners(ctx context.Context, b *Bed, name string) error {
+	return b.restore(ctx, name, small, nil)
+}
+
+// prepareUpdate puts an object where the restore finds it different.
+func prepareUpdate(ctx context.Context, b *Bed, name string) error {
+	if err := b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return err
+	}
+	return b.create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "bulk-0"}, Data: map[string]string{"data": "changed"}})
+}
+
+func beginUpdate(ctx context.Context, b *Bed, name string) error {
+	return b.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+		BackupName: prepared, IncludedNamespaces: []string{small}, NamespaceMapping: map[string]string{small: name},
+		ExistingResourcePolicy: velerov1.PolicyTypeUpdate,
+	}})
 }
 
 func beginDefinitions(ctx context.Context, b *Bed, name string) error {
