@@ -33,6 +33,9 @@ const (
 // ErrInvalidEntry reports an entry that cannot be admitted, naming the field.
 var ErrInvalidEntry = errors.New("invalid ledger entry")
 
+// ErrMoved reports that a job somebody waits for is over: look again.
+var ErrMoved = errors.New("the ledger has moved on")
+
 // retry paces compare-and-swap: 3 to 9 ms between attempts, about a minute in all.
 var retry = wait.Backoff{Duration: 3 * time.Millisecond, Factor: 1, Jitter: 2, Steps: 10000}
 
@@ -61,7 +64,10 @@ func New(reader client.Reader, c client.Client, namespace string) *Ledger {
 
 // Admit adds an entry, or returns *FullError or *OverlapError. Admitting a UID
 // again is success and changes nothing: the first entry's namespaces stand.
-func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits) error {
+//
+// While names entries that made jobs further ahead wait: if one of them has left
+// the list, ErrMoved is returned, for such a job may now go first.
+func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...types.UID) error {
 	if err := e.normalize(); err != nil {
 		return err
 	}
@@ -72,6 +78,11 @@ func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits) error {
 		}
 		if slices.ContainsFunc(entries, func(o Entry) bool { return o.UID == e.UID }) {
 			return errUnchanged
+		}
+		for _, uid := range while {
+			if !slices.ContainsFunc(entries, func(o Entry) bool { return o.UID == uid }) {
+				return ErrMoved
+			}
 		}
 		if err := admissible(entries, e, limits); err != nil {
 			return err

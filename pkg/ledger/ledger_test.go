@@ -300,3 +300,18 @@ func size(m *sync.Map) int {
 	m.Range(func(any, any) bool { n++; return true })
 	return n
 }
+
+// A job passed over may start once what stood in its way is gone: nobody behind
+// it is admitted on the older list.
+func TestAdmitWhileOthersStand(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	l := ledger.New(c, c, "velero")
+	require.NoError(t, l.Admit(t.Context(), backup("1", "a"), ledger.Limits{}))
+	require.NoError(t, l.Admit(t.Context(), backup("2", "b"), ledger.Limits{}, "1"))
+	require.NoError(t, l.Release(t.Context(), "1"))
+	require.ErrorIs(t, l.Admit(t.Context(), backup("3", "c"), ledger.Limits{}, "2", "1"), ledger.ErrMoved)
+	require.NoError(t, l.Admit(t.Context(), backup("2", "b"), ledger.Limits{}, "1"), "admitted already")
+	_, found, err := l.Get(t.Context(), "3")
+	require.NoError(t, err)
+	require.False(t, found)
+}

@@ -76,19 +76,24 @@ func refuse(b *velerov1.Backup, problems []string) {
 	b.Status.QueuePosition = 0
 }
 
-// admit walks the queue once. A backup that has to wait claims its namespaces
-// for those behind it, so that nobody starves; claimed by waiting restores are
-// theirs already.
+// admit walks the queue once, and decides from what the pass read: only a backup
+// that may start is validated and asked for in the ledger. One that has to wait
+// claims its namespaces for those behind it, so that nobody starves.
 func (s *Scheduler) admit(ctx context.Context, v *view) error {
-	claimed := s.claimedBy(v)
+	w := s.newWalk(v)
 	var errs []error
 	waiting := v.queued[:0:0]
-	for _, b := range v.queued {
-		started, err := s.start(ctx, v, b, claimed)
+	for i, b := range v.queued {
+		started, err := s.start(ctx, v, b, w)
+		if errors.Is(err, ledger.ErrMoved) {
+			waiting = append(waiting, v.queued[i:]...)
+			s.Wake() // somebody ahead may start now: begin at the front again
+			break
+		}
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("admit backup %s: %w", b.Name, err))
-			claimed.add(b.Name, []string{ledger.All}) // unknown namespaces may overlap anything
+			w.wait(b.Name, []string{ledger.All}, err) // unknown namespaces may overlap anything
 			waiting = append(waiting, b)
 		case started:
 			v.ready = append(v.ready, b)
@@ -102,40 +107,37 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 
 // start admits one backup if nothing is in the way; false with b still Queued
 // means that it waits.
-func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, claimed *claims) (bool, error) {
-	completed := b.DeepCopy()
-	problems, err := s.Validator.Backup(ctx, completed)
+func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *walk) (bool, error) {
+	if v.admitted(b.UID) {
+		return s.ready(ctx, b) // an admission that was cut off is completed
+	}
+	namespaces, err := s.resolve(ctx, v, &b.Spec)
 	if err != nil {
 		return false, err
 	}
-	if len(problems) == 0 {
-		namespaces, err := s.resolve(ctx, v, &completed.Spec)
-		if err != nil {
-			return false, err
-		}
-		if reason := s.blocked(ctx, v, b, namespaces, claimed); reason != nil {
-			claimed.add(b.Name, namespaces)
-			return false, s.waitOrFail("Backup", b.Name, b, reason)
-		}
+	if reason := w.verdict(namespaces); reason != nil {
+		w.wait(b.Name, namespaces, reason)
+		return false, s.waitOrFail("Backup", b.Name, b, reason)
 	}
-	return s.ready(ctx, b)
-}
-
-// blocked tells what is in the way, after it was admitted if nothing is.
-func (s *Scheduler) blocked(ctx context.Context, v *view, b *velerov1.Backup, namespaces []string, claimed *claims) error {
-	if !v.admitted(b.UID) {
-		if err := claimed.overlap(namespaces); err != nil {
-			return err
-		}
+	problems, err := s.Validator.Backup(ctx, b.DeepCopy())
+	if err != nil {
+		return false, err
+	}
+	if len(problems) > 0 {
+		return s.ready(ctx, b) // which refuses it
 	}
 	failpoint.Hit("queue-scheduler/before-swap")
-	err := s.Ledger.Admit(ctx, ledger.Entry{
-		UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now(),
-	}, s.Limits)
-	if err == nil {
-		failpoint.Hit("queue-scheduler/admitted")
+	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now()}
+	if err := s.Ledger.Admit(ctx, e, s.Limits, w.while()...); err != nil {
+		if reason := s.waitOrFail("Backup", b.Name, b, err); reason != nil {
+			return false, reason
+		}
+		w.wait(b.Name, namespaces, err) // another replica was faster
+		return false, nil
 	}
-	return err
+	w.admit(e)
+	failpoint.Hit("queue-scheduler/admitted")
+	return s.ready(ctx, b)
 }
 
 // waitOrFail notes why a job waits; any other error is one.
@@ -150,16 +152,21 @@ func (s *Scheduler) waitOrFail(kind, name string, obj metav1.Object, reason erro
 	return reason
 }
 
-// resolve expands the namespaces a backup selects; no filter at all is "*".
+// resolve expands the namespaces a backup selects; no filter at all is "*". The
+// live namespaces are read once a pass.
 func (s *Scheduler) resolve(ctx context.Context, v *view, spec *velerov1.BackupSpec) ([]string, error) {
 	if v.live == nil {
-		live, err := s.Validator.Namespaces(ctx)
+		live, excluded, err := s.Validator.Namespaces(ctx)
 		if err != nil {
 			return nil, err
 		}
-		v.live = slices.Clip(live)
+		v.live, v.excluded = slices.Clip(live), excluded
 	}
-	return selection.ExpandNamespaces(spec.IncludedNamespaces, spec.ExcludedNamespaces, v.live), nil
+	excludes := spec.ExcludedNamespaces
+	if len(v.excluded) > 0 {
+		excludes = slices.Concat(excludes, v.excluded)
+	}
+	return selection.ExpandNamespaces(spec.IncludedNamespaces, excludes, v.live), nil
 }
 
 // ready is the write Queued to ReadyToStart, with everything computed, or to

@@ -2,9 +2,9 @@ package queue
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
@@ -13,8 +13,15 @@ import (
 // ahead, with the job each belongs to.
 type claims struct {
 	owner map[string]string
-	all   string // who waits for every namespace
+	first *behindError // the first claim of all
+	all   string       // who waits for every namespace
+	rule  claimRule
 }
+
+// claimRule adds what a job that waits claims.
+type claimRule func(c *claims, name string, namespaces []string)
+
+func newClaims(rule claimRule) *claims { return &claims{owner: map[string]string{}, rule: rule} }
 
 // behindError says that a job waits further ahead for the same namespaces.
 type behindError struct {
@@ -27,16 +34,13 @@ func (e *behindError) Error() string {
 	return fmt.Sprintf("%s is ahead in the queue and waits for namespaces %v too", e.name, e.namespaces)
 }
 
-// claimedBy begins with the restores that wait: they go before every backup.
-func (s *Scheduler) claimedBy(v *view) *claims {
-	c := &claims{owner: map[string]string{}}
-	for _, r := range v.pending {
-		c.add("restore "+r.Name, validate.Targets(&r.Spec))
-	}
-	return c
-}
+func (c *claims) add(name string, namespaces []string) { c.rule(c, name, namespaces) }
 
-func (c *claims) add(name string, namespaces []string) {
+// claimAll is the rule: every namespace of a job that waits belongs to it.
+func claimAll(c *claims, name string, namespaces []string) {
+	if c.first == nil && len(namespaces) > 0 {
+		c.first = &behindError{name, namespaces}
+	}
 	for _, ns := range namespaces {
 		if ns == ledger.All && c.all == "" {
 			c.all = name
@@ -52,14 +56,27 @@ func (c *claims) overlap(namespaces []string) error {
 	if c.all != "" {
 		return &behindError{c.all, namespaces}
 	}
-	if slices.Contains(namespaces, ledger.All) && len(c.owner) > 0 {
-		names := slices.Sorted(maps.Keys(c.owner))
-		return &behindError{c.owner[names[0]], names}
+	if c.first != nil && slices.Contains(namespaces, ledger.All) {
+		return c.first
 	}
-	for _, ns := range namespaces {
+	for i, ns := range namespaces {
 		if name, taken := c.owner[ns]; taken {
-			return &behindError{name, []string{ns}}
+			return &behindError{name, c.shared(name, namespaces[i:])}
 		}
 	}
 	return nil
 }
+
+// shared returns those of the namespaces that belong to name.
+func (c *claims) shared(name string, namespaces []string) []string {
+	var out []string
+	for _, ns := range namespaces {
+		if c.owner[ns] == name {
+			out = append(out, ns)
+		}
+	}
+	return out
+}
+
+// targets are the namespaces a restore writes to.
+func targets(r *velerov1.Restore) []string { return validate.Targets(&r.Spec) }

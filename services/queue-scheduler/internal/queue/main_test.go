@@ -62,10 +62,10 @@ func (r *rules) Restore(_ context.Context, o *velerov1.Restore) (validate.Proble
 	return r.judge(o.Name)
 }
 
-func (r *rules) Namespaces(context.Context) ([]string, error) {
+func (r *rules) Namespaces(context.Context) (live, excluded []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]string{"ns1", "ns2", "ns3", "team-a", "team-b"}, r.more...), nil
+	return append([]string{"ns1", "ns2", "ns3", "team-a", "team-b"}, r.more...), nil, nil
 }
 
 func (r *rules) addNamespaces(names ...string) {

@@ -53,10 +53,13 @@ func (s *Scheduler) over(ctx context.Context, e ledger.Entry) (bool, error) {
 	if err := s.Reader.Get(ctx, key, b); err != nil {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	return b.UID != e.UID || !slices.Contains(beforeOver, b.Status.Phase), nil
+	return b.UID != e.UID || !slices.Contains(s.holding, b.Status.Phase), nil
 }
 
-// beforeOver are the phases in which a backup keeps its entry.
-var beforeOver = []velerov1.BackupPhase{
-	"", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress,
+// beforeOver are the phases in which a backup keeps its entry. Operations and
+// finalizing hold up nobody.
+func beforeOver() []velerov1.BackupPhase {
+	return []velerov1.BackupPhase{
+		"", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress,
+	}
 }

@@ -33,7 +33,7 @@ const period = 15 * time.Second
 
 // Ledger is where jobs are admitted; ledger.Ledger is one.
 type Ledger interface {
-	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits) error
+	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits, while ...types.UID) error
 	Release(ctx context.Context, uid types.UID) error
 	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
 	List(ctx context.Context) ([]ledger.Entry, error)
@@ -50,7 +50,9 @@ type Publisher interface {
 type Validator interface {
 	Backup(ctx context.Context, b *velerov1.Backup) (validate.Problems, error)
 	Restore(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
-	Namespaces(ctx context.Context) ([]string, error)
+	// Namespaces returns the live namespaces, and those of them labelled as
+	// excluded from every backup.
+	Namespaces(ctx context.Context) (live, excluded []string, err error)
 }
 
 // Metrics counts refused objects, by schedule (empty for none).
@@ -80,6 +82,10 @@ type Scheduler struct {
 	tracer trace.Tracer
 	wake   chan struct{}
 	told   map[types.UID]string // the last reason logged for a job that waits
+
+	// Two rules the model test breaks, to see that it would notice.
+	claim   claimRule
+	holding []velerov1.BackupPhase // in which a backup keeps its entry
 }
 
 // New returns a Scheduler.
@@ -87,6 +93,7 @@ func New(cfg Config) *Scheduler {
 	return &Scheduler{
 		Config: cfg, tracer: cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler"),
 		wake: make(chan struct{}, 1), told: map[types.UID]string{},
+		claim: claimAll, holding: beforeOver(),
 	}
 }
 

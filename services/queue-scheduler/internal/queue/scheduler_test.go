@@ -105,6 +105,7 @@ func TestRefusedBackups(t *testing.T) {
 	b.rules.mu.Lock()
 	b.rules.refused["soon"] = "no more"
 	b.rules.mu.Unlock()
+	b.set("later", velerov1.BackupPhaseCompleted) // only what may start is validated again
 	b.reaches(velerov1.BackupPhaseFailedValidation, "soon")
 }
 

@@ -26,6 +26,8 @@ type view struct {
 	orphans []job                           // running ones, to be found in the ledger
 	traced  map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
 	live    []string                        // names of the namespaces, read when first needed
+	// excluded are those of them no backup takes, whatever its filters say.
+	excluded []string
 }
 
 // look reads ledger and objects. The ledger comes first: an entry made after it

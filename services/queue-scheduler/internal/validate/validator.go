@@ -149,8 +149,15 @@ func (v *Validator) excludedNamespaces(ctx context.Context, b *velerov1.Backup, 
 	return nil
 }
 
-// Namespaces returns the names of the live namespaces, as the server lists them.
-func (v *Validator) Namespaces(ctx context.Context) ([]string, error) { return v.namespaces(ctx) }
+// Namespaces returns the names of the live namespaces, as the server lists them,
+// and those of them labelled as excluded from every backup.
+func (v *Validator) Namespaces(ctx context.Context) (live, excluded []string, err error) {
+	if live, err = v.namespaces(ctx); err != nil {
+		return nil, nil, err
+	}
+	excluded, err = v.namespaces(ctx, client.MatchingLabels{velerov1.LabelExcludeFromBackup: "true"})
+	return live, excluded, err
+}
 
 func (v *Validator) namespaces(ctx context.Context, options ...client.ListOption) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}
