@@ -46,11 +46,19 @@ func (p *pass) restores(ctx context.Context) error {
 func (p *pass) restore(ctx context.Context, r records) error {
 	dir := layout.RestoreRecords(r.name, r.uid)
 	own, err := p.restoreOwner(ctx, r.name, r.uid)
-	if err != nil || !p.ours(own, dir) {
+	if err != nil {
 		return err
 	}
 	verdict, err := p.judgeRecords(ctx, r)
-	if err != nil || verdict == inUse || verdict == leftoverOfGone && !p.goneLongEnough(dir) {
+	if err != nil {
+		return err
+	}
+	if own.kind != nobodyKind || verdict != leftoverOfDone {
+		if !p.ours(own, dir) {
+			return nil
+		}
+	}
+	if verdict == inUse || verdict == leftoverOfGone && !p.goneLongEnough(dir) {
 		return err
 	}
 	p.log.Info("removing the records of a restore that needs them no more", "restore", r.name, "uid", r.uid)
@@ -68,9 +76,11 @@ func (p *pass) restore(ctx context.Context, r records) error {
 	return p.removeOwner(ctx, key, leftover)
 }
 
+// judgeRecords wants an owner file of this cluster, or a Restore of this cluster with that UID that has ended: a runner that was paused may write a
+// record after the owner file was swept.
 func (p *pass) judgeRecords(ctx context.Context, r records) (verdict, error) {
 	own, err := p.restoreOwner(ctx, r.name, r.uid)
-	if err != nil || own.kind != oursKind {
+	if err != nil || own.kind != oursKind && own.kind != nobodyKind {
 		return inUse, err
 	}
 	var list velerov1.RestoreList
@@ -84,6 +94,9 @@ func (p *pass) judgeRecords(ctx context.Context, r records) (verdict, error) {
 			}
 			return inUse, nil
 		}
+	}
+	if own.kind == nobodyKind {
+		return inUse, nil
 	}
 	return leftoverOfGone, nil
 }

@@ -307,6 +307,19 @@ func TestRecordsOfRestores(t *testing.T) {
 	require.Len(t, b.under("restores/done/"), 1, "the published files stay")
 }
 
+func TestARecordWrittenAfterTheSweepIsRemoved(t *testing.T) {
+	b := newBed(t, restore("done", "d", "Completed"), restore("running", "r", "InProgress"))
+	for name, uid := range map[string]string{"done": "d", "running": "r", "gone": "g"} {
+		b.store.Set(layout.RestoreRecords(name, uid)+"record-0000000001-0000000001", []byte("late"))
+	}
+	b.pass()
+	b.clock.Step(grace)
+	b.pass()
+	require.Empty(t, b.under("restores/done/"))
+	require.Len(t, b.under("restores/running/"), 1)
+	require.Len(t, b.under("restores/gone/"), 1, "without an owner file nobody knows whose it is")
+}
+
 func TestUploads(t *testing.T) {
 	b := newBed(t, backup("live", "velero", "l", "InProgress"), backup("done", "velero", "d", "Completed"))
 	b.own("live", "l", "here")
