@@ -154,7 +154,7 @@ var untouched = []schema.GroupVersionKind{
 }
 
 // wakePatience is how long a woken process may take to find out what it missed.
-const wakePatience = 45 * time.Second
+const wakePatience = 60 * time.Second
 
 // logTail reads what a member writes from a moment on.
 type logTail struct {

@@ -172,7 +172,7 @@ func (b *Bed) restored(ctx context.Context, name string) (*velerov1.Restore, err
 }
 
 // settling is how long controllers have to adopt and complete what was restored.
-const settling = 20 * time.Second
+const settling = 60 * time.Second
 
 // objects adds what is in the namespace restored to, once it has stopped changing.
 func (b *Bed) objects(ctx context.Context, f Facts, namespace string, scrub *strings.Replacer) error {

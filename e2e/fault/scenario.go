@@ -49,7 +49,7 @@ var Scenarios = map[string]*Scenario{
 func nothing(context.Context, *Bed, string) error { return nil }
 
 // leftoverPatience is how long a sweep may take.
-const leftoverPatience = 30 * time.Second
+const leftoverPatience = 60 * time.Second
 
 func beginSmallBackup(ctx context.Context, b *Bed, name string) error {
 	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}})
