@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,9 @@ const (
 	soon = time.Second
 	// offers is how many restores may wait to be looked at; others are found by the next look.
 	offers = 64
+	// overdue is how long a restore may wait for the effect of its hint: the queue may hold one that it never delivers, and then
+	// refuses every other.
+	overdue = 2 * lookAgain
 )
 
 // Cleaner removes what a restore that is being deleted left in the bucket.
@@ -39,6 +43,9 @@ type Controller struct {
 	cleaner Cleaner
 	offered chan offer
 	atOnce  int
+
+	mu      sync.Mutex
+	waiting map[types.NamespacedName]time.Time // since when each restore is seen waiting
 }
 
 type offer struct {
@@ -49,7 +56,8 @@ type offer struct {
 // NewController returns a controller. cached may be a cache; publish sends a restore.run hint; atOnce is how many restores that
 // no message announced are worked on at once.
 func NewController(runner *Runner, cached client.Reader, publish func(ctx context.Context, hint *workv1.Hint) error, cleaner Cleaner, atOnce int) *Controller {
-	return &Controller{runner: runner, cached: cached, publish: publish, cleaner: cleaner, offered: make(chan offer, offers), atOnce: max(atOnce, 1)}
+	return &Controller{runner: runner, cached: cached, publish: publish, cleaner: cleaner, offered: make(chan offer, offers), atOnce: max(atOnce, 1),
+		waiting: map[types.NamespacedName]time.Time{}}
 }
 
 // Setup registers the controller with a manager.
@@ -61,31 +69,54 @@ func (c *Controller) Setup(mgr ctrl.Manager) error {
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	restore := &velerov1.Restore{}
 	if err := c.cached.Get(ctx, req.NamespacedName, restore); err != nil {
+		c.since(req.NamespacedName, false)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if restore.DeletionTimestamp != nil {
+		c.since(req.NamespacedName, false)
 		return c.delete(ctx, restore)
 	}
 	if restore.Status.Phase.Terminal() {
+		c.since(req.NamespacedName, false)
 		return ctrl.Result{}, nil
 	}
 	work, err := c.work(ctx, restore)
 	if err != nil {
 		return ctrl.Result{RequeueAfter: lookAgain}, err
 	}
+	waited := c.since(req.NamespacedName, work)
 	if work {
 		c.hint(ctx, restore)
 	}
-	if work && restore.Status.Phase == velerov1.RestorePhaseInProgress {
-		c.offer(restore) // handed over or orphaned: it goes on at once, whatever becomes of the hint
+	if work && (restore.Status.Phase == velerov1.RestorePhaseInProgress || waited >= overdue) {
+		c.offer(restore) // handed over, orphaned, or announced in vain: it goes on, whatever becomes of the hint
 	}
 	return ctrl.Result{RequeueAfter: lookAgain}, nil
+}
+
+// since notes whether a restore waits to be worked on and returns for how long it has.
+func (c *Controller) since(key types.NamespacedName, waits bool) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !waits {
+		delete(c.waiting, key)
+		return 0
+	}
+	first, known := c.waiting[key]
+	if !known {
+		first = c.runner.cfg.Clock.Now()
+		c.waiting[key] = first
+	}
+	return c.runner.cfg.Clock.Since(first)
 }
 
 // work tells whether a restore can be taken by somebody now.
 func (c *Controller) work(ctx context.Context, restore *velerov1.Restore) (bool, error) {
 	switch {
 	case restore.Status.Phase.IsNew():
+		if _, running := c.runner.Running(restore.UID); running {
+			return false, nil // just taken: the cache does not show it yet
+		}
 		_, admitted, err := c.runner.cfg.Ledger.Get(ctx, restore.UID)
 		return admitted, err
 	case restore.Status.Phase == velerov1.RestorePhaseInProgress:

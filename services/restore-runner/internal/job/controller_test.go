@@ -3,15 +3,21 @@ package job_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
@@ -101,6 +107,86 @@ func TestWithoutMessagesTheRunnerLooksItself(t *testing.T) {
 	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, 10*time.Second, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
+}
+
+// later is a clock that the test moves on.
+type later struct {
+	clock.RealClock
+	by atomic.Int64
+}
+
+func (l *later) Now() time.Time                  { return l.RealClock.Now().Add(time.Duration(l.by.Load())) }
+func (l *later) Since(t time.Time) time.Duration { return l.Now().Sub(t) }
+
+// The queue may hold a hint that it never delivers: an admitted restore is begun all the same, after a while.
+func TestRestoresAnnouncedInVainAreBegun(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 3)
+	now := &later{}
+	b.config.Clock = now
+	b.runner = job.New(b.config)
+	b.create(t, true)
+	c := newControl(b)
+	serve := func() (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Serve(ctx) }()
+		return func() { cancel(); require.NoError(t, <-done) }
+	}
+	c.reconcile(t)
+	now.by.Add(int64(15 * time.Second))
+	c.reconcile(t)
+	require.Empty(t, c.Offered(), "the hint has its time")
+	now.by.Add(int64(15 * time.Second))
+	c.reconcile(t)
+	require.Len(t, c.hints, 3)
+	defer serve()()
+	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestUnannouncedRestoresAreBounded(t *testing.T) {
+	b := newBench(t)
+	var mu sync.Mutex
+	running, most, begun := 0, 0, 0
+	full, release := make(chan struct{}), make(chan struct{})
+	b.locations.err = objectstore.ErrAccess
+	b.locations.failed = func() {
+		mu.Lock()
+		running++
+		most, begun = max(most, running), begun+1
+		if begun == 2 {
+			close(full)
+		}
+		mu.Unlock()
+		<-release
+		mu.Lock()
+		running--
+		mu.Unlock()
+	}
+	c := newControl(b)
+	c.away = errors.New("no NATS")
+	names := []string{"r1", "r2", "r3", "r4"}
+	for _, name := range names {
+		b.create(t, false, func(r *velerov1.Restore) { r.Name, r.UID = name, types.UID(name) })
+		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: types.UID(name), Kind: ledger.KindRestore, Namespace: "velero",
+			Name: name, Namespaces: []string{name}, Since: time.Now()}, ledger.Limits{}))
+		_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "velero", Name: name}})
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Serve(ctx) }()
+	<-full
+	require.Len(t, c.Offered(), 2, "the others wait")
+	close(release)
+	require.Eventually(t, func() bool {
+		var list velerov1.RestoreList
+		require.NoError(t, b.client.List(t.Context(), &list))
+		return !slices.ContainsFunc(list.Items, func(o velerov1.Restore) bool { return !o.Status.Phase.Terminal() })
+	}, 10*time.Second, 10*time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
+	require.Equal(t, 2, most)
 }
 
 func TestDeathOfAHolderStartsTheTakeover(t *testing.T) {
