@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
-	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
@@ -28,9 +27,6 @@ const tarballDir = "tarball"
 
 // memberCache bounds the unpacked pieces of the tarball kept for neighbouring reads, in bytes.
 const memberCache = 8 << 20
-
-// storeAttempts is how often the store is asked before it counts as unreachable.
-const storeAttempts = 5
 
 // job is one taken restore.
 type job struct {
@@ -233,28 +229,4 @@ func damaged(err error) bool {
 		}
 	}
 	return false
-}
-
-// again asks the store a few times: it may be away for a moment. What will not change is not asked twice.
-func again[T any](ctx context.Context, j *job, what string, do func() (T, error)) (T, error) {
-	pause := time.Second
-	for attempt := 1; ; attempt++ {
-		out, err := do()
-		var end *fatalError
-		final := errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrNoBucket) || errors.As(err, &end)
-		switch {
-		case err == nil, damaged(err), errors.Is(err, claim.ErrLost), ctx.Err() != nil:
-			return out, err
-		case final || attempt == storeAttempts:
-			return out, fatal("%s: %w", what, err)
-		}
-		j.log.Warn("object store did not answer", "doing", what, "error", err)
-		timer := j.cfg.Clock.NewTimer(pause)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		pause *= 2
-	}
 }

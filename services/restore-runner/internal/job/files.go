@@ -118,13 +118,7 @@ func (j *job) upload(ctx context.Context, store objectstore.Store, key string, f
 	if err := j.confirm(ctx); err != nil {
 		return fmt.Errorf("store %s: %w", key, err)
 	}
-	_, err := again(ctx, j, "store "+key, func() (struct{}, error) {
-		err := place(ctx, store, key, file)
-		if errors.Is(err, objectstore.ErrReadOnly) {
-			return struct{}{}, &fatalError{err}
-		}
-		return struct{}{}, err
-	})
+	_, err := again(ctx, j, "store "+key, func() (struct{}, error) { return struct{}{}, place(ctx, store, key, file) })
 	if ctx.Err() != nil {
 		return fmt.Errorf("store %s: %w", key, context.Cause(ctx))
 	}

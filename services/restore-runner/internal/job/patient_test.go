@@ -3,14 +3,22 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/tarball"
 )
 
@@ -29,25 +37,40 @@ func (f *flaky) Read(context.Context, manifest.Item) ([]byte, error) {
 	return []byte("body"), nil
 }
 
-type hasty struct{ clock.RealClock }
+// leaping is a clock on which every pause passes at once.
+type leaping struct{ *clocktesting.FakeClock }
 
-func (hasty) NewTimer(d time.Duration) clock.Timer { return clock.RealClock{}.NewTimer(d / 1000) }
+func (l leaping) NewTimer(d time.Duration) clock.Timer {
+	timer := l.FakeClock.NewTimer(d)
+	l.Step(d)
+	return timer
+}
+
+// waiting is a job that was taken and may wait for the store for that long.
+func waiting(t *testing.T, patience time.Duration) *job {
+	t.Helper()
+	mine := claim.Claim{Holder: "me", Epoch: 1}
+	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "uid-r"}}
+	require.NoError(t, claim.Set(restore, mine))
+	api := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(restore).Build()
+	config := Config{Reader: api, Client: api, Namespace: "velero", Clock: leaping{clocktesting.NewFakeClock(time.Now())}, StorePatience: patience}
+	return &job{Runner: New(config), restore: restore, mine: mine, log: slog.New(slog.DiscardHandler), lose: func(error) {}}
+}
 
 func TestReadsOutlastAStoreThatIsAway(t *testing.T) {
 	source := &flaky{err: errors.New("connection reset")}
-	p := &patient{Source: source, job: &job{Runner: New(Config{Clock: hasty{}}), log: slog.New(slog.DiscardHandler)}}
+	p := &patient{Source: source, job: waiting(t, 15*time.Minute)}
 	read := func(failures int) (int, error) {
 		source.fail, source.reads = failures, 0
 		_, err := p.Read(t.Context(), manifest.Item{Path: "resources/x"})
 		return source.reads, err
 	}
-	reads, err := read(storeAttempts - 1)
+	reads, err := read(40) // about ten minutes
 	require.NoError(t, err)
-	require.Equal(t, storeAttempts, reads)
+	require.Equal(t, 41, reads)
 
-	reads, err = read(storeAttempts)
+	_, err = read(1000)
 	require.ErrorContains(t, err, "connection reset")
-	require.Equal(t, storeAttempts, reads)
 	reads, err = read(1)
 	require.Error(t, err)
 	require.Equal(t, 1, reads, "nobody waits for a store that stays away")
@@ -62,4 +85,9 @@ func TestReadsOutlastAStoreThatIsAway(t *testing.T) {
 	reads, err = read(1)
 	require.ErrorIs(t, err, tarball.ErrCorrupt)
 	require.Equal(t, 1, reads, "damage stays")
+
+	source.err = fmt.Errorf("read: %w", objectstore.ErrAccess)
+	reads, err = read(1)
+	require.ErrorIs(t, err, objectstore.ErrAccess)
+	require.Equal(t, 1, reads, "a refusal stays")
 }

@@ -69,11 +69,8 @@ func (j *job) own(ctx context.Context, store objectstore.Store) error {
 	}
 	_, err = again(ctx, j, "store the owner file", func() (struct{}, error) {
 		err := objectstore.CreateBytes(ctx, store, layout.RestoreOwnerFile(j.restore.Name, string(j.restore.UID)), data)
-		switch {
-		case errors.Is(err, objectstore.ErrExists):
+		if errors.Is(err, objectstore.ErrExists) {
 			err = nil
-		case errors.Is(err, objectstore.ErrReadOnly), errors.Is(err, objectstore.ErrAccess):
-			err = &fatalError{err}
 		}
 		return struct{}{}, err
 	})
