@@ -76,6 +76,9 @@ func Checkpoint(b, uid string, epoch, seq int64) string {
 // Composition is the record that fixes the order of parts before anything is published.
 func Composition(b, uid string) string { return PartsPrefix(b, uid) + "composition" }
 
+// Failure is the record that says why a backup fails although its composition was fixed.
+func Failure(b, uid string) string { return PartsPrefix(b, uid) + "failure" }
+
 // BackupName returns the backup a key under backups/ belongs to.
 func BackupName(key string) (string, bool) { return dirName(key, BackupsDir) }
 

@@ -62,7 +62,7 @@ func TestOwnNamesLieInsideTheBackup(t *testing.T) {
 	require.Equal(t, "backups/b/parts/uid/3-u-7-1-2", part)
 	require.Equal(t, part+".sidecar", layout.Sidecar(part))
 	require.Less(t, layout.Checkpoint("b", "uid", 9, 10), layout.Checkpoint("b", "uid", 10, 1), "listed in order")
-	for _, key := range []string{part, layout.Checkpoint("b", "uid", 1, 2), layout.Composition("b", "uid"), layout.BackupManifest("b"), layout.OwnerFile("b")} {
+	for _, key := range []string{part, layout.Checkpoint("b", "uid", 1, 2), layout.Composition("b", "uid"), layout.Failure("b", "uid"), layout.BackupManifest("b"), layout.OwnerFile("b")} {
 		require.NoError(t, objectstore.CheckKey(key))
 		name, ok := layout.BackupName(key)
 		require.True(t, ok)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,6 +85,26 @@ func TestCompositionIsFixedOnce(t *testing.T) {
 	require.Equal(t, first, second)
 }
 
+// One record decides: a backup that was condemned is not composed any more, and
+// the first verdict stands.
+func TestTheFirstVerdictStands(t *testing.T) {
+	store := memstore.New()
+	first := Failure{Reason: "no disk", Time: time.Unix(1, 5e6).UTC()}
+	_, err := Fix(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseFailed, Failure: &first})
+	require.NoError(t, err)
+	c, err := Fix(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseCompleted})
+	require.NoError(t, err)
+	require.Equal(t, &first, c.Failure)
+
+	_, err = Condemned(t.Context(), store, "b", "u")
+	require.ErrorIs(t, err, objectstore.ErrNotFound)
+	for _, f := range []Failure{first, {Reason: "later"}} {
+		got, err := Condemn(t.Context(), store, "b", "u", f)
+		require.NoError(t, err)
+		require.Equal(t, first, got)
+	}
+}
+
 func TestDamagedRecords(t *testing.T) {
 	store := memstore.New()
 	key := layout.Checkpoint("b", "u", 1, 1)
@@ -101,5 +122,10 @@ func TestDamagedRecords(t *testing.T) {
 		store.Set(layout.Composition("b", "u"), []byte(content))
 		_, err := Fixed(t.Context(), store, "b", "u")
 		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, err, ErrDamaged)
+		store.Set(layout.Failure("b", "u"), []byte(content))
+		_, err = Condemn(t.Context(), store, "b", "u", Failure{Reason: "later"})
+		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, err, ErrDamaged)
 	}
 }

@@ -18,8 +18,8 @@ const compositionVersion = 1
 const maxCompositionBytes = 64 << 20
 
 // Composition fixes what a backup consists of, before anything is published:
-// the order of its parts and its phase. There is one per backup; every later
-// holder follows it.
+// the order of its parts and its phase, or that it failed. There is one per
+// backup; every later holder follows it.
 type Composition struct {
 	FormatVersion int    `json:"formatVersion"`
 	Backup        string `json:"backup"`
@@ -36,7 +36,14 @@ type Composition struct {
 	Errors   int `json:"errors"`
 	// Revisions are the common revisions of the cut, oldest first.
 	Revisions []string `json:"revisions,omitempty"`
+	// Failure is set when the backup failed before it was collected: the phase is
+	// Failed, and there are no parts to publish.
+	Failure *Failure `json:"failure,omitempty"`
 }
+
+// ErrDamaged means that a composition or a failure record exists and cannot be
+// understood.
+var ErrDamaged = errors.New("damaged")
 
 // Fix makes c the composition, or returns the one that was fixed before.
 func Fix(ctx context.Context, store objectstore.Store, c Composition) (Composition, error) {
@@ -56,7 +63,7 @@ func Fix(ctx context.Context, store objectstore.Store, c Composition) (Compositi
 }
 
 // Fixed returns the composition of a backup; the error wraps
-// objectstore.ErrNotFound while there is none.
+// objectstore.ErrNotFound while there is none, ErrDamaged if it is not understood.
 func Fixed(ctx context.Context, store objectstore.Reader, backup, uid string) (Composition, error) {
 	var c Composition
 	data, err := objectstore.ReadAll(ctx, store, layout.Composition(backup, uid), maxCompositionBytes)
@@ -64,13 +71,13 @@ func Fixed(ctx context.Context, store objectstore.Reader, backup, uid string) (C
 		return c, fmt.Errorf("read composition: %w", err)
 	}
 	if err := json.Unmarshal(data, &c); err != nil {
-		return c, fmt.Errorf("composition of backup %s: %w", backup, err)
+		return c, fmt.Errorf("composition of backup %s: %w: %w", backup, ErrDamaged, err)
 	}
 	if c.FormatVersion != compositionVersion {
-		return c, fmt.Errorf("composition of backup %s: formatVersion: %d is not supported", backup, c.FormatVersion)
+		return c, fmt.Errorf("composition of backup %s: %w: formatVersion: %d is not supported", backup, ErrDamaged, c.FormatVersion)
 	}
 	if c.Backup != backup || c.UID != uid {
-		return c, fmt.Errorf("composition of backup %s: it belongs to backup %s (uid %s)", backup, c.Backup, c.UID)
+		return c, fmt.Errorf("composition of backup %s: %w: it belongs to backup %s (uid %s)", backup, ErrDamaged, c.Backup, c.UID)
 	}
 	return c, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
 // ErrForeign means that the bucket holds a backup of that name which is not this
@@ -30,11 +31,12 @@ func (j *Job) Complete(ctx context.Context, phase velerov1.BackupPhase, p Publis
 	return j.commit(ctx, final)
 }
 
-// Fail commits the backup as Failed, unless it was committed before.
-func (j *Job) Fail(ctx context.Context, reason string) (*velerov1.Backup, error) {
-	j.PublishFailure(ctx, reason)
+// Fail commits the backup as Failed, unless it was committed before. The verdict
+// is recorded already, or cannot be.
+func (j *Job) Fail(ctx context.Context, verdict checkpoint.Failure) (*velerov1.Backup, error) {
+	j.publishFailure(ctx, verdict)
 	final := j.final(velerov1.BackupPhaseFailed)
-	final.Status.FailureReason = reason
+	final.Status.FailureReason = verdict.Reason
 	final.Status.Errors = max(final.Status.Errors, 1)
 	return j.commit(ctx, final)
 }

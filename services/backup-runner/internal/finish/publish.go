@@ -141,11 +141,11 @@ func (j *Job) files(ctx context.Context, merged *publish.Merged, volumes *volume
 	return nil
 }
 
-// PublishFailure leaves a log and results that say why the backup failed. It is
+// publishFailure leaves a log and results that say why the backup failed. It is
 // best effort: the metadata file, written next, says it too.
-func (j *Job) PublishFailure(ctx context.Context, reason string) {
+func (j *Job) publishFailure(ctx context.Context, verdict checkpoint.Failure) {
 	plan := j.emptyPlan()
-	plan.Notes = []joblog.Entry{{Time: j.Clock.Now(), Level: joblog.Error, Message: "Backup failed", Err: reason, Source: "holdfast/backup-runner"}}
+	plan.Notes = []joblog.Entry{{Time: verdict.Time, Level: joblog.Error, Message: "Backup failed", Err: verdict.Reason, Source: "holdfast/backup-runner"}}
 	merged, err := publish.Merge(ctx, j.Store, plan, j.Dir)
 	if err == nil {
 		defer remove(merged.Manifest, merged.ResourceList, merged.Results, merged.Log)

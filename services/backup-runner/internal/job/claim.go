@@ -32,6 +32,7 @@ type execution struct {
 	// metadata file decides how it ends.
 	reserved bool
 	broken   bool // an earlier run of this job panicked
+	composed bool // the composition is fixed
 	log      *slog.Logger
 	// claimed is the backup as this process claimed it.
 	claimed *velerov1.Backup

@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/journal"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/steady"
 )
@@ -119,6 +118,9 @@ func (j *execution) decide(ctx context.Context, out *finish.Job) (*velerov1.Back
 		return committed, published, err
 	}
 	committed, failErr := j.giveUp(ctx, out, err)
+	if errors.Is(failErr, errComposed) {
+		return j.decide(ctx, out)
+	}
 	if failErr != nil {
 		// Only the bucket's answer is judged: it says whether the file may be there.
 		return nil, none, j.storeError(ctx, fmt.Errorf("write the failure %q to the bucket: %w", err.Error(), failErr))
@@ -139,32 +141,17 @@ func (j *execution) complete(ctx context.Context, out *finish.Job, published fin
 	return out.Complete(ctx, phase, published)
 }
 
-// giveUp commits the backup as Failed, unless it was committed before: then the
-// work failed only because its end had come already.
-func (j *execution) giveUp(ctx context.Context, out *finish.Job, cause error) (*velerov1.Backup, error) {
-	committed, found, err := finish.Committed(ctx, out.Store, j.backup)
-	if err != nil || found {
-		return committed, err
-	}
-	if err := j.confirm(ctx); err != nil {
-		return nil, err
-	}
-	j.log.ErrorContext(ctx, "backup failed", "error", cause)
-	return out.Fail(ctx, cause.Error())
-}
-
-// work collects, unless the composition is fixed already, and publishes.
+// work collects, unless the composition is fixed already, and publishes. A
+// verdict that was reached before is returned as *condemnedError.
 func (j *execution) work(ctx context.Context, out *finish.Job) (finish.Published, error) {
 	if j.broken {
 		return finish.Published{}, errInternal
 	}
-	c, err := checkpoint.Fixed(ctx, out.Store, j.backup.Name, string(j.backup.UID))
-	if errors.Is(err, objectstore.ErrNotFound) {
-		c, err = j.collect(ctx, out)
-	}
+	c, err := j.composition(ctx, out)
 	if err != nil {
 		return finish.Published{}, err
 	}
+	j.composed = true
 	failpoint.Hit("backup-runner/composition-fixed")
 	if err := j.confirm(ctx); err != nil {
 		return finish.Published{}, err

@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,7 +24,9 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
 )
 
@@ -155,6 +158,141 @@ func TestDeathAtEachWrite(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unserved is a cluster that cannot be discovered while err is set.
+type unserved struct {
+	Cluster
+	err error
+}
+
+func (u *unserved) Discover(ctx context.Context) (*resource.Catalog, error) {
+	if u.err != nil {
+		return nil, u.err
+	}
+	return u.Cluster.Discover(ctx)
+}
+
+// uncomposed is a bucket that cannot compose while err is set.
+type uncomposed struct {
+	objectstore.Store
+	err error
+}
+
+func (u *uncomposed) Compose(ctx context.Context, key string, src []objectstore.Source) (objectstore.Info, error) {
+	if u.err != nil {
+		return objectstore.Info{}, u.err
+	}
+	return u.Store.Compose(ctx, key, src)
+}
+
+// condemned says how a failed backup ended, but for times.
+func (w *world) condemned(t *testing.T, b *velerov1.Backup) []string {
+	t.Helper()
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, []string{layout.BackupLog("b1"), layout.BackupResults("b1"), layout.OwnerFile("b1"), layout.BackupMetadata("b1")}, w.store.Keys())
+	data, _ := w.store.Bytes(layout.BackupMetadata("b1"))
+	var committed velerov1.Backup
+	require.NoError(t, json.Unmarshal(data, &committed))
+	require.Equal(t, got.Status, committed.Status, "bucket and object agree")
+	return []string{got.Status.FailureReason, timeField.ReplaceAllString(w.document(t, layout.BackupLog("b1")), ""), w.document(t, layout.BackupResults("b1"))}
+}
+
+// A runner that dies while it ends a backup as Failed, before or after collecting
+// it, is followed by one that ends it the same way, even if nothing fails there:
+// the first record of the verdict decides.
+func TestDeathAtEachWriteOfAFailure(t *testing.T) {
+	for name, cause := range map[string]struct{ discover, compose error }{
+		"collecting": {discover: errors.New("no catalog")},
+		"publishing": {compose: fmt.Errorf("bucket is broken: %w", objectstore.ErrAccess)},
+	} {
+		for _, lasting := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, lasting %t", name, lasting), func(t *testing.T) {
+				begin := func() (w *world, b *velerov1.Backup, heal func()) {
+					w, b = richWorld(t, 1)
+					w.PartItems = 1000 // what dies while it collects is not of interest here
+					api, bucket := &unserved{w.Cluster, cause.discover}, &uncomposed{w.store, cause.compose}
+					w.Cluster, w.Locations = api, locations{bucket}
+					return w, b, func() { api.err, bucket.err = nil, nil }
+				}
+				w, b, _ := begin()
+				require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+				want := w.condemned(t, b)
+				require.Contains(t, want[0], errors.Join(cause.discover, cause.compose).Error())
+				require.Contains(t, want[1], want[0])
+				decided := false
+				for n := 1; ; n++ {
+					w, b, heal := begin()
+					p := w.mortal(n)
+					err := w.Run(t.Context(), "b1", b.UID)
+					if !p.died() {
+						require.NoError(t, err)
+						require.True(t, decided, "the run was cut after the verdict")
+						return
+					}
+					decided = w.decided()
+					w.reborn("next")
+					if !lasting {
+						heal()
+					}
+					require.NoError(t, w.Run(t.Context(), "b1", b.UID), "dead before write %d", n)
+					if !lasting && !decided {
+						w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
+						continue
+					}
+					require.Equal(t, want, w.condemned(t, b), "dead before write %d", n)
+				}
+			})
+		}
+	}
+}
+
+// decided reports whether the bucket holds a verdict that the backup failed.
+func (w *world) decided() bool {
+	composition, _ := w.store.Bytes(layout.Composition("b1", "uid-1"))
+	_, condemned := w.store.Bytes(layout.Failure("b1", "uid-1"))
+	_, committed := w.store.Bytes(layout.BackupMetadata("b1"))
+	return condemned || committed || bytes.Contains(composition, []byte(`"failure"`))
+}
+
+// A holder that fails to collect while the composition of another is fixed
+// publishes that one.
+func TestACompositionExcludesAFailure(t *testing.T) {
+	w, b := richWorld(t, 1)
+	var once sync.Once
+	other, next := &instance{name: "next", alive: map[string]bool{}}, New(w.Config)
+	next.Instance, next.WorkDir = other, t.TempDir()
+	w.Cluster = &interrupted{Cluster: w.Cluster, fn: func() {
+		once.Do(func() {
+			// The other loses the claim to this process once it fixed the composition.
+			w.store.Inject(func(op memstore.Op, _ string) error {
+				if op == memstore.OpCompose {
+					other.loseClaim()
+					return errDead
+				}
+				return nil
+			})
+			mine := w.read(t, b)
+			require.NoError(t, next.Run(t.Context(), "b1", b.UID))
+			w.store.Inject(nil)
+			mine.ResourceVersion = w.read(t, b).ResourceVersion
+			require.NoError(t, w.client.Update(t.Context(), mine))
+		})
+	}}
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.Equal(t, 54, w.outcome(t, b).Items)
+}
+
+// interrupted does something, then cannot be discovered.
+type interrupted struct {
+	Cluster
+	fn func()
+}
+
+func (i *interrupted) Discover(context.Context) (*resource.Catalog, error) {
+	i.fn()
+	return nil, errors.New("no catalog")
 }
 
 // A process that sleeps past its claim at any point where it would act without
