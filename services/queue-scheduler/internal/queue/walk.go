@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"errors"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/ledger"
@@ -64,11 +66,13 @@ func (w *walk) verdict(namespaces []string) error {
 
 // wait lets a backup claim its namespaces, so that nobody behind it starves it.
 func (w *walk) wait(name string, namespaces []string, reason error) {
-	switch r := reason.(type) { //nolint:errorlint // as verdict or the ledger returned it: neither wraps
-	case *ledger.OverlapError:
-		w.standing[r.With.UID] = true
-	case *ledger.FullError:
-		w.full = r
+	var overlap *ledger.OverlapError
+	var full *ledger.FullError
+	switch {
+	case errors.As(reason, &overlap):
+		w.standing[overlap.With.UID] = true
+	case errors.As(reason, &full):
+		w.full = full
 	}
 	w.claimed.add(name, namespaces)
 }
