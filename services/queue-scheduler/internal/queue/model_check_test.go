@@ -1,0 +1,249 @@
+package queue_test
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+// scope is what a job works on, worked out apart from the scheduler.
+func scope(included []string) []string {
+	if len(included) == 0 {
+		return []string{ledger.All}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(included)))
+}
+
+func meet(a, b []string) bool { return len(ledger.Overlap(a, b)) > 0 }
+
+func number(b *velerov1.Backup) int {
+	n, _ := strconv.Atoi(b.Annotations["holdfast.io/queue-sequence"])
+	return n
+}
+
+// queueOf returns the queued backups in order.
+func queueOf(backups []velerov1.Backup) []*velerov1.Backup {
+	var out []*velerov1.Backup
+	for i := range backups {
+		if backups[i].Status.Phase == velerov1.BackupPhaseQueued {
+			out = append(out, &backups[i])
+		}
+	}
+	slices.SortFunc(out, func(a, b *velerov1.Backup) int { return cmp.Compare(number(a), number(b)) })
+	return out
+}
+
+// all returns what there is, as shallow copies: it looks after every write.
+func (h *history) all() (backups []velerov1.Backup, restores []velerov1.Restore) {
+	for _, o := range h.store.objects {
+		switch o := o.(type) {
+		case *velerov1.Backup:
+			backups = append(backups, *o)
+		case *velerov1.Restore:
+			restores = append(restores, *o)
+		}
+	}
+	return backups, restores
+}
+
+type work struct {
+	name       string
+	namespaces []string
+}
+
+// runs returns the jobs a runner has or may take, by the phases alone.
+func runs(backups []velerov1.Backup, restores []velerov1.Restore) (b, r []work) {
+	for i := range backups {
+		if p := backups[i].Status.Phase; p == velerov1.BackupPhaseReadyToStart || p == velerov1.BackupPhaseInProgress {
+			b = append(b, work{backups[i].Name, scope(backups[i].Spec.IncludedNamespaces)})
+		}
+	}
+	for i := range restores {
+		if restores[i].Status.Phase == velerov1.RestorePhaseInProgress {
+			r = append(r, work{restores[i].Name, scope(restores[i].Spec.IncludedNamespaces)})
+		}
+	}
+	return b, r
+}
+
+// beside checks after every write that nothing runs beside what it overlaps with,
+// and rule (a).
+func (h *history) beside(who string) {
+	b, r := runs(h.all())
+	if len(b) > h.limits.Backups || len(r) > h.limits.Restores {
+		h.violation("%s: %d backups and %d restores run, limits are %+v", who, len(b), len(r), h.limits)
+	}
+	running := slices.Concat(b, r)
+	for i, j := range running {
+		for _, o := range running[:i] {
+			if meet(j.namespaces, o.namespaces) {
+				h.violation("%s: %s runs beside %s", who, j.name, o.name)
+			}
+		}
+	}
+}
+
+// wrote looks at what a scheduler did.
+func (h *history) wrote(a *actor) {
+	h.beside("a scheduler")
+	before := h.listed
+	h.listed = h.book()
+	for _, e := range h.listed {
+		if !slices.ContainsFunc(before, func(o ledger.Entry) bool { return o.UID == e.UID }) && e.Kind == ledger.KindBackup {
+			h.started++
+			h.inOrder(a, e, before)
+		}
+	}
+}
+
+// inOrder checks rules (b) and (c) for an admission, by the queue its scheduler
+// knew and the ledger it swapped: nobody starts past a queued one it overlaps
+// with, or while one that could run is ahead.
+func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
+	backups, restores := h.all()
+	i := slices.IndexFunc(backups, func(b velerov1.Backup) bool { return b.UID == e.UID })
+	if i < 0 || backups[i].Status.Phase != velerov1.BackupPhaseQueued {
+		return // over or gone: entered once more by one who slept, and taken out again
+	}
+	namespaces := scope(backups[i].Spec.IncludedNamespaces)
+	var held [][]string // what those further ahead of q hold
+	for j := range restores {
+		r := &restores[j]
+		if a.restores[r.UID] && r.Status.Phase.IsNew() && !contains(before, r.UID) {
+			if meet(validate.Targets(&r.Spec), namespaces) {
+				h.violation("%s started past waiting restore %s", e.Name, r.Name)
+			}
+		}
+	}
+	held = append(held, a.targets...)
+	for _, o := range before {
+		held = append(held, o.Namespaces)
+	}
+	for _, q := range queueOf(a.known) {
+		if number(q) >= number(&backups[i]) {
+			break
+		}
+		ns := scope(q.Spec.IncludedNamespaces)
+		waits := slices.ContainsFunc(backups, func(b velerov1.Backup) bool {
+			return b.UID == q.UID && b.Status.Phase == velerov1.BackupPhaseQueued
+		}) && !contains(before, q.UID)
+		switch {
+		case waits && meet(ns, namespaces):
+			h.violation("%s started past %s, which waits for the same", e.Name, q.Name)
+		case waits && !slices.ContainsFunc(held, func(o []string) bool { return meet(o, ns) }):
+			h.violation("%s started while %s ahead of it could run", e.Name, q.Name)
+		}
+		held = append(held, ns)
+	}
+}
+
+func contains(entries []ledger.Entry, uid types.UID) bool {
+	return slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.UID == uid })
+}
+
+// quiet lets the schedulers come to rest and compares with what plain rules say.
+func (h *history) quiet() {
+	h.calm = true
+	defer func() { h.calm = false }()
+	for _, a := range h.actors {
+		a.finish()
+	}
+	for range 20 {
+		before := h.store.version
+		h.actors[0].advance()
+		h.actors[0].finish()
+		if h.store.version == before {
+			h.settled()
+			return
+		}
+	}
+	h.violation("the scheduler never comes to rest")
+}
+
+// settled is the reference: who must be running when nothing moves.
+func (h *history) settled() {
+	backups, restores := h.all()
+	running, begun := runs(backups, restores)
+	entries := h.book()
+	restoring := len(begun)
+	held := slices.Concat(running, begun)
+	for i := range restores {
+		if r := &restores[i]; r.Status.Phase.IsNew() && contains(entries, r.UID) {
+			held = append(held, work{r.Name, scope(r.Spec.IncludedNamespaces)})
+			restoring++
+		}
+	}
+	if len(entries) != len(held) {
+		h.violation("%d jobs run, %d are in the ledger", len(held), len(entries))
+	}
+	free := func(ns []string) bool {
+		return !slices.ContainsFunc(held, func(o work) bool { return meet(o.namespaces, ns) })
+	}
+	var waiting []work
+	for i := range restores {
+		if r := &restores[i]; r.Status.Phase.IsNew() && !contains(entries, r.UID) {
+			ns := scope(r.Spec.IncludedNamespaces)
+			if restoring < h.limits.Restores && free(ns) {
+				h.violation("restore %s could run and waits", r.Name)
+			}
+			waiting = append(waiting, work{r.Name, ns})
+		}
+	}
+	held = append(held, waiting...)
+	for i, q := range queueOf(backups) {
+		ns := scope(q.Spec.IncludedNamespaces)
+		if len(running) < h.limits.Backups && free(ns) {
+			h.violation("%s could run and waits", q.Name)
+		}
+		if q.Status.QueuePosition != i+1 {
+			h.violation("%s is at %d and says %d", q.Name, i+1, q.Status.QueuePosition)
+		}
+		held = append(held, work{q.Name, ns})
+	}
+	for i := range backups {
+		if backups[i].Status.Phase.IsNew() {
+			h.violation("%s was never queued", backups[i].Name)
+		}
+	}
+}
+
+// drain submits no more and lets everything end: nobody may be left over.
+func (h *history) drain() {
+	for range h.names + 2 {
+		h.quiet()
+		if len(h.problems) > 0 {
+			return
+		}
+		backups, restores := h.all()
+		left := 0
+		for i := range backups {
+			b := &backups[i]
+			if b.Status.Phase == velerov1.BackupPhaseReadyToStart || b.Status.Phase == velerov1.BackupPhaseInProgress {
+				b.Status.Phase = velerov1.BackupPhaseCompleted
+				_ = h.store.Update(h.ctx, b)
+			}
+			if b.Status.Phase == velerov1.BackupPhaseQueued {
+				left++
+			}
+		}
+		for i := range restores {
+			if r := &restores[i]; !r.Status.Phase.Terminal() {
+				left++
+				if h.inLedger(r) {
+					r.Status.Phase = velerov1.RestorePhaseCompleted
+					_ = h.store.Update(h.ctx, r)
+				}
+			}
+		}
+		if left == 0 {
+			return
+		}
+	}
+	h.violation("jobs starve though others end")
+}

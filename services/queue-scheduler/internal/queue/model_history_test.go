@@ -1,0 +1,196 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+)
+
+// history is one random life of a queue: jobs come, run, end and vanish while two
+// schedulers pass at once, sleep between any two calls, die and start again.
+type history struct {
+	ctx      context.Context //nolint:containedctx // a history is one run of a test
+	store    *store
+	random   *rand.Rand
+	limits   ledger.Limits
+	seed     func(*queue.Scheduler) // a bug, or nil
+	actors   []*actor
+	acting   *actor
+	calm     bool // no faults
+	names    int
+	old      []velerov1.Backup // a list as it was some time ago
+	listed   []ledger.Entry    // the ledger after the last write
+	started  uint64            // backups admitted in all
+	problems []string
+
+	bookVersion string // of the ledger read last, and what it held
+	bookEntries []ledger.Entry
+}
+
+func newHistory(ctx context.Context, seed uint64, bug func(*queue.Scheduler)) *history {
+	h := &history{ctx: ctx, store: &store{}, random: rand.New(rand.NewPCG(seed, 11)), seed: bug}
+	h.limits = ledger.Limits{Backups: 1 + h.random.IntN(3), Restores: 1 + h.random.IntN(2)}
+	h.actors = []*actor{h.newActor(), h.newActor()}
+	return h
+}
+
+// live plays the history and returns what was wrong with it.
+func (h *history) live() []string {
+	defer func() {
+		for _, a := range h.actors {
+			a.kill()
+		}
+	}()
+	for range 10 + h.random.IntN(30) {
+		h.event()
+		if h.random.IntN(15) == 0 {
+			h.quiet()
+		}
+		if len(h.problems) > 0 {
+			return h.problems
+		}
+	}
+	h.drain()
+	return h.problems
+}
+
+func (h *history) violation(format string, args ...any) {
+	h.problems = append(h.problems, fmt.Sprintf(format, args...))
+}
+
+func (h *history) event() {
+	i := h.random.IntN(len(h.actors))
+	switch n := h.random.IntN(20); {
+	case n < 4:
+		h.submit()
+	case n < 5 && h.random.IntN(2) == 0:
+		h.submitRestore()
+	case n < 9:
+		h.work()
+	case n < 10 && h.random.IntN(2) == 0:
+		if len(h.store.objects) > 0 {
+			if o := h.store.objects[h.random.IntN(len(h.store.objects))]; o.GetName() != ledger.Name {
+				h.store.remove(o)
+			}
+		}
+	case n < 11:
+		h.actors[i].kill()
+		h.actors[i] = h.newActor()
+	case n < 15: // it goes some way and sleeps
+		for range 1 + h.random.IntN(25) {
+			h.actors[i].advance()
+		}
+	default:
+		h.actors[i].advance()
+		h.actors[i].finish()
+	}
+}
+
+func (h *history) namespaces() []string {
+	if h.random.IntN(10) == 0 {
+		return nil
+	}
+	out := make([]string, 1+h.random.IntN(3))
+	for i := range out {
+		out[i] = fmt.Sprintf("n%d", h.random.IntN(6))
+	}
+	return out
+}
+
+func (h *history) submit() {
+	h.names++
+	b := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b%d", h.names), h.names)}
+	b.Spec.IncludedNamespaces = h.namespaces()
+	_ = h.store.Create(h.ctx, b)
+}
+
+func (h *history) submitRestore() {
+	h.names++
+	r := &velerov1.Restore{ObjectMeta: meta(fmt.Sprintf("r%d", h.names), h.names)}
+	r.Spec.IncludedNamespaces = h.namespaces()
+	_ = h.store.Create(h.ctx, r)
+}
+
+// work is what runners do, one move of one job: it begins if the ledger lists it.
+func (h *history) work() {
+	if len(h.store.objects) == 0 {
+		return
+	}
+	switch o := h.store.objects[h.random.IntN(len(h.store.objects))].DeepCopyObject().(type) {
+	case *velerov1.Backup:
+		if next := h.after(o); next != "" {
+			o.Status.Phase = next
+			_ = h.store.Update(h.ctx, o)
+		}
+	case *velerov1.Restore:
+		switch {
+		case o.Status.Phase == velerov1.RestorePhaseInProgress:
+			o.Status.Phase = velerov1.RestorePhaseCompleted
+		case o.Status.Phase.IsNew() && h.inLedger(o):
+			o.Status.Phase = velerov1.RestorePhaseInProgress
+		}
+		_ = h.store.Update(h.ctx, o)
+	}
+	h.beside("a runner")
+}
+
+// after is the next phase a runner would give a backup; empty if none.
+func (h *history) after(b *velerov1.Backup) velerov1.BackupPhase {
+	switch b.Status.Phase {
+	case velerov1.BackupPhaseReadyToStart:
+		if h.inLedger(b) {
+			return velerov1.BackupPhaseInProgress
+		}
+	case velerov1.BackupPhaseInProgress:
+		return []velerov1.BackupPhase{
+			velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseCompleted, velerov1.BackupPhaseFailed,
+		}[h.random.IntN(4)]
+	case velerov1.BackupPhaseWaitingForPluginOperations:
+		return velerov1.BackupPhaseFinalizing
+	case velerov1.BackupPhaseFinalizing:
+		return velerov1.BackupPhaseCompleted
+	}
+	return ""
+}
+
+func (h *history) book() []ledger.Entry {
+	i := slices.IndexFunc(h.store.objects, func(o client.Object) bool { return o.GetName() == ledger.Name })
+	if i < 0 {
+		return nil
+	}
+	if v := h.store.objects[i].GetResourceVersion(); v == h.bookVersion {
+		return h.bookEntries
+	}
+	h.bookVersion = h.store.objects[i].GetResourceVersion()
+	entries, err := ledger.New(h.store, h.store, "velero").List(h.ctx)
+	if err != nil {
+		h.violation("the ledger cannot be read: %v", err)
+	}
+	h.bookEntries = entries
+	return entries
+}
+
+func (h *history) inLedger(o client.Object) bool {
+	return slices.ContainsFunc(h.book(), func(e ledger.Entry) bool { return e.UID == o.GetUID() })
+}
+
+// list answers from some time ago now and then.
+func (h *history) list(ctx context.Context, list client.ObjectList) error {
+	backups, ok := list.(*velerov1.BackupList)
+	if ok && !h.calm && h.old != nil && h.random.IntN(15) == 0 {
+		backups.Items = (&velerov1.BackupList{Items: h.old}).DeepCopy().Items
+		return nil
+	}
+	err := h.store.List(ctx, list)
+	if ok && h.random.IntN(4) == 0 {
+		h.old = backups.DeepCopy().Items
+	}
+	return err
+}

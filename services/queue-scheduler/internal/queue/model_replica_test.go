@@ -1,0 +1,149 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/trace/noop"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+// actor is one scheduler of a history. It stops before each of its calls to the
+// API server until it is let on, and is killed between two of them.
+type actor struct {
+	client.Client
+	h     *history
+	pass  *queue.Scheduler
+	yield func(struct{}) bool
+	next  func() (struct{}, bool)
+	stop  func()
+	busy  bool
+	dead  bool
+	// What it listed last: all it can know of the queue.
+	known    []velerov1.Backup
+	restores map[types.UID]bool // that were new
+	targets  [][]string         // what those write to
+}
+
+var errKilled = errors.New("killed")
+
+func (h *history) newActor() *actor {
+	a := &actor{Client: h.store, h: h}
+	a.pass = queue.New(queue.Config{
+		Reader: a, Client: a, Namespace: "velero", Ledger: ledger.New(a, a, "velero"), Publisher: &wire{}, Limits: h.limits,
+		Validator: &rules{}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start),
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if h.seed != nil {
+		h.seed(a.pass)
+	}
+	return a
+}
+
+// advance lets the actor make its next call, or begin a pass.
+func (a *actor) advance() {
+	if !a.busy {
+		a.busy = true
+		a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
+			a.yield = yield
+			_ = a.pass.Pass(a.h.ctx) // injected faults end passes; the next one goes on
+		})
+	}
+	a.h.acting = a
+	if _, more := a.next(); !more {
+		a.busy = false
+	}
+}
+
+// finish lets the pass that was begun come to its end.
+func (a *actor) finish() {
+	for a.busy {
+		a.advance()
+	}
+}
+
+// kill ends the actor between two calls.
+func (a *actor) kill() {
+	if a.busy {
+		a.stop()
+	}
+}
+
+func (a *actor) turn() error {
+	if !a.dead && !a.yield(struct{}{}) {
+		a.dead = true
+	}
+	if a.dead {
+		return errKilled
+	}
+	return nil
+}
+
+func (a *actor) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := a.turn(); err != nil {
+		return err
+	}
+	return a.Client.Get(ctx, key, obj, opts...)
+}
+
+func (a *actor) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := a.turn(); err != nil {
+		return err
+	}
+	if err := a.h.list(ctx, list); err != nil {
+		return err
+	}
+	if backups, ok := list.(*velerov1.BackupList); ok {
+		a.known = backups.DeepCopy().Items
+	}
+	if restores, ok := list.(*velerov1.RestoreList); ok {
+		a.restores, a.targets = map[types.UID]bool{}, nil
+		for i := range restores.Items {
+			if r := &restores.Items[i]; r.Status.Phase.IsNew() {
+				a.restores[r.UID], a.targets = true, append(a.targets, validate.Targets(&r.Spec))
+			}
+		}
+	}
+	return nil
+}
+
+func (a *actor) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return a.write(func() error { return a.Client.Create(ctx, obj, opts...) })
+}
+
+func (a *actor) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return a.write(func() error { return a.Client.Update(ctx, obj, opts...) })
+}
+
+func (a *actor) Patch(ctx context.Context, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+	return a.write(func() error { return a.Client.Patch(ctx, obj, p, opts...) })
+}
+
+// write carries out a write, refuses it, or carries it out and loses the answer.
+func (a *actor) write(do func() error) error {
+	if err := a.turn(); err != nil {
+		return err
+	}
+	fault := a.h.random.IntN(40)
+	if a.h.calm || fault > 1 {
+		err := do()
+		a.h.wrote(a)
+		return err
+	}
+	if fault == 0 {
+		return apierrors.NewConflict(resource, "any", errDown)
+	}
+	err := errors.Join(do(), errDown)
+	a.h.wrote(a)
+	return err
+}
