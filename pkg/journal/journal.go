@@ -11,8 +11,10 @@ package journal
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +46,9 @@ type Journal struct {
 
 	mu  sync.Mutex
 	seq int64
+	// unsure are the failed calls for the next number, any of which may have
+	// written it; stored are those found to have written theirs.
+	unsure, stored []attempt
 }
 
 // Key is the key of a record: the prefix, then epoch and sequence so that the
@@ -170,47 +175,82 @@ func (j *Journal) Earlier() []string { return j.earlier }
 
 // Append makes data durable as the next record and returns its key. What the
 // record speaks of must be durable already. After an error other than ErrFenced
-// the number stays free and Append may be called again with the same data.
+// Append may be called again with the same data, which is then stored once,
+// whatever others appended meanwhile; without that the record may exist or not.
 func (j *Journal) Append(ctx context.Context, data []byte) (string, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.append(ctx, data)
+	return j.AppendNumbered(ctx, func(int64) ([]byte, error) { return data, nil })
 }
 
-// AppendNumbered is Append of what make returns for the record's number.
-func (j *Journal) AppendNumbered(ctx context.Context, make func(seq int64) ([]byte, error)) (string, error) {
+// AppendNumbered is Append of what encode returns for the record's number. It may
+// be called for several numbers, and returns the same for the same one.
+func (j *Journal) AppendNumbered(ctx context.Context, encode func(seq int64) ([]byte, error)) (string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	data, err := make(j.seq + 1)
-	if err != nil {
-		return "", err
+	for i, known := range j.stored {
+		data, err := encode(known.seq)
+		if err != nil {
+			return "", err
+		}
+		if sha256.Sum256(data) == known.sum {
+			j.stored = slices.Delete(j.stored, i, i+1)
+			return Key(j.prefix, j.epoch, known.seq), nil
+		}
 	}
-	return j.append(ctx, data)
+	for {
+		data, err := encode(j.seq + 1)
+		if err != nil {
+			return "", err
+		}
+		key, err := j.append(ctx, data)
+		if !errors.Is(err, errTaken) {
+			return key, err
+		}
+	}
 }
+
+// attempt is a record that a call tried to write, by number and content.
+type attempt struct {
+	seq int64
+	sum [sha256.Size]byte
+}
+
+// errTaken means that a number has a record of an earlier call of this process.
+var errTaken = errors.New("the number is taken by an earlier call")
 
 func (j *Journal) append(ctx context.Context, data []byte) (string, error) {
-	key := Key(j.prefix, j.epoch, j.seq+1)
+	seq := j.seq + 1
+	key := Key(j.prefix, j.epoch, seq)
 	if len(data) > MaxRecordBytes {
-		return "", fmt.Errorf("record %d of epoch %d: %w: %d bytes", j.seq+1, j.epoch, objectstore.ErrSize, len(data))
+		return "", fmt.Errorf("record %d of epoch %d: %w: %d bytes", seq, j.epoch, objectstore.ErrSize, len(data))
 	}
 	err := objectstore.CreateBytes(ctx, j.store, key, data)
 	if errors.Is(err, objectstore.ErrExists) {
-		err = j.mine(ctx, key, data)
+		err = j.mine(ctx, key, seq, data)
+	}
+	switch {
+	case err == nil, errors.Is(err, errTaken):
+		j.seq, j.unsure = seq, nil
+	case !errors.Is(err, ErrFenced):
+		j.unsure = append(j.unsure, attempt{seq, sha256.Sum256(data)})
 	}
 	if err != nil {
-		return "", fmt.Errorf("record %d of epoch %d: %w", j.seq+1, j.epoch, err)
+		return "", fmt.Errorf("record %d of epoch %d: %w", seq, j.epoch, err)
 	}
-	j.seq++
 	return key, nil
 }
 
 // mine accepts a record that an earlier call, whose answer was lost, has written.
-func (j *Journal) mine(ctx context.Context, key string, data []byte) error {
+// If that was the call of somebody else, who may repeat it, the error is errTaken.
+func (j *Journal) mine(ctx context.Context, key string, seq int64, data []byte) error {
 	stored, err := Read(ctx, j.store, key)
-	if err == nil && !bytes.Equal(stored, data) && fences {
-		err = ErrFenced
+	if err != nil || bytes.Equal(stored, data) || !fences {
+		return err
 	}
-	return err
+	if found := (attempt{seq, sha256.Sum256(stored)}); slices.Contains(j.unsure, found) {
+		j.stored = append(j.stored, found)
+		return errTaken
+	}
+	return ErrFenced
 }
 
 // Read returns the record under a key.

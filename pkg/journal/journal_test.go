@@ -77,6 +77,62 @@ func TestALostAnswerIsNoFence(t *testing.T) {
 	require.Len(t, open(t, s, 2).Earlier(), 1)
 }
 
+// losing loses the answer to the next call.
+func losing(s *memstore.Store, text string) {
+	s.Inject(func(_ memstore.Op, key string) error {
+		s.Inject(nil)
+		s.Set(key, []byte(text))
+		return errors.New("the answer got lost")
+	})
+}
+
+// Nobody closed the epoch: the record behind one whose answer got lost gets the
+// next number, and the lost one is there once when its caller tries again.
+func TestALostAnswerIsNoFenceForAnother(t *testing.T) {
+	s := memstore.New()
+	j := open(t, s, 1)
+	losing(s, "a")
+	_, err := j.Append(t.Context(), []byte("a"))
+	require.ErrorContains(t, err, "lost")
+	require.Equal(t, journal.Key(prefix, 1, 2), add(t, j, "b"))
+	require.Equal(t, journal.Key(prefix, 1, 1), add(t, j, "a"))
+	require.Equal(t, journal.Key(prefix, 1, 3), add(t, j, "a"), "that is another record")
+	require.Len(t, open(t, s, 2).Earlier(), 3)
+	_, err = j.Append(t.Context(), []byte("c"))
+	require.ErrorIs(t, err, journal.ErrFenced)
+}
+
+func TestALostNumberedRecordIsFoundAgain(t *testing.T) {
+	s := memstore.New()
+	j := open(t, s, 1)
+	numbered := func(text string) func(int64) ([]byte, error) {
+		return func(seq int64) ([]byte, error) { return fmt.Appendf(nil, "%s %d", text, seq), nil }
+	}
+	losing(s, "a 1")
+	_, err := j.AppendNumbered(t.Context(), numbered("a"))
+	require.ErrorContains(t, err, "lost")
+	for i, text := range []string{"b", "a"} {
+		key, err := j.AppendNumbered(t.Context(), numbered(text))
+		require.NoError(t, err)
+		require.Equal(t, journal.Key(prefix, 1, int64(2-i)), key)
+	}
+	data, err := journal.Read(t.Context(), s, journal.Key(prefix, 1, 2))
+	require.NoError(t, err)
+	require.Equal(t, "b 2", string(data))
+	require.Len(t, open(t, s, 2).Earlier(), 2)
+}
+
+// What no call of this process has tried to write was written by another.
+func TestARecordOfSomebodyElseIsAFence(t *testing.T) {
+	s := memstore.New()
+	j := open(t, s, 1)
+	losing(s, "not a")
+	_, err := j.Append(t.Context(), []byte("a"))
+	require.ErrorContains(t, err, "lost")
+	_, err = j.Append(t.Context(), []byte("b"))
+	require.ErrorIs(t, err, journal.ErrFenced)
+}
+
 func TestAGapIsCorruption(t *testing.T) {
 	s := memstore.New()
 	j := open(t, s, 1)
