@@ -42,6 +42,7 @@ test: ## what CI runs: all unit tests under the race detector, and every scenari
 
 .PHONY: test-all
 test-all: export FAULT_PART := all
+test-all: export LONG_TESTS := 1
 test-all: TEST_TIMEOUT := 60m
 test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10s each)
 	@e2e/tools/fuzz.sh $(or $(FUZZTIME),10s)
