@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
@@ -161,6 +162,24 @@ func (j *execution) lingers(ctx context.Context) (context.Context, func()) {
 // holder: a process that slept must not do now what it decided then.
 func (j *execution) confirm(ctx context.Context) error {
 	return j.Instance.Confirm(ctx, j.claimed)
+}
+
+// present is confirm for the commit: it reads the object, since a backup deleted
+// under a live claim must not get a directory in the bucket any more.
+func (j *execution) present(ctx context.Context) error {
+	if err := j.confirm(ctx); err != nil {
+		return err
+	}
+	return j.retry(ctx, "look at the backup before its commit", func() error {
+		b := &velerov1.Backup{}
+		switch err := j.Reader.Get(ctx, client.ObjectKeyFromObject(j.backup), b); {
+		case apierrors.IsNotFound(err), err == nil && b.UID != j.backup.UID:
+			return fmt.Errorf("%w: the backup is gone", claim.ErrLost)
+		case err != nil:
+			return err
+		}
+		return claim.Check(b, j.mine)
+	})
 }
 
 // handOverTime bounds the writing of a released claim.

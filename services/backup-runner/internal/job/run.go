@@ -135,7 +135,7 @@ func (j *execution) complete(ctx context.Context, out *finish.Job, published fin
 		phase = velerov1.BackupPhasePartiallyFailed
 	}
 	failpoint.Hit("backup-runner/before-commit")
-	if err := j.confirm(ctx); err != nil {
+	if err := j.present(ctx); err != nil {
 		return nil, err
 	}
 	return out.Complete(ctx, phase, published)
@@ -212,7 +212,7 @@ func (j *execution) open(ctx context.Context) (objectstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &steady.Store{Store: store, Clock: j.Clock, Log: j.log, Patience: j.StorePatience}, nil
+	return &steady.Store{Store: store, Clock: j.Clock, Log: j.log, Patience: j.StorePatience, Confirm: j.confirm}, nil
 }
 
 // workDir makes the job's directory, empty.

@@ -55,10 +55,13 @@ func (j *execution) giveUp(ctx context.Context, out *finish.Job, cause error) (*
 	if err != nil || found {
 		return committed, err
 	}
-	if err := j.confirm(ctx); err != nil {
+	if err := j.present(ctx); err != nil {
 		return nil, err
 	}
 	verdict, err := j.condemn(ctx, out, cause)
+	if err == nil {
+		err = j.present(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

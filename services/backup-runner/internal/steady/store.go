@@ -39,6 +39,9 @@ type Store struct {
 	Clock    clock.WithTicker
 	Log      *slog.Logger
 	Patience time.Duration // from the first failure of a call
+	// Confirm, if set, is called before a write is repeated, which does not take
+	// place after an error: whoever waited may have lost the right to write.
+	Confirm func(ctx context.Context) error
 }
 
 // Get implements objectstore.Reader; reading the body is repeated too.
@@ -125,13 +128,13 @@ func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size in
 
 // Delete implements objectstore.Writer.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	return s.try(ctx, "delete", key, func(int) error { return s.Store.Delete(ctx, key) })
+	return s.write(ctx, "delete", key, func(int) error { return s.Store.Delete(ctx, key) })
 }
 
 // Compose implements objectstore.Writer. After a lost answer it may return
 // ErrExists for its own object: callers compare what is there.
 func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Source) (info objectstore.Info, err error) {
-	err = s.try(ctx, "compose", key, func(int) error {
+	err = s.write(ctx, "compose", key, func(int) error {
 		info, err = s.Store.Compose(ctx, key, src)
 		return err
 	})
@@ -144,12 +147,26 @@ func (s *Store) fromStart(ctx context.Context, what, key string, r io.ReadSeeker
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, key, err)
 	}
-	return s.try(ctx, what, key, func(attempt int) error {
+	return s.write(ctx, what, key, func(attempt int) error {
 		if _, err := r.Seek(start, io.SeekStart); err != nil {
 			return err
 		}
 		return fn(attempt)
 	})
+}
+
+// write tries a call that changes the bucket.
+func (s *Store) write(ctx context.Context, what, key string, fn func(attempt int) error) error {
+	var refused error
+	err := s.try(ctx, what, key, func(attempt int) error {
+		if attempt > 0 && s.Confirm != nil {
+			if refused = s.Confirm(ctx); refused != nil {
+				return nil
+			}
+		}
+		return fn(attempt)
+	})
+	return errors.Join(refused, err)
 }
 
 func (s *Store) try(ctx context.Context, what, key string, fn func(attempt int) error) error {
