@@ -59,8 +59,11 @@ type Job struct {
 	Epoch   int64
 	Filter  *selection.Filter
 	Catalog *resource.Catalog
-	Cut     *cut.Cut
-	Store   objectstore.Store
+	// Discover returns a newer Catalog, and Filter with its names. Nil means that
+	// there is no other.
+	Discover func(ctx context.Context) (*resource.Catalog, *selection.Filter, error)
+	Cut      *cut.Cut
+	Store    objectstore.Store
 	// Dir is an empty directory for the parts being written.
 	Dir string
 	// LiveNamespaces counts the namespaces of the cluster, to decide between one
@@ -134,6 +137,8 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 		if err := first.begin(ctx); err != nil {
 			return err
 		}
+	} else if err := r.rediscover(ctx); err != nil {
+		return err
 	}
 	planned := plan(r.Filter, r.Catalog, r.past.start.LiveNamespaces)
 	if err := first.vanished(planned); err != nil {

@@ -3,12 +3,15 @@ package collect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
@@ -69,7 +72,8 @@ func (r *run) replay(key string, rec *checkpoint.Record) {
 	r.Progress.restore(rec.Part.Items, rec.Part.Warnings, rec.Part.Errors)
 }
 
-// vanished notes the units that were to be collected and are served no longer.
+// vanished notes the units that were to be collected and are served no longer, or
+// whose group still does not answer.
 func (w *worker) vanished(planned []unit) error {
 	served := make(map[string]struct{}, len(planned))
 	for i := range planned {
@@ -80,21 +84,70 @@ func (w *worker) vanished(planned []unit) error {
 		if _, ok := served[id]; ok || at.Done {
 			continue
 		}
-		resource := id
-		if end := strings.IndexAny(id, "/#"); end >= 0 {
-			resource = id[:end]
+		kind := resourceOf(id)
+		reason := "it is no longer served"
+		if group := schema.ParseGroupResource(kind).Group; silent(w.run.Catalog, group) {
+			reason = fmt.Sprintf("API group %q does not answer", group)
 		}
-		message := "objects of this kind could not be listed, it is no longer served: they are not backed up"
+		message := fmt.Sprintf("objects of this kind could not be listed, %s: they are not backed up", reason)
 		if at.Last != "" {
-			message = fmt.Sprintf("objects of this kind could not be listed beyond %q, it is no longer served: the rest of them is not backed up", at.Last)
+			message = fmt.Sprintf("objects of this kind could not be listed beyond %q, %s: the rest of them is not backed up", at.Last, reason)
 		}
-		if err := w.fail(joblog.Entry{Message: message, Scoped: true, Namespace: at.Namespace, Resource: resource}); err != nil {
+		if err := w.fail(joblog.Entry{Message: message, Scoped: true, Namespace: at.Namespace, Resource: kind}); err != nil {
 			return err
 		}
-		w.covered(checkpoint.Range{Unit: id, Resource: resource, Kind: at.Kind, Namespace: at.Namespace, Revision: at.Revision,
+		w.covered(checkpoint.Range{Unit: id, Resource: kind, Kind: at.Kind, Namespace: at.Namespace, Revision: at.Revision,
 			Reason: at.Reason, After: at.Last, Last: at.Last, Done: true})
 	}
 	return nil
+}
+
+// resourceOf returns the resource that the unit of that id lists.
+func resourceOf(id string) string {
+	if end := strings.IndexAny(id, "/#?"); end >= 0 {
+		return id[:end]
+	}
+	return id
+}
+
+// silent reports whether a version of the group was announced and did not answer.
+func silent(c *resource.Catalog, group string) bool {
+	return slices.ContainsFunc(c.Failures(), func(f resource.GroupFailure) bool { return f.GroupVersion.Group == group })
+}
+
+// discoveries is how often a holder that takes over discovers the cluster while a
+// group does not answer of which something is left to be collected.
+const discoveries = 5
+
+// rediscover waits a while for groups of which something is left to be collected
+// and that do not answer: an aggregated server that restarts has not gone.
+func (r *run) rediscover(ctx context.Context) error {
+	pause := time.Second
+	for n := 1; n < discoveries && r.Discover != nil && r.missing(); n++ {
+		timer := r.Clock.NewTimer(pause)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+		pause *= 2
+		catalog, filter, err := r.Discover(ctx)
+		if err != nil {
+			return fmt.Errorf("discover resources: %w", err)
+		}
+		r.Catalog, r.Filter = catalog, filter
+	}
+	return nil
+}
+
+// missing reports whether units are left whose group does not answer.
+func (r *run) missing() bool {
+	return slices.ContainsFunc(r.past.start.Units, func(id string) bool {
+		gr := schema.ParseGroupResource(resourceOf(id))
+		_, served := r.Catalog.Lookup(gr)
+		return !served && !r.past.units[id].Done && silent(r.Catalog, gr.Group)
+	})
 }
 
 // remaining returns the units that the first holder planned and that are not done.

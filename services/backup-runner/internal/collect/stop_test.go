@@ -3,6 +3,7 @@ package collect
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
 )
 
@@ -113,4 +116,46 @@ func TestKindsThatCameAndWentBetweenHolders(t *testing.T) {
 	res, err = Run(t.Context(), again.cfg, again.job)
 	require.NoError(t, err)
 	require.Equal(t, got, again.outcome(t, res), "a third holder finds nothing left to do")
+}
+
+// An aggregated server that restarts at the takeover is waited for; one that stays
+// away has not gone, and its objects are missing.
+func TestAGroupThatDoesNotAnswerAtTheTakeover(t *testing.T) {
+	for name, back := range map[string]bool{"comes back": true, "stays away": false} {
+		t.Run(name, func(t *testing.T) {
+			sc := scenarios()["everything"]
+			sc.spec.IncludedResources = []string{"configmaps", "widgets"} // a name that only the catalog explains
+			want, _ := sc.undisturbed(t)
+			s, _ := sc.setup(t, 1)
+			whole := s.job
+			dieAt(s.store, 3) // nothing but the plan is recorded
+			_, err := Run(t.Context(), s.cfg, s.job)
+			require.ErrorIs(t, err, errDead)
+			s.store.Inject(nil)
+
+			silenced := apifake.New(slices.DeleteFunc(slices.Clone(kinds), func(k apifake.Kind) bool { return k.Group == "example.com" })...)
+			silenced.DeadGroups = []string{"example.com"}
+			away := newSetup(t, silenced, sc.spec).job
+			require.Len(t, away.Catalog.Failures(), 1)
+			next := s.holder(t, 2)
+			next.cfg.Clock, next.job.Catalog, next.job.Filter = fastClock{}, away.Catalog, away.Filter
+			asked := 0
+			next.job.Discover = func(context.Context) (*resource.Catalog, *selection.Filter, error) {
+				if asked++; asked == 2 && back {
+					return whole.Catalog, whole.Filter, nil
+				}
+				return away.Catalog, away.Filter, nil
+			}
+			res, err := Run(t.Context(), next.cfg, next.job)
+			require.NoError(t, err)
+			got := next.outcome(t, res)
+			if back {
+				require.Equal(t, 2, asked)
+				require.Equal(t, want, got)
+				return
+			}
+			require.Equal(t, discoveries-1, asked)
+			require.Contains(t, strings.Join(got.Notes, "\n"), `error widgets.example.com /: objects of this kind could not be listed, API group "example.com" does not answer`)
+		})
+	}
 }

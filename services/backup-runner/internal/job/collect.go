@@ -30,22 +30,15 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 	}
 	ctx, span := j.Tracer.Start(ctx, "collect")
 	defer span.End()
-	var catalog *resource.Catalog
-	err := j.retry(ctx, "discover resources", func() (err error) {
-		catalog, err = j.Cluster.Discover(ctx)
-		return err
-	})
-	if err != nil {
-		return none, err
-	}
-	filter, err := selection.NewFilter(selection.FromBackup(&j.backup.Spec), j.admitted.Namespaces, catalog)
+	catalog, filter, err := j.discover(ctx)
 	if err != nil {
 		return none, err
 	}
 	failpoint.Hit("backup-runner/discovered")
 	work := collect.Job{
 		Backup: j.backup.DeepCopy(), Epoch: j.mine.Epoch, Filter: filter, Catalog: catalog,
-		Cut: cut.New(j.Cluster, j.ConsistentCut), Store: out.Store, Dir: out.Dir,
+		Discover: j.discover,
+		Cut:      cut.New(j.Cluster, j.ConsistentCut), Store: out.Store, Dir: out.Dir,
 		LiveNamespaces: func(ctx context.Context) (int, error) { return j.liveNamespaces(ctx, filter) },
 		Progress:       &collect.Progress{}, Stop: j.stop,
 	}
@@ -61,6 +54,19 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 	}
 	j.log.InfoContext(ctx, "objects collected", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
 	return j.fix(ctx, out, work.Cut, result)
+}
+
+// discover asks the cluster what it serves and builds the filter with its names.
+func (j *execution) discover(ctx context.Context) (catalog *resource.Catalog, filter *selection.Filter, err error) {
+	err = j.retry(ctx, "discover resources", func() error {
+		catalog, err = j.Cluster.Discover(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	filter, err = selection.NewFilter(selection.FromBackup(&j.backup.Spec), j.admitted.Namespaces, catalog)
+	return catalog, filter, err
 }
 
 func (j *execution) fix(ctx context.Context, out *finish.Job, c *cut.Cut, result collect.Result) (checkpoint.Composition, error) {
