@@ -346,3 +346,31 @@ func TestZombie(t *testing.T) {
 		}
 	}
 }
+
+// A holder that learns of its successor when it records a part takes the part back:
+// the successor's sweep may be over.
+func TestAFencedHolderLeavesNoPart(t *testing.T) {
+	sc := scenarios()["everything"]
+	s, _ := sc.setup(t, 1)
+	taken := false
+	s.store.Inject(func(op memstore.Op, key string) error {
+		if !taken && op == memstore.OpCreate && strings.Contains(key, "/1-w0-") {
+			taken = true
+			next := s.holder(t, 2)
+			_, err := Run(t.Context(), next.cfg, next.job)
+			require.NoError(t, err)
+			for _, k := range s.store.Keys() {
+				if !strings.Contains(k, "checkpoint") {
+					require.NoError(t, s.store.Delete(t.Context(), k))
+				}
+			}
+		}
+		return nil
+	})
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, journal.ErrFenced)
+	require.True(t, taken)
+	for _, k := range s.store.Keys() {
+		require.Contains(t, k, "checkpoint")
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/part"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -200,7 +201,24 @@ func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record
 	if recordsFirst {
 		return nil
 	}
-	return w.enter(ctx, record)
+	err := w.enter(ctx, record)
+	if errors.Is(err, journal.ErrFenced) {
+		w.withdraw(ctx, record.Part)
+	}
+	return err
+}
+
+// withdraw removes a part that no record will ever name: the sweep of the holder
+// that closed the epoch may have been there before it. It is best effort.
+func (w *worker) withdraw(ctx context.Context, ref checkpoint.Part) {
+	for _, key := range []string{ref.Key, ref.SidecarKey} {
+		if key == "" {
+			continue
+		}
+		if err := w.run.Store.Delete(ctx, key); err != nil {
+			w.run.Log.WarnContext(ctx, "part left behind", "key", key, "error", err)
+		}
+	}
 }
 
 // enter makes it durable that the part is.
