@@ -20,7 +20,9 @@ func scope(included []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(included)))
 }
 
-func meet(a, b []string) bool { return len(ledger.Overlap(a, b)) > 0 }
+func meet(a, b []string) bool {
+	return len(ledger.Overlap(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))) > 0
+}
 
 func number(b *velerov1.Backup) int {
 	n, _ := strconv.Atoi(b.Annotations["holdfast.io/queue-sequence"])

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"flag"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,7 +12,15 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
-var histories = flag.Uint64("histories", 1_000, "random histories TestModel plays")
+var histories = flag.Uint64("histories", usualHistories(), "random histories TestModel plays")
+
+// usualHistories is more in the long suite.
+func usualHistories() uint64 {
+	if os.Getenv("LONG_TESTS") != "" {
+		return 30_000
+	}
+	return 2_000
+}
 
 // lives plays histories until one goes wrong, and returns how many backups were
 // admitted in them and the first that did.
