@@ -79,7 +79,11 @@ func Start(ctx context.Context, config Config) (_ *Fleet, err error) {
 			f.Stop()
 		}
 	}()
-	if f.nats, err = embednats.Start(embednats.Config{Dir: filepath.Join(config.Dir, "nats"), Host: "127.0.0.1"}); err != nil {
+	ports, err := testbed.FreePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	if f.nats, err = embednats.Start(embednats.Config{Dir: filepath.Join(config.Dir, "nats"), Host: "127.0.0.1", Port: ports[0]}); err != nil {
 		return nil, err
 	}
 	for _, service := range Services {

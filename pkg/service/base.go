@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
@@ -25,6 +26,9 @@ type Base struct {
 	Clock clock.WithTicker
 	// Tracer makes the service's spans; its spans name the service.
 	Tracer trace.TracerProvider
+	// GRPCListener and HTTPListener, when set, are listened on instead of opening the addresses of Options, which then only describe them: nobody can
+	// take a free port between its choice and its use. [New] owns them from its call on.
+	GRPCListener, HTTPListener net.Listener
 }
 
 // Runner is a service that was built and not yet started.

@@ -61,6 +61,8 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 	}
 	r := &Runtime{
 		base:     base,
+		grpcLis:  base.GRPCListener,
+		httpLis:  base.HTTPListener,
 		registry: prometheus.NewRegistry(),
 		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
 		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
@@ -138,11 +140,15 @@ func (r *Runtime) authorizer() (grpcserver.Authorizer, error) {
 
 func (r *Runtime) listen(ctx context.Context) (err error) {
 	var lc net.ListenConfig
-	if r.grpcLis, err = lc.Listen(ctx, "tcp", r.base.Options.GRPCAddress); err != nil {
-		return fmt.Errorf("--grpc-address: %w", err)
+	if r.grpcLis == nil {
+		if r.grpcLis, err = lc.Listen(ctx, "tcp", r.base.Options.GRPCAddress); err != nil {
+			return fmt.Errorf("--grpc-address: %w", err)
+		}
 	}
-	if r.httpLis, err = lc.Listen(ctx, "tcp", r.base.Options.HTTPAddress); err != nil {
-		return fmt.Errorf("--http-address: %w", err)
+	if r.httpLis == nil {
+		if r.httpLis, err = lc.Listen(ctx, "tcp", r.base.Options.HTTPAddress); err != nil {
+			return fmt.Errorf("--http-address: %w", err)
+		}
 	}
 	return nil
 }

@@ -29,13 +29,34 @@ type member struct {
 	// label names the member: the service's name, numbered from the second on.
 	label       string
 	httpAddress string
+	base        service.Base
 	run         func(context.Context) error
 }
 
+// close gives back the ports of a member; where its service ran, it did so already.
+func (m member) close() {
+	for _, listener := range []net.Listener{m.base.GRPCListener, m.base.HTTPListener} {
+		if listener != nil {
+			_ = listener.Close()
+		}
+	}
+}
+
+func closeAll(members []member) {
+	for _, m := range members {
+		m.close()
+	}
+}
+
 // plan decides who runs where: the first of each kind on its own ports unless
-// free ones are asked for, further ones on free ports.
-func plan(cfg Config, dir *dataDir, natsURL string, kinds []kind) ([]member, error) {
-	var members []member
+// free ones are asked for, further ones on free ports. Free ports are taken at
+// once; closeAll gives them back.
+func plan(cfg Config, dir *dataDir, natsURL string, kinds []kind) (members []member, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(members)
+		}
+	}()
 	for _, k := range kinds {
 		instances := []string{service.NewInstance(k.name)}
 		for k.runner && len(instances) < cfg.Runners {
@@ -43,53 +64,55 @@ func plan(cfg Config, dir *dataDir, natsURL string, kinds []kind) ([]member, err
 		}
 		gone, err := dir.succeed(k.name, instances)
 		if err != nil {
-			return nil, err
+			return members, err
 		}
 		for n, instance := range instances {
-			label := k.name
-			if n > 0 {
-				label += "-" + strconv.Itoa(n+1)
-			}
-			options, err := optionsFor(cfg, k, natsURL, dir.work(label), n)
+			m, err := newMember(cfg, k, n, service.Base{Name: k.name, Instance: instance}, natsURL, dir, gone)
+			members = append(members, m)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", label, err)
+				return members, fmt.Errorf("%s: %w", m.label, err)
 			}
-			members = append(members, member{label: label, httpAddress: options.HTTPAddress, run: func(ctx context.Context) error {
-				return runMember(ctx, cfg, k, label, service.Base{Name: k.name, Instance: instance, Options: options}, gone)
-			}})
 		}
 	}
 	return members, nil
 }
 
-func optionsFor(cfg Config, k kind, natsURL, workDir string, n int) (service.Options, error) {
-	options := service.Defaults(k.name, k.ports)
-	options.Kubeconfig, options.Namespace, options.PluginDir = cfg.Kubeconfig, cfg.Namespace, cfg.PluginDir
-	options.NATSURL, options.WorkDir = natsURL, workDir
-	options.LogLevel, options.LogFormat = cfg.LogLevel, cfg.LogFormat
+// newMember is the n-th instance of a kind.
+func newMember(cfg Config, k kind, n int, base service.Base, natsURL string, dir *dataDir, gone []string) (m member, err error) {
+	m = member{label: k.name, base: base}
+	if n > 0 {
+		m.label += "-" + strconv.Itoa(n+1)
+	}
+	o := service.Defaults(k.name, k.ports)
+	o.Kubeconfig, o.Namespace, o.PluginDir = cfg.Kubeconfig, cfg.Namespace, cfg.PluginDir
+	o.NATSURL, o.WorkDir = natsURL, dir.work(m.label)
+	o.LogLevel, o.LogFormat = cfg.LogLevel, cfg.LogFormat
 	if n > 0 || cfg.FreePorts {
-		var err error
-		if options.GRPCAddress, err = freeAddress(); err != nil {
-			return options, err
+		if m.base.GRPCListener, o.GRPCAddress, err = listen(); err != nil {
+			return m, err
 		}
-		if options.HTTPAddress, err = freeAddress(); err != nil {
-			return options, err
+		if m.base.HTTPListener, o.HTTPAddress, err = listen(); err != nil {
+			return m, err
 		}
 	}
-	return options, options.Validate()
+	m.httpAddress, m.base.Options = o.HTTPAddress, o
+	m.run = func(ctx context.Context) error { return runMember(ctx, cfg, k, m, gone) }
+	return m, o.Validate()
 }
 
-// freeAddress finds a port nobody listens on at the moment.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback, and closed at once
+// listen takes a free port.
+func listen() (net.Listener, string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
 	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+		return nil, "", fmt.Errorf("find a free port: %w", err)
 	}
-	return listener.Addr().String(), listener.Close()
+	return listener, listener.Addr().String(), nil
 }
 
 // runMember builds and runs one service with its own logger and spans.
-func runMember(ctx context.Context, cfg Config, k kind, label string, base service.Base, gone []string) error {
+func runMember(ctx context.Context, cfg Config, k kind, m member, gone []string) error {
+	defer m.close()
+	base := m.base
 	base.Clock, base.Log = cfg.Clock, cfg.Log.With("service", k.name, "instance", base.Instance)
 	tracing, err := telemetry.NewTracing(ctx, k.name, base.Instance, cfg.Getenv)
 	if err != nil {
@@ -105,13 +128,13 @@ func runMember(ctx context.Context, cfg Config, k kind, label string, base servi
 	}()
 	runner, err := k.build(ctx, base, gone)
 	if err != nil {
-		return fmt.Errorf("start %s: %w", label, err)
+		return fmt.Errorf("start %s: %w", m.label, err)
 	}
 	if err := runner.Run(ctx); err != nil {
 		return err
 	}
 	if ctx.Err() == nil {
-		return fmt.Errorf("%s stopped by itself", label)
+		return fmt.Errorf("%s stopped by itself", m.label)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,18 +121,14 @@ func TestSetUpCreatesWhatIsMissing(t *testing.T) {
 
 // standIn is a service that only answers /readyz, when it may.
 type standIn struct {
-	address string
-	ready   *atomic.Bool
-	end     <-chan error
-	stopped *atomic.Int32
+	listener net.Listener
+	ready    *atomic.Bool
+	end      <-chan error
+	stopped  *atomic.Int32
 }
 
 // Run serves.
 func (s *standIn) Run(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
-	if err != nil {
-		return err
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.ready.Load() {
@@ -140,7 +137,8 @@ func (s *standIn) Run(ctx context.Context) error {
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
+	go func() { done <- server.Serve(s.listener) }()
+	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-s.end:
@@ -164,7 +162,7 @@ type stage struct {
 
 func (s *stage) kinds() []kind {
 	build := func(_ context.Context, base service.Base, _ []string) (service.Runner, error) {
-		return &standIn{address: base.Options.HTTPAddress, ready: &s.ready, end: s.end, stopped: &s.stopped}, nil
+		return &standIn{listener: base.HTTPListener, ready: &s.ready, end: s.end, stopped: &s.stopped}, nil
 	}
 	return []kind{
 		{name: "queue-scheduler", ports: service.Ports{GRPC: 7441, HTTP: 8441}, build: build},
@@ -240,6 +238,9 @@ func TestOwnPortsUnlessFreeOnesAreAskedFor(t *testing.T) {
 	require.Equal(t, "127.0.0.1:8441", members[0].httpAddress)
 	require.Equal(t, "127.0.0.1:8442", members[1].httpAddress)
 	require.NotEqual(t, "127.0.0.1:8442", members[2].httpAddress)
+	_, err = net.Listen("tcp", members[2].httpAddress)
+	require.ErrorIs(t, err, syscall.EADDRINUSE, "a free port is held, nobody can take it before its service starts")
+	closeAll(members)
 }
 
 func TestInstancesKnowTheirPredecessors(t *testing.T) {
