@@ -84,4 +84,4 @@ verify: ## check that generated code is fresh, contracts are clean, modules buil
 lint: ## run the linters over every module
 	@e2e/tools/build.sh golangci-lint buf
 	@.tools/bin/buf lint
-	@for module in $(MODULES); do echo "lint: $$module"; (cd "$$module" && ../.tools/bin/golangci-lint run --allow-parallel-runners ./...); done
+	@for module in $(MODULES); do echo "lint: $$module"; (cd "$$module" && CGO_ENABLED=0 GOFLAGS=-trimpath ../.tools/bin/golangci-lint run --allow-parallel-runners ./...); done

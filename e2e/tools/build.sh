@@ -3,19 +3,19 @@
 #
 #   e2e/tools/build.sh [NAME...]     all tools when no name is given
 #
-# A tool is built again when its go.mod, its go.sum or the Go version changes. With KUBEBUILDER_ASSETS set, the control plane's binaries that lie there
-# are taken instead of being built.
+# Two modules at a time: while one downloads or links, the other compiles. A tool is built again when its go.mod, its go.sum or the Go version changes.
+# With KUBEBUILDER_ASSETS set, the control plane's binaries that lie there are taken instead of being built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
 bin=$root/.tools/bin
 
-# name | module below e2e/tools | package
+# name | module below e2e/tools | package; the longest first
 tools='
-etcd|etcd|go.etcd.io/etcd/server/v3
 kube-apiserver|k8s|k8s.io/kubernetes/cmd/kube-apiserver
 kube-controller-manager|k8s|k8s.io/kubernetes/cmd/kube-controller-manager
 kubectl|k8s|k8s.io/kubernetes/cmd/kubectl
+etcd|etcd|go.etcd.io/etcd/server/v3
 versitygw|s3server|github.com/versity/versitygw/cmd/versitygw
 grpcurl|grpcurl|github.com/fullstorydev/grpcurl/cmd/grpcurl
 buf|buf|github.com/bufbuild/buf/cmd/buf
@@ -31,7 +31,7 @@ stamp_of() { # MODULE
 
 build() { # NAME
   local entry name module package stamp began
-  entry=$(grep "^$1|" <<<"$tools") || { echo "build.sh: no tool is called $1" >&2; exit 2; }
+  entry=$(grep "^$1|" <<<"$tools")
   IFS='|' read -r name module package <<<"$entry"
   case $name in
     etcd | kube-* | kubectl) if [[ -n ${KUBEBUILDER_ASSETS:-} && -x $KUBEBUILDER_ASSETS/$name ]]; then return; fi ;;
@@ -46,9 +46,24 @@ build() { # NAME
   echo "tools: $name built in $((SECONDS - began)) s"
 }
 
+# build_module builds those of the named tools that are in one module, one after the other: they share most of their packages.
+build_module() { # MODULE NAME...
+  local module=$1 name
+  shift
+  for name in "$@"; do
+    if grep -q "^$name|$module|" <<<"$tools"; then build "$name"; fi
+  done
+}
+
 mkdir -p "$bin"
+if [[ ${1:-} == --module ]]; then
+  shift
+  build_module "$@"
+  exit
+fi
 if (($# == 0)); then
   mapfile -t names < <(cut -d'|' -f1 <<<"$tools" | grep .)
   set -- "${names[@]}"
 fi
-for name in "$@"; do build "$name"; done
+for name in "$@"; do grep -q "^$name|" <<<"$tools" || { echo "build.sh: no tool is called $name" >&2; exit 2; }; done
+grep . <<<"$tools" | cut -d'|' -f2 | awk '!seen[$0]++' | xargs -P 2 -I{} "$BASH" e2e/tools/build.sh --module {} "$@"

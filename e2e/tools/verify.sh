@@ -3,6 +3,8 @@
 # module builds without the workspace, and all modules use one Go version and one version of each dependency.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# As in `make build`, so that nothing is compiled a second time with other settings.
+export CGO_ENABLED=0 GOFLAGS=-trimpath
 
 generated=(proto/gen pkg/apis pkg/crds)
 before=$(mktemp -d)
