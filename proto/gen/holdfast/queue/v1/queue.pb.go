@@ -79,6 +79,128 @@ func (JobKind) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{0}
 }
 
+// Priority is a class of backups. Among backups that wait, a higher class goes first.
+type Priority int32
+
+const (
+	// It has none.
+	Priority_PRIORITY_UNSPECIFIED Priority = 0
+	// Behind the others.
+	Priority_PRIORITY_LOW Priority = 1
+	// What a backup has that says nothing.
+	Priority_PRIORITY_NORMAL Priority = 2
+	// Before the others.
+	Priority_PRIORITY_HIGH Priority = 3
+)
+
+// Enum value maps for Priority.
+var (
+	Priority_name = map[int32]string{
+		0: "PRIORITY_UNSPECIFIED",
+		1: "PRIORITY_LOW",
+		2: "PRIORITY_NORMAL",
+		3: "PRIORITY_HIGH",
+	}
+	Priority_value = map[string]int32{
+		"PRIORITY_UNSPECIFIED": 0,
+		"PRIORITY_LOW":         1,
+		"PRIORITY_NORMAL":      2,
+		"PRIORITY_HIGH":        3,
+	}
+)
+
+func (x Priority) Enum() *Priority {
+	p := new(Priority)
+	*p = x
+	return p
+}
+
+func (x Priority) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Priority) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_queue_v1_queue_proto_enumTypes[1].Descriptor()
+}
+
+func (Priority) Type() protoreflect.EnumType {
+	return &file_holdfast_queue_v1_queue_proto_enumTypes[1]
+}
+
+func (x Priority) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Priority.Descriptor instead.
+func (Priority) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{1}
+}
+
+// WaitReason is a kind of thing a backup waits for.
+type WaitReason int32
+
+const (
+	// It does not wait.
+	WaitReason_WAIT_REASON_UNSPECIFIED WaitReason = 0
+	// Nothing is in its way: it starts with the next pass, within seconds.
+	WaitReason_WAIT_REASON_NEXT_PASS WaitReason = 1
+	// A job that runs, or is admitted and about to, shares namespaces with it.
+	WaitReason_WAIT_REASON_OVERLAP_RUNNING WaitReason = 2
+	// A backup further ahead in the queue shares namespaces with it.
+	WaitReason_WAIT_REASON_OVERLAP_AHEAD WaitReason = 3
+	// A restore that waits shares namespaces with it.
+	WaitReason_WAIT_REASON_RESTORE_AHEAD WaitReason = 4
+	// As many backups run, or start before it, as may run at once.
+	WaitReason_WAIT_REASON_NO_PLACE WaitReason = 5
+)
+
+// Enum value maps for WaitReason.
+var (
+	WaitReason_name = map[int32]string{
+		0: "WAIT_REASON_UNSPECIFIED",
+		1: "WAIT_REASON_NEXT_PASS",
+		2: "WAIT_REASON_OVERLAP_RUNNING",
+		3: "WAIT_REASON_OVERLAP_AHEAD",
+		4: "WAIT_REASON_RESTORE_AHEAD",
+		5: "WAIT_REASON_NO_PLACE",
+	}
+	WaitReason_value = map[string]int32{
+		"WAIT_REASON_UNSPECIFIED":     0,
+		"WAIT_REASON_NEXT_PASS":       1,
+		"WAIT_REASON_OVERLAP_RUNNING": 2,
+		"WAIT_REASON_OVERLAP_AHEAD":   3,
+		"WAIT_REASON_RESTORE_AHEAD":   4,
+		"WAIT_REASON_NO_PLACE":        5,
+	}
+)
+
+func (x WaitReason) Enum() *WaitReason {
+	p := new(WaitReason)
+	*p = x
+	return p
+}
+
+func (x WaitReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WaitReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_queue_v1_queue_proto_enumTypes[2].Descriptor()
+}
+
+func (WaitReason) Type() protoreflect.EnumType {
+	return &file_holdfast_queue_v1_queue_proto_enumTypes[2]
+}
+
+func (x WaitReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WaitReason.Descriptor instead.
+func (WaitReason) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{2}
+}
+
 // SubmitBackupRequest describes the Backup to create.
 type SubmitBackupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -476,18 +598,24 @@ type QueueEntry struct {
 	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The phase in the object's status, for example "Queued"; "New" while it has none.
 	Phase string `protobuf:"bytes,5,opt,name=phase,proto3" json:"phase,omitempty"`
-	// Its place among those that wait, 1 is next; 0 once it is admitted.
+	// Its place among those that wait, 1 is next; 0 once it is admitted. Restores go first and are counted, which
+	// status.queuePosition of a Backup does not do.
 	Position int32 `protobuf:"varint,6,opt,name=position,proto3" json:"position,omitempty"`
 	// The number it was given when it entered the queue: order among equal priorities. 0 before it has one.
 	Sequence int64 `protobuf:"varint,7,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The namespaces it reads or writes, sorted, as admitted; one "*" stands for all. Empty before they are known.
+	// The namespaces it reads or writes, sorted; one "*" stands for all. As admitted or, while it waits, as it would be now.
 	Namespaces []string `protobuf:"bytes,8,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	// When the object was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it was admitted; unset while it waits.
-	AdmitTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=admit_time,json=admitTime,proto3" json:"admit_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AdmitTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=admit_time,json=admitTime,proto3" json:"admit_time,omitempty"`
+	// The class a backup was submitted in. Restores and what is admitted have none.
+	Priority Priority `protobuf:"varint,11,opt,name=priority,proto3,enum=holdfast.queue.v1.Priority" json:"priority,omitempty"`
+	// The class that decides the place of a backup that waits: raised by the time it waited, and to that of the backups behind it
+	// that must not overtake it because they share namespaces.
+	EffectivePriority Priority `protobuf:"varint,12,opt,name=effective_priority,json=effectivePriority,proto3,enum=holdfast.queue.v1.Priority" json:"effective_priority,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *QueueEntry) Reset() {
@@ -590,6 +718,404 @@ func (x *QueueEntry) GetAdmitTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *QueueEntry) GetPriority() Priority {
+	if x != nil {
+		return x.Priority
+	}
+	return Priority_PRIORITY_UNSPECIFIED
+}
+
+func (x *QueueEntry) GetEffectivePriority() Priority {
+	if x != nil {
+		return x.EffectivePriority
+	}
+	return Priority_PRIORITY_UNSPECIFIED
+}
+
+// ExplainBackupRequest names a backup.
+type ExplainBackupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainBackupRequest) Reset() {
+	*x = ExplainBackupRequest{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainBackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainBackupRequest) ProtoMessage() {}
+
+func (x *ExplainBackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainBackupRequest.ProtoReflect.Descriptor instead.
+func (*ExplainBackupRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ExplainBackupRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// ExplainBackupResponse is where a backup stands.
+type ExplainBackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The backup. It has waited since its create_time.
+	Entry *QueueEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	// What it waits for first of all; unspecified when it does not wait.
+	Reason WaitReason `protobuf:"varint,2,opt,name=reason,proto3,enum=holdfast.queue.v1.WaitReason" json:"reason,omitempty"`
+	// The same in a sentence, with the names that matter.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Everything that is in its way, what decides first. Empty when nothing is.
+	Obstacles []*Obstacle `protobuf:"bytes,4,rep,name=obstacles,proto3" json:"obstacles,omitempty"`
+	// How many obstacles were left out because there are too many to list.
+	ObstaclesLeftOut int32 `protobuf:"varint,5,opt,name=obstacles_left_out,json=obstaclesLeftOut,proto3" json:"obstacles_left_out,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ExplainBackupResponse) Reset() {
+	*x = ExplainBackupResponse{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainBackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainBackupResponse) ProtoMessage() {}
+
+func (x *ExplainBackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainBackupResponse.ProtoReflect.Descriptor instead.
+func (*ExplainBackupResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ExplainBackupResponse) GetEntry() *QueueEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *ExplainBackupResponse) GetReason() WaitReason {
+	if x != nil {
+		return x.Reason
+	}
+	return WaitReason_WAIT_REASON_UNSPECIFIED
+}
+
+func (x *ExplainBackupResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ExplainBackupResponse) GetObstacles() []*Obstacle {
+	if x != nil {
+		return x.Obstacles
+	}
+	return nil
+}
+
+func (x *ExplainBackupResponse) GetObstaclesLeftOut() int32 {
+	if x != nil {
+		return x.ObstaclesLeftOut
+	}
+	return 0
+}
+
+// Obstacle is one thing in the way of a backup.
+type Obstacle struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What kind of thing it is.
+	Reason WaitReason `protobuf:"varint,1,opt,name=reason,proto3,enum=holdfast.queue.v1.WaitReason" json:"reason,omitempty"`
+	// The job in the way; for NO_PLACE all that take a place.
+	Jobs []*JobReference `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// The namespaces the job and the backup share, sorted; none for NO_PLACE. Where one of the two takes all, those of the other.
+	Namespaces []string `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Since when it has been in the way of this backup, as far as can be told.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// For NO_PLACE how many backups may run at once.
+	Limit         int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Obstacle) Reset() {
+	*x = Obstacle{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Obstacle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Obstacle) ProtoMessage() {}
+
+func (x *Obstacle) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Obstacle.ProtoReflect.Descriptor instead.
+func (*Obstacle) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Obstacle) GetReason() WaitReason {
+	if x != nil {
+		return x.Reason
+	}
+	return WaitReason_WAIT_REASON_UNSPECIFIED
+}
+
+func (x *Obstacle) GetJobs() []*JobReference {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *Obstacle) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *Obstacle) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Obstacle) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// JobReference names a backup or restore.
+type JobReference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	Kind JobKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.queue.v1.JobKind" json:"kind,omitempty"`
+	// The name of the object in the server namespace.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The UID of the object.
+	Uid           string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobReference) Reset() {
+	*x = JobReference{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobReference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobReference) ProtoMessage() {}
+
+func (x *JobReference) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobReference.ProtoReflect.Descriptor instead.
+func (*JobReference) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *JobReference) GetKind() JobKind {
+	if x != nil {
+		return x.Kind
+	}
+	return JobKind_JOB_KIND_UNSPECIFIED
+}
+
+func (x *JobReference) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *JobReference) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+// WatchQueueRequest asks for the queue as it changes.
+type WatchQueueRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchQueueRequest) Reset() {
+	*x = WatchQueueRequest{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchQueueRequest) ProtoMessage() {}
+
+func (x *WatchQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchQueueRequest.ProtoReflect.Descriptor instead.
+func (*WatchQueueRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{11}
+}
+
+// WatchQueueResponse is a part of one state of the queue, as changes to the state before. The first state is all changes.
+type WatchQueueResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Entries that are new or differ from what was sent last, in queue order.
+	Changed []*QueueEntry `protobuf:"bytes,1,rep,name=changed,proto3" json:"changed,omitempty"`
+	// The UIDs of entries that left the queue.
+	RemovedUids []string `protobuf:"bytes,2,rep,name=removed_uids,json=removedUids,proto3" json:"removed_uids,omitempty"`
+	// The state is complete with this message. Large states come in several.
+	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	// When the state was read.
+	ReadTime      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchQueueResponse) Reset() {
+	*x = WatchQueueResponse{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchQueueResponse) ProtoMessage() {}
+
+func (x *WatchQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchQueueResponse.ProtoReflect.Descriptor instead.
+func (*WatchQueueResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WatchQueueResponse) GetChanged() []*QueueEntry {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *WatchQueueResponse) GetRemovedUids() []string {
+	if x != nil {
+		return x.RemovedUids
+	}
+	return nil
+}
+
+func (x *WatchQueueResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *WatchQueueResponse) GetReadTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReadTime
+	}
+	return nil
+}
+
 var File_holdfast_queue_v1_queue_proto protoreflect.FileDescriptor
 
 const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
@@ -632,7 +1158,7 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\tpageToken\"t\n" +
 	"\x11ListQueueResponse\x127\n" +
 	"\aentries\x18\x01 \x03(\v2\x1d.holdfast.queue.v1.QueueEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe6\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xeb\x03\n" +
 	"\n" +
 	"QueueEntry\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.holdfast.queue.v1.JobKindR\x04kind\x12\x1c\n" +
@@ -649,15 +1175,59 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"createTime\x129\n" +
 	"\n" +
 	"admit_time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\tadmitTime*N\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tadmitTime\x127\n" +
+	"\bpriority\x18\v \x01(\x0e2\x1b.holdfast.queue.v1.PriorityR\bpriority\x12J\n" +
+	"\x12effective_priority\x18\f \x01(\x0e2\x1b.holdfast.queue.v1.PriorityR\x11effectivePriority\"X\n" +
+	"\x14ExplainBackupRequest\x12@\n" +
+	"\x04name\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04name\"\x86\x02\n" +
+	"\x15ExplainBackupResponse\x123\n" +
+	"\x05entry\x18\x01 \x01(\v2\x1d.holdfast.queue.v1.QueueEntryR\x05entry\x125\n" +
+	"\x06reason\x18\x02 \x01(\x0e2\x1d.holdfast.queue.v1.WaitReasonR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x129\n" +
+	"\tobstacles\x18\x04 \x03(\v2\x1b.holdfast.queue.v1.ObstacleR\tobstacles\x12,\n" +
+	"\x12obstacles_left_out\x18\x05 \x01(\x05R\x10obstaclesLeftOut\"\xde\x01\n" +
+	"\bObstacle\x125\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1d.holdfast.queue.v1.WaitReasonR\x06reason\x123\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x1f.holdfast.queue.v1.JobReferenceR\x04jobs\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x03 \x03(\tR\n" +
+	"namespaces\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limit\"d\n" +
+	"\fJobReference\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.holdfast.queue.v1.JobKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\"\x13\n" +
+	"\x11WatchQueueRequest\"\xc5\x01\n" +
+	"\x12WatchQueueResponse\x127\n" +
+	"\achanged\x18\x01 \x03(\v2\x1d.holdfast.queue.v1.QueueEntryR\achanged\x12!\n" +
+	"\fremoved_uids\x18\x02 \x03(\tR\vremovedUids\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x127\n" +
+	"\tread_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime*N\n" +
 	"\aJobKind\x12\x18\n" +
 	"\x14JOB_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fJOB_KIND_BACKUP\x10\x01\x12\x14\n" +
-	"\x10JOB_KIND_RESTORE\x10\x022\xab\x02\n" +
+	"\x10JOB_KIND_RESTORE\x10\x02*^\n" +
+	"\bPriority\x12\x18\n" +
+	"\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fPRIORITY_LOW\x10\x01\x12\x13\n" +
+	"\x0fPRIORITY_NORMAL\x10\x02\x12\x11\n" +
+	"\rPRIORITY_HIGH\x10\x03*\xbd\x01\n" +
+	"\n" +
+	"WaitReason\x12\x1b\n" +
+	"\x17WAIT_REASON_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15WAIT_REASON_NEXT_PASS\x10\x01\x12\x1f\n" +
+	"\x1bWAIT_REASON_OVERLAP_RUNNING\x10\x02\x12\x1d\n" +
+	"\x19WAIT_REASON_OVERLAP_AHEAD\x10\x03\x12\x1d\n" +
+	"\x19WAIT_REASON_RESTORE_AHEAD\x10\x04\x12\x18\n" +
+	"\x14WAIT_REASON_NO_PLACE\x10\x052\xec\x03\n" +
 	"\fQueueService\x12_\n" +
 	"\fSubmitBackup\x12&.holdfast.queue.v1.SubmitBackupRequest\x1a'.holdfast.queue.v1.SubmitBackupResponse\x12b\n" +
 	"\rSubmitRestore\x12'.holdfast.queue.v1.SubmitRestoreRequest\x1a(.holdfast.queue.v1.SubmitRestoreResponse\x12V\n" +
-	"\tListQueue\x12#.holdfast.queue.v1.ListQueueRequest\x1a$.holdfast.queue.v1.ListQueueResponseB\xce\x01\n" +
+	"\tListQueue\x12#.holdfast.queue.v1.ListQueueRequest\x1a$.holdfast.queue.v1.ListQueueResponse\x12b\n" +
+	"\rExplainBackup\x12'.holdfast.queue.v1.ExplainBackupRequest\x1a(.holdfast.queue.v1.ExplainBackupResponse\x12[\n" +
+	"\n" +
+	"WatchQueue\x12$.holdfast.queue.v1.WatchQueueRequest\x1a%.holdfast.queue.v1.WatchQueueResponse0\x01B\xce\x01\n" +
 	"\x15com.holdfast.queue.v1B\n" +
 	"QueueProtoP\x01ZCgithub.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1;queuev1\xa2\x02\x03HQX\xaa\x02\x11Holdfast.Queue.V1\xca\x02\x11Holdfast\\Queue\\V1\xe2\x02\x1dHoldfast\\Queue\\V1\\GPBMetadata\xea\x02\x13Holdfast::Queue::V1b\x06proto3"
 
@@ -673,46 +1243,69 @@ func file_holdfast_queue_v1_queue_proto_rawDescGZIP() []byte {
 	return file_holdfast_queue_v1_queue_proto_rawDescData
 }
 
-var file_holdfast_queue_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_queue_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_holdfast_queue_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_holdfast_queue_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_holdfast_queue_v1_queue_proto_goTypes = []any{
 	(JobKind)(0),                  // 0: holdfast.queue.v1.JobKind
-	(*SubmitBackupRequest)(nil),   // 1: holdfast.queue.v1.SubmitBackupRequest
-	(*SubmitBackupResponse)(nil),  // 2: holdfast.queue.v1.SubmitBackupResponse
-	(*SubmitRestoreRequest)(nil),  // 3: holdfast.queue.v1.SubmitRestoreRequest
-	(*SubmitRestoreResponse)(nil), // 4: holdfast.queue.v1.SubmitRestoreResponse
-	(*ListQueueRequest)(nil),      // 5: holdfast.queue.v1.ListQueueRequest
-	(*ListQueueResponse)(nil),     // 6: holdfast.queue.v1.ListQueueResponse
-	(*QueueEntry)(nil),            // 7: holdfast.queue.v1.QueueEntry
-	nil,                           // 8: holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
-	nil,                           // 9: holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
-	nil,                           // 10: holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
-	nil,                           // 11: holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
-	(*structpb.Struct)(nil),       // 12: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(Priority)(0),                 // 1: holdfast.queue.v1.Priority
+	(WaitReason)(0),               // 2: holdfast.queue.v1.WaitReason
+	(*SubmitBackupRequest)(nil),   // 3: holdfast.queue.v1.SubmitBackupRequest
+	(*SubmitBackupResponse)(nil),  // 4: holdfast.queue.v1.SubmitBackupResponse
+	(*SubmitRestoreRequest)(nil),  // 5: holdfast.queue.v1.SubmitRestoreRequest
+	(*SubmitRestoreResponse)(nil), // 6: holdfast.queue.v1.SubmitRestoreResponse
+	(*ListQueueRequest)(nil),      // 7: holdfast.queue.v1.ListQueueRequest
+	(*ListQueueResponse)(nil),     // 8: holdfast.queue.v1.ListQueueResponse
+	(*QueueEntry)(nil),            // 9: holdfast.queue.v1.QueueEntry
+	(*ExplainBackupRequest)(nil),  // 10: holdfast.queue.v1.ExplainBackupRequest
+	(*ExplainBackupResponse)(nil), // 11: holdfast.queue.v1.ExplainBackupResponse
+	(*Obstacle)(nil),              // 12: holdfast.queue.v1.Obstacle
+	(*JobReference)(nil),          // 13: holdfast.queue.v1.JobReference
+	(*WatchQueueRequest)(nil),     // 14: holdfast.queue.v1.WatchQueueRequest
+	(*WatchQueueResponse)(nil),    // 15: holdfast.queue.v1.WatchQueueResponse
+	nil,                           // 16: holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
+	nil,                           // 17: holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
+	nil,                           // 18: holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
+	nil,                           // 19: holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
+	(*structpb.Struct)(nil),       // 20: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
 }
 var file_holdfast_queue_v1_queue_proto_depIdxs = []int32{
-	8,  // 0: holdfast.queue.v1.SubmitBackupRequest.labels:type_name -> holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
-	9,  // 1: holdfast.queue.v1.SubmitBackupRequest.annotations:type_name -> holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
-	12, // 2: holdfast.queue.v1.SubmitBackupRequest.spec:type_name -> google.protobuf.Struct
-	10, // 3: holdfast.queue.v1.SubmitRestoreRequest.labels:type_name -> holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
-	11, // 4: holdfast.queue.v1.SubmitRestoreRequest.annotations:type_name -> holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
-	12, // 5: holdfast.queue.v1.SubmitRestoreRequest.spec:type_name -> google.protobuf.Struct
-	7,  // 6: holdfast.queue.v1.ListQueueResponse.entries:type_name -> holdfast.queue.v1.QueueEntry
+	16, // 0: holdfast.queue.v1.SubmitBackupRequest.labels:type_name -> holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
+	17, // 1: holdfast.queue.v1.SubmitBackupRequest.annotations:type_name -> holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
+	20, // 2: holdfast.queue.v1.SubmitBackupRequest.spec:type_name -> google.protobuf.Struct
+	18, // 3: holdfast.queue.v1.SubmitRestoreRequest.labels:type_name -> holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
+	19, // 4: holdfast.queue.v1.SubmitRestoreRequest.annotations:type_name -> holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
+	20, // 5: holdfast.queue.v1.SubmitRestoreRequest.spec:type_name -> google.protobuf.Struct
+	9,  // 6: holdfast.queue.v1.ListQueueResponse.entries:type_name -> holdfast.queue.v1.QueueEntry
 	0,  // 7: holdfast.queue.v1.QueueEntry.kind:type_name -> holdfast.queue.v1.JobKind
-	13, // 8: holdfast.queue.v1.QueueEntry.create_time:type_name -> google.protobuf.Timestamp
-	13, // 9: holdfast.queue.v1.QueueEntry.admit_time:type_name -> google.protobuf.Timestamp
-	1,  // 10: holdfast.queue.v1.QueueService.SubmitBackup:input_type -> holdfast.queue.v1.SubmitBackupRequest
-	3,  // 11: holdfast.queue.v1.QueueService.SubmitRestore:input_type -> holdfast.queue.v1.SubmitRestoreRequest
-	5,  // 12: holdfast.queue.v1.QueueService.ListQueue:input_type -> holdfast.queue.v1.ListQueueRequest
-	2,  // 13: holdfast.queue.v1.QueueService.SubmitBackup:output_type -> holdfast.queue.v1.SubmitBackupResponse
-	4,  // 14: holdfast.queue.v1.QueueService.SubmitRestore:output_type -> holdfast.queue.v1.SubmitRestoreResponse
-	6,  // 15: holdfast.queue.v1.QueueService.ListQueue:output_type -> holdfast.queue.v1.ListQueueResponse
-	13, // [13:16] is the sub-list for method output_type
-	10, // [10:13] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	21, // 8: holdfast.queue.v1.QueueEntry.create_time:type_name -> google.protobuf.Timestamp
+	21, // 9: holdfast.queue.v1.QueueEntry.admit_time:type_name -> google.protobuf.Timestamp
+	1,  // 10: holdfast.queue.v1.QueueEntry.priority:type_name -> holdfast.queue.v1.Priority
+	1,  // 11: holdfast.queue.v1.QueueEntry.effective_priority:type_name -> holdfast.queue.v1.Priority
+	9,  // 12: holdfast.queue.v1.ExplainBackupResponse.entry:type_name -> holdfast.queue.v1.QueueEntry
+	2,  // 13: holdfast.queue.v1.ExplainBackupResponse.reason:type_name -> holdfast.queue.v1.WaitReason
+	12, // 14: holdfast.queue.v1.ExplainBackupResponse.obstacles:type_name -> holdfast.queue.v1.Obstacle
+	2,  // 15: holdfast.queue.v1.Obstacle.reason:type_name -> holdfast.queue.v1.WaitReason
+	13, // 16: holdfast.queue.v1.Obstacle.jobs:type_name -> holdfast.queue.v1.JobReference
+	21, // 17: holdfast.queue.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	0,  // 18: holdfast.queue.v1.JobReference.kind:type_name -> holdfast.queue.v1.JobKind
+	9,  // 19: holdfast.queue.v1.WatchQueueResponse.changed:type_name -> holdfast.queue.v1.QueueEntry
+	21, // 20: holdfast.queue.v1.WatchQueueResponse.read_time:type_name -> google.protobuf.Timestamp
+	3,  // 21: holdfast.queue.v1.QueueService.SubmitBackup:input_type -> holdfast.queue.v1.SubmitBackupRequest
+	5,  // 22: holdfast.queue.v1.QueueService.SubmitRestore:input_type -> holdfast.queue.v1.SubmitRestoreRequest
+	7,  // 23: holdfast.queue.v1.QueueService.ListQueue:input_type -> holdfast.queue.v1.ListQueueRequest
+	10, // 24: holdfast.queue.v1.QueueService.ExplainBackup:input_type -> holdfast.queue.v1.ExplainBackupRequest
+	14, // 25: holdfast.queue.v1.QueueService.WatchQueue:input_type -> holdfast.queue.v1.WatchQueueRequest
+	4,  // 26: holdfast.queue.v1.QueueService.SubmitBackup:output_type -> holdfast.queue.v1.SubmitBackupResponse
+	6,  // 27: holdfast.queue.v1.QueueService.SubmitRestore:output_type -> holdfast.queue.v1.SubmitRestoreResponse
+	8,  // 28: holdfast.queue.v1.QueueService.ListQueue:output_type -> holdfast.queue.v1.ListQueueResponse
+	11, // 29: holdfast.queue.v1.QueueService.ExplainBackup:output_type -> holdfast.queue.v1.ExplainBackupResponse
+	15, // 30: holdfast.queue.v1.QueueService.WatchQueue:output_type -> holdfast.queue.v1.WatchQueueResponse
+	26, // [26:31] is the sub-list for method output_type
+	21, // [21:26] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_queue_v1_queue_proto_init() }
@@ -725,8 +1318,8 @@ func file_holdfast_queue_v1_queue_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_queue_v1_queue_proto_rawDesc), len(file_holdfast_queue_v1_queue_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   11,
+			NumEnums:      3,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

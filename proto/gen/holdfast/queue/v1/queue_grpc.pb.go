@@ -24,6 +24,8 @@ const (
 	QueueService_SubmitBackup_FullMethodName  = "/holdfast.queue.v1.QueueService/SubmitBackup"
 	QueueService_SubmitRestore_FullMethodName = "/holdfast.queue.v1.QueueService/SubmitRestore"
 	QueueService_ListQueue_FullMethodName     = "/holdfast.queue.v1.QueueService/ListQueue"
+	QueueService_ExplainBackup_FullMethodName = "/holdfast.queue.v1.QueueService/ExplainBackup"
+	QueueService_WatchQueue_FullMethodName    = "/holdfast.queue.v1.QueueService/WatchQueue"
 )
 
 // QueueServiceClient is the client API for QueueService service.
@@ -40,6 +42,12 @@ type QueueServiceClient interface {
 	SubmitRestore(ctx context.Context, in *SubmitRestoreRequest, opts ...grpc.CallOption) (*SubmitRestoreResponse, error)
 	// ListQueue lists the backups and restores that wait or run, the running ones first, then in queue order.
 	ListQueue(ctx context.Context, in *ListQueueRequest, opts ...grpc.CallOption) (*ListQueueResponse, error)
+	// ExplainBackup tells where a backup stands and what it waits for. The walk along the queue that admits backups decides that, on
+	// what the cluster says at this moment. NOT_FOUND when there is no such backup.
+	ExplainBackup(ctx context.Context, in *ExplainBackupRequest, opts ...grpc.CallOption) (*ExplainBackupResponse, error)
+	// WatchQueue sends the whole queue at once and then what changed, at most once a second, until the caller ends it. No state sent is
+	// older than the one before.
+	WatchQueue(ctx context.Context, in *WatchQueueRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchQueueResponse], error)
 }
 
 type queueServiceClient struct {
@@ -80,6 +88,35 @@ func (c *queueServiceClient) ListQueue(ctx context.Context, in *ListQueueRequest
 	return out, nil
 }
 
+func (c *queueServiceClient) ExplainBackup(ctx context.Context, in *ExplainBackupRequest, opts ...grpc.CallOption) (*ExplainBackupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainBackupResponse)
+	err := c.cc.Invoke(ctx, QueueService_ExplainBackup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) WatchQueue(ctx context.Context, in *WatchQueueRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchQueueResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &QueueService_ServiceDesc.Streams[0], QueueService_WatchQueue_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchQueueRequest, WatchQueueResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type QueueService_WatchQueueClient = grpc.ServerStreamingClient[WatchQueueResponse]
+
 // QueueServiceServer is the server API for QueueService service.
 // All implementations must embed UnimplementedQueueServiceServer
 // for forward compatibility.
@@ -94,6 +131,12 @@ type QueueServiceServer interface {
 	SubmitRestore(context.Context, *SubmitRestoreRequest) (*SubmitRestoreResponse, error)
 	// ListQueue lists the backups and restores that wait or run, the running ones first, then in queue order.
 	ListQueue(context.Context, *ListQueueRequest) (*ListQueueResponse, error)
+	// ExplainBackup tells where a backup stands and what it waits for. The walk along the queue that admits backups decides that, on
+	// what the cluster says at this moment. NOT_FOUND when there is no such backup.
+	ExplainBackup(context.Context, *ExplainBackupRequest) (*ExplainBackupResponse, error)
+	// WatchQueue sends the whole queue at once and then what changed, at most once a second, until the caller ends it. No state sent is
+	// older than the one before.
+	WatchQueue(*WatchQueueRequest, grpc.ServerStreamingServer[WatchQueueResponse]) error
 	mustEmbedUnimplementedQueueServiceServer()
 }
 
@@ -112,6 +155,12 @@ func (UnimplementedQueueServiceServer) SubmitRestore(context.Context, *SubmitRes
 }
 func (UnimplementedQueueServiceServer) ListQueue(context.Context, *ListQueueRequest) (*ListQueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQueue not implemented")
+}
+func (UnimplementedQueueServiceServer) ExplainBackup(context.Context, *ExplainBackupRequest) (*ExplainBackupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainBackup not implemented")
+}
+func (UnimplementedQueueServiceServer) WatchQueue(*WatchQueueRequest, grpc.ServerStreamingServer[WatchQueueResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchQueue not implemented")
 }
 func (UnimplementedQueueServiceServer) mustEmbedUnimplementedQueueServiceServer() {}
 func (UnimplementedQueueServiceServer) testEmbeddedByValue()                      {}
@@ -188,6 +237,35 @@ func _QueueService_ListQueue_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _QueueService_ExplainBackup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainBackupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).ExplainBackup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_ExplainBackup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).ExplainBackup(ctx, req.(*ExplainBackupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_WatchQueue_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchQueueRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(QueueServiceServer).WatchQueue(m, &grpc.GenericServerStream[WatchQueueRequest, WatchQueueResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type QueueService_WatchQueueServer = grpc.ServerStreamingServer[WatchQueueResponse]
+
 // QueueService_ServiceDesc is the grpc.ServiceDesc for QueueService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -207,7 +285,17 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListQueue",
 			Handler:    _QueueService_ListQueue_Handler,
 		},
+		{
+			MethodName: "ExplainBackup",
+			Handler:    _QueueService_ExplainBackup_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchQueue",
+			Handler:       _QueueService_WatchQueue_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "holdfast/queue/v1/queue.proto",
 }
