@@ -21,6 +21,21 @@ type Entry struct {
 	Name       string    `json:"name"`
 	Namespaces []string  `json:"namespaces"` // sorted; [All] means every namespace
 	Since      time.Time `json:"since"`
+	// IgnoreBackups lets a restore be admitted beside backups it overlaps with. No
+	// backup is ever admitted beside it.
+	IgnoreBackups bool `json:"ignoreBackups,omitempty"`
+	// Beside names the backups such a restore was admitted beside, sorted. Admit
+	// sets it.
+	Beside []string `json:"beside,omitempty"`
+}
+
+// Blocks returns the namespaces for which e, once admitted, is in the way of
+// another job; none means that the two may run at once.
+func (e *Entry) Blocks(o *Entry) []string {
+	if o.IgnoreBackups && e.Kind == KindBackup {
+		return nil
+	}
+	return Overlap(e.Namespaces, o.Namespaces)
 }
 
 // normalize sorts the namespaces and checks the fields.
@@ -32,6 +47,8 @@ func (e *Entry) normalize() error {
 		return fmt.Errorf("%w: kind is %q", ErrInvalidEntry, e.Kind)
 	case e.Name == "":
 		return fmt.Errorf("%w: name is empty", ErrInvalidEntry)
+	case e.IgnoreBackups && e.Kind != KindRestore:
+		return fmt.Errorf("%w: ignoreBackups is set on a %s", ErrInvalidEntry, e.Kind)
 	}
 	if slices.Contains(e.Namespaces, All) {
 		e.Namespaces = []string{All}

@@ -2,8 +2,9 @@
 // holdfast-queue in the server namespace, changed by compare-and-swap only.
 //
 // No two entries overlap, for any number of schedulers and any pause of one of
-// them. A job is first written here, then set ReadyToStart; a runner claims only
-// what is listed.
+// them; only a restore that was told so (IgnoreBackups) is admitted beside backups
+// that run already. A job is first written here, then set ReadyToStart; a runner
+// claims only what is listed.
 package ledger
 
 import (
@@ -87,6 +88,7 @@ func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...typ
 		if err := admissible(entries, e, limits); err != nil {
 			return err
 		}
+		e.Beside = beside(entries, &e)
 		return b.put(e)
 	})
 }
@@ -96,7 +98,7 @@ func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...typ
 func admissible(entries []Entry, e Entry, limits Limits) error {
 	var same []Entry
 	for _, o := range entries {
-		if shared := Overlap(o.Namespaces, e.Namespaces); len(shared) > 0 {
+		if shared := o.Blocks(&e); len(shared) > 0 {
 			return &OverlapError{With: o, Namespaces: shared}
 		}
 		if o.Kind == e.Kind {
@@ -107,6 +109,18 @@ func admissible(entries []Entry, e Entry, limits Limits) error {
 		return &FullError{Kind: e.Kind, Limit: limit, Running: same}
 	}
 	return nil
+}
+
+// beside names the backups a restore that ignores them is admitted beside.
+func beside(entries []Entry, e *Entry) []string {
+	var names []string
+	for i := range entries {
+		if o := &entries[i]; o.Kind == KindBackup && len(Overlap(o.Namespaces, e.Namespaces)) > 0 {
+			names = append(names, o.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Get returns the entry of a job; false when it is not admitted.

@@ -111,6 +111,35 @@ func TestOverlapNamesWhatIsInTheWay(t *testing.T) {
 	}
 }
 
+// A restore may be told to ignore backups that run, and nobody else.
+func TestARestoreThatIgnoresBackups(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	l := ledger.New(c, c, "velero")
+	require.NoError(t, l.Admit(t.Context(), backup("2", "b"), ledger.Limits{}))
+	require.NoError(t, l.Admit(t.Context(), backup("1", "a"), ledger.Limits{}))
+	require.NoError(t, l.Admit(t.Context(), backup("3", "c"), ledger.Limits{}))
+
+	var overlap *ledger.OverlapError
+	plain := restore("4", "a", "b")
+	require.ErrorAs(t, l.Admit(t.Context(), plain, ledger.Limits{}), &overlap)
+	ignoring := plain
+	ignoring.IgnoreBackups, ignoring.Beside = true, []string{"made up"}
+	require.NoError(t, l.Admit(t.Context(), ignoring, ledger.Limits{Backups: 1, Restores: 1}))
+	e, found, err := l.Get(t.Context(), "4")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.True(t, e.IgnoreBackups)
+	require.Equal(t, []string{"b-1", "b-2"}, e.Beside, "it says beside whom")
+
+	again := restore("5", "b")
+	again.IgnoreBackups = true
+	require.ErrorAs(t, l.Admit(t.Context(), again, ledger.Limits{}), &overlap)
+	require.Equal(t, "r-4", overlap.With.Name, "a running restore is never ignored")
+	require.NoError(t, l.Release(t.Context(), "1"))
+	require.ErrorAs(t, l.Admit(t.Context(), backup("6", "a"), ledger.Limits{}), &overlap)
+	require.Equal(t, "r-4", overlap.With.Name, "no backup starts beside it")
+}
+
 func TestLimitCountsItsOwnKind(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
@@ -131,6 +160,7 @@ func TestInvalidEntriesAreNamed(t *testing.T) {
 	l := ledger.New(c, c, "velero")
 	for field, e := range map[string]ledger.Entry{
 		"uid": {Kind: ledger.KindBackup, Name: "b"}, "kind": {UID: "1", Kind: "Pod", Name: "b"}, "name": {UID: "1", Kind: ledger.KindBackup},
+		"ignoreBackups": {UID: "1", Kind: ledger.KindBackup, Name: "b", IgnoreBackups: true},
 	} {
 		err := l.Admit(t.Context(), e, ledger.Limits{})
 		require.ErrorIs(t, err, ledger.ErrInvalidEntry)
