@@ -71,12 +71,12 @@ func ExpandNamespaces(includes, excludes, live []string) []string {
 	}
 	out := make([]string, 0, len(includes))
 	for _, name := range live {
-		if (all || matchesAny(includes, name)) && !matchesAny(excludes, name) {
+		if (all || MatchesAny(includes, name)) && !MatchesAny(excludes, name) {
 			out = append(out, name)
 		}
 	}
 	for _, name := range includes {
-		if !IsPattern(name) && !matchesAny(excludes, name) {
+		if !IsPattern(name) && !MatchesAny(excludes, name) {
 			out = append(out, name)
 		}
 	}
@@ -88,7 +88,8 @@ func withoutEmpty(list []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
 }
 
-func matchesAny(patterns []string, name string) bool {
+// MatchesAny reports whether the name is one of the patterns, which CheckPattern has accepted.
+func MatchesAny(patterns []string, name string) bool {
 	for _, p := range patterns {
 		if p == name || p == All {
 			return true
