@@ -17,14 +17,19 @@ const (
 	// sorted JSON list of names or ["*"]. It is written in the same patch as
 	// ReadyToStart and left out above 128 KiB.
 	AnnotationNamespaces = "holdfast.io/namespaces"
-	// AnnotationPriority is a whole number; a higher one goes first.
+	// AnnotationPriority is high, normal (the default) or low. A more urgent backup
+	// goes first, but never past a waiting one it overlaps with.
 	AnnotationPriority = "holdfast.io/priority"
 	// AnnotationOperations summarises asynchronous operations as JSON.
 	AnnotationOperations = "holdfast.io/operations"
 	// AnnotationPlan names a stored plan to execute.
 	AnnotationPlan = "holdfast.io/plan"
-	// AnnotationCancel asks for a running job to stop.
+	// AnnotationCancel asks for a job that has not ended to be stopped: who asks,
+	// and when, as JSON, or any other text but "false", as a person might set it.
 	AnnotationCancel = "holdfast.io/cancel"
+	// AnnotationCommitting is the epoch in which a job began to commit what it
+	// did. A request to cancel that comes later is not heeded.
+	AnnotationCommitting = "holdfast.io/committing"
 	// AnnotationIgnoreRunning ("true") lets a restore start beside running
 	// backups that overlap with it.
 	AnnotationIgnoreRunning = "holdfast.io/ignore-running"

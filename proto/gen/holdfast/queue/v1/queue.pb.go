@@ -1116,6 +1116,262 @@ func (x *WatchQueueResponse) GetReadTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// CancelBackupRequest names the Backup to stop.
+type CancelBackupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who asks, for the failure reason of the Backup. Where callers prove who they are, the service says that itself and this is not heeded.
+	RequestedBy   string `protobuf:"bytes,2,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelBackupRequest) Reset() {
+	*x = CancelBackupRequest{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelBackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelBackupRequest) ProtoMessage() {}
+
+func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelBackupRequest.ProtoReflect.Descriptor instead.
+func (*CancelBackupRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CancelBackupRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CancelBackupRequest) GetRequestedBy() string {
+	if x != nil {
+		return x.RequestedBy
+	}
+	return ""
+}
+
+// CancelBackupResponse says what became of the request.
+type CancelBackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace of the Backup.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name of the Backup.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The UID of the Backup.
+	Uid string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The phase of the Backup now: "Failed" if it has ended, else its runner has yet to stop it.
+	Phase         string `protobuf:"bytes,4,opt,name=phase,proto3" json:"phase,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelBackupResponse) Reset() {
+	*x = CancelBackupResponse{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelBackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelBackupResponse) ProtoMessage() {}
+
+func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelBackupResponse.ProtoReflect.Descriptor instead.
+func (*CancelBackupResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CancelBackupResponse) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *CancelBackupResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CancelBackupResponse) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *CancelBackupResponse) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+// CancelRestoreRequest names the Restore to stop.
+type CancelRestoreRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Restore in the server namespace.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who asks, for the failure reason of the Restore. Where callers prove who they are, the service says that itself and this is not heeded.
+	RequestedBy   string `protobuf:"bytes,2,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRestoreRequest) Reset() {
+	*x = CancelRestoreRequest{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRestoreRequest) ProtoMessage() {}
+
+func (x *CancelRestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRestoreRequest.ProtoReflect.Descriptor instead.
+func (*CancelRestoreRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *CancelRestoreRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CancelRestoreRequest) GetRequestedBy() string {
+	if x != nil {
+		return x.RequestedBy
+	}
+	return ""
+}
+
+// CancelRestoreResponse says what became of the request.
+type CancelRestoreResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace of the Restore.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name of the Restore.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The UID of the Restore.
+	Uid string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The phase of the Restore now: "Failed" if it has ended, else its runner has yet to stop it.
+	Phase         string `protobuf:"bytes,4,opt,name=phase,proto3" json:"phase,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRestoreResponse) Reset() {
+	*x = CancelRestoreResponse{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRestoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRestoreResponse) ProtoMessage() {}
+
+func (x *CancelRestoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRestoreResponse.ProtoReflect.Descriptor instead.
+func (*CancelRestoreResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CancelRestoreResponse) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *CancelRestoreResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CancelRestoreResponse) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *CancelRestoreResponse) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
 var File_holdfast_queue_v1_queue_proto protoreflect.FileDescriptor
 
 const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
@@ -1203,7 +1459,23 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"\achanged\x18\x01 \x03(\v2\x1d.holdfast.queue.v1.QueueEntryR\achanged\x12!\n" +
 	"\fremoved_uids\x18\x02 \x03(\tR\vremovedUids\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x127\n" +
-	"\tread_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime*N\n" +
+	"\tread_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime\"\x84\x01\n" +
+	"\x13CancelBackupRequest\x12@\n" +
+	"\x04name\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04name\x12+\n" +
+	"\frequested_by\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vrequestedBy\"p\n" +
+	"\x14CancelBackupResponse\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\x12\x14\n" +
+	"\x05phase\x18\x04 \x01(\tR\x05phase\"\x85\x01\n" +
+	"\x14CancelRestoreRequest\x12@\n" +
+	"\x04name\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04name\x12+\n" +
+	"\frequested_by\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vrequestedBy\"q\n" +
+	"\x15CancelRestoreResponse\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\x12\x14\n" +
+	"\x05phase\x18\x04 \x01(\tR\x05phase*N\n" +
 	"\aJobKind\x12\x18\n" +
 	"\x14JOB_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fJOB_KIND_BACKUP\x10\x01\x12\x14\n" +
@@ -1220,14 +1492,16 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"\x1bWAIT_REASON_OVERLAP_RUNNING\x10\x02\x12\x1d\n" +
 	"\x19WAIT_REASON_OVERLAP_AHEAD\x10\x03\x12\x1d\n" +
 	"\x19WAIT_REASON_RESTORE_AHEAD\x10\x04\x12\x18\n" +
-	"\x14WAIT_REASON_NO_PLACE\x10\x052\xec\x03\n" +
+	"\x14WAIT_REASON_NO_PLACE\x10\x052\xb1\x05\n" +
 	"\fQueueService\x12_\n" +
 	"\fSubmitBackup\x12&.holdfast.queue.v1.SubmitBackupRequest\x1a'.holdfast.queue.v1.SubmitBackupResponse\x12b\n" +
 	"\rSubmitRestore\x12'.holdfast.queue.v1.SubmitRestoreRequest\x1a(.holdfast.queue.v1.SubmitRestoreResponse\x12V\n" +
 	"\tListQueue\x12#.holdfast.queue.v1.ListQueueRequest\x1a$.holdfast.queue.v1.ListQueueResponse\x12b\n" +
 	"\rExplainBackup\x12'.holdfast.queue.v1.ExplainBackupRequest\x1a(.holdfast.queue.v1.ExplainBackupResponse\x12[\n" +
 	"\n" +
-	"WatchQueue\x12$.holdfast.queue.v1.WatchQueueRequest\x1a%.holdfast.queue.v1.WatchQueueResponse0\x01B\xce\x01\n" +
+	"WatchQueue\x12$.holdfast.queue.v1.WatchQueueRequest\x1a%.holdfast.queue.v1.WatchQueueResponse0\x01\x12_\n" +
+	"\fCancelBackup\x12&.holdfast.queue.v1.CancelBackupRequest\x1a'.holdfast.queue.v1.CancelBackupResponse\x12b\n" +
+	"\rCancelRestore\x12'.holdfast.queue.v1.CancelRestoreRequest\x1a(.holdfast.queue.v1.CancelRestoreResponseB\xce\x01\n" +
 	"\x15com.holdfast.queue.v1B\n" +
 	"QueueProtoP\x01ZCgithub.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1;queuev1\xa2\x02\x03HQX\xaa\x02\x11Holdfast.Queue.V1\xca\x02\x11Holdfast\\Queue\\V1\xe2\x02\x1dHoldfast\\Queue\\V1\\GPBMetadata\xea\x02\x13Holdfast::Queue::V1b\x06proto3"
 
@@ -1244,7 +1518,7 @@ func file_holdfast_queue_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_queue_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_holdfast_queue_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_holdfast_queue_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_holdfast_queue_v1_queue_proto_goTypes = []any{
 	(JobKind)(0),                  // 0: holdfast.queue.v1.JobKind
 	(Priority)(0),                 // 1: holdfast.queue.v1.Priority
@@ -1262,24 +1536,28 @@ var file_holdfast_queue_v1_queue_proto_goTypes = []any{
 	(*JobReference)(nil),          // 13: holdfast.queue.v1.JobReference
 	(*WatchQueueRequest)(nil),     // 14: holdfast.queue.v1.WatchQueueRequest
 	(*WatchQueueResponse)(nil),    // 15: holdfast.queue.v1.WatchQueueResponse
-	nil,                           // 16: holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
-	nil,                           // 17: holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
-	nil,                           // 18: holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
-	nil,                           // 19: holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
-	(*structpb.Struct)(nil),       // 20: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*CancelBackupRequest)(nil),   // 16: holdfast.queue.v1.CancelBackupRequest
+	(*CancelBackupResponse)(nil),  // 17: holdfast.queue.v1.CancelBackupResponse
+	(*CancelRestoreRequest)(nil),  // 18: holdfast.queue.v1.CancelRestoreRequest
+	(*CancelRestoreResponse)(nil), // 19: holdfast.queue.v1.CancelRestoreResponse
+	nil,                           // 20: holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
+	nil,                           // 21: holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
+	nil,                           // 22: holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
+	nil,                           // 23: holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
+	(*structpb.Struct)(nil),       // 24: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
 }
 var file_holdfast_queue_v1_queue_proto_depIdxs = []int32{
-	16, // 0: holdfast.queue.v1.SubmitBackupRequest.labels:type_name -> holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
-	17, // 1: holdfast.queue.v1.SubmitBackupRequest.annotations:type_name -> holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
-	20, // 2: holdfast.queue.v1.SubmitBackupRequest.spec:type_name -> google.protobuf.Struct
-	18, // 3: holdfast.queue.v1.SubmitRestoreRequest.labels:type_name -> holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
-	19, // 4: holdfast.queue.v1.SubmitRestoreRequest.annotations:type_name -> holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
-	20, // 5: holdfast.queue.v1.SubmitRestoreRequest.spec:type_name -> google.protobuf.Struct
+	20, // 0: holdfast.queue.v1.SubmitBackupRequest.labels:type_name -> holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
+	21, // 1: holdfast.queue.v1.SubmitBackupRequest.annotations:type_name -> holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
+	24, // 2: holdfast.queue.v1.SubmitBackupRequest.spec:type_name -> google.protobuf.Struct
+	22, // 3: holdfast.queue.v1.SubmitRestoreRequest.labels:type_name -> holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
+	23, // 4: holdfast.queue.v1.SubmitRestoreRequest.annotations:type_name -> holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
+	24, // 5: holdfast.queue.v1.SubmitRestoreRequest.spec:type_name -> google.protobuf.Struct
 	9,  // 6: holdfast.queue.v1.ListQueueResponse.entries:type_name -> holdfast.queue.v1.QueueEntry
 	0,  // 7: holdfast.queue.v1.QueueEntry.kind:type_name -> holdfast.queue.v1.JobKind
-	21, // 8: holdfast.queue.v1.QueueEntry.create_time:type_name -> google.protobuf.Timestamp
-	21, // 9: holdfast.queue.v1.QueueEntry.admit_time:type_name -> google.protobuf.Timestamp
+	25, // 8: holdfast.queue.v1.QueueEntry.create_time:type_name -> google.protobuf.Timestamp
+	25, // 9: holdfast.queue.v1.QueueEntry.admit_time:type_name -> google.protobuf.Timestamp
 	1,  // 10: holdfast.queue.v1.QueueEntry.priority:type_name -> holdfast.queue.v1.Priority
 	1,  // 11: holdfast.queue.v1.QueueEntry.effective_priority:type_name -> holdfast.queue.v1.Priority
 	9,  // 12: holdfast.queue.v1.ExplainBackupResponse.entry:type_name -> holdfast.queue.v1.QueueEntry
@@ -1287,22 +1565,26 @@ var file_holdfast_queue_v1_queue_proto_depIdxs = []int32{
 	12, // 14: holdfast.queue.v1.ExplainBackupResponse.obstacles:type_name -> holdfast.queue.v1.Obstacle
 	2,  // 15: holdfast.queue.v1.Obstacle.reason:type_name -> holdfast.queue.v1.WaitReason
 	13, // 16: holdfast.queue.v1.Obstacle.jobs:type_name -> holdfast.queue.v1.JobReference
-	21, // 17: holdfast.queue.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	25, // 17: holdfast.queue.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
 	0,  // 18: holdfast.queue.v1.JobReference.kind:type_name -> holdfast.queue.v1.JobKind
 	9,  // 19: holdfast.queue.v1.WatchQueueResponse.changed:type_name -> holdfast.queue.v1.QueueEntry
-	21, // 20: holdfast.queue.v1.WatchQueueResponse.read_time:type_name -> google.protobuf.Timestamp
+	25, // 20: holdfast.queue.v1.WatchQueueResponse.read_time:type_name -> google.protobuf.Timestamp
 	3,  // 21: holdfast.queue.v1.QueueService.SubmitBackup:input_type -> holdfast.queue.v1.SubmitBackupRequest
 	5,  // 22: holdfast.queue.v1.QueueService.SubmitRestore:input_type -> holdfast.queue.v1.SubmitRestoreRequest
 	7,  // 23: holdfast.queue.v1.QueueService.ListQueue:input_type -> holdfast.queue.v1.ListQueueRequest
 	10, // 24: holdfast.queue.v1.QueueService.ExplainBackup:input_type -> holdfast.queue.v1.ExplainBackupRequest
 	14, // 25: holdfast.queue.v1.QueueService.WatchQueue:input_type -> holdfast.queue.v1.WatchQueueRequest
-	4,  // 26: holdfast.queue.v1.QueueService.SubmitBackup:output_type -> holdfast.queue.v1.SubmitBackupResponse
-	6,  // 27: holdfast.queue.v1.QueueService.SubmitRestore:output_type -> holdfast.queue.v1.SubmitRestoreResponse
-	8,  // 28: holdfast.queue.v1.QueueService.ListQueue:output_type -> holdfast.queue.v1.ListQueueResponse
-	11, // 29: holdfast.queue.v1.QueueService.ExplainBackup:output_type -> holdfast.queue.v1.ExplainBackupResponse
-	15, // 30: holdfast.queue.v1.QueueService.WatchQueue:output_type -> holdfast.queue.v1.WatchQueueResponse
-	26, // [26:31] is the sub-list for method output_type
-	21, // [21:26] is the sub-list for method input_type
+	16, // 26: holdfast.queue.v1.QueueService.CancelBackup:input_type -> holdfast.queue.v1.CancelBackupRequest
+	18, // 27: holdfast.queue.v1.QueueService.CancelRestore:input_type -> holdfast.queue.v1.CancelRestoreRequest
+	4,  // 28: holdfast.queue.v1.QueueService.SubmitBackup:output_type -> holdfast.queue.v1.SubmitBackupResponse
+	6,  // 29: holdfast.queue.v1.QueueService.SubmitRestore:output_type -> holdfast.queue.v1.SubmitRestoreResponse
+	8,  // 30: holdfast.queue.v1.QueueService.ListQueue:output_type -> holdfast.queue.v1.ListQueueResponse
+	11, // 31: holdfast.queue.v1.QueueService.ExplainBackup:output_type -> holdfast.queue.v1.ExplainBackupResponse
+	15, // 32: holdfast.queue.v1.QueueService.WatchQueue:output_type -> holdfast.queue.v1.WatchQueueResponse
+	17, // 33: holdfast.queue.v1.QueueService.CancelBackup:output_type -> holdfast.queue.v1.CancelBackupResponse
+	19, // 34: holdfast.queue.v1.QueueService.CancelRestore:output_type -> holdfast.queue.v1.CancelRestoreResponse
+	28, // [28:35] is the sub-list for method output_type
+	21, // [21:28] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -1319,7 +1601,7 @@ func file_holdfast_queue_v1_queue_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_queue_v1_queue_proto_rawDesc), len(file_holdfast_queue_v1_queue_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   17,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,8 @@ const (
 	QueueService_ListQueue_FullMethodName     = "/holdfast.queue.v1.QueueService/ListQueue"
 	QueueService_ExplainBackup_FullMethodName = "/holdfast.queue.v1.QueueService/ExplainBackup"
 	QueueService_WatchQueue_FullMethodName    = "/holdfast.queue.v1.QueueService/WatchQueue"
+	QueueService_CancelBackup_FullMethodName  = "/holdfast.queue.v1.QueueService/CancelBackup"
+	QueueService_CancelRestore_FullMethodName = "/holdfast.queue.v1.QueueService/CancelRestore"
 )
 
 // QueueServiceClient is the client API for QueueService service.
@@ -48,6 +50,12 @@ type QueueServiceClient interface {
 	// WatchQueue sends the whole queue at once and then what changed, at most once a second, until the caller ends it. No state sent is
 	// older than the one before.
 	WatchQueue(ctx context.Context, in *WatchQueueRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchQueueResponse], error)
+	// CancelBackup stops a backup that has not ended. One that nobody works on ends at once, as Failed; one that runs is stopped by its
+	// runner, or by the service itself when the runner does not do so in time. Asking twice is asking once. FAILED_PRECONDITION with the
+	// reason JOB_COMMITTING or JOB_ENDED when it is too late, NOT_FOUND when there is no such backup.
+	CancelBackup(ctx context.Context, in *CancelBackupRequest, opts ...grpc.CallOption) (*CancelBackupResponse, error)
+	// CancelRestore stops a restore under the same rules as CancelBackup. What it restored stays.
+	CancelRestore(ctx context.Context, in *CancelRestoreRequest, opts ...grpc.CallOption) (*CancelRestoreResponse, error)
 }
 
 type queueServiceClient struct {
@@ -117,6 +125,26 @@ func (c *queueServiceClient) WatchQueue(ctx context.Context, in *WatchQueueReque
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type QueueService_WatchQueueClient = grpc.ServerStreamingClient[WatchQueueResponse]
 
+func (c *queueServiceClient) CancelBackup(ctx context.Context, in *CancelBackupRequest, opts ...grpc.CallOption) (*CancelBackupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelBackupResponse)
+	err := c.cc.Invoke(ctx, QueueService_CancelBackup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) CancelRestore(ctx context.Context, in *CancelRestoreRequest, opts ...grpc.CallOption) (*CancelRestoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelRestoreResponse)
+	err := c.cc.Invoke(ctx, QueueService_CancelRestore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // QueueServiceServer is the server API for QueueService service.
 // All implementations must embed UnimplementedQueueServiceServer
 // for forward compatibility.
@@ -137,6 +165,12 @@ type QueueServiceServer interface {
 	// WatchQueue sends the whole queue at once and then what changed, at most once a second, until the caller ends it. No state sent is
 	// older than the one before.
 	WatchQueue(*WatchQueueRequest, grpc.ServerStreamingServer[WatchQueueResponse]) error
+	// CancelBackup stops a backup that has not ended. One that nobody works on ends at once, as Failed; one that runs is stopped by its
+	// runner, or by the service itself when the runner does not do so in time. Asking twice is asking once. FAILED_PRECONDITION with the
+	// reason JOB_COMMITTING or JOB_ENDED when it is too late, NOT_FOUND when there is no such backup.
+	CancelBackup(context.Context, *CancelBackupRequest) (*CancelBackupResponse, error)
+	// CancelRestore stops a restore under the same rules as CancelBackup. What it restored stays.
+	CancelRestore(context.Context, *CancelRestoreRequest) (*CancelRestoreResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
 }
 
@@ -161,6 +195,12 @@ func (UnimplementedQueueServiceServer) ExplainBackup(context.Context, *ExplainBa
 }
 func (UnimplementedQueueServiceServer) WatchQueue(*WatchQueueRequest, grpc.ServerStreamingServer[WatchQueueResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchQueue not implemented")
+}
+func (UnimplementedQueueServiceServer) CancelBackup(context.Context, *CancelBackupRequest) (*CancelBackupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelBackup not implemented")
+}
+func (UnimplementedQueueServiceServer) CancelRestore(context.Context, *CancelRestoreRequest) (*CancelRestoreResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelRestore not implemented")
 }
 func (UnimplementedQueueServiceServer) mustEmbedUnimplementedQueueServiceServer() {}
 func (UnimplementedQueueServiceServer) testEmbeddedByValue()                      {}
@@ -266,6 +306,42 @@ func _QueueService_WatchQueue_Handler(srv interface{}, stream grpc.ServerStream)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type QueueService_WatchQueueServer = grpc.ServerStreamingServer[WatchQueueResponse]
 
+func _QueueService_CancelBackup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelBackupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).CancelBackup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_CancelBackup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).CancelBackup(ctx, req.(*CancelBackupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_CancelRestore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelRestoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).CancelRestore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_CancelRestore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).CancelRestore(ctx, req.(*CancelRestoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // QueueService_ServiceDesc is the grpc.ServiceDesc for QueueService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -288,6 +364,14 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExplainBackup",
 			Handler:    _QueueService_ExplainBackup_Handler,
+		},
+		{
+			MethodName: "CancelBackup",
+			Handler:    _QueueService_CancelBackup_Handler,
+		},
+		{
+			MethodName: "CancelRestore",
+			Handler:    _QueueService_CancelRestore_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,46 @@
+package cancel
+
+import (
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// Stage is what a request to stop means to a job.
+type Stage int
+
+// The stages of a job.
+const (
+	// Waiting: nobody has claimed it, nothing was done for it. It ends by one write.
+	Waiting Stage = iota + 1
+	// Running: its holder has to stop it.
+	Running
+	// Closing: it is about to end, or what is left of it is not its holder's.
+	Closing
+	// Ended: its phase is terminal.
+	Ended
+)
+
+// BackupStage is where a Backup stands.
+func BackupStage(b *velerov1.Backup) Stage {
+	switch phase := b.Status.Phase; {
+	case phase.Terminal():
+		return Ended
+	case phase.IsNew(), phase == velerov1.BackupPhaseQueued, phase == velerov1.BackupPhaseReadyToStart:
+		return Waiting
+	case phase == velerov1.BackupPhaseInProgress && !Committing(b):
+		return Running
+	}
+	return Closing
+}
+
+// RestoreStage is where a Restore stands.
+func RestoreStage(r *velerov1.Restore) Stage {
+	switch phase := r.Status.Phase; {
+	case phase.Terminal():
+		return Ended
+	case phase.IsNew():
+		return Waiting
+	case phase == velerov1.RestorePhaseInProgress && !Committing(r):
+		return Running
+	}
+	return Closing
+}
