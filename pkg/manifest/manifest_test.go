@@ -335,6 +335,7 @@ func FuzzOpen(f *testing.F) {
 			}
 		}
 		_, _ = r.LookupUID(t.Context(), "0")
+		_, _ = r.Namespaces(t.Context())
 	})
 }
 
