@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-MODULES := proto pkg services e2e
+MODULES := proto pkg pkg/plugin services e2e
 SERVICES := backup-runner restore-runner queue-scheduler manifest-indexer deletion async-operation-monitor
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kubectl
 TEST_TIMEOUT := 12m
@@ -74,6 +74,7 @@ bench: ## measure, and write .out/bench.json (BENCH=quick takes a few minutes; B
 generate: ## regenerate Go from proto, deep copies and CRDs
 	@e2e/tools/build.sh buf protoc-gen-go protoc-gen-go-grpc controller-gen
 	@.tools/bin/buf generate
+	@.tools/bin/buf generate --template buf.gen.plugin.yaml
 	@cd pkg && go generate ./crds/...
 
 .PHONY: verify
@@ -84,4 +85,4 @@ verify: ## check that generated code is fresh, contracts are clean, modules buil
 lint: ## run the linters over every module
 	@e2e/tools/build.sh golangci-lint buf
 	@.tools/bin/buf lint
-	@for module in $(MODULES); do echo "lint: $$module"; (cd "$$module" && CGO_ENABLED=0 GOFLAGS=-trimpath ../.tools/bin/golangci-lint run --allow-parallel-runners ./...); done
+	@for module in $(MODULES); do echo "lint: $$module"; (cd "$$module" && CGO_ENABLED=0 GOFLAGS=-trimpath $(CURDIR)/.tools/bin/golangci-lint run --allow-parallel-runners ./...); done

@@ -140,3 +140,5 @@ require (
 )
 
 replace github.com/holdfast-io/holdfast/services => ../services
+
+replace github.com/holdfast-io/holdfast/pkg/plugin => ../pkg/plugin

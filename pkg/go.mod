@@ -125,3 +125,5 @@ require (
 )
 
 replace github.com/holdfast-io/holdfast/proto => ../proto
+
+replace github.com/holdfast-io/holdfast/pkg/plugin => ./plugin

@@ -130,3 +130,5 @@ require (
 )
 
 replace github.com/holdfast-io/holdfast/pkg => ../pkg
+
+replace github.com/holdfast-io/holdfast/pkg/plugin => ../pkg/plugin

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # As in `make build`, so that nothing is compiled a second time with other settings.
 export CGO_ENABLED=0 GOFLAGS=-trimpath
 
-generated=(proto/gen pkg/apis pkg/crds)
+generated=(proto/gen pkg/apis pkg/crds pkg/plugin/wire)
 before=$(mktemp -d)
 trap 'rm -rf "$before"' EXIT
 
@@ -25,12 +25,14 @@ if base=$(git rev-parse --verify --quiet "${BREAKING_BASE:-HEAD~1}") && git ls-t
 fi
 
 echo "verify: versions"
-if [[ $(awk '/^go / {print $2}' {proto,pkg,services,e2e}/go.mod e2e/tools/*/go.mod go.work | sort -u | wc -l) != 1 ]]; then
+modules=(proto pkg pkg/plugin services e2e)
+manifests=("${modules[@]/%//go.mod}" e2e/tools/*/go.mod go.work)
+if [[ $(awk '/^go / {print $2}' "${manifests[@]}" | sort -u | wc -l) != 1 ]]; then
   echo "verify: several Go versions:" >&2
-  grep -H '^go ' {proto,pkg,services,e2e}/go.mod e2e/tools/*/go.mod go.work >&2
+  grep -H '^go ' "${manifests[@]}" >&2
   exit 1
 fi
-versions=$(for module in proto pkg services e2e; do
+versions=$(for module in "${modules[@]}"; do
   (cd "$module" && go mod edit -json) | awk -F'"' '/"Path":/ {path = $4} /"Version":/ {print path, $4} /^\t"Go":/ {print "go", $4}'
 done | sort -u | grep -v 'github.com/holdfast-io/')
 if clashes=$(cut -d' ' -f1 <<<"$versions" | uniq -d) && [[ -n $clashes ]]; then
@@ -39,7 +41,7 @@ if clashes=$(cut -d' ' -f1 <<<"$versions" | uniq -d) && [[ -n $clashes ]]; then
   exit 1
 fi
 
-for module in proto pkg services e2e; do
+for module in "${modules[@]}"; do
   echo "verify: $module builds without the workspace"
   (cd "$module" && GOWORK=off go build ./... && GOWORK=off go mod tidy -diff)
 done
