@@ -11,9 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -27,19 +25,9 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/offer"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
-
-// Period is how often a backup that waits for a runner is looked at.
-const Period = 15 * time.Second
-
-// overdue is how long a backup may wait for the effect of its hint: the queue may
-// hold one that it never delivers, and then refuses every other.
-const overdue = 2 * Period
-
-// failurePause is how long a backup whose run failed here is not run again without
-// a message: it was handed over at once, and is seen at once.
-const failurePause = 10 * time.Second
 
 // unannounced bounds the backups run here at once without a message.
 const unannounced = 4
@@ -74,16 +62,16 @@ type Dispatcher struct {
 	Clock     clock.WithTicker
 	Log       *slog.Logger
 
-	mu      sync.Mutex
-	waiting map[types.NamespacedName]time.Time // since when each backup is seen waiting
-	offered chan offer
-	failed  map[types.UID]time.Time // when the last run of each backup failed here
+	once sync.Once
+	desk *offer.Desk
 }
 
-// offer is a backup this process should try to run itself.
-type offer struct {
-	name string
-	uid  types.UID
+// offers is where backups wait to be run without a message.
+func (d *Dispatcher) offers() *offer.Desk {
+	d.once.Do(func() {
+		d.desk = offer.New(offer.Config{Run: d.Runs.Run, AtOnce: unannounced, Clock: d.Clock, Log: d.Log})
+	})
+	return d.desk
 }
 
 // Setup adds the controller to the manager.
@@ -115,21 +103,21 @@ func awaitsRunner(p velerov1.BackupPhase) bool {
 func (d *Dispatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var b velerov1.Backup
 	if err := d.Reader.Get(ctx, req.NamespacedName, &b); err != nil {
-		d.since(req.NamespacedName, false)
+		d.offers().Waits(req.NamespacedName, false)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !awaitsRunner(b.Status.Phase) {
-		d.since(req.NamespacedName, false)
+		d.offers().Waits(req.NamespacedName, false)
 		return ctrl.Result{}, nil
 	}
-	again := ctrl.Result{RequeueAfter: Period}
+	again := ctrl.Result{RequeueAfter: offer.Period}
 	var held *claim.HeldError
 	if d.Runs.Active(b.UID) {
-		d.since(req.NamespacedName, false)
+		d.offers().Waits(req.NamespacedName, false)
 		return again, nil
 	}
 	if _, err := d.Instance.Take(b.DeepCopy()); errors.As(err, &held) {
-		d.since(req.NamespacedName, false)
+		d.offers().Waits(req.NamespacedName, false)
 		return again, nil // asking also begins to watch that holder
 	}
 	hint := &workv1.Hint{Kind: "Backup", Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID)}
@@ -137,69 +125,11 @@ func (d *Dispatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		d.Log.WarnContext(ctx, "hint not published, looking without", "backup", b.Name, "error", err)
 	}
-	waited := d.since(req.NamespacedName, true)
-	if err != nil || waited >= overdue || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
-		d.offer(offer{b.Name, b.UID})
+	waited := d.offers().Waits(req.NamespacedName, true)
+	if err != nil || waited >= offer.Overdue || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
+		d.offers().Offer(offer.Job{Name: b.Name, UID: b.UID})
 	}
 	return again, nil
-}
-
-// since notes whether a backup waits and returns for how long it has.
-func (d *Dispatcher) since(key types.NamespacedName, waits bool) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !waits {
-		delete(d.waiting, key)
-		return 0
-	}
-	first, known := d.waiting[key]
-	if !known {
-		first = d.Clock.Now()
-		if d.waiting == nil {
-			d.waiting = map[types.NamespacedName]time.Time{}
-		}
-		d.waiting[key] = first
-	}
-	return d.Clock.Since(first)
-}
-
-// offers is the channel of what Takeovers should try; what finds no room is
-// offered again at the next look.
-func (d *Dispatcher) offers() chan offer {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.offered == nil {
-		d.offered = make(chan offer, 64)
-	}
-	return d.offered
-}
-
-func (d *Dispatcher) offer(o offer) {
-	if d.failedLately(o.uid) {
-		return
-	}
-	select {
-	case d.offers() <- o:
-	default:
-	}
-}
-
-func (d *Dispatcher) failedLately(uid types.UID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.Clock.Now()
-	maps.DeleteFunc(d.failed, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= failurePause })
-	_, ok := d.failed[uid]
-	return ok
-}
-
-func (d *Dispatcher) fail(uid types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.failed == nil {
-		d.failed = map[types.UID]time.Time{}
-	}
-	d.failed[uid] = d.Clock.Now()
 }
 
 // Takeovers runs the backups of dying holders, and those no message announced,
@@ -207,25 +137,13 @@ func (d *Dispatcher) fail(uid types.UID) {
 func (d *Dispatcher) Takeovers(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	done := make(chan struct{}, unannounced)
-	for running := 0; ; {
-		offered := d.offers()
-		if running == unannounced {
-			offered = nil
-		}
+	group.Go(func() { _ = d.offers().Serve(ctx) }) // it never fails
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case holder := <-d.Instance.Expired():
 			d.takeOver(ctx, holder, &group)
-		case <-done:
-			running--
-		case o := <-offered:
-			running++
-			group.Go(func() {
-				defer func() { done <- struct{}{} }()
-				d.run(ctx, o.name, o.uid)
-			})
 		}
 	}
 }
@@ -243,20 +161,6 @@ func (d *Dispatcher) takeOver(ctx context.Context, holder string, group *sync.Wa
 			continue
 		}
 		d.Log.InfoContext(ctx, "taking over", "backup", b.Name, "holder", holder)
-		group.Go(func() { d.run(ctx, b.Name, b.UID) })
-	}
-}
-
-// run survives whatever the job does: it is on a goroutine of its own.
-func (d *Dispatcher) run(ctx context.Context, name string, uid types.UID) {
-	defer func() {
-		if p := recover(); p != nil {
-			d.Log.ErrorContext(ctx, "job panicked", "backup", name, "panic", p)
-		}
-	}()
-	var held *claim.HeldError
-	if err := d.Runs.Run(ctx, name, uid); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
-		d.fail(uid)
-		d.Log.WarnContext(ctx, "run failed, reconciling tries again", "backup", name, "error", err)
+		group.Go(func() { d.offers().Run(ctx, offer.Job{Name: b.Name, UID: b.UID}) })
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/offer"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
@@ -113,7 +114,7 @@ func TestReconcilePublishesWhatNobodyWorksOn(t *testing.T) {
 			s.alive["alive"], s.active["active"] = true, true
 			got, err := d.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "velero", Name: tt.backup.Name}})
 			require.NoError(t, err)
-			require.Equal(t, tt.again, got.RequeueAfter == Period)
+			require.Equal(t, tt.again, got.RequeueAfter == offer.Period)
 			require.Equal(t, tt.hint, len(s.hints) == 1)
 		})
 	}
@@ -161,7 +162,7 @@ func TestBackupsRunWithoutMessages(t *testing.T) {
 			for range tt.looks {
 				_, err := d.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tt.backup)})
 				require.NoError(t, err)
-				now.Step(Period)
+				now.Step(offer.Period)
 			}
 			if tt.runs {
 				require.Eventually(t, func() bool { return len(s.ran()) > 0 }, 10*time.Second, time.Millisecond)
@@ -171,34 +172,4 @@ func TestBackupsRunWithoutMessages(t *testing.T) {
 			require.Equal(t, tt.runs, len(s.ran()) > 0)
 		})
 	}
-}
-
-// A backup that fails at once is handed over at once: it must not be run again
-// and again.
-func TestABackupThatFailsIsNotRunInALoop(t *testing.T) {
-	b := backup("b", "", velerov1.BackupPhaseInProgress)
-	require.NoError(t, claim.Set(b, claim.Claim{Epoch: 3}))
-	d, s := newDispatcher(t, b)
-	clk := clocktesting.NewFakeClock(time.Unix(1, 0))
-	d.Clock = clk
-	s.broken = errors.New("no bucket")
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- d.Takeovers(ctx) }()
-	look := func() {
-		_, err := d.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "velero", Name: "b"}})
-		require.NoError(t, err)
-	}
-	look()
-	require.Eventually(t, func() bool { return d.failedLately("b") }, 10*time.Second, time.Millisecond)
-	for range 5 {
-		look()
-	}
-	require.Empty(t, d.offers())
-	clk.Step(failurePause)
-	look()
-	require.Eventually(t, func() bool { return len(s.ran()) == 2 }, 10*time.Second, time.Millisecond)
-	cancel()
-	require.NoError(t, <-done)
-	require.Len(t, s.ran(), 2)
 }

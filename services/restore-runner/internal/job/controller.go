@@ -3,31 +3,21 @@ package job
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/offer"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-const (
-	// lookAgain is how often every unfinished restore is looked at, whatever messages say.
-	lookAgain = 15 * time.Second
-	// soon is the pause before a deleted restore is looked at whose job is still stopping.
-	soon = time.Second
-	// offers is how many restores may wait to be looked at; others are found by the next look.
-	offers = 64
-	// overdue is how long a restore may wait for the effect of its hint: the queue may hold one that it never delivers, and then
-	// refuses every other.
-	overdue = 2 * lookAgain
-)
+// soon is the pause before a deleted restore is looked at whose job is still stopping.
+const soon = time.Second
 
 // Cleaner removes what a restore that is being deleted left in the bucket.
 type Cleaner interface {
@@ -41,23 +31,14 @@ type Controller struct {
 	cached  client.Reader
 	publish func(ctx context.Context, hint *workv1.Hint) error
 	cleaner Cleaner
-	offered chan offer
-	atOnce  int
-
-	mu      sync.Mutex
-	waiting map[types.NamespacedName]time.Time // since when each restore is seen waiting
-}
-
-type offer struct {
-	name string
-	uid  types.UID
+	desk    *offer.Desk
 }
 
 // NewController returns a controller. cached may be a cache; publish sends a restore.run hint; atOnce is how many restores that
 // no message announced are worked on at once.
 func NewController(runner *Runner, cached client.Reader, publish func(ctx context.Context, hint *workv1.Hint) error, cleaner Cleaner, atOnce int) *Controller {
-	return &Controller{runner: runner, cached: cached, publish: publish, cleaner: cleaner, offered: make(chan offer, offers), atOnce: max(atOnce, 1),
-		waiting: map[types.NamespacedName]time.Time{}}
+	desk := offer.New(offer.Config{Run: runner.Run, AtOnce: atOnce, Clock: runner.cfg.Clock, Log: runner.cfg.Log})
+	return &Controller{runner: runner, cached: cached, publish: publish, cleaner: cleaner, desk: desk}
 }
 
 // Setup registers the controller with a manager.
@@ -69,45 +50,29 @@ func (c *Controller) Setup(mgr ctrl.Manager) error {
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	restore := &velerov1.Restore{}
 	if err := c.cached.Get(ctx, req.NamespacedName, restore); err != nil {
-		c.since(req.NamespacedName, false)
+		c.desk.Waits(req.NamespacedName, false)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if restore.DeletionTimestamp != nil {
-		c.since(req.NamespacedName, false)
+		c.desk.Waits(req.NamespacedName, false)
 		return c.delete(ctx, restore)
 	}
 	if restore.Status.Phase.Terminal() {
-		c.since(req.NamespacedName, false)
+		c.desk.Waits(req.NamespacedName, false)
 		return ctrl.Result{}, nil
 	}
 	work, err := c.work(ctx, restore)
 	if err != nil {
-		return ctrl.Result{RequeueAfter: lookAgain}, err
+		return ctrl.Result{RequeueAfter: offer.Period}, err
 	}
-	waited := c.since(req.NamespacedName, work)
+	waited := c.desk.Waits(req.NamespacedName, work)
 	if work {
 		c.hint(ctx, restore)
 	}
-	if work && (restore.Status.Phase == velerov1.RestorePhaseInProgress || waited >= overdue) {
+	if work && (restore.Status.Phase == velerov1.RestorePhaseInProgress || waited >= offer.Overdue) {
 		c.offer(restore) // handed over, orphaned, or announced in vain: it goes on, whatever becomes of the hint
 	}
-	return ctrl.Result{RequeueAfter: lookAgain}, nil
-}
-
-// since notes whether a restore waits to be worked on and returns for how long it has.
-func (c *Controller) since(key types.NamespacedName, waits bool) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !waits {
-		delete(c.waiting, key)
-		return 0
-	}
-	first, known := c.waiting[key]
-	if !known {
-		first = c.runner.cfg.Clock.Now()
-		c.waiting[key] = first
-	}
-	return c.runner.cfg.Clock.Since(first)
+	return ctrl.Result{RequeueAfter: offer.Period}, nil
 }
 
 // work tells whether a restore can be taken by somebody now.
@@ -148,10 +113,7 @@ func (c *Controller) hint(ctx context.Context, restore *velerov1.Restore) {
 }
 
 func (c *Controller) offer(restore *velerov1.Restore) {
-	select {
-	case c.offered <- offer{restore.Name, restore.UID}:
-	default:
-	}
+	c.desk.Offer(offer.Job{Name: restore.Name, UID: restore.UID})
 }
 
 // delete removes the files of a restore once nobody writes them any more.
@@ -164,39 +126,13 @@ func (c *Controller) delete(ctx context.Context, restore *velerov1.Restore) (ctr
 			return ctrl.Result{RequeueAfter: soon}, nil
 		}
 		c.runner.cfg.Log.Warn("files of a deleted restore not removed yet", "restore", restore.Name, "error", err)
-		return ctrl.Result{RequeueAfter: lookAgain}, nil
+		return ctrl.Result{RequeueAfter: offer.Period}, nil
 	}
 	return ctrl.Result{}, nil
 }
 
 // Serve works on restores that no message announced, until ctx ends, and waits for the running ones.
-func (c *Controller) Serve(ctx context.Context) error {
-	done := make(chan struct{}, offers)
-	running := 0
-	for {
-		offered := c.offered
-		if running >= c.atOnce {
-			offered = nil // other replicas may have room for them
-		}
-		select {
-		case <-ctx.Done():
-			for ; running > 0; running-- {
-				<-done
-			}
-			return nil
-		case <-done:
-			running--
-		case o := <-offered:
-			running++
-			go func() {
-				defer func() { done <- struct{}{} }()
-				if err := c.runner.Run(ctx, o.name, o.uid); err != nil && ctx.Err() == nil {
-					c.runner.cfg.Log.Warn("restore has to be tried again", "restore", o.name, "error", err)
-				}
-			}()
-		}
-	}
-}
+func (c *Controller) Serve(ctx context.Context) error { return c.desk.Serve(ctx) }
 
 // Succeed takes over the restores of instances that die, until ctx ends; no message is needed for that.
 func (c *Controller) Succeed(ctx context.Context, expired <-chan string) error {
@@ -234,7 +170,7 @@ func (c *Controller) orphans(ctx context.Context, holder string) error {
 
 // Census keeps count of the restores that exist, until ctx ends.
 func (c *Controller) Census(ctx context.Context) error {
-	ticker := c.runner.cfg.Clock.NewTicker(lookAgain)
+	ticker := c.runner.cfg.Clock.NewTicker(offer.Period)
 	defer ticker.Stop()
 	for {
 		var list velerov1.RestoreList
