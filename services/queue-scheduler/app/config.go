@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
 	"github.com/holdfast-io/holdfast/pkg/service"
@@ -24,6 +25,7 @@ const (
 	defaultConcurrentBackups    = 1
 	defaultDutyTimeout          = 15 * time.Second
 	defaultConcurrentRestores   = 1
+	defaultPriorityAgeing       = 30 * time.Minute
 	// csiSnapshotTimeout has no flag in Velero either.
 	csiSnapshotTimeout = 10 * time.Minute
 )
@@ -35,6 +37,9 @@ type Config struct {
 	ConcurrentBackups int
 	// ConcurrentRestores is how many restores run at once, over all runners.
 	ConcurrentRestores int
+	// PriorityAgeing is after how long of waiting the class of a backup rises by
+	// one; 0 is never, nil the default.
+	PriorityAgeing *time.Duration
 	// DefaultBackupTTL is the ttl of backups that name none.
 	DefaultBackupTTL time.Duration
 	// DefaultItemOperationTimeout bounds asynchronous operations of jobs that name no limit.
@@ -54,6 +59,8 @@ type Config struct {
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.ConcurrentBackups, "concurrent-backups", defaultConcurrentBackups, "backups that may run at once")
 	fs.IntVar(&c.ConcurrentRestores, "concurrent-restores", defaultConcurrentRestores, "restores that may run at once")
+	c.PriorityAgeing = new(time.Duration)
+	fs.DurationVar(c.PriorityAgeing, "priority-ageing", defaultPriorityAgeing, "waiting that raises the priority of a backup by one class, up to high; 0 is never")
 	fs.DurationVar(&c.DefaultBackupTTL, "default-backup-ttl", defaultBackupTTL, "how long backups that name no ttl are kept")
 	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", defaultItemOperationTimeout, "longest time of asynchronous operations where none is named")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location used when none is marked as the default")
@@ -78,6 +85,12 @@ func (c *Config) complete() error {
 		if *n.value == 0 {
 			*n.value = n.def
 		}
+	}
+	if c.PriorityAgeing == nil {
+		c.PriorityAgeing = ptr.To(defaultPriorityAgeing)
+	}
+	if *c.PriorityAgeing < 0 {
+		return grpcerr.Field("--priority-ageing", "must not be negative")
 	}
 	for _, d := range []struct {
 		flag  string

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
 )
@@ -24,6 +25,7 @@ func TestConfig(t *testing.T) {
 		"--default-backup-ttl":             {DefaultBackupTTL: -time.Second},
 		"--default-item-operation-timeout": {DefaultItemOperationTimeout: -time.Second},
 		"--resource-timeout":               {ResourceTimeout: -time.Second},
+		"--priority-ageing":                {PriorityAgeing: ptr.To(-time.Second)},
 		"--duty-timeout":                   {DutyTimeout: time.Millisecond},
 	} {
 		field := new(grpcerr.FieldError)

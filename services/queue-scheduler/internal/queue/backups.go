@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/pkg/selection"
 )
 
 // enqueue validates new backups and puts them behind the last one.
@@ -80,6 +78,7 @@ func refuse(b *velerov1.Backup, problems []string) {
 // that may start is validated and asked for in the ledger. One that has to wait
 // claims its namespaces for those behind it, so that nobody starves.
 func (s *Scheduler) admit(ctx context.Context, v *view) error {
+	s.order(ctx, v)
 	w := s.newWalk(v)
 	var errs []error
 	waiting := v.queued[:0:0]
@@ -111,7 +110,7 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 	if v.admitted(b.UID) {
 		return s.ready(ctx, b) // an admission that was cut off is completed
 	}
-	namespaces, err := s.resolve(ctx, v, &b.Spec)
+	namespaces, err := s.resolve(ctx, v, b)
 	if err != nil {
 		return false, err
 	}
@@ -150,23 +149,6 @@ func (s *Scheduler) waitOrFail(kind, name string, obj metav1.Object, reason erro
 		return nil
 	}
 	return reason
-}
-
-// resolve expands the namespaces a backup selects; no filter at all is "*". The
-// live namespaces are read once a pass.
-func (s *Scheduler) resolve(ctx context.Context, v *view, spec *velerov1.BackupSpec) ([]string, error) {
-	if v.live == nil {
-		live, excluded, err := s.Validator.Namespaces(ctx)
-		if err != nil {
-			return nil, err
-		}
-		v.live, v.excluded = slices.Clip(live), excluded
-	}
-	excludes := spec.ExcludedNamespaces
-	if len(v.excluded) > 0 {
-		excludes = slices.Concat(excludes, v.excluded)
-	}
-	return selection.ExpandNamespaces(spec.IncludedNamespaces, excludes, v.live), nil
 }
 
 // ready is the write Queued to ReadyToStart, with everything computed, or to

@@ -198,7 +198,7 @@ func (b *bed) setRestore(name string, phase velerov1.RestorePhase) {
 
 func (b *bed) eventually(msg string, condition func() bool) {
 	b.t.Helper()
-	require.Eventually(b.t, condition, 20*time.Second, 10*time.Millisecond, msg)
+	require.Eventually(b.t, condition, time.Minute, 10*time.Millisecond, msg)
 }
 
 func (b *bed) reaches(phase velerov1.BackupPhase, names ...string) {

@@ -84,5 +84,5 @@ func (s *Scheduler) admittedFor(ctx context.Context, v *view, b *velerov1.Backup
 	if err != nil {
 		s.Log.WarnContext(ctx, "admitted namespaces not readable, resolving them anew", "backup", b.Name, "error", err)
 	}
-	return s.resolve(ctx, v, &b.Spec)
+	return s.resolve(ctx, v, b)
 }

@@ -70,10 +70,12 @@ type Config struct {
 	Publisher Publisher
 	Validator Validator
 	Limits    ledger.Limits
-	Metrics   Metrics
-	Tracer    trace.TracerProvider
-	Clock     clock.WithTicker
-	Log       *slog.Logger
+	// Ageing is after how long of waiting the class of a backup rises by one; 0 is never.
+	Ageing  time.Duration
+	Metrics Metrics
+	Tracer  trace.TracerProvider
+	Clock   clock.WithTicker
+	Log     *slog.Logger
 }
 
 // Scheduler runs passes. Wake may be called from anywhere, Run once.

@@ -25,16 +25,15 @@ type view struct {
 	pending []*velerov1.Restore             // new ones, oldest first
 	orphans []job                           // running ones, to be found in the ledger
 	traced  map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
-	live    []string                        // names of the namespaces, read when first needed
-	// excluded are those of them no backup takes, whatever its filters say.
-	excluded []string
+	live    *liveNamespaces                 // read when first needed
+	spaces  map[types.UID][]string          // what resolve found
 }
 
 // look reads ledger and objects. The ledger comes first: an entry made after it
 // was read belongs to an object that is listed as waiting, and admitting that
 // again changes nothing.
 func (s *Scheduler) look(ctx context.Context) (*view, error) {
-	v := &view{traced: map[types.UID]*velerov1.Restore{}}
+	v := &view{traced: map[types.UID]*velerov1.Restore{}, spaces: map[types.UID][]string{}}
 	var err error
 	if v.entries, err = s.Ledger.List(ctx); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 )
 
 // builtInDataMover is the other name of Velero's default data mover.
@@ -104,14 +105,18 @@ func (p *Problems) filters(spec selection.Spec) {
 	}
 }
 
-// annotations finds requests that are not built yet, and a claim no runner could
-// read: the object would keep its place among the running ones for ever.
+// annotations finds requests that are not built yet, a priority that is none, and
+// a claim no runner could read: the object would keep its place among the running
+// ones for ever.
 func (p *Problems) annotations(annotations map[string]string) {
 	if _, _, err := claim.Parse(&metav1.ObjectMeta{Annotations: annotations}); err != nil {
 		p.add("metadata.annotations["+holdfast.AnnotationClaim+"]", "%v", err)
 	}
+	if _, err := priority.Of(annotations); err != nil {
+		p.add("metadata.annotations["+holdfast.AnnotationPriority+"]", "%v", err)
+	}
 	for _, key := range []string{
-		holdfast.AnnotationPriority, holdfast.AnnotationPlan, holdfast.AnnotationCancel, holdfast.AnnotationIgnoreRunning,
+		holdfast.AnnotationPlan, holdfast.AnnotationCancel, holdfast.AnnotationIgnoreRunning,
 	} {
 		_, set := annotations[key]
 		p.unsupported(set, "metadata.annotations["+key+"]")

@@ -3,6 +3,7 @@ package validate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -262,13 +263,26 @@ func TestRestoreProblemsNameTheField(t *testing.T) {
 
 func TestUnbuiltAnnotationsAreRefused(t *testing.T) {
 	v := validator(t, bsl("main", isDefault), stored("b", "", velerov1.BackupPhaseCompleted, 0))
-	for _, key := range []string{"holdfast.io/priority", "holdfast.io/plan", "holdfast.io/cancel", "holdfast.io/ignore-running"} {
+	for _, key := range []string{"holdfast.io/plan", "holdfast.io/cancel", "holdfast.io/ignore-running"} {
 		r := restore(velerov1.RestoreSpec{BackupName: "b"})
 		r.Annotations = map[string]string{key: "x"}
 		problems, err := v.Restore(t.Context(), r)
 		require.NoError(t, err)
 		require.Len(t, problems, 1)
 		require.Contains(t, problems[0].String(), key)
+	}
+}
+
+func TestThePriorityMustBeKnown(t *testing.T) {
+	v := validator(t, bsl("main", isDefault))
+	for value, wanted := range map[string]int{"high": 0, "normal": 0, "low": 0, "": 1, "urgent": 1} {
+		b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", Annotations: map[string]string{"holdfast.io/priority": value}}}
+		problems, err := v.Backup(t.Context(), b)
+		require.NoError(t, err)
+		require.Len(t, problems, wanted, value)
+		if wanted > 0 {
+			require.Equal(t, fmt.Sprintf("metadata.annotations[holdfast.io/priority]: %q is none of high, normal and low", value), problems[0].String())
+		}
 	}
 }
 

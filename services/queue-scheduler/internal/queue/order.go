@@ -1,0 +1,98 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
+)
+
+// Waiting is a queued backup as the order of the queue sees it.
+type Waiting struct {
+	Backup *velerov1.Backup
+	// Namespaces it would be admitted for, sorted; [ledger.All] for every one.
+	Namespaces []string
+	// Class is set by Order: the class it has come to by waiting, or a higher one
+	// that a backup behind it lends, because that one waits for it.
+	Class priority.Class
+}
+
+// Order sorts queued backups into the order of the queue, front first: by class,
+// then by sequence number. A backup never comes before one of a lower number that
+// it overlaps with: the one ahead takes its class over instead. Every ageing of
+// waiting since its creation raises the class of a backup by one (0 is never).
+// The order is total, so every reader of the same backups finds the same.
+func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
+	slices.SortFunc(waiting, func(a, b Waiting) int { return ahead(a.Backup, b.Backup) })
+	inOrder := true
+	for i := range waiting {
+		w := &waiting[i]
+		class, _ := priority.Of(w.Backup.Annotations) // validation speaks about a bad one
+		w.Class = class.After(now.Sub(w.Backup.CreationTimestamp.Time), ageing)
+		inOrder = inOrder && (i == 0 || waiting[i-1].Class >= w.Class)
+	}
+	if inOrder {
+		return // nobody behind is more urgent, so there is nothing to lend
+	}
+	var l lent
+	for i := range slices.Backward(waiting) {
+		l.inherit(&waiting[i])
+	}
+	slices.SortStableFunc(waiting, func(a, b Waiting) int { return cmp.Compare(b.Class, a.Class) })
+}
+
+// lent is the highest class among the backups seen so far, on each namespace.
+type lent struct {
+	on    map[string]priority.Class
+	whole priority.Class // of those that take every namespace
+	any   priority.Class // of all
+	begun bool
+}
+
+func (l *lent) inherit(w *Waiting) {
+	if !l.begun {
+		l.on, l.whole, l.any, l.begun = map[string]priority.Class{}, priority.Low, priority.Low, true
+	}
+	all := slices.Contains(w.Namespaces, ledger.All)
+	w.Class = max(w.Class, l.whole)
+	if all {
+		w.Class = max(w.Class, l.any)
+		l.whole = w.Class
+	} else {
+		for _, ns := range w.Namespaces {
+			if class, ok := l.on[ns]; ok {
+				w.Class = max(w.Class, class)
+			}
+		}
+		for _, ns := range w.Namespaces {
+			l.on[ns] = w.Class
+		}
+	}
+	l.any = max(l.any, w.Class)
+}
+
+// order brings the queued backups of a view into the order of the queue.
+func (s *Scheduler) order(ctx context.Context, v *view) {
+	for i, w := range s.line(ctx, v) {
+		v.queued[i] = w.Backup
+	}
+}
+
+// line is the order of the queue for the queued backups of a view. While their
+// namespaces cannot be read they count as overlapping, and keep their order.
+func (s *Scheduler) line(ctx context.Context, v *view) []Waiting {
+	waiting := make([]Waiting, len(v.queued))
+	for i, b := range v.queued {
+		namespaces, err := s.resolve(ctx, v, b)
+		if err != nil {
+			namespaces = []string{ledger.All}
+		}
+		waiting[i] = Waiting{Backup: b, Namespaces: namespaces}
+	}
+	Order(waiting, s.Ageing, s.Clock.Now())
+	return waiting
+}
