@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ type Config struct {
 	Rest       *rest.Config        // for installing the definitions
 	Namespace  string              // the server namespace; "velero" when empty
 	Replicas   int                 // of each service; 1 when zero
+	Counts     map[string]int      // of single services, in place of Replicas
 	Args       map[string][]string // further flags by service
 	Env        []string            // added to every service's environment
 	Binaries   string              // directory of the services' binaries; bin/ of the repository when empty
@@ -50,6 +52,7 @@ type Member struct {
 	GRPC    string // host:port
 	HTTP    string // host:port
 	WorkDir string // the same for every process in this member's place
+	place   int    // among the replicas of the service
 }
 
 // Fleet is a set of running services. Stop may be called more than once.
@@ -87,7 +90,7 @@ func Start(ctx context.Context, config Config) (_ *Fleet, err error) {
 		return nil, err
 	}
 	for _, service := range Services {
-		for i := range config.Replicas {
+		for i := range cmp.Or(config.Counts[service], config.Replicas) {
 			member, err := f.startMember(service, i)
 			if err != nil {
 				return nil, err
@@ -110,7 +113,7 @@ func (f *Fleet) startMember(service string, replica int) (*Member, error) {
 	name := fmt.Sprintf("%s-%d", service, replica)
 	m := &Member{
 		Service: service, GRPC: fmt.Sprintf("127.0.0.1:%d", ports[0]), HTTP: fmt.Sprintf("127.0.0.1:%d", ports[1]),
-		WorkDir: filepath.Join(f.config.Dir, "work", name),
+		WorkDir: filepath.Join(f.config.Dir, "work", name), place: replica,
 	}
 	args := append([]string{
 		"--kubeconfig", f.config.Kubeconfig, "--namespace", f.config.Namespace, "--nats-url", f.nats.URL(),
@@ -138,7 +141,7 @@ func (f *Fleet) waitReady(ctx context.Context) error {
 			case <-m.Done():
 				if tail := testbed.Tail(m.LogPath(), 15); tries < startTries && strings.Contains(tail, "address already in use") {
 					var err error
-					if m, err = f.startMember(m.Service, i%f.config.Replicas); err != nil {
+					if m, err = f.startMember(m.Service, m.place); err != nil {
 						return err
 					}
 					f.Members[i] = m

@@ -17,7 +17,7 @@ func (f *Fleet) Restart(ctx context.Context, m *Member) (*Member, error) {
 	if err := m.Err(); err != nil {
 		return nil, fmt.Errorf("restart %s: it did not end well: %w", m.Service, m.EarlyEnd())
 	}
-	next, err := f.startMember(m.Service, i%f.config.Replicas)
+	next, err := f.startMember(m.Service, m.place)
 	if err != nil {
 		return nil, fmt.Errorf("restart %s: %w", m.Service, err)
 	}

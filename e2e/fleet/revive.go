@@ -18,7 +18,7 @@ func (f *Fleet) Revive(ctx context.Context) ([]*Member, error) {
 		default:
 			continue
 		}
-		next, err := f.startMember(m.Service, i%f.config.Replicas)
+		next, err := f.startMember(m.Service, m.place)
 		if err != nil {
 			return nil, err
 		}

@@ -33,6 +33,7 @@ const (
 // Config says what runs on a site.
 type Config struct {
 	Replicas int                 // of each service
+	Counts   map[string]int      // of single services, in place of Replicas
 	Args     map[string][]string // further flags by service
 }
 
@@ -56,7 +57,8 @@ func Start(t *testing.T, config Config) *Site {
 	ctrllog.SetLogger(logr.Discard()) // what informers say about outages
 	s.History = watch(t, s.Cluster.RestConfig())
 	s.Fleet, err = fleet.Start(t.Context(), fleet.Config{
-		Dir: t.TempDir(), Kubeconfig: s.Cluster.Kubeconfig(), Rest: s.Cluster.RestConfig(), Replicas: config.Replicas, Args: config.Args,
+		Dir: t.TempDir(), Kubeconfig: s.Cluster.Kubeconfig(), Rest: s.Cluster.RestConfig(), Replicas: config.Replicas,
+		Counts: config.Counts, Args: config.Args,
 	})
 	require.NoError(t, err)
 	t.Cleanup(s.Fleet.Stop)
