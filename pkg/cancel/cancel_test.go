@@ -21,7 +21,7 @@ func annotated(text string) *velerov1.Backup {
 func TestWhatAPersonMightSet(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"by":"alice","time":"2026-01-02T03:04:05Z"}`: "cancelled by alice",
-		`{}`: "cancelled", "true": "cancelled", " True ": "cancelled", "bob": "cancelled by bob",
+		`{}`: "cancelled", "true": "cancelled", "True\t": "cancelled", "bob": "cancelled by bob",
 		"{broken": "cancelled by {broken", "two\nlines\x00": "cancelled by two lines", `{"by":"a\nb"}`: "cancelled by a b",
 	} {
 		r, ok := cancel.Requested(annotated(text))
@@ -29,7 +29,7 @@ func TestWhatAPersonMightSet(t *testing.T) {
 		require.Equal(t, want, r.Reason())
 		require.True(t, cancel.IsReason(r.Reason()))
 	}
-	for _, text := range []string{"", "false", " FALSE "} {
+	for _, text := range []string{"", "false", "FALSE\t"} {
 		_, ok := cancel.Requested(annotated(text))
 		require.False(t, ok, text)
 	}

@@ -2,30 +2,22 @@ package finish
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ending"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
-
-// ErrForeign means that the bucket holds a backup of that name which is not this
-// Backup object's.
-var ErrForeign = errors.New("backup already exists in object storage")
 
 // Complete commits the backup with the phase of its composition and returns the
 // committed object. Should another holder have committed before, what it wrote
 // stands and is returned.
 func (j *Job) Complete(ctx context.Context, phase velerov1.BackupPhase, p Published) (*velerov1.Backup, error) {
-	final := j.final(phase)
+	final := ending.Final(j.Backup, phase, j.Clock.Now())
 	final.Status.Warnings, final.Status.Errors = p.Warnings, p.Errors
 	final.Status.Progress = &velerov1.BackupProgress{TotalItems: p.Items, ItemsBackedUp: p.Items}
 	return j.commit(ctx, final)
@@ -35,69 +27,16 @@ func (j *Job) Complete(ctx context.Context, phase velerov1.BackupPhase, p Publis
 // is recorded already, or cannot be.
 func (j *Job) Fail(ctx context.Context, verdict checkpoint.Failure) (*velerov1.Backup, error) {
 	j.publishFailure(ctx, verdict)
-	final := j.final(velerov1.BackupPhaseFailed)
-	final.Status.FailureReason = verdict.Reason
-	final.Status.Errors = max(final.Status.Errors, 1)
-	return j.commit(ctx, final)
+	return j.commit(ctx, ending.Failed(j.Backup, verdict.Reason, j.Clock.Now()))
 }
 
-func (j *Job) final(phase velerov1.BackupPhase) *velerov1.Backup {
-	final := j.Backup.DeepCopy()
-	final.SetGroupVersionKind(velerov1.GroupVersion.WithKind("Backup"))
-	final.Status.Version = 1
-	final.Status.FormatVersion = manifest.FormatVersion
-	final.Status.Phase = phase
-	final.Status.QueuePosition = 0
-	if final.Status.HookStatus == nil {
-		final.Status.HookStatus = &velerov1.HookStatus{} // Velero 1.18 writes it also when no hook ran
-	}
-	now := metav1.NewTime(j.Clock.Now().Truncate(1e9)) // the precision JSON keeps
-	final.Status.CompletionTimestamp = &now
-	return final
-}
-
-// commit creates the metadata file: the one moment that decides.
+// commit creates the metadata file.
 func (j *Job) commit(ctx context.Context, final *velerov1.Backup) (*velerov1.Backup, error) {
-	data, err := json.MarshalIndent(final, "", "    ")
-	if err != nil {
-		return nil, fmt.Errorf("encode the backup: %w", err)
+	committed, created, err := ending.Commit(ctx, j.Store, final)
+	if created {
+		failpoint.Hit("backup-runner/committed")
 	}
-	err = objectstore.CreateBytes(ctx, j.Store, layout.BackupMetadata(final.Name), data)
-	if errors.Is(err, objectstore.ErrExists) {
-		committed, found, err := Committed(ctx, j.Store, j.Backup)
-		if err == nil && !found {
-			err = fmt.Errorf("%s was deleted while it was read", layout.BackupMetadata(final.Name))
-		}
-		return committed, err
-	}
-	if err != nil {
-		return nil, fmt.Errorf("commit the backup: %w", err)
-	}
-	failpoint.Hit("backup-runner/committed")
-	return final, nil
-}
-
-// maxMetadataBytes is far above what an API server stores of one object.
-const maxMetadataBytes = 16 << 20
-
-// Committed returns the committed object of a backup, false while there is none,
-// or ErrForeign if it is another Backup's.
-func Committed(ctx context.Context, store objectstore.Reader, b *velerov1.Backup) (*velerov1.Backup, bool, error) {
-	key := layout.BackupMetadata(b.Name)
-	data, err := objectstore.ReadAll(ctx, store, key, maxMetadataBytes)
-	switch {
-	case errors.Is(err, objectstore.ErrNotFound):
-		return nil, false, nil
-	case errors.Is(err, objectstore.ErrSize):
-		return nil, true, ErrForeign
-	case err != nil:
-		return nil, false, fmt.Errorf("read %s: %w", key, err)
-	}
-	var committed velerov1.Backup
-	if err := json.Unmarshal(data, &committed); err != nil || committed.UID != b.UID {
-		return nil, true, ErrForeign
-	}
-	return &committed, true, nil
+	return committed, err
 }
 
 // Sweep removes parts, sidecars and records of the committed backup.

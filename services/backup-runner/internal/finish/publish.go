@@ -7,7 +7,6 @@ package finish
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,10 +15,9 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ending"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/part"
 	"github.com/holdfast-io/holdfast/pkg/publish"
@@ -77,7 +75,7 @@ func (j *Job) Publish(ctx context.Context, c checkpoint.Composition) (Published,
 
 // plan reads the records the composition names, a few at a time.
 func (j *Job) plan(ctx context.Context, c checkpoint.Composition, volumes *volumes) (publish.Plan, error) {
-	plan := j.emptyPlan()
+	plan := ending.Plan(j.Backup, j.Cluster)
 	if len(c.Revisions) > 0 {
 		plan.Header.Revision = c.Revisions[0]
 	}
@@ -90,16 +88,6 @@ func (j *Job) plan(ctx context.Context, c checkpoint.Composition, volumes *volum
 		return volumes.add(rec.Volumes)
 	})
 	return plan, err
-}
-
-func (j *Job) emptyPlan() publish.Plan {
-	b := j.Backup
-	start := b.Status.StartTimestamp.Time
-	return publish.Plan{
-		Backup: b.Name, UID: string(b.UID), ModTime: start,
-		Header:   manifest.Header{Backup: b.Name, UID: string(b.UID), Cluster: j.Cluster, StartTime: start},
-		LogField: "backup", LogValue: b.Namespace + "/" + b.Name,
-	}
 }
 
 // files publishes the merged files and the small ones. Without operations and
@@ -144,15 +132,8 @@ func (j *Job) files(ctx context.Context, merged *publish.Merged, volumes *volume
 // publishFailure leaves a log and results that say why the backup failed. It is
 // best effort: the metadata file, written next, says it too.
 func (j *Job) publishFailure(ctx context.Context, verdict checkpoint.Failure) {
-	plan := j.emptyPlan()
-	plan.Notes = []joblog.Entry{{Time: verdict.Time, Level: joblog.Error, Message: "Backup failed", Err: verdict.Reason, Source: "holdfast/backup-runner"}}
-	merged, err := publish.Merge(ctx, j.Store, plan, j.Dir)
-	if err == nil {
-		defer remove(merged.Manifest, merged.ResourceList, merged.Results, merged.Log)
-		_, logErr := publish.Create(ctx, j.Store, layout.BackupLog(j.Backup.Name), merged.Log)
-		_, resultsErr := publish.Create(ctx, j.Store, layout.BackupResults(j.Backup.Name), merged.Results)
-		err = errors.Join(logErr, resultsErr)
-	}
+	err := ending.Explain(ctx, j.Store, j.Dir, j.Backup, j.Cluster,
+		ending.Verdict{Reason: verdict.Reason, Time: verdict.Time, Source: "holdfast/backup-runner"})
 	if err != nil {
 		j.Log.WarnContext(ctx, "log of the failed backup not published", "error", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/ending"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -32,7 +33,7 @@ func (j *execution) clusterUID(ctx context.Context) (string, error) {
 }
 
 // reserve makes the backup's directory in the bucket this object's, by creating
-// the owner file. The error wraps finish.ErrForeign when it is another's.
+// the owner file. The error wraps ending.ErrForeign when it is another's.
 func (j *execution) reserve(ctx context.Context, out *finish.Job) error {
 	mine := layout.Owner{BackupUID: string(j.backup.UID), ClusterUID: out.Cluster}
 	data, err := mine.Encode()
@@ -62,7 +63,7 @@ func (j *execution) reserve(ctx context.Context, out *finish.Job) error {
 			return nil
 		}
 		if owner.ClusterUID != mine.ClusterUID {
-			return finish.ErrForeign
+			return ending.ErrForeign
 		}
 		// It left no metadata file (decide looked), so nothing was committed, and
 		// only a living owner could still do that.
@@ -71,14 +72,14 @@ func (j *execution) reserve(ctx context.Context, out *finish.Job) error {
 			return err
 		}
 		if alive {
-			return finish.ErrForeign
+			return ending.ErrForeign
 		}
 		j.log.InfoContext(ctx, "removing what an earlier backup of this name left", "uid", owner.BackupUID)
 		if err := j.sweepOwner(ctx, out, owner); err != nil {
 			return err
 		}
 	}
-	return finish.ErrForeign // another holder came first
+	return ending.ErrForeign // another holder came first
 }
 
 // lives reports whether a Backup with that UID exists in any namespace: two
@@ -103,7 +104,7 @@ func (j *execution) sweepOwner(ctx context.Context, out *finish.Job, dead layout
 		case key == layout.OwnerFile(name):
 			return false, nil
 		case key == layout.BackupMetadata(name):
-			return false, finish.ErrForeign
+			return false, ending.ErrForeign
 		case strings.HasPrefix(key, ours):
 			return false, fmt.Errorf("%w: %s exists", claim.ErrLost, key)
 		}
@@ -134,7 +135,7 @@ func (j *execution) owner(ctx context.Context, store objectstore.Reader) (layout
 	}
 	owner, decodeErr := layout.DecodeOwner(data)
 	if err := errors.Join(err, decodeErr); err != nil {
-		return layout.Owner{}, fmt.Errorf("%w: %s: %w", finish.ErrForeign, key, err)
+		return layout.Owner{}, fmt.Errorf("%w: %s: %w", ending.ErrForeign, key, err)
 	}
 	return owner, nil
 }

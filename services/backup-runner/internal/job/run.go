@@ -13,6 +13,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/ending"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/journal"
@@ -99,7 +100,7 @@ func (e *unopenedError) Error() string {
 // decide reaches the commit and returns what was committed.
 func (j *execution) decide(ctx context.Context, out *finish.Job) (*velerov1.Backup, finish.Published, error) {
 	var none finish.Published
-	committed, found, err := finish.Committed(ctx, out.Store, j.backup)
+	committed, found, err := ending.Committed(ctx, out.Store, j.backup)
 	if err != nil {
 		return nil, none, j.storeError(ctx, err)
 	}
@@ -174,8 +175,8 @@ func (j *execution) storeError(ctx context.Context, err error) error {
 	switch {
 	case stopped(ctx, err):
 		return err
-	case errors.Is(err, finish.ErrForeign):
-		return &failedError{reason: finish.ErrForeign.Error()}
+	case errors.Is(err, ending.ErrForeign):
+		return &failedError{reason: ending.ErrForeign.Error()}
 	case j.reserved && !steady.Refused(err):
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ending"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
@@ -51,7 +52,7 @@ func (j *execution) composition(ctx context.Context, out *finish.Job) (checkpoin
 // giveUp commits the backup as Failed, unless it was committed before: then the
 // work failed only because its end had come already.
 func (j *execution) giveUp(ctx context.Context, out *finish.Job, cause error) (*velerov1.Backup, error) {
-	committed, found, err := finish.Committed(ctx, out.Store, j.backup)
+	committed, found, err := ending.Committed(ctx, out.Store, j.backup)
 	if err != nil || found {
 		return committed, err
 	}
