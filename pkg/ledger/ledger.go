@@ -155,15 +155,15 @@ func (l *Ledger) List(ctx context.Context) ([]Entry, error) {
 	return entries, err
 }
 
-// NextSequence returns a number higher than all it returned before, starting at 1.
-func (l *Ledger) NextSequence(ctx context.Context) (int64, error) {
-	var next int64
-	err := l.swap(ctx, func(b *book) error {
+// NextSequences takes n numbers in one write and returns the first; the others
+// follow it. All are higher than any returned before; the very first is 1.
+func (l *Ledger) NextSequences(ctx context.Context, n int) (first int64, err error) {
+	err = l.swap(ctx, func(b *book) error {
 		var err error
-		next, err = b.nextSequence()
+		first, err = b.nextSequences(n)
 		return err
 	})
-	return next, err
+	return first, err
 }
 
 // errUnchanged ends a swap with success and without a write.

@@ -212,16 +212,18 @@ func TestSequenceIsUniqueAndRising(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			l, last := ledger.New(c, c, "velero"), int64(0)
-			for range 20 {
-				n, err := l.NextSequence(t.Context())
+			for i := range 20 {
+				n, err := l.NextSequences(t.Context(), 1+i%3)
 				if err != nil || n <= last {
 					t.Errorf("sequence %d after %d: %v", n, last, err)
 					return
 				}
-				if _, twice := seen.LoadOrStore(n, true); twice {
-					t.Errorf("sequence %d given twice", n)
+				for last = n; last <= n+int64(i%3); last++ {
+					if _, twice := seen.LoadOrStore(last, true); twice {
+						t.Errorf("sequence %d given twice", last)
+					}
 				}
-				last = n
+				last--
 			}
 		})
 	}

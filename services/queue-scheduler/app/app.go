@@ -78,6 +78,7 @@ func (a *App) build() error {
 		},
 		Limits:  ledger.Limits{Backups: c.ConcurrentBackups, Restores: c.ConcurrentRestores},
 		Ageing:  *c.PriorityAgeing,
+		Events:  rt.Manager().GetEventRecorder(Name),
 		Metrics: counters, Tracer: c.Tracer, Clock: c.Clock, Log: c.Log,
 	})
 	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{Reader: reader, Client: writer, Namespace: namespace, Ledger: book})

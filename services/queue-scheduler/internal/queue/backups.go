@@ -17,15 +17,28 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 )
 
-// enqueue validates new backups and puts them behind the last one.
+// enqueueLimit bounds what one pass queues, so that backups which may start do not
+// wait for the validation of thousands that come after them.
+const enqueueLimit = 250
+
+// enqueue validates new backups and puts them behind the last one. Their numbers
+// come from the ledger in one block.
 func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
+	fresh := v.fresh
+	if len(fresh) == 0 {
+		return nil
+	}
+	if len(fresh) > enqueueLimit {
+		fresh = fresh[:enqueueLimit]
+		s.Wake()
+	}
+	first, err := s.Ledger.NextSequences(ctx, len(fresh))
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, b := range v.fresh {
-		number, err := s.Ledger.NextSequence(ctx)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		if err := s.enqueueOne(ctx, v, b, number); err != nil {
+	for i, b := range fresh {
+		if err := s.enqueueOne(ctx, v, b, first+int64(i)); err != nil {
 			errs = append(errs, fmt.Errorf("queue backup %s: %w", b.Name, err))
 		}
 	}
@@ -78,12 +91,27 @@ func refuse(b *velerov1.Backup, problems []string) {
 // that may start is validated and asked for in the ledger. One that has to wait
 // claims its namespaces for those behind it, so that nobody starves.
 func (s *Scheduler) admit(ctx context.Context, v *view) error {
+	if len(v.queued) == 0 {
+		return nil
+	}
+	s.namespaces(ctx, v) // read before the decisions are timed
+	watch := s.newStopwatch()
 	s.order(ctx, v)
 	w := s.newWalk(v)
 	var errs []error
-	waiting := v.queued[:0:0]
+	waiting := make([]*velerov1.Backup, 0, len(v.queued))
 	for i, b := range v.queued {
+		if !v.admitted(b.UID) {
+			reason, err := s.verdict(ctx, v, b, w)
+			if err != nil || reason != nil {
+				errs = append(errs, err)
+				waiting = append(waiting, b)
+				continue
+			}
+		}
+		watch.pause()
 		started, err := s.start(ctx, v, b, w)
+		watch.resume()
 		if errors.Is(err, ledger.ErrMoved) {
 			waiting = append(waiting, v.queued[i:]...)
 			s.Wake() // somebody ahead may start now: begin at the front again
@@ -101,11 +129,30 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 		}
 	}
 	v.queued = waiting
+	s.Metrics.QueueWalked(watch.stop())
 	return errors.Join(errs...)
 }
 
-// start admits one backup if nothing is in the way; false with b still Queued
-// means that it waits.
+// verdict is why a backup that is not admitted has to wait; nil if it may start.
+// While namespaces cannot be read nobody may, and the first one says so.
+func (s *Scheduler) verdict(ctx context.Context, v *view, b *velerov1.Backup, w *walk) (reason, err error) {
+	namespaces, err := s.resolve(ctx, v, b)
+	if err != nil {
+		if w.blind {
+			return err, nil
+		}
+		w.blind = true
+		return nil, fmt.Errorf("admit backup %s: %w", b.Name, err)
+	}
+	if reason = w.verdict(namespaces); reason != nil {
+		w.wait(b.Name, namespaces, reason)
+		s.explain(b, reason)
+	}
+	return reason, nil
+}
+
+// start admits one backup that nothing seems to be in the way of; false with b
+// still Queued means that it waits all the same.
 func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *walk) (bool, error) {
 	if v.admitted(b.UID) {
 		return s.ready(ctx, b) // an admission that was cut off is completed
@@ -113,10 +160,6 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 	namespaces, err := s.resolve(ctx, v, b)
 	if err != nil {
 		return false, err
-	}
-	if reason := w.verdict(namespaces); reason != nil {
-		w.wait(b.Name, namespaces, reason)
-		return false, s.waitOrFail("Backup", b.Name, b, reason)
 	}
 	problems, err := s.Validator.Backup(ctx, b.DeepCopy())
 	if err != nil {
@@ -137,18 +180,6 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 	w.admit(e)
 	failpoint.Hit("queue-scheduler/admitted")
 	return s.ready(ctx, b)
-}
-
-// waitOrFail notes why a job waits; any other error is one.
-func (s *Scheduler) waitOrFail(kind, name string, obj metav1.Object, reason error) error {
-	var full *ledger.FullError
-	var overlap *ledger.OverlapError
-	var behind *behindError
-	if errors.As(reason, &full) || errors.As(reason, &overlap) || errors.As(reason, &behind) {
-		s.explain(kind, name, obj.GetUID(), reason)
-		return nil
-	}
-	return reason
 }
 
 // ready is the write Queued to ReadyToStart, with everything computed, or to
@@ -188,37 +219,10 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/ready-written")
-	s.Log.InfoContext(ctx, "backup admitted", "backup", b.Name, "waited", s.Clock.Since(created))
+	s.tellStart(ctx, b, s.Clock.Since(created))
 	s.announce(ctx, "Backup", b, string(b.Status.Phase))
 	s.hintBackup(ctx, b)
 	return true, nil
-}
-
-// renumberLimit bounds the position writes of one pass.
-const renumberLimit = 5
-
-// renumber writes the positions that changed, front first. They are display: the
-// order is that of the sequence numbers.
-func (s *Scheduler) renumber(ctx context.Context, v *view) error {
-	writes := 0
-	for i, b := range v.queued {
-		if b.Status.QueuePosition == i+1 {
-			continue
-		}
-		if writes++; writes > renumberLimit {
-			s.Wake()
-			return nil
-		}
-		err := s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
-			b.Status.QueuePosition = i + 1
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("renumber backup %s: %w", b.Name, err)
-		}
-		failpoint.Hit("queue-scheduler/position-written")
-	}
-	return nil
 }
 
 // update writes a backup that is in the expected phase; one that is not, is

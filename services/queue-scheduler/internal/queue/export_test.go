@@ -5,10 +5,35 @@ import (
 	"slices"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
 )
 
-// Pass lets a test drive single passes.
-func (s *Scheduler) Pass(ctx context.Context) error { return s.pass(ctx, true) }
+// Pass lets a test drive single passes, and writes all positions at once.
+func (s *Scheduler) Pass(ctx context.Context) error {
+	err := s.pass(ctx, true)
+	for len(s.misplaced) > 0 {
+		s.place(ctx)
+	}
+	return err
+}
+
+// View is what a walk goes by.
+type View = view
+
+// ViewOf is a view as look reads it: queued backups, and the ledger.
+func ViewOf(entries []ledger.Entry, backups []*velerov1.Backup) *View {
+	v := newView(entries)
+	for _, b := range backups {
+		v.sort(b)
+	}
+	return v
+}
+
+// Admit lets a test walk the queue alone.
+func (s *Scheduler) Admit(ctx context.Context, v *View) error { return s.admit(ctx, v) }
+
+// Told is how many jobs were told why they wait.
+func (s *Scheduler) Told() int { return len(s.told) }
 
 // IgnoreQueuedAhead seeds a bug: who waits claims nothing.
 func (s *Scheduler) IgnoreQueuedAhead() { s.claim = func(*claims, string, []string) {} }

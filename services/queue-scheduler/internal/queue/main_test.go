@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,6 +103,30 @@ type counter struct{}
 func (counter) BackupRefused(string)  {}
 func (counter) RestoreRefused(string) {}
 
+func (counter) QueueWalked(time.Duration) {}
+
+// voice notes the Events that were made.
+type voice struct {
+	mu    sync.Mutex
+	heard []string
+}
+
+func (v *voice) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	name := ""
+	if o, ok := regarding.(client.Object); ok {
+		name = o.GetName()
+	}
+	v.heard = append(v.heard, name+" "+reason+": "+fmt.Sprintf(note, args...))
+}
+
+func (v *voice) all() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.heard)
+}
+
 // bed runs a scheduler over a fake API server.
 type bed struct {
 	t      *testing.T
@@ -108,6 +134,7 @@ type bed struct {
 	ledger *ledger.Ledger
 	rules  *rules
 	wire   *wire
+	voice  *voice
 	limits ledger.Limits
 	tracer trace.TracerProvider
 	stop   func()
@@ -116,14 +143,14 @@ type bed struct {
 func newBed(t *testing.T, limits ledger.Limits, funcs interceptor.Funcs) *bed {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithInterceptorFuncs(funcs).Build()
-	return &bed{t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, limits: limits, tracer: noop.NewTracerProvider()}
+	return &bed{t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, voice: &voice{}, limits: limits, tracer: noop.NewTracerProvider()}
 }
 
 // run starts a scheduler; the test wakes it whenever it looks.
 func (b *bed) run() *queue.Scheduler {
 	s := queue.New(queue.Config{
 		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
-		Metrics: counter{}, Tracer: b.tracer, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+		Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var group sync.WaitGroup

@@ -19,6 +19,8 @@ type Waiting struct {
 	// Class is set by Order: the class it has come to by waiting, or a higher one
 	// that a backup behind it lends, because that one waits for it.
 	Class priority.Class
+
+	sequence int64
 }
 
 // Order sorts queued backups into the order of the queue, front first: by class,
@@ -27,7 +29,15 @@ type Waiting struct {
 // waiting since its creation raises the class of a backup by one (0 is never).
 // The order is total, so every reader of the same backups finds the same.
 func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
-	slices.SortFunc(waiting, func(a, b Waiting) int { return ahead(a.Backup, b.Backup) })
+	for i := range waiting {
+		waiting[i].sequence = sequence(waiting[i].Backup)
+	}
+	slices.SortFunc(waiting, func(a, b Waiting) int {
+		if a.sequence != b.sequence {
+			return cmp.Compare(a.sequence, b.sequence)
+		}
+		return older(a.Backup, b.Backup)
+	})
 	inOrder := true
 	for i := range waiting {
 		w := &waiting[i]

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
@@ -18,7 +18,7 @@ type job struct {
 	restore *velerov1.Restore
 }
 
-func (j job) object() metav1.Object {
+func (j job) object() client.Object {
 	if j.restore != nil {
 		return j.restore
 	}
@@ -70,7 +70,7 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
 	if err := s.Ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
 		return s.waitOrFail(e.Kind, e.Name, o, err)
 	}
-	v.entries = append(v.entries, e)
+	v.enter(e)
 	return nil
 }
 

@@ -14,12 +14,17 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 )
 
-// release takes out of the ledger what has run. Each object is read for itself,
-// now and uncached; one that still waits or runs keeps its entry.
+// release takes out of the ledger what has run. What was listed as waiting or
+// running keeps its entry; each other object is read for itself, now and uncached,
+// before its entry goes.
 func (s *Scheduler) release(ctx context.Context, v *view) error {
 	var errs []error
 	kept := v.entries[:0:0]
 	for _, e := range v.entries {
+		if v.holds[e.UID] {
+			kept = append(kept, e)
+			continue
+		}
 		over, err := s.over(ctx, e)
 		if err == nil && over {
 			failpoint.Hit("queue-scheduler/before-release")
@@ -32,6 +37,7 @@ func (s *Scheduler) release(ctx context.Context, v *view) error {
 			kept = append(kept, e)
 		} else {
 			failpoint.Hit("queue-scheduler/released")
+			delete(v.entered, e.UID)
 			s.Log.Info("ledger entry released", "kind", e.Kind, "name", e.Name)
 		}
 	}

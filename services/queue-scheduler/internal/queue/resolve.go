@@ -49,6 +49,9 @@ func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
 		excludes = slices.Concat(excludes, l.excluded)
 	}
 	if len(spec.IncludedNamespaces) > 0 && !slices.ContainsFunc(spec.IncludedNamespaces, open) {
+		if len(excludes) == 0 && rising(spec.IncludedNamespaces) {
+			return spec.IncludedNamespaces
+		}
 		return selection.ExpandNamespaces(spec.IncludedNamespaces, excludes, nil)
 	}
 	key := strings.Join(spec.IncludedNamespaces, "\x00") + "\x01" + strings.Join(spec.ExcludedNamespaces, "\x00")
@@ -58,6 +61,16 @@ func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
 		l.expanded[key] = found
 	}
 	return found
+}
+
+// rising tells that names are sorted and each is there once.
+func rising(names []string) bool {
+	for i := 1; i < len(names); i++ {
+		if names[i-1] >= names[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // open tells that what an entry of a filter selects depends on what exists.

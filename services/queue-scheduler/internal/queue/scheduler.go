@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +39,7 @@ type Ledger interface {
 	Release(ctx context.Context, uid types.UID) error
 	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
 	List(ctx context.Context) ([]ledger.Entry, error)
-	NextSequence(ctx context.Context) (int64, error)
+	NextSequences(ctx context.Context, n int) (first int64, err error)
 }
 
 // Publisher sends hints and events; fabric.Client is one.
@@ -55,10 +57,20 @@ type Validator interface {
 	Namespaces(ctx context.Context) (live, excluded []string, err error)
 }
 
-// Metrics counts refused objects, by schedule (empty for none).
+// Metrics counts refused objects, by schedule (empty for none), and takes the time
+// of walks along the queue.
 type Metrics interface {
 	BackupRefused(schedule string)
 	RestoreRefused(schedule string)
+	// QueueWalked tells how long ordering the queue and deciding about everybody in
+	// it took, without the calls for those that start.
+	QueueWalked(took time.Duration)
+}
+
+// Events tells people what happened to an object, without waiting for anything;
+// an events.EventRecorder is one.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
 // Config is what a Scheduler works with.
@@ -73,6 +85,7 @@ type Config struct {
 	// Ageing is after how long of waiting the class of a backup rises by one; 0 is never.
 	Ageing  time.Duration
 	Metrics Metrics
+	Events  Events // nil tells nobody
 	Tracer  trace.TracerProvider
 	Clock   clock.WithTicker
 	Log     *slog.Logger
@@ -83,7 +96,11 @@ type Scheduler struct {
 	Config
 	tracer trace.Tracer
 	wake   chan struct{}
-	told   map[types.UID]string // the last reason logged for a job that waits
+	told   map[types.UID]said // the last reason told for a job that waits
+	voice  *rate.Limiter      // of what is told about jobs that wait
+
+	misplaced []placement // positions to be written, front first
+	placed    time.Time   // when the last one was
 
 	// Two rules the model test breaks, to see that it would notice.
 	claim   claimRule
@@ -92,9 +109,13 @@ type Scheduler struct {
 
 // New returns a Scheduler.
 func New(cfg Config) *Scheduler {
+	if cfg.Events == nil {
+		cfg.Events = silence{}
+	}
 	return &Scheduler{
 		Config: cfg, tracer: cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler"),
-		wake: make(chan struct{}, 1), told: map[types.UID]string{},
+		wake: make(chan struct{}, 1), told: map[types.UID]said{},
+		voice: rate.NewLimiter(tellRate, tellBurst),
 		claim: claimAll, holding: beforeOver(),
 	}
 }
@@ -107,23 +128,30 @@ func (s *Scheduler) Wake() {
 	}
 }
 
-// Run makes passes until ctx ends and returns nil.
+// Run makes passes until ctx ends and returns nil. Between them it writes positions.
 func (s *Scheduler) Run(ctx context.Context) error {
 	failpoint.Hit("queue-scheduler/duty-acquired")
 	ticker := s.Clock.NewTicker(period)
 	defer ticker.Stop()
-	for due := true; ; {
+	pass := func(due bool) {
 		if err := s.pass(ctx, due); err != nil && ctx.Err() == nil {
 			s.Log.Warn("queue pass incomplete", "error", err)
 		}
+	}
+	for pass(true); ; {
+		timer, placing := s.nextPlacement()
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return nil
+		case <-placing:
+			s.place(ctx)
 		case <-s.wake:
-			due = false
+			pass(false)
 		case <-ticker.C():
-			due = true
+			pass(true)
 		}
+		timer.Stop()
 	}
 }
 
@@ -143,24 +171,7 @@ func (s *Scheduler) pass(ctx context.Context, due bool) error {
 	if due {
 		errs = append(errs, s.republish(ctx, view))
 	}
-	errs = append(errs, s.renumber(ctx, view))
+	s.renumber(view)
 	s.forget(view)
 	return errors.Join(errs...)
-}
-
-// forget drops notes about jobs that wait no more.
-func (s *Scheduler) forget(v *view) {
-	for uid := range s.told {
-		if !v.waits(uid) {
-			delete(s.told, uid)
-		}
-	}
-}
-
-// explain logs why a job waits, once per reason.
-func (s *Scheduler) explain(kind, name string, uid types.UID, reason error) {
-	if text := reason.Error(); s.told[uid] != text {
-		s.told[uid] = text
-		s.Log.Info("job waits", "kind", kind, "name", name, "reason", text)
-	}
 }

@@ -18,32 +18,36 @@ import (
 
 // view is what one pass goes by.
 type view struct {
-	entries []ledger.Entry
-	fresh   []*velerov1.Backup              // new ones, oldest first
-	queued  []*velerov1.Backup              // in queue order
-	ready   []*velerov1.Backup              // admitted, no runner yet
-	pending []*velerov1.Restore             // new ones, oldest first
-	orphans []job                           // running ones, to be found in the ledger
-	traced  map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
-	live    *liveNamespaces                 // read when first needed
-	spaces  map[types.UID][]string          // what resolve found
+	entries    []ledger.Entry
+	entered    map[types.UID]bool              // the UIDs of entries
+	holds      map[types.UID]bool              // admitted, and listed in a phase that keeps its entry
+	fresh      []*velerov1.Backup              // new ones, oldest first
+	queued     []*velerov1.Backup              // in queue order from admit on
+	ready      []*velerov1.Backup              // admitted, no runner yet
+	pending    []*velerov1.Restore             // new ones, oldest first
+	unfinished []job                           // every one of them, for those who read the queue
+	orphans    []job                           // running ones, to be found in the ledger
+	traced     map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
+	live       *liveNamespaces                 // read when first needed
+	spaces     map[types.UID][]string          // what resolve found
 }
 
 // look reads ledger and objects. The ledger comes first: an entry made after it
 // was read belongs to an object that is listed as waiting, and admitting that
 // again changes nothing.
 func (s *Scheduler) look(ctx context.Context) (*view, error) {
-	v := &view{traced: map[types.UID]*velerov1.Restore{}, spaces: map[types.UID][]string{}}
-	var err error
-	if v.entries, err = s.Ledger.List(ctx); err != nil {
+	entries, err := s.Ledger.List(ctx)
+	if err != nil {
 		return nil, err
 	}
+	v := newView(entries)
 	backups := &velerov1.BackupList{}
 	if err := s.Reader.List(ctx, backups, client.InNamespace(s.Namespace)); err != nil {
 		return nil, fmt.Errorf("list backups: %w", err)
 	}
 	for i := range backups.Items {
 		v.sort(&backups.Items[i])
+		v.hold(&backups.Items[i], s.holding)
 	}
 	restores := &velerov1.RestoreList{}
 	if err := s.Reader.List(ctx, restores, client.InNamespace(s.Namespace)); err != nil {
@@ -54,11 +58,38 @@ func (s *Scheduler) look(ctx context.Context) (*view, error) {
 	}
 	slices.SortFunc(v.fresh, func(a, b *velerov1.Backup) int { return older(a, b) })
 	slices.SortFunc(v.pending, func(a, b *velerov1.Restore) int { return older(a, b) })
-	slices.SortFunc(v.queued, ahead)
 	return v, nil
 }
 
+func newView(entries []ledger.Entry) *view {
+	v := &view{
+		entries: entries, entered: make(map[types.UID]bool, len(entries)), holds: make(map[types.UID]bool, len(entries)),
+		traced: map[types.UID]*velerov1.Restore{}, spaces: map[types.UID][]string{},
+	}
+	for i := range entries {
+		v.entered[entries[i].UID] = true
+	}
+	return v
+}
+
+// enter notes what was admitted.
+func (v *view) enter(e ledger.Entry) {
+	v.entries = append(v.entries, e)
+	v.entered[e.UID] = true
+}
+
+// hold notes an admitted backup that has not run yet, by the phases in which one
+// keeps its entry.
+func (v *view) hold(b *velerov1.Backup, phases []velerov1.BackupPhase) {
+	if v.admitted(b.UID) && slices.Contains(phases, b.Status.Phase) {
+		v.holds[b.UID] = true
+	}
+}
+
 func (v *view) sort(b *velerov1.Backup) {
+	if !b.Status.Phase.Terminal() {
+		v.unfinished = append(v.unfinished, job{backup: b})
+	}
 	switch phase := b.Status.Phase; {
 	case b.DeletionTimestamp != nil:
 	case phase.IsNew():
@@ -76,6 +107,8 @@ func (v *view) sort(b *velerov1.Backup) {
 func (v *view) sortRestore(r *velerov1.Restore) {
 	if !r.Status.Phase.Terminal() {
 		v.traced[r.UID] = r
+		v.unfinished = append(v.unfinished, job{restore: r})
+		v.holds[r.UID] = v.admitted(r.UID) && (r.Status.Phase.IsNew() || r.Status.Phase == velerov1.RestorePhaseInProgress)
 	}
 	switch phase := r.Status.Phase; {
 	case phase.IsNew() && r.DeletionTimestamp == nil:
@@ -90,11 +123,6 @@ func older(a, b metav1.Object) int {
 	return cmp.Or(ta.Compare(tb.Time), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// ahead is the order of the queue.
-func ahead(a, b *velerov1.Backup) int {
-	return cmp.Or(cmp.Compare(sequence(a), sequence(b)), older(a, b))
-}
-
 // sequence is the number a job got when it entered the queue; an unreadable one,
 // which no replica of ours writes, goes last.
 func sequence(obj metav1.Object) int64 {
@@ -105,11 +133,4 @@ func sequence(obj metav1.Object) int64 {
 	return n
 }
 
-func (v *view) admitted(uid types.UID) bool {
-	return slices.ContainsFunc(v.entries, func(e ledger.Entry) bool { return e.UID == uid })
-}
-
-func (v *view) waits(uid types.UID) bool {
-	return slices.ContainsFunc(v.queued, func(b *velerov1.Backup) bool { return b.UID == uid }) ||
-		slices.ContainsFunc(v.pending, func(r *velerov1.Restore) bool { return r.UID == uid })
-}
+func (v *view) admitted(uid types.UID) bool { return v.entered[uid] }

@@ -15,17 +15,20 @@ type walk struct {
 	limits  ledger.Limits
 	running []ledger.Entry
 	backups []ledger.Entry // the running ones that count against the limit
+	on      map[string]int // who of running holds a namespace
+	whole   int            // who of running holds every namespace, -1 for nobody
 	claimed *claims
 	// standing are entries that made somebody wait: while they stand, no job
 	// passed over could start.
 	standing map[types.UID]bool
 	full     *ledger.FullError
+	blind    bool // the namespaces could not be read
 }
 
 // newWalk begins with what is admitted, and with the restores that wait: they go
 // before every backup.
 func (s *Scheduler) newWalk(v *view) *walk {
-	w := &walk{limits: s.Limits, claimed: newClaims(s.claim), standing: map[types.UID]bool{}}
+	w := &walk{limits: s.Limits, on: map[string]int{}, whole: -1, claimed: newClaims(s.claim), standing: map[types.UID]bool{}}
 	for _, e := range v.entries {
 		w.admit(e)
 	}
@@ -37,20 +40,42 @@ func (s *Scheduler) newWalk(v *view) *walk {
 
 // admit notes a job that runs from now on.
 func (w *walk) admit(e ledger.Entry) {
+	for _, ns := range e.Namespaces {
+		if ns == ledger.All {
+			w.whole = len(w.running)
+		}
+		if _, held := w.on[ns]; !held { // two restores may share one
+			w.on[ns] = len(w.running)
+		}
+	}
 	w.running = append(w.running, e)
 	if e.Kind == ledger.KindBackup {
 		w.backups = append(w.backups, e)
 	}
 }
 
+// holder is who runs on one of the namespaces; nil if nobody does.
+func (w *walk) holder(namespaces []string) *ledger.Entry {
+	if w.whole >= 0 {
+		return &w.running[w.whole]
+	}
+	for _, ns := range namespaces {
+		if ns == ledger.All && len(w.running) > 0 {
+			return &w.running[0]
+		}
+		if i, held := w.on[ns]; held {
+			return &w.running[i]
+		}
+	}
+	return nil
+}
+
 // verdict is why a backup with these namespaces has to wait, or nil: an
 // *ledger.OverlapError, *behindError or *ledger.FullError, the longest lasting
 // first. Once one waits for a place, all behind it do.
 func (w *walk) verdict(namespaces []string) error {
-	for _, e := range w.running {
-		if shared := ledger.Overlap(e.Namespaces, namespaces); len(shared) > 0 {
-			return &ledger.OverlapError{With: e, Namespaces: shared}
-		}
+	if e := w.holder(namespaces); e != nil {
+		return &ledger.OverlapError{With: *e, Namespaces: ledger.Overlap(e.Namespaces, namespaces)}
 	}
 	if err := w.claimed.overlap(namespaces); err != nil {
 		return err

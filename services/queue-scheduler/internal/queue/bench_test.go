@@ -1,0 +1,80 @@
+package queue_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+)
+
+// crowd is a full queue: some run, the others wait for them, for each other and
+// for a place, in all classes.
+func crowd(queued int) (entries []ledger.Entry, backups []*velerov1.Backup) {
+	const running = 50
+	for i := range running {
+		entries = append(entries, ledger.Entry{
+			UID: types.UID(fmt.Sprintf("run-%d", i)), Kind: ledger.KindBackup, Name: fmt.Sprintf("run-%d", i),
+			Namespaces: []string{fmt.Sprintf("n%d", i)}, Since: start,
+		})
+	}
+	for i := range queued {
+		b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "velero", Name: fmt.Sprintf("b%d", i), UID: types.UID(fmt.Sprintf("uid-%d", i)), CreationTimestamp: metav1.NewTime(start),
+			Annotations: map[string]string{
+				"holdfast.io/queue-sequence": fmt.Sprint(i + 1), "holdfast.io/priority": []string{"low", "normal", "high"}[i%3],
+			},
+		}}
+		b.Status.Phase = velerov1.BackupPhaseQueued
+		for j := range 3 {
+			b.Spec.IncludedNamespaces = append(b.Spec.IncludedNamespaces, fmt.Sprintf("n%d", (i*(j+7)+j)%(queued+running)))
+		}
+		if i%100 == 0 {
+			b.Spec.IncludedNamespaces = []string{"team-*"}
+		}
+		backups = append(backups, b)
+	}
+	return entries, backups
+}
+
+func crowdScheduler(rules *rules) *queue.Scheduler {
+	return queue.New(queue.Config{
+		Namespace: "velero", Publisher: &wire{}, Limits: ledger.Limits{Backups: 50, Restores: 1}, Ageing: ageing, Validator: rules, Metrics: counter{},
+		Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// One walk over what a pass has read: order and verdicts, no call of the API.
+func BenchmarkPass(b *testing.B) {
+	for _, queued := range []int{100, 1_000, 10_000} {
+		b.Run(fmt.Sprint(queued), func(b *testing.B) {
+			entries, backups := crowd(queued)
+			s := crowdScheduler(&rules{})
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				v := queue.ViewOf(entries, backups)
+				b.StartTimer()
+				require.NoError(b, s.Admit(b.Context(), v))
+			}
+		})
+	}
+}
+
+// A change that gives everybody in a long queue a new reason is told of little by
+// little, not all at once.
+func TestALongQueueIsToldLittleByLittle(t *testing.T) {
+	entries, backups := crowd(1_000)
+	s := crowdScheduler(&rules{})
+	require.NoError(t, s.Admit(t.Context(), queue.ViewOf(entries, backups)))
+	require.Positive(t, s.Told())
+	require.LessOrEqual(t, s.Told(), 100)
+}
