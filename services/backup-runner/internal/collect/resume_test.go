@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/rotate"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
@@ -231,10 +232,13 @@ func (s *setup) recorded(t *testing.T) (items int) {
 func TestDeathAtEachWrite(t *testing.T) {
 	for name, sc := range scenarios() {
 		want, total := sc.undisturbed(t)
-		for _, run := range []struct{ workers, step int }{{1, 1}, {4, 3}} {
+		for _, run := range []struct{ workers, shares int }{{1, 3}, {4, 6}} {
 			t.Run(fmt.Sprintf("%s, %d workers", name, run.workers), func(t *testing.T) {
 				base, api := sc.setup(t, run.workers)
-				for n := 1; ; n += run.step {
+				for n := 1; ; n++ {
+					if !rotate.Today(n, run.shares) {
+						continue
+					}
 					s := base.first(t)
 					died := dieAt(s.store, n)
 					res, err := Run(t.Context(), s.cfg, s.job)

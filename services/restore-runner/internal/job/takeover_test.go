@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/rotate"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
@@ -296,6 +297,9 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 	return l
 }
 
+// shares is over how many days the deaths are spread.
+const shares = 3
+
 // deaths runs a scene in which a process dies at each of its writes, and another takes over.
 func deaths(t *testing.T, policy velerov1.PolicyType, after bool, more func(t *testing.T, b *bench, k int)) {
 	undisturbed := scene(t, policy)
@@ -304,10 +308,13 @@ func deaths(t *testing.T, policy velerov1.PolicyType, after bool, more func(t *t
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, want.Phase)
 	require.Greater(t, whole.writes, 40)
 	for k := 1; ; k++ {
+		if !rotate.Today(k, shares) {
+			continue
+		}
 		b := scene(t, policy)
 		first := b.live(t, k, after)
 		if !first.gone() {
-			require.Greater(t, k, whole.writes-10)
+			require.Greater(t, k, whole.writes-10-shares)
 			return
 		}
 		more(t, b, k)
