@@ -81,7 +81,11 @@ func (a *App) build() error {
 		Events:  rt.Manager().GetEventRecorder(Name),
 		Metrics: counters, Tracer: c.Tracer, Clock: c.Clock, Log: c.Log,
 	})
-	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{Reader: reader, Client: writer, Namespace: namespace, Ledger: book})
+	canceller, err := a.canceller()
+	if err != nil {
+		return err
+	}
+	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{Canceller: canceller, Reader: reader, Client: writer, Namespace: namespace, Ledger: book})
 	rt.Go("queue", func(ctx context.Context) error {
 		return duty.Run(ctx, duty.Config{
 			Reader: reader, Client: writer, Namespace: namespace, Name: "queue", Instance: c.Instance, Timeout: c.DutyTimeout, Log: c.Log,

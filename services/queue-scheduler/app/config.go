@@ -33,6 +33,7 @@ const (
 // Config is the service's configuration. The zero value of a field means its default.
 type Config struct {
 	service.Base
+	CancelConfig
 	// ConcurrentBackups is how many backups run at once, over all runners.
 	ConcurrentBackups int
 	// ConcurrentRestores is how many restores run at once, over all runners.
@@ -66,6 +67,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location used when none is marked as the default")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultResourceTimeout, "longest time plugins may wait for a resource; noted on every backup")
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", defaultDutyTimeout, "silence after which another replica takes over admission and schedules, at least 1s")
+	c.CancelConfig.bindFlags(fs)
 	fs.BoolVar(&c.ScheduleSkipImmediately, "schedule-skip-immediately", false, "skip the backup that is due when a schedule is created or resumed, where the schedule does not say")
 }
 
@@ -115,5 +117,5 @@ func (c *Config) complete() error {
 	if c.DefaultLocation == "" {
 		c.DefaultLocation = defaultLocation
 	}
-	return nil
+	return c.CancelConfig.complete()
 }

@@ -35,6 +35,7 @@ type Server struct {
 	Reader    client.Reader // uncached
 	Client    client.Client
 	Namespace string
+	Canceller Canceller
 	Ledger    Ledger
 }
 

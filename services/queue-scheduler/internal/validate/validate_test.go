@@ -263,7 +263,7 @@ func TestRestoreProblemsNameTheField(t *testing.T) {
 
 func TestUnbuiltAnnotationsAreRefused(t *testing.T) {
 	v := validator(t, bsl("main", isDefault), stored("b", "", velerov1.BackupPhaseCompleted, 0))
-	for _, key := range []string{"holdfast.io/plan", "holdfast.io/cancel", "holdfast.io/ignore-running"} {
+	for _, key := range []string{"holdfast.io/plan", "holdfast.io/ignore-running"} {
 		r := restore(velerov1.RestoreSpec{BackupName: "b"})
 		r.Annotations = map[string]string{key: "x"}
 		problems, err := v.Restore(t.Context(), r)

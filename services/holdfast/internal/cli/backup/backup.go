@@ -22,6 +22,7 @@ func NewCommand(g *global.Global) *cobra.Command {
 		NewDescribeCommand(g),
 		NewLogsCommand(g),
 		NewDownloadCommand(g),
+		NewCancelCommand(g),
 		NewDeleteCommand(g),
 	)
 	return cmd

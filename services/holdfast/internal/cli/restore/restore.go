@@ -25,6 +25,7 @@ func NewCommand(g *global.Global) *cobra.Command {
 		NewGetCommand(g),
 		NewDescribeCommand(g),
 		NewLogsCommand(g),
+		NewCancelCommand(g),
 		NewDeleteCommand(g),
 	)
 	return cmd

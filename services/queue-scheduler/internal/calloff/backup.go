@@ -1,0 +1,117 @@
+package calloff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/cancel"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/ending"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// concludeBackup ends a backup as the bucket says: Failed, unless something was
+// committed before. It need not wait for its former holder: who does not find its
+// claim on the object cannot begin a commit, and nothing else counts.
+func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine claim.Claim, _ time.Duration) (time.Duration, error) {
+	r, asked := cancel.Requested(b)
+	if !asked {
+		return 0, errGone
+	}
+	final, err := c.decide(ctx, b, r.Reason())
+	switch {
+	case errors.Is(err, ending.ErrForeign), apierrors.IsNotFound(err):
+		// Nothing in the bucket stands for this backup, or there is no location.
+		final = ending.Failed(b, r.Reason(), c.Clock.Now())
+	case err != nil:
+		return 0, fmt.Errorf("end backup %q in its bucket: %w", b.Name, err)
+	}
+	return 0, settle(ctx, c, backups, b, mine, func(b *velerov1.Backup) bool {
+		expiration := b.Status.Expiration
+		b.Status = *final.Status.DeepCopy()
+		if b.Status.Expiration == nil {
+			b.Status.Expiration = expiration
+		}
+		return true
+	})
+}
+
+// decide creates the metadata file, unless it is there.
+func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, reason string) (_ *velerov1.Backup, err error) {
+	store, err := c.Locations.OpenName(ctx, b.Spec.StorageLocation)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			c.Log.WarnContext(ctx, "bucket not closed", "error", err)
+		}
+	}()
+	committed, found, err := ending.Committed(ctx, store, b)
+	if err != nil || found {
+		return committed, err
+	}
+	cluster, err := c.reserve(ctx, store, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.explain(ctx, store, b, cluster, reason); err != nil {
+		c.Log.WarnContext(ctx, "log of the cancelled backup not stored", "backup", b.Name, "error", err)
+	}
+	committed, _, err = ending.Commit(ctx, store, ending.Failed(b, reason, c.Clock.Now()))
+	if err == nil {
+		failpoint.Hit("queue-scheduler/cancel-committed")
+	}
+	return committed, err
+}
+
+// reserve makes the directory in the bucket this backup's, as its runner may not
+// have come so far, and returns the cluster's UID. ErrForeign when it is another's,
+// be that one dead: then nothing was stored for this one.
+func (c *Canceller) reserve(ctx context.Context, store objectstore.Store, b *velerov1.Backup) (cluster string, err error) {
+	ns := &corev1.Namespace{}
+	if err := c.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns); err != nil {
+		if apierrors.IsNotFound(err) {
+			err = errors.New("namespace kube-system not found")
+		}
+		return "", fmt.Errorf("identify the cluster: %w", err)
+	}
+	mine := layout.Owner{BackupUID: string(b.UID), ClusterUID: string(ns.UID)}
+	data, err := mine.Encode()
+	if err != nil {
+		return "", fmt.Errorf("encode the owner file: %w", err)
+	}
+	key := layout.OwnerFile(b.Name)
+	err = objectstore.CreateBytes(ctx, store, key, data)
+	if !errors.Is(err, objectstore.ErrExists) {
+		return mine.ClusterUID, err
+	}
+	stored, err := objectstore.ReadAll(ctx, store, key, layout.MaxOwnerBytes)
+	if err != nil && !errors.Is(err, objectstore.ErrSize) {
+		return "", err
+	}
+	if owner, err := layout.DecodeOwner(stored); err != nil || owner != mine {
+		return "", fmt.Errorf("%w: %s", ending.ErrForeign, key)
+	}
+	return mine.ClusterUID, nil
+}
+
+func (c *Canceller) explain(ctx context.Context, store objectstore.Store, b *velerov1.Backup, cluster, reason string) (err error) {
+	dir, err := os.MkdirTemp(c.WorkDir, "cancel-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return ending.Explain(ctx, store, dir, b, cluster, ending.Verdict{Reason: reason, Time: c.Clock.Now().UTC().Truncate(time.Millisecond), Source: "holdfast/queue-scheduler"})
+}

@@ -1,0 +1,132 @@
+package calloff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-io/holdfast/pkg/cancel"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+// again is the pause after something that may work later.
+const again = 2 * time.Second
+
+// sight is since when this process sees a job asked to stop under one epoch: it
+// counts itself, for clocks differ. A later holder has the whole deadline.
+type sight struct {
+	uid   types.UID
+	epoch int64
+	since time.Time
+}
+
+// since returns for how long the job has been seen so.
+func (c *Canceller) since(kind, name string, uid types.UID, epoch int64) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, now := kind+"/"+name, c.Clock.Now()
+	s, ok := c.seen[key]
+	if !ok || s.uid != uid || s.epoch != epoch {
+		s = sight{uid: uid, epoch: epoch, since: now}
+		c.seen[key] = s
+	}
+	return now.Sub(s.since)
+}
+
+func (c *Canceller) forget(kind, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.seen, kind+"/"+name)
+}
+
+// errGone means that there is nothing to do any more: the job ended, has another
+// holder, or began to commit.
+var errGone = errors.New("the job is not this service's to end")
+
+// conclusion ends a job whose claim this process has had for that long. With a
+// time left it has to be called again after that.
+type conclusion[T client.Object] func(ctx context.Context, obj T, mine claim.Claim, waited time.Duration) (left time.Duration, err error)
+
+// await gives the holder its time, then takes the claim and ends the job.
+func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, conclude conclusion[T]) (reconcile.Result, error) {
+	held, _, err := claim.Parse(obj)
+	if err != nil {
+		return reconcile.Result{}, nil //nolint:nilerr // nobody can take it; its runners end such a job
+	}
+	waited := c.since(k.name, obj.GetName(), obj.GetUID(), held.Epoch)
+	if held.Holder != c.Instance {
+		if left := c.Deadline - waited; left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
+		if held, err = take(ctx, c, k, obj, held); err != nil {
+			return over(err)
+		}
+		waited = c.since(k.name, obj.GetName(), obj.GetUID(), held.Epoch)
+	}
+	left, err := conclude(ctx, obj, held, waited)
+	if err != nil || left > 0 {
+		result, err := over(err)
+		return reconcile.Result{RequeueAfter: max(left, result.RequeueAfter)}, err
+	}
+	c.forget(k.name, obj.GetName())
+	return reconcile.Result{}, nil
+}
+
+// over is the result of an attempt that failed.
+func over(err error) (reconcile.Result, error) {
+	switch {
+	case err == nil, errors.Is(err, errGone), errors.Is(err, claim.ErrLost), errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// take takes the claim from a holder that did not stop the job in time.
+func take[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, from claim.Claim) (claim.Claim, error) {
+	mine := claim.Claim{Holder: c.Instance, Epoch: from.Epoch + 1}
+	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
+		held, _, err := claim.Parse(o)
+		_, asked := cancel.Requested(o)
+		if err != nil || held != from || !asked || k.stage(o) != cancel.Running || o.GetDeletionTimestamp() != nil {
+			return errGone
+		}
+		return claim.Set(o, mine)
+	})
+	if err != nil {
+		return mine, fmt.Errorf("take %s %q: %w", k.name, obj.GetName(), err)
+	}
+	failpoint.Hit("queue-scheduler/cancel-taken")
+	c.Log.WarnContext(ctx, "cancelled job was not stopped in time, taking it", "kind", k.name, "name", obj.GetName(), "holder", from.Holder, "epoch", mine.Epoch)
+	return mine, nil
+}
+
+// settle writes the end of a job whose claim is still this process's.
+func settle[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, mine claim.Claim, write func(T) bool) error {
+	failpoint.Hit("queue-scheduler/cancel-before-terminal")
+	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
+		if err := claim.Check(o, mine); err != nil {
+			return err
+		}
+		if k.stage(o) == cancel.Ended {
+			return errGone
+		}
+		if !write(o) {
+			return errGone // nobody asks for it any more
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("end %s %q: %w", k.name, obj.GetName(), err)
+	}
+	failpoint.Hit("queue-scheduler/cancel-terminal")
+	told(ctx, c, k, obj, "overdue")
+	return nil
+}
