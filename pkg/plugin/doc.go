@@ -1,0 +1,11 @@
+// Package plugin is for authors of plugins: small interfaces for what a plugin can do in a backup, a restore or a
+// deletion, and the Registry that names them. Package serve makes a process of a Registry, package plugintest calls one
+// over the same transport, and the directory starter holds a whole plugin to begin with.
+//
+// One binary works in Holdfast and in Velero: actions, object stores and volume snapshotters speak Velero's protocol,
+// which cannot carry asynchronous actions, so Velero does not see those.
+//
+// A server calls one plugin from many goroutines at once. Every call has a deadline that its context carries; a call that
+// does not return by then, panics or fails costs the object it was for an error and nothing else. Errors may be gRPC
+// statuses. A line logged at error level counts as an error of the backup or restore, a warning as a warning.
+package plugin

@@ -1,0 +1,121 @@
+package wireserver
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/pkg/plugin"
+	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v1"
+)
+
+// backupInput decodes what actions of a backup get, and says whether the action's expression selects the object.
+func (s *Server) backupInput(ctx context.Context, h *handle, action plugin.Action, item, backup []byte) (plugin.BackupInput, bool, error) {
+	object, err := decodeItem("item", item)
+	if err != nil {
+		return plugin.BackupInput{}, false, err
+	}
+	matched, err := h.matches(ctx, action, object)
+	if err != nil || !matched {
+		return plugin.BackupInput{}, false, err
+	}
+	job, err := s.jobs.decode("backup", backup)
+	return plugin.BackupInput{Item: object, Backup: job}, err == nil, err
+}
+
+type backupActions struct {
+	velero.UnimplementedBackupItemActionServer
+	*Server
+}
+
+func (a backupActions) AppliesTo(ctx context.Context, req *velero.BackupItemActionAppliesToRequest) (*velero.BackupItemActionAppliesToResponse, error) {
+	selector, err := appliesTo(ctx, a.Server, plugin.KindBackupItemAction, req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	return &velero.BackupItemActionAppliesToResponse{ResourceSelector: selector}, nil
+}
+
+func (a backupActions) Execute(ctx context.Context, req *velero.ExecuteRequest) (*velero.ExecuteResponse, error) {
+	action, h, err := find[plugin.BackupItemAction](a.Server, plugin.KindBackupItemAction, req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	in, matched, err := a.backupInput(ctx, h, action, req.GetItem(), req.GetBackup())
+	if err != nil {
+		return nil, err
+	}
+	// A server cannot do without the object, so it gets back what it sent when nothing is to change.
+	unchanged := &velero.ExecuteResponse{Item: req.GetItem()}
+	if !matched {
+		return unchanged, nil
+	}
+	out, err := action.Execute(ctx, &in)
+	if err != nil {
+		return nil, err
+	}
+	if out == nil {
+		return unchanged, nil
+	}
+	raw, err := encodeItem(out.Final(in.Item))
+	if err != nil {
+		return nil, err
+	}
+	return &velero.ExecuteResponse{Item: raw, AdditionalItems: identifiers(out.AdditionalItems)}, nil
+}
+
+type deleteActions struct {
+	velero.UnimplementedDeleteItemActionServer
+	*Server
+}
+
+func (a deleteActions) AppliesTo(ctx context.Context, req *velero.DeleteItemActionAppliesToRequest) (*velero.DeleteItemActionAppliesToResponse, error) {
+	selector, err := appliesTo(ctx, a.Server, plugin.KindDeleteItemAction, req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	return &velero.DeleteItemActionAppliesToResponse{ResourceSelector: selector}, nil
+}
+
+func (a deleteActions) Execute(ctx context.Context, req *velero.DeleteItemActionExecuteRequest) (*velero.Empty, error) {
+	action, h, err := find[plugin.DeleteItemAction](a.Server, plugin.KindDeleteItemAction, req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	in, matched, err := a.backupInput(ctx, h, action, req.GetItem(), req.GetBackup())
+	if err != nil {
+		return nil, err
+	}
+	if matched {
+		err = action.Execute(ctx, &in)
+	}
+	return &velero.Empty{}, err
+}
+
+type blockActions struct {
+	velerov1.UnimplementedItemBlockActionServer
+	*Server
+}
+
+func (a blockActions) AppliesTo(ctx context.Context, req *velerov1.ItemBlockActionAppliesToRequest) (*velerov1.ItemBlockActionAppliesToResponse, error) {
+	selector, err := appliesTo(ctx, a.Server, plugin.KindItemBlockAction, req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	return &velerov1.ItemBlockActionAppliesToResponse{ResourceSelector: selector}, nil
+}
+
+func (a blockActions) GetRelatedItems(ctx context.Context, req *velerov1.ItemBlockActionGetRelatedItemsRequest) (*velerov1.ItemBlockActionGetRelatedItemsResponse, error) {
+	action, h, err := find[plugin.ItemBlockAction](a.Server, plugin.KindItemBlockAction, req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	in, matched, err := a.backupInput(ctx, h, action, req.GetItem(), req.GetBackup())
+	if err != nil || !matched {
+		return &velerov1.ItemBlockActionGetRelatedItemsResponse{}, err
+	}
+	related, err := action.GetRelatedItems(ctx, &in)
+	if err != nil {
+		return nil, err
+	}
+	return &velerov1.ItemBlockActionGetRelatedItemsResponse{RelatedItems: identifiers(related)}, nil
+}

@@ -1,0 +1,116 @@
+package wireserver
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/holdfast-io/holdfast/pkg/plugin"
+	"github.com/holdfast-io/holdfast/pkg/plugin/expression"
+	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
+)
+
+// selected is an action's checked answer to AppliesTo.
+type selected struct {
+	plugin.Selector
+	expression *expression.Expression
+}
+
+// ask asks an action what it applies to, checks the answer, and keeps it for matches.
+func (h *handle) ask(ctx context.Context, action plugin.Action) (*selected, error) {
+	answer, err := action.AppliesTo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &selected{Selector: answer}
+	if err := h.check(s); err != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "AppliesTo of %s: %v", h.Name, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.selected = s
+	return s, nil
+}
+
+// matches evaluates the action's expression, which a Velero server does not know. What else is selected both know.
+func (h *handle) matches(ctx context.Context, action plugin.Action, item *unstructured.Unstructured) (bool, error) {
+	h.mu.Lock()
+	s := h.selected
+	h.mu.Unlock()
+	if s == nil { // this process was started between the question and the objects
+		var err error
+		if s, err = h.ask(ctx, action); err != nil {
+			return false, err
+		}
+	}
+	if s.expression == nil {
+		return true, nil
+	}
+	matched, err := s.expression.Matches(ctx, item.Object)
+	if err != nil {
+		return false, status.Errorf(codes.InvalidArgument, "item: %v", err)
+	}
+	return matched, nil
+}
+
+// check narrows the selector to what the action may touch, and refuses what cannot be meant.
+func (h *handle) check(s *selected) error {
+	if _, err := labels.Parse(s.LabelSelector); err != nil {
+		return status.Errorf(codes.InvalidArgument, "LabelSelector: %v", err)
+	}
+	if s.Expression != "" {
+		compiled, err := expression.Compile(s.Expression)
+		if err != nil {
+			return err
+		}
+		s.expression = compiled
+	}
+	if h.Touches[0] == "*" {
+		return nil
+	}
+	if len(s.IncludedResources) == 0 || slices.Equal(s.IncludedResources, []string{"*"}) {
+		s.IncludedResources = h.Touches
+	}
+	for _, resource := range s.IncludedResources {
+		if !slices.ContainsFunc(h.Touches, func(may string) bool { return strings.EqualFold(may, resource) }) {
+			return status.Errorf(codes.InvalidArgument, "IncludedResources: %q is not among those it was registered to touch: %s",
+				resource, strings.Join(h.Touches, ", "))
+		}
+	}
+	return nil
+}
+
+// velero returns what Velero's protocol can say of it.
+func (s *selected) velero() *velero.ResourceSelector {
+	return &velero.ResourceSelector{
+		IncludedNamespaces: s.IncludedNamespaces, ExcludedNamespaces: s.ExcludedNamespaces,
+		IncludedResources: s.IncludedResources, ExcludedResources: s.ExcludedResources, Selector: s.LabelSelector,
+	}
+}
+
+// appliesTo answers AppliesTo of Velero's protocol for any kind of action.
+func appliesTo(ctx context.Context, s *Server, kind plugin.Kind, name string) (*velero.ResourceSelector, error) {
+	action, h, err := find[plugin.Action](s, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := h.ask(ctx, action)
+	if err != nil {
+		return nil, err
+	}
+	return chosen.velero(), nil
+}
+
+// identifiers are the objects an action named, in Velero's protocol.
+func identifiers(items []plugin.ResourceIdentifier) []*velero.ResourceIdentifier {
+	out := make([]*velero.ResourceIdentifier, 0, len(items))
+	for _, i := range items {
+		out = append(out, &velero.ResourceIdentifier{Group: i.Group, Resource: i.Resource, Namespace: i.Namespace, Name: i.Name})
+	}
+	return out
+}

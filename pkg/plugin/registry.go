@@ -1,0 +1,173 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Kind is what a plugin is for.
+type Kind string
+
+// The kinds. The names of the first six are those of Velero's interfaces.
+const (
+	KindBackupItemAction       Kind = "BackupItemAction"
+	KindRestoreItemAction      Kind = "RestoreItemAction"
+	KindDeleteItemAction       Kind = "DeleteItemAction"
+	KindItemBlockAction        Kind = "ItemBlockAction"
+	KindObjectStore            Kind = "ObjectStore"
+	KindVolumeSnapshotter      Kind = "VolumeSnapshotter"
+	KindAsyncBackupItemAction  Kind = "AsyncBackupItemAction"
+	KindAsyncRestoreItemAction Kind = "AsyncRestoreItemAction"
+)
+
+// Env is what a plugin gets when it is made.
+type Env struct {
+	// Name it was registered with.
+	Name string
+	// Log ends up in the server's log, and in the log of the backup or restore.
+	Log *slog.Logger
+	// Features are the server's feature flags, for example "EnableCSI".
+	Features []string
+}
+
+// Registration is one plugin of a Registry.
+type Registration struct {
+	// Kind of the plugin.
+	Kind Kind
+	// Name of the plugin.
+	Name string
+	// Touches are the resources that an action may be called for.
+	Touches []string
+	// Restartable is set for an asynchronous action whose operation may be started again after its process died.
+	Restartable bool
+	// New makes the plugin; what it returns implements the interface named by Kind.
+	New func(Env) (any, error)
+}
+
+// Registry holds the plugins of a process. Its methods register; what is wrong with a registration is told by Plugins.
+// Constructors run when a plugin is first called, and again if they failed.
+type Registry struct {
+	all  []Registration
+	errs []error
+}
+
+// BackupItemAction registers an action under a name such as "example.io/quiesce", and the resources it may be called for:
+// "pods", "deployments.apps", or "*" alone for any.
+func (r *Registry) BackupItemAction(name string, touches []string, build func(Env) (BackupItemAction, error)) *Registry {
+	return r.add(Registration{Kind: KindBackupItemAction, Name: name, Touches: touches, New: erase(build)})
+}
+
+// RestoreItemAction registers an action, see BackupItemAction.
+func (r *Registry) RestoreItemAction(name string, touches []string, build func(Env) (RestoreItemAction, error)) *Registry {
+	return r.add(Registration{Kind: KindRestoreItemAction, Name: name, Touches: touches, New: erase(build)})
+}
+
+// DeleteItemAction registers an action, see BackupItemAction.
+func (r *Registry) DeleteItemAction(name string, touches []string, build func(Env) (DeleteItemAction, error)) *Registry {
+	return r.add(Registration{Kind: KindDeleteItemAction, Name: name, Touches: touches, New: erase(build)})
+}
+
+// ItemBlockAction registers an action, see BackupItemAction.
+func (r *Registry) ItemBlockAction(name string, touches []string, build func(Env) (ItemBlockAction, error)) *Registry {
+	return r.add(Registration{Kind: KindItemBlockAction, Name: name, Touches: touches, New: erase(build)})
+}
+
+// ObjectStore registers the provider of backup storage locations. A provider "x" in a location means "velero.io/x".
+func (r *Registry) ObjectStore(name string, build func(Env) (ObjectStore, error)) *Registry {
+	return r.add(Registration{Kind: KindObjectStore, Name: name, New: erase(build)})
+}
+
+// VolumeSnapshotter registers the provider of volume snapshot locations, named as for ObjectStore.
+func (r *Registry) VolumeSnapshotter(name string, build func(Env) (VolumeSnapshotter, error)) *Registry {
+	return r.add(Registration{Kind: KindVolumeSnapshotter, Name: name, New: erase(build)})
+}
+
+// AsyncBackupItemAction registers an action, see BackupItemAction. Only Holdfast calls it.
+func (r *Registry) AsyncBackupItemAction(name string, touches []string, build func(Env) (AsyncBackupItemAction, error), options ...AsyncOption) *Registry {
+	return r.add(apply(Registration{Kind: KindAsyncBackupItemAction, Name: name, Touches: touches, New: erase(build)}, options))
+}
+
+// AsyncRestoreItemAction registers an action, see BackupItemAction. Only Holdfast calls it.
+func (r *Registry) AsyncRestoreItemAction(name string, touches []string, build func(Env) (AsyncRestoreItemAction, error), options ...AsyncOption) *Registry {
+	return r.add(apply(Registration{Kind: KindAsyncRestoreItemAction, Name: name, Touches: touches, New: erase(build)}, options))
+}
+
+// AsyncOption says more of an asynchronous action.
+type AsyncOption func(*Registration)
+
+// Restartable lets a server start an operation once more, with the same idempotency key, when the process it lived in died.
+func Restartable() AsyncOption { return func(r *Registration) { r.Restartable = true } }
+
+// Plugins returns everything that was registered, ordered by kind and name, or what is wrong with it.
+func (r *Registry) Plugins() ([]Registration, error) {
+	if len(r.errs) > 0 {
+		return nil, errors.Join(r.errs...)
+	}
+	if len(r.all) == 0 {
+		return nil, errors.New("no plugin is registered")
+	}
+	sorted := slices.Clone(r.all)
+	slices.SortFunc(sorted, func(a, b Registration) int {
+		if c := strings.Compare(string(a.Kind), string(b.Kind)); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return sorted, nil
+}
+
+func (r *Registry) add(p Registration) *Registry {
+	if err := r.check(p); err != nil {
+		r.errs = append(r.errs, fmt.Errorf("register %s %q: %w", p.Kind, p.Name, err))
+		return r
+	}
+	r.all = append(r.all, p)
+	return r
+}
+
+func (r *Registry) check(p Registration) error {
+	domain, rest, _ := strings.Cut(p.Name, "/")
+	if len(validation.IsDNS1123Subdomain(domain)) > 0 || rest == "" || strings.Contains(rest, "/") {
+		return errors.New(`name: want a DNS subdomain, "/" and a name`)
+	}
+	if slices.ContainsFunc(r.all, func(o Registration) bool { return o.Kind == p.Kind && o.Name == p.Name }) {
+		return errors.New("name: registered twice")
+	}
+	if p.New == nil {
+		return errors.New("constructor: missing")
+	}
+	if p.Kind == KindObjectStore || p.Kind == KindVolumeSnapshotter {
+		return nil
+	}
+	if len(p.Touches) == 0 {
+		return errors.New(`touches: name the resources it may be called for, or "*"`)
+	}
+	for _, resource := range p.Touches {
+		if resource == "*" && len(p.Touches) == 1 {
+			continue
+		}
+		if len(validation.IsDNS1123Subdomain(resource)) > 0 {
+			return fmt.Errorf(`touches: %q: want a resource as "pods" or "deployments.apps", or "*" alone`, resource)
+		}
+	}
+	return nil
+}
+
+func erase[T any](build func(Env) (T, error)) func(Env) (any, error) {
+	if build == nil {
+		return nil
+	}
+	return func(env Env) (any, error) { return build(env) }
+}
+
+func apply(p Registration, options []AsyncOption) Registration {
+	for _, option := range options {
+		option(&p)
+	}
+	return p
+}

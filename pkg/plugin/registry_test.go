@@ -1,0 +1,72 @@
+package plugin_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/plugin"
+)
+
+func noAction(plugin.Env) (plugin.BackupItemAction, error) { return nil, nil }
+
+func TestRegistryNamesWhatIsWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		registry *plugin.Registry
+		want     string
+	}{
+		"nothing":             {&plugin.Registry{}, "no plugin"},
+		"no domain":           {(&plugin.Registry{}).BackupItemAction("quiesce", []string{"*"}, noAction), `register BackupItemAction "quiesce": name:`},
+		"no name":             {(&plugin.Registry{}).BackupItemAction("a.io/", []string{"*"}, noAction), "name:"},
+		"two slashes":         {(&plugin.Registry{}).BackupItemAction("a.io/b/c", []string{"*"}, noAction), "name:"},
+		"no such domain":      {(&plugin.Registry{}).BackupItemAction("A.io/b", []string{"*"}, noAction), "name:"},
+		"twice":               {(&plugin.Registry{}).BackupItemAction("a.io/b", []string{"*"}, noAction).BackupItemAction("a.io/b", []string{"*"}, noAction), "registered twice"},
+		"no touches":          {(&plugin.Registry{}).BackupItemAction("a.io/b", nil, noAction), "touches:"},
+		"star and more":       {(&plugin.Registry{}).BackupItemAction("a.io/b", []string{"*", "pods"}, noAction), `touches: "*"`},
+		"a kind":              {(&plugin.Registry{}).BackupItemAction("a.io/b", []string{"Pod"}, noAction), `touches: "Pod"`},
+		"no constructor":      {(&plugin.Registry{}).BackupItemAction("a.io/b", []string{"*"}, nil), "constructor:"},
+		"no store either":     {(&plugin.Registry{}).ObjectStore("a.io/b", nil), "constructor:"},
+		"no restore, no name": {(&plugin.Registry{}).RestoreItemAction("", []string{"*"}, nil), "RestoreItemAction"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := tc.registry.Plugins()
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func TestRegistryOrdersByKindAndName(t *testing.T) {
+	r := (&plugin.Registry{}).
+		ObjectStore("a.io/x", func(plugin.Env) (plugin.ObjectStore, error) { return nil, nil }).
+		BackupItemAction("b.io/x", []string{"pods"}, noAction).
+		BackupItemAction("a.io/x", []string{"deployments.apps", "pods"}, noAction)
+	all, err := r.Plugins()
+	require.NoError(t, err)
+	var got []string
+	for _, p := range all {
+		got = append(got, string(p.Kind)+" "+p.Name)
+	}
+	require.Equal(t, []string{"BackupItemAction a.io/x", "BackupItemAction b.io/x", "ObjectStore a.io/x"}, got)
+}
+
+func TestJobTellsWhatItIs(t *testing.T) {
+	job, err := plugin.NewJob([]byte(`{"metadata":{"name":"b","namespace":"velero","uid":"u","labels":{"l":"1"},"annotations":{"a":""}},"spec":{"storageLocation":"default"}}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"b", "velero", "u"}, []string{job.Name(), job.Namespace(), job.UID()})
+	value, ok := job.Label("l")
+	require.True(t, ok)
+	require.Equal(t, "1", value)
+	_, ok = job.Annotation("a")
+	require.True(t, ok)
+	_, ok = job.Annotation("b")
+	require.False(t, ok)
+	var spec struct {
+		Spec struct{ StorageLocation string }
+	}
+	require.NoError(t, job.Decode(&spec))
+	require.Equal(t, "default", spec.Spec.StorageLocation)
+	for _, text := range []string{"", "null", "[]", `"x"`, `{"metadata":1}`, "{"} {
+		_, err := plugin.NewJob([]byte(text))
+		require.ErrorContains(t, err, "no Backup or Restore", text)
+	}
+}
