@@ -9,11 +9,7 @@ import (
 	"fmt"
 
 	"k8s.io/client-go/discovery"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/location"
@@ -22,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/server"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
@@ -76,7 +73,10 @@ func (a *App) build() error {
 				ResourceTimeout: c.ResourceTimeout, Location: c.DefaultLocation,
 			},
 		},
-		Limits:  ledger.Limits{Backups: c.ConcurrentBackups, Restores: c.ConcurrentRestores},
+		Settings: settings.New(settings.Config{
+			Reader: reader, Namespace: namespace, Flags: ledger.Limits{Backups: c.ConcurrentBackups, Restores: c.ConcurrentRestores},
+			Events: rt.Manager().GetEventRecorder(Name), Log: c.Log,
+		}),
 		Ageing:  *c.PriorityAgeing,
 		Events:  rt.Manager().GetEventRecorder(Name),
 		Metrics: counters, Tracer: c.Tracer, Clock: c.Clock, Log: c.Log,
@@ -95,18 +95,4 @@ func (a *App) build() error {
 		return err
 	}
 	return a.watch()
-}
-
-// watch wakes the scheduler on every change of what it looks at.
-func (a *App) watch() error {
-	wake := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-		a.scheduler.Wake()
-		return reconcile.Result{}, nil
-	})
-	for name, kind := range map[string]client.Object{"backup": &velerov1.Backup{}, "restore": &velerov1.Restore{}} {
-		if err := ctrl.NewControllerManagedBy(a.runtime.Manager()).Named(Name + "-" + name).For(kind).Complete(wake); err != nil {
-			return fmt.Errorf("controller %s: %w", name, err)
-		}
-	}
-	return nil
 }

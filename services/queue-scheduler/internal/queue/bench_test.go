@@ -16,6 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
+var crowdLimits = ledger.Limits{Backups: 50, Restores: 1}
+
 // crowd is a full queue: some run, the others wait for them, for each other and
 // for a place, in all classes.
 func crowd(queued int) (entries []ledger.Entry, backups []*velerov1.Backup) {
@@ -47,7 +49,7 @@ func crowd(queued int) (entries []ledger.Entry, backups []*velerov1.Backup) {
 
 func crowdScheduler(rules *rules) *queue.Scheduler {
 	return queue.New(queue.Config{
-		Namespace: "velero", Publisher: &wire{}, Limits: ledger.Limits{Backups: 50, Restores: 1}, Ageing: ageing, Validator: rules, Metrics: counter{},
+		Namespace: "velero", Publisher: &wire{}, Ageing: ageing, Validator: rules, Metrics: counter{},
 		Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -61,7 +63,7 @@ func BenchmarkPass(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				b.StopTimer()
-				v := queue.ViewOf(entries, backups)
+				v := queue.ViewOf(crowdLimits, entries, backups)
 				b.StartTimer()
 				require.NoError(b, s.Admit(b.Context(), v))
 			}
@@ -74,7 +76,7 @@ func BenchmarkPass(b *testing.B) {
 func TestALongQueueIsToldLittleByLittle(t *testing.T) {
 	entries, backups := crowd(1_000)
 	s := crowdScheduler(&rules{})
-	require.NoError(t, s.Admit(t.Context(), queue.ViewOf(entries, backups)))
+	require.NoError(t, s.Admit(t.Context(), queue.ViewOf(crowdLimits, entries, backups)))
 	require.Positive(t, s.Told())
 	require.LessOrEqual(t, s.Told(), 100)
 }

@@ -3,6 +3,9 @@ package queue
 import (
 	"context"
 	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
@@ -21,8 +24,9 @@ func (s *Scheduler) Pass(ctx context.Context) error {
 type View = view
 
 // ViewOf is a view as look reads it: queued backups, and the ledger.
-func ViewOf(entries []ledger.Entry, backups []*velerov1.Backup) *View {
+func ViewOf(limits ledger.Limits, entries []ledger.Entry, backups []*velerov1.Backup) *View {
 	v := newView(entries)
+	v.limits = limits
 	for _, b := range backups {
 		v.sort(b)
 	}
@@ -41,6 +45,20 @@ func (s *Scheduler) IgnoreQueuedAhead() { s.claim = func(*claims, string, []stri
 // IgnoreReadyToStart seeds a bug: only what is in progress keeps its entry.
 func (s *Scheduler) IgnoreReadyToStart() {
 	s.holding = slices.DeleteFunc(beforeOver(), func(p velerov1.BackupPhase) bool { return p == velerov1.BackupPhaseReadyToStart })
+}
+
+// OvertakeIntoOverlaps seeds a bug: priority counts, whoever is in the way.
+func (s *Scheduler) OvertakeIntoOverlaps() {
+	s.arrange = func(waiting []Waiting, ageing time.Duration, now time.Time) {
+		namespaces := map[types.UID][]string{}
+		for i := range waiting {
+			namespaces[waiting[i].Backup.UID], waiting[i].Namespaces = waiting[i].Namespaces, nil
+		}
+		Order(waiting, ageing, now)
+		for i := range waiting {
+			waiting[i].Namespaces = namespaces[waiting[i].Backup.UID]
+		}
+	}
 }
 
 // CountFinalizing seeds a bug: a backup that finalizes keeps its place.

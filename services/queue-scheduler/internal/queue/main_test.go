@@ -146,12 +146,17 @@ func newBed(t *testing.T, limits ledger.Limits, funcs interceptor.Funcs) *bed {
 	return &bed{t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, voice: &voice{}, limits: limits, tracer: noop.NewTracerProvider()}
 }
 
-// run starts a scheduler; the test wakes it whenever it looks.
-func (b *bed) run() *queue.Scheduler {
-	s := queue.New(queue.Config{
+// scheduler is one that nobody runs yet.
+func (b *bed) scheduler() *queue.Scheduler {
+	return queue.New(queue.Config{
 		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
 		Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 	})
+}
+
+// run starts a scheduler; the test wakes it whenever it looks.
+func (b *bed) run() *queue.Scheduler {
+	s := b.scheduler()
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {

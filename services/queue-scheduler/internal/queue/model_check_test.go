@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
@@ -38,6 +40,35 @@ func queueOf(backups []velerov1.Backup) []*velerov1.Backup {
 		}
 	}
 	slices.SortFunc(out, func(a, b *velerov1.Backup) int { return cmp.Compare(number(a), number(b)) })
+	return out
+}
+
+// arranged is the order of the queue by its definition: the class of a backup is
+// the highest of those behind it that wait for it, directly or through others.
+func arranged(queued []*velerov1.Backup, at time.Time) []*velerov1.Backup {
+	scopes, own := make([][]string, len(queued)), make([]int, len(queued))
+	for i, b := range queued {
+		scopes[i] = scope(b.Spec.IncludedNamespaces)
+		own[i] = map[string]int{"low": 0, "": 1, "normal": 1, "high": 2}[b.Annotations["holdfast.io/priority"]]
+		own[i] = min(2, own[i]+int(at.Sub(b.CreationTimestamp.Time)/ageing))
+	}
+	class := map[*velerov1.Backup]int{}
+	for i, b := range queued {
+		reached := map[int]bool{i: true}
+		for j := i; j < len(queued); j++ {
+			for k := range reached {
+				if k < j && meet(scopes[k], scopes[j]) {
+					reached[j] = true
+					break
+				}
+			}
+			if reached[j] {
+				class[b] = max(class[b], own[j])
+			}
+		}
+	}
+	out := slices.Clone(queued)
+	slices.SortStableFunc(out, func(a, b *velerov1.Backup) int { return cmp.Compare(class[b], class[a]) })
 	return out
 }
 
@@ -78,8 +109,8 @@ func runs(backups []velerov1.Backup, restores []velerov1.Restore) (b, r []work) 
 // and rule (a).
 func (h *history) beside(who string) {
 	b, r := runs(h.all())
-	if len(b) > h.limits.Backups || len(r) > h.limits.Restores {
-		h.violation("%s: %d backups and %d restores run, limits are %+v", who, len(b), len(r), h.limits)
+	if len(b) > h.most.Backups || len(r) > h.most.Restores {
+		h.violation("%s: %d backups and %d restores run, limits were never above %+v", who, len(b), len(r), h.most)
 	}
 	running := slices.Concat(b, r)
 	for i, j := range running {
@@ -99,8 +130,22 @@ func (h *history) wrote(a *actor) {
 	for _, e := range h.listed {
 		if !slices.ContainsFunc(before, func(o ledger.Entry) bool { return o.UID == e.UID }) && e.Kind == ledger.KindBackup {
 			h.started++
+			h.inPlace(a, e, before)
 			h.inOrder(a, e, before)
 		}
+	}
+}
+
+// inPlace checks rule (a) by the limits its scheduler read in this pass.
+func (h *history) inPlace(a *actor, e ledger.Entry, before []ledger.Entry) {
+	taken := 0
+	for _, o := range before {
+		if o.Kind == ledger.KindBackup {
+			taken++
+		}
+	}
+	if taken >= a.limits.Backups {
+		h.violation("%s started beside %d backups, the limit is %d", e.Name, taken, a.limits.Backups)
 	}
 }
 
@@ -127,8 +172,9 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	for _, o := range before {
 		held = append(held, o.Namespaces)
 	}
-	for _, q := range queueOf(a.known) {
-		if number(q) >= number(&backups[i]) {
+	for _, q := range arranged(queueOf(a.known), a.clock.Now()) {
+		if q.UID == e.UID {
+			h.overtaken(a, &backups[i], before)
 			break
 		}
 		ns := scope(q.Spec.IncludedNamespaces)
@@ -142,6 +188,22 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 			h.violation("%s started while %s ahead of it could run", e.Name, q.Name)
 		}
 		held = append(held, ns)
+	}
+}
+
+// overtaken notes who went ahead of a lower number, and checks that it overlaps
+// with none of those.
+func (h *history) overtaken(a *actor, b *velerov1.Backup, before []ledger.Entry) {
+	for _, q := range queueOf(a.known) {
+		if number(q) >= number(b) || contains(before, q.UID) || q.Status.Phase != velerov1.BackupPhaseQueued {
+			continue
+		}
+		h.overtakings++
+		i := slices.IndexFunc(h.store.objects, func(o client.Object) bool { return o.GetUID() == q.UID })
+		now, waits := h.store.objects[max(i, 0)].(*velerov1.Backup)
+		if waits = waits && i >= 0 && now.Status.Phase == velerov1.BackupPhaseQueued; waits && meet(scope(q.Spec.IncludedNamespaces), scope(b.Spec.IncludedNamespaces)) {
+			h.violation("%s overtook %s, which it overlaps with", b.Name, q.Name)
+		}
 	}
 }
 
@@ -198,7 +260,7 @@ func (h *history) settled() {
 		}
 	}
 	held = append(held, waiting...)
-	for i, q := range queueOf(backups) {
+	for i, q := range arranged(queueOf(backups), h.now) {
 		ns := scope(q.Spec.IncludedNamespaces)
 		if len(running) < h.limits.Backups && free(ns) {
 			h.violation("%s could run and waits", q.Name)

@@ -5,40 +5,70 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 )
 
 // history is one random life of a queue: jobs come, run, end and vanish while two
 // schedulers pass at once, sleep between any two calls, die and start again.
 type history struct {
-	ctx      context.Context //nolint:containedctx // a history is one run of a test
-	store    *store
-	random   *rand.Rand
-	limits   ledger.Limits
-	seed     func(*queue.Scheduler) // a bug, or nil
-	actors   []*actor
-	acting   *actor
-	calm     bool // no faults
-	names    int
-	old      []velerov1.Backup // a list as it was some time ago
-	listed   []ledger.Entry    // the ledger after the last write
-	started  uint64            // backups admitted in all
-	problems []string
+	ctx         context.Context //nolint:containedctx // a history is one run of a test
+	store       *store
+	random      *rand.Rand
+	limits      ledger.Limits
+	most        ledger.Limits // the highest there ever were
+	now         time.Time
+	seed        func(*queue.Scheduler) // a bug, or nil
+	actors      []*actor
+	acting      *actor
+	calm        bool // no faults
+	names       int
+	old         []velerov1.Backup // a list as it was some time ago
+	listed      []ledger.Entry    // the ledger after the last write
+	started     uint64            // backups admitted in all
+	overtakings uint64            // lower numbers they went ahead of
+	problems    []string
 
 	bookVersion string // of the ledger read last, and what it held
 	bookEntries []ledger.Entry
 }
 
 func newHistory(ctx context.Context, seed uint64, bug func(*queue.Scheduler)) *history {
-	h := &history{ctx: ctx, store: &store{}, random: rand.New(rand.NewPCG(seed, 11)), seed: bug}
-	h.limits = ledger.Limits{Backups: 1 + h.random.IntN(3), Restores: 1 + h.random.IntN(2)}
+	h := &history{now: start.Add(time.Hour), ctx: ctx, store: &store{}, random: rand.New(rand.NewPCG(seed, 11)), seed: bug}
+	h.setLimits()
 	h.actors = []*actor{h.newActor(), h.newActor()}
 	return h
+}
+
+// setLimits changes them while everything goes on.
+func (h *history) setLimits() {
+	h.limits = ledger.Limits{Backups: 1 + h.random.IntN(3), Restores: 1 + h.random.IntN(2)}
+	h.most.Backups, h.most.Restores = max(h.most.Backups, h.limits.Backups), max(h.most.Restores, h.limits.Restores)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: settings.Name}}
+	if h.store.Get(h.ctx, client.ObjectKeyFromObject(cm), cm) != nil {
+		_ = h.store.Create(h.ctx, cm)
+	}
+	cm.Data = map[string]string{
+		settings.ConcurrentBackups: strconv.Itoa(h.limits.Backups), settings.ConcurrentRestores: strconv.Itoa(h.limits.Restores),
+	}
+	_ = h.store.Update(h.ctx, cm)
+}
+
+// cancel ends a queued backup, as whoever cancels one does.
+func (h *history) cancel() {
+	if o, ok := h.store.objects[h.random.IntN(len(h.store.objects))].DeepCopyObject().(*velerov1.Backup); ok && o.Status.Phase == velerov1.BackupPhaseQueued {
+		o.Status.Phase, o.Status.QueuePosition = velerov1.BackupPhaseFailed, 0
+		_ = h.store.Update(h.ctx, o)
+	}
 }
 
 // live plays the history and returns what was wrong with it.
@@ -67,7 +97,7 @@ func (h *history) violation(format string, args ...any) {
 
 func (h *history) event() {
 	i := h.random.IntN(len(h.actors))
-	switch n := h.random.IntN(20); {
+	switch n := h.random.IntN(23); {
 	case n < 4:
 		h.submit()
 	case n < 5 && h.random.IntN(2) == 0:
@@ -76,14 +106,20 @@ func (h *history) event() {
 		h.work()
 	case n < 10 && h.random.IntN(2) == 0:
 		if len(h.store.objects) > 0 {
-			if o := h.store.objects[h.random.IntN(len(h.store.objects))]; o.GetName() != ledger.Name {
+			if o := h.store.objects[h.random.IntN(len(h.store.objects))]; o.GetName() != ledger.Name && o.GetName() != settings.Name {
 				h.store.remove(o)
 			}
 		}
 	case n < 11:
 		h.actors[i].kill()
 		h.actors[i] = h.newActor()
-	case n < 15: // it goes some way and sleeps
+	case n < 12 && h.random.IntN(2) == 0:
+		h.setLimits()
+	case n < 13:
+		h.cancel()
+	case n < 14:
+		h.now = h.now.Add(time.Duration(h.random.IntN(20)) * time.Minute)
+	case n < 18: // it goes some way and sleeps
 		for range 1 + h.random.IntN(25) {
 			h.actors[i].advance()
 		}
@@ -107,6 +143,10 @@ func (h *history) namespaces() []string {
 func (h *history) submit() {
 	h.names++
 	b := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b%d", h.names), h.names)}
+	b.CreationTimestamp = metav1.NewTime(h.now)
+	if class := []string{"low", "", "normal", "high"}[h.random.IntN(4)]; class != "" {
+		b.Annotations = map[string]string{"holdfast.io/priority": class}
+	}
 	b.Spec.IncludedNamespaces = h.namespaces()
 	_ = h.store.Create(h.ctx, b)
 }

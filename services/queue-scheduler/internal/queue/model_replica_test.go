@@ -15,6 +15,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
@@ -22,13 +23,15 @@ import (
 // API server until it is let on, and is killed between two of them.
 type actor struct {
 	client.Client
-	h     *history
-	pass  *queue.Scheduler
-	yield func(struct{}) bool
-	next  func() (struct{}, bool)
-	stop  func()
-	busy  bool
-	dead  bool
+	h      *history
+	pass   *queue.Scheduler
+	yield  func(struct{}) bool
+	next   func() (struct{}, bool)
+	stop   func()
+	busy   bool
+	dead   bool
+	clock  *clocktesting.FakeClock // stands still during a pass
+	limits ledger.Limits           // as it read them last
 	// What it listed last: all it can know of the queue.
 	known    []velerov1.Backup
 	restores map[types.UID]bool // that were new
@@ -38,10 +41,11 @@ type actor struct {
 var errKilled = errors.New("killed")
 
 func (h *history) newActor() *actor {
-	a := &actor{Client: h.store, h: h}
+	a := &actor{Client: h.store, h: h, clock: clocktesting.NewFakeClock(h.now)}
 	a.pass = queue.New(queue.Config{
-		Reader: a, Client: a, Namespace: "velero", Ledger: ledger.New(a, a, "velero"), Publisher: &wire{}, Limits: h.limits,
-		Validator: &rules{}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start),
+		Reader: a, Client: a, Namespace: "velero", Ledger: ledger.New(a, a, "velero"), Publisher: &wire{}, Ageing: ageing,
+		Settings:  settings.New(settings.Config{Reader: a, Namespace: "velero", Events: &voice{}, Log: slog.New(slog.DiscardHandler)}),
+		Validator: &rules{}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: a.clock,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if h.seed != nil {
@@ -54,6 +58,7 @@ func (h *history) newActor() *actor {
 func (a *actor) advance() {
 	if !a.busy {
 		a.busy = true
+		a.clock.SetTime(a.h.now)
 		a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
 			a.yield = yield
 			_ = a.pass.Pass(a.h.ctx) // injected faults end passes; the next one goes on
@@ -93,7 +98,28 @@ func (a *actor) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	if err := a.turn(); err != nil {
 		return err
 	}
-	return a.Client.Get(ctx, key, obj, opts...)
+	err := a.Client.Get(ctx, key, obj, opts...)
+	if err != nil {
+		return err
+	}
+	if key.Name == settings.Name {
+		a.limits = a.h.limits
+	}
+	a.learn(obj)
+	return nil
+}
+
+// learn notes that a backup it listed as new is in the queue by now.
+func (a *actor) learn(obj client.Object) {
+	b, ok := obj.(*velerov1.Backup)
+	if !ok || b.Status.Phase != velerov1.BackupPhaseQueued {
+		return
+	}
+	for i := range a.known {
+		if a.known[i].UID == b.UID && a.known[i].Status.Phase.IsNew() {
+			b.DeepCopyInto(&a.known[i])
+		}
+	}
 }
 
 func (a *actor) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -126,7 +152,11 @@ func (a *actor) Update(ctx context.Context, obj client.Object, opts ...client.Up
 }
 
 func (a *actor) Patch(ctx context.Context, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-	return a.write(func() error { return a.Client.Patch(ctx, obj, p, opts...) })
+	err := a.write(func() error { return a.Client.Patch(ctx, obj, p, opts...) })
+	if err == nil {
+		a.learn(obj)
+	}
+	return err
 }
 
 // write carries out a write, refuses it, or carries it out and loses the answer.

@@ -23,12 +23,12 @@ func usualHistories() uint64 {
 }
 
 // lives plays histories until one goes wrong, and returns how many backups were
-// admitted in them and the first that did.
-func lives(t *testing.T, histories uint64, bug func(*queue.Scheduler)) (admitted, seed uint64, problems []string) {
+// admitted in them, past how many with lower numbers, and the first that did.
+func lives(t *testing.T, histories uint64, bug func(*queue.Scheduler)) (admitted, overtaken, seed uint64, problems []string) {
 	t.Helper()
 	const workers = 16 // conflicts sleep, so more than there are processors
 	var next atomic.Uint64
-	var started atomic.Uint64
+	var started, overtakings atomic.Uint64
 	var found sync.Once
 	var group sync.WaitGroup
 	var wrong atomic.Bool
@@ -41,30 +41,34 @@ func lives(t *testing.T, histories uint64, bug func(*queue.Scheduler)) (admitted
 					found.Do(func() { seed, problems = n, p })
 				}
 				started.Add(h.started)
+				overtakings.Add(h.overtakings)
 			}
 		})
 	}
 	group.Wait()
-	return started.Load(), seed, problems
+	return started.Load(), overtakings.Load(), seed, problems
 }
 
-// Two schedulers, faults, pauses, deaths and old lists: never two overlapping jobs,
-// never out of order, nobody stuck or starved, positions dense when it is quiet.
+// Two schedulers, faults, pauses, deaths and old lists, priorities that age, queued
+// backups cancelled, limits changed on the way: never two overlapping jobs, never
+// out of order, nobody stuck or starved, positions dense when it is quiet.
 func TestModel(t *testing.T) {
-	admitted, seed, problems := lives(t, *histories, nil)
+	admitted, overtaken, seed, problems := lives(t, *histories, nil)
 	require.Empty(t, problems, "history %d", seed)
 	require.Greater(t, admitted, *histories, "hardly anything ran: the test shows nothing")
+	require.Greater(t, overtaken, *histories/10, "hardly anybody had priority: the test shows nothing")
 }
 
 // The model test is worth something: it notices each of these.
 func TestModelNoticesSeededBugs(t *testing.T) {
 	for name, bug := range map[string]func(*queue.Scheduler){
+		"a more urgent one overtakes":  (*queue.Scheduler).OvertakeIntoOverlaps,
 		"queued ahead is ignored":      (*queue.Scheduler).IgnoreQueuedAhead,
 		"ReadyToStart is ignored":      (*queue.Scheduler).IgnoreReadyToStart,
 		"Finalizing counts as running": (*queue.Scheduler).CountFinalizing,
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, seed, problems := lives(t, 2_000, bug)
+			_, _, seed, problems := lives(t, 2_000, bug)
 			require.NotEmpty(t, problems)
 			t.Logf("history %d: %v", seed, problems)
 		})

@@ -103,6 +103,6 @@ func (s *Scheduler) line(ctx context.Context, v *view) []Waiting {
 		}
 		waiting[i] = Waiting{Backup: b, Namespaces: namespaces}
 	}
-	Order(waiting, s.Ageing, s.Clock.Now())
+	s.arrange(waiting, s.Ageing, s.Clock.Now())
 	return waiting
 }

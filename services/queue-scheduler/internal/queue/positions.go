@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 )
@@ -31,14 +29,20 @@ func (s *Scheduler) renumber(v *view) {
 	}
 }
 
-// nextPlacement returns a timer for the next write of a position; its channel is
-// nil when there is none to write.
-func (s *Scheduler) nextPlacement() (clock.Timer, <-chan time.Time) {
-	timer := s.Clock.NewTimer(max(0, positionEvery-s.Clock.Since(s.placed)))
+// nextPlacement returns a channel that tells when the next position may be
+// written, nil when there is none to write, and what ends the waiting.
+func (s *Scheduler) nextPlacement() (due <-chan time.Time, stop func()) {
 	if len(s.misplaced) == 0 {
-		return timer, nil
+		return nil, func() {}
 	}
-	return timer, timer.C()
+	left := positionEvery - s.Clock.Since(s.placed)
+	if left <= 0 {
+		now := make(chan time.Time)
+		close(now)
+		return now, func() {}
+	}
+	timer := s.Clock.NewTimer(left)
+	return timer.C(), func() { timer.Stop() }
 }
 
 // place writes one position. One that fails is left to the next pass.

@@ -47,7 +47,7 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 	failpoint.Hit("queue-scheduler/restore-validated")
 	err = s.Ledger.Admit(ctx, ledger.Entry{
 		UID: r.UID, Kind: ledger.KindRestore, Namespace: r.Namespace, Name: r.Name, Namespaces: validate.Targets(&r.Spec), Since: s.Clock.Now(),
-	}, s.Limits)
+	}, v.limits)
 	if err != nil {
 		return false, s.waitOrFail("Restore", r.Name, r, err)
 	}

@@ -67,6 +67,11 @@ type Metrics interface {
 	QueueWalked(took time.Duration)
 }
 
+// Settings tell what may change while the service runs; settings.Settings are one.
+type Settings interface {
+	Limits(ctx context.Context) (ledger.Limits, error)
+}
+
 // Events tells people what happened to an object, without waiting for anything;
 // an events.EventRecorder is one.
 type Events interface {
@@ -82,6 +87,9 @@ type Config struct {
 	Publisher Publisher
 	Validator Validator
 	Limits    ledger.Limits
+	// Settings, unless nil, are asked for the limits in every pass; Limits are not
+	// used then.
+	Settings Settings
 	// Ageing is after how long of waiting the class of a backup rises by one; 0 is never.
 	Ageing  time.Duration
 	Metrics Metrics
@@ -102,8 +110,9 @@ type Scheduler struct {
 	misplaced []placement // positions to be written, front first
 	placed    time.Time   // when the last one was
 
-	// Two rules the model test breaks, to see that it would notice.
+	// Three rules the model test breaks, to see that it would notice.
 	claim   claimRule
+	arrange func(waiting []Waiting, ageing time.Duration, now time.Time)
 	holding []velerov1.BackupPhase // in which a backup keeps its entry
 }
 
@@ -116,7 +125,7 @@ func New(cfg Config) *Scheduler {
 		Config: cfg, tracer: cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler"),
 		wake: make(chan struct{}, 1), told: map[types.UID]said{},
 		voice: rate.NewLimiter(tellRate, tellBurst),
-		claim: claimAll, holding: beforeOver(),
+		claim: claimAll, arrange: Order, holding: beforeOver(),
 	}
 }
 
@@ -139,10 +148,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 	}
 	for pass(true); ; {
-		timer, placing := s.nextPlacement()
+		placing, stop := s.nextPlacement()
 		select {
 		case <-ctx.Done():
-			timer.Stop()
+			stop()
 			return nil
 		case <-placing:
 			s.place(ctx)
@@ -151,7 +160,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-ticker.C():
 			pass(true)
 		}
-		timer.Stop()
+		stop()
 	}
 }
 

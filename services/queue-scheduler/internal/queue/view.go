@@ -18,6 +18,7 @@ import (
 
 // view is what one pass goes by.
 type view struct {
+	limits     ledger.Limits
 	entries    []ledger.Entry
 	entered    map[types.UID]bool              // the UIDs of entries
 	holds      map[types.UID]bool              // admitted, and listed in a phase that keeps its entry
@@ -41,6 +42,9 @@ func (s *Scheduler) look(ctx context.Context) (*view, error) {
 		return nil, err
 	}
 	v := newView(entries)
+	if v.limits, err = s.limits(ctx); err != nil {
+		return nil, err
+	}
 	backups := &velerov1.BackupList{}
 	if err := s.Reader.List(ctx, backups, client.InNamespace(s.Namespace)); err != nil {
 		return nil, fmt.Errorf("list backups: %w", err)
@@ -59,6 +63,13 @@ func (s *Scheduler) look(ctx context.Context) (*view, error) {
 	slices.SortFunc(v.fresh, func(a, b *velerov1.Backup) int { return older(a, b) })
 	slices.SortFunc(v.pending, func(a, b *velerov1.Restore) int { return older(a, b) })
 	return v, nil
+}
+
+func (s *Scheduler) limits(ctx context.Context) (ledger.Limits, error) {
+	if s.Settings == nil {
+		return s.Limits, nil
+	}
+	return s.Settings.Limits(ctx)
 }
 
 func newView(entries []ledger.Entry) *view {

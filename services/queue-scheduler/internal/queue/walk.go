@@ -28,7 +28,7 @@ type walk struct {
 // newWalk begins with what is admitted, and with the restores that wait: they go
 // before every backup.
 func (s *Scheduler) newWalk(v *view) *walk {
-	w := &walk{limits: s.Limits, on: map[string]int{}, whole: -1, claimed: newClaims(s.claim), standing: map[types.UID]bool{}}
+	w := &walk{limits: v.limits, on: map[string]int{}, whole: -1, claimed: newClaims(s.claim), standing: map[types.UID]bool{}}
 	for _, e := range v.entries {
 		w.admit(e)
 	}

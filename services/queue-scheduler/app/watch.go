@@ -1,0 +1,50 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
+)
+
+// watch wakes the scheduler on every change that may matter to it.
+func (a *App) watch() error {
+	wake := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		a.scheduler.Wake()
+		return reconcile.Result{}, nil
+	})
+	ofSettings := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == settings.Name })
+	for name, c := range map[string]*builder.Builder{
+		"backup":   ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&velerov1.Backup{}, builder.WithPredicates(moves())),
+		"restore":  ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&velerov1.Restore{}),
+		"settings": ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&corev1.ConfigMap{}, builder.OnlyMetadata, builder.WithPredicates(ofSettings)),
+	} {
+		if err := c.Named(Name + "-" + name).Complete(wake); err != nil {
+			return fmt.Errorf("controller %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// moves leaves out updates that change only the progress of a backup or its
+// position: both come several times a second, the latter from the scheduler itself.
+func moves() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*velerov1.Backup)
+		after, ok2 := e.ObjectNew.(*velerov1.Backup)
+		return !ok || !ok2 || before.UID != after.UID || before.Status.Phase != after.Status.Phase ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			!maps.Equal(before.Annotations, after.Annotations) || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+	}}
+}

@@ -1,0 +1,68 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+)
+
+// A hundred positions change at once: they are written front first, one every
+// 200 ms however often a pass is asked for, and are right within 30 s.
+func TestPositionsAreWrittenAtABoundedRate(t *testing.T) {
+	const queued = 100
+	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
+	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
+		UID: "uid-running", Kind: ledger.KindBackup, Namespace: "velero", Name: "running", Namespaces: []string{"*"}, Since: start,
+	}, ledger.Limits{}))
+	b.backup("running", 0)
+	b.set("running", velerov1.BackupPhaseInProgress)
+	for i := range queued {
+		o := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b%03d", i), i)}
+		o.Annotations = map[string]string{"holdfast.io/queue-sequence": fmt.Sprint(i + 1)}
+		o.Status.Phase, o.Status.QueuePosition = velerov1.BackupPhaseQueued, i+2
+		require.NoError(t, b.c.Create(t.Context(), o))
+	}
+	right := func() (n int) {
+		list := &velerov1.BackupList{}
+		require.NoError(t, b.c.List(t.Context(), list, client.InNamespace("velero")))
+		for i := range list.Items {
+			if o := &list.Items[i]; o.Status.Phase == velerov1.BackupPhaseQueued && fmt.Sprintf("b%03d", o.Status.QueuePosition-1) == o.Name {
+				n++
+			}
+		}
+		return n
+	}
+	clock := clocktesting.NewFakeClock(start)
+	s := queue.New(queue.Config{
+		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
+		Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clock, Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { _ = s.Run(ctx) })
+	defer group.Wait()
+	defer cancel()
+	b.eventually("the first position", func() bool { return right() == 1 })
+	for n := 1; n < queued; n++ {
+		s.Wake() // passes in between write none
+		clock.Step(199 * time.Millisecond)
+		require.Equal(t, n, right())
+		clock.Step(time.Millisecond)
+		b.eventually("the next position", func() bool { return right() == n+1 })
+		require.Equal(t, n+1, b.get(fmt.Sprintf("b%03d", n)).Status.QueuePosition, "front first")
+	}
+	require.Less(t, clock.Since(start), 30*time.Second)
+}

@@ -1,0 +1,47 @@
+package queue_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+)
+
+// Each reason is one Event, however many passes find it; so is the admission.
+func TestPassingOverAndAdmissionAreEvents(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 3}, interceptor.Funcs{})
+	b.backup("one", 1, "ns1", "ns2")
+	s := b.scheduler()
+	pass := func() {
+		t.Helper()
+		for range 3 {
+			require.NoError(t, s.Pass(t.Context()))
+		}
+	}
+	pass()
+	b.backup("two", 2, "ns2", "ns3")
+	b.backup("three", 3, "ns3")
+	pass()
+	b.set("one", velerov1.BackupPhaseCompleted)
+	pass()
+	heard := b.voice.all()
+	for i, text := range heard { // how long they waited depends on the clock
+		if admitted, waited, ok := strings.Cut(text, "after waiting "); ok {
+			require.NotEmpty(t, waited)
+			heard[i] = admitted
+		}
+	}
+	slices.Sort(heard)
+	require.Equal(t, []string{
+		"one Admitted: ready to start ",
+		"three PassedOver: backup two is running on namespaces ns3",
+		"three PassedOver: two is ahead in the queue and waits for namespaces [ns3] too",
+		"two Admitted: ready to start ",
+		"two PassedOver: backup one is running on namespaces ns2",
+	}, heard)
+}
