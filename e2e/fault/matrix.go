@@ -30,6 +30,7 @@ var Matrix = []Case{
 	{Point: "backup-runner/file-published", Scenario: "backup"},
 	{Point: "backup-runner/file-published", Nth: 4, Scenario: "backup"},
 	{Point: "backup-runner/before-commit", Scenario: "backup"},
+	{Point: "backup-runner/commit-marked", Scenario: "backup"},
 	{Point: "backup-runner/committed", Scenario: "backup"},
 	{Point: "backup-runner/before-sweep", Scenario: "backup"},
 	{Point: "backup-runner/sweep", Scenario: "backup"},

@@ -330,6 +330,30 @@ func TestGuardOutlivesEditsAndOutages(t *testing.T) {
 	require.NotErrorIs(t, context.Cause(ctx), ErrLost)
 }
 
+// What others write on the object reaches the holder within a period.
+func TestGuardShowsWhatItSees(t *testing.T) {
+	b := newBed()
+	one := b.instance("one")
+	b.pass(t, beat, one)
+	obj := job()
+	take(t, one, obj)
+	require.NoError(t, b.client.Create(t.Context(), obj))
+	var asked atomic.Bool
+	ctx, cancel := one.GuardSeeing(t.Context(), obj, func(o client.Object) {
+		if o.GetAnnotations()[holdfast.AnnotationCancel] != "" {
+			asked.Store(true)
+		}
+	})
+	defer cancel()
+	obj = obj.DeepCopy()
+	obj.Annotations[holdfast.AnnotationCancel] = "true"
+	require.NoError(t, b.client.Update(t.Context(), obj))
+	require.False(t, asked.Load())
+	require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return asked.Load() }, 10*time.Second, time.Millisecond)
+	require.NoError(t, ctx.Err())
+
+}
+
 func TestGuardOfAnUnclaimedObjectHasEnded(t *testing.T) {
 	ctx, cancel := newBed().instance("one").Guard(t.Context(), job())
 	defer cancel()

@@ -21,12 +21,20 @@ const guardPeriod = 2 * time.Second
 // API errors and unrelated edits do not end it. After a pause of the process the
 // object is read at once. The cancel function stops the watching and must be called.
 func (i *Instance) Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc) {
+	return i.GuardSeeing(ctx, obj, nil)
+}
+
+// GuardSeeing is Guard that shows each state of the object it reads to seen, which
+// may be nil, as long as the claim holds. States come one after another, at most
+// two seconds apart while the API server answers.
+func (i *Instance) GuardSeeing(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g, err := i.guardOf(obj)
 	if err != nil {
 		cancel(err)
 		return ctx, func() { cancel(context.Canceled) }
 	}
+	g.seen = seen
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -41,6 +49,7 @@ type guard struct {
 	uid  types.UID
 	mine Claim
 	kind reflect.Type
+	seen func(client.Object) // may be nil
 }
 
 func newGuard(i *Instance, obj client.Object, mine Claim) *guard {
@@ -87,5 +96,11 @@ func (g *guard) look(ctx context.Context) error {
 	case obj.GetUID() != g.uid:
 		return fmt.Errorf("%w: another object is named %s", ErrLost, g.key)
 	}
-	return Check(obj, g.mine)
+	if err := Check(obj, g.mine); err != nil {
+		return err
+	}
+	if g.seen != nil {
+		g.seen(obj)
+	}
+	return nil
 }

@@ -9,9 +9,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/cancel"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/journal"
@@ -41,6 +41,9 @@ type execution struct {
 	// with the claim.
 	stop    <-chan struct{}
 	lasting context.Context //nolint:containedctx // as long as the run
+	// off ends when the backup is asked to stop, with that as its cause.
+	off     context.Context //nolint:containedctx // as long as the run
+	callOff context.CancelCauseFunc
 }
 
 // runnable reports whether a runner works on backups of that phase, and whether
@@ -58,7 +61,8 @@ func runnable(p velerov1.BackupPhase) (ok, needsLedger bool) {
 // claim writes this instance into the backup, with the phase InProgress. The
 // error wraps errNotNow when there is nothing to run, *claim.HeldError while a
 // live instance holds it. A backup whose claim cannot be read, and so never
-// again be taken, ends as Failed; a holder of it stops at its next look.
+// again be taken, ends as Failed; a holder of it stops at its next look. So does
+// one that was asked to stop before anybody worked on it.
 func (j *execution) claim(ctx context.Context) error {
 	if !j.Instance.Ready() {
 		return errors.New("this instance holds no lease yet")
@@ -70,14 +74,14 @@ func (j *execution) claim(ctx context.Context) error {
 	j.admitted = entry
 	failpoint.Hit("backup-runner/before-claim")
 	fresh := false
-	var unreadable error
+	var ended error
 	err = kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
 		ok, needsLedger := runnable(b.Status.Phase)
 		if !ok || b.DeletionTimestamp != nil || (needsLedger && !admitted) {
 			return errNotNow
 		}
-		if _, _, unreadable = claim.Parse(b); unreadable != nil {
-			j.fail(b, unreadable.Error())
+		if ended = hopeless(b); ended != nil {
+			j.fail(b, ended.Error())
 			return nil
 		}
 		mine, err := j.Instance.Take(b)
@@ -93,9 +97,9 @@ func (j *execution) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if unreadable != nil {
+	if ended != nil {
 		j.finished(ctx, finish.Published{})
-		return fmt.Errorf("%w: %w", errNotNow, unreadable)
+		return fmt.Errorf("%w: %w", errNotNow, ended)
 	}
 	j.claimed = j.backup.DeepCopy()
 	failpoint.Hit("backup-runner/claimed")
@@ -106,6 +110,17 @@ func (j *execution) claim(ctx context.Context) error {
 		j.publish(ctx)
 	}
 	j.log.InfoContext(ctx, "backup claimed", "takeover", !fresh)
+	return nil
+}
+
+// hopeless is why a backup ends without being claimed.
+func hopeless(b *velerov1.Backup) error {
+	if _, _, err := claim.Parse(b); err != nil {
+		return err
+	}
+	if r, asked := cancel.Requested(b); asked && cancel.BackupStage(b) == cancel.Waiting {
+		return &cancel.Error{Request: r}
+	}
 	return nil
 }
 
@@ -128,12 +143,15 @@ const stopLimit = 5 * time.Second
 func (j *execution) guarded(ctx context.Context) error {
 	lasting, done := linger.Until(context.WithoutCancel(ctx), j.Clock, ctx.Done(), stopLimit, collect.ErrStopped)
 	defer done()
-	guard, stop := j.Instance.Guard(lasting, j.backup)
+	j.off, j.callOff = context.WithCancelCause(lasting)
+	defer j.callOff(nil)
+	guard, stop := j.Instance.GuardSeeing(lasting, j.backup, j.heed)
 	defer stop()
 	j.stop, j.lasting = ctx.Done(), guard
-	now, cancel := context.WithCancelCause(guard)
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	j.heed(j.backup) // an earlier holder may have been asked
+	now, end := context.WithCancelCause(guard)
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
 	err := j.conclude(now)
 	switch {
 	case err == nil:
@@ -148,13 +166,15 @@ func (j *execution) guarded(ctx context.Context) error {
 }
 
 // lingers returns ctx without its end: it ends with the claim, or a while after
-// the job was told to stop.
+// the job was told to stop, or once the backup is cancelled.
 func (j *execution) lingers(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	release := context.AfterFunc(j.lasting, func() { cancel(context.Cause(j.lasting)) })
+	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	release := context.AfterFunc(j.lasting, func() { end(context.Cause(j.lasting)) })
+	ctx, stop := j.cancellable(ctx)
 	return ctx, func() {
 		release()
-		cancel(nil)
+		stop()
+		end(nil)
 	}
 }
 
@@ -164,32 +184,14 @@ func (j *execution) confirm(ctx context.Context) error {
 	return j.Instance.Confirm(ctx, j.claimed)
 }
 
-// present is confirm for the commit: it reads the object, since a backup deleted
-// under a live claim must not get a directory in the bucket any more.
-func (j *execution) present(ctx context.Context) error {
-	if err := j.confirm(ctx); err != nil {
-		return err
-	}
-	return j.retry(ctx, "look at the backup before its commit", func() error {
-		b := &velerov1.Backup{}
-		switch err := j.Reader.Get(ctx, client.ObjectKeyFromObject(j.backup), b); {
-		case apierrors.IsNotFound(err), err == nil && b.UID != j.backup.UID:
-			return fmt.Errorf("%w: the backup is gone", claim.ErrLost)
-		case err != nil:
-			return err
-		}
-		return claim.Check(b, j.mine)
-	})
-}
-
 // handOverTime bounds the writing of a released claim.
 const handOverTime = 5 * time.Second
 
 // handOver empties the claim, so that any instance may go on at once.
 func (j *execution) handOver(ctx context.Context) {
 	failpoint.Hit("backup-runner/before-hand-over")
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTime)
-	defer cancel()
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), handOverTime)
+	defer stop()
 	err := kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
 		if err := claim.Check(b, j.mine); err != nil {
 			return err

@@ -55,7 +55,8 @@ type instance struct {
 	confirm func(obj client.Object) error
 
 	mu   sync.Mutex
-	lose context.CancelCauseFunc // set by Guard
+	lose context.CancelCauseFunc // set by GuardSeeing
+	seen func(client.Object)     // the same
 }
 
 func (i *instance) Name() string { return i.name }
@@ -72,9 +73,10 @@ func (i *instance) Take(obj metav1.Object) (claim.Claim, error) {
 	return claim.Claim{Holder: i.name, Epoch: c.Epoch + 1}, nil
 }
 
-func (i *instance) Guard(ctx context.Context, _ client.Object) (context.Context, context.CancelFunc) {
+func (i *instance) GuardSeeing(ctx context.Context, _ client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.seen = seen
 	ctx, lose := context.WithCancelCause(ctx)
 	i.lose = lose
 	return ctx, func() { lose(nil) }

@@ -40,7 +40,7 @@ func (j *execution) run(ctx context.Context) error {
 			j.log.WarnContext(ctx, "work files left behind", "dir", dir, "error", err)
 		}
 	}()
-	store, err := j.open(ctx)
+	store, err := j.openCancellable(ctx)
 	var bad *failedError
 	if errors.As(err, &bad) {
 		return j.end(ctx, bad.reason)
@@ -136,18 +136,30 @@ func (j *execution) complete(ctx context.Context, out *finish.Job, published fin
 		phase = velerov1.BackupPhasePartiallyFailed
 	}
 	failpoint.Hit("backup-runner/before-commit")
-	if err := j.present(ctx); err != nil {
+	if err := j.mark(ctx); err != nil {
 		return nil, err
 	}
 	return out.Complete(ctx, phase, published)
 }
 
 // work collects, unless the composition is fixed already, and publishes. A
-// verdict that was reached before is returned as *condemnedError.
+// verdict that was reached before is returned as *condemnedError, a request to
+// stop as *cancel.Error.
 func (j *execution) work(ctx context.Context, out *finish.Job) (finish.Published, error) {
 	if j.broken {
 		return finish.Published{}, errInternal
 	}
+	working, release := j.cancellable(ctx)
+	defer release()
+	published, err := j.produce(working, out)
+	var known *condemnedError
+	if asked := j.calledOff(); asked != nil && err != nil && !errors.As(err, &known) && !stopped(ctx, err) {
+		err = asked
+	}
+	return published, err
+}
+
+func (j *execution) produce(ctx context.Context, out *finish.Job) (finish.Published, error) {
 	c, err := j.composition(ctx, out)
 	if err != nil {
 		return finish.Published{}, err
@@ -181,6 +193,21 @@ func (j *execution) storeError(ctx context.Context, err error) error {
 		return err
 	}
 	return &failedError{reason: err.Error()}
+}
+
+// openCancellable is open that a request to stop cuts short, as long as nothing in
+// the bucket can be this backup's.
+func (j *execution) openCancellable(ctx context.Context) (objectstore.Store, error) {
+	if j.reserved {
+		return j.open(ctx)
+	}
+	opening, release := j.cancellable(ctx)
+	defer release()
+	store, err := j.open(opening)
+	if asked := j.calledOff(); asked != nil && err != nil && !stopped(ctx, err) {
+		err = &failedError{reason: asked.Error()}
+	}
+	return store, err
 }
 
 // open returns the patient store of the backup's location.

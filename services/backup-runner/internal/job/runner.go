@@ -33,7 +33,7 @@ type Instance interface {
 	Name() string
 	Ready() bool
 	Take(obj metav1.Object) (claim.Claim, error)
-	Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc)
+	GuardSeeing(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc)
 	Confirm(ctx context.Context, obj client.Object) error
 }
 

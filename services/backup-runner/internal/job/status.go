@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/cancel"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -28,7 +29,7 @@ const progressPeriod = time.Second
 // report patches the progress into the backup while it changes; the returned
 // function ends that and waits for the last patch.
 func (j *execution) report(ctx context.Context, p *collect.Progress) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() {
 		ticker := j.Clock.NewTicker(progressPeriod)
@@ -46,7 +47,7 @@ func (j *execution) report(ctx context.Context, p *collect.Progress) (stop func(
 		}
 	})
 	return func() {
-		cancel()
+		end()
 		group.Wait()
 	}
 }
@@ -101,6 +102,7 @@ func (j *execution) settle(ctx context.Context, final *velerov1.Backup, p finish
 			if b.Status.Phase.Terminal() {
 				return kube.ErrSkip // a terminal phase never changes
 			}
+			cancel.Unmark(b)
 			expiration := b.Status.Expiration
 			b.Status = *final.Status.DeepCopy()
 			if b.Status.Expiration == nil {

@@ -1,0 +1,176 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/cancel"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+// ask writes a request on the backup; told, the guard sees it at once.
+func (w *world) ask(t *testing.T, b *velerov1.Backup, told bool) {
+	t.Helper()
+	asked := w.read(t, b)
+	require.NoError(t, cancel.Ask(asked, cancel.Request{By: "alice"}))
+	require.NoError(t, w.client.Update(t.Context(), asked))
+	w.instance.mu.Lock()
+	seen := w.instance.seen
+	w.instance.mu.Unlock()
+	if told {
+		seen(asked)
+	}
+}
+
+// requireCancelled checks a backup that ended by the request, in bucket and cluster.
+// Log and results explain it unless they were published before.
+func (w *world) requireCancelled(t *testing.T, b *velerov1.Backup, explained bool) {
+	t.Helper()
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+	require.NotNil(t, got.Status.CompletionTimestamp)
+	require.False(t, cancel.Committing(got))
+	data, ok := w.store.Bytes(layout.BackupMetadata(b.Name))
+	require.True(t, ok, "the bucket decides")
+	var committed velerov1.Backup
+	require.NoError(t, json.Unmarshal(data, &committed))
+	require.Equal(t, got.Status, committed.Status)
+	if explained {
+		require.Contains(t, w.document(t, layout.BackupLog(b.Name)), "cancelled by alice")
+		require.Contains(t, w.document(t, layout.BackupResults(b.Name)), "cancelled by alice")
+	}
+	for _, key := range w.store.Keys() {
+		require.NotContains(t, key, "/parts/", "swept")
+	}
+}
+
+// at calls do once, before the object whose key ends so is created.
+func (w *world) at(suffix string, do func()) {
+	var once sync.Once
+	w.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpCreate && strings.HasSuffix(key, suffix) {
+			once.Do(do)
+		}
+		return nil
+	})
+}
+
+func TestACancelledBackupStops(t *testing.T) {
+	for name, suffix := range map[string]string{
+		"while it reserves": "holdfast-owner.json", "while a part is stored": ".sidecar", "before the composition": "/composition",
+		"while it publishes": "manifest.json.gz", "at the last file": "-logs.gz",
+	} {
+		published := strings.HasSuffix(suffix, ".gz") // as good as: this bucket does not mind the end of a context
+		for _, told := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, seen by the guard: %v", name, told), func(t *testing.T) {
+				w := newWorld(t)
+				b := w.admit(t, "b1")
+				w.at(suffix, func() { w.ask(t, b, told) })
+				require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+				w.requireCancelled(t, b, told && !published)
+				require.Contains(t, w.metrics(t), "velero_backup_failure_total")
+			})
+		}
+	}
+}
+
+// The commit has begun: the request is not heeded, neither by this holder nor by
+// one that goes on.
+func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	w.at("velero-backup.json", func() {
+		require.True(t, cancel.Committing(w.read(t, b)))
+		w.ask(t, b, true)
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+	require.False(t, cancel.Committing(got), "nothing is left of the mark")
+
+	w = newWorld(t)
+	b = w.admit(t, "b1", abandoned, func(b *velerov1.Backup) {
+		require.NoError(t, cancel.Commit(b, 1))
+		b.Annotations[holdfast.AnnotationCancel] = "alice"
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+}
+
+// Its holder died, or handed over: whoever takes over stops it.
+func TestATakerHeedsTheRequest(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { b.Annotations[holdfast.AnnotationCancel] = "alice" })
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.requireCancelled(t, b, true)
+}
+
+func TestABackupCancelledBeforeItStartedIsNotBegun(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"} })
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+	require.Nil(t, got.Status.StartTimestamp)
+	_, claimed, err := claim.Parse(got)
+	require.NoError(t, err)
+	require.False(t, claimed)
+	require.Empty(t, w.store.Keys())
+}
+
+// askedAt asks when the location is opened, which does not succeed.
+type askedAt struct {
+	locations
+	ask func()
+}
+
+func (a askedAt) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	a.ask()
+	return nil, &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true}
+}
+
+// While nothing in the bucket can be the backup's, it ends without the bucket.
+func TestACancelledBackupDoesNotWaitForItsLocation(t *testing.T) {
+	w := newWorld(t)
+	w.StorePatience = time.Hour
+	b := w.admit(t, "b1")
+	var once sync.Once
+	w.Locations = askedAt{locations{w.store}, func() { once.Do(func() { w.ask(t, b, true) }) }}
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+}
+
+// The claim was taken from a holder that did not stop in time. Awake again, it
+// finds the API server and the bucket as before and its Lease fresh, so that
+// Confirm asks nobody. It commits nothing all the same.
+func TestAHolderWhoseClaimWasTakenCommitsNothing(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	w.instance.confirm = func(client.Object) error { return nil }
+	w.at("-logs.gz", func() {
+		taken := w.read(t, b)
+		require.NoError(t, cancel.Ask(taken, cancel.Request{By: "alice"}))
+		require.NoError(t, claim.Set(taken, claim.Claim{Holder: "queue-scheduler", Epoch: 2}))
+		require.NoError(t, w.client.Update(t.Context(), taken))
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
+	require.Equal(t, velerov1.BackupPhaseInProgress, w.read(t, b).Status.Phase)
+}
