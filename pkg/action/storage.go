@@ -6,15 +6,11 @@ import (
 	"time"
 )
 
-// ObjectStore is a provider of buckets. It cannot create conditionally, compose or read ranges; what needs these is
-// built around it.
+// ObjectStore is a provider of buckets, configured for one location. It cannot create conditionally, compose or read
+// ranges; what needs these is built around it.
 type ObjectStore interface {
 	// Name is the registered name, which a location states as its provider.
 	Name() string
-	// Init configures the provider; it comes before every other method and may be repeated. The keys are the provider's, and
-	// "bucket", "prefix", "caCert" and "credentialsFile" are added where known. A restarted process is configured again
-	// without the caller's doing.
-	Init(ctx context.Context, config map[string]string) error
 	// Put writes the object, replacing an existing one. An empty body is refused: providers cannot store it.
 	Put(ctx context.Context, bucket, key string, body io.Reader) error
 	// Exists tells whether the object is there.
@@ -39,12 +35,10 @@ type Volume struct {
 	IOPS int64
 }
 
-// VolumeSnapshotter takes and restores native snapshots of volumes.
+// VolumeSnapshotter takes and restores native snapshots of volumes, configured for one location.
 type VolumeSnapshotter interface {
 	// Name is the registered name, which a location states as its provider.
 	Name() string
-	// Init configures the provider, see ObjectStore.Init.
-	Init(ctx context.Context, config map[string]string) error
 	// CreateVolume makes a volume of a snapshot and returns its id. zone may be empty.
 	CreateVolume(ctx context.Context, snapshotID, zone string, volume Volume) (volumeID string, err error)
 	// Volume describes the volume.

@@ -1,0 +1,124 @@
+package pluginhost
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
+	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
+)
+
+// plugin is one registered plugin and the processes that serve it.
+type plugin struct {
+	name         string
+	registration Registration
+	worker       *worker
+}
+
+// Name returns the registered name.
+func (p *plugin) Name() string { return p.name }
+
+func (p *plugin) query(method string) call {
+	return call{plugin: p.name, method: method, within: p.worker.spec.limits.Query}
+}
+
+func (p *plugin) execute(method string, object *action.Object) call {
+	return call{plugin: p.name, method: method, object: object, within: p.worker.spec.limits.Execute}
+}
+
+// backupItemV1 serves generated.BackupItemAction.
+type backupItemV1 struct{ plugin }
+
+// AppliesTo asks the plugin.
+func (b *backupItemV1) AppliesTo(ctx context.Context) (s action.Selector, err error) {
+	err = b.worker.do(ctx, b.query("AppliesTo"), func(ctx context.Context, p *process) error {
+		answer, err := velero.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velero.BackupItemActionAppliesToRequest{Plugin: b.name})
+		s = selectorOf(answer.GetResourceSelector())
+		return err
+	})
+	return s, err
+}
+
+// Execute asks the plugin; version 1 starts no operations.
+func (b *backupItemV1) Execute(ctx context.Context, object *action.Object, backup *action.Backup) (r action.BackupResult, err error) {
+	err = b.worker.do(ctx, b.execute("Execute", object), func(ctx context.Context, p *process) error {
+		item, err := object.JSON()
+		if err != nil {
+			return err
+		}
+		answer, err := velero.NewBackupItemActionClient(p.conn).Execute(ctx, &velero.ExecuteRequest{Plugin: b.name, Item: item, Backup: backup.JSON()})
+		if err != nil {
+			return err
+		}
+		r, err = backupResult(object, answer.GetItem(), answer.GetAdditionalItems())
+		return err
+	})
+	return r, err
+}
+
+// backupResult checks what both versions answer.
+func backupResult(object *action.Object, item []byte, additional []*velero.ResourceIdentifier) (action.BackupResult, error) {
+	returned, err := answerOf(object, item, false)
+	if err != nil {
+		return action.BackupResult{}, err
+	}
+	items, err := itemsOf("additionalItems", additional)
+	return action.BackupResult{Object: returned, Additional: items}, err
+}
+
+// backupItemV2 serves v2.BackupItemAction.
+type backupItemV2 struct{ plugin }
+
+// AppliesTo asks the plugin.
+func (b *backupItemV2) AppliesTo(ctx context.Context) (s action.Selector, err error) {
+	err = b.worker.do(ctx, b.query("AppliesTo"), func(ctx context.Context, p *process) error {
+		answer, err := velerov2.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velerov2.BackupItemActionAppliesToRequest{Plugin: b.name})
+		s = selectorOf(answer.GetResourceSelector())
+		return err
+	})
+	return s, err
+}
+
+// Execute asks the plugin.
+func (b *backupItemV2) Execute(ctx context.Context, object *action.Object, backup *action.Backup) (r action.BackupResult, err error) {
+	err = b.worker.do(ctx, b.execute("Execute", object), func(ctx context.Context, p *process) error {
+		item, err := object.JSON()
+		if err != nil {
+			return err
+		}
+		answer, err := velerov2.NewBackupItemActionClient(p.conn).Execute(ctx, &velerov2.ExecuteRequest{Plugin: b.name, Item: item, Backup: backup.JSON()})
+		if err != nil {
+			return err
+		}
+		if r, err = backupResult(object, answer.GetItem(), answer.GetAdditionalItems()); err != nil {
+			return err
+		}
+		r.OperationID = answer.GetOperationId()
+		r.PostOperation, err = itemsOf("postOperationItems", answer.GetPostOperationItems())
+		return err
+	})
+	return r, err
+}
+
+// Progress asks the plugin.
+func (b *backupItemV2) Progress(ctx context.Context, operationID string, backup *action.Backup) (r action.Progress, err error) {
+	err = b.worker.do(ctx, b.query("Progress"), func(ctx context.Context, p *process) error {
+		answer, err := velerov2.NewBackupItemActionClient(p.conn).Progress(ctx, &velerov2.BackupItemActionProgressRequest{
+			Plugin: b.name, OperationId: operationID, Backup: backup.JSON()})
+		if err != nil {
+			return err
+		}
+		r, err = progressOf(answer.GetProgress())
+		return err
+	})
+	return r, err
+}
+
+// Cancel asks the plugin.
+func (b *backupItemV2) Cancel(ctx context.Context, operationID string, backup *action.Backup) error {
+	return b.worker.do(ctx, b.query("Cancel"), func(ctx context.Context, p *process) error {
+		_, err := velerov2.NewBackupItemActionClient(p.conn).Cancel(ctx, &velerov2.BackupItemActionCancelRequest{
+			Plugin: b.name, OperationId: operationID, Backup: backup.JSON()})
+		return err
+	})
+}

@@ -1,0 +1,15 @@
+//go:build unix && !linux
+
+package pluginhost
+
+import "syscall"
+
+// ownGroup makes the process the leader of a group, so that its children can be killed with it.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// reap waits for the process and kills its group.
+func (c *command) reap() error {
+	err := c.cmd.Wait()
+	c.bury()
+	return err
+}

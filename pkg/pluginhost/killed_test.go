@@ -1,0 +1,79 @@
+package pluginhost_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+)
+
+func writeFile(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), mode))
+}
+
+func TestPluginsDieWithAHostThatIsKilled(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	host := exec.CommandContext(t.Context(), self)
+	host.Env = append(os.Environ(), "BE_A_HOST="+binaries(t, "vendor"), "TMPDIR="+shortDir(t))
+	host.Stderr = os.Stderr
+	stdout, err := host.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, host.Start())
+	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(annotations(t, action.FromJSON(line))["pid"])
+	require.NoError(t, err)
+	require.False(t, gone(pid))
+	require.NoError(t, host.Process.Kill())
+	require.Error(t, host.Wait())
+	eventuallyGone(t, pid)
+}
+
+// shortDir is a directory with room for sockets in its path.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hf-") //nolint:usetesting // its directories have the test's name, which is too long
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+func TestASocketDirectoryThatIsTooLongIsNamed(t *testing.T) {
+	cfg := config(binaries(t, "vendor"))
+	cfg.SocketDir = t.TempDir() + strings.Repeat("/long", 20)
+	h, err := pluginhost.New(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Len(t, h.Failures(), 1)
+	require.ErrorIs(t, h.Failures()[0], pluginhost.ErrStart)
+	require.ErrorContains(t, h.Failures()[0], "directory for sockets "+cfg.SocketDir)
+}
+
+func TestNoSocketStaysBehind(t *testing.T) {
+	t.Parallel()
+	sockets := shortDir(t)
+	cfg := config(binaries(t, "vendor", "exit", "mute"))
+	cfg.SocketDir = sockets
+	cfg.Limits.Start = 5e9
+	h, err := pluginhost.New(t.Context(), cfg)
+	require.NoError(t, err)
+	s := open(t, h)
+	require.Error(t, callers["DeleteItemAction"](t, s, "exit"))
+	require.NoError(t, callers["DeleteItemAction"](t, s, "echo"))
+	left, err := filepath.Glob(sockets + "/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, left)
+	s.Close()
+	left, err = filepath.Glob(sockets + "/*")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

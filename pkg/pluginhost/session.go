@@ -1,0 +1,141 @@
+package pluginhost
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+)
+
+// Session is one job's use of the plugins, with processes of its own. Everything it hands out works until Close. Safe for
+// concurrent use.
+type Session struct {
+	host *Host
+	ctx  context.Context
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	workers map[string]*worker // by binary, and by plugin and configuration where those have processes of their own
+	closed  bool
+}
+
+// Open begins a session. Processes start when they are first needed; the end of ctx interrupts starts, but only Close ends
+// processes. log gets what the plugins log, at their level and with their fields; "plugin" names the binary. An error that a
+// plugin logs is an error of the job, as in Velero: that is for log's handler to count.
+func (h *Host) Open(ctx context.Context, log *slog.Logger) *Session {
+	return &Session{host: h, ctx: ctx, log: log, workers: map[string]*worker{}}
+}
+
+// Close ends the processes, and returns when they and everything they started are gone.
+func (s *Session) Close() {
+	s.mu.Lock()
+	s.closed = true
+	workers := slices.Collect(maps.Values(s.workers))
+	s.mu.Unlock()
+	var all sync.WaitGroup
+	for _, w := range workers {
+		all.Go(w.close)
+	}
+	all.Wait()
+}
+
+// worker returns the worker of a key, which is made when it is first asked for. In a closed session it is a closed one.
+func (s *Session) worker(key, path string) *worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w, ok := s.workers[key]; ok {
+		return w
+	}
+	w := newWorker(s.ctx, s.host.spec(path, s.log))
+	s.workers[key] = w
+	if s.closed {
+		w.close()
+	}
+	return w
+}
+
+func (s *Session) plugin(r Registration) plugin {
+	return plugin{name: r.Name, registration: r, worker: s.worker(r.Path, r.Path)}
+}
+
+// use tells whether an action runs: those of Velero's CSI support only with the feature.
+func (s *Session) use(r Registration) bool {
+	return !strings.Contains(r.Name, "velero.io/csi-") || slices.Contains(s.host.cfg.Features, featureCSI)
+}
+
+// collect makes the actions of some kinds.
+func collect[A any](s *Session, kinds []Kind, adapt func(Kind, plugin) A) []A {
+	var out []A
+	for _, r := range s.host.effective(kinds...) {
+		if s.use(r) {
+			out = append(out, adapt(r.Kind, s.plugin(r)))
+		}
+	}
+	return out
+}
+
+// BackupItems returns the backup item actions of both versions in the order in which they run.
+func (s *Session) BackupItems() []action.BackupItem {
+	return collect(s, []Kind{KindBackupItemAction, KindBackupItemActionV2}, func(k Kind, p plugin) action.BackupItem {
+		if k == KindBackupItemActionV2 {
+			return &backupItemV2{p}
+		}
+		return &backupItemV1{p}
+	})
+}
+
+// RestoreItems returns the restore item actions of both versions in the order in which they run.
+func (s *Session) RestoreItems() []action.RestoreItem {
+	return collect(s, []Kind{KindRestoreItemAction, KindRestoreItemActionV2}, func(k Kind, p plugin) action.RestoreItem {
+		if k == KindRestoreItemActionV2 {
+			return &restoreItemV2{p}
+		}
+		return &restoreItemV1{p}
+	})
+}
+
+// DeleteItems returns the delete item actions in alphanumeric order of their names, which is the order in which they run.
+func (s *Session) DeleteItems() []action.DeleteItem {
+	all := collect(s, []Kind{KindDeleteItemAction}, func(_ Kind, p plugin) action.DeleteItem { return &deleteItem{p} })
+	slices.SortFunc(all, func(a, b action.DeleteItem) int { return strings.Compare(a.Name(), b.Name()) })
+	return all
+}
+
+// ItemBlocks returns the item block actions in the order in which they run.
+func (s *Session) ItemBlocks() []action.ItemBlock {
+	return collect(s, []Kind{KindItemBlockAction}, func(_ Kind, p plugin) action.ItemBlock { return &itemBlock{p} })
+}
+
+// ObjectStore returns the provider that a location names, "aws" or "example.io/store", with the location's configuration.
+// An unknown one is ErrUnknown. The process starts, and is configured, at the first call.
+func (s *Session) ObjectStore(provider string, config map[string]string) (action.ObjectStore, error) {
+	name, w, err := s.provider(KindObjectStore, provider, config)
+	if err != nil {
+		return nil, err
+	}
+	return newObjectStore(name, w, config), nil
+}
+
+// VolumeSnapshotter is like ObjectStore.
+func (s *Session) VolumeSnapshotter(provider string, config map[string]string) (action.VolumeSnapshotter, error) {
+	name, w, err := s.provider(KindVolumeSnapshotter, provider, config)
+	if err != nil {
+		return nil, err
+	}
+	return newVolumeSnapshotter(name, w, config), nil
+}
+
+func (s *Session) provider(kind Kind, provider string, config map[string]string) (string, *worker, error) {
+	name := FullName(provider)
+	r, ok := s.host.find(kind, name)
+	if !ok {
+		return "", nil, fmt.Errorf("%w: %s %s", ErrUnknown, kind, name)
+	}
+	// %q and the order of keys that package fmt gives maps make this one text per configuration.
+	return name, s.worker(fmt.Sprintf("%s %s %q", kind, name, config), r.Path), nil
+}
