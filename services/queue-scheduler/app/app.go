@@ -27,6 +27,7 @@ type App struct {
 	config    Config
 	runtime   *service.Runtime
 	scheduler *queue.Scheduler
+	feed      *server.Feed
 }
 
 // New connects the service and registers what it serves.
@@ -85,7 +86,11 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{Canceller: canceller, Reader: reader, Client: writer, Namespace: namespace, Ledger: book})
+	a.feed = server.NewFeed(a.scheduler, c.Clock)
+	rt.Go("queue feed", a.feed.Run)
+	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{
+		Canceller: canceller, Reader: reader, Client: writer, Namespace: namespace, Queue: a.scheduler, Feed: a.feed,
+	})
 	rt.Go("queue", func(ctx context.Context) error {
 		return duty.Run(ctx, duty.Config{
 			Reader: reader, Client: writer, Namespace: namespace, Name: "queue", Instance: c.Instance, Timeout: c.DutyTimeout, Log: c.Log,

@@ -19,14 +19,17 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// Ledger lists what is admitted; ledger.Ledger is one.
-type Ledger interface {
-	List(ctx context.Context) ([]ledger.Entry, error)
+// Queue is the queue as it is read; queue.Scheduler is one.
+type Queue interface {
+	// Snapshot returns all unfinished jobs in the order of the queue.
+	Snapshot(ctx context.Context) ([]queue.Job, error)
+	// Explain tells what a backup waits for; an absent one is grpcerr.ErrNotFound.
+	Explain(ctx context.Context, name string) (*queue.Explanation, error)
 }
 
 // Server implements queue.v1.QueueService.
@@ -36,7 +39,9 @@ type Server struct {
 	Client    client.Client
 	Namespace string
 	Canceller Canceller
-	Ledger    Ledger
+	Queue     Queue
+	// Feed serves those who watch the queue.
+	Feed *Feed
 }
 
 // SubmitBackup implements queue.v1.QueueService.

@@ -1,15 +1,21 @@
 package server_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -18,12 +24,25 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/server"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newServer(objects ...client.Object) (*server.Server, client.Client) {
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
-	return &server.Server{Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero")}, c
+	q := newQueue(c)
+	return &server.Server{Reader: c, Client: c, Namespace: "velero", Queue: q, Feed: server.NewFeed(q, clock.RealClock{})}, c
+}
+
+// newQueue returns the scheduler of a replica that makes no passes.
+func newQueue(c client.Client) *queue.Scheduler {
+	return queue.New(queue.Config{
+		Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"), Limits: ledger.Limits{Backups: 2},
+		Validator: &validate.Validator{Reader: c, Namespace: "velero"}, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{},
+	})
 }
 
 func spec(t *testing.T, fields map[string]any) *structpb.Struct {
@@ -133,4 +152,37 @@ func TestListQueueInOrderAndPages(t *testing.T) {
 	require.Equal(t, "New", resp.GetEntries()[4].GetPhase())
 	_, err = s.ListQueue(t.Context(), &queuev1.ListQueueRequest{PageToken: "junk"})
 	require.Contains(t, violations(t, err), "page_token")
+	require.Equal(t, queuev1.Priority_PRIORITY_NORMAL, resp.GetEntries()[2].GetPriority())
+	require.Equal(t, queuev1.Priority_PRIORITY_UNSPECIFIED, resp.GetEntries()[0].GetPriority(), "it does not wait")
+	require.Equal(t, []string{"*"}, resp.GetEntries()[2].GetNamespaces())
+}
+
+// Pages hold less than was asked for where clients could not read the message.
+func TestPagesAreOfASizeThatClientsAccept(t *testing.T) {
+	var objects []client.Object
+	for i := range 30 {
+		b := job(fmt.Sprintf("b%02d", i), velerov1.BackupPhaseQueued, fmt.Sprint(i+1), 1)
+		for n := range 2000 {
+			b.Spec.IncludedNamespaces = append(b.Spec.IncludedNamespaces, fmt.Sprintf("a-namespace-with-a-rather-long-name-%04d-%02d", n, i))
+		}
+		objects = append(objects, b)
+	}
+	s, _ := newServer(objects...)
+	pages, token := 0, ""
+	var names []string
+	for {
+		resp, err := s.ListQueue(t.Context(), &queuev1.ListQueueRequest{PageSize: 1000, PageToken: token})
+		require.NoError(t, err)
+		require.Less(t, proto.Size(resp), 2<<20)
+		for _, e := range resp.GetEntries() {
+			names = append(names, e.GetName())
+		}
+		pages++
+		if token = resp.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	require.Greater(t, pages, 2)
+	require.Len(t, names, 30)
+	require.True(t, slices.IsSorted(names))
 }

@@ -1,0 +1,321 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+)
+
+// still returns a scheduler that makes a pass only when told to.
+func (b *bed) still() *queue.Scheduler { return b.stillBy(b.rules) }
+
+func (b *bed) stillBy(validator queue.Validator) *queue.Scheduler {
+	return queue.New(queue.Config{
+		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: validator, Limits: b.limits,
+		Ageing: time.Hour, Metrics: counter{}, Tracer: b.tracer, Clock: clocktesting.NewFakeClock(start.Add(10 * time.Minute)), Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// blind cannot read the namespaces of the cluster.
+type blind struct{ *rules }
+
+func (blind) Namespaces(context.Context) (live, excluded []string, err error) {
+	return nil, nil, errDown
+}
+
+func (b *bed) mark(name, key, value string) {
+	b.t.Helper()
+	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.get(name), func(o *velerov1.Backup) error {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, key, value)
+		return nil
+	}))
+}
+
+// why explains in one line: reason, jobs and namespaces of every obstacle.
+func why(t *testing.T, s *queue.Scheduler, name string) string {
+	t.Helper()
+	x, err := s.Explain(t.Context(), name)
+	require.NoError(t, err)
+	require.Equal(t, name, x.Job.Object.GetName())
+	names := map[queue.Reason]string{queue.OverlapRunning: "running", queue.RestoreAhead: "restore", queue.OverlapAhead: "ahead", queue.NoPlace: "full"}
+	var out []string
+	for _, o := range x.Obstacles {
+		require.False(t, o.Since.Before(x.Job.Object.GetCreationTimestamp().Time), "nothing was in its way before it existed")
+		jobs := make([]string, len(o.Jobs))
+		for i, j := range o.Jobs {
+			jobs[i] = j.Name
+		}
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s", names[o.Reason], strings.Join(jobs, "+"), strings.Join(o.Namespaces, ","))))
+	}
+	if len(out) == 0 && x.Job.Waits {
+		return "next pass"
+	}
+	return strings.Join(out, "; ")
+}
+
+func positions(t *testing.T, s *queue.Scheduler) map[string]int {
+	t.Helper()
+	jobs, err := s.Snapshot(t.Context())
+	require.NoError(t, err)
+	out := map[string]int{}
+	for _, j := range jobs {
+		out[j.Object.GetName()] = j.Position
+	}
+	return out
+}
+
+// The example of the design, before a pass, after it, and when b1 has ended.
+func TestExplainTheExample(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
+	s := b.still()
+	b.backup("b1", 1, "ns1", "ns2")
+	require.NoError(t, s.Pass(t.Context()))
+	b.set("b1", velerov1.BackupPhaseInProgress)
+	b.backup("b2", 2, "ns2", "ns3", "ns5")
+	b.backup("b3", 3, "ns4", "ns3")
+	b.backup("b4", 4, "ns5", "ns6")
+	b.backup("b5", 5, "ns8", "ns9")
+	require.Equal(t, map[string]int{"b1": 0, "b2": 1, "b3": 2, "b4": 3, "b5": 4}, positions(t, s))
+	require.Equal(t, "next pass", why(t, s, "b5"))
+
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, map[string]int{"b1": 0, "b2": 1, "b3": 2, "b4": 3, "b5": 0}, positions(t, s))
+	require.Equal(t, "running b1 ns2; full b1+b5", why(t, s, "b2"))
+	require.Equal(t, "ahead b2 ns3; full b1+b5", why(t, s, "b3"))
+	require.Equal(t, "ahead b2 ns5; full b1+b5", why(t, s, "b4"))
+	require.Empty(t, why(t, s, "b5"), "it does not wait")
+	require.Empty(t, why(t, s, "b1"))
+
+	b.set("b1", velerov1.BackupPhaseFinalizing)
+	require.Equal(t, "next pass", why(t, s, "b2"), "which takes b1 out of the ledger")
+	require.Equal(t, "ahead b2 ns3; full b5+b2", why(t, s, "b3"))
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, "running b2 ns3; full b2+b5", why(t, s, "b3"))
+	require.Equal(t, map[string]int{"b1": 0, "b2": 0, "b3": 1, "b4": 2, "b5": 0}, positions(t, s))
+}
+
+func TestExplainWhoGoesFirst(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 2, Restores: 1}, interceptor.Funcs{})
+	s := b.still()
+	b.backup("all", 1)
+	require.NoError(t, s.Pass(t.Context()))
+	b.restore("r", 2, "ns2", "ns1")
+	b.backup("first", 3, "ns1", "ns7")
+	b.backup("second", 4, "ns7", "ns8")
+	b.backup("urgent", 5, "ns9")
+	b.mark("urgent", holdfast.AnnotationPriority, "high")
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, map[string]int{"all": 0, "r": 1, "urgent": 2, "first": 3, "second": 4}, positions(t, s))
+	require.Equal(t, "running all ns1,ns7; restore r ns1", why(t, s, "first"))
+	require.Equal(t, "running all ns7,ns8; ahead first ns7", why(t, s, "second"))
+
+	b.set("all", velerov1.BackupPhaseCompleted)
+	require.Equal(t, "next pass", why(t, s, "urgent"))
+	require.Equal(t, "restore r ns1", why(t, s, "first"))
+	b.backup("last", 6, "ns9", "team-a")
+	b.backup("more", 7, "team-b")
+	require.Equal(t, "ahead urgent ns9", why(t, s, "last"), "which starts before it")
+	require.Equal(t, "next pass", why(t, s, "more"))
+	b.backup("none", 8, "ns1234")
+	require.Equal(t, "full urgent+more", why(t, s, "none"), "which take the places first")
+}
+
+func TestExplainPriorities(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
+	s := b.still()
+	b.backup("all", 0)
+	require.NoError(t, s.Pass(t.Context()))
+	b.backup("low", 1, "ns1")
+	b.mark("low", holdfast.AnnotationPriority, "low")
+	b.backup("other", 2, "ns2")
+	b.backup("high", 3, "ns1")
+	b.mark("high", holdfast.AnnotationPriority, "high")
+	b.backup("old", -3600, "ns3")
+	for range 2 { // new ones, then queued ones
+		x, err := s.Explain(t.Context(), "low")
+		require.NoError(t, err)
+		require.Equal(t, priority.Low, x.Job.Class)
+		require.Equal(t, priority.High, x.Job.Effective, "lent by the one behind that it overlaps with")
+		x, err = s.Explain(t.Context(), "old")
+		require.NoError(t, err)
+		require.Equal(t, priority.Normal, x.Job.Class)
+		require.Equal(t, priority.High, x.Job.Effective, "earned by waiting")
+		require.NoError(t, s.Pass(t.Context()))
+	}
+	require.Equal(t, map[string]int{"all": 0, "old": 1, "low": 2, "high": 3, "other": 4}, positions(t, s))
+	require.Equal(t, "running all ns1; ahead low ns1; full all", why(t, s, "high"))
+}
+
+func TestExplainWhatDoesNotWait(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
+	s := b.still()
+	_, err := s.Explain(t.Context(), "absent")
+	require.ErrorIs(t, err, grpcerr.ErrNotFound)
+
+	b.backup("done", 1, "ns1")
+	b.set("done", velerov1.BackupPhaseCompleted)
+	b.backup("going", 2, "ns1")
+	require.NoError(t, kube.Update(t.Context(), b.c, b.c, b.get("going"), func(o *velerov1.Backup) error {
+		o.Finalizers = []string{"test/stay"}
+		o.Status.Phase = velerov1.BackupPhaseQueued
+		return nil
+	}))
+	require.NoError(t, b.c.Delete(t.Context(), b.get("going")))
+	// Admitted, and the phase not written yet.
+	b.backup("cut", 3, "ns1")
+	b.set("cut", velerov1.BackupPhaseQueued)
+	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
+		UID: "uid-cut", Kind: ledger.KindBackup, Namespace: "velero", Name: "cut", Namespaces: []string{"ns1"}, Since: start,
+	}, ledger.Limits{}))
+	for name, phase := range map[string]string{"done": "Completed", "going": "Queued", "cut": "Queued"} {
+		x, err := s.Explain(t.Context(), name)
+		require.NoError(t, err)
+		require.False(t, x.Job.Waits, name)
+		require.Empty(t, x.Obstacles, name)
+		require.Equal(t, phase, x.Job.Phase)
+		require.Zero(t, x.Job.Position)
+	}
+	jobs, err := s.Snapshot(t.Context())
+	require.NoError(t, err)
+	require.Len(t, jobs, 2)
+	require.Equal(t, start, jobs[1].Admitted.UTC())
+	require.Equal(t, []string{"ns1"}, jobs[1].Namespaces)
+	// The namespaces of the cluster cannot be read: nothing is made up.
+	b.backup("b", 4, "ns*")
+	s = b.stillBy(blind{b.rules})
+	_, err = s.Explain(t.Context(), "b")
+	require.ErrorIs(t, err, errDown)
+	jobs, err = s.Snapshot(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, jobs[2].Namespaces)
+}
+
+// A copy of a queued backup carries the number of the other one. It goes behind
+// all the same, as the pass will put it there.
+func TestACopiedNumberIsNoPlace(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
+	s := b.still()
+	b.backup("all", 0)
+	require.NoError(t, s.Pass(t.Context()))
+	b.backup("first", 1, "ns1")
+	require.NoError(t, s.Pass(t.Context()))
+	b.backup("copy", 2, "ns1")
+	b.mark("copy", holdfast.AnnotationQueueSequence, "1")
+	for range 2 {
+		require.Equal(t, map[string]int{"all": 0, "first": 1, "copy": 2}, positions(t, s))
+		require.Equal(t, "running all ns1; ahead first ns1; full all", why(t, s, "copy"))
+		require.NoError(t, s.Pass(t.Context()))
+	}
+}
+
+// What is explained is what the next pass does, for random queues: those with
+// nothing in their way start, and no others; positions are those it goes by.
+func TestExplainIsWhatThePassDoes(t *testing.T) {
+	started, waited := 0, 0
+	for seed := range uint64(15) {
+		random := rand.New(rand.NewPCG(seed, 11))
+		b := newBed(t, ledger.Limits{Backups: random.IntN(6), Restores: 2}, interceptor.Funcs{})
+		s := b.still()
+		names := submit(b, s, random)
+		before, err := s.Snapshot(t.Context())
+		require.NoError(t, err)
+		told := map[string]string{}
+		for _, name := range names {
+			told[name] = why(t, s, name)
+		}
+		require.NoError(t, s.Pass(t.Context()))
+		for _, name := range names {
+			o := b.get(name)
+			if told[name] == "next pass" {
+				started++
+				require.Equal(t, velerov1.BackupPhaseReadyToStart, o.Status.Phase, "seed %d: %s", seed, name)
+			} else {
+				waited++
+				require.Equal(t, velerov1.BackupPhaseQueued, o.Status.Phase, "seed %d: %s: %s", seed, name, told[name])
+			}
+		}
+		inOrder(t, b, before)
+	}
+	require.Greater(t, started, 10)
+	require.Greater(t, waited, 50)
+}
+
+// submit makes passes over some random backups, and leaves others for the test.
+func submit(b *bed, s *queue.Scheduler, random *rand.Rand) []string {
+	some := func() []string {
+		if random.IntN(30) == 0 {
+			return nil // all
+		}
+		out := make([]string, 1+random.IntN(3))
+		for i := range out {
+			out[i] = fmt.Sprintf("ns%d", random.IntN(16))
+		}
+		return out
+	}
+	var names []string
+	for i := range 14 {
+		name := fmt.Sprintf("b%d", i)
+		b.backup(name, random.IntN(20), some()...)
+		b.mark(name, holdfast.AnnotationPriority, []string{"low", "normal", "high"}[random.IntN(3)])
+		names = append(names, name)
+		if random.IntN(6) == 0 {
+			b.restore(fmt.Sprintf("r%d", i), random.IntN(20), some()...)
+		}
+		if random.IntN(4) == 0 {
+			require.NoError(b.t, s.Pass(b.t.Context()))
+		}
+	}
+	// What runs ends, so that the next pass has something to start.
+	for _, name := range names {
+		if o := b.get(name); o.Status.Phase == velerov1.BackupPhaseReadyToStart && random.IntN(6) > 0 {
+			b.set(name, velerov1.BackupPhaseCompleted)
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		phase := b.get(name).Status.Phase
+		return !phase.IsNew() && phase != velerov1.BackupPhaseQueued
+	})
+}
+
+// inOrder wants the backups that still wait in the order the snapshot had.
+func inOrder(t *testing.T, b *bed, before []queue.Job) {
+	t.Helper()
+	list := &velerov1.BackupList{}
+	require.NoError(t, b.c.List(t.Context(), list, client.InNamespace("velero")))
+	queued := map[types.UID]bool{}
+	for _, o := range list.Items {
+		queued[o.UID] = o.Status.Phase == velerov1.BackupPhaseQueued
+	}
+	keep := func(jobs []queue.Job) []string {
+		var names []string
+		for _, j := range jobs {
+			if queued[j.Object.GetUID()] {
+				names = append(names, j.Object.GetName())
+			}
+		}
+		return names
+	}
+	after, err := b.still().Snapshot(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, keep(before), keep(after))
+}

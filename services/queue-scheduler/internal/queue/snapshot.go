@@ -1,0 +1,134 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
+)
+
+// Job is an unfinished backup or restore as a reader of the queue sees it.
+type Job struct {
+	Kind   string // ledger.KindBackup or ledger.KindRestore
+	Object metav1.Object
+	Phase  string // "New" while it has none
+	// Waits tells that it is neither admitted nor on its way out. Position is its
+	// place among those that wait, 1 is next; 0 for the others.
+	Waits    bool
+	Position int
+	// Sequence is the number it got when it entered the queue; 0 before.
+	Sequence int64
+	// Namespaces are sorted; empty while they cannot be told.
+	Namespaces []string
+	// Admitted is when it was; zero for what is not in the ledger.
+	Admitted time.Time
+	// Class and Effective are those of a backup that waits: as submitted, and as it
+	// counts now. Normal for every other job.
+	Class, Effective priority.Class
+}
+
+// Snapshot reads the whole queue: what is admitted or further, oldest first, then
+// the restores that wait, then the backups that wait in the order in which the
+// next pass looks at them. New backups are placed where that pass will put them.
+// It may be called at any time, on every replica; errors are the API server's.
+func (s *Scheduler) Snapshot(ctx context.Context) ([]Job, error) {
+	v, err := s.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.jobs(s.foresee(ctx, v)), nil
+}
+
+// foresee makes v what the next pass finds once it has queued what is new, and
+// returns the line of backups in its order. What is admitted waits no more, even
+// if its phase was not written yet.
+func (s *Scheduler) foresee(ctx context.Context, v *view) []Waiting {
+	admitted := func(b *velerov1.Backup) bool { return v.admitted(b.UID) }
+	v.pending = slices.DeleteFunc(v.pending, func(r *velerov1.Restore) bool { return v.admitted(r.UID) })
+	v.queued = slices.DeleteFunc(v.queued, admitted)
+	for _, b := range slices.DeleteFunc(v.fresh, admitted) {
+		if sequence(b) != math.MaxInt64 { // a copy of another object, with that one's number
+			b = b.DeepCopy()
+			delete(b.Annotations, holdfast.AnnotationQueueSequence)
+		}
+		v.queued = append(v.queued, b)
+	}
+	v.fresh = nil
+	return s.line(ctx, v)
+}
+
+// jobs is the queue for people: line are the backups that wait.
+func (v *view) jobs(line []Waiting) []Job {
+	out := v.begun()
+	for _, r := range v.pending {
+		j := newJob(job{restore: r})
+		j.Waits, j.Namespaces = true, slices.Sorted(slices.Values(targets(r)))
+		out = append(out, j)
+	}
+	for _, w := range line {
+		j := newJob(job{backup: w.Backup})
+		j.Waits, j.Namespaces, j.Effective = true, v.spaces[w.Backup.UID], w.Class
+		j.Class, _ = priority.Of(w.Backup.Annotations) // validation speaks about a bad one
+		out = append(out, j)
+	}
+	position := 0
+	for i := range out {
+		if out[i].Waits {
+			position++
+			out[i].Position = position
+		}
+	}
+	return out
+}
+
+// begun are the unfinished jobs that do not wait: admitted, running, finishing or
+// being deleted.
+func (v *view) begun() []Job {
+	entries := make(map[types.UID]ledger.Entry, len(v.entries))
+	for _, e := range v.entries {
+		entries[e.UID] = e
+	}
+	waits := make(map[types.UID]bool, len(v.queued)+len(v.pending))
+	for _, b := range v.queued {
+		waits[b.UID] = true
+	}
+	for _, r := range v.pending {
+		waits[r.UID] = true
+	}
+	var out []Job
+	for _, j := range v.unfinished {
+		if uid := j.object().GetUID(); !waits[uid] {
+			e := entries[uid]
+			shown := newJob(j)
+			shown.Admitted, shown.Namespaces = e.Since, e.Namespaces
+			out = append(out, shown)
+		}
+	}
+	slices.SortFunc(out, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(sequence(a.Object), sequence(b.Object)), older(a.Object, b.Object))
+	})
+	return out
+}
+
+func newJob(j job) Job {
+	shown := Job{Kind: j.kind(), Object: j.object(), Sequence: sequence(j.object())}
+	if shown.Sequence == math.MaxInt64 {
+		shown.Sequence = 0
+	}
+	if j.restore != nil {
+		shown.Phase = string(j.restore.Status.Phase)
+	} else {
+		shown.Phase = string(j.backup.Status.Phase)
+	}
+	shown.Phase = cmp.Or(shown.Phase, string(velerov1.BackupPhaseNew))
+	return shown
+}

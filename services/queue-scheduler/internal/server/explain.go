@@ -1,0 +1,123 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+)
+
+const (
+	// maxObstacles is how many obstacles an explanation lists: the first is enough
+	// to act on, and a queue may be thousands long.
+	maxObstacles = 50
+	// maxNames is how many names the sentence of an explanation lists.
+	maxNames = 5
+)
+
+// ExplainBackup implements queue.v1.QueueService.
+func (s *Server) ExplainBackup(ctx context.Context, req *queuev1.ExplainBackupRequest) (*queuev1.ExplainBackupResponse, error) {
+	x, err := s.Queue.Explain(ctx, req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	resp := &queuev1.ExplainBackupResponse{Entry: entry(&x.Job), Message: sentence(x)}
+	shown := x.Obstacles[:min(len(x.Obstacles), maxObstacles)]
+	for _, o := range shown {
+		resp.Obstacles = append(resp.Obstacles, obstacle(o))
+	}
+	resp.ObstaclesLeftOut = int32(min(len(x.Obstacles)-len(shown), 1<<30))
+	switch {
+	case len(shown) > 0:
+		resp.Reason = resp.GetObstacles()[0].GetReason()
+	case x.Job.Waits:
+		resp.Reason = queuev1.WaitReason_WAIT_REASON_NEXT_PASS
+	}
+	return resp, nil
+}
+
+var reasons = map[queue.Reason]queuev1.WaitReason{
+	queue.OverlapRunning: queuev1.WaitReason_WAIT_REASON_OVERLAP_RUNNING,
+	queue.RestoreAhead:   queuev1.WaitReason_WAIT_REASON_RESTORE_AHEAD,
+	queue.OverlapAhead:   queuev1.WaitReason_WAIT_REASON_OVERLAP_AHEAD,
+	queue.NoPlace:        queuev1.WaitReason_WAIT_REASON_NO_PLACE,
+}
+
+func obstacle(o queue.Obstacle) *queuev1.Obstacle {
+	out := &queuev1.Obstacle{Reason: reasons[o.Reason], Namespaces: o.Namespaces, Since: timestamppb.New(o.Since), Limit: int32(min(o.Limit, 1<<30))}
+	for _, j := range o.Jobs {
+		out.Jobs = append(out.Jobs, &queuev1.JobReference{Kind: kinds[j.Kind], Name: j.Name, Uid: string(j.UID)})
+	}
+	return out
+}
+
+// sentence says for people what the first obstacle is or, without one, what the
+// backup is doing.
+func sentence(x *queue.Explanation) string {
+	if len(x.Obstacles) == 0 {
+		return idle(&x.Job)
+	}
+	o := x.Obstacles[0]
+	jobs := make([]string, len(o.Jobs))
+	for i, j := range o.Jobs {
+		jobs[i] = strings.ToLower(j.Kind) + " " + j.Name
+	}
+	more := ""
+	if n := len(x.Obstacles) - 1; n == 1 {
+		more = "; one more thing is in the way"
+	} else if n > 1 {
+		more = fmt.Sprintf("; %d more things are in the way", n)
+	}
+	switch o.Reason {
+	case queue.OverlapRunning:
+		return fmt.Sprintf("%s runs on %s%s", jobs[0], namespaces(o.Namespaces), more)
+	case queue.RestoreAhead:
+		return fmt.Sprintf("%s waits for %s too and goes first%s", jobs[0], namespaces(o.Namespaces), more)
+	case queue.OverlapAhead:
+		return fmt.Sprintf("%s is ahead in the queue and needs %s too%s", jobs[0], namespaces(o.Namespaces), more)
+	case queue.NoPlace:
+		return fmt.Sprintf("%d of %d backups that may run at once do, or start before it: %s", len(o.Jobs), o.Limit, some(jobs))
+	}
+	return ""
+}
+
+// idle is for a backup with nothing in its way.
+func idle(j *queue.Job) string {
+	switch phase := velerov1.BackupPhase(j.Phase); {
+	case j.Waits:
+		return "nothing is in its way, it starts with the next pass"
+	case phase.Terminal():
+		return "it has ended: " + j.Phase
+	case j.Object.GetDeletionTimestamp() != nil:
+		return "it is being deleted"
+	case phase == velerov1.BackupPhaseQueued, phase.IsNew(), phase == velerov1.BackupPhaseReadyToStart:
+		return "it is admitted, and starts as soon as a backup-runner takes it"
+	case phase == velerov1.BackupPhaseInProgress:
+		return "it runs"
+	}
+	return "it does not wait in the queue any more: " + j.Phase
+}
+
+func namespaces(names []string) string {
+	switch {
+	case slices.Equal(names, []string{"*"}):
+		return "all namespaces"
+	case len(names) == 1:
+		return "namespace " + names[0]
+	}
+	return "namespaces " + some(names)
+}
+
+// some joins names, but not very many.
+func some(names []string) string {
+	if len(names) <= maxNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+}

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+)
+
+const (
+	// feedPace is the least time between two readings.
+	feedPace = time.Second
+	// feedPeriod is how often the queue is read although no object has changed:
+	// waiting raises priorities, and limits change.
+	feedPeriod = 15 * time.Second
+)
+
+// state is the queue at one moment, or why it could not be read. All who watch
+// share it, so nobody changes it.
+type state struct {
+	entries []*queuev1.QueueEntry
+	read    time.Time
+	err     error
+}
+
+// Feed reads the queue for all who watch it: after a change, at most once a
+// second, and not at all while nobody watches. Safe for concurrent use.
+type Feed struct {
+	queue Queue
+	clock clock.WithTicker
+	kick  chan struct{}
+
+	mu       sync.Mutex
+	watchers map[chan state]bool
+}
+
+// NewFeed returns a Feed that serves once it runs.
+func NewFeed(queue Queue, clk clock.WithTicker) *Feed {
+	return &Feed{queue: queue, clock: clk, kick: make(chan struct{}, 1), watchers: map[chan state]bool{}}
+}
+
+// Changed says that the queue may have changed.
+func (f *Feed) Changed() {
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run reads and tells until ctx ends, and returns nil.
+func (f *Feed) Run(ctx context.Context) error {
+	ticker := f.clock.NewTicker(feedPeriod)
+	defer ticker.Stop()
+	known := map[string]*queuev1.QueueEntry{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.kick:
+		case <-ticker.C():
+		}
+		// Who joins from here on gets a state that is read afterwards.
+		watchers := f.present()
+		if len(watchers) == 0 {
+			continue
+		}
+		now := f.load(ctx, known)
+		for _, w := range watchers {
+			select {
+			case <-w: // a state nobody took yet is out of date
+			default:
+			}
+			w <- now
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.clock.After(feedPace):
+		}
+	}
+}
+
+// load reads the queue. An entry that did not change since it was known stays the
+// same pointer, so that comparing two states costs next to nothing.
+func (f *Feed) load(ctx context.Context, known map[string]*queuev1.QueueEntry) state {
+	read := f.clock.Now()
+	entries, err := entries(ctx, f.queue)
+	if _, unknown := grpcerr.Status(err); unknown {
+		err = fmt.Errorf("%w: %w", grpcerr.ErrUnavailable, err) // the next reading may succeed
+	}
+	if err != nil {
+		return state{err: fmt.Errorf("read the queue: %w", err)}
+	}
+	before := maps.Clone(known)
+	clear(known)
+	for i, e := range entries {
+		if old := before[e.GetUid()]; old != nil && proto.Equal(old, e) {
+			entries[i] = old
+		}
+		known[e.GetUid()] = entries[i]
+	}
+	return state{entries: entries, read: read}
+}
+
+// join returns a channel with the latest state, which is read after the call, and
+// what ends it.
+func (f *Feed) join() (states <-chan state, leave func()) {
+	w := make(chan state, 1)
+	f.mu.Lock()
+	f.watchers[w] = true
+	f.mu.Unlock()
+	f.Changed()
+	return w, func() {
+		f.mu.Lock()
+		delete(f.watchers, w)
+		f.mu.Unlock()
+	}
+}
+
+func (f *Feed) present() []chan state {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.watchers))
+}
