@@ -39,7 +39,7 @@ const (
 var arguments = map[string][]string{
 	"backup-runner":    {"--claim-timeout=2s", "--part-items=30"},
 	"restore-runner":   {"--claim-timeout=2s"},
-	"queue-scheduler":  {"--duty-timeout=2s"},
+	"queue-scheduler":  {"--duty-timeout=2s", "--cancel-deadline=1s", "--claim-timeout=2s"},
 	"manifest-indexer": {"--backup-sync-period=1s", "--store-validation-frequency=1s", "--duty-timeout=2s"},
 	"deletion":         {"--claim-timeout=2s", "--garbage-collection-frequency=1s", "--sweep-interval=1s", "--duty-timeout=2s"},
 }

@@ -69,6 +69,7 @@ var Matrix = []Case{
 	{Point: "restore-runner/before-file", Scenario: "restore"},
 	{Point: "restore-runner/after-file", Scenario: "restore"},
 	{Point: "restore-runner/after-file", Nth: 3, Scenario: "restore"},
+	{Point: "restore-runner/commit-marked", Scenario: "restore"},
 	{Point: "restore-runner/before-decision", Scenario: "restore"},
 	{Point: "restore-runner/decided", Scenario: "restore"},
 	{Point: "restore-runner/before-terminal-write", Scenario: "restore"},
@@ -115,6 +116,11 @@ var Matrix = []Case{
 	{Point: "queue-scheduler/released", Scenario: "backup"},
 	{Point: "queue-scheduler/restore-validated", Scenario: "restore"},
 	{Point: "queue-scheduler/restore-admitted", Scenario: "restore"},
+	{Point: "queue-scheduler/cancel-ended", Scenario: "cancel-waiting"},
+	{Point: "queue-scheduler/cancel-taken", Scenario: "cancel"},
+	{Point: "queue-scheduler/cancel-committed", Scenario: "cancel"},
+	{Point: "queue-scheduler/cancel-before-terminal", Scenario: "cancel"},
+	{Point: "queue-scheduler/cancel-terminal", Scenario: "cancel"},
 }
 
 // Pauses are the points at which a runner is stopped past the claim timeout and goes on when its job is done elsewhere.
@@ -128,6 +134,7 @@ var Pauses = []Case{
 	{Point: "backup-runner/tarball-composed", Scenario: "backup"},
 	{Point: "backup-runner/file-published", Nth: 2, Scenario: "backup"},
 	{Point: "backup-runner/before-commit", Scenario: "backup"},
+	{Point: "backup-runner/commit-marked", Scenario: "backup"},
 	{Point: "backup-runner/committed", Scenario: "backup"},
 	{Point: "backup-runner/before-terminal", Scenario: "backup"},
 	{Point: "restore-runner/taken", Scenario: "restore"},

@@ -121,7 +121,6 @@ func ask[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, 
 	if err != nil {
 		return fmt.Errorf("cancel %s %q: %w", k.name, obj.GetName(), err)
 	}
-	failpoint.Hit("queue-scheduler/cancel-asked")
 	c.Log.InfoContext(ctx, "asked to cancel", "kind", k.name, "name", obj.GetName(), "by", by, "phase", k.phase(obj))
 	if ended {
 		told(ctx, c, k, obj, "waiting")

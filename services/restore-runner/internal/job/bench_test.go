@@ -40,6 +40,7 @@ type claims struct {
 	confirm func() error
 	mu      sync.Mutex
 	lose    context.CancelCauseFunc
+	seen    func(client.Object)
 }
 
 func (c *claims) Take(obj metav1.Object) (claim.Claim, error) {
@@ -53,11 +54,11 @@ func (c *claims) Take(obj metav1.Object) (claim.Claim, error) {
 	return claim.Claim{Holder: c.holder, Epoch: held.Epoch + 1}, nil
 }
 
-func (c *claims) Guard(ctx context.Context, _ client.Object) (context.Context, context.CancelFunc) {
+func (c *claims) GuardSeeing(ctx context.Context, _ client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lose = cancel
+	c.lose, c.seen = cancel, seen
 	return ctx, func() { cancel(nil) }
 }
 

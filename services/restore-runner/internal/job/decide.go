@@ -12,14 +12,14 @@ import (
 
 // decide fixes how the restore ends, in the last record of all, before anything is published: whoever comes after follows it,
 // so that files and phase agree whoever writes them. A reason means Failed. Where a holder before has decided, that stands.
-func (j *job) decide(ctx context.Context, reason string) error {
+func (j *job) decide(ctx context.Context, end outcome.Finished) error {
 	if j.finished = j.records.head.Finished; j.finished != nil {
 		return nil
 	}
 	failpoint.Hit("restore-runner/before-decision")
-	end := outcome.Finished{Phase: velerov1.RestorePhaseCompleted, Reason: reason}
+	end.Phase = velerov1.RestorePhaseCompleted
 	switch {
-	case reason != "":
+	case end.Reason != "":
 		end.Phase = velerov1.RestorePhaseFailed
 	case j.recorder.Counts().Errors > 0:
 		end.Phase = velerov1.RestorePhasePartiallyFailed

@@ -35,6 +35,9 @@ type job struct {
 	mine    claim.Claim
 	log     *slog.Logger
 	process context.Context         // ends when the process is told to stop
+	stopped context.Context         // ends with process, and when the restore is asked to stop
+	off     context.Context         // ends when the restore is asked to stop, with that as its cause
+	callOff context.CancelCauseFunc // ends off
 	lose    context.CancelCauseFunc // ends the job
 
 	recorder  *outcome.Recorder
@@ -58,7 +61,11 @@ type prepared struct {
 // restoreFrom plans and restores, or goes on where an earlier holder came to. Damage of the backup is an error of the restore,
 // not the end of it (Velero 1.18).
 func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, dir string) error {
-	quick, stop := j.untilStopped(ctx)
+	until := j.process
+	if j.records.head.Planned == nil {
+		until = j.stopped // nothing was restored yet: there is nothing to replay
+	}
+	quick, stop := untilEnd(ctx, until)
 	defer stop()
 	p, err := j.prepare(quick, store, backup, filepath.Join(dir, tarballDir))
 	if p != nil && p.source != nil {
@@ -83,7 +90,7 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 	return restore.Run(ctx, restore.Config{
 		Backup: backup, Restore: j.restore.Name, Spec: &j.restore.Spec, Plan: p.plan, Source: p.source, Volumes: p.volumes,
 		Catalog: p.catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, History: p.history,
-		Since: j.restore.CreationTimestamp.Time, Confirm: j.confirm, Stop: j.process.Done(),
+		Since: j.restore.CreationTimestamp.Time, Confirm: j.confirm, Stop: j.stopped.Done(),
 		TerminatingTimeout: j.cfg.TerminatingTimeout, ResourceTimeout: j.cfg.ResourceTimeout,
 	})
 }

@@ -21,8 +21,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// explainLimit bounds the storing of the log of a failed restore.
-const explainLimit = 10 * time.Second
+const (
+	// explainLimit bounds the storing of the log of a failed restore.
+	explainLimit = 10 * time.Second
+	// cancelledLimit bounds the storing of the files of a cancelled one.
+	cancelledLimit = 30 * time.Second
+)
 
 // files are the files of one restore while they are in the work directory.
 type files struct {
@@ -42,7 +46,8 @@ func newFiles(dir string, restore *velerov1.Restore) (*files, error) {
 func (f *files) close() { _ = f.logFile.Close() }
 
 // publish puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file that cannot be stored
-// does not change what was restored: the service's log tells. A restore that failed as a whole has its log only.
+// does not change what was restored: the service's log tells. A restore that failed as a whole has its log only; a cancelled one
+// has them all.
 func (j *job) publish(ctx context.Context, store objectstore.Store, f *files) error {
 	if err := j.recorder.CloseLog(); err != nil {
 		return fatal("write the log: %w", err)
@@ -52,7 +57,7 @@ func (j *job) publish(ctx context.Context, store objectstore.Store, f *files) er
 		return nil
 	}
 	name := j.restore.Name
-	if err := j.upload(ctx, store, layout.RestoreLog(name), f.logFile); err != nil || j.finished.Phase == velerov1.RestorePhaseFailed {
+	if err := j.upload(ctx, store, layout.RestoreLog(name), f.logFile); err != nil || j.finished.Phase == velerov1.RestorePhaseFailed && !j.finished.Cancelled {
 		return err
 	}
 	for _, part := range []struct {
@@ -71,16 +76,20 @@ func (j *job) publish(ctx context.Context, store objectstore.Store, f *files) er
 	return nil
 }
 
-// explain leaves the log of a restore that ends as Failed in the bucket. Not much time is spent on it: the reason may be that
-// the bucket is away.
+// explain leaves the log of a restore that ends as Failed in the bucket, and all files of one that was cancelled. Not much time
+// is spent on it: the reason may be that the bucket is away, and who cancels waits.
 func (j *job) explain(ctx context.Context, store objectstore.Store, f *files, failure error) {
 	var verdict *fatalError
 	if ctx.Err() != nil || !errors.As(failure, &verdict) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, explainLimit)
-	defer cancel()
-	err := j.decide(ctx, verdict.Error())
+	cancelled, limit := asked(verdict) != nil, explainLimit
+	if cancelled {
+		limit = cancelledLimit
+	}
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	err := j.decide(ctx, outcome.Finished{Reason: verdict.Error(), Cancelled: cancelled})
 	if err == nil {
 		err = j.publish(ctx, store, f)
 	}

@@ -28,7 +28,7 @@ import (
 // Claims decides who works on a restore; claim.Instance is one.
 type Claims interface {
 	Take(obj metav1.Object) (claim.Claim, error)
-	Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc)
+	GuardSeeing(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc)
 	Confirm(ctx context.Context, obj client.Object) error
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/cancel"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -41,7 +42,7 @@ func (j *job) every(ctx context.Context, d time.Duration, done <-chan struct{}, 
 
 // report writes progress into the status once per second, and ends the job when the claim is lost or the restore is being
 // deleted.
-func (j *job) report(ctx context.Context, done <-chan struct{}, cancel context.CancelCauseFunc) {
+func (j *job) report(ctx context.Context, done <-chan struct{}, end context.CancelCauseFunc) {
 	var last outcome.Counts
 	j.every(ctx, progressEvery, done, func(ctx context.Context) {
 		counts := j.recorder.Counts()
@@ -59,7 +60,7 @@ func (j *job) report(ctx context.Context, done <-chan struct{}, cancel context.C
 		case err == nil:
 			last = counts
 		case errors.Is(err, claim.ErrLost), errors.Is(err, errDeleted), errors.Is(err, kube.ErrReplaced):
-			cancel(err)
+			end(err)
 		case ctx.Err() == nil:
 			j.log.Warn("progress not written", "error", err)
 		}
@@ -99,6 +100,7 @@ func (j *job) finish(ctx context.Context, end *outcome.Finished) error {
 				return errNothing
 			}
 			sent = true
+			cancel.Unmark(o)
 			o.Status.Phase = phase
 			at := metav1.NewTime(end.At())
 			o.Status.CompletionTimestamp = &at

@@ -28,11 +28,10 @@ func outlive(ctx context.Context, clk clock.WithTicker, grace time.Duration) (co
 	}
 }
 
-// untilStopped returns a context that ends with ctx, and at once when the process is told to stop: for work that leaves
-// nothing behind.
-func (j *job) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+// untilEnd returns a context that ends with ctx, and at once when the other one does: for work that leaves nothing behind.
+func untilEnd(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(j.process, func() { cancel(context.Cause(j.process)) })
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	return out, func() {
 		stop()
 		cancel(context.Canceled)

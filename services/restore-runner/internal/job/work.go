@@ -40,12 +40,16 @@ func (r *Runner) work(ctx context.Context, restore *velerov1.Restore, mine claim
 	log.Info("restore taken", "backup", restore.Spec.BackupName)
 	hard, end := outlive(ctx, r.cfg.Clock, stopGrace)
 	defer end()
-	guarded, release := r.cfg.Claims.Guard(hard, restore)
+	j := &job{Runner: r, restore: restore, mine: mine, log: log, process: ctx}
+	defer j.cancellable(hard)()
+	guarded, release := r.cfg.Claims.GuardSeeing(hard, restore, j.heed)
 	defer release()
 	owned, lose := context.WithCancelCause(guarded)
 	defer lose(nil)
-	j := &job{Runner: r, restore: restore, mine: mine, log: log, process: ctx, lose: lose}
+	j.lose = lose
+	j.heed(restore) // an earlier holder may have been asked
 	err := j.survive(func() error { return j.run(owned) })
+	err = j.unlessCalledOff(owned, err)
 	var failure *fatalError
 	if owned.Err() == nil && errors.As(err, &failure) {
 		err = j.finish(owned, j.ending(failure))
@@ -73,7 +77,11 @@ func (r *Runner) work(ctx context.Context, restore *velerov1.Restore, mine claim
 
 // run opens everything a restore needs, restores, decides how it ends, and publishes the files.
 func (j *job) run(ctx context.Context) (err error) {
-	quick, done := j.untilStopped(ctx)
+	until := j.process
+	if j.mine.Epoch == 1 {
+		until = j.stopped // nobody has recorded anything
+	}
+	quick, done := untilEnd(ctx, until)
 	defer done()
 	backup, err := j.backup(quick)
 	if err != nil {
@@ -102,12 +110,12 @@ func (j *job) run(ctx context.Context) (err error) {
 	if j.records, err = j.openRecords(quick, store, dir); err != nil {
 		return err
 	}
-	err = j.attended(ctx, func(ctx context.Context) error { return j.restoreFrom(ctx, store, backup.Name, dir) })
+	err = j.restoring(ctx, func(ctx context.Context) error { return j.restoreFrom(ctx, store, backup.Name, dir) })
 	if err != nil {
 		j.explain(ctx, store, files, err)
 		return err
 	}
-	if err := j.decide(ctx, ""); err != nil {
+	if err := j.decide(ctx, outcome.Finished{}); err != nil {
 		return err
 	}
 	if err := j.publish(ctx, store, files); err != nil {

@@ -115,6 +115,8 @@ type Finished struct {
 	Reason string                `json:"reason,omitempty"`
 	Time   int64                 `json:"time"`
 	Counts Counts                `json:"counts"`
+	// Cancelled tells that it failed because it was asked to stop: what was restored until then has results like any other.
+	Cancelled bool `json:"cancelled,omitempty"`
 }
 
 // At is when the restore ended.

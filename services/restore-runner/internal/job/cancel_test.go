@@ -1,0 +1,188 @@
+package job_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/cancel"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
+)
+
+// ask writes a request on the restore, and lets the guard see it if told.
+func (b *bench) ask(t *testing.T, told bool) {
+	t.Helper()
+	r := b.get(t)
+	require.NoError(t, cancel.Ask(r, cancel.Request{By: "alice"}))
+	require.NoError(t, b.client.Update(t.Context(), r))
+	b.claims.mu.Lock()
+	seen := b.claims.seen
+	b.claims.mu.Unlock()
+	if told {
+		seen(r)
+	}
+}
+
+// atCreate calls do before the nth ConfigMap is created.
+func (b *bench) atCreate(n int, do func()) {
+	var mu sync.Mutex
+	count := 0
+	b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/configmaps") {
+			return 0, false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if count++; count == n {
+			do()
+		}
+		return 0, false
+	})
+}
+
+const manyMaps = 400
+
+// requireCancelled checks a restore that ended by the request, with all its files.
+func (b *bench) requireCancelled(t *testing.T) *velerov1.Restore {
+	t.Helper()
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Equal(t, "cancelled by alice", r.Status.FailureReason)
+	require.NotNil(t, r.Status.CompletionTimestamp)
+	require.False(t, cancel.Committing(r))
+	require.Contains(t, b.file(t, layout.RestoreLog("r")), "cancelled by alice")
+	for _, key := range []string{layout.RestoreResults("r"), layout.RestoreItemOperations("r"), layout.RestoreVolumeInfo("r")} {
+		b.file(t, key)
+	}
+	require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseFailed}, b.ended)
+	return r
+}
+
+func TestACancelledRestoreBeginsNothingMore(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, manyMaps)
+	b.create(t, true)
+	b.atCreate(3, func() { b.ask(t, true) })
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	r := b.requireCancelled(t)
+	created := len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))
+	require.GreaterOrEqual(t, created, 3)
+	require.Less(t, created, manyMaps)
+	require.Equal(t, manyMaps, r.Status.Progress.TotalItems)
+	require.Equal(t, created, r.Status.Progress.ItemsRestored, "what was restored is told")
+	require.Equal(t, created, strings.Count(b.file(t, layout.RestoreResourceList("r")), "(created)"))
+}
+
+// It was done before the guard looked: the mark finds the request.
+func TestARequestBeforeTheEndIsMarkedCounts(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 3)
+	b.create(t, true)
+	b.atCreate(3, func() { b.ask(t, false) })
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	b.requireCancelled(t)
+}
+
+// marked calls do once, when the mark was written.
+type marked struct {
+	client.Client
+	once sync.Once
+	do   func()
+}
+
+func (m *marked) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	err := m.Client.Patch(ctx, obj, patch, opts...)
+	if err == nil && cancel.Committing(obj) {
+		m.once.Do(m.do)
+	}
+	return err
+}
+
+func TestARequestAfterTheEndIsMarkedIsTooLate(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 3)
+	b.create(t, true)
+	asked := false
+	b.config.Client = &marked{Client: b.client, do: func() { asked = true; b.ask(t, true) }}
+	require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
+	require.True(t, asked)
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
+	require.False(t, cancel.Committing(r), "nothing is left of the mark")
+}
+
+// The first holder died; whoever takes over creates nothing, and tells what the
+// first one did.
+func TestATakerOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, manyMaps)
+	b.create(t, true)
+	b.config.RecordBatch = 2
+	ctx, stop := context.WithCancel(t.Context())
+	b.atCreate(20, func() {
+		stop()
+		b.claims.loseIt() // without a word of what it did last
+	})
+	_ = job.New(b.config).Run(ctx, "r", "uid-r")
+	before := len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))
+	require.Less(t, before, manyMaps)
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+
+	b.cluster.Fail(nil)
+	b.ask(t, false)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	r := b.requireCancelled(t)
+	require.Len(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"), before, "nothing was begun")
+	require.Positive(t, r.Status.Progress.ItemsRestored)
+	require.LessOrEqual(t, r.Status.Progress.ItemsRestored, before)
+}
+
+// While nothing was restored, the location is not waited for.
+func TestACancelledRestoreDoesNotWaitForItsLocation(t *testing.T) {
+	b := newBench(t)
+	b.create(t, true)
+	var once sync.Once
+	b.locations.err = netError{}
+	b.locations.failed = func() { once.Do(func() { b.ask(t, true) }) }
+	b.config.StorePatience = time.Hour
+	require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Equal(t, "cancelled by alice", r.Status.FailureReason)
+}
+
+// netError may go away by itself.
+type netError struct{}
+
+func (netError) Error() string   { return "no route to host" }
+func (netError) Timeout() bool   { return true }
+func (netError) Temporary() bool { return true }
+
+// A claim that was taken ends the job as ever, cancelled or not.
+func TestALostClaimOutweighsTheRequest(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, manyMaps)
+	b.create(t, true)
+	b.atCreate(3, func() {
+		b.ask(t, true)
+		taken := b.get(t)
+		require.NoError(t, claim.Set(taken, claim.Claim{Holder: "queue-scheduler", Epoch: 2}))
+		require.NoError(t, b.client.Update(t.Context(), taken))
+		b.claims.loseIt()
+	})
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseInProgress, r.Status.Phase)
+	require.Equal(t, "", r.Annotations[holdfast.AnnotationCommitting])
+	require.Empty(t, b.ended)
+}
