@@ -25,7 +25,7 @@ if base=$(git rev-parse --verify --quiet "${BREAKING_BASE:-HEAD~1}") && git ls-t
 fi
 
 echo "verify: versions"
-modules=(proto pkg pkg/plugin services e2e)
+modules=(proto pkg pkg/plugin pkg/plugin/starter services e2e)
 manifests=("${modules[@]/%//go.mod}" e2e/tools/*/go.mod go.work)
 if [[ $(awk '/^go / {print $2}' "${manifests[@]}" | sort -u | wc -l) != 1 ]]; then
   echo "verify: several Go versions:" >&2
