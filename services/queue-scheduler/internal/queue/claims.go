@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // claims is the growing set of namespaces that belong to jobs waiting further
@@ -77,6 +75,3 @@ func (c *claims) shared(name string, namespaces []string) []string {
 	}
 	return out
 }
-
-// targets are the namespaces a restore writes to.
-func targets(r *velerov1.Restore) []string { return validate.Targets(&r.Spec) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -62,6 +63,20 @@ func (r *rules) Backup(_ context.Context, b *velerov1.Backup) (validate.Problems
 func (r *rules) Restore(_ context.Context, o *velerov1.Restore) (validate.Problems, error) {
 	o.Spec.ScheduleName = "computed"
 	return r.judge(o.Name)
+}
+
+// Targets takes the namespaces of the backup from its name: "of-a,b".
+func (r *rules) Targets(_ context.Context, o *velerov1.Restore) ([]string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held, told := strings.CutPrefix(o.Spec.BackupName, "of-")
+	switch {
+	case len(o.Spec.IncludedNamespaces) > 0 || !told:
+		return validate.Targets(&o.Spec), nil
+	case held == "":
+		return nil, errDown
+	}
+	return strings.Split(held, ","), nil
 }
 
 func (r *rules) Namespaces(context.Context) (live, excluded []string, err error) {

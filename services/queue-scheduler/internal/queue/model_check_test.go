@@ -88,18 +88,33 @@ func (h *history) all() (backups []velerov1.Backup, restores []velerov1.Restore)
 type work struct {
 	name       string
 	namespaces []string
+	backup     bool
+	ignores    bool // a restore that may start beside backups
+}
+
+func backupWork(b *velerov1.Backup) work {
+	return work{name: b.Name, namespaces: scope(b.Spec.IncludedNamespaces), backup: true}
+}
+
+func restoreWork(r *velerov1.Restore) work {
+	return work{name: r.Name, namespaces: scope(r.Spec.IncludedNamespaces), ignores: r.Annotations["holdfast.io/ignore-running"] == "true"}
+}
+
+// holds up o: the two overlap, and o was not told to ignore it.
+func (w work) holdsUp(o work) bool {
+	return meet(w.namespaces, o.namespaces) && !(w.backup && o.ignores)
 }
 
 // runs returns the jobs a runner has or may take, by the phases alone.
 func runs(backups []velerov1.Backup, restores []velerov1.Restore) (b, r []work) {
 	for i := range backups {
 		if p := backups[i].Status.Phase; p == velerov1.BackupPhaseReadyToStart || p == velerov1.BackupPhaseInProgress {
-			b = append(b, work{backups[i].Name, scope(backups[i].Spec.IncludedNamespaces)})
+			b = append(b, backupWork(&backups[i]))
 		}
 	}
 	for i := range restores {
 		if restores[i].Status.Phase == velerov1.RestorePhaseInProgress {
-			r = append(r, work{restores[i].Name, scope(restores[i].Spec.IncludedNamespaces)})
+			r = append(r, restoreWork(&restores[i]))
 		}
 	}
 	return b, r
@@ -115,7 +130,7 @@ func (h *history) beside(who string) {
 	running := slices.Concat(b, r)
 	for i, j := range running {
 		for _, o := range running[:i] {
-			if meet(j.namespaces, o.namespaces) {
+			if j.holdsUp(o) && o.holdsUp(j) {
 				h.violation("%s: %s runs beside %s", who, j.name, o.name)
 			}
 		}
@@ -128,10 +143,42 @@ func (h *history) wrote(a *actor) {
 	before := h.listed
 	h.listed = h.book()
 	for _, e := range h.listed {
-		if !slices.ContainsFunc(before, func(o ledger.Entry) bool { return o.UID == e.UID }) && e.Kind == ledger.KindBackup {
+		switch {
+		case contains(before, e.UID):
+		case e.Kind == ledger.KindBackup:
 			h.started++
+			h.alone(e, before)
 			h.inPlace(a, e, before)
 			h.inOrder(a, e, before)
+		default:
+			h.restoreInOrder(a, e, before)
+		}
+	}
+}
+
+// alone checks that a backup is admitted beside nothing it overlaps with, be it a
+// restore that ignores backups.
+func (h *history) alone(e ledger.Entry, before []ledger.Entry) {
+	for _, o := range before {
+		if meet(o.Namespaces, e.Namespaces) {
+			h.violation("%s is admitted beside %s", e.Name, o.Name)
+		}
+	}
+}
+
+// restoreInOrder checks that no restore is admitted past an older one it overlaps
+// with, if its scheduler knew that one.
+func (h *history) restoreInOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
+	_, restores := h.all()
+	i := slices.IndexFunc(restores, func(r velerov1.Restore) bool { return r.UID == e.UID })
+	if i < 0 || !restores[i].Status.Phase.IsNew() {
+		return // over or gone: entered once more by one who slept, and taken out again
+	}
+	for j := range restores {
+		r := &restores[j]
+		waits := a.restores[r.UID] && r.Status.Phase.IsNew() && !contains(before, r.UID)
+		if waits && r.CreationTimestamp.Before(&restores[i].CreationTimestamp) && meet(scope(r.Spec.IncludedNamespaces), e.Namespaces) {
+			h.violation("%s started past the older restore %s", e.Name, r.Name)
 		}
 	}
 }
@@ -235,40 +282,37 @@ func (h *history) settled() {
 	backups, restores := h.all()
 	running, begun := runs(backups, restores)
 	entries := h.book()
+	slices.SortFunc(restores, func(a, b velerov1.Restore) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	restoring := len(begun)
 	held := slices.Concat(running, begun)
 	for i := range restores {
 		if r := &restores[i]; r.Status.Phase.IsNew() && contains(entries, r.UID) {
-			held = append(held, work{r.Name, scope(r.Spec.IncludedNamespaces)})
+			held = append(held, restoreWork(r))
 			restoring++
 		}
 	}
 	if len(entries) != len(held) {
 		h.violation("%d jobs run, %d are in the ledger", len(held), len(entries))
 	}
-	free := func(ns []string) bool {
-		return !slices.ContainsFunc(held, func(o work) bool { return meet(o.namespaces, ns) })
-	}
-	var waiting []work
+	free := func(w work) bool { return !slices.ContainsFunc(held, func(o work) bool { return o.holdsUp(w) }) }
 	for i := range restores {
 		if r := &restores[i]; r.Status.Phase.IsNew() && !contains(entries, r.UID) {
-			ns := scope(r.Spec.IncludedNamespaces)
-			if restoring < h.limits.Restores && free(ns) {
+			w := restoreWork(r)
+			if restoring < h.limits.Restores && free(w) {
 				h.violation("restore %s could run and waits", r.Name)
 			}
-			waiting = append(waiting, work{r.Name, ns})
+			held = append(held, w) // those behind it that overlap wait for it
 		}
 	}
-	held = append(held, waiting...)
 	for i, q := range arranged(queueOf(backups), h.now) {
-		ns := scope(q.Spec.IncludedNamespaces)
-		if len(running) < h.limits.Backups && free(ns) {
+		w := backupWork(q)
+		if len(running) < h.limits.Backups && free(w) {
 			h.violation("%s could run and waits", q.Name)
 		}
 		if q.Status.QueuePosition != i+1 {
 			h.violation("%s is at %d and says %d", q.Name, i+1, q.Status.QueuePosition)
 		}
-		held = append(held, work{q.Name, ns})
+		held = append(held, w)
 	}
 	for i := range backups {
 		if backups[i].Status.Phase.IsNew() {

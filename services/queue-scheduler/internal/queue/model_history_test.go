@@ -155,6 +155,9 @@ func (h *history) submitRestore() {
 	h.names++
 	r := &velerov1.Restore{ObjectMeta: meta(fmt.Sprintf("r%d", h.names), h.names)}
 	r.Spec.IncludedNamespaces = h.namespaces()
+	if h.random.IntN(3) == 0 {
+		r.Annotations = map[string]string{"holdfast.io/ignore-running": "true"}
+	}
 	_ = h.store.Create(h.ctx, r)
 }
 

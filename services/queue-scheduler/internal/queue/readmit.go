@@ -9,7 +9,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // job is a running backup or restore: one of the two is set.
@@ -55,7 +54,7 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
 	o := j.object()
 	e := ledger.Entry{UID: o.GetUID(), Kind: j.kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Since: s.Clock.Now()}
 	if j.restore != nil {
-		e.Namespaces = validate.Targets(&j.restore.Spec)
+		e = s.restoreEntry(j.restore)
 	} else {
 		namespaces, err := s.admittedFor(ctx, v, j.backup)
 		if err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,53 +18,85 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// dispatchRestores validates new restores and admits those nothing running
-// overlaps. Their phase stays New until a runner claims them. Afterwards
-// v.pending holds those that wait.
+// dispatchRestores validates new restores and admits those that nothing running
+// overlaps, and none of those that wait before them. Their phase stays New until a
+// runner claims them. Afterwards v.pending holds those that wait.
 func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 	var errs []error
+	line := newRestoreLine(v.limits, v.entries, s.claim)
 	waiting := v.pending[:0:0]
-	for _, r := range v.pending {
-		started, err := s.dispatchRestore(ctx, v, r)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("dispatch restore %s: %w", r.Name, err))
+	for i, r := range v.pending {
+		started, err := s.dispatchRestore(ctx, v, r, line)
+		if errors.Is(err, ledger.ErrMoved) {
+			waiting = append(waiting, v.pending[i:]...)
+			s.Wake() // one that waits before it may start now: begin at the front again
+			break
 		}
 		if !started && r.Status.Phase.IsNew() && r.UID != "" {
+			line.wait(r, err)
 			waiting = append(waiting, r)
+		}
+		if err := s.waitOrFail("Restore", r.Name, r, err); err != nil {
+			errs = append(errs, fmt.Errorf("dispatch restore %s: %w", r.Name, err))
 		}
 	}
 	v.pending = waiting
 	return errors.Join(errs...)
 }
 
-// dispatchRestore reports true when the restore is (or was) admitted.
-func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Restore) (bool, error) {
+// dispatchRestore reports true when the restore is (or was) admitted; the error is
+// why it waits, or what went wrong.
+func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Restore, line *restoreLine) (bool, error) {
 	if v.admitted(r.UID) {
 		return true, nil // republish reminds the runners
+	}
+	if validated(r) {
+		if reason := line.verdict(s.restoreEntry(r)); reason != nil {
+			return false, reason // nothing needs to be read to know
+		}
 	}
 	valid, err := s.validateRestore(ctx, r)
 	if err != nil || !valid {
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/restore-validated")
-	err = s.Ledger.Admit(ctx, ledger.Entry{
-		UID: r.UID, Kind: ledger.KindRestore, Namespace: r.Namespace, Name: r.Name, Namespaces: validate.Targets(&r.Spec), Since: s.Clock.Now(),
-	}, v.limits)
-	if err != nil {
-		return false, s.waitOrFail("Restore", r.Name, r, err)
+	e := s.restoreEntry(r)
+	if reason := line.verdict(e); reason != nil {
+		return false, reason
+	}
+	if err := s.Ledger.Admit(ctx, e, v.limits, line.while()...); err != nil {
+		return false, err
 	}
 	failpoint.Hit("queue-scheduler/restore-admitted")
-	ctx, end := s.resume(ctx, "admit restore", r)
-	defer end(nil)
-	s.Log.InfoContext(ctx, "restore admitted", "restore", r.Name, "waited", s.Clock.Since(r.CreationTimestamp.Time))
-	s.hintRestore(ctx, r)
-	return true, nil
+	line.admit(e)
+	v.enter(e)
+	return true, s.announceRestore(ctx, r, e)
 }
 
-// validateRestore writes the computed spec once, marked, or FailedValidation.
+// announceRestore tells about an admitted restore, and whom it runs beside.
+func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e ledger.Entry) error {
+	ctx, end := s.resume(ctx, "admit restore", r)
+	defer end(nil)
+	waited := s.Clock.Since(r.CreationTimestamp.Time)
+	s.Log.InfoContext(ctx, "restore admitted", "restore", r.Name, "waited", waited)
+	s.Events.Eventf(r, nil, corev1.EventTypeNormal, "Admitted", "Start", "may start after waiting %s", waited.Round(time.Second))
+	s.hintRestore(ctx, r)
+	if !e.IgnoreBackups {
+		return nil
+	}
+	entered, _, err := s.Ledger.Get(ctx, e.UID)
+	if len(entered.Beside) > 0 {
+		s.Log.WarnContext(ctx, "restore starts beside running backups", "restore", r.Name, "backups", entered.Beside)
+		s.Events.Eventf(r, nil, corev1.EventTypeWarning, "BesideBackups", "Start", "starts beside running backups of the same namespaces: %v", entered.Beside)
+	}
+	return err
+}
+
+// validateRestore writes the computed spec once, marked and with the namespaces the
+// restore writes to, or FailedValidation.
 // Its span is the root of the restore's trace.
 func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_ bool, err error) {
-	if r.Annotations[validate.AnnotationValidated] != string(r.UID) {
+	if !validated(r) {
 		var end func(error)
 		ctx, end = s.begin(ctx, "validate restore", r)
 		defer func() { end(err) }()
@@ -74,7 +108,7 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 		if !r.Status.Phase.IsNew() || r.DeletionTimestamp != nil {
 			return kube.ErrSkip
 		}
-		if r.Annotations[validate.AnnotationValidated] == string(r.UID) {
+		if validated(r) {
 			valid = true
 			return kube.ErrSkip
 		}
@@ -86,6 +120,9 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 			r.Status.Phase = velerov1.RestorePhaseFailedValidation
 			r.Status.ValidationErrors = problems.Strings()
 			return nil
+		}
+		if err := setNamespaces(r, s.findTargets(ctx, r)); err != nil {
+			return err
 		}
 		metav1.SetMetaDataAnnotation(&r.ObjectMeta, validate.AnnotationValidated, string(r.UID))
 		valid = true
@@ -102,4 +139,15 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 		s.announce(ctx, "Restore", r, string(r.Status.Phase))
 	}
 	return valid && err == nil, err
+}
+
+// findTargets asks the backup for the namespaces the restore writes to. One that
+// cannot be read now may hold anything.
+func (s *Scheduler) findTargets(ctx context.Context, r *velerov1.Restore) []string {
+	found, err := s.Validator.Targets(ctx, r)
+	if err != nil {
+		found = validate.Targets(&r.Spec)
+		s.Log.WarnContext(ctx, "backup not readable, the restore counts as one of all it may hold", "restore", r.Name, "namespaces", found, "error", err)
+	}
+	return found
 }

@@ -52,6 +52,9 @@ type Publisher interface {
 type Validator interface {
 	Backup(ctx context.Context, b *velerov1.Backup) (validate.Problems, error)
 	Restore(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
+	// Targets returns the namespaces a valid restore writes to, sorted; an error
+	// means that its backup could not be read.
+	Targets(ctx context.Context, r *velerov1.Restore) ([]string, error)
 	// Namespaces returns the live namespaces, and those of them labelled as
 	// excluded from every backup.
 	Namespaces(ctx context.Context) (live, excluded []string, err error)

@@ -8,8 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/selection"
 )
 
 // AnnotationValidated on a Restore holds the UID of the Restore whose computed
@@ -26,6 +26,9 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 	}
 	problems := RestoreSpec(&r.Spec)
 	problems.annotations(r.Annotations)
+	if value, set := r.Annotations[holdfast.AnnotationIgnoreRunning]; set && value != "true" && value != "false" {
+		problems.add("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "%q is neither true nor false", value)
+	}
 	r.Spec.ExcludedResources = append(r.Spec.ExcludedResources, missing(r.Spec.ExcludedResources, nonRestorable)...)
 	orDefault(&r.Spec.ItemOperationTimeout, v.Defaults.ItemOperationTimeout)
 	if r.Spec.BackupName == "" && r.Spec.ScheduleName != "" {
@@ -82,26 +85,4 @@ func (v *Validator) source(ctx context.Context, r *velerov1.Restore, problems *P
 	}
 	_, err = v.available(ctx, "spec.backupName", b.Spec.StorageLocation, problems)
 	return err
-}
-
-// Targets returns the namespaces a restore writes to, sorted by the ledger: the
-// mapped names where the spec lists them, else all.
-func Targets(spec *velerov1.RestoreSpec) []string {
-	if len(spec.IncludedNamespaces) == 0 || slices.ContainsFunc(spec.IncludedNamespaces, selection.IsPattern) {
-		return []string{selection.All}
-	}
-	var targets []string
-	for _, name := range spec.IncludedNamespaces {
-		if name == "" || slices.Contains(spec.ExcludedNamespaces, name) {
-			continue
-		}
-		if to, ok := spec.NamespaceMapping[name]; ok {
-			name = to
-		}
-		targets = append(targets, name)
-	}
-	if len(targets) == 0 {
-		return []string{selection.All}
-	}
-	return targets
 }

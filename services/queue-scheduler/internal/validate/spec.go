@@ -116,7 +116,7 @@ func (p *Problems) annotations(annotations map[string]string) {
 		p.add("metadata.annotations["+holdfast.AnnotationPriority+"]", "%v", err)
 	}
 	for _, key := range []string{
-		holdfast.AnnotationPlan, holdfast.AnnotationIgnoreRunning,
+		holdfast.AnnotationPlan,
 	} {
 		_, set := annotations[key]
 		p.unsupported(set, "metadata.annotations["+key+"]")

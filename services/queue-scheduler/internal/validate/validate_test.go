@@ -263,7 +263,7 @@ func TestRestoreProblemsNameTheField(t *testing.T) {
 
 func TestUnbuiltAnnotationsAreRefused(t *testing.T) {
 	v := validator(t, bsl("main", isDefault), stored("b", "", velerov1.BackupPhaseCompleted, 0))
-	for _, key := range []string{"holdfast.io/plan", "holdfast.io/ignore-running"} {
+	for _, key := range []string{"holdfast.io/plan"} {
 		r := restore(velerov1.RestoreSpec{BackupName: "b"})
 		r.Annotations = map[string]string{key: "x"}
 		problems, err := v.Restore(t.Context(), r)
@@ -295,7 +295,7 @@ func TestTargets(t *testing.T) {
 		"nothing named":   {velerov1.RestoreSpec{NamespaceMapping: mapping}, []string{"*"}},
 		"everything":      {velerov1.RestoreSpec{IncludedNamespaces: []string{"*"}}, []string{"*"}},
 		"a pattern":       {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "team-*"}}, []string{"*"}},
-		"names, mapped":   {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "b"}, NamespaceMapping: mapping}, []string{"x", "b"}},
+		"names, mapped":   {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "b"}, NamespaceMapping: mapping}, []string{"b", "x"}},
 		"less excluded":   {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "b"}, ExcludedNamespaces: []string{"b"}}, []string{"a"}},
 		"nothing is left": {velerov1.RestoreSpec{IncludedNamespaces: []string{"b"}, ExcludedNamespaces: []string{"b"}}, []string{"*"}},
 	} {

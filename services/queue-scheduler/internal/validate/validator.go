@@ -12,8 +12,10 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
 // Defaults fill fields a spec leaves out.
@@ -31,6 +33,8 @@ type Locations interface {
 	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
 	// Default reads the default location, or returns location.ErrNoDefault.
 	Default(ctx context.Context) (*velerov1.BackupStorageLocation, error)
+	// Open returns the store of a location, which the caller closes.
+	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
 }
 
 // Validator checks and completes objects. Safe for concurrent use.
@@ -50,6 +54,9 @@ type Validator struct {
 func (v *Validator) Backup(ctx context.Context, b *velerov1.Backup) (Problems, error) {
 	problems := BackupSpec(&b.Spec)
 	problems.annotations(b.Annotations)
+	if _, set := b.Annotations[holdfast.AnnotationIgnoreRunning]; set {
+		problems.add("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "only a restore can ignore running backups")
+	}
 	v.defaults(b)
 	if err := v.backupLocation(ctx, b, &problems); err != nil {
 		return nil, err

@@ -1,0 +1,194 @@
+package queue_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+)
+
+// restoreOf creates a restore without a filter of a backup that holds some namespaces.
+func (b *bed) restoreOf(name string, order int, held string, annotations map[string]string) {
+	b.t.Helper()
+	r := &velerov1.Restore{ObjectMeta: meta(name, order), Spec: velerov1.RestoreSpec{BackupName: "of-" + held}}
+	r.Annotations = annotations
+	require.NoError(b.t, b.c.Create(b.t.Context(), r))
+}
+
+func (b *bed) starts(name string) {
+	b.t.Helper()
+	b.eventually(name+" is admitted", func() bool { return b.wire.sent("restore.run " + name) })
+	b.setRestore(name, velerov1.RestorePhaseInProgress)
+}
+
+// rests returns when a pass that began after now has come to its end: it queues a
+// backup that nothing else has to do with.
+func (b *bed) rests(marker string, order int) {
+	b.t.Helper()
+	b.backup(marker, order, "marker")
+	b.eventually("a pass went by", func() bool { return !b.get(marker).Status.Phase.IsNew() })
+	require.NoError(b.t, b.c.Delete(b.t.Context(), b.get(marker)))
+	b.backup(marker+"-2", order, "marker")
+	b.eventually("another one went by", func() bool { return !b.get(marker + "-2").Status.Phase.IsNew() })
+}
+
+func ignoring() map[string]string { return map[string]string{holdfast.AnnotationIgnoreRunning: "true"} }
+
+// An overlapping restore that waits longer goes first; others pass.
+func TestRestoresWaitInOrder(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 1, Restores: 3}, interceptor.Funcs{})
+	b.backup("running", 1, "ns1")
+	b.run()
+	b.reaches(velerov1.BackupPhaseReadyToStart, "running")
+	b.restore("r1", 2, "ns1", "ns2")
+	b.restore("r2", 3, "ns2", "ns3")
+	b.restore("r3", 4, "ns4")
+	b.starts("r3")
+	b.rests("m", 5)
+	require.Equal(t, []string{"r3", "running"}, b.admitted(), "r2 does not pass r1, which waits for ns1")
+
+	b.set("running", velerov1.BackupPhaseCompleted)
+	b.starts("r1")
+	require.NotContains(t, b.admitted(), "r2")
+	b.setRestore("r1", velerov1.RestorePhaseCompleted)
+	b.starts("r2")
+}
+
+func TestRestoresRunAtOnceUpToTheLimit(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 1, Restores: 2}, interceptor.Funcs{})
+	for i, name := range []string{"r1", "r2", "r3"} {
+		b.restore(name, i, "ns"+name)
+	}
+	b.run()
+	b.starts("r1")
+	b.starts("r2")
+	b.rests("m", 5)
+	require.NotContains(t, b.admitted(), "r3")
+	b.setRestore("r2", velerov1.RestorePhaseCompleted)
+	b.starts("r3")
+}
+
+// What a restore writes to is found out once, when it is validated, and holds up
+// nobody else.
+func TestTargetsOfARestoreAreNoted(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})
+	b.backup("b1", 1, "ns1")
+	b.run()
+	b.reaches(velerov1.BackupPhaseReadyToStart, "b1")
+	b.restoreOf("r1", 2, "ns2,ns3", map[string]string{holdfast.AnnotationNamespaces: `["made-up"]`})
+	b.starts("r1")
+	require.JSONEq(t, `["ns2","ns3"]`, b.getRestore("r1").Annotations[holdfast.AnnotationNamespaces])
+	e, _, err := b.ledger.Get(t.Context(), "uid-r1")
+	require.NoError(t, err)
+	require.Equal(t, []string{"ns2", "ns3"}, e.Namespaces)
+	b.backup("b4", 3, "ns4")
+	b.reaches(velerov1.BackupPhaseReadyToStart, "b4")
+	b.backup("b3", 4, "ns3")
+	b.rests("m", 5)
+	require.Equal(t, velerov1.BackupPhaseQueued, b.get("b3").Status.Phase)
+
+	b.restoreOf("r2", 5, "", nil) // of a backup that cannot be read
+	b.rests("m2", 6)
+	require.NotContains(t, b.admitted(), "r2", "it may hold anything")
+	require.JSONEq(t, `["*"]`, b.getRestore("r2").Annotations[holdfast.AnnotationNamespaces])
+}
+
+// A restore that was told so starts beside backups that run, never beside a restore.
+func TestARestoreIgnoresRunningBackups(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 2, Restores: 3}, interceptor.Funcs{})
+	b.backup("running", 1, "ns1")
+	b.run()
+	b.reaches(velerov1.BackupPhaseReadyToStart, "running")
+	b.restoreOf("now", 2, "ns1", ignoring())
+	b.starts("now")
+	e, _, err := b.ledger.Get(t.Context(), "uid-now")
+	require.NoError(t, err)
+	require.True(t, e.IgnoreBackups)
+	require.Equal(t, []string{"running"}, e.Beside)
+
+	b.restoreOf("now-2", 3, "ns1", ignoring())
+	b.backup("next", 4, "ns1")
+	b.set("running", velerov1.BackupPhaseCompleted)
+	b.rests("m", 5)
+	require.NotContains(t, b.admitted(), "now-2", "a restore is never ignored")
+	require.Equal(t, velerov1.BackupPhaseQueued, b.get("next").Status.Phase, "no backup starts beside it")
+	b.setRestore("now", velerov1.RestorePhaseCompleted)
+	b.starts("now-2")
+	b.setRestore("now-2", velerov1.RestorePhaseCompleted)
+	b.reaches(velerov1.BackupPhaseReadyToStart, "next")
+}
+
+// A lost ledger is built again with what restores were told and admitted for.
+func TestARunningRestoreIsReadmittedAsItWas(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 2, Restores: 1}, interceptor.Funcs{})
+	b.backup("running", 1, "ns1")
+	b.run()
+	b.reaches(velerov1.BackupPhaseReadyToStart, "running")
+	b.restoreOf("now", 2, "ns1,ns2", ignoring())
+	b.starts("now")
+	b.stop()
+	require.NoError(t, b.ledger.Release(t.Context(), "uid-now"))
+	require.NoError(t, b.ledger.Release(t.Context(), "uid-running"))
+	b.run()
+	b.eventually("both are back", func() bool { return len(b.admitted()) == 2 })
+	e, _, err := b.ledger.Get(t.Context(), "uid-now")
+	require.NoError(t, err)
+	require.Equal(t, []string{"ns1", "ns2"}, e.Namespaces)
+	require.True(t, e.IgnoreBackups)
+}
+
+// Restores that wait cost no reads of their own: what the pass read is enough.
+func TestWaitingRestoresReadNothing(t *testing.T) {
+	reads := 0
+	b := newBed(t, ledger.Limits{Restores: 1}, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*velerov1.Restore); ok {
+				reads++
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	for i, name := range []string{"r1", "r2", "r3", "r4"} {
+		b.restore(name, i, "ns1")
+	}
+	s := queue.New(queue.Config{
+		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
+		Metrics: counter{}, Tracer: b.tracer, Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, []string{"r1"}, b.admitted())
+	reads = 0
+	require.NoError(t, s.Pass(t.Context()))
+	require.Zero(t, reads, "what the pass listed is enough")
+}
+
+// setting is a limit that changes.
+type setting struct{ limits ledger.Limits }
+
+func (s *setting) Limits(context.Context) (ledger.Limits, error) { return s.limits, nil }
+
+// A changed limit counts for restores too.
+func TestRestoresFollowTheLiveLimit(t *testing.T) {
+	b := newBed(t, ledger.Limits{Restores: 1}, interceptor.Funcs{})
+	b.restore("r1", 1, "ns1")
+	b.restore("r2", 2, "ns2")
+	live := &setting{ledger.Limits{Restores: 1}}
+	s := queue.New(queue.Config{
+		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Settings: live,
+		Metrics: counter{}, Tracer: b.tracer, Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, []string{"r1"}, b.admitted())
+	live.limits.Restores = 2
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, []string{"r1", "r2"}, b.admitted())
+}

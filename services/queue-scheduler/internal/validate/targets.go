@@ -1,0 +1,136 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/tarball"
+)
+
+// What a look into the bucket may cost: the queue waits for it.
+const (
+	listingTime  = 15 * time.Second
+	tarballBytes = 32 << 20 // of a backup without a manifest; a larger one is not read
+	unpackedSize = 1 << 30
+)
+
+// Targets returns the namespaces a restore writes to, sorted: the mapped names
+// where the spec lists them, else all.
+func Targets(spec *velerov1.RestoreSpec) []string {
+	if len(spec.IncludedNamespaces) == 0 || slices.ContainsFunc(spec.IncludedNamespaces, selection.IsPattern) {
+		return []string{selection.All}
+	}
+	var names []string
+	for _, name := range spec.IncludedNamespaces {
+		if name != "" && !slices.Contains(spec.ExcludedNamespaces, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return []string{selection.All}
+	}
+	return mapped(names, spec.NamespaceMapping)
+}
+
+// Targets returns the namespaces a restore writes to, sorted. Where the spec does
+// not list them the backup's manifest tells, or its tarball if it is small, and
+// else it is [selection.All]; none at all means that the restore has only
+// cluster-scoped objects. An error means that the backup could not be read, or not
+// in a short time: the function Targets tells then what is sure.
+func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
+	sure := Targets(&r.Spec)
+	if !slices.Contains(sure, selection.All) {
+		return sure, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listingTime)
+	defer cancel()
+	held, known, err := v.held(ctx, r.Spec.BackupName)
+	if err != nil {
+		return nil, fmt.Errorf("namespaces of backup %s: %w", r.Spec.BackupName, err)
+	}
+	if !known {
+		return sure, nil
+	}
+	selected := selection.ExpandNamespaces(r.Spec.IncludedNamespaces, r.Spec.ExcludedNamespaces, held)
+	if slices.Contains(selected, selection.All) {
+		selected = held
+	}
+	return mapped(selected, r.Spec.NamespaceMapping), nil
+}
+
+func mapped(names []string, mapping map[string]string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		if out[i] = name; mapping[name] != "" {
+			out[i] = mapping[name]
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// held returns the namespaces of everything in a backup; not known where that is
+// not cheap to tell.
+func (v *Validator) held(ctx context.Context, backup string) (_ []string, known bool, err error) {
+	b := &velerov1.Backup{}
+	if err := v.Reader.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: backup}, b); err != nil {
+		return nil, false, err
+	}
+	loc, err := v.Locations.Get(ctx, b.Spec.StorageLocation)
+	if err != nil {
+		return nil, false, err
+	}
+	store, err := v.Locations.Open(ctx, loc)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	tar, err := store.Stat(ctx, layout.BackupTarball(backup))
+	if err != nil {
+		return nil, false, err
+	}
+	m, err := tarball.OpenManifest(ctx, store, backup)
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound):
+		return listed(ctx, store, backup, tar.Size)
+	case err != nil:
+		return nil, false, err
+	case m.Trailer().TarballSize != 0 && m.Trailer().TarballSize != tar.Size:
+		return listed(ctx, store, backup, tar.Size) // the manifest is of another tarball
+	}
+	names, err := m.Namespaces(ctx)
+	return names, err == nil, err
+}
+
+// listed reads a small tarball for the namespaces in it.
+func listed(ctx context.Context, store objectstore.Reader, backup string, size int64) (_ []string, known bool, err error) {
+	if size > tarballBytes {
+		return nil, false, nil
+	}
+	body, err := store.Get(ctx, layout.BackupTarball(backup))
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, body.Close()) }()
+	found := map[string]struct{}{}
+	err = tarball.List(ctx, body, tarball.Limits{TotalBytes: unpackedSize}, tarball.Visitor{Entry: func(e tarball.Entry) error {
+		switch {
+		case e.Namespace != "":
+			found[e.Namespace] = struct{}{}
+		case e.Resource == "namespaces" && e.Group == "":
+			found[e.Name] = struct{}{}
+		}
+		return nil
+	}})
+	return slices.Sorted(maps.Keys(found)), err == nil, err
+}

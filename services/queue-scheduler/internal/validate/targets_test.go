@@ -1,0 +1,174 @@
+package validate_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+// shelf is a location in a directory.
+type shelf struct {
+	t    *testing.T
+	root string
+	bsl  *velerov1.BackupStorageLocation
+}
+
+func newShelf(t *testing.T) *shelf {
+	t.Helper()
+	dir := t.TempDir()
+	return &shelf{t, filepath.Join(dir, "bucket"), bsl("main", func(b *velerov1.BackupStorageLocation) {
+		b.Spec.Provider, b.Spec.Config = holdfast.ProviderFile, map[string]string{"path": dir}
+		b.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: "bucket"}
+	})}
+}
+
+func (s *shelf) put(key string, content []byte) {
+	s.t.Helper()
+	path := filepath.Join(s.root, filepath.FromSlash(key))
+	require.NoError(s.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(s.t, os.WriteFile(path, content, 0o600))
+}
+
+// tarball stores one with an empty body for every path, and returns its size.
+func (s *shelf) tarball(backup string, paths ...string) int64 {
+	s.t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zip)
+	for _, path := range paths {
+		require.NoError(s.t, archive.WriteHeader(&tar.Header{Name: path, Typeflag: tar.TypeReg, Mode: 0o600}))
+	}
+	require.NoError(s.t, archive.Close())
+	require.NoError(s.t, zip.Close())
+	s.put(layout.BackupTarball(backup), out.Bytes())
+	return int64(out.Len())
+}
+
+// manifest stores one of a ConfigMap in every namespace and a Namespace of its own.
+func (s *shelf) manifest(backup string, size int64, own string, namespaces ...string) {
+	s.t.Helper()
+	var out bytes.Buffer
+	w, err := manifest.NewWriter(&out, manifest.Header{Backup: backup}, s.t.TempDir())
+	require.NoError(s.t, err)
+	add := func(kind, resource, namespace, name string) {
+		path := "resources/" + resource + "/cluster/" + name + ".json"
+		if namespace != "" {
+			path = "resources/" + resource + "/namespaces/" + namespace + "/" + name + ".json"
+		}
+		e := &manifest.Entry{Version: "v1", Kind: kind, Resource: resource, Preferred: true, Path: path, Meta: &objmeta.Meta{Namespace: namespace, Name: name}}
+		require.NoError(s.t, w.Add(manifest.Record{
+			Key: manifest.AppendKey(nil, "v1/"+kind, namespace, name), Path: []byte(path), Entry: manifest.AppendEntry(nil, e), Length: 10,
+		}))
+	}
+	for _, namespace := range namespaces {
+		add("ConfigMap", "configmaps", namespace, "c")
+	}
+	if own != "" {
+		add("Namespace", "namespaces", "", own)
+	}
+	require.NoError(s.t, w.Close(manifest.Trailer{TarballSize: size}))
+	s.put(layout.BackupManifest(backup), out.Bytes())
+}
+
+// What the spec does not list, the backup tells: a restore holds up nobody who has
+// nothing to do with it.
+func TestTargetsComeFromTheBackup(t *testing.T) {
+	s := newShelf(t)
+	s.manifest("whole", s.tarball("whole", "resources/configmaps/namespaces/a/c.json"), "lone", "a", "b", "team-a", "team-b")
+	s.tarball("foreign", "metadata/version", "resources/configmaps/namespaces/b/c.json", "resources/deployments.apps/v1-preferredversion/namespaces/a/d.json",
+		"resources/namespaces/cluster/lone.json", "resources/nodes/cluster/n.json", "../evil")
+	s.manifest("anew", 7, "", "of-another-tarball")
+	s.tarball("anew", "resources/configmaps/namespaces/a/c.json")
+	s.manifest("cluster", s.tarball("cluster", "resources/nodes/cluster/n.json"), "")
+	v := validator(t, s.bsl, stored("whole", "", velerov1.BackupPhaseCompleted, 0), stored("foreign", "", velerov1.BackupPhaseCompleted, 0),
+		stored("anew", "", velerov1.BackupPhaseCompleted, 0), stored("cluster", "", velerov1.BackupPhaseCompleted, 0))
+	mapping := map[string]string{"a": "x", "team-b": "x"}
+	for name, tc := range map[string]struct {
+		spec velerov1.RestoreSpec
+		want []string
+	}{
+		"no filter":             {velerov1.RestoreSpec{BackupName: "whole"}, []string{"a", "b", "lone", "team-a", "team-b"}},
+		"everything":            {velerov1.RestoreSpec{BackupName: "whole", IncludedNamespaces: []string{"*"}}, []string{"a", "b", "lone", "team-a", "team-b"}},
+		"mapped":                {velerov1.RestoreSpec{BackupName: "whole", NamespaceMapping: mapping}, []string{"b", "lone", "team-a", "x"}},
+		"less excluded":         {velerov1.RestoreSpec{BackupName: "whole", ExcludedNamespaces: []string{"b", "team-*"}}, []string{"a", "lone"}},
+		"patterns":              {velerov1.RestoreSpec{BackupName: "whole", IncludedNamespaces: []string{"team-*", "b"}, NamespaceMapping: mapping}, []string{"b", "team-a", "x"}},
+		"names ask nobody":      {velerov1.RestoreSpec{BackupName: "absent", IncludedNamespaces: []string{"q", "a"}, NamespaceMapping: mapping}, []string{"q", "x"}},
+		"another's tarball":     {velerov1.RestoreSpec{BackupName: "foreign"}, []string{"a", "b", "lone"}},
+		"written anew":          {velerov1.RestoreSpec{BackupName: "anew"}, []string{"a"}},
+		"cluster-scoped only":   {velerov1.RestoreSpec{BackupName: "cluster"}, []string{}},
+		"a pattern of nothing":  {velerov1.RestoreSpec{BackupName: "whole", IncludedNamespaces: []string{"none-*"}}, []string{}},
+		"all that is there out": {velerov1.RestoreSpec{BackupName: "foreign", ExcludedNamespaces: []string{"a", "b", "lone"}}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := v.Targets(t.Context(), restore(tc.spec))
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// A backup that is not cheap to look into may hold anything.
+func TestTargetsOfALargeForeignBackupAreAll(t *testing.T) {
+	s := newShelf(t)
+	s.tarball("large", "resources/configmaps/namespaces/a/c.json")
+	require.NoError(t, os.Truncate(filepath.Join(s.root, layout.BackupTarball("large")), 33<<20))
+	v := validator(t, s.bsl, stored("large", "", velerov1.BackupPhaseCompleted, 0))
+	got, err := v.Targets(t.Context(), restore(velerov1.RestoreSpec{BackupName: "large"}))
+	require.NoError(t, err)
+	require.Equal(t, []string{"*"}, got)
+}
+
+// What cannot be read is an error, and the caller goes by the spec alone.
+func TestTargetsOfAnUnreadableBackup(t *testing.T) {
+	s := newShelf(t)
+	size := s.tarball("damaged", "resources/configmaps/namespaces/a/c.json")
+	s.put(layout.BackupManifest("damaged"), []byte("no manifest"))
+	s.put(layout.BackupTarball("cut"), []byte("no tarball"))
+	require.Positive(t, size)
+	v := validator(t, s.bsl, stored("damaged", "", velerov1.BackupPhaseCompleted, 0), stored("cut", "", velerov1.BackupPhaseCompleted, 0),
+		stored("empty", "", velerov1.BackupPhaseFailed, 0))
+	for _, backup := range []string{"damaged", "cut", "empty", "absent"} {
+		_, err := v.Targets(t.Context(), restore(velerov1.RestoreSpec{BackupName: backup}))
+		require.ErrorContains(t, err, backup)
+	}
+}
+
+// The request to ignore running backups is checked, and is for restores.
+func TestIgnoreRunning(t *testing.T) {
+	v := validator(t, bsl("main", isDefault), stored("b", "", velerov1.BackupPhaseCompleted, 0))
+	for value, wanted := range map[string]int{"true": 0, "false": 0, "": 1, "yes": 1} {
+		r := restore(velerov1.RestoreSpec{BackupName: "b"})
+		r.Annotations = map[string]string{holdfast.AnnotationIgnoreRunning: value}
+		problems, err := v.Restore(t.Context(), r)
+		require.NoError(t, err)
+		require.Len(t, problems, wanted, value)
+		if wanted > 0 {
+			require.Equal(t, "metadata.annotations[holdfast.io/ignore-running]", problems[0].Field)
+		}
+	}
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "velero", Name: "b", Annotations: map[string]string{holdfast.AnnotationIgnoreRunning: "true"},
+	}}
+	problems, err := v.Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Len(t, problems, 1)
+	require.Equal(t, "metadata.annotations[holdfast.io/ignore-running]", problems[0].Field)
+}
+
+func TestTargetsAreSorted(t *testing.T) {
+	spec := velerov1.RestoreSpec{IncludedNamespaces: []string{"c", "a", "b", "a"}, NamespaceMapping: map[string]string{"b": "c"}}
+	require.Equal(t, []string{"a", "c"}, validate.Targets(&spec))
+}
