@@ -35,11 +35,16 @@ func startListMeter(config *rest.Config, dir string) (*listMeter, error) {
 	if err != nil {
 		return nil, err
 	}
+	return m, writeKubeconfig(m.kubeconfig, m.url)
+}
+
+// writeKubeconfig writes a kubeconfig that leads through a proxy.
+func writeKubeconfig(path, url string) error {
 	file := api.NewConfig()
-	file.Clusters["metered"] = &api.Cluster{Server: m.url}
+	file.Clusters["metered"] = &api.Cluster{Server: url}
 	file.Contexts["metered"] = &api.Context{Cluster: "metered"}
 	file.CurrentContext = "metered"
-	return m, clientcmd.WriteToFile(*file, m.kubeconfig)
+	return clientcmd.WriteToFile(*file, path)
 }
 
 // onlyJSON leaves the JSON forms of what a client accepts: protobuf could not be counted.

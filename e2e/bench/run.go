@@ -20,6 +20,7 @@ type Config struct {
 	Huge    int       // number of 900 KB objects to back up; 0 leaves that out
 	Restore int       // number of objects to restore; must be one of Sizes; 0 leaves that out
 	Resume  int       // number of objects of the backup whose runner is killed; 0 leaves that out
+	Queue   []int     // lengths of the queue to measure
 	// ClaimTimeout is the runners' --claim-timeout where one is killed.
 	ClaimTimeout time.Duration
 }
@@ -55,6 +56,11 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 	for _, size := range config.Sizes {
 		if err := b.size(ctx, size); err != nil {
 			return b.figures, fmt.Errorf("%d objects: %w", size, err)
+		}
+	}
+	for _, queued := range config.Queue {
+		if err := b.queue(ctx, queued); err != nil {
+			return b.figures, fmt.Errorf("queue of %d: %w", queued, err)
 		}
 	}
 	if config.Resume > 0 {

@@ -1,0 +1,299 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/fleet"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+)
+
+const (
+	queuePlaces  = 50   // backups that may run at once
+	queueWorkers = 16   // requests at once, of those who submit and of the runners' stand-ins
+	queueDrained = 1000 // backups that run while the writes are counted, at most
+	queueWalks   = 10   // walks whose time is averaged
+	walkMetric   = "holdfast_queue_walk_seconds"
+)
+
+// queued measures queue-scheduler before a queue of a certain length: the time of
+// a walk while nothing moves, and its writes from submission to the end of a
+// backup. Stand-ins for runners finish what is admitted at once.
+type queued struct {
+	*bench
+	length    int
+	writes    *writeMeter
+	scheduler *fleet.Member
+	watching  client.WithWatch
+}
+
+func (b *bench) queue(ctx context.Context, length int) (err error) {
+	_, _ = fmt.Fprintf(b.Log, "a queue of %d backups\n", length)
+	dir := filepath.Join(b.Dir, fmt.Sprintf("queue-%d", length))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	q := &queued{bench: b, length: length}
+	if q.watching, err = client.NewWithWatch(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()}); err != nil {
+		return err
+	}
+	if q.writes, err = startWriteMeter(b.cluster.RestConfig(), dir); err != nil {
+		return err
+	}
+	defer q.writes.close()
+	defer func() { err = errors.Join(err, q.clear(context.WithoutCancel(ctx))) }()
+	config := fleet.Config{
+		Args:   map[string][]string{"queue-scheduler": {"--kubeconfig", q.writes.kubeconfig, "--concurrent-backups", strconv.Itoa(queuePlaces)}},
+		Counts: map[string]int{"backup-runner": -1, "restore-runner": -1, "async-operation-monitor": -1, "deletion": -1}, // none
+	}
+	return b.withFleet(ctx, config, func(services *fleet.Fleet) error {
+		q.scheduler = services.Of("queue-scheduler")[0]
+		return q.measure(ctx)
+	})
+}
+
+func (q *queued) measure(ctx context.Context) error {
+	before := q.writes.jobs.Load()
+	if err := q.submit(ctx); err != nil {
+		return err
+	}
+	running, err := q.settled(ctx)
+	if err != nil {
+		return err
+	}
+	submitted := q.length + queuePlaces
+	// The admission of those that run now is left out: below, others are admitted in their place.
+	perBackup := float64(q.writes.jobs.Load()-before-int64(2*running)) / float64(submitted)
+	if err := q.walks(ctx); err != nil {
+		return err
+	}
+	drained := min(q.length, queueDrained)
+	began, before, positions, events := time.Now(), q.writes.jobs.Load(), q.writes.positions.Load(), q.writes.events.Load()
+	if err := q.drain(ctx, drained); err != nil {
+		return err
+	}
+	perBackup += float64(q.writes.jobs.Load()-before) / float64(drained)
+	q.set("queue.writes_per_backup", perBackup)
+	q.set("queue.events_per_backup", float64(q.writes.events.Load()-events)/float64(drained))
+	q.set("queue.position_writes_per_s", float64(q.writes.positions.Load()-positions)/time.Since(began).Seconds())
+	q.set("queue.backups_per_s", float64(drained)/time.Since(began).Seconds())
+	return nil
+}
+
+func (q *queued) set(name string, value float64) {
+	q.figures.Set(fmt.Sprintf("%s.%d", name, q.length), value)
+}
+
+// submit creates the backups: each takes two namespaces that others take too.
+func (q *queued) submit(ctx context.Context) error {
+	total := q.length + queuePlaces
+	numbers := make(chan int)
+	errs := make([]error, queueWorkers)
+	var group sync.WaitGroup
+	for w := range queueWorkers {
+		group.Go(func() {
+			for i := range numbers {
+				if errs[w] == nil {
+					errs[w] = q.jobs.client.Create(ctx, &velerov1.Backup{
+						ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: fmt.Sprintf("queue-%05d", i)},
+						Spec: velerov1.BackupSpec{IncludedNamespaces: []string{
+							fmt.Sprintf("team-%d", i), fmt.Sprintf("team-%d", (7*i+1)%total),
+						}},
+					})
+				}
+			}
+		})
+	}
+	for i := range total {
+		numbers <- i
+	}
+	close(numbers)
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// settled waits until every backup is queued and no more are admitted, and returns
+// how many are.
+func (q *queued) settled(ctx context.Context) (ready int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	const looks = 4 // that see the same
+	same := 0
+	err = until(ctx, time.Second, func() (bool, error) {
+		phases := map[velerov1.BackupPhase]int{}
+		list := &velerov1.BackupList{}
+		if err := q.jobs.client.List(ctx, list, client.InNamespace(serverNamespace)); err != nil {
+			return false, err
+		}
+		for i := range list.Items {
+			phases[list.Items[i].Status.Phase]++
+			if list.Items[i].Status.Phase == velerov1.BackupPhaseFailedValidation {
+				return false, notCompleted(&list.Items[i])
+			}
+		}
+		now := phases[velerov1.BackupPhaseReadyToStart]
+		if same++; now == 0 || now != ready || now+phases[velerov1.BackupPhaseQueued] != len(list.Items) {
+			same = 0
+		}
+		ready = now
+		return same >= looks, nil
+	})
+	return ready, err
+}
+
+// walks asks for passes that find nothing to do, and takes the time of their walks
+// from the service's own metric: it leaves out the calls to the API server.
+func (q *queued) walks(ctx context.Context) error {
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: "holdfast-settings"}}
+	if err := client.IgnoreAlreadyExists(q.jobs.client.Create(ctx, settings)); err != nil {
+		return err
+	}
+	first, took, err := q.walked(ctx)
+	if err != nil {
+		return err
+	}
+	last, later := first, took
+	for n := 0; last < first+queueWalks; n++ {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench":"%d"}}}`, n) // any change wakes the scheduler
+		if err := q.jobs.client.Patch(ctx, settings, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+			return err
+		}
+		err := until(ctx, pollEvery, func() (bool, error) {
+			now, sum, err := q.walked(ctx)
+			done := now > last
+			last, later = now, sum
+			return done, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	q.set("queue.pass_ms", 1000*(later-took)/(last-first))
+	return nil
+}
+
+// walked reads how many walks there were and how long they took together, in seconds.
+func (q *queued) walked(ctx context.Context) (count, sum float64, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+q.scheduler.HTTP+"/metrics", nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		switch name {
+		case walkMetric + "_count":
+			count, err = strconv.ParseFloat(value, 64)
+		case walkMetric + "_sum":
+			sum, err = strconv.ParseFloat(value, 64)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return count, sum, lines.Err()
+}
+
+// drain ends what is admitted, until so many backups have ended.
+func (q *queued) drain(ctx context.Context, wanted int) error {
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	changes, err := q.watching.Watch(ctx, &velerov1.BackupList{}, client.InNamespace(serverNamespace))
+	if err != nil {
+		return err
+	}
+	var ended atomic.Int64
+	ready := make(chan *velerov1.Backup, q.length+queuePlaces)
+	errs := make([]error, queueWorkers)
+	done := make(chan struct{})
+	var once sync.Once
+	var group sync.WaitGroup
+	for w := range queueWorkers {
+		group.Go(func() {
+			for b := range ready {
+				if errs[w] = q.finish(ctx, b); errs[w] != nil || ended.Add(1) >= int64(wanted) {
+					once.Do(func() { close(done) })
+					return
+				}
+			}
+		})
+	}
+	q.pump(ctx, changes.ResultChan(), ready, done)
+	changes.Stop()
+	close(ready)
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if ended.Load() < int64(wanted) {
+		return fmt.Errorf("%d of %d backups ended: %w", ended.Load(), wanted, errors.Join(ctx.Err(), errWatchEnded))
+	}
+	return nil
+}
+
+var errWatchEnded = errors.New("the watch ended")
+
+// pump passes on what becomes ready, each backup once.
+func (q *queued) pump(ctx context.Context, events <-chan watch.Event, ready chan<- *velerov1.Backup, done <-chan struct{}) {
+	seen := map[types.UID]bool{}
+	for {
+		select {
+		case e, open := <-events:
+			if !open {
+				return
+			}
+			if b, ok := e.Object.(*velerov1.Backup); ok && b.Status.Phase == velerov1.BackupPhaseReadyToStart && !seen[b.UID] {
+				seen[b.UID] = true
+				ready <- b
+			}
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// finish is what a runner writes of a backup that takes no time.
+func (q *queued) finish(ctx context.Context, b *velerov1.Backup) error {
+	for _, phase := range []velerov1.BackupPhase{velerov1.BackupPhaseInProgress, velerov1.BackupPhaseCompleted} {
+		before := b.DeepCopy()
+		b.Status.Phase = phase
+		if err := q.jobs.client.Patch(ctx, b, client.MergeFrom(before)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear removes all backups and the ledger.
+func (q *queued) clear(ctx context.Context) error {
+	return errors.Join(
+		q.jobs.client.DeleteAllOf(ctx, &velerov1.Backup{}, client.InNamespace(serverNamespace)),
+		client.IgnoreNotFound(q.jobs.client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: ledger.Name}})),
+		client.IgnoreNotFound(q.jobs.client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: "holdfast-settings"}})),
+	)
+}
