@@ -14,7 +14,7 @@ var methods = map[string]struct {
 	service string
 	rpcs    []string
 }{
-	"queue-scheduler":         {"holdfast.queue.v1.QueueService", []string{"ExplainBackup", "ListQueue", "SubmitBackup", "SubmitRestore", "WatchQueue"}},
+	"queue-scheduler":         {"holdfast.queue.v1.QueueService", []string{"CancelBackup", "CancelRestore", "ExplainBackup", "ListQueue", "SubmitBackup", "SubmitRestore", "WatchQueue"}},
 	"backup-runner":           {"holdfast.backup.v1.BackupService", []string{"GetProgress", "WatchProgress"}},
 	"restore-runner":          {"holdfast.restore.v1.RestoreService", []string{"GetProgress", "WatchProgress"}},
 	"async-operation-monitor": {"holdfast.operation.v1.OperationMonitorService", []string{"ListOperations"}},
