@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 )
@@ -69,4 +70,12 @@ func TestJobTellsWhatItIs(t *testing.T) {
 		_, err := plugin.NewJob([]byte(text))
 		require.ErrorContains(t, err, "no Backup or Restore", text)
 	}
+}
+
+func TestConfigSelectorFindsThePluginsConfigMap(t *testing.T) {
+	selector, err := labels.Parse(plugin.ConfigSelector(plugin.KindRestoreItemAction, "a.io/x"))
+	require.NoError(t, err)
+	require.True(t, selector.Matches(labels.Set{"velero.io/plugin-config": "", "a.io/x": "RestoreItemAction"}))
+	require.False(t, selector.Matches(labels.Set{"velero.io/plugin-config": "", "a.io/x": "BackupItemAction"}))
+	require.False(t, selector.Matches(labels.Set{"a.io/x": "RestoreItemAction"}))
 }
