@@ -85,16 +85,20 @@ func (q *queued) measure(ctx context.Context) error {
 	if err := q.walks(ctx); err != nil {
 		return err
 	}
-	drained := min(q.length, queueDrained)
 	began, before, positions, events := time.Now(), q.writes.jobs.Load(), q.writes.positions.Load(), q.writes.events.Load()
-	if err := q.drain(ctx, drained); err != nil {
+	drained, err := q.drain(ctx, min(q.length, queueDrained))
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	if _, err := q.settled(ctx); err != nil { // what ended is out of the ledger, others are in its place
 		return err
 	}
 	perBackup += float64(q.writes.jobs.Load()-before) / float64(drained)
 	q.set("queue.writes_per_backup", perBackup)
 	q.set("queue.events_per_backup", float64(q.writes.events.Load()-events)/float64(drained))
 	q.set("queue.position_writes_per_s", float64(q.writes.positions.Load()-positions)/time.Since(began).Seconds())
-	q.set("queue.backups_per_s", float64(drained)/time.Since(began).Seconds())
+	q.set("queue.backups_per_s", float64(drained)/took.Seconds())
 	return nil
 }
 
@@ -190,13 +194,15 @@ func (q *queued) walks(ctx context.Context) error {
 	return nil
 }
 
+var scrape = &http.Client{Timeout: 30 * time.Second}
+
 // walked reads how many walks there were and how long they took together, in seconds.
 func (q *queued) walked(ctx context.Context) (count, sum float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+q.scheduler.HTTP+"/metrics", nil)
 	if err != nil {
 		return 0, 0, err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := scrape.Do(request)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -217,14 +223,11 @@ func (q *queued) walked(ctx context.Context) (count, sum float64, err error) {
 	return count, sum, lines.Err()
 }
 
-// drain ends what is admitted, until so many backups have ended.
-func (q *queued) drain(ctx context.Context, wanted int) error {
+// drain ends what is admitted, until so many backups have ended, and returns how
+// many did: a few more may be under way by then.
+func (q *queued) drain(ctx context.Context, wanted int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	changes, err := q.watching.Watch(ctx, &velerov1.BackupList{}, client.InNamespace(serverNamespace))
-	if err != nil {
-		return err
-	}
 	var ended atomic.Int64
 	ready := make(chan *velerov1.Backup, q.length+queuePlaces)
 	errs := make([]error, queueWorkers)
@@ -241,38 +244,39 @@ func (q *queued) drain(ctx context.Context, wanted int) error {
 			}
 		})
 	}
-	q.pump(ctx, changes.ResultChan(), ready, done)
-	changes.Stop()
+	err := q.pump(ctx, ready, done)
 	close(ready)
 	group.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return 0, fmt.Errorf("%d of %d backups ended: %w", ended.Load(), wanted, err)
 	}
-	if ended.Load() < int64(wanted) {
-		return fmt.Errorf("%d of %d backups ended: %w", ended.Load(), wanted, errors.Join(ctx.Err(), errWatchEnded))
-	}
-	return nil
+	return int(ended.Load()), nil
 }
 
-var errWatchEnded = errors.New("the watch ended")
-
-// pump passes on what becomes ready, each backup once.
-func (q *queued) pump(ctx context.Context, events <-chan watch.Event, ready chan<- *velerov1.Backup, done <-chan struct{}) {
+// pump passes on what becomes ready, each backup once, until done. A server ends
+// watches as it likes; the next one begins with what there is.
+func (q *queued) pump(ctx context.Context, ready chan<- *velerov1.Backup, done <-chan struct{}) error {
 	seen := map[types.UID]bool{}
 	for {
-		select {
-		case e, open := <-events:
-			if !open {
-				return
+		changes, err := q.watching.Watch(ctx, &velerov1.BackupList{}, client.InNamespace(serverNamespace))
+		if err != nil {
+			return err
+		}
+		for open := true; open; {
+			var e watch.Event
+			select {
+			case e, open = <-changes.ResultChan():
+			case <-done:
+				changes.Stop()
+				return nil
+			case <-ctx.Done():
+				changes.Stop()
+				return ctx.Err()
 			}
 			if b, ok := e.Object.(*velerov1.Backup); ok && b.Status.Phase == velerov1.BackupPhaseReadyToStart && !seen[b.UID] {
 				seen[b.UID] = true
 				ready <- b
 			}
-		case <-done:
-			return
-		case <-ctx.Done():
-			return
 		}
 	}
 }
