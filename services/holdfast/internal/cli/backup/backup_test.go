@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
 
@@ -299,6 +300,38 @@ func TestDescribeARunningBackupAsksForNoFile(t *testing.T) {
 	list := &velerov1.DownloadRequestList{}
 	require.NoError(t, c.List(t.Context(), list))
 	require.Empty(t, list.Items)
+}
+
+// asked is a queue-scheduler that knows one backup.
+type asked struct {
+	queuev1.UnimplementedQueueServiceServer
+	uid string
+}
+
+func (a asked) ExplainBackup(_ context.Context, req *queuev1.ExplainBackupRequest) (*queuev1.ExplainBackupResponse, error) {
+	return &queuev1.ExplainBackupResponse{
+		Entry: &queuev1.QueueEntry{Namespace: "velero", Name: req.GetName(), Uid: a.uid, Position: 3}, Message: "backup big runs on namespace a",
+	}, nil
+}
+
+// The place in the queue is that of the service or, where it cannot be asked, the
+// one in the status, which may be older.
+func TestDescribeTellsThePlaceInTheQueue(t *testing.T) {
+	queued := backup("b", velerov1.BackupPhaseQueued)
+	queued.Status.QueuePosition = 7
+	c := clitest.New(t, queued)
+	page := func() string {
+		result := c.Run(t.Context(), "", "backup", "describe", "b")
+		require.Equal(t, 0, result.Code, result.Err)
+		return result.Out
+	}
+	require.Contains(t, page(), "Queue position:               7\n")
+	c.Serve(t, asked{uid: "another one of this name"})
+	require.Contains(t, page(), "Queue position:               7\n")
+	c.Serve(t, asked{uid: "uid-b"})
+	require.Contains(t, page(), "Queue position:               3\nWaits because:                backup big runs on namespace a\n")
+	require.Contains(t, c.Run(t.Context(), "", "backup", "describe", "b", "-o", "json").Out, `"position": 3`)
+	require.Contains(t, c.Run(t.Context(), "", "backup", "describe", "b", "--queue-address", "here").Err, "--queue-address")
 }
 
 func requests(t *testing.T, c client.Client) []velerov1.DeleteBackupRequest {

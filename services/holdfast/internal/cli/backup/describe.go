@@ -14,10 +14,16 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/queue"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // describeTimeout is how long a description waits for each of its files.
 const describeTimeout = 30 * time.Second
+
+// askTimeout is how long a description waits for what the queue says: a place in
+// the queue is in the backup too, only older.
+const askTimeout = 2 * time.Second
 
 // DescribeOptions are the flags of `backup describe`.
 type DescribeOptions struct {
@@ -26,6 +32,7 @@ type DescribeOptions struct {
 	Details  bool
 	Format   output.Format
 	Download download.Options
+	Remote   remote.Options
 
 	client    client.WithWatch
 	namespace string
@@ -34,7 +41,9 @@ type DescribeOptions struct {
 
 // Description is everything known about one backup, as -o prints it.
 type Description struct {
-	Backup    *velerov1.Backup               `json:"backup"`
+	Backup *velerov1.Backup `json:"backup"`
+	// Queue is where a backup that waits stands; absent when nobody can be asked.
+	Queue     *queue.Explanation             `json:"queue,omitempty"`
 	Deletions []velerov1.DeleteBackupRequest `json:"deletionRequests,omitempty"`
 	Results   *describe.Results              `json:"results,omitempty"`
 	Volumes   []describe.Volume              `json:"volumes"`
@@ -45,7 +54,7 @@ type Description struct {
 
 // NewDescribeCommand returns `backup describe`.
 func NewDescribeCommand(g *global.Global) *cobra.Command {
-	o := &DescribeOptions{Global: g, Download: download.Options{Timeout: describeTimeout}}
+	o := &DescribeOptions{Global: g, Download: download.Options{Timeout: describeTimeout}, Remote: remote.Queue()}
 	cmd := &cobra.Command{
 		Use:   "describe NAME...",
 		Short: "Show everything about backups",
@@ -60,6 +69,7 @@ func NewDescribeCommand(g *global.Global) *cobra.Command {
 	cmd.Flags().BoolVar(&o.Details, "details", false, "list every object too")
 	o.Format.BindFlag(cmd.Flags())
 	o.Download.BindFlags(cmd.Flags())
+	o.Remote.BindFlags(cmd.Flags())
 	return cmd
 }
 
@@ -70,6 +80,11 @@ func (o *DescribeOptions) Complete(args []string) error {
 	if o.client, o.namespace, err = o.Client(); err != nil {
 		return err
 	}
+	conn, err := o.Remote.Connect(o.Global)
+	if err != nil { // a wrong flag; that nobody answers is no reason to show nothing
+		return err
+	}
+	_ = conn.Close() // it was never dialled
 	o.fetcher = &download.Fetcher{Client: o.client, Clock: o.Clock, Namespace: o.namespace, Options: o.Download}
 	return nil
 }
@@ -122,6 +137,9 @@ func (o *DescribeOptions) gather(ctx context.Context, name string) (*Description
 		return nil, fmt.Errorf("list deletion requests of backup %q: %w", name, err)
 	}
 	d.Deletions = requests.Items
+	if b.Status.Phase.IsNew() || b.Status.Phase == velerov1.BackupPhaseQueued {
+		d.Queue = o.place(ctx, b)
+	}
 	if !hasLog(b.Status.Phase) {
 		return d, nil
 	}
@@ -134,6 +152,18 @@ func (o *DescribeOptions) gather(ctx context.Context, name string) (*Description
 		o.file(ctx, d, velerov1.DownloadTargetKindBackupResourceList, &d.Resources)
 	}
 	return d, nil
+}
+
+// place is where the backup stands in the queue; nil when the service that knows
+// is not there, or serves others.
+func (o *DescribeOptions) place(ctx context.Context, b *velerov1.Backup) *queue.Explanation {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	x, err := queue.Ask(ctx, o.Global, o.Remote, b.Name)
+	if err != nil || x.UID != string(b.UID) {
+		return nil
+	}
+	return x
 }
 
 func (o *DescribeOptions) file(ctx context.Context, d *Description, kind velerov1.DownloadTargetKind, into any) {

@@ -18,7 +18,11 @@ func (d *Description) write(p *describe.Page) {
 	p.Map("Annotations", b.Annotations)
 	p.Gap()
 	p.Field(0, "Phase", shownPhase(b))
-	if b.Status.QueuePosition > 0 {
+	switch {
+	case d.Queue != nil && d.Queue.Position > 0:
+		p.Field(0, "Queue position", d.Queue.Position)
+		p.Field(0, "Waits because", d.Queue.Message)
+	case b.Status.QueuePosition > 0:
 		p.Field(0, "Queue position", b.Status.QueuePosition)
 	}
 	if b.Status.FailureReason != "" {

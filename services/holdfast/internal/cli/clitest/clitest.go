@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,13 +15,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
@@ -30,6 +36,10 @@ type Cluster struct {
 	client.WithWatch
 	Files map[string][]byte
 	URL   string
+	// Live makes a terminal of the output.
+	Live bool
+
+	listener *bufconn.Listener // of queue-scheduler; nil when nobody listens
 }
 
 // New returns a fake cluster that holds the objects.
@@ -63,6 +73,38 @@ func (c *Cluster) create(ctx context.Context, w client.WithWatch, obj client.Obj
 	return w.Create(ctx, obj, opts...)
 }
 
+// Serve answers RPCs to queue-scheduler until stop is called or the test is over.
+func (c *Cluster) Serve(t *testing.T, queue queuev1.QueueServiceServer) (stop func()) {
+	t.Helper()
+	c.listener = bufconn.Listen(1 << 16)
+	s := grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+			resp, err := h(ctx, req)
+			return resp, toStatus(err)
+		}),
+		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+			return toStatus(h(srv, ss))
+		}))
+	queuev1.RegisterQueueServiceServer(s, queue)
+	go func() { _ = s.Serve(c.listener) }()
+	t.Cleanup(s.Stop)
+	return s.Stop
+}
+
+func toStatus(err error) error {
+	st, _ := grpcerr.Status(err)
+	return st.Err()
+}
+
+var errRefused = errors.New("connection refused")
+
+func (c *Cluster) dial(ctx context.Context, _ string) (net.Conn, error) {
+	if c.listener == nil {
+		return nil, errRefused
+	}
+	return c.listener.DialContext(ctx)
+}
+
 // Zip compresses a file's content.
 func Zip(t *testing.T, content string) []byte {
 	t.Helper()
@@ -84,7 +126,8 @@ type Result struct {
 func (c *Cluster) Run(ctx context.Context, in string, args ...string) Result {
 	var out, errs locked
 	g := &global.Global{
-		Streams: global.Streams{In: strings.NewReader(in), Out: &out, Err: &errs},
+		Streams: global.Streams{In: strings.NewReader(in), Out: &out, Err: &errs, Live: c.Live},
+		Dial:    []grpc.DialOption{grpc.WithContextDialer(c.dial)},
 		Clock:   clock.RealClock{},
 		Getenv:  func(string) string { return "" },
 		Connect: func(*global.Global) (client.WithWatch, error) { return c, nil },

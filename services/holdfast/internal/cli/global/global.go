@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +45,8 @@ type Global struct {
 	Home   string
 	// Connect makes a client from the flags; tests replace it.
 	Connect func(*Global) (client.WithWatch, error)
+	// Dial are options of every gRPC connection; tests lead it to where they listen.
+	Dial []grpc.DialOption
 }
 
 // New returns the globals of a real invocation.

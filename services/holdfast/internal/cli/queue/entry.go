@@ -1,0 +1,97 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+)
+
+// shownNamespaces is how many names a cell of a table holds.
+const shownNamespaces = 3
+
+// Entry is a job of the queue, as -o prints it.
+type Entry struct {
+	Kind              string     `json:"kind"` // Backup or Restore
+	Namespace         string     `json:"namespace"`
+	Name              string     `json:"name"`
+	UID               string     `json:"uid"`
+	Phase             string     `json:"phase"`
+	Position          int32      `json:"position,omitempty"` // absent once it waits no more
+	Sequence          int64      `json:"sequence,omitempty"`
+	Priority          string     `json:"priority,omitempty"`
+	EffectivePriority string     `json:"effectivePriority,omitempty"`
+	Namespaces        []string   `json:"namespaces,omitempty"`
+	CreateTime        time.Time  `json:"createTime"`
+	AdmitTime         *time.Time `json:"admitTime,omitempty"`
+}
+
+func newEntry(e *queuev1.QueueEntry) Entry {
+	return Entry{
+		Kind: kind(e.GetKind()), Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), Phase: e.GetPhase(), Position: e.GetPosition(),
+		Sequence: e.GetSequence(), Priority: class(e.GetPriority()), EffectivePriority: class(e.GetEffectivePriority()),
+		Namespaces: e.GetNamespaces(), CreateTime: e.GetCreateTime().AsTime(), AdmitTime: moment(e.GetAdmitTime()),
+	}
+}
+
+func kind(k queuev1.JobKind) string {
+	switch k {
+	case queuev1.JobKind_JOB_KIND_BACKUP:
+		return "Backup"
+	case queuev1.JobKind_JOB_KIND_RESTORE:
+		return "Restore"
+	default:
+		return k.String()
+	}
+}
+
+// class is the priority as the annotation spells it; empty for none.
+func class(p queuev1.Priority) string {
+	if p == queuev1.Priority_PRIORITY_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(p.String(), "PRIORITY_"))
+}
+
+func moment(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	m := t.AsTime()
+	return &m
+}
+
+func header() []string {
+	return []string{"NAME", "KIND", "STATUS", "POSITION", "PRIORITY", "NAMESPACES", "AGE"}
+}
+
+func (e *Entry) row(now time.Time) []string {
+	position := ""
+	if e.Position > 0 {
+		position = strconv.Itoa(int(e.Position))
+	}
+	return []string{
+		e.Name, e.Kind, e.Phase, position, e.rank(), brief(e.Namespaces), duration.ShortHumanDuration(now.Sub(e.CreateTime)),
+	}
+}
+
+// rank is the priority, and what it counts as where that is another.
+func (e *Entry) rank() string {
+	if e.EffectivePriority == e.Priority {
+		return e.Priority
+	}
+	return fmt.Sprintf("%s (as %s)", e.Priority, e.EffectivePriority)
+}
+
+// brief joins a few names and counts the others.
+func brief(names []string) string {
+	if len(names) <= shownNamespaces {
+		return strings.Join(names, ",")
+	}
+	return fmt.Sprintf("%s,+%d", strings.Join(names[:shownNamespaces], ","), len(names)-shownNamespaces)
+}

@@ -1,0 +1,75 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+// pageSize is the largest the service gives.
+const pageSize = 1000
+
+// List is a queue, as -o prints it: what runs first, then what waits in order.
+type List struct {
+	Entries []Entry `json:"entries"`
+}
+
+// NewGetCommand returns `queue get`.
+func NewGetCommand(g *global.Global) *cobra.Command {
+	o := newOptions(g)
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "List the backups and restores that run or wait",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.with(func() error { return o.get(cmd.Context()) })
+		},
+	}
+	o.BindFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *Options) get(ctx context.Context) error {
+	list := List{Entries: []Entry{}}
+	known := map[string]bool{}
+	for token, more := "", true; more; more = token != "" {
+		page, err := o.api.ListQueue(ctx, &queuev1.ListQueueRequest{PageSize: pageSize, PageToken: token})
+		if err != nil {
+			return o.Remote.Explain(err)
+		}
+		for _, e := range page.GetEntries() {
+			if err := o.ours(e); err != nil {
+				return err
+			}
+			if !known[e.GetUid()] { // one that moved behind the page before
+				known[e.GetUid()] = true
+				list.Entries = append(list.Entries, newEntry(e))
+			}
+		}
+		token = page.GetNextPageToken()
+	}
+	return o.print(list)
+}
+
+func (o *Options) print(list List) error {
+	if o.Format != output.Text {
+		return o.Format.Print(o.Out, list)
+	}
+	if len(list.Entries) == 0 {
+		o.Printf("Nothing runs and nothing waits in namespace %s.\n", o.namespace)
+		return nil
+	}
+	return output.Table(o.Out, header(), o.rows(list.Entries))
+}
+
+func (o *Options) rows(entries []Entry) [][]string {
+	rows := make([][]string, len(entries))
+	for i := range entries {
+		rows[i] = entries[i].row(o.Clock.Now())
+	}
+	return rows
+}

@@ -1,0 +1,170 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+// again is the pause before a lost connection is made again.
+const again = time.Second
+
+// watcher shows the queue as it changes.
+type watcher struct {
+	Options
+	known   map[string]*queuev1.QueueEntry // by UID, as received
+	updated map[string]bool                // received since the last display
+	gone    []string                       // names of what left since then
+	shown   bool
+}
+
+// NewWatchCommand returns `queue watch`.
+func NewWatchCommand(g *global.Global) *cobra.Command {
+	w := &watcher{Options: newOptions(g)}
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Show the queue and every change of it, until interrupted",
+		Long: `Shows the queue and every change of it, at most once a second, until interrupted.
+On a terminal the screen is drawn anew; elsewhere the entries that changed are
+printed. With -o every state is a whole document.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.with(func() error { return w.run(cmd.Context()) })
+		},
+	}
+	w.BindFlags(cmd.Flags())
+	return cmd
+}
+
+// run watches until ctx ends. A service that goes away after it has answered is
+// waited for: it may be restarting.
+func (w *watcher) run(ctx context.Context) error {
+	for {
+		err := w.Remote.Explain(w.follow(ctx))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !w.shown || !errors.Is(err, grpcerr.ErrUnavailable):
+			return err
+		}
+		_, _ = fmt.Fprintf(w.Err, "holdfast: %v; trying again\n", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.Clock.After(again):
+		}
+	}
+}
+
+// follow shows one stream, from its first state on.
+func (w *watcher) follow(ctx context.Context) error {
+	stream, err := w.api.WatchQueue(ctx, &queuev1.WatchQueueRequest{})
+	if err != nil {
+		return err
+	}
+	old := w.known
+	w.known, w.updated, w.gone = map[string]*queuev1.QueueEntry{}, map[string]bool{}, nil
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := w.take(m); err != nil {
+			return err
+		}
+		if !m.GetComplete() {
+			continue
+		}
+		for uid, e := range old { // what left while nobody was connected
+			if w.known[uid] == nil {
+				w.gone = append(w.gone, e.GetName())
+			}
+		}
+		old = nil
+		if err := w.display(); err != nil {
+			return err
+		}
+		clear(w.updated)
+		w.gone = nil
+	}
+}
+
+// take applies a message.
+func (w *watcher) take(m *queuev1.WatchQueueResponse) error {
+	for _, uid := range m.GetRemovedUids() {
+		if e := w.known[uid]; e != nil {
+			w.gone = append(w.gone, e.GetName())
+		}
+		delete(w.known, uid)
+	}
+	for _, e := range m.GetChanged() {
+		if err := w.ours(e); err != nil {
+			return err
+		}
+		w.known[e.GetUid()], w.updated[e.GetUid()] = e, true
+	}
+	return nil
+}
+
+// display shows the present state, or what changed in it.
+func (w *watcher) display() error {
+	first := !w.shown
+	w.shown = true
+	list := w.list()
+	switch {
+	case w.Format == output.YAML:
+		w.Printf("---\n")
+		return w.print(list)
+	case w.Format == output.JSON:
+		return w.print(list)
+	case w.Live:
+		w.Printf("\x1b[H\x1b[2J")
+		return w.print(list)
+	case first:
+		return w.print(list)
+	}
+	changed := slices.DeleteFunc(list.Entries, func(e Entry) bool { return !w.updated[e.UID] })
+	for _, row := range w.rows(changed) {
+		w.Printf("%s\n", strings.Join(row, "\t"))
+	}
+	for _, name := range w.gone {
+		w.Printf("%s\tleft the queue\n", name)
+	}
+	return nil
+}
+
+// list is the present state in queue order.
+func (w *watcher) list() List {
+	entries := slices.SortedFunc(maps.Values(w.known), inOrder)
+	list := List{Entries: make([]Entry, len(entries))}
+	for i, e := range entries {
+		list.Entries[i] = newEntry(e)
+	}
+	return list
+}
+
+// inOrder is the order ListQueue has: what does not wait by its number and age,
+// then the others by their place.
+func inOrder(a, b *queuev1.QueueEntry) int {
+	if (a.GetPosition() == 0) != (b.GetPosition() == 0) {
+		return cmp.Compare(min(a.GetPosition(), 1), min(b.GetPosition(), 1))
+	}
+	return cmp.Or(
+		cmp.Compare(a.GetPosition(), b.GetPosition()),
+		cmp.Compare(uint64(a.GetSequence())-1, uint64(b.GetSequence())-1), // those without a number last
+		a.GetCreateTime().AsTime().Compare(b.GetCreateTime().AsTime()),
+		cmp.Compare(a.GetName(), b.GetName()),
+	)
+}

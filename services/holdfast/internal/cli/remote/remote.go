@@ -1,0 +1,134 @@
+// Package remote reaches the services of Holdfast over gRPC, for the commands
+// that ask one of them rather than the API server.
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/holdfast-io/holdfast/pkg/buildinfo"
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+)
+
+// QueueAddress is where `holdfast up` and a port-forward have queue-scheduler.
+const QueueAddress = "127.0.0.1:7441"
+
+// Options say where a service is and how to talk to it.
+type Options struct {
+	// Address is host:port.
+	Address string
+	// CAFile verifies the service; with it or CertFile TLS is used.
+	CAFile string
+	// CertFile and KeyFile are the certificate presented to the service; both or neither.
+	CertFile, KeyFile string
+	// TokenFile holds the Kubernetes token to present.
+	TokenFile string
+
+	what string
+}
+
+// Queue returns the options of queue-scheduler's address.
+func Queue() Options { return Options{Address: QueueAddress, what: "queue"} }
+
+// BindFlags adds the flags.
+func (o *Options) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Address, o.flag("address"), o.Address, "host:port of the service that knows the queue; in a cluster, forward the port first")
+	fs.StringVar(&o.CAFile, o.flag("ca-file"), o.CAFile, "PEM certificates the service is checked against; TLS is used when given")
+	fs.StringVar(&o.CertFile, o.flag("cert-file"), o.CertFile, "PEM certificate to present to the service; TLS is used when given")
+	fs.StringVar(&o.KeyFile, o.flag("key-file"), o.KeyFile, "PEM key of the certificate")
+	fs.StringVar(&o.TokenFile, o.flag("token-file"), o.TokenFile, "file with the Kubernetes token to present to the service")
+}
+
+func (o *Options) flag(name string) string { return o.what + "-" + name }
+
+// Connect returns a connection, which dials when it is first used. Errors name
+// the flag. The caller closes the connection.
+func (o *Options) Connect(g *global.Global) (*grpc.ClientConn, error) {
+	host, _, err := net.SplitHostPort(o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", o.flag("address"), err)
+	}
+	transport, secure, err := o.transport()
+	if err != nil {
+		return nil, err
+	}
+	if ip := net.ParseIP(host); !secure && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("--%s: %s is not this machine: give --%s to use TLS", o.flag("address"), host, o.flag("ca-file"))
+	}
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast/" + buildinfo.Version())}
+	if o.TokenFile != "" {
+		token, err := os.ReadFile(o.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", o.flag("token-file"), err)
+		}
+		opts = append(opts, grpc.WithPerRPCCredentials(bearer{strings.TrimSpace(string(token)), secure}))
+	}
+	conn, err := grpc.NewClient(o.Address, append(opts, g.Dial...)...)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", o.flag("address"), err)
+	}
+	return conn, nil
+}
+
+// transport tells also whether it is TLS.
+func (o *Options) transport() (credentials.TransportCredentials, bool, error) {
+	if o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" {
+		return insecure.NewCredentials(), false, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.CAFile != "" {
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, false, fmt.Errorf("--%s: %w", o.flag("ca-file"), err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, false, fmt.Errorf("--%s: no certificate in %s", o.flag("ca-file"), o.CAFile)
+		}
+	}
+	if o.CertFile != "" || o.KeyFile != "" {
+		cert, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, false, fmt.Errorf("--%s, --%s: %w", o.flag("cert-file"), o.flag("key-file"), err)
+		}
+		config.Certificates = []tls.Certificate{cert}
+	}
+	return credentials.NewTLS(config), true, nil
+}
+
+// bearer presents a token with every call. In the clear it goes no further than
+// this machine, see Connect.
+type bearer struct {
+	token  string
+	secure bool
+}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + b.token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (b bearer) RequireTransportSecurity() bool { return b.secure }
+
+// Explain makes the error of a call one for people: what the service said, or
+// how to reach it.
+func (o *Options) Explain(err error) error {
+	err = grpcerr.FromStatus(err)
+	if errors.Is(err, grpcerr.ErrUnavailable) && grpcerr.Reason(err) == "" {
+		return fmt.Errorf("%w; no answer from %s: is `holdfast up` running there, or the port of queue-scheduler forwarded? --%s says where it is", err, o.Address, o.flag("address"))
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package remote_test
+
+import (
+	"context"
+	"encoding/pem"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
+)
+
+// whose answers with the authorization it was called with.
+type whose struct {
+	queuev1.UnimplementedQueueServiceServer
+}
+
+func (whose) ListQueue(ctx context.Context, _ *queuev1.ListQueueRequest) (*queuev1.ListQueueResponse, error) {
+	resp := &queuev1.ListQueueResponse{}
+	for _, value := range metadata.ValueFromIncomingContext(ctx, "authorization") {
+		resp.NextPageToken += value
+	}
+	return resp, nil
+}
+
+// serve listens on loopback and returns the address.
+func serve(t *testing.T, opts ...grpc.ServerOption) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := grpc.NewServer(opts...)
+	queuev1.RegisterQueueServiceServer(s, whose{})
+	ended := make(chan error)
+	go func() { ended <- s.Serve(listener) }()
+	t.Cleanup(func() {
+		s.Stop()
+		require.NoError(t, <-ended)
+	})
+	return listener.Addr().String()
+}
+
+func call(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	o := remote.Queue()
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.BindFlags(fs)
+	require.NoError(t, fs.Parse(args))
+	conn, err := o.Connect(&global.Global{})
+	require.NoError(t, err)
+	defer conn.Close()
+	resp, err := queuev1.NewQueueServiceClient(conn).ListQueue(t.Context(), &queuev1.ListQueueRequest{})
+	if err != nil {
+		return "", o.Explain(err)
+	}
+	return resp.GetNextPageToken(), nil
+}
+
+func write(t *testing.T, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return path
+}
+
+func TestConnect(t *testing.T) {
+	plain := serve(t)
+	answer, err := call(t, "--queue-address", plain)
+	require.NoError(t, err)
+	require.Empty(t, answer)
+	token := write(t, []byte("secret\n"))
+	answer, err = call(t, "--queue-address", plain, "--queue-token-file", token)
+	require.NoError(t, err)
+	require.Equal(t, "Bearer secret", answer, "in the clear on this machine only")
+}
+
+func TestConnectWithTLS(t *testing.T) {
+	web := httptest.NewTLSServer(nil)
+	defer web.Close()
+	ca := write(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}))
+	secure := serve(t, grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
+	answer, err := call(t, "--queue-address", secure, "--queue-ca-file", ca, "--queue-token-file", write(t, []byte("secret")))
+	require.NoError(t, err)
+	require.Equal(t, "Bearer secret", answer)
+
+	_, err = call(t, "--queue-address", secure)
+	require.ErrorContains(t, err, "no answer from")
+	_, err = call(t, "--queue-address", serve(t), "--queue-ca-file", ca)
+	require.ErrorContains(t, err, "no answer from", "it does not speak TLS")
+}
+
+func TestFilesAreChecked(t *testing.T) {
+	o := remote.Queue()
+	o.CAFile = write(t, []byte("no PEM"))
+	_, err := o.Connect(&global.Global{})
+	require.ErrorContains(t, err, "--queue-ca-file: no certificate in")
+}
