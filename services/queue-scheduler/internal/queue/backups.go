@@ -171,7 +171,7 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 	failpoint.Hit("queue-scheduler/before-swap")
 	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now()}
 	if err := s.Ledger.Admit(ctx, e, v.limits, w.while()...); err != nil {
-		if reason := s.waitOrFail("Backup", b.Name, b, err); reason != nil {
+		if reason := s.waitOrFail(b, err); reason != nil {
 			return false, reason
 		}
 		w.wait(b.Name, namespaces, err) // another replica was faster

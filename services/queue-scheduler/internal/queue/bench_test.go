@@ -47,7 +47,7 @@ func crowd(queued int) (entries []ledger.Entry, backups []*velerov1.Backup) {
 	return entries, backups
 }
 
-func crowdScheduler(rules *rules) *queue.Scheduler {
+func crowdScheduler(rules queue.Validator) *queue.Scheduler {
 	return queue.New(queue.Config{
 		Namespace: "velero", Publisher: &wire{}, Ageing: ageing, Validator: rules, Metrics: counter{},
 		Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),

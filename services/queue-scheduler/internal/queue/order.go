@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
@@ -95,6 +97,9 @@ func (s *Scheduler) order(ctx context.Context, v *view) {
 // line is the order of the queue for the queued backups of a view. While their
 // namespaces cannot be read they count as overlapping, and keep their order.
 func (s *Scheduler) line(ctx context.Context, v *view) []Waiting {
+	if len(v.spaces) == 0 {
+		v.spaces = make(map[types.UID][]string, len(v.queued))
+	}
 	waiting := make([]Waiting, len(v.queued))
 	for i, b := range v.queued {
 		namespaces, err := s.resolve(ctx, v, b)

@@ -67,7 +67,7 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
 	}
 	s.Log.Warn("running job was not in the ledger", "kind", e.Kind, "name", e.Name)
 	if err := s.Ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
-		return s.waitOrFail(e.Kind, e.Name, o, err)
+		return s.waitOrFail(o, err)
 	}
 	v.enter(e)
 	return nil

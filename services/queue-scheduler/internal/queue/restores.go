@@ -36,7 +36,7 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 			line.wait(r, err)
 			waiting = append(waiting, r)
 		}
-		if err := s.waitOrFail("Restore", r.Name, r, err); err != nil {
+		if err := s.waitOrFail(r, err); err != nil {
 			errs = append(errs, fmt.Errorf("dispatch restore %s: %w", r.Name, err))
 		}
 	}

@@ -46,7 +46,7 @@ func reasonOf(reason error) (said, []string, bool) {
 }
 
 // waitOrFail tells why a job waits; any other error is one.
-func (s *Scheduler) waitOrFail(_, _ string, obj client.Object, reason error) error {
+func (s *Scheduler) waitOrFail(obj client.Object, reason error) error {
 	if _, _, waits := reasonOf(reason); !waits {
 		return reason
 	}

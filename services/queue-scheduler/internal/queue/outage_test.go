@@ -1,0 +1,85 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+)
+
+// asked counts how often the namespaces were listed.
+type asked struct {
+	*rules
+	times int
+}
+
+func (a *asked) Namespaces(context.Context) (live, excluded []string, err error) {
+	a.times++
+	return nil, nil, errDown
+}
+
+// While namespaces cannot be listed a pass tries once, whoever waits, says so once
+// and starts nobody.
+func TestAnOutageIsAskedAboutOnceAPass(t *testing.T) {
+	entries, backups := crowd(500)
+	a := &asked{rules: &rules{}}
+	s := crowdScheduler(a)
+	err := s.Admit(t.Context(), queue.ViewOf(crowdLimits, entries, backups))
+	require.ErrorIs(t, err, errDown)
+	require.Less(t, len(err.Error()), 200)
+	require.Equal(t, 1, a.times)
+	for _, b := range backups {
+		require.Equal(t, velerov1.BackupPhaseQueued, b.Status.Phase)
+	}
+}
+
+// blocks counts how often numbers were taken.
+type blocks struct {
+	*ledger.Ledger
+	taken []int
+}
+
+func (b *blocks) NextSequences(ctx context.Context, n int) (int64, error) {
+	b.taken = append(b.taken, n)
+	return b.Ledger.NextSequences(ctx, n)
+}
+
+// Passes that find many new backups take their numbers in few writes, and leave
+// time for those that may start.
+func TestNumbersComeInBlocks(t *testing.T) {
+	const total = 600
+	c := &store{}
+	for i := range total {
+		b := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b%03d", i), i)}
+		b.Spec.IncludedNamespaces = []string{"n1"}
+		require.NoError(t, c.Create(t.Context(), b))
+	}
+	book := &blocks{Ledger: ledger.New(c, c, "velero")}
+	s := queue.New(queue.Config{
+		Reader: c, Client: c, Namespace: "velero", Ledger: book, Publisher: &wire{}, Validator: &rules{}, Limits: crowdLimits,
+		Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, []int{250}, book.taken)
+	entries, err := book.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "the first one does not wait for the last to be queued")
+	for range 3 {
+		require.NoError(t, s.Pass(t.Context()))
+	}
+	require.Equal(t, []int{250, 250, 100}, book.taken)
+
+	list := &velerov1.BackupList{}
+	require.NoError(t, c.List(t.Context(), list))
+	for i := range list.Items {
+		require.Equal(t, i+1, number(&list.Items[i]), "the order is that of creation")
+	}
+}
