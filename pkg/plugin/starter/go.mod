@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/holdfast-io/holdfast/pkg/plugin v0.0.0
+	google.golang.org/grpc v1.85.0
 	k8s.io/apimachinery v0.36.3
 )
 
@@ -33,7 +34,6 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
-	google.golang.org/grpc v1.85.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect

@@ -1,5 +1,5 @@
-// A plugin to begin with: one action that sees Deployments as they are backed up, and one that sees them as they are
-// restored. Copy the directory, change the module's name in go.mod and the names of the actions, and keep the tests going.
+// A plugin to begin with: one action that sees Deployments as they are backed up, one that sees them as they are restored,
+// and one that works on claims while the backup goes on. Copy the directory, change the module's name in go.mod and the names of the actions, and keep the tests going.
 package main
 
 import (
@@ -22,5 +22,6 @@ func plugins() *plugin.Registry {
 	registry := &plugin.Registry{}
 	registry.BackupItemAction("example.com/note-replicas", []string{"deployments.apps"}, newNoteReplicas)
 	registry.RestoreItemAction("example.com/config-first", []string{"deployments.apps"}, newConfigFirst)
+	registry.AsyncBackupItemAction("example.com/copy-claim", []string{"persistentvolumeclaims"}, newCopyClaim, plugin.Restartable())
 	return registry
 }
