@@ -181,7 +181,7 @@ func (b *bench) create(t *testing.T, admitted bool, change ...func(*velerov1.Res
 	require.NoError(t, b.client.Create(t.Context(), restore))
 	if admitted {
 		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero",
-			Name: "r", Namespaces: []string{"a"}, Since: time.Now()}, ledger.Limits{}))
+			Name: "r", Namespaces: []string{ledger.All}, Since: time.Now()}, ledger.Limits{}))
 	}
 	return restore
 }

@@ -167,7 +167,9 @@ func TestUnannouncedRestoresAreBounded(t *testing.T) {
 	c.away = errors.New("no NATS")
 	names := []string{"r1", "r2", "r3", "r4"}
 	for _, name := range names {
-		b.create(t, false, func(r *velerov1.Restore) { r.Name, r.UID = name, types.UID(name) })
+		b.create(t, false, func(r *velerov1.Restore) {
+			r.Name, r.UID, r.Spec.NamespaceMapping = name, types.UID(name), map[string]string{"a": name}
+		})
 		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: types.UID(name), Kind: ledger.KindRestore, Namespace: "velero",
 			Name: name, Namespaces: []string{name}, Since: time.Now()}, ledger.Limits{}))
 		_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "velero", Name: name}})

@@ -133,6 +133,9 @@ func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir 
 	if err := j.plan(ctx, p, infos); err != nil {
 		return p, j.unreadable(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
 	}
+	if head.Planned == nil {
+		return p, j.admitted(ctx, p.plan)
+	}
 	return p, nil
 }
 

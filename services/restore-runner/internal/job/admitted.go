@@ -1,0 +1,61 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+)
+
+// shown is how many names a message lists before it only counts.
+const shown = 5
+
+// admitted compares the plan with what the restore was admitted for: in another namespace it could meet a job that runs. That
+// happens when the backup was replaced since. Backups that the restore was told to ignore are a warning.
+func (j *job) admitted(ctx context.Context, p *plan.Plan) error {
+	var entry ledger.Entry
+	var found bool
+	err := j.retry(ctx, "read the ledger", func() (err error) {
+		entry, found, err = j.cfg.Ledger.Get(ctx, j.restore.UID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look up what the restore was admitted for: %w", err)
+	}
+	if !found {
+		return nil // a lost ledger is built again from what runs
+	}
+	if stray := outside(p, entry.Namespaces); len(stray) > 0 {
+		return fatal("the backup holds objects for namespaces that the restore was not admitted for: %s", some(stray))
+	}
+	if len(entry.Beside) > 0 {
+		j.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+some(entry.Beside))
+	}
+	return nil
+}
+
+// outside returns the namespaces a plan writes to that are not among the admitted ones.
+func outside(p *plan.Plan, admitted []string) []string {
+	if slices.Contains(admitted, ledger.All) {
+		return nil
+	}
+	var stray []string
+	for _, ns := range p.Namespaces() {
+		if !slices.Contains(admitted, ns.Target) && !slices.Contains(stray, ns.Target) {
+			stray = append(stray, ns.Target)
+		}
+	}
+	slices.Sort(stray)
+	return stray
+}
+
+func some(names []string) string {
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}
