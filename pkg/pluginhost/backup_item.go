@@ -8,35 +8,14 @@ import (
 	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
 )
 
-// plugin is one registered plugin and the processes that serve it.
-type plugin struct {
-	name         string
-	registration Registration
-	worker       *worker
-}
-
-// Name returns the registered name.
-func (p *plugin) Name() string { return p.name }
-
-func (p *plugin) query(method string) call {
-	return call{plugin: p.name, method: method, within: p.worker.spec.limits.Query}
-}
-
-func (p *plugin) execute(method string, object *action.Object) call {
-	return call{plugin: p.name, method: method, object: object, within: p.worker.spec.limits.Execute}
-}
-
 // backupItemV1 serves generated.BackupItemAction.
 type backupItemV1 struct{ plugin }
 
 // AppliesTo asks the plugin.
-func (b *backupItemV1) AppliesTo(ctx context.Context) (s action.Selector, err error) {
-	err = b.worker.do(ctx, b.query("AppliesTo"), func(ctx context.Context, p *process) error {
-		answer, err := velero.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velero.BackupItemActionAppliesToRequest{Plugin: b.name})
-		s = selectorOf(answer.GetResourceSelector())
-		return err
+func (b *backupItemV1) AppliesTo(ctx context.Context) (action.Selector, error) {
+	return b.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+		return velero.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velero.BackupItemActionAppliesToRequest{Plugin: b.name})
 	})
-	return s, err
 }
 
 // Execute asks the plugin; version 1 starts no operations.
@@ -70,13 +49,10 @@ func backupResult(object *action.Object, item []byte, additional []*velero.Resou
 type backupItemV2 struct{ plugin }
 
 // AppliesTo asks the plugin.
-func (b *backupItemV2) AppliesTo(ctx context.Context) (s action.Selector, err error) {
-	err = b.worker.do(ctx, b.query("AppliesTo"), func(ctx context.Context, p *process) error {
-		answer, err := velerov2.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velerov2.BackupItemActionAppliesToRequest{Plugin: b.name})
-		s = selectorOf(answer.GetResourceSelector())
-		return err
+func (b *backupItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
+	return b.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+		return velerov2.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velerov2.BackupItemActionAppliesToRequest{Plugin: b.name})
 	})
-	return s, err
 }
 
 // Execute asks the plugin.

@@ -12,13 +12,10 @@ import (
 type deleteItem struct{ plugin }
 
 // AppliesTo asks the plugin.
-func (d *deleteItem) AppliesTo(ctx context.Context) (s action.Selector, err error) {
-	err = d.worker.do(ctx, d.query("AppliesTo"), func(ctx context.Context, p *process) error {
-		answer, err := velero.NewDeleteItemActionClient(p.conn).AppliesTo(ctx, &velero.DeleteItemActionAppliesToRequest{Plugin: d.name})
-		s = selectorOf(answer.GetResourceSelector())
-		return err
+func (d *deleteItem) AppliesTo(ctx context.Context) (action.Selector, error) {
+	return d.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+		return velero.NewDeleteItemActionClient(p.conn).AppliesTo(ctx, &velero.DeleteItemActionAppliesToRequest{Plugin: d.name})
 	})
-	return s, err
 }
 
 // Execute asks the plugin.
@@ -38,13 +35,10 @@ func (d *deleteItem) Execute(ctx context.Context, object *action.Object, backup 
 type itemBlock struct{ plugin }
 
 // AppliesTo asks the plugin.
-func (b *itemBlock) AppliesTo(ctx context.Context) (s action.Selector, err error) {
-	err = b.worker.do(ctx, b.query("AppliesTo"), func(ctx context.Context, p *process) error {
-		answer, err := velerov1.NewItemBlockActionClient(p.conn).AppliesTo(ctx, &velerov1.ItemBlockActionAppliesToRequest{Plugin: b.name})
-		s = selectorOf(answer.GetResourceSelector())
-		return err
+func (b *itemBlock) AppliesTo(ctx context.Context) (action.Selector, error) {
+	return b.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+		return velerov1.NewItemBlockActionClient(p.conn).AppliesTo(ctx, &velerov1.ItemBlockActionAppliesToRequest{Plugin: b.name})
 	})
-	return s, err
 }
 
 // Related asks the plugin.

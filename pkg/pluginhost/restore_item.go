@@ -15,13 +15,10 @@ import (
 type restoreItemV1 struct{ plugin }
 
 // AppliesTo asks the plugin.
-func (a *restoreItemV1) AppliesTo(ctx context.Context) (s action.Selector, err error) {
-	err = a.worker.do(ctx, a.query("AppliesTo"), func(ctx context.Context, p *process) error {
-		answer, err := velero.NewRestoreItemActionClient(p.conn).AppliesTo(ctx, &velero.RestoreItemActionAppliesToRequest{Plugin: a.name})
-		s = selectorOf(answer.GetResourceSelector())
-		return err
+func (a *restoreItemV1) AppliesTo(ctx context.Context) (action.Selector, error) {
+	return a.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+		return velero.NewRestoreItemActionClient(p.conn).AppliesTo(ctx, &velero.RestoreItemActionAppliesToRequest{Plugin: a.name})
 	})
-	return s, err
 }
 
 // Execute asks the plugin; version 1 neither waits nor starts operations.
@@ -73,13 +70,10 @@ func restoreResult(object *action.Object, answer restoreAnswer) (r action.Restor
 type restoreItemV2 struct{ plugin }
 
 // AppliesTo asks the plugin.
-func (a *restoreItemV2) AppliesTo(ctx context.Context) (s action.Selector, err error) {
-	err = a.worker.do(ctx, a.query("AppliesTo"), func(ctx context.Context, p *process) error {
-		answer, err := velerov2.NewRestoreItemActionClient(p.conn).AppliesTo(ctx, &velerov2.RestoreItemActionAppliesToRequest{Plugin: a.name})
-		s = selectorOf(answer.GetResourceSelector())
-		return err
+func (a *restoreItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
+	return a.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+		return velerov2.NewRestoreItemActionClient(p.conn).AppliesTo(ctx, &velerov2.RestoreItemActionAppliesToRequest{Plugin: a.name})
 	})
-	return s, err
 }
 
 // Execute asks the plugin.

@@ -64,13 +64,15 @@ func beAPlugin() {
 		if err := child.Start(); err != nil {
 			panic(err)
 		}
-		serve(&vendor{child: child.Process.Pid, list: listAll})
+		serveVelero(&vendor{child: child.Process.Pid, list: listAll})
 	case strings.HasPrefix(name, "lister-"):
-		serve(&vendor{list: func() []*velero.PluginIdentifier { return listings[name] }})
+		serveVelero(&vendor{list: func() []*velero.PluginIdentifier { return listings[name] }})
+	case name == "sdk":
+		serveWithSDK()
 	case name == "sick":
-		serve(&vendor{list: func() []*velero.PluginIdentifier { os.Exit(3); return nil }})
+		serveVelero(&vendor{list: func() []*velero.PluginIdentifier { os.Exit(3); return nil }})
 	default:
-		serve(&vendor{list: listAll})
+		serveVelero(&vendor{list: listAll})
 	}
 	os.Exit(0)
 }
@@ -92,7 +94,7 @@ func speakGarbage() {
 	}
 }
 
-func serve(v *vendor) {
+func serveVelero(v *vendor) {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: handshake,
 		Plugins:         goplugin.PluginSet{"all": v},
