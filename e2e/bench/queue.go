@@ -247,7 +247,7 @@ func (q *queued) drain(ctx context.Context, wanted int) (int, error) {
 	err := q.pump(ctx, ready, done)
 	close(ready)
 	group.Wait()
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(errors.Join(errs...), err); err != nil {
 		return 0, fmt.Errorf("%d of %d backups ended: %w", ended.Load(), wanted, err)
 	}
 	return int(ended.Load()), nil
