@@ -304,8 +304,9 @@ func TestABucketThatIsAwayIsWaitedFor(t *testing.T) {
 	require.NoError(t, err)
 	b.clock.Step(deadline)
 	for range 3 {
-		_, err = c.ReconcileBackup(t.Context(), request("b"))
-		require.ErrorContains(t, err, "connection refused")
+		result, err := c.ReconcileBackup(t.Context(), request("b"))
+		require.NoError(t, err)
+		require.Equal(t, 5*time.Second, result.RequeueAfter)
 		require.Equal(t, velerov1.BackupPhaseInProgress, read(t, b, o).Status.Phase)
 	}
 	held, _, err := claim.Parse(read(t, b, o))
@@ -357,10 +358,11 @@ func TestOneReplicaTakesTheClaim(t *testing.T) {
 		require.NoError(t, err)
 	}
 	b.clock.Step(deadline)
-	_, err := one.ReconcileBackup(t.Context(), request("b"))
-	require.Error(t, err)
+	result, err := one.ReconcileBackup(t.Context(), request("b"))
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Second, result.RequeueAfter)
 	b.away = nil
-	result, err := two.ReconcileBackup(t.Context(), request("b"))
+	result, err = two.ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
 	require.Equal(t, deadline, result.RequeueAfter)
 	b.clock.Step(deadline)

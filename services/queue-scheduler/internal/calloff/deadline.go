@@ -18,7 +18,7 @@ import (
 )
 
 // again is the pause after something that may work later.
-const again = 2 * time.Second
+const again = 5 * time.Second
 
 // sight is since when this process sees a job asked to stop under one epoch: it
 // counts itself, for clocks differ. A later holder has the whole deadline.
@@ -67,26 +67,30 @@ func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
 		if held, err = take(ctx, c, k, obj, held); err != nil {
-			return over(err)
+			return c.over(ctx, err), nil
 		}
 		waited = c.since(k.name, obj.GetName(), obj.GetUID(), held.Epoch)
 	}
 	left, err := conclude(ctx, obj, held, waited)
-	if err != nil || left > 0 {
-		result, err := over(err)
-		return reconcile.Result{RequeueAfter: max(left, result.RequeueAfter)}, err
+	switch {
+	case err != nil:
+		return c.over(ctx, err), nil
+	case left > 0:
+		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	c.forget(k.name, obj.GetName())
 	return reconcile.Result{}, nil
 }
 
-// over is the result of an attempt that failed.
-func over(err error) (reconcile.Result, error) {
+// over is the result of an attempt that failed: it is made again, at a steady pace,
+// unless the job is not this process's any more.
+func (c *Canceller) over(ctx context.Context, err error) reconcile.Result {
 	switch {
 	case err == nil, errors.Is(err, errGone), errors.Is(err, claim.ErrLost), errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
-		return reconcile.Result{}, nil
+		return reconcile.Result{}
 	}
-	return reconcile.Result{RequeueAfter: again}, err
+	c.Log.WarnContext(ctx, "cancelled job not ended yet", "error", err)
+	return reconcile.Result{RequeueAfter: again}
 }
 
 // take takes the claim from a holder that did not stop the job in time.

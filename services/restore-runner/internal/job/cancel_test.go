@@ -183,6 +183,6 @@ func TestALostClaimOutweighsTheRequest(t *testing.T) {
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	r := b.get(t)
 	require.Equal(t, velerov1.RestorePhaseInProgress, r.Status.Phase)
-	require.Equal(t, "", r.Annotations[holdfast.AnnotationCommitting])
+	require.Empty(t, r.Annotations[holdfast.AnnotationCommitting])
 	require.Empty(t, b.ended)
 }
