@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	queuePlaces  = 50   // backups that may run at once
-	queueWorkers = 16   // requests at once, of those who submit and of the runners' stand-ins
-	queueDrained = 500  // backups that run while the writes are counted, at most
-	queueWalks   = 10   // walks whose time is averaged
+	queuePlaces  = 50  // backups that may run at once
+	queueWorkers = 16  // requests at once, of those who submit and of the runners' stand-ins
+	queueDrained = 500 // backups that run while the writes are counted, at most
+	queueWalks   = 10  // walks whose time is averaged
 	walkMetric   = "holdfast_queue_walk_seconds"
 )
 
