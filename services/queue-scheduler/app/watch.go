@@ -27,7 +27,7 @@ func (a *App) watch() error {
 	ofSettings := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == settings.Name })
 	for name, c := range map[string]*builder.Builder{
 		"backup":   ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&velerov1.Backup{}, builder.WithPredicates(moves())),
-		"restore":  ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&velerov1.Restore{}),
+		"restore":  ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&velerov1.Restore{}, builder.WithPredicates(moves())),
 		"settings": ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&corev1.ConfigMap{}, builder.OnlyMetadata, builder.WithPredicates(ofSettings)),
 	} {
 		if err := c.Named(Name + "-" + name).Complete(wake); err != nil {
@@ -37,14 +37,27 @@ func (a *App) watch() error {
 	return nil
 }
 
-// moves leaves out updates that change only the progress of a backup or its
-// position: both come several times a second, the latter from the scheduler itself.
+// moves leaves out updates that change only the progress of a job or its position:
+// both come several times a second, the latter from the scheduler itself.
 func moves() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*velerov1.Backup)
-		after, ok2 := e.ObjectNew.(*velerov1.Backup)
-		return !ok || !ok2 || before.UID != after.UID || before.Status.Phase != after.Status.Phase ||
-			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-			!maps.Equal(before.Annotations, after.Annotations) || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+		before, after := e.ObjectOld, e.ObjectNew
+		if before.GetUID() != after.GetUID() || (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) {
+			return true
+		}
+		phase, spec := request(before)
+		newPhase, newSpec := request(after)
+		return phase != newPhase || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) || !equality.Semantic.DeepEqual(spec, newSpec)
 	}}
+}
+
+// request is the phase of a job and what it asks for.
+func request(o client.Object) (phase string, spec any) {
+	switch o := o.(type) {
+	case *velerov1.Backup:
+		return string(o.Status.Phase), o.Spec
+	case *velerov1.Restore:
+		return string(o.Status.Phase), o.Spec
+	}
+	return "", o
 }
