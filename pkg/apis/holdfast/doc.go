@@ -13,9 +13,10 @@ const (
 	// AnnotationQueueSequence is the number a job got from the ledger's counter;
 	// it decides the order among jobs of one priority and never changes.
 	AnnotationQueueSequence = "holdfast.io/queue-sequence"
-	// AnnotationNamespaces holds the namespaces a Backup was admitted for, as a
-	// sorted JSON list of names or ["*"]. It is written in the same patch as
-	// ReadyToStart and left out above 128 KiB.
+	// AnnotationNamespaces holds the namespaces a Backup was admitted for, or those
+	// a Restore writes to, as a sorted JSON list of names or ["*"]. It is written
+	// in the same patch as ReadyToStart, on a Restore when it is validated, and
+	// left out above 128 KiB.
 	AnnotationNamespaces = "holdfast.io/namespaces"
 	// AnnotationPriority is high, normal (the default) or low. A more urgent backup
 	// goes first, but never past a waiting one it overlaps with.
