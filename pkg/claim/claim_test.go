@@ -351,7 +351,6 @@ func TestGuardShowsWhatItSees(t *testing.T) {
 	require.False(t, asked.Load())
 	require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return asked.Load() }, 10*time.Second, time.Millisecond)
 	require.NoError(t, ctx.Err())
-
 }
 
 func TestGuardOfAnUnclaimedObjectHasEnded(t *testing.T) {
