@@ -74,9 +74,10 @@ func lines(text string) []string {
 }
 
 const (
-	invalidArgument = 3
-	notFound        = 5
-	alreadyExists   = 6
+	invalidArgument    = 3
+	notFound           = 5
+	alreadyExists      = 6
+	failedPrecondition = 9
 )
 
 // status is a google.rpc.Status as grpcurl prints it.

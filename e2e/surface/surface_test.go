@@ -17,4 +17,5 @@ func TestSurface(t *testing.T) {
 	t.Run("a restore by RPC", b.restoreByRPC)
 	t.Run("backups by kubectl", b.backupsByKubectl)
 	t.Run("traces", b.traces)
+	t.Run("the queue by RPC", b.queueByRPC)
 }
