@@ -1,0 +1,239 @@
+// Command velerofw is a plugin of every kind and version, compiled with Velero's own published framework: what vendors
+// ship. Tests run it unmodified in Holdfast. It uses the framework through its public interfaces only.
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	v1 "github.com/vmware-tanzu/velero/pkg/apis/velero/v1"
+	"github.com/vmware-tanzu/velero/pkg/plugin/framework"
+	"github.com/vmware-tanzu/velero/pkg/plugin/velero"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func main() {
+	framework.NewServer().
+		RegisterBackupItemAction("velerofw.io/backup", withLog(func(l logrus.FieldLogger) any { return &backup1{log: l} })).
+		RegisterBackupItemActionV2("velerofw.io/backup-v2", withLog(func(l logrus.FieldLogger) any { return &backup2{log: l} })).
+		RegisterBackupItemAction("velerofw.io/both", withLog(func(l logrus.FieldLogger) any { return &backup1{log: l} })).
+		RegisterBackupItemActionV2("velerofw.io/both", withLog(func(l logrus.FieldLogger) any { return &backup2{log: l} })).
+		RegisterRestoreItemAction("velerofw.io/restore", withLog(func(l logrus.FieldLogger) any { return &restore1{log: l} })).
+		RegisterRestoreItemActionV2("velerofw.io/restore-v2", withLog(func(l logrus.FieldLogger) any { return &restore2{log: l} })).
+		RegisterDeleteItemAction("velerofw.io/delete", withLog(func(l logrus.FieldLogger) any { return &delete1{log: l} })).
+		RegisterItemBlockAction("velerofw.io/block", withLog(func(l logrus.FieldLogger) any { return &block1{log: l} })).
+		RegisterObjectStore("velerofw.io/store", withLog(func(logrus.FieldLogger) any { return &store{} })).
+		RegisterVolumeSnapshotter("velerofw.io/volumes", withLog(func(logrus.FieldLogger) any { return &volumes{} })).
+		Serve()
+}
+
+func withLog(make func(logrus.FieldLogger) any) func(logrus.FieldLogger) (any, error) {
+	return func(l logrus.FieldLogger) (any, error) { return make(l), nil }
+}
+
+// pods is what the actions apply to.
+func pods() (velero.ResourceSelector, error) {
+	return velero.ResourceSelector{IncludedResources: []string{"pods"}, LabelSelector: "velerofw"}, nil
+}
+
+// mark annotates the object.
+func mark(item runtime.Unstructured, key, value string) runtime.Unstructured {
+	u := &unstructured.Unstructured{Object: item.UnstructuredContent()}
+	annotations := u.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations["velerofw.io/"+key] = value
+	u.SetAnnotations(annotations)
+	return u
+}
+
+func name(item runtime.Unstructured) string {
+	return (&unstructured.Unstructured{Object: item.UnstructuredContent()}).GetName()
+}
+
+func secret() []velero.ResourceIdentifier {
+	return []velero.ResourceIdentifier{{GroupResource: schema.GroupResource{Resource: "secrets"}, Namespace: "a", Name: "velerofw"}}
+}
+
+type backup1 struct{ log logrus.FieldLogger }
+
+func (b *backup1) AppliesTo() (velero.ResourceSelector, error) { return pods() }
+
+func (b *backup1) Execute(item runtime.Unstructured, backup *v1.Backup) (runtime.Unstructured, []velero.ResourceIdentifier, error) {
+	b.log.WithField("pod", name(item)).Warn("backup v1 executed")
+	switch name(item) {
+	case "error":
+		return nil, nil, errors.New("velerofw refuses")
+	case "panic":
+		panic("velerofw panics")
+	case "exit":
+		os.Exit(7)
+	case "nil":
+		return nil, nil, nil
+	}
+	return mark(item, "backup", backup.Name), secret(), nil
+}
+
+type backup2 struct{ log logrus.FieldLogger }
+
+func (b *backup2) Name() string                                { return "velerofw.io/backup-v2" }
+func (b *backup2) AppliesTo() (velero.ResourceSelector, error) { return pods() }
+
+func (b *backup2) Execute(item runtime.Unstructured, backup *v1.Backup) (runtime.Unstructured, []velero.ResourceIdentifier, string, []velero.ResourceIdentifier, error) {
+	operation := ""
+	if name(item) == "operation" {
+		operation = "op-" + backup.Name
+	}
+	return mark(item, "backup-v2", backup.Name), nil, operation, secret(), nil
+}
+
+func (b *backup2) Progress(operationID string, _ *v1.Backup) (velero.OperationProgress, error) {
+	return velero.OperationProgress{Completed: true, NCompleted: 3, NTotal: 3, OperationUnits: "Bytes", Description: operationID, Started: time.Unix(1, 0)}, nil
+}
+
+func (b *backup2) Cancel(operationID string, _ *v1.Backup) error {
+	return errors.New("cannot cancel " + operationID)
+}
+
+type restore1 struct{ log logrus.FieldLogger }
+
+func (r *restore1) AppliesTo() (velero.ResourceSelector, error) { return pods() }
+
+func (r *restore1) Execute(in *velero.RestoreItemActionExecuteInput) (*velero.RestoreItemActionExecuteOutput, error) {
+	if name(in.Item) == "skip" {
+		return velero.NewRestoreItemActionExecuteOutput(in.Item).WithoutRestore(), nil
+	}
+	out := velero.NewRestoreItemActionExecuteOutput(mark(in.Item, "restore", in.Restore.Name+" of "+name(in.ItemFromBackup)))
+	out.AdditionalItems = secret()
+	return out, nil
+}
+
+type restore2 struct{ log logrus.FieldLogger }
+
+func (r *restore2) Name() string                                { return "velerofw.io/restore-v2" }
+func (r *restore2) AppliesTo() (velero.ResourceSelector, error) { return pods() }
+
+func (r *restore2) Execute(in *velero.RestoreItemActionExecuteInput) (*velero.RestoreItemActionExecuteOutput, error) {
+	out := velero.NewRestoreItemActionExecuteOutput(mark(in.Item, "restore-v2", in.Restore.Name))
+	out.AdditionalItems = secret()
+	out.WaitForAdditionalItems = true
+	out.AdditionalItemsReadyTimeout = 90 * time.Second
+	return out, nil
+}
+
+func (r *restore2) Progress(operationID string, _ *v1.Restore) (velero.OperationProgress, error) {
+	return velero.OperationProgress{Completed: true, Err: "failed", Description: operationID}, nil
+}
+
+func (r *restore2) Cancel(string, *v1.Restore) error { return nil }
+
+func (r *restore2) AreAdditionalItemsReady(items []velero.ResourceIdentifier, _ *v1.Restore) (bool, error) {
+	return len(items) == 1 && items[0].Name == "velerofw", nil
+}
+
+type delete1 struct{ log logrus.FieldLogger }
+
+func (d *delete1) AppliesTo() (velero.ResourceSelector, error) { return pods() }
+
+func (d *delete1) Execute(in *velero.DeleteItemActionExecuteInput) error {
+	if name(in.Item) == "error" {
+		return errors.New("velerofw cannot delete what " + in.Backup.Name + " holds")
+	}
+	return nil
+}
+
+type block1 struct{ log logrus.FieldLogger }
+
+func (b *block1) Name() string                                { return "velerofw.io/block" }
+func (b *block1) AppliesTo() (velero.ResourceSelector, error) { return pods() }
+
+func (b *block1) GetRelatedItems(runtime.Unstructured, *v1.Backup) ([]velero.ResourceIdentifier, error) {
+	return secret(), nil
+}
+
+// store keeps a bucket in the directory that its configuration names.
+type store struct{ dir string }
+
+func (s *store) Init(config map[string]string) error {
+	if s.dir = config["dir"]; s.dir == "" {
+		return errors.New("dir is missing")
+	}
+	return nil
+}
+
+func (s *store) path(bucket, key string) string {
+	return filepath.Join(s.dir, bucket+"!"+strings.ReplaceAll(key, "/", "!"))
+}
+
+func (s *store) PutObject(bucket, key string, body io.Reader) error {
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.path(bucket, key), content, 0o600)
+}
+
+func (s *store) ObjectExists(bucket, key string) (bool, error) {
+	_, err := os.Stat(s.path(bucket, key))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *store) GetObject(bucket, key string) (io.ReadCloser, error) { return os.Open(s.path(bucket, key)) }
+
+func (s *store) ListCommonPrefixes(bucket, prefix, delimiter string) ([]string, error) {
+	return []string{bucket + ":" + prefix + ":" + delimiter}, nil
+}
+
+func (s *store) ListObjects(bucket, prefix string) ([]string, error) {
+	return []string{bucket + ":" + prefix}, nil
+}
+
+func (s *store) DeleteObject(bucket, key string) error { return os.Remove(s.path(bucket, key)) }
+
+func (s *store) CreateSignedURL(bucket, key string, ttl time.Duration) (string, error) {
+	return "https://" + bucket + "/" + key + "?ttl=" + ttl.String(), nil
+}
+
+// volumes answers from what it is given.
+type volumes struct{ zone string }
+
+func (v *volumes) Init(config map[string]string) error {
+	v.zone = config["zone"]
+	return nil
+}
+
+func (v *volumes) CreateVolumeFromSnapshot(snapshotID, volumeType, volumeAZ string, iops *int64) (string, error) {
+	rate := "none"
+	if iops != nil {
+		rate = "some"
+	}
+	return strings.Join([]string{snapshotID, volumeType, volumeAZ, rate, v.zone}, ","), nil
+}
+
+func (v *volumes) GetVolumeInfo(string, string) (string, *int64, error) {
+	iops := int64(5)
+	return "fast", &iops, nil
+}
+
+func (v *volumes) CreateSnapshot(volumeID, volumeAZ string, tags map[string]string) (string, error) {
+	return strings.Join([]string{volumeID, volumeAZ, tags["k"]}, ","), nil
+}
+
+func (v *volumes) DeleteSnapshot(string) error { return errors.New("snapshot is in use") }
+
+func (v *volumes) GetVolumeID(pv runtime.Unstructured) (string, error) { return "id of " + name(pv), nil }
+
+func (v *volumes) SetVolumeID(pv runtime.Unstructured, volumeID string) (runtime.Unstructured, error) {
+	return mark(pv, "volume", volumeID), nil
+}
