@@ -42,6 +42,7 @@ func (b *bed) queueByRPC(t *testing.T) {
 	}
 	b.listed(t)
 	b.explained(t)
+	b.shownToPeople(t)
 	b.watchedAndCancelled(t, uids)
 	require.NoError(t, runner.Signal(syscall.SIGCONT))
 	for _, name := range []string{"first", "second", "urgent"} {
@@ -139,6 +140,24 @@ func (b *bed) explained(t *testing.T) {
 		require.NotEmpty(t, answer.Message)
 		require.Equal(t, strings.SplitN(want, " ", 2)[0], answer.Reason)
 	}
+}
+
+// shownToPeople asks the same with the command line.
+func (b *bed) shownToPeople(t *testing.T) {
+	path, err := testbed.Product("holdfast")
+	require.NoError(t, err)
+	holdfast := func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), path, append(args, "-n", "velero", "--kubeconfig", b.cluster.Kubeconfig(),
+			"--queue-address", b.address("queue-scheduler"))...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return string(out)
+	}
+	var list map[string]any
+	require.NoError(t, json.Unmarshal([]byte(holdfast("queue", "get", "-o", "json")), &list))
+	require.Equal(t, standing, places(t, list["entries"]))
+	require.Contains(t, holdfast("queue", "explain", "second"), "backup first runs on namespace shop")
+	require.Contains(t, holdfast("queue", "explain", "urgent"), "high")
+	require.Contains(t, holdfast("backup", "describe", "second"), "Queue position:               3\n")
 }
 
 // watchedAndCancelled watches while two jobs that wait are cancelled.
