@@ -118,6 +118,7 @@ func (b *bed) restoreNow(t *testing.T) {
 	works(t, running)
 	b.cli(t, "restore", "create", "now", "--from-backup", "now-base", "--now", "--wait")
 	b.restored(t, "now")
+	require.Equal(t, 1, b.RestoreEnds(t, "now").Status.Warnings, "it says beside whom it ran")
 	running.Release()
 	b.completes(t, "now-running")
 	restore, backup := b.trace.restoreRan(t, "now"), b.trace.backupRan(t, "now-running")
