@@ -75,13 +75,14 @@ func (b *book) remove(uid types.UID) bool {
 	return ok
 }
 
-func (b *book) nextSequences(n int) (first int64, err error) {
+func (b *book) nextSequences(n int, above int64) (first int64, err error) {
 	last := int64(0)
 	if text, ok := b.cm.Data[sequenceKey]; ok {
 		if last, err = strconv.ParseInt(text, 10, 64); err != nil {
 			return 0, fmt.Errorf("data[%s]: %w", sequenceKey, err)
 		}
 	}
+	last = max(last, above)
 	b.set(sequenceKey, strconv.FormatInt(last+int64(n), 10))
 	return last + 1, nil
 }

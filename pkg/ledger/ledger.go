@@ -72,6 +72,27 @@ func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...typ
 	if err := e.normalize(); err != nil {
 		return err
 	}
+	return l.enter(ctx, e, func(entries []Entry) error {
+		for _, uid := range while {
+			if !slices.ContainsFunc(entries, func(o Entry) bool { return o.UID == uid }) {
+				return ErrMoved
+			}
+		}
+		return admissible(entries, e, limits)
+	})
+}
+
+// Readmit adds the entry of a job that runs already, after the list was damaged: whatever it overlaps with and however many run, for without an entry
+// nothing would keep others away from it. An entry that is there stands.
+func (l *Ledger) Readmit(ctx context.Context, e Entry) error {
+	if err := e.normalize(); err != nil {
+		return err
+	}
+	return l.enter(ctx, e, func([]Entry) error { return nil })
+}
+
+// enter adds an entry that is not there yet, unless check refuses.
+func (l *Ledger) enter(ctx context.Context, e Entry, check func(entries []Entry) error) error {
 	return l.swap(ctx, func(b *book) error {
 		entries, err := b.entries()
 		if err != nil {
@@ -80,12 +101,7 @@ func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...typ
 		if slices.ContainsFunc(entries, func(o Entry) bool { return o.UID == e.UID }) {
 			return errUnchanged
 		}
-		for _, uid := range while {
-			if !slices.ContainsFunc(entries, func(o Entry) bool { return o.UID == uid }) {
-				return ErrMoved
-			}
-		}
-		if err := admissible(entries, e, limits); err != nil {
+		if err := check(entries); err != nil {
 			return err
 		}
 		e.Beside = beside(entries, &e)
@@ -156,11 +172,12 @@ func (l *Ledger) List(ctx context.Context) ([]Entry, error) {
 }
 
 // NextSequences takes n numbers in one write and returns the first; the others
-// follow it. All are higher than any returned before; the very first is 1.
-func (l *Ledger) NextSequences(ctx context.Context, n int) (first int64, err error) {
+// follow it. All are higher than any returned before, and than above, which is the
+// highest one in use: a list that was deleted does not begin at 1 again.
+func (l *Ledger) NextSequences(ctx context.Context, n int, above int64) (first int64, err error) {
 	err = l.swap(ctx, func(b *book) error {
 		var err error
-		first, err = b.nextSequences(n)
+		first, err = b.nextSequences(n, above)
 		return err
 	})
 	return first, err

@@ -213,7 +213,7 @@ func TestSequenceIsUniqueAndRising(t *testing.T) {
 		wg.Go(func() {
 			l, last := ledger.New(c, c, "velero"), int64(0)
 			for i := range 20 {
-				n, err := l.NextSequences(t.Context(), 1+i%3)
+				n, err := l.NextSequences(t.Context(), 1+i%3, 0)
 				if err != nil || n <= last {
 					t.Errorf("sequence %d after %d: %v", n, last, err)
 					return

@@ -30,17 +30,20 @@ func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
 	}
 	if len(fresh) > enqueueLimit {
 		fresh = fresh[:enqueueLimit]
-		s.Wake()
 	}
-	first, err := s.Ledger.NextSequences(ctx, len(fresh))
+	first, err := s.Ledger.NextSequences(ctx, len(fresh), v.lastSequence())
 	if err != nil {
 		return err
 	}
+	before := len(v.queued)
 	var errs []error
 	for i, b := range fresh {
 		if err := s.enqueueOne(ctx, v, b, first+int64(i)); err != nil {
 			errs = append(errs, fmt.Errorf("queue backup %s: %w", b.Name, err))
 		}
+	}
+	if len(fresh) < len(v.fresh) && len(v.queued) > before {
+		s.Wake() // there are more, and queueing works
 	}
 	return errors.Join(errs...)
 }

@@ -47,9 +47,9 @@ type blocks struct {
 	taken []int
 }
 
-func (b *blocks) NextSequences(ctx context.Context, n int) (int64, error) {
+func (b *blocks) NextSequences(ctx context.Context, n int, above int64) (int64, error) {
 	b.taken = append(b.taken, n)
-	return b.Ledger.NextSequences(ctx, n)
+	return b.Ledger.NextSequences(ctx, n, above)
 }
 
 // Passes that find many new backups take their numbers in few writes, and leave

@@ -39,7 +39,8 @@ func (v *view) expect(j job) {
 }
 
 // readmit enters running jobs into the ledger again after somebody deleted it:
-// without an entry no runner takes them. Limits do not count, they run already.
+// without an entry no runner takes them. Neither limits nor overlaps count for those
+// that run already. While it fails nothing may be admitted.
 func (s *Scheduler) readmit(ctx context.Context, v *view) error {
 	var errs []error
 	for _, j := range v.orphans {
@@ -66,11 +67,25 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
 		return err
 	}
 	s.Log.Warn("running job was not in the ledger", "kind", e.Kind, "name", e.Name)
+	if j.runs() {
+		err := s.Ledger.Readmit(ctx, e)
+		if err == nil {
+			v.enter(e)
+		}
+		return err
+	}
 	if err := s.Ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
+		v.unlisted = append(v.unlisted, e)
 		return s.waitOrFail(o, err)
 	}
 	v.enter(e)
 	return nil
+}
+
+// runs tells that somebody works on the job: one that was only admitted can wait
+// for others once more, since no runner takes it without its entry.
+func (j job) runs() bool {
+	return j.restore != nil || j.backup.Status.Phase == velerov1.BackupPhaseInProgress
 }
 
 // admittedFor returns the namespaces a backup was admitted for: a takeover must

@@ -36,10 +36,11 @@ const period = 15 * time.Second
 // Ledger is where jobs are admitted; ledger.Ledger is one.
 type Ledger interface {
 	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits, while ...types.UID) error
+	Readmit(ctx context.Context, e ledger.Entry) error
 	Release(ctx context.Context, uid types.UID) error
 	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
 	List(ctx context.Context) ([]ledger.Entry, error)
-	NextSequences(ctx context.Context, n int) (first int64, err error)
+	NextSequences(ctx context.Context, n int, above int64) (first int64, err error)
 }
 
 // Publisher sends hints and events; fabric.Client is one.
@@ -176,10 +177,13 @@ func (s *Scheduler) pass(ctx context.Context, due bool) error {
 	}
 	var errs []error
 	errs = append(errs, s.release(ctx, view))
-	errs = append(errs, s.readmit(ctx, view))
+	lost := s.readmit(ctx, view)
+	errs = append(errs, lost)
 	errs = append(errs, s.enqueue(ctx, view))
-	errs = append(errs, s.dispatchRestores(ctx, view))
-	errs = append(errs, s.admit(ctx, view))
+	if lost == nil { // else jobs run that nothing would keep others away from
+		errs = append(errs, s.dispatchRestores(ctx, view))
+		errs = append(errs, s.admit(ctx, view))
+	}
 	if due {
 		errs = append(errs, s.republish(ctx, view))
 	}

@@ -116,7 +116,7 @@ func TestAnOutageDelaysAndRefusesNothing(t *testing.T) {
 	b.wire.down = errDown
 	b.backup("one", 1, "ns1")
 	b.run()
-	b.eventually("a pass went by", func() bool { n, err := b.ledger.NextSequences(t.Context(), 1); return err == nil && n > 3 })
+	b.eventually("a pass went by", func() bool { n, err := b.ledger.NextSequences(t.Context(), 1, 0); return err == nil && n > 3 })
 	require.True(t, b.get("one").Status.Phase.IsNew())
 	b.rules.mu.Lock()
 	b.rules.down = nil

@@ -28,6 +28,7 @@ type view struct {
 	pending    []*velerov1.Restore             // new ones, oldest first
 	unfinished []job                           // every one of them, for those who read the queue
 	orphans    []job                           // running ones, to be found in the ledger
+	unlisted   []ledger.Entry                  // of those, the ones that have to wait once more
 	traced     map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
 	live       *liveNamespaces                 // read when first needed
 	spaces     map[types.UID][]string          // what resolve found
@@ -145,3 +146,18 @@ func sequence(obj metav1.Object) int64 {
 }
 
 func (v *view) admitted(uid types.UID) bool { return v.entered[uid] }
+
+// plausible bounds the numbers that lastSequence believes: a hand that edits an
+// annotation must not use up all there are.
+const plausible = 1 << 53
+
+// lastSequence is the highest number of a backup that waits; 0 without one.
+func (v *view) lastSequence() int64 {
+	last := int64(0)
+	for _, b := range v.queued {
+		if n := sequence(b); n < plausible {
+			last = max(last, n)
+		}
+	}
+	return last
+}

@@ -32,6 +32,9 @@ func (s *Scheduler) newWalk(v *view) *walk {
 	for _, e := range v.entries {
 		w.admit(e)
 	}
+	for _, e := range v.unlisted {
+		w.claimed.add(e.Name, e.Namespaces)
+	}
 	for _, r := range v.pending {
 		w.claimed.add("restore "+r.Name, targets(r))
 	}
