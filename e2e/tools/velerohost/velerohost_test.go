@@ -1,0 +1,99 @@
+package velerohost
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/require"
+	velerov1 "github.com/vmware-tanzu/velero/pkg/apis/velero/v1"
+	"github.com/vmware-tanzu/velero/pkg/plugin/clientmgmt"
+	"github.com/vmware-tanzu/velero/pkg/plugin/clientmgmt/process"
+	"github.com/vmware-tanzu/velero/pkg/plugin/framework"
+	"github.com/vmware-tanzu/velero/pkg/plugin/framework/common"
+	"github.com/vmware-tanzu/velero/pkg/plugin/velero"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestMain answers as a server's own executable: Velero starts it for the plugins that are built in. There are none here.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "run-plugins" {
+		framework.NewServer().Serve()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func deployment(status map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "status": status,
+		"metadata": map[string]any{"name": "web", "namespace": "shop", "annotations": map[string]any{"example.com/config": "settings"}},
+	}}
+}
+
+// load builds the starter into a plugin directory and discovers what is there, as a server does when it starts.
+func load(t *testing.T) (process.Registry, clientmgmt.Manager) {
+	t.Helper()
+	directory := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(directory, "starter"), ".")
+	build.Dir = "../../../pkg/plugin/starter"
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	registry := process.NewRegistry(directory, log, logrus.InfoLevel)
+	require.NoError(t, registry.DiscoverPlugins())
+	manager := clientmgmt.NewManager(log, logrus.InfoLevel, registry)
+	t.Cleanup(manager.CleanupClients)
+	return registry, manager
+}
+
+func TestVeleroLoadsTheStarter(t *testing.T) {
+	registry, manager := load(t)
+	listed := map[common.PluginKind]string{}
+	for _, kind := range []common.PluginKind{
+		common.PluginKindBackupItemAction, common.PluginKindBackupItemActionV2, common.PluginKindRestoreItemAction, common.PluginKindRestoreItemActionV2,
+		common.PluginKindDeleteItemAction, common.PluginKindItemBlockAction, common.PluginKindObjectStore, common.PluginKindVolumeSnapshotter,
+	} {
+		for _, p := range registry.List(kind) {
+			listed[kind] += p.Name
+		}
+	}
+	require.Equal(t, map[common.PluginKind]string{
+		common.PluginKindBackupItemAction: "example.com/note-replicas", common.PluginKindRestoreItemActionV2: "example.com/config-first",
+		common.PluginKindBackupItemActionV2: "example.com/note-replicas", // Velero adapts the first version
+	}, listed, "the asynchronous action is none of Velero's")
+
+	backups, err := manager.GetBackupItemActionsV2()
+	require.NoError(t, err)
+	require.Len(t, backups, 1)
+	selector, err := backups[0].AppliesTo()
+	require.NoError(t, err)
+	require.Equal(t, []string{"deployments.apps"}, selector.IncludedResources)
+	backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "velero"}}
+	item, _, operation, _, err := backups[0].Execute(deployment(map[string]any{"readyReplicas": int64(3)}), backup)
+	require.NoError(t, err)
+	require.Empty(t, operation)
+	require.Equal(t, "3", item.(*unstructured.Unstructured).GetAnnotations()["example.com/ready-replicas"])
+	// Velero knows no expressions, so the plugin's own process heeds it.
+	item, _, _, _, err = backups[0].Execute(deployment(map[string]any{}), backup)
+	require.NoError(t, err)
+	require.NotContains(t, item.(*unstructured.Unstructured).GetAnnotations(), "example.com/ready-replicas")
+	_, _, _, _, err = backups[0].Execute(deployment(map[string]any{"readyReplicas": "many"}), backup)
+	require.ErrorContains(t, err, "status.readyReplicas")
+
+	restores, err := manager.GetRestoreItemActionsV2()
+	require.NoError(t, err)
+	require.Len(t, restores, 1)
+	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "velero"}}
+	result, err := restores[0].Execute(&velero.RestoreItemActionExecuteInput{Item: deployment(nil), ItemFromBackup: deployment(nil), Restore: restore})
+	require.NoError(t, err)
+	require.Len(t, result.AdditionalItems, 1)
+	require.Equal(t, "configmaps shop/settings", result.AdditionalItems[0].GroupResource.String()+" "+result.AdditionalItems[0].Namespace+"/"+result.AdditionalItems[0].Name)
+	ready, err := restores[0].AreAdditionalItemsReady(result.AdditionalItems, restore)
+	require.NoError(t, err)
+	require.True(t, ready)
+}
