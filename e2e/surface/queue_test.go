@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -169,6 +170,7 @@ func (b *bed) watchedAndCancelled(t *testing.T, uids map[string]string) {
 	b.call(t, "queue-scheduler", queueService+"CancelRestore", `{"name":"back"}`)
 	b.reaches(t, "backups", "third", "Failed")
 	b.reaches(t, "restores", "back", "Failed")
+	ended := time.Now()
 	left := map[any]bool{}
 	for !left[uids["third"]] || !left[uids["back"]] {
 		m := messages()
@@ -178,6 +180,7 @@ func (b *bed) watchedAndCancelled(t *testing.T, uids map[string]string) {
 			}
 		}
 	}
+	require.Less(t, time.Since(ended), 30*time.Second, "a change is told, not found at the next look a minute later")
 	refused := b.refused(t, "queue-scheduler", queueService+"CancelBackup", `{"name":"by-rpc"}`)
 	require.Equal(t, failedPrecondition, refused.Code)
 }

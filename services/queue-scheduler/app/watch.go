@@ -18,10 +18,11 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 )
 
-// watch wakes the scheduler on every change that may matter to it.
+// watch wakes the scheduler, and tells those who watch the queue, on every change that may matter to it.
 func (a *App) watch() error {
 	wake := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		a.scheduler.Wake()
+		a.feed.Changed()
 		return reconcile.Result{}, nil
 	})
 	ofSettings := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == settings.Name })

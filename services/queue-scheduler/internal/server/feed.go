@@ -19,8 +19,8 @@ const (
 	// feedPace is the least time between two readings.
 	feedPace = time.Second
 	// feedPeriod is how often the queue is read although no object has changed:
-	// waiting raises priorities, and limits change.
-	feedPeriod = 15 * time.Second
+	// waiting raises priorities.
+	feedPeriod = time.Minute
 )
 
 // state is the queue at one moment, or why it could not be read. All who watch

@@ -139,7 +139,7 @@ func TestWatchQueueSendsTheQueueAndThenChanges(t *testing.T) {
 	// Without a notice the queue is read now and then; the first stream, which had no change to tell, goes on.
 	require.NoError(t, w.c.Create(t.Context(), job("b4", "", "", 1)))
 	w.pace()
-	w.clock.Step(15 * time.Second)
+	w.clock.Step(time.Minute)
 	for _, s := range []grpc.ServerStreamingClient[queuev1.WatchQueueResponse]{stream, other} {
 		changed, _ = next(t, s)
 		require.Equal(t, []string{"b4 3"}, changed)
