@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,6 +24,7 @@ import (
 // runner claims them. Afterwards v.pending holds those that wait.
 func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 	var errs []error
+	s.looks.spent = 0
 	line := newRestoreLine(v.limits, v.entries, s.claim)
 	waiting := v.pending[:0:0]
 	for i, r := range v.pending {
@@ -31,6 +33,9 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 			waiting = append(waiting, v.pending[i:]...)
 			s.Wake() // one that waits before it may start now: begin at the front again
 			break
+		}
+		if errors.Is(err, errUnread) {
+			continue
 		}
 		if !started && r.Status.Phase.IsNew() && r.UID != "" {
 			line.wait(r, err)
@@ -103,6 +108,10 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 	}
 	before := r.Status.Phase
 	valid := false
+	seen, found, err := s.readTargets(ctx, r)
+	if err != nil {
+		return false, err
+	}
 	err = kube.Update(ctx, s.Reader, s.Client, r, func(r *velerov1.Restore) error {
 		valid = false
 		if !r.Status.Phase.IsNew() || r.DeletionTimestamp != nil {
@@ -121,7 +130,10 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 			r.Status.ValidationErrors = problems.Strings()
 			return nil
 		}
-		if err := setNamespaces(r, s.findTargets(ctx, r)); err != nil {
+		if seen == nil || !equality.Semantic.DeepEqual(seen.Spec, r.Spec) {
+			return errUnread // changed meanwhile
+		}
+		if err := setNamespaces(r, found); err != nil {
 			return err
 		}
 		metav1.SetMetaDataAnnotation(&r.ObjectMeta, validate.AnnotationValidated, string(r.UID))
@@ -141,13 +153,18 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 	return valid && err == nil, err
 }
 
-// findTargets asks the backup for the namespaces the restore writes to. One that
-// cannot be read now may hold anything.
-func (s *Scheduler) findTargets(ctx context.Context, r *velerov1.Restore) []string {
-	found, err := s.Validator.Targets(ctx, r)
-	if err != nil {
-		found = validate.Targets(&r.Spec)
-		s.Log.WarnContext(ctx, "backup not readable, the restore counts as one of all it may hold", "restore", r.Name, "namespaces", found, "error", err)
+// readTargets finds the targets of a new restore as it will be once its spec is
+// complete, and that spec; nil for one that is not new or has problems. It is no
+// part of the write, which may be repeated.
+func (s *Scheduler) readTargets(ctx context.Context, r *velerov1.Restore) (*velerov1.Restore, []string, error) {
+	if validated(r) || !r.Status.Phase.IsNew() {
+		return nil, nil, nil
 	}
-	return found
+	seen := r.DeepCopy()
+	problems, err := s.Validator.Restore(ctx, seen)
+	if err != nil || len(problems) > 0 {
+		return nil, nil, err
+	}
+	found, err := s.findTargets(ctx, seen)
+	return seen, found, err
 }

@@ -110,6 +110,7 @@ type Scheduler struct {
 	wake   chan struct{}
 	told   map[types.UID]said // the last reason told for a job that waits
 	voice  *rate.Limiter      // of what is told about jobs that wait
+	looks  bucketLooks
 
 	misplaced []placement // positions to be written, front first
 	placed    time.Time   // when the last one was
@@ -128,6 +129,7 @@ func New(cfg Config) *Scheduler {
 	return &Scheduler{
 		Config: cfg, tracer: cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler"),
 		wake: make(chan struct{}, 1), told: map[types.UID]said{},
+		looks: bucketLooks{hung: map[string]hang{}},
 		voice: rate.NewLimiter(tellRate, tellBurst),
 		claim: claimAll, arrange: Order, holding: beforeOver(),
 	}
