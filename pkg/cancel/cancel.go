@@ -38,13 +38,19 @@ func (r Request) Reason() string {
 	return reason + by + r.By
 }
 
+// ReasonBut is Reason with what did not work while the job was ended.
+func (r Request) ReasonBut(what string) string { return r.Reason() + but + plain(what) }
+
 const (
 	reason = "cancelled"
 	by     = " by "
+	but    = "; "
 )
 
 // IsReason tells whether a failureReason says that the job was cancelled.
-func IsReason(text string) bool { return text == reason || strings.HasPrefix(text, reason+by) }
+func IsReason(text string) bool {
+	return text == reason || strings.HasPrefix(text, reason+by) || strings.HasPrefix(text, reason+but)
+}
 
 // Error ends the work of a job that was asked to stop. Its text is the reason.
 type Error struct{ Request Request }

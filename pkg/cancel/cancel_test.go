@@ -36,6 +36,9 @@ func TestWhatAPersonMightSet(t *testing.T) {
 	_, ok := cancel.Requested(&velerov1.Backup{})
 	require.False(t, ok)
 	require.False(t, cancel.IsReason("cancelled bystander"))
+	require.Equal(t, "cancelled; a b", cancel.Request{}.ReasonBut("a\nb"))
+	require.True(t, cancel.IsReason("cancelled; a b"))
+	require.True(t, cancel.IsReason(cancel.Request{By: "bob"}.ReasonBut("a")))
 }
 
 func FuzzRequested(f *testing.F) {

@@ -24,20 +24,31 @@ import (
 // concludeBackup ends a backup as the bucket says: Failed, unless something was
 // committed before. It need not wait for its former holder: who does not find its
 // claim on the object cannot begin a commit, and nothing else counts.
-func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine claim.Claim, _ time.Duration) (time.Duration, error) {
+//
+// For the same reason it need not wait for the bucket for ever: without the mark
+// of a commit it holds Failed or nothing, so Failed on the object alone is true. A
+// bucket that refuses is not waited for, one that is away is for another deadline.
+func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine claim.Claim, waited age) (time.Duration, error) {
 	r, asked := cancel.Requested(b)
 	if !asked {
 		return 0, errGone
 	}
 	final, err := c.decide(ctx, b, r.Reason())
+	alone := err != nil
 	switch {
 	case errors.Is(err, ending.ErrForeign), apierrors.IsNotFound(err):
 		// Nothing in the bucket stands for this backup, or there is no location.
 		final = ending.Failed(b, r.Reason(), c.Clock.Now())
+	case err != nil && ctx.Err() == nil && (refused(err) || waited.request >= c.patience()):
+		c.Log.WarnContext(ctx, "cancelled backup ends without its bucket", "backup", b.Name, "error", err)
+		final = ending.Failed(b, r.ReasonBut("the bucket could not be written: "+err.Error()), c.Clock.Now())
 	case err != nil:
 		return 0, fmt.Errorf("end backup %q in its bucket: %w", b.Name, err)
 	}
 	return 0, settle(ctx, c, backups, b, mine, func(b *velerov1.Backup) bool {
+		if alone && cancel.Committing(b) {
+			return false
+		}
 		expiration := b.Status.Expiration
 		b.Status = *final.Status.DeepCopy()
 		if b.Status.Expiration == nil {
@@ -47,8 +58,16 @@ func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine
 	})
 }
 
-// decide creates the metadata file, unless it is there.
+// refused tells of a failure that time alone does not mend.
+func refused(err error) bool {
+	return errors.Is(err, objectstore.ErrNoBucket) || errors.Is(err, objectstore.ErrAccess)
+}
+
+// decide creates the metadata file, unless it is there. One that takes too long
+// leaves the time to write the object.
 func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, reason string) (_ *velerov1.Backup, err error) {
+	ctx, done := context.WithTimeout(ctx, bucketLimit)
+	defer done()
 	store, err := c.Locations.OpenName(ctx, b.Spec.StorageLocation)
 	if err != nil {
 		return nil, err

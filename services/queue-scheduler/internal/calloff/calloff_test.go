@@ -3,6 +3,7 @@ package calloff_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -293,8 +294,7 @@ func TestADirectoryOfAnotherIsNotTouched(t *testing.T) {
 	require.Equal(t, []string{layout.OwnerFile("b")}, b.store.Keys())
 }
 
-// While the bucket does not answer nobody can tell how the backup ended; then the
-// claim is this process's already.
+// A bucket that is away is waited for, with the claim, until a second deadline.
 func TestABucketThatIsAwayIsWaitedFor(t *testing.T) {
 	o := running("b", holdfast.AnnotationCancel, "bob")
 	b := newBed(o)
@@ -316,10 +316,68 @@ func TestABucketThatIsAwayIsWaitedFor(t *testing.T) {
 	_, err = c.ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
 	require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
+	require.Equal(t, "cancelled by bob", read(t, b, o).Status.FailureReason)
+	require.Contains(t, b.store.Keys(), layout.BackupMetadata("b"))
+}
+
+func TestABucketThatStaysAwayDoesNotHoldTheQueue(t *testing.T) {
+	o := running("b", holdfast.AnnotationCancel, "bob")
+	b := newBed(o)
+	b.away = objectstore.ErrReadOnly
+	c := b.replica(t, "one")
+	require.Equal(t, 5*time.Second, overdue(t, b, c, "b").RequeueAfter)
+	b.clock.Step(deadline - time.Second)
+	result, err := c.ReconcileBackup(t.Context(), request("b"))
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Second, result.RequeueAfter)
+	b.clock.Step(time.Second)
+	result, err = c.ReconcileBackup(t.Context(), request("b"))
+	require.NoError(t, err)
+	require.Zero(t, result)
+	got := read(t, b, o)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "cancelled by bob; the bucket could not be written: object store is read-only", got.Status.FailureReason)
+	require.NotNil(t, got.Status.CompletionTimestamp)
+	require.Equal(t, []string{"b Failed"}, b.phases)
+	_, err = c.AskBackup(t.Context(), "b", "alice")
+	require.NoError(t, err, "it is known as cancelled")
+}
+
+func TestABucketThatRefusesIsNotWaitedFor(t *testing.T) {
+	for _, refusal := range []error{objectstore.ErrNoBucket, objectstore.ErrAccess} {
+		o := running("b", holdfast.AnnotationCancel, "true")
+		b := newBed(o)
+		b.away = fmt.Errorf("open: %w", refusal)
+		require.Zero(t, overdue(t, b, b.replica(t, "one"), "b"))
+		got := read(t, b, o)
+		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+		require.Equal(t, "cancelled; the bucket could not be written: open: "+refusal.Error(), got.Status.FailureReason)
+	}
+}
+
+// Runners that take the backup again and again do not begin the wait anew.
+func TestChangingHoldersDoNotProlongTheWait(t *testing.T) {
+	o := running("b", holdfast.AnnotationCancel, "bob")
+	b := newBed(o)
+	b.away = errors.New("connection refused")
+	c := b.replica(t, "one")
+	for epoch := int64(4); epoch < 8; epoch++ {
+		result, err := c.ReconcileBackup(t.Context(), request("b"))
+		require.NoError(t, err)
+		require.Positive(t, result.RequeueAfter)
+		require.Equal(t, velerov1.BackupPhaseInProgress, read(t, b, o).Status.Phase)
+		next := read(t, b, o)
+		require.NoError(t, claim.Set(next, claim.Claim{Holder: "next", Epoch: epoch}))
+		require.NoError(t, b.client.Update(t.Context(), next))
+		b.clock.Step(deadline / 2)
+	}
+	_, err := c.ReconcileBackup(t.Context(), request("b"))
+	require.NoError(t, err)
+	require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
 }
 
 // A holder that commits in the last moment is ahead, and one that handed over, or
-// was succeeded, leaves its successor the whole time.
+// was succeeded, leaves its successor a deadline, up to two in all.
 func TestTheHolderMayStillBeAhead(t *testing.T) {
 	o := running("b", holdfast.AnnotationCancel, "bob")
 	b := newBed(o)
@@ -333,7 +391,7 @@ func TestTheHolderMayStillBeAhead(t *testing.T) {
 	b.clock.Step(2 * time.Second)
 	result, err := c.ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
-	require.Equal(t, deadline, result.RequeueAfter)
+	require.Equal(t, deadline-time.Second, result.RequeueAfter, "two deadlines in all")
 
 	marked := read(t, b, o)
 	marked.Annotations[holdfast.AnnotationCommitting] = "4"

@@ -21,25 +21,39 @@ import (
 const again = 5 * time.Second
 
 // sight is since when this process sees a job asked to stop under one epoch: it
-// counts itself, for clocks differ. A later holder has the whole deadline.
+// counts itself, for clocks differ. A later holder has a deadline of its own,
+// though not for ever: first is when the request was seen under any epoch.
 type sight struct {
-	uid   types.UID
-	epoch int64
-	since time.Time
+	uid          types.UID
+	epoch        int64
+	since, first time.Time
+}
+
+// age is for how long a job has been seen asked to stop.
+type age struct {
+	epoch   time.Duration // under its claim's epoch
+	request time.Duration // under any
 }
 
 // since returns for how long the job has been seen so.
-func (c *Canceller) since(kind, name string, uid types.UID, epoch int64) time.Duration {
+func (c *Canceller) since(kind, name string, uid types.UID, epoch int64) age {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key, now := kind+"/"+name, c.Clock.Now()
 	s, ok := c.seen[key]
-	if !ok || s.uid != uid || s.epoch != epoch {
-		s = sight{uid: uid, epoch: epoch, since: now}
-		c.seen[key] = s
+	if !ok || s.uid != uid {
+		s = sight{uid: uid, epoch: epoch, since: now, first: now}
 	}
-	return now.Sub(s.since)
+	if s.epoch != epoch {
+		s.epoch, s.since = epoch, now
+	}
+	c.seen[key] = s
+	return age{epoch: now.Sub(s.since), request: now.Sub(s.first)}
 }
+
+// patience is how long a request waits for holders that come one after the other,
+// and for a bucket that is away.
+func (c *Canceller) patience() time.Duration { return 2 * c.Deadline }
 
 func (c *Canceller) forget(kind, name string) {
 	c.mu.Lock()
@@ -53,7 +67,7 @@ var errGone = errors.New("the job is not this service's to end")
 
 // conclusion ends a job whose claim this process has had for that long. With a
 // time left it has to be called again after that.
-type conclusion[T client.Object] func(ctx context.Context, obj T, mine claim.Claim, waited time.Duration) (left time.Duration, err error)
+type conclusion[T client.Object] func(ctx context.Context, obj T, mine claim.Claim, waited age) (left time.Duration, err error)
 
 // await gives the holder its time, then takes the claim and ends the job.
 func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, conclude conclusion[T]) (reconcile.Result, error) {
@@ -63,7 +77,11 @@ func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T
 	}
 	waited := c.since(k.name, obj.GetName(), obj.GetUID(), held.Epoch)
 	if held.Holder != c.Instance {
-		if left := c.Deadline - waited; left > 0 {
+		left := c.Deadline - waited.epoch
+		if k.bounded {
+			left = min(left, c.patience()-waited.request)
+		}
+		if left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
 		if held, err = take(ctx, c, k, obj, held); err != nil {

@@ -16,6 +16,8 @@ type kind[T client.Object] struct {
 	// cancelled tells of an ended job that it ended by a request.
 	cancelled func(T) bool
 	fail      func(o T, reason string, now metav1.Time)
+	// bounded: after two deadlines no further holder has another one.
+	bounded bool
 }
 
 // end makes a job that was asked to stop Failed; false when nobody asked.
@@ -28,7 +30,7 @@ func (k *kind[T]) end(o T, now metav1.Time) bool {
 }
 
 var backups = &kind[*velerov1.Backup]{
-	name: "Backup", stage: cancel.BackupStage,
+	name: "Backup", stage: cancel.BackupStage, bounded: true,
 	phase: func(b *velerov1.Backup) string { return string(b.Status.Phase) },
 	cancelled: func(b *velerov1.Backup) bool {
 		return b.Status.Phase == velerov1.BackupPhaseFailed && cancel.IsReason(b.Status.FailureReason)

@@ -16,8 +16,8 @@ const silences = 3
 
 // concludeRestore ends a restore without files: only a runner can tell from the
 // records what was restored.
-func (c *Canceller) concludeRestore(ctx context.Context, r *velerov1.Restore, mine claim.Claim, waited time.Duration) (time.Duration, error) {
-	if left := silences*c.ClaimTimeout - waited; left > 0 {
+func (c *Canceller) concludeRestore(ctx context.Context, r *velerov1.Restore, mine claim.Claim, waited age) (time.Duration, error) {
+	if left := silences*c.ClaimTimeout - waited.epoch; left > 0 {
 		return left, nil
 	}
 	return 0, settle(ctx, c, restores, r, mine, func(r *velerov1.Restore) bool { return restores.end(r, c.now()) })

@@ -22,6 +22,8 @@ const (
 	atOnce = 4
 	// lookLimit bounds one look at a job.
 	lookLimit = time.Minute
+	// bucketLimit bounds the part of it that needs a bucket.
+	bucketLimit = 45 * time.Second
 )
 
 // Setup adds controllers for the requests on objects to a manager; name begins
