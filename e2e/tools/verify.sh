@@ -49,7 +49,9 @@ for module in "${modules[@]}"; do
 done
 for module in "${modules[@]}"; do
   echo "verify: $module builds without the workspace"
-  (cd "$module" && GOWORK=off go build ./...)
+  discard=()
+  if [[ $module == pkg/plugin/starter ]]; then discard=(-o /dev/null); fi # one command alone would be written into the tree
+  (cd "$module" && GOWORK=off go build "${discard[@]}" ./...)
 done
 echo "verify: go.mod files are tidy"
 for process in "${tidy[@]}"; do wait "$process"; done
