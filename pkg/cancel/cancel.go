@@ -4,6 +4,10 @@
 // Both are annotations written by compare-and-swap, so that one of them is first:
 // a holder that finds the request cannot mark its commit any more, whatever it
 // did meanwhile, and whoever finds the mark does not ask.
+//
+// Both hold the UID of their object, for annotations are copied with it: what was
+// written for another object does not count. A request in a person's words, which
+// holds none, does.
 package cancel
 
 import (
@@ -15,6 +19,7 @@ import (
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
@@ -28,6 +33,9 @@ type Request struct {
 	By string `json:"by,omitempty"`
 	// Time is when it was asked; zero when nobody said.
 	Time time.Time `json:"time,omitzero"`
+	// UID is the object's that is asked to stop; empty when a person wrote it. Ask
+	// sets it.
+	UID types.UID `json:"uid,omitempty"`
 }
 
 // Reason is the failureReason of a job that ends by the request.
@@ -62,8 +70,14 @@ func (e *Error) Error() string { return e.Request.Reason() }
 // it came after the job began to commit. Any text a person might set counts:
 // "true" asks without a name, "false" does not ask, others are a name.
 func Requested(obj metav1.Object) (Request, bool) {
-	r, ok := parse(obj.GetAnnotations()[holdfast.AnnotationCancel])
+	r, ok := own(obj)
 	return r, ok && !Committing(obj)
+}
+
+// own is the request on the object, unless it was copied from another.
+func own(obj metav1.Object) (Request, bool) {
+	r, ok := parse(obj.GetAnnotations()[holdfast.AnnotationCancel])
+	return r, ok && (r.UID == "" || r.UID == obj.GetUID())
 }
 
 func parse(text string) (Request, bool) {
@@ -97,10 +111,10 @@ func plain(name string) string {
 
 // Ask writes the request into the object's annotations, unless there is one.
 func Ask(obj metav1.Object, r Request) error {
-	if _, asked := parse(obj.GetAnnotations()[holdfast.AnnotationCancel]); asked {
+	if _, asked := own(obj); asked {
 		return nil
 	}
-	r.By = plain(r.By)
+	r.By, r.UID = plain(r.By), obj.GetUID()
 	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("annotation %s: %w", holdfast.AnnotationCancel, err)
@@ -109,10 +123,11 @@ func Ask(obj metav1.Object, r Request) error {
 	return nil
 }
 
-// Committing tells whether the job began to commit what it did.
+// Committing tells whether the job began to commit what it did. The mark of
+// another object does not count.
 func Committing(obj metav1.Object) bool {
-	_, ok := obj.GetAnnotations()[holdfast.AnnotationCommitting]
-	return ok
+	_, uid, ok := strings.Cut(obj.GetAnnotations()[holdfast.AnnotationCommitting], " ")
+	return ok && uid == string(obj.GetUID())
 }
 
 // Commit marks that the holder of epoch commits the job. An *Error when the job
@@ -123,7 +138,7 @@ func Commit(obj metav1.Object, epoch int64) error {
 		return &Error{r}
 	}
 	if !Committing(obj) {
-		annotate(obj, holdfast.AnnotationCommitting, strconv.FormatInt(epoch, 10))
+		annotate(obj, holdfast.AnnotationCommitting, strconv.FormatInt(epoch, 10)+" "+string(obj.GetUID()))
 	}
 	return nil
 }

@@ -78,13 +78,13 @@ func TestRequestAndCommitExcludeEachOther(t *testing.T) {
 	require.Equal(t, "cancelled by alice", asked.Error())
 	require.False(t, cancel.Committing(b))
 
-	b = &velerov1.Backup{}
+	b = &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
 	require.NoError(t, cancel.Commit(b, 3))
 	require.NoError(t, cancel.Ask(b, cancel.Request{By: "late"}))
 	_, ok := cancel.Requested(b)
 	require.False(t, ok, "it came after the commit began")
 	require.NoError(t, cancel.Commit(b, 4), "a later holder goes on")
-	require.Equal(t, "3", b.Annotations[holdfast.AnnotationCommitting])
+	require.Equal(t, "3 one", b.Annotations[holdfast.AnnotationCommitting])
 	cancel.Unmark(b)
 	require.False(t, cancel.Committing(b))
 	cancel.Unmark(&velerov1.Backup{})
@@ -114,4 +114,31 @@ func TestStages(t *testing.T) {
 	require.NoError(t, cancel.Commit(r, 1))
 	require.Equal(t, cancel.Closing, cancel.BackupStage(b))
 	require.Equal(t, cancel.Closing, cancel.RestoreStage(r))
+}
+
+func TestCopiedAnnotationsDoNotCount(t *testing.T) {
+	asked := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
+	require.NoError(t, cancel.Ask(asked, cancel.Request{By: "alice"}))
+	_, ok := cancel.Requested(asked)
+	require.True(t, ok)
+	asked.UID = "two"
+	_, ok = cancel.Requested(asked)
+	require.False(t, ok, "another object was asked to stop")
+	require.NoError(t, cancel.Commit(asked.DeepCopy(), 1))
+	require.NoError(t, cancel.Ask(asked, cancel.Request{By: "bob"}))
+	r, ok := cancel.Requested(asked)
+	require.True(t, ok)
+	require.Equal(t, cancel.Request{By: "bob", UID: "two"}, r)
+
+	marked := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
+	require.NoError(t, cancel.Commit(marked, 3))
+	require.True(t, cancel.Committing(marked))
+	marked.UID = "two"
+	require.False(t, cancel.Committing(marked))
+	require.NoError(t, cancel.Commit(marked, 1))
+	require.Equal(t, "1 two", marked.Annotations[holdfast.AnnotationCommitting])
+	for _, text := range []string{"", "3", "two", "3 one"} {
+		marked.Annotations[holdfast.AnnotationCommitting] = text
+		require.False(t, cancel.Committing(marked), text)
+	}
 }

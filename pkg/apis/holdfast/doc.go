@@ -26,10 +26,11 @@ const (
 	// AnnotationPlan names a stored plan to execute.
 	AnnotationPlan = "holdfast.io/plan"
 	// AnnotationCancel asks for a job that has not ended to be stopped: who asks,
-	// and when, as JSON, or any other text but "false", as a person might set it.
+	// and when, and the object's UID, as JSON, or any other text but "false", as a
+	// person might set it.
 	AnnotationCancel = "holdfast.io/cancel"
 	// AnnotationCommitting is the epoch in which a job began to commit what it
-	// did. A request to cancel that comes later is not heeded.
+	// did, a space, and the object's UID. A request to cancel that comes later is not heeded.
 	AnnotationCommitting = "holdfast.io/committing"
 	// AnnotationIgnoreRunning ("true") lets a restore start beside running
 	// backups that overlap with it.

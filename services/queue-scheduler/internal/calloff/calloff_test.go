@@ -189,6 +189,26 @@ func TestItMayBeTooLate(t *testing.T) {
 	require.Equal(t, codes.NotFound, status.Code())
 }
 
+// Annotations come along when an object is copied.
+func TestAnnotationsOfAnotherObjectDoNotCount(t *testing.T) {
+	for _, phase := range []velerov1.BackupPhase{"", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart} {
+		marked := backup("marked", phase, holdfast.AnnotationCommitting, "3 uid-other")
+		asked := backup("asked", phase, holdfast.AnnotationCancel, `{"by":"bob","uid":"uid-other"}`)
+		b := newBed(marked, asked)
+		c := b.replica(t, "one")
+		got, err := c.AskBackup(t.Context(), "marked", "alice")
+		require.NoError(t, err)
+		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+		require.Equal(t, "cancelled by alice", read(t, b, marked).Status.FailureReason)
+		_, err = c.ReconcileBackup(t.Context(), request("asked"))
+		require.NoError(t, err)
+		require.Equal(t, phase, read(t, b, asked).Status.Phase)
+		_, err = c.AskBackup(t.Context(), "asked", "alice")
+		require.NoError(t, err)
+		require.Equal(t, "cancelled by alice", read(t, b, asked).Status.FailureReason)
+	}
+}
+
 // What kubectl or the CLI wrote on the object counts like the call.
 func TestRequestsOnObjectsAreFound(t *testing.T) {
 	o := backup("b", velerov1.BackupPhaseQueued, holdfast.AnnotationCancel, "bob")
@@ -394,7 +414,9 @@ func TestTheHolderMayStillBeAhead(t *testing.T) {
 	require.Equal(t, deadline-time.Second, result.RequeueAfter, "two deadlines in all")
 
 	marked := read(t, b, o)
-	marked.Annotations[holdfast.AnnotationCommitting] = "4"
+	delete(marked.Annotations, holdfast.AnnotationCancel)
+	require.NoError(t, cancel.Commit(marked, 4))
+	require.NoError(t, cancel.Ask(marked, cancel.Request{By: "bob"}))
 	require.NoError(t, b.client.Update(t.Context(), marked))
 	b.clock.Step(deadline)
 	result, err = c.ReconcileBackup(t.Context(), request("b"))
