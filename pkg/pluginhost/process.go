@@ -199,7 +199,7 @@ func (p *process) crash(ctx context.Context, err error) error {
 	}
 }
 
-// end asks the process to end, kills it when it does not, and returns when it and everything it started is gone.
+// end asks the process to end, kills it when it does not, and returns when it and everything else in its process group is gone.
 func (p *process) end() {
 	timer := p.spec.clock.NewTimer(p.spec.limits.Stop)
 	defer timer.Stop()

@@ -31,7 +31,7 @@ func (h *Host) Open(ctx context.Context, log *slog.Logger) *Session {
 	return &Session{host: h, ctx: ctx, log: log, workers: map[string]*worker{}}
 }
 
-// Close ends the processes, and returns when they and everything they started are gone.
+// Close ends the processes, and returns when they and everything else in their process groups are gone.
 func (s *Session) Close() {
 	s.mu.Lock()
 	s.closed = true
