@@ -17,8 +17,11 @@ import (
 // job would be found again without any hand-over.
 const maxPause = 10 * time.Second
 
+// afterRunners is the service that is restarted after both kinds of runners.
+const afterRunners = "async-operation-monitor"
+
 // rollingRestart restarts every process, one after another, twice, while ten backups and five restores are under way. The bucket is slow meanwhile, so
-// that jobs are long enough to meet the restarts.
+// that jobs are long enough to meet the restarts; the first time, what runs is held until all runners are new ones, so that it does meet them.
 func (b *bed) rollingRestart(t *testing.T) {
 	type restore struct{ name, backup, from, to string }
 	waves := []struct {
@@ -32,6 +35,13 @@ func (b *bed) rollingRestart(t *testing.T) {
 	}
 	b.gate.Slow(func(r gate.Request) bool { return strings.Contains(r.Key, "/roll-") }, 400*time.Millisecond)
 	t.Cleanup(func() { b.gate.Slow(nil, 0) })
+	holds := []*gate.Hold{b.gate.Hold(gate.Writes("backups/roll-")), b.gate.Hold(gate.Writes("restores/roll-"))}
+	release := func() {
+		for _, hold := range holds {
+			hold.Release()
+		}
+	}
+	t.Cleanup(release)
 	for _, wave := range waves {
 		for name, namespaces := range wave.backups {
 			b.Backup(t, name, b.bucket, strings.Split(namespaces, ",")...)
@@ -39,7 +49,13 @@ func (b *bed) rollingRestart(t *testing.T) {
 		for _, r := range wave.restores {
 			b.Restore(t, r.name, r.backup, r.from, r.to)
 		}
+		for _, hold := range holds {
+			reached(t, hold)
+		}
 		for _, member := range slices.Clone(b.Fleet.Members) {
+			if member.Service == afterRunners {
+				release()
+			}
 			_, err := b.Fleet.Restart(t.Context(), member)
 			require.NoError(t, err)
 		}
