@@ -68,7 +68,7 @@ func newBed(t *testing.T, plant func(t *testing.T, bucket string)) *bed {
 	t.Cleanup(func() {
 		for _, m := range b.fleet.Members {
 			if t.Failed() {
-				t.Logf("%s ends with:\n%s", filepath.Base(m.LogPath()), testbed.Tail(m.LogPath(), 25))
+				t.Logf("%s complains:\n%s", filepath.Base(m.LogPath()), testbed.Complaints(m.LogPath(), 8))
 			}
 		}
 	})

@@ -101,7 +101,7 @@ func startFleet(t *testing.T, w *world, replicas int) {
 func showLog(t *testing.T, path string) {
 	t.Helper()
 	if t.Failed() {
-		t.Logf("%s ends with:\n%s", filepath.Base(path), testbed.Tail(path, 40))
+		t.Logf("%s complains:\n%s", filepath.Base(path), testbed.Complaints(path, 8))
 	}
 }
 

@@ -66,14 +66,14 @@ func Start(t *testing.T, config Config) *Site {
 	return s
 }
 
-// showLogs adds the end of every service's log to that of a failed test.
+// showLogs adds what every service complained about to the log of a failed test.
 func (s *Site) showLogs(t *testing.T) {
 	t.Helper()
 	if !t.Failed() {
 		return
 	}
 	for _, m := range s.Fleet.Members {
-		t.Logf("%s ends with:\n%s", filepath.Base(m.LogPath()), testbed.Tail(m.LogPath(), 40))
+		t.Logf("%s complains:\n%s", filepath.Base(m.LogPath()), testbed.Complaints(m.LogPath(), 8))
 	}
 }
 

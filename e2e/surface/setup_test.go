@@ -71,7 +71,7 @@ spec: {provider: holdfast.io/file, default: true, config: {path: `+objects+`}, o
 	t.Cleanup(func() {
 		for _, m := range b.fleet.Members {
 			if t.Failed() {
-				t.Logf("%s ends with:\n%s", filepath.Base(m.LogPath()), testbed.Tail(m.LogPath(), 25))
+				t.Logf("%s complains:\n%s", filepath.Base(m.LogPath()), testbed.Complaints(m.LogPath(), 8))
 			}
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -128,4 +129,17 @@ func Tail(path string, lines int) string {
 	}
 	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Complaints returns the last lines of a service's log that are no everyday ones: warnings, errors, and what is no log line, as a panic. A failed test
+// shows them rather than everything, under which its own message would be lost.
+func Complaints(path string, lines int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	complaints := slices.DeleteFunc(strings.Split(strings.TrimRight(string(data), "\n"), "\n"), func(line string) bool {
+		return strings.Contains(line, " level=INFO ") || strings.Contains(line, " level=DEBUG ")
+	})
+	return strings.Join(complaints[max(0, len(complaints)-lines):], "\n")
 }

@@ -1,6 +1,8 @@
 package testbed_test
 
 import (
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -51,4 +53,11 @@ func closeIdle(t *testing.T, client *kubernetes.Clientset) {
 	restClient, ok := client.CoreV1().RESTClient().(*rest.RESTClient)
 	require.True(t, ok)
 	restClient.Client.CloseIdleConnections()
+}
+
+func TestComplaintsAreWhatIsNotEverydays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(path, []byte("time=1 level=WARN msg=old\ntime=2 level=INFO msg=started\ntime=3 level=WARN msg=late\ntime=4 level=DEBUG msg=x\npanic: no\n"), 0o600))
+	require.Equal(t, "time=3 level=WARN msg=late\npanic: no", testbed.Complaints(path, 2))
+	require.Empty(t, testbed.Complaints(path+".absent", 2))
 }

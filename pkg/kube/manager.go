@@ -5,13 +5,14 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
 // libraryLogger is set once per process: controller-runtime logs what belongs to
@@ -23,7 +24,7 @@ var libraryLogger sync.Once
 // health endpoint (the service skeleton does) and several managers may run in
 // one process. It starts nothing and reads only discovery, lazily.
 func NewManager(cfg *rest.Config, namespace string, log *slog.Logger) (ctrl.Manager, error) {
-	logger := logr.FromSlogHandler(log.Handler())
+	logger := telemetry.Library(log)
 	libraryLogger.Do(func() { ctrl.SetLogger(logger) })
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                 Scheme(),

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -56,7 +55,7 @@ func ParseLevel(level string) (slog.Level, error) {
 // It is called once, by a main.
 func AdoptProcess(log *slog.Logger) {
 	quiet := log.With("component", "library")
-	logger := logr.FromSlogHandler(quiet.Handler())
+	logger := Library(quiet)
 	klog.SetLogger(logger)
 	ctrl.SetLogger(logger)
 	otel.SetLogger(logger)
