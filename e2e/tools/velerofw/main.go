@@ -189,7 +189,9 @@ func (s *store) ObjectExists(bucket, key string) (bool, error) {
 	return err == nil, err
 }
 
-func (s *store) GetObject(bucket, key string) (io.ReadCloser, error) { return os.Open(s.path(bucket, key)) }
+func (s *store) GetObject(bucket, key string) (io.ReadCloser, error) {
+	return os.Open(s.path(bucket, key))
+}
 
 func (s *store) ListCommonPrefixes(bucket, prefix, delimiter string) ([]string, error) {
 	return []string{bucket + ":" + prefix + ":" + delimiter}, nil
@@ -232,7 +234,9 @@ func (v *volumes) CreateSnapshot(volumeID, volumeAZ string, tags map[string]stri
 
 func (v *volumes) DeleteSnapshot(string) error { return errors.New("snapshot is in use") }
 
-func (v *volumes) GetVolumeID(pv runtime.Unstructured) (string, error) { return "id of " + name(pv), nil }
+func (v *volumes) GetVolumeID(pv runtime.Unstructured) (string, error) {
+	return "id of " + name(pv), nil
+}
 
 func (v *volumes) SetVolumeID(pv runtime.Unstructured, volumeID string) (runtime.Unstructured, error) {
 	return mark(pv, "volume", volumeID), nil
