@@ -89,6 +89,7 @@ func TestFaults(t *testing.T) {
 
 // TestMutantsAreCaught shows that the suite can fail.
 func TestMutantsAreCaught(t *testing.T) {
+	t.Parallel()
 	for _, m := range today(t, Mutants, func(m Mutant) string { return m.Tag }) {
 		t.Run(m.Tag, func(t *testing.T) {
 			t.Parallel()
