@@ -1,0 +1,20 @@
+package builtin
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+)
+
+// restorePodClaims restores the claims of a Pod before it, also those that the restore does not select.
+type restorePodClaims struct{ named }
+
+func (a restorePodClaims) Execute(_ context.Context, o, fromBackup *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
+	defer a.guard(execute, &err)
+	pod, err := fromBackup.Content()
+	if err != nil {
+		return action.RestoreResult{}, err
+	}
+	items, err := podClaims(pod)
+	return action.RestoreResult{Object: o, Additional: items}, err
+}
