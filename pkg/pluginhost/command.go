@@ -31,9 +31,10 @@ type command struct {
 	ended  error         // of the process; read after exited
 	words  string        // its last words; read after exited
 
-	mu   sync.Mutex
-	pid  int // 0 before the start and when the id may belong to another process
-	name string
+	mu     sync.Mutex
+	pid    int // 0 before the start and when the id may belong to another process
+	killed bool
+	name   string
 }
 
 func newCommand(path string, args []string, out *output, stop time.Duration) *command {
@@ -60,13 +61,21 @@ func (c *command) Start(context.Context) error {
 			started <- err
 			return
 		}
-		c.mu.Lock()
-		c.pid = c.cmd.Process.Pid
-		c.mu.Unlock()
+		c.born()
 		started <- nil
 		c.wait()
 	}()
 	return <-started
+}
+
+// born notes the id of the process, which may have been killed before it had one.
+func (c *command) born() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pid = c.cmd.Process.Pid
+	if c.killed {
+		killGroup(c.pid)
+	}
 }
 
 // wait waits for the process and closes exited.
@@ -91,7 +100,8 @@ func (c *command) Wait(context.Context) error {
 	return c.ended
 }
 
-// Kill ends the process and everything it started. It may be called at any time.
+// Kill ends the process and everything it started. It may be called at any time: a process that is not there yet ends
+// when it is.
 func (c *command) Kill(context.Context) error {
 	c.kill()
 	return nil
@@ -100,6 +110,7 @@ func (c *command) Kill(context.Context) error {
 func (c *command) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.killed = true
 	killGroup(c.pid)
 }
 
@@ -160,7 +171,11 @@ func (c *command) HostToPlugin(network, address string) (string, string, error) 
 	return network, address, nil
 }
 
-// firstLine keeps the first line written to it for one reader, and discards the rest.
+// handshakeFields is how many fields the handshake's line has for us. In the sixth a process may offer a certificate, for
+// which go-plugin needs a configuration of TLS that there is none of.
+const handshakeFields = 5
+
+// firstLine keeps the fields of the first line written to it that count for one reader, and discards the rest.
 type firstLine struct {
 	line  bytes.Buffer
 	over  sync.Once
@@ -184,7 +199,15 @@ func (f *firstLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (f *firstLine) end() { f.over.Do(func() { close(f.ready) }) }
+func (f *firstLine) end() {
+	f.over.Do(func() {
+		fields := bytes.SplitN(f.line.Bytes(), []byte{'|'}, handshakeFields+1)
+		if len(fields) > handshakeFields {
+			f.line.Truncate(f.line.Len() - len(fields[handshakeFields]) - 1)
+		}
+		close(f.ready)
+	})
+}
 
 // Read waits for the line to be whole, or for the end of the process.
 func (f *firstLine) Read(p []byte) (int, error) {

@@ -41,6 +41,9 @@ const maxHeaders = 256 << 10
 // socket's path, what go-plugin and we append takes up to 52.
 const maxSocketDir = 107 - 52
 
+// errSlowStart means that a process does not answer soon enough after its start.
+var errSlowStart = errors.New("timeout while waiting for plugin to start")
+
 // settle is how long a broken connection may take to be recognised as one, and its process to be seen dead.
 const settle = time.Second
 
@@ -97,15 +100,47 @@ func (s *spec) start(ctx context.Context) (*process, error) {
 	p := &process{id: rand.Text(), spec: s, sockets: sockets}
 	p.cmd = newCommand(s.path, s.args, newOutput(ctx, s.log.With("plugin", filepath.Base(s.path)), s.clock, s.limits), s.limits.Stop)
 	p.client = goplugin.NewClient(p.config())
-	stop := context.AfterFunc(ctx, p.cmd.kill)
-	defer stop()
-	conn, err := connect(p.client)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	done := p.limitStart(ctx, end)
+	err = guard(func() (err error) { p.conn, err = connect(p.client); return err })
+	done()
 	if err != nil {
 		p.end()
 		return nil, s.notStarted(ctx, p.cmd, err)
 	}
-	p.conn = conn
 	return p, nil
+}
+
+// limitStart gives the start as a whole its time: go-plugin limits only the wait for the handshake's line, and then waits
+// for whatever the process does with the connection. When the time is over, or ctx, the process ends; done ends the limit.
+func (p *process) limitStart(ctx context.Context, end context.CancelCauseFunc) (done func()) {
+	timer := p.spec.clock.NewTimer(p.spec.limits.Start)
+	over, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-over:
+			return
+		case <-timer.C():
+			end(errSlowStart)
+		case <-ctx.Done():
+		}
+		p.cmd.kill()
+		p.hangUp()
+	}()
+	return func() {
+		timer.Stop()
+		close(over)
+		<-watched
+	}
+}
+
+// hangUp closes the connection, if there is one.
+func (p *process) hangUp() {
+	if conn := p.dialed.Load(); conn != nil {
+		_ = conn.Close() // usually not the only time
+	}
 }
 
 func (p *process) config() *goplugin.ClientConfig {
@@ -156,8 +191,11 @@ func connect(client *goplugin.Client) (*grpc.ClientConn, error) {
 }
 
 func (s *spec) notStarted(ctx context.Context, cmd *command, err error) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(ended(ctx), errSlowStart) {
 		return fmt.Errorf("%w: %w", ErrStart, ended(ctx))
+	}
+	if ctx.Err() != nil {
+		err = errSlowStart
 	}
 	// The process was killed for not answering, unless it has died before; only its words tell.
 	if cmd.words != "" {
@@ -213,9 +251,7 @@ func (p *process) end() {
 	case <-timer.C():
 	}
 	p.cmd.kill()
+	p.hangUp() // a child that got away may hold the other end and never answer
 	<-over
-	if conn := p.dialed.Load(); conn != nil {
-		_ = conn.Close() // usually the second time
-	}
 	_ = os.RemoveAll(p.sockets) // what stays is empty
 }

@@ -2,10 +2,16 @@ package pluginhost_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -58,6 +64,10 @@ func beAPlugin() {
 		select {}
 	case name == "garbage":
 		speakGarbage()
+	case name == "streams-0", name == "streams-1":
+		allowStreams(name[len(name)-1] - '0')
+	case name == "certified":
+		offerCertificate()
 	case name == "parent":
 		child := exec.Command("/bin/sleep", "1000000")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr // keeps the pipes open
@@ -78,12 +88,7 @@ func beAPlugin() {
 }
 
 func speakGarbage() {
-	socket := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "garbage")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		panic(err)
-	}
-	fmt.Printf("1|2|unix|%s|grpc|\n", socket)
+	listener := listen("")
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -91,6 +96,55 @@ func speakGarbage() {
 		}
 		_, _ = conn.Write([]byte(strings.Repeat("\x00\xff\x07garbage", 1000)))
 		_ = conn.Close()
+	}
+}
+
+// listen says where it listens, with more fields after the usual ones.
+func listen(more string) net.Listener {
+	socket := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "own")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("1|2|unix|%s|grpc|%s\n", socket, more)
+	return listener
+}
+
+// allowStreams speaks HTTP/2 as far as to limit the streams, and never answers one.
+func allowStreams(most byte) {
+	listener := listen("")
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			panic(err)
+		}
+		settings := []byte{0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3 /* SETTINGS_MAX_CONCURRENT_STREAMS */, 0, 0, 0, most}
+		acknowledged := []byte{0, 0, 0, 4, 1, 0, 0, 0, 0}
+		if _, err := conn.Write(append(settings, acknowledged...)); err != nil {
+			panic(err)
+		}
+		_, _ = io.Copy(io.Discard, conn)
+	}
+}
+
+// offerCertificate serves everything as usual, after a handshake with a certificate.
+func offerCertificate() {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	listener := listen(base64.RawStdEncoding.EncodeToString(certificate))
+	s := grpc.NewServer()
+	if err := (&vendor{list: listAll}).GRPCServer(nil, s); err != nil {
+		panic(err)
+	}
+	if err := s.Serve(listener); err != nil {
+		panic(err)
 	}
 }
 
