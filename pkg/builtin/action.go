@@ -57,6 +57,9 @@ const (
 
 // unique returns the items without repetitions, in their order.
 func unique(items []action.Item) []action.Item {
+	if len(items) < 2 {
+		return items
+	}
 	seen := make(map[action.Item]struct{}, len(items))
 	kept := items[:0]
 	for _, item := range items {

@@ -107,7 +107,7 @@ func addUser(users map[string][]action.Item, o *action.Object) error {
 		return err
 	}
 	item := action.Item{GroupResource: pods, Namespace: id.Namespace, Name: id.Name}
-	mounted, err := podClaims(pod)
+	mounted, err := podClaims(pod, id.Namespace)
 	if err != nil {
 		return fmt.Errorf("%s: %w", item, err)
 	}

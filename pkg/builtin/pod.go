@@ -6,15 +6,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/action"
 )
 
-// podClaims returns the claims that a Pod mounts. Claims that the Pod's own ephemeral volumes stand for are not among
-// them: they belong to the Pod and are made anew with it.
-func podClaims(pod object) ([]action.Item, error) {
-	namespace, _, err := text(pod, "metadata", "namespace")
-	if err != nil {
-		return nil, err
-	}
+// podClaims returns the claims that a Pod of the namespace mounts. Claims that the Pod's own ephemeral volumes stand for
+// are not among them: they belong to the Pod and are made anew with it.
+func podClaims(pod object, namespace string) ([]action.Item, error) {
 	var items []action.Item
-	err = each(pod, func(volume object) error {
+	err := each(pod, func(volume object) error {
 		name, ok, err := text(volume, "persistentVolumeClaim", "claimName")
 		if ok && name != "" {
 			items = append(items, action.Item{GroupResource: claims, Namespace: namespace, Name: name})
@@ -39,7 +35,11 @@ func podNeeds(pod *action.Object) ([]action.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	items, err := podClaims(content)
+	namespace, _, err := text(content, "metadata", "namespace")
+	if err != nil {
+		return nil, err
+	}
+	items, err := podClaims(content, namespace)
 	if err != nil {
 		return nil, err
 	}

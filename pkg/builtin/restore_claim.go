@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/action"
 )
 
-// restoreClaim restores the volume of a PersistentVolumeClaim before it. It looks at the claim as it was backed up: where
-// the volume is not brought back, what is to be created no longer names it.
+// restoreClaim restores the volume of a PersistentVolumeClaim before it. A claim that is to get a new volume no longer
+// names the old one.
 type restoreClaim struct{ named }
 
-func (a restoreClaim) Execute(_ context.Context, o, fromBackup *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
+func (a restoreClaim) Execute(_ context.Context, o, _ *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
 	defer a.guard(execute, &err)
-	claim, err := fromBackup.Content()
+	claim, err := o.Content()
 	if err != nil {
 		return action.RestoreResult{}, err
 	}

@@ -9,9 +9,9 @@ import (
 // restorePod restores the PriorityClass of a Pod before it: the API server refuses the Pod otherwise.
 type restorePod struct{ named }
 
-func (a restorePod) Execute(_ context.Context, o, fromBackup *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
+func (a restorePod) Execute(_ context.Context, o, _ *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
 	defer a.guard(execute, &err)
-	pod, err := fromBackup.Content()
+	pod, err := o.Content()
 	if err != nil {
 		return action.RestoreResult{}, err
 	}
