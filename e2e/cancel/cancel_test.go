@@ -96,22 +96,23 @@ func (b *bed) waitingAndRunning(t *testing.T) {
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 }
 
-// restores waits until a restore has created some objects.
-func (b *bed) restores(t *testing.T, name string) {
+// creates waits until a restore has created some objects in a namespace. What the cluster holds is looked at: the restore itself tells each second, when a
+// quick one may be through already.
+func (b *bed) creates(t *testing.T, namespace string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		p := get(t, b, name, &velerov1.Restore{}).Status.Progress
-		return p != nil && p.ItemsRestored > 1
-	}, site.Patience, site.Look, "restore %s creates objects", name)
+		data, err := b.Data(t.Context(), namespace)
+		require.NoError(t, err)
+		return len(data) > 1
+	}, site.Patience, time.Millisecond, "objects are created in %s", namespace)
 }
 
 func (b *bed) runningRestore(t *testing.T) {
 	b.Restore(t, "restore", "behind", "big", "copy")
-	b.restores(t, "restore")
+	b.creates(t, "copy")
+	thaw := b.freeze(t, "restore-runner") // it must not be through before the request is there
 	_, err := b.queue.CancelRestore(t.Context(), &queuev1.CancelRestoreRequest{Name: "restore", RequestedBy: "alice"})
-	if status.Code(err) == codes.FailedPrecondition {
-		t.Fatal("the restore was too quick to be cancelled: it needs more objects")
-	}
+	thaw()
 	require.NoError(t, err)
 	restore := b.RestoreEnds(t, "restore")
 	require.Equal(t, velerov1.RestorePhaseFailed, restore.Status.Phase)
@@ -130,12 +131,12 @@ func (b *bed) runningRestore(t *testing.T) {
 // hung stops both runners in the middle of jobs: queue-scheduler ends the jobs in their place, and they do no harm when they go on.
 func (b *bed) hung(t *testing.T) {
 	b.Backup(t, "hung", b.bucket, "big")
-	b.Restore(t, "hung", "behind", "tiny", "hung-tiny")
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.RestoreEnds(t, "hung").Status.Phase)
 	b.stores(t, "hung")
 	thawBackup := b.freeze(t, "backup-runner")
+	b.Restore(t, "hung", "behind", "tiny", "hung-tiny")
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.RestoreEnds(t, "hung").Status.Phase)
 	b.Restore(t, "stuck", "behind", "big", "stuck")
-	b.restores(t, "stuck")
+	b.creates(t, "stuck")
 	thawRestore := b.freeze(t, "restore-runner")
 
 	_, err := b.queue.CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: "hung", RequestedBy: "alice"})
@@ -167,7 +168,8 @@ func (b *bed) hung(t *testing.T) {
 	}
 	after, err := b.Data(t.Context(), "stuck")
 	require.NoError(t, err)
-	require.Equal(t, before, after, "the woken runner created nothing")
+	require.Subset(t, after, before)
+	require.LessOrEqual(t, len(after), len(before)+inFlight, "the woken runner began nothing")
 	require.Equal(t, backup.Status, get(t, b, "hung", &velerov1.Backup{}).Status)
 	require.Equal(t, velerov1.BackupPhaseFailed, b.committed(t, "hung"))
 }

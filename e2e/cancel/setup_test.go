@@ -26,6 +26,9 @@ const (
 	deadline = 20 * time.Second
 	// objects is how many ConfigMaps, and how many Secrets, the big namespace holds: jobs on it take a while, as each part holds two.
 	objects = 1000
+	// inFlight is how many creates a restore that has just begun may be in the middle of. What is half sent when a process is stopped is carried out when it
+	// goes on.
+	inFlight = 16
 )
 
 // bed is a site with one of every service, so that it is known which process works.
