@@ -81,7 +81,8 @@ func asRemote(err error) error {
 	switch {
 	case s.Code() == codes.Aborted && strings.HasPrefix(message, panicPrefix):
 		return fmt.Errorf("%w: %s", ErrPanicked, clip(strings.TrimSpace(strings.TrimPrefix(message, panicPrefix))))
-	case s.Code() == codes.ResourceExhausted && strings.Contains(message, "larger than max"):
+	case s.Code() == codes.ResourceExhausted && strings.Contains(message, "larger than max"),
+		s.Code() == codes.Internal && strings.HasPrefix(message, "grpc: ") && strings.HasSuffix(message, errDecoded.Error()):
 		return fmt.Errorf("%w: %s", ErrTooLarge, clip(message))
 	case s.Code() == codes.Internal && strings.HasPrefix(message, "grpc: "):
 		return fmt.Errorf("%w: %s", ErrMalformed, clip(message))

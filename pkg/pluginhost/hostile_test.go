@@ -71,6 +71,7 @@ var hostile = map[string]struct {
 	"exit":     {pluginhost.ErrCrashed, nil},
 	"panic":    {pluginhost.ErrPanicked, nil},
 	"huge":     {pluginhost.ErrTooLarge, []string{"DeleteItemAction", "AreAdditionalItemsReady"}},
+	"many":     {pluginhost.ErrTooLarge, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ObjectStore", "VolumeSnapshotter"}},
 	"garbled":  {pluginhost.ErrMalformed, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ItemBlockAction"}},
 	"other":    {pluginhost.ErrMalformed, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ItemBlockAction", "ObjectStore"}},
 	"empty":    {pluginhost.ErrMalformed, []string{"DeleteItemAction", "AreAdditionalItemsReady", "ItemBlockAction", "ObjectStore"}},

@@ -158,7 +158,7 @@ func (p *process) config() *goplugin.ClientConfig {
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: p.sockets},
 		Logger:           hclog.NewNullLogger(), // what it would say is in the errors
 		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.limits.Answer)),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.limits.Answer), grpc.ForceCodecV2(newCodec())),
 			grpc.WithMaxHeaderListSize(maxHeaders),
 			grpc.WithChainStreamInterceptor(p.openStream),
 		},

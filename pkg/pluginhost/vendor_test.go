@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -185,7 +186,7 @@ var listings = map[string][]*velero.PluginIdentifier{
 // behaviours are the names registered under every kind; what they do is in the method do.
 var behaviours = []string{
 	"echo", "change", "error", "panic", "exit", "third", "hang", "freeze", "huge", "garbled", "other", "empty", "null", "nameless", "more",
-	"flood", "unavailable", "pid", "wait", "skip", "start", "negative", "stack", "env",
+	"flood", "many", "unavailable", "pid", "wait", "skip", "start", "negative", "stack", "env",
 }
 
 func listAll() []*velero.PluginIdentifier {
@@ -303,6 +304,8 @@ func change(item []byte, pairs ...string) []byte {
 
 func more(plugin string) []*velero.ResourceIdentifier {
 	switch _, behaviour, _ := strings.Cut(plugin, "/"); behaviour {
+	case "many": // 2 bytes each on the wire
+		return slices.Repeat([]*velero.ResourceIdentifier{{}}, 3<<20)
 	case "more", "wait", "skip":
 		return []*velero.ResourceIdentifier{{Resource: "secrets", Namespace: "a", Name: "s"}, {Group: "apps", Resource: "deployments", Namespace: "a", Name: "d"}}
 	case "nameless":
