@@ -92,7 +92,7 @@ func (b *backupItemV2) Progress(ctx context.Context, operationID string, backup 
 
 // Cancel asks the plugin.
 func (b *backupItemV2) Cancel(ctx context.Context, operationID string, backup *action.Backup) error {
-	return b.worker.do(ctx, b.query("Cancel"), func(ctx context.Context, p *process) error {
+	return b.worker.do(ctx, b.order("Cancel"), func(ctx context.Context, p *process) error {
 		_, err := velerov2.NewBackupItemActionClient(p.conn).Cancel(ctx, &velerov2.BackupItemActionCancelRequest{
 			Plugin: b.name, OperationId: operationID, Backup: backup.JSON()})
 		return err

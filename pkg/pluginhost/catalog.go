@@ -76,8 +76,8 @@ func arrange(listings []listing) (plugins []Registration, failures []BinaryError
 	return plugins, failures
 }
 
-// Plugins returns everything that can be used, in the order in which actions run; a plugin registered in two versions is
-// in it twice, though only the newer one runs. The caller must not change it.
+// Plugins returns everything that can be used, binaries as they were found and in each the names of a kind in alphanumeric
+// order; a plugin registered in two versions is in it twice, though only the newer one runs. The caller must not change it.
 func (h *Host) Plugins() []Registration { return h.plugins }
 
 // Failures returns what cannot be used. The caller must not change it.

@@ -47,7 +47,7 @@ func (h *Host) askOne(ctx context.Context, path string) listing {
 	w := newWorker(ctx, h.spec(path, h.cfg.Log))
 	defer w.close()
 	l := listing{path: path}
-	c := call{plugin: filepath.Base(path), method: "ListPlugins", within: h.cfg.Limits.Query}
+	c := call{who: who{name: filepath.Base(path)}, method: "ListPlugins", within: h.cfg.Limits.Query}
 	l.err = w.do(ctx, c, func(ctx context.Context, p *process) error {
 		answer, err := velero.NewPluginListerClient(p.conn).ListPlugins(ctx, &velero.Empty{})
 		for _, id := range answer.GetPlugins() {

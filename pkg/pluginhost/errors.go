@@ -40,6 +40,8 @@ type Error struct {
 	Plugin, Method string
 	// Object is what the call was about, "Pod a/b"; empty where it was about none.
 	Object string
+	// Sent tells that the plugin may have seen the call; otherwise it certainly has not.
+	Sent bool
 	// Err is one of this package's errors, a *RemoteError, or the cause for which the caller's context ended.
 	Err error
 }

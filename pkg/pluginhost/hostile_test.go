@@ -3,6 +3,7 @@ package pluginhost_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,28 +140,85 @@ func TestACrashAtTheNthCallCostsThatCall(t *testing.T) {
 	require.Equal(t, []int{3, 6}, failed)
 }
 
-func TestAPluginThatKeepsDyingIsLeftAloneForAWhile(t *testing.T) {
+func TestAPluginThatKeepsDyingIsLeftAloneForAWhileAndOthersOfItsBinaryAreNot(t *testing.T) {
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
 	h := host(t, func(c *pluginhost.Config) {
 		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 3, Rest: time.Hour}
 	})
-	s, call := open(t, h), callers["BackupItemAction"]
-	for range 2 {
-		require.ErrorIs(t, call(t, s, "exit"), pluginhost.ErrCrashed)
-	}
-	require.NoError(t, call(t, s, "echo"), "an answer begins the count anew")
+	s, call := open(t, h), callers["DeleteItemAction"]
 	for range 3 {
 		require.ErrorIs(t, call(t, s, "exit"), pluginhost.ErrCrashed)
+		require.NoError(t, call(t, s, "echo"), "another plugin's answers are not its own")
 	}
-	err := call(t, s, "echo")
+	err := call(t, s, "exit")
 	require.ErrorIs(t, err, pluginhost.ErrStopped)
 	require.ErrorContains(t, err, "exit status 4", "the last death is told")
+	require.NoError(t, call(t, s, "echo"))
+	require.ErrorIs(t, callers["BackupItemAction"](t, s, "exit"), pluginhost.ErrCrashed, "it has the name, and is another kind")
 	fake.Step(time.Hour)
 	require.ErrorIs(t, call(t, s, "exit"), pluginhost.ErrCrashed, "one more try")
-	require.ErrorIs(t, call(t, s, "echo"), pluginhost.ErrStopped, "which failed")
-	fake.Step(time.Hour)
+	require.ErrorIs(t, call(t, s, "exit"), pluginhost.ErrStopped, "which failed")
 	require.NoError(t, call(t, s, "echo"))
-	require.NoError(t, call(t, s, "echo"))
+}
+
+func TestAnOwnAnswerBeginsTheCountOfDeathsAnew(t *testing.T) {
+	h := host(t, func(c *pluginhost.Config) { c.Limits = pluginhost.Limits{Deaths: 2} })
+	s := open(t, h)
+	for i := 1; i <= 12; i++ { // each process dies at its third call
+		if err := callers["DeleteItemAction"](t, s, "third"); i%3 == 0 {
+			require.ErrorIs(t, err, pluginhost.ErrCrashed)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestABinaryThatDoesNotStartIsLeftAloneForAWhile(t *testing.T) {
+	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
+	var dir string
+	h := host(t, func(c *pluginhost.Config) {
+		dir = c.Dir
+		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Rest: time.Hour}
+	})
+	s := open(t, h)
+	require.NoError(t, os.Remove(dir+"/vendor"))
+	for range 2 {
+		require.ErrorIs(t, callers["DeleteItemAction"](t, s, "echo"), pluginhost.ErrStart)
+	}
+	require.ErrorIs(t, callers["DeleteItemAction"](t, s, "change"), pluginhost.ErrStopped)
+}
+
+func TestCallsThatOnlyReadAreMadeOnceMoreAfterACrash(t *testing.T) {
+	s := open(t, host(t, nil))
+	for range 7 { // each process dies at its third call
+		require.NoError(t, callers["ItemBlockAction"](t, s, "third"))
+	}
+	err := callers["ItemBlockAction"](t, s, "exit")
+	require.ErrorIs(t, err, pluginhost.ErrCrashed, "once, not for ever")
+	failed := new(pluginhost.Error)
+	require.ErrorAs(t, err, &failed)
+	require.True(t, failed.Sent)
+}
+
+func TestThePluginIsNotToldTheCallersDeadline(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	r, err := named(t, open(t, host(t, nil)).BackupItems(), "test.io/deadline").Execute(ctx, pod(), theBackup(t))
+	require.NoError(t, err)
+	require.Equal(t, "false", annotations(t, r.Object)["deadline"])
+}
+
+func TestACallersDeadlineEndsTheCall(t *testing.T) {
+	s := open(t, host(t, nil))
+	require.NoError(t, callers["DeleteItemAction"](t, s, "echo"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := named(t, s.DeleteItems(), "test.io/hang").Execute(ctx, pod(), theBackup(t))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	err = named(t, s.DeleteItems(), "test.io/echo").Execute(ctx, pod(), theBackup(t))
+	failed := new(pluginhost.Error)
+	require.ErrorAs(t, err, &failed)
+	require.False(t, failed.Sent, "it was over before the call")
 }
 
 func TestOneCrashUnderManyCallsIsOneDeath(t *testing.T) {
@@ -277,13 +335,13 @@ func TestRegistrationsAreCheckedOneByOne(t *testing.T) {
 	require.Len(t, said, 7)
 }
 
-func TestActionsRunInRegistrationOrderAndOnceEach(t *testing.T) {
+func TestActionsRunInTheOrderOfTheirNamesAndOnceEach(t *testing.T) {
 	cfg := config(binaries(t, "lister-order-1", "lister-order-2"))
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
 	s := open(t, h)
-	require.Equal(t, []string{"order.io/c", "order.io/z", "order.io/b", "order.io/both", "order.io/a"}, names(s.BackupItems()))
+	require.Equal(t, []string{"order.io/a", "order.io/b", "order.io/both", "order.io/c", "order.io/z"}, names(s.BackupItems()))
 	require.Equal(t, []string{"a.io/b", "a.io/x", "b.io/a"}, names(s.DeleteItems()))
 	require.Empty(t, s.RestoreItems(), "Velero's CSI actions run only with the feature")
 	cfg.Features = []string{"EnableCSI"}

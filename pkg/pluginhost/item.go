@@ -43,7 +43,9 @@ func (b *itemBlock) AppliesTo(ctx context.Context) (action.Selector, error) {
 
 // Related asks the plugin.
 func (b *itemBlock) Related(ctx context.Context, object *action.Object, backup *action.Backup) (items []action.Item, err error) {
-	err = b.worker.do(ctx, b.execute("GetRelatedItems", object), func(ctx context.Context, p *process) error {
+	c := b.execute("GetRelatedItems", object)
+	c.reads = true
+	err = b.worker.do(ctx, c, func(ctx context.Context, p *process) error {
 		item, err := object.JSON()
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package pluginhost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -21,14 +22,17 @@ const listFactor = 4
 // errEmptyBody: a stream without a message is an error in Velero's framework, so an empty object cannot be stored.
 var errEmptyBody = errors.New("body is empty, which a plugin cannot store")
 
-// objectStore serves generated.ObjectStore.
-type objectStore struct{ storage }
+// errTooSoon: a success before the end of the body cannot mean the whole body.
+var errTooSoon = fmt.Errorf("%w: success before the whole body was sent", ErrMalformed)
 
-func newObjectStore(name string, w *worker, config map[string]string) *objectStore {
-	return &objectStore{storage{plugin: plugin{name: name, worker: w}, config: config, init: func(ctx context.Context, conn grpc.ClientConnInterface) error {
-		_, err := velero.NewObjectStoreClient(conn).Init(ctx, &velero.ObjectStoreInitRequest{Plugin: name, Config: config})
+// objectStore serves generated.ObjectStore.
+type objectStore struct{ *storage }
+
+func newObjectStore(p plugin, config map[string]string) *objectStore {
+	return &objectStore{newStorage(p, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+		_, err := velero.NewObjectStoreClient(conn).Init(ctx, &velero.ObjectStoreInitRequest{Plugin: p.name, Config: config})
 		return err
-	}}}
+	})}
 }
 
 // Put streams the body.
@@ -38,7 +42,7 @@ func (o *objectStore) Put(ctx context.Context, bucket, key string, body io.Reade
 	switch {
 	case n == 0 && errors.Is(err, io.EOF):
 		c := o.slow("PutObject")
-		return c.fail(errEmptyBody)
+		return c.fail(errEmptyBody, false)
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	}
@@ -50,11 +54,12 @@ func (o *objectStore) Put(ctx context.Context, bucket, key string, body io.Reade
 }
 
 func (o *objectStore) put(t *transfer, bucket, key string, body io.Reader, part []byte) error {
-	stream, err := velero.NewObjectStoreClient(t.p.conn).PutObject(t.ctx)
+	stream, err := velero.NewObjectStoreClient(t.p.conn).PutObject(t.stream())
 	if err != nil {
 		return err
 	}
-	for {
+	whole := false
+	for !whole {
 		err := t.step(func() error {
 			return stream.Send(&velero.PutObjectRequest{Plugin: o.name, Bucket: bucket, Key: key, Body: part})
 		})
@@ -65,20 +70,22 @@ func (o *objectStore) put(t *transfer, bucket, key string, body io.Reader, part 
 			return err
 		}
 		n, err := io.ReadFull(body, part[:cap(part)])
-		if n == 0 && errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		whole = n == 0 && errors.Is(err, io.EOF)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return err // the stream is cancelled, not ended: the plugin must not take the part for the whole
 		}
 		part = part[:n]
 	}
-	return t.step(func() error { _, err := stream.CloseAndRecv(); return err })
+	err = t.step(func() error { _, err := stream.CloseAndRecv(); return err })
+	if err == nil && !whole {
+		err = errTooSoon
+	}
+	return err
 }
 
 // Exists asks the plugin.
 func (o *objectStore) Exists(ctx context.Context, bucket, key string) (exists bool, err error) {
-	err = o.do(ctx, o.slow("ObjectExists"), func(ctx context.Context, p *process) error {
+	err = o.do(ctx, o.look("ObjectExists"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).ObjectExists(ctx, &velero.ObjectExistsRequest{Plugin: o.name, Bucket: bucket, Key: key})
 		exists = answer.GetExists()
 		return err
@@ -92,7 +99,7 @@ func (o *objectStore) Get(ctx context.Context, bucket, key string) (io.ReadClose
 	if err != nil {
 		return nil, err
 	}
-	stream, err := velero.NewObjectStoreClient(t.p.conn).GetObject(t.ctx, &velero.GetObjectRequest{Plugin: o.name, Bucket: bucket, Key: key})
+	stream, err := velero.NewObjectStoreClient(t.p.conn).GetObject(t.stream(), &velero.GetObjectRequest{Plugin: o.name, Bucket: bucket, Key: key})
 	if err != nil {
 		return nil, t.end(err)
 	}
@@ -152,7 +159,7 @@ func (r *objectReader) Close() error {
 
 // ListCommonPrefixes asks the plugin.
 func (o *objectStore) ListCommonPrefixes(ctx context.Context, bucket, delimiter, prefix string) (prefixes []string, err error) {
-	err = o.do(ctx, o.slow("ListCommonPrefixes"), func(ctx context.Context, p *process) error {
+	err = o.do(ctx, o.look("ListCommonPrefixes"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).ListCommonPrefixes(ctx, &velero.ListCommonPrefixesRequest{
 			Plugin: o.name, Bucket: bucket, Delimiter: delimiter, Prefix: prefix}, o.listLimit())
 		prefixes = answer.GetPrefixes()
@@ -163,7 +170,7 @@ func (o *objectStore) ListCommonPrefixes(ctx context.Context, bucket, delimiter,
 
 // ListObjects asks the plugin.
 func (o *objectStore) ListObjects(ctx context.Context, bucket, prefix string) (keys []string, err error) {
-	err = o.do(ctx, o.slow("ListObjects"), func(ctx context.Context, p *process) error {
+	err = o.do(ctx, o.look("ListObjects"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).ListObjects(ctx, &velero.ListObjectsRequest{Plugin: o.name, Bucket: bucket, Prefix: prefix}, o.listLimit())
 		keys = answer.GetKeys()
 		return err

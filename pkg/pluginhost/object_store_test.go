@@ -80,6 +80,27 @@ func TestABodyThatFailsIsNotTakenForAWholeObject(t *testing.T) {
 	require.NoError(t, o.Put(t.Context(), "b", "key", strings.NewReader("x")))
 }
 
+func TestASuccessBeforeTheWholeBodyIsNone(t *testing.T) {
+	s := open(t, host(t, nil))
+	err := bucket(t, s, "hasty", t.TempDir()).Put(t.Context(), "b", "key", bytes.NewReader(content(5<<20)))
+	require.ErrorIs(t, err, pluginhost.ErrMalformed)
+	require.ErrorContains(t, err, "before the whole body")
+}
+
+func TestAProcessIsToldItsConfigurationOnceHoweverManyUseIt(t *testing.T) {
+	s := open(t, host(t, nil))
+	config := map[string]string{"dir": t.TempDir(), "once": "yes"}
+	errs := make(chan error)
+	for i := range 10 {
+		o, err := s.ObjectStore("test.io/echo", config)
+		require.NoError(t, err)
+		go func() { errs <- o.Put(context.WithoutCancel(t.Context()), "b", itoa(i), strings.NewReader("x")) }()
+	}
+	for range 10 {
+		require.NoError(t, <-errs)
+	}
+}
+
 func TestAConfigurationIsToldAgainToEveryNewProcess(t *testing.T) {
 	s := open(t, host(t, nil))
 	one, two := t.TempDir(), t.TempDir()

@@ -2,6 +2,7 @@ package pluginhost
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	pluginv1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/holdfast/plugin/v1"
@@ -18,12 +19,24 @@ type plugin struct {
 // Name returns the registered name.
 func (p *plugin) Name() string { return p.name }
 
-func (p *plugin) query(method string) call {
-	return call{plugin: p.name, method: method, within: p.worker.spec.limits.Query}
+func (p *plugin) call(method string, within time.Duration) call {
+	return call{who: who{p.registration.Kind, p.name}, method: method, within: within}
 }
 
+// query is a call that changes nothing.
+func (p *plugin) query(method string) call {
+	c := p.order(method)
+	c.reads = true
+	return c
+}
+
+// order is a call that is as short as a query.
+func (p *plugin) order(method string) call { return p.call(method, p.worker.spec.limits.Query) }
+
 func (p *plugin) execute(method string, object *action.Object) call {
-	return call{plugin: p.name, method: method, object: object, within: p.worker.spec.limits.Execute}
+	c := p.call(method, p.worker.spec.limits.Execute)
+	c.object = object
+	return c
 }
 
 // selecting is what AppliesTo of every kind answers.

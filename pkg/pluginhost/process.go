@@ -70,9 +70,13 @@ type process struct {
 	// dialed is every connection go-plugin opened: it forgets those that are lost while they are set up.
 	dialed atomic.Pointer[grpc.ClientConn]
 
-	// calls and buried belong to the worker.
+	// calls, blamed and buried belong to the worker.
 	calls  int
+	blamed map[who]struct{} // plugins against which its death was counted
 	buried bool
+
+	// told belongs to the storage whose turn it is: the process knows the configuration.
+	told bool
 }
 
 // connection is the only thing asked of go-plugin to dispense.
@@ -97,7 +101,7 @@ func (s *spec) start(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
-	p := &process{id: rand.Text(), spec: s, sockets: sockets}
+	p := &process{id: rand.Text(), spec: s, sockets: sockets, blamed: map[who]struct{}{}}
 	p.cmd = newCommand(s.path, s.args, newOutput(ctx, s.log.With("plugin", filepath.Base(s.path)), s.clock, s.limits), s.limits.Stop)
 	p.client = goplugin.NewClient(p.config())
 	ctx, end := context.WithCancelCause(ctx)
@@ -160,6 +164,7 @@ func (p *process) config() *goplugin.ClientConfig {
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.limits.Answer), grpc.ForceCodecV2(newCodec())),
 			grpc.WithMaxHeaderListSize(maxHeaders),
+			grpc.WithStatsHandler(sentMarker{}),
 			grpc.WithChainStreamInterceptor(p.openStream),
 		},
 	}

@@ -135,7 +135,7 @@ func (a *restoreItemV2) Progress(ctx context.Context, operationID string, restor
 
 // Cancel asks the plugin.
 func (a *restoreItemV2) Cancel(ctx context.Context, operationID string, restore *action.Restore) error {
-	return a.worker.do(ctx, a.query("Cancel"), func(ctx context.Context, p *process) error {
+	return a.worker.do(ctx, a.order("Cancel"), func(ctx context.Context, p *process) error {
 		_, err := velerov2.NewRestoreItemActionClient(p.conn).Cancel(ctx, &velerov2.RestoreItemActionCancelRequest{
 			Plugin: a.name, OperationId: operationID, Restore: restore.JSON()})
 		return err

@@ -19,16 +19,17 @@ type Session struct {
 	ctx  context.Context
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	workers map[string]*worker // by binary, and by plugin and configuration where those have processes of their own
-	closed  bool
+	mu        sync.Mutex
+	workers   map[string]*worker // by binary, and by plugin and configuration where those have processes of their own
+	providers map[string]any     // by plugin and configuration
+	closed    bool
 }
 
 // Open begins a session. Processes start when they are first needed; the end of ctx interrupts starts, but only Close ends
 // processes. log gets what the plugins log, at their level and with their fields; "plugin" names the binary. An error that a
 // plugin logs is an error of the job, as in Velero: that is for log's handler to count.
 func (h *Host) Open(ctx context.Context, log *slog.Logger) *Session {
-	return &Session{host: h, ctx: ctx, log: log, workers: map[string]*worker{}}
+	return &Session{host: h, ctx: ctx, log: log, workers: map[string]*worker{}, providers: map[string]any{}}
 }
 
 // Close ends the processes, and returns when they and everything else in their process groups are gone.
@@ -68,14 +69,15 @@ func (s *Session) use(r Registration) bool {
 	return !strings.Contains(r.Name, "velero.io/csi-") || slices.Contains(s.host.cfg.Features, featureCSI)
 }
 
-// collect makes the actions of some kinds.
-func collect[A any](s *Session, kinds []Kind, adapt func(Kind, plugin) A) []A {
+// collect makes the actions of some kinds, in alphanumeric order of their names, which is the order in which they run.
+func collect[A action.Action](s *Session, kinds []Kind, adapt func(Kind, plugin) A) []A {
 	var out []A
 	for _, r := range s.host.effective(kinds...) {
 		if s.use(r) {
 			out = append(out, adapt(r.Kind, s.plugin(r)))
 		}
 	}
+	slices.SortFunc(out, func(a, b A) int { return strings.Compare(a.Name(), b.Name()) })
 	return out
 }
 
@@ -99,11 +101,9 @@ func (s *Session) RestoreItems() []action.RestoreItem {
 	})
 }
 
-// DeleteItems returns the delete item actions in alphanumeric order of their names, which is the order in which they run.
+// DeleteItems returns the delete item actions in the order in which they run.
 func (s *Session) DeleteItems() []action.DeleteItem {
-	all := collect(s, []Kind{KindDeleteItemAction}, func(_ Kind, p plugin) action.DeleteItem { return &deleteItem{p} })
-	slices.SortFunc(all, func(a, b action.DeleteItem) int { return strings.Compare(a.Name(), b.Name()) })
-	return all
+	return collect(s, []Kind{KindDeleteItemAction}, func(_ Kind, p plugin) action.DeleteItem { return &deleteItem{p} })
 }
 
 // ItemBlocks returns the item block actions in the order in which they run.
@@ -111,31 +111,41 @@ func (s *Session) ItemBlocks() []action.ItemBlock {
 	return collect(s, []Kind{KindItemBlockAction}, func(_ Kind, p plugin) action.ItemBlock { return &itemBlock{p} })
 }
 
-// ObjectStore returns the provider that a location names, "aws" or "example.io/store", with the location's configuration.
-// An unknown one is ErrUnknown. The process starts, and is configured, at the first call.
+// ObjectStore returns the provider that a location names, "aws" or "example.io/store", with the location's configuration:
+// the same one for the same configuration. An unknown one is ErrUnknown. The process starts, and is configured, at the
+// first call.
 func (s *Session) ObjectStore(provider string, config map[string]string) (action.ObjectStore, error) {
-	name, w, err := s.provider(KindObjectStore, provider, config)
+	o, err := provide(s, KindObjectStore, provider, config, newObjectStore)
 	if err != nil {
 		return nil, err
 	}
-	return newObjectStore(name, w, config), nil
+	return o, nil
 }
 
 // VolumeSnapshotter is like ObjectStore.
 func (s *Session) VolumeSnapshotter(provider string, config map[string]string) (action.VolumeSnapshotter, error) {
-	name, w, err := s.provider(KindVolumeSnapshotter, provider, config)
+	v, err := provide(s, KindVolumeSnapshotter, provider, config, newVolumeSnapshotter)
 	if err != nil {
 		return nil, err
 	}
-	return newVolumeSnapshotter(name, w, config), nil
+	return v, nil
 }
 
-func (s *Session) provider(kind Kind, provider string, config map[string]string) (string, *worker, error) {
+func provide[P any](s *Session, kind Kind, provider string, config map[string]string, adapt func(plugin, map[string]string) *P) (*P, error) {
 	name := FullName(provider)
 	r, ok := s.host.find(kind, name)
 	if !ok {
-		return "", nil, fmt.Errorf("%w: %s %s", ErrUnknown, kind, name)
+		return nil, fmt.Errorf("%w: %s %s", ErrUnknown, kind, name)
 	}
 	// %q and the order of keys that package fmt gives maps make this one text per configuration.
-	return name, s.worker(fmt.Sprintf("%s %s %q", kind, name, config), r.Path), nil
+	key := fmt.Sprintf("%s %s %q", kind, name, config)
+	w := s.worker(key, r.Path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if made, ok := s.providers[key].(*P); ok {
+		return made, nil
+	}
+	made := adapt(plugin{name: name, registration: r, worker: w}, maps.Clone(config))
+	s.providers[key] = made
+	return made, nil
 }

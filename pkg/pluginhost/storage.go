@@ -3,24 +3,32 @@ package pluginhost
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 )
 
 // storage is a plugin that has to be told its configuration before it works. It is told again whenever a new process
-// takes over. Each configuration has a process of its own, because a process keeps one per plugin.
+// takes over. Each configuration has a process of its own, because a process keeps one per plugin, and a session has one
+// storage for it, so that no process is told twice.
 type storage struct {
 	plugin
-	config map[string]string
-	init   func(ctx context.Context, conn grpc.ClientConnInterface) error
-
-	mu    sync.Mutex
-	ready *process // the one that was told
+	init func(ctx context.Context, conn grpc.ClientConnInterface) error
+	turn chan struct{} // holds one token, of whoever tells a process
 }
 
-func (s *storage) slow(method string) call {
-	return call{plugin: s.name, method: method, within: s.worker.spec.limits.Storage}
+func newStorage(p plugin, init func(context.Context, grpc.ClientConnInterface) error) *storage {
+	return &storage{plugin: p, init: init, turn: make(chan struct{}, 1)}
+}
+
+func (s *storage) slow(method string) call { return s.call(method, s.worker.spec.limits.Storage) }
+
+// look is a slow call that changes nothing.
+func (s *storage) look(method string) call {
+	c := s.slow(method)
+	c.reads = true
+	return c
 }
 
 // do runs fn on a process that knows the configuration.
@@ -33,18 +41,23 @@ func (s *storage) do(ctx context.Context, c call, fn func(ctx context.Context, p
 	})
 }
 
+// prepare tells the process the configuration if it does not know it.
 func (s *storage) prepare(ctx context.Context, p *process) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ready == p {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	if p.told {
 		return nil
 	}
-	if err := s.init(ctx, p.conn); err != nil {
+	if err := s.init(withSent(ctx, new(atomic.Bool)), p.conn); err != nil {
 		failed := status.Convert(err).Proto()
 		failed.Message = "Init: " + failed.GetMessage()
 		return status.ErrorProto(failed)
 	}
-	s.ready = p
+	p.told = true
 	return nil
 }
 
@@ -56,17 +69,21 @@ type transfer struct {
 	caller  context.Context
 	p       *process
 	cancel  context.CancelFunc
+	sent    *atomic.Bool
 	settled sync.Once
 }
+
+// stream is the context that the stream is opened with.
+func (t *transfer) stream() context.Context { return withSent(t.ctx, t.sent) }
 
 // transfer holds a process for a stream. After an error there is nothing to end.
 func (s *storage) transfer(ctx context.Context, method string) (*transfer, error) {
 	c := s.slow(method)
-	p, err := s.worker.acquire(ctx)
+	p, err := s.worker.acquire(ctx, c.who)
 	if err != nil {
-		return nil, c.fail(err)
+		return nil, c.fail(err, false)
 	}
-	t := &transfer{s: s, c: c, caller: ctx, p: p}
+	t := &transfer{s: s, c: c, caller: ctx, p: p, sent: new(atomic.Bool)}
 	t.watchdog, t.cancel = watch(ctx, s.worker.spec.clock, c.within)
 	if err := t.step(func() error { return s.prepare(t.ctx, p) }); err != nil {
 		return nil, t.end(err)
@@ -78,10 +95,10 @@ func (s *storage) transfer(ctx context.Context, method string) (*transfer, error
 func (t *transfer) end(err error) error {
 	t.settled.Do(func() {
 		v, reason := t.s.worker.judge(t.caller, t.ctx, t.p, err)
-		t.s.worker.release(t.p, v, reason)
+		t.s.worker.release(t.p, t.c.who, v, reason)
 		t.cancel()
 		if err = reason; err != nil {
-			err = t.c.fail(err)
+			err = t.c.fail(err, t.sent.Load())
 		}
 	})
 	return err

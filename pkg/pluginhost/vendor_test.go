@@ -186,7 +186,7 @@ var listings = map[string][]*velero.PluginIdentifier{
 // behaviours are the names registered under every kind; what they do is in the method do.
 var behaviours = []string{
 	"echo", "change", "error", "panic", "exit", "third", "hang", "freeze", "huge", "garbled", "other", "empty", "null", "nameless", "more",
-	"flood", "many", "unavailable", "pid", "wait", "skip", "start", "negative", "stack", "env",
+	"flood", "many", "unavailable", "pid", "wait", "skip", "start", "negative", "stack", "env", "deadline", "hasty",
 }
 
 func listAll() []*velero.PluginIdentifier {
@@ -241,6 +241,9 @@ func (v *vendor) do(ctx context.Context, plugin string, item []byte) ([]byte, er
 	case "env":
 		return change(item, "args", strings.Join(os.Args[1:], " "), "namespace", os.Getenv("VELERO_NAMESPACE"), "kubeconfig", os.Getenv("KUBECONFIG"),
 			"secret", os.Getenv("HOLDFAST_NATS_URL"), "home", os.Getenv("OWN")), nil
+	case "deadline":
+		_, has := ctx.Deadline()
+		return change(item, "deadline", strconv.FormatBool(has)), nil
 	case "error":
 		return nil, errors.New("no such volume")
 	case "stack":
@@ -499,9 +502,15 @@ func (v volume1) SetVolumeID(ctx context.Context, r *velero.SetVolumeIDRequest) 
 }
 
 // store is a bucket of a provider, kept in a directory that the configuration names.
-type store struct{ config map[string]string }
+type store struct {
+	config map[string]string
+	inits  atomic.Int32
+}
 
 func (s *store) init(config map[string]string) error {
+	if s.inits.Add(1) > 1 && config["once"] != "" {
+		return errors.New("told twice")
+	}
 	if config["bad"] != "" {
 		return errors.New("unknown key bad")
 	}
@@ -534,6 +543,9 @@ func (s store1) PutObject(stream grpc.ClientStreamingServer[velero.PutObjectRequ
 		}
 		if _, err := s.do(stream.Context(), r.GetPlugin(), nil); err != nil {
 			return err
+		}
+		if strings.HasSuffix(r.GetPlugin(), "/hasty") {
+			return stream.SendAndClose(&velero.Empty{})
 		}
 		body = append(body, r.GetBody()...)
 		if err := os.WriteFile(s.store.path(r.GetBucket(), r.GetKey()), body, 0o600); err != nil {

@@ -10,13 +10,13 @@ import (
 )
 
 // volumeSnapshotter serves generated.VolumeSnapshotter.
-type volumeSnapshotter struct{ storage }
+type volumeSnapshotter struct{ *storage }
 
-func newVolumeSnapshotter(name string, w *worker, config map[string]string) *volumeSnapshotter {
-	return &volumeSnapshotter{storage{plugin: plugin{name: name, worker: w}, config: config, init: func(ctx context.Context, conn grpc.ClientConnInterface) error {
-		_, err := velero.NewVolumeSnapshotterClient(conn).Init(ctx, &velero.VolumeSnapshotterInitRequest{Plugin: name, Config: config})
+func newVolumeSnapshotter(p plugin, config map[string]string) *volumeSnapshotter {
+	return &volumeSnapshotter{newStorage(p, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+		_, err := velero.NewVolumeSnapshotterClient(conn).Init(ctx, &velero.VolumeSnapshotterInitRequest{Plugin: p.name, Config: config})
 		return err
-	}}}
+	})}
 }
 
 // CreateVolume asks the plugin.
@@ -59,15 +59,11 @@ func (v *volumeSnapshotter) DeleteSnapshot(ctx context.Context, snapshotID strin
 	})
 }
 
-func (v *volumeSnapshotter) about(method string, persistentVolume *action.Object) call {
-	c := v.query(method)
-	c.object = persistentVolume
-	return c
-}
-
 // VolumeID asks the plugin.
 func (v *volumeSnapshotter) VolumeID(ctx context.Context, persistentVolume *action.Object) (id string, err error) {
-	err = v.do(ctx, v.about("GetVolumeID", persistentVolume), func(ctx context.Context, p *process) error {
+	c := v.query("GetVolumeID")
+	c.object = persistentVolume
+	err = v.do(ctx, c, func(ctx context.Context, p *process) error {
 		text, err := persistentVolume.JSON()
 		if err != nil {
 			return err
@@ -81,7 +77,9 @@ func (v *volumeSnapshotter) VolumeID(ctx context.Context, persistentVolume *acti
 
 // SetVolumeID asks the plugin.
 func (v *volumeSnapshotter) SetVolumeID(ctx context.Context, persistentVolume *action.Object, volumeID string) (changed *action.Object, err error) {
-	err = v.do(ctx, v.about("SetVolumeID", persistentVolume), func(ctx context.Context, p *process) error {
+	c := v.order("SetVolumeID")
+	c.object = persistentVolume
+	err = v.do(ctx, c, func(ctx context.Context, p *process) error {
 		text, err := persistentVolume.JSON()
 		if err != nil {
 			return err

@@ -14,12 +14,15 @@ type watchdog struct {
 	set chan bool
 }
 
-// watch returns the transfer's context, whose first step has begun; cancel ends it, and the watchdog with it.
+// watch returns the transfer's context, whose first step has begun; cancel ends it, and the watchdog with it. The context
+// ends with ctx but does not have its deadline: gRPC would tell that to the plugin's side, which could answer it first,
+// with an error that looks like the plugin's own.
 func watch(ctx context.Context, c clock.WithTicker, limit time.Duration) (w *watchdog, cancel context.CancelFunc) {
-	ctx, end := context.WithCancelCause(ctx)
-	w = &watchdog{ctx: ctx, set: make(chan bool)}
+	inner, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { end(ended(ctx)) })
+	w = &watchdog{ctx: inner, set: make(chan bool)}
 	go w.run(c, limit, end)
-	return w, func() { end(nil) }
+	return w, func() { stop(); end(nil) }
 }
 
 func (w *watchdog) run(c clock.WithTicker, limit time.Duration, end context.CancelCauseFunc) {

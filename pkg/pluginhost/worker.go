@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/status"
@@ -14,8 +15,7 @@ import (
 )
 
 // worker keeps one process of a binary at work: it starts it at the first call, replaces it when it was lost, and gives up
-// for a while when that happens too often in a row. Deaths are counted per process, not per call, or one crash under many
-// calls would look like many.
+// for a while when that happens too often in a row.
 type worker struct {
 	ctx    context.Context // of the session; its end interrupts starts
 	cancel context.CancelFunc
@@ -26,9 +26,8 @@ type worker struct {
 	attempt *attempt // a start under way
 	live    map[*process]struct{}
 	ending  sync.WaitGroup // processes that are being ended
-	deaths  int            // since the last call that was answered
-	last    error          // the last death
-	rested  time.Time      // when the next start is allowed after too many
+	idle    toll           // of starts that failed, and of processes that died without a call
+	tolls   map[who]*toll  // of processes that died under a call of the plugin
 	closed  bool
 }
 
@@ -40,18 +39,20 @@ type attempt struct {
 
 func newWorker(ctx context.Context, s *spec) *worker {
 	ctx, cancel := context.WithCancel(ctx)
-	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}}
+	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, tolls: map[who]*toll{}}
 }
 
-// call describes one call, for its error.
+// call describes one call.
 type call struct {
-	plugin, method string
-	object         *action.Object // what it is about; nil for nothing
-	within         time.Duration
+	who
+	method string
+	object *action.Object // what it is about; nil for nothing
+	within time.Duration
+	reads  bool // it changes nothing, so it may be made twice
 }
 
-func (c *call) fail(err error) error {
-	e := &Error{Plugin: c.plugin, Method: c.method, Err: err}
+func (c *call) fail(err error, sent bool) error {
+	e := &Error{Plugin: c.name, Method: c.method, Err: err, Sent: sent}
 	if c.object != nil {
 		if id, err := c.object.Identity(); err == nil {
 			e.Object = id.String()
@@ -60,19 +61,30 @@ func (c *call) fail(err error) error {
 	return e
 }
 
-// do runs fn, which makes one call on a process, and returns an *Error when it fails.
+// do runs fn, which makes one call on a process, and returns an *Error when it fails. A crash fails all calls that the
+// process had; those that it cannot have seen, or that only read, are made once more.
 func (w *worker) do(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
-	p, err := w.acquire(ctx)
+	err := w.once(ctx, c, fn)
+	var failed *Error
+	if errors.As(err, &failed) && errors.Is(err, ErrCrashed) && (c.reads || !failed.Sent) {
+		err = w.once(ctx, c, fn)
+	}
+	return err
+}
+
+func (w *worker) once(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
+	p, err := w.acquire(ctx, c.who)
 	if err != nil {
-		return c.fail(err)
+		return c.fail(err, false)
 	}
 	// Not a deadline: gRPC would tell it to the plugin's side, which could answer it before ours sees it.
 	dog, cancel := watch(ctx, w.spec.clock, c.within)
 	defer cancel()
-	verdict, err := w.judge(ctx, dog.ctx, p, guard(func() error { return fn(dog.ctx, p) }))
-	w.release(p, verdict, err)
+	sent := new(atomic.Bool)
+	verdict, err := w.judge(ctx, dog.ctx, p, guard(func() error { return fn(withSent(dog.ctx, sent), p) }))
+	w.release(p, c.who, verdict, err)
 	if err != nil {
-		return c.fail(err)
+		return c.fail(err, sent.Load())
 	}
 	return nil
 }
@@ -124,9 +136,12 @@ func (w *worker) isClosed() bool {
 }
 
 // acquire returns a living process for one call, which release gives back.
-func (w *worker) acquire(ctx context.Context) (*process, error) {
+func (w *worker) acquire(ctx context.Context, who who) (*process, error) {
 	for {
-		p, a, err := w.offer()
+		if ctx.Err() != nil {
+			return nil, ended(ctx)
+		}
+		p, a, err := w.offer(who)
 		if p != nil || err != nil {
 			return p, err
 		}
@@ -142,26 +157,34 @@ func (w *worker) acquire(ctx context.Context) (*process, error) {
 }
 
 // offer returns a process, or a start to wait for.
-func (w *worker) offer() (*process, *attempt, error) {
+func (w *worker) offer(who who) (*process, *attempt, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.current != nil && w.current.cmd.gone() {
-		w.bury(w.current, fmt.Errorf("%w: %s", ErrCrashed, w.current.cmd.fate()))
+	if w.closed {
+		return nil, nil, ErrClosed
+	}
+	if p := w.current; p != nil && p.cmd.gone() {
+		if p.calls == 0 { // else it is counted where they end
+			w.idle.count(fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate()), w.spec)
+		}
+		w.bury(p)
+	}
+	if err := w.tolls[who].rests(w.spec); err != nil {
+		return nil, nil, err
 	}
 	switch {
-	case w.closed:
-		return nil, nil, ErrClosed
 	case w.current != nil:
 		w.current.calls++
 		return w.current, nil, nil
 	case w.attempt != nil:
-	case w.deaths >= w.spec.limits.Deaths && w.spec.clock.Now().Before(w.rested):
-		return nil, nil, fmt.Errorf("%w (%d times): %w", ErrStopped, w.deaths, w.last)
-	default:
-		w.attempt = &attempt{done: make(chan struct{})}
-		w.ending.Add(1)
-		go w.launch(w.attempt)
+		return nil, w.attempt, nil
 	}
+	if err := w.idle.rests(w.spec); err != nil {
+		return nil, nil, err
+	}
+	w.attempt = &attempt{done: make(chan struct{})}
+	w.ending.Add(1)
+	go w.launch(w.attempt)
 	return nil, w.attempt, nil
 }
 
@@ -175,7 +198,7 @@ func (w *worker) launch(a *attempt) {
 	switch {
 	case err != nil:
 		a.err = err
-		w.countDeath(err)
+		w.idle.count(err, w.spec)
 	case w.closed:
 		a.err = ErrClosed
 		w.ending.Add(1)
@@ -187,37 +210,45 @@ func (w *worker) launch(a *attempt) {
 }
 
 // release gives the process back after a call.
-func (w *worker) release(p *process, v verdict, err error) {
+func (w *worker) release(p *process, who who, v verdict, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.calls--
-	switch {
-	case v == died:
-		w.bury(p, err)
-	case v == answered && !p.buried:
-		w.deaths = 0
+	switch v {
+	case died:
+		w.blame(p, who, err)
+		w.bury(p)
+	case answered:
+		delete(w.tolls, who)
+		if !p.buried {
+			w.idle = toll{}
+		}
+	case unknown:
 	}
 	w.retire(p)
 }
 
-// bury takes a process out of use. Calls it is still answering may end; then retire ends it. The caller holds the lock.
-func (w *worker) bury(p *process, why error) {
-	if p.buried {
+// blame counts the death of a process against a plugin, once. The caller holds the lock.
+func (w *worker) blame(p *process, who who, why error) {
+	if _, counted := p.blamed[who]; counted {
 		return
 	}
+	p.blamed[who] = struct{}{}
+	t, ok := w.tolls[who]
+	if !ok {
+		t = new(toll)
+		w.tolls[who] = t
+	}
+	t.count(why, w.spec)
+}
+
+// bury takes a process out of use. Calls it is still answering may end; then retire ends it. The caller holds the lock.
+func (w *worker) bury(p *process) {
 	p.buried = true
-	w.countDeath(why)
 	if w.current == p {
 		w.current = nil
 	}
 	w.retire(p)
-}
-
-// countDeath counts a death. The caller holds the lock.
-func (w *worker) countDeath(why error) {
-	w.deaths++
-	w.last = why
-	w.rested = w.spec.clock.Now().Add(w.spec.limits.Rest)
 }
 
 // retire ends a buried process that answers no call any more. The caller holds the lock.
