@@ -55,17 +55,17 @@ const (
 	related = "GetRelatedItems"
 )
 
-// unique returns the items without repetitions, in their order.
-func unique(items []action.Item) []action.Item {
-	if len(items) < 2 {
-		return items
+// unique returns the elements without repetitions, in their order.
+func unique[T comparable](list []T) []T {
+	if len(list) < 2 {
+		return list
 	}
-	seen := make(map[action.Item]struct{}, len(items))
-	kept := items[:0]
-	for _, item := range items {
-		if _, again := seen[item]; !again {
-			seen[item] = struct{}{}
-			kept = append(kept, item)
+	seen := make(map[T]struct{}, len(list))
+	kept := list[:0]
+	for _, v := range list {
+		if _, again := seen[v]; !again {
+			seen[v] = struct{}{}
+			kept = append(kept, v)
 		}
 	}
 	return kept

@@ -21,13 +21,13 @@ const betaClass = "volume.beta.kubernetes.io/storage-class"
 // are the classes of the backup, its values those of the cluster that is restored to.
 type changeClass struct {
 	configured[map[string]string]
-	finder Finder
-	known  *sync.Map // action.Item of classes that exist
+	target Target
+	known  *sync.Map // names of classes that exist
 }
 
-func newChangeClass(configs Configs, finder Finder) changeClass {
+func newChangeClass(target Target) changeClass {
 	n := named{"velero.io/change-storage-class", []string{"persistentvolumes", "persistentvolumeclaims", "statefulsets.apps"}}
-	return changeClass{newConfigured(n, configs, parseClasses), finder, &sync.Map{}}
+	return changeClass{newConfigured(n, target, parseClasses), target, &sync.Map{}}
 }
 
 func parseClasses(c Config) (map[string]string, error) {
@@ -62,20 +62,20 @@ func (a changeClass) Execute(ctx context.Context, o, _ *action.Object, _ *action
 			return action.RestoreResult{}, err
 		}
 		if !exists { // perhaps the backup has it
-			result.Additional = append(result.Additional, class)
+			result.Additional = append(result.Additional, action.Item{GroupResource: storageClasses, Name: class})
 		}
 	}
 	return result, nil
 }
 
 // exists tells whether the class is in the cluster. That it is, is asked once.
-func (a changeClass) exists(ctx context.Context, class action.Item) (bool, error) {
+func (a changeClass) exists(ctx context.Context, class string) (bool, error) {
 	if _, ok := a.known.Load(class); ok {
 		return true, nil
 	}
-	exists, err := a.finder.Exists(ctx, class)
+	exists, err := a.target.StorageClassExists(ctx, class)
 	if err != nil {
-		return false, fmt.Errorf("look for %s: %w", class, err)
+		return false, fmt.Errorf("look for StorageClass %s: %w", class, err)
 	}
 	if exists {
 		a.known.Store(class, nil)
@@ -84,12 +84,12 @@ func (a changeClass) exists(ctx context.Context, class action.Item) (bool, error
 }
 
 // renameClasses changes the classes of a volume or claim, or of a StatefulSet's templates, and returns the new ones.
-func renameClasses(o object, classes map[string]string) ([]action.Item, error) {
-	var used []action.Item
+func renameClasses(o object, classes map[string]string) ([]string, error) {
+	var used []string
 	rename := func(o object) error {
 		class, err := renameClass(o, classes)
 		if class != "" {
-			used = append(used, action.Item{GroupResource: storageClasses, Name: class})
+			used = append(used, class)
 		}
 		return err
 	}

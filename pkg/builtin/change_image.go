@@ -23,10 +23,10 @@ type imageRule struct{ key, old, new string }
 // errAmbiguous means that a rule does not say which part of an image it means.
 var errAmbiguous = errors.New("the old part occurs more than once")
 
-func newChangeImage(configs Configs) changeImage {
+func newChangeImage(target Target) changeImage {
 	n := named{"velero.io/change-image-name", []string{"pods", "deployments.apps", "statefulsets.apps", "daemonsets.apps",
 		"replicasets.apps", "replicationcontrollers", "jobs.batch", "cronjobs.batch"}}
-	return changeImage{newConfigured(n, configs, parseImageRules)}
+	return changeImage{newConfigured(n, target, parseImageRules)}
 }
 
 func parseImageRules(c Config) (imageRules, error) {

@@ -27,9 +27,9 @@ type settings[T any] struct {
 	err   error
 }
 
-func newConfigured[T any](n named, configs Configs, parse func(Config) (T, error)) configured[T] {
+func newConfigured[T any](n named, target Target, parse func(Config) (T, error)) configured[T] {
 	return configured[T]{n, newLazy(func(ctx context.Context) (settings[T], error) {
-		found, err := configs.Configs(ctx, plugin.ConfigSelector(plugin.KindRestoreItemAction, n.name))
+		found, err := target.Configs(ctx, plugin.ConfigSelector(plugin.KindRestoreItemAction, n.name))
 		if err != nil {
 			return settings[T]{}, fmt.Errorf("read ConfigMap of %s: %w", n.name, err)
 		}

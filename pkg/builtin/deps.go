@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/action"
 )
 
-// Lister reads the objects a backup is made of. It is safe for concurrent use and keeps its own deadlines.
+// Lister reads the objects a backup is made of. It is safe for concurrent use and keeps its own deadlines. Live is one.
 type Lister interface {
 	// Each calls visit for every object of the resource in the namespace (all of them for a cluster-scoped resource and
 	// the namespace "") that the label selector accepts ("" accepts all). It ends early with visit's first error. visit
@@ -16,16 +16,13 @@ type Lister interface {
 	Each(ctx context.Context, gr schema.GroupResource, namespace, selector string, visit func(*action.Object) error) error
 }
 
-// Finder tells what exists in the cluster that is restored to. It is safe for concurrent use and keeps its own deadlines.
-type Finder interface {
-	// Exists tells whether the object is in the cluster now.
-	Exists(ctx context.Context, item action.Item) (bool, error)
-}
-
-// Configs finds the ConfigMaps that configure actions. It is safe for concurrent use and keeps its own deadlines.
-type Configs interface {
+// Target is what the actions ask of the cluster that is restored to. It is safe for concurrent use and keeps its own
+// deadlines. Reader is one.
+type Target interface {
 	// Configs returns the ConfigMaps of the server's namespace that the label selector accepts.
 	Configs(ctx context.Context, selector string) ([]Config, error)
+	// StorageClassExists tells whether the class is in the cluster now.
+	StorageClassExists(ctx context.Context, name string) (bool, error)
 }
 
 // Config is what counts of one ConfigMap.
@@ -43,13 +40,13 @@ func ForBackup(lister Lister) ([]action.BackupItem, []action.ItemBlock) {
 }
 
 // ForRestore returns the actions of one restore. Those that a ConfigMap configures match no resource where there is none.
-func ForRestore(configs Configs, finder Finder) []action.RestoreItem {
+func ForRestore(target Target) []action.RestoreItem {
 	return []action.RestoreItem{
 		restorePod{named{"velero.io/pod", []string{"pods"}}},
 		restorePodClaims{named{"velero.io/add-pvc-from-pod", []string{"pods"}}},
 		restoreClaim{named{"velero.io/pvc", []string{"persistentvolumeclaims"}}},
-		newChangeClass(configs, finder),
-		newChangeImage(configs),
+		newChangeClass(target),
+		newChangeImage(target),
 	}
 }
 

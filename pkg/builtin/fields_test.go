@@ -99,7 +99,7 @@ func FuzzActions(f *testing.F) {
 			_, err := a.Related(t.Context(), action.FromJSON(raw), backupJob(t))
 			require.NotErrorIs(t, err, builtin.ErrPanic)
 		}
-		for _, a := range builtin.ForRestore(c, c) {
+		for _, a := range builtin.ForRestore(c) {
 			got, err := a.Execute(t.Context(), action.FromJSON(raw), action.FromJSON(raw), restoreJob(t))
 			judge(t, got.Object, err)
 		}

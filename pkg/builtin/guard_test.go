@@ -67,7 +67,7 @@ func TestWhoWaitsForAnothersReadEndsWithItsOwnContext(t *testing.T) {
 func TestActionsAreSafeForConcurrentUse(t *testing.T) {
 	c := configuredCluster()
 	items, blocks := builtin.ForBackup(c)
-	restore := builtin.ForRestore(c, c)
+	restore := builtin.ForRestore(c)
 	backup, job := backupJob(t), restoreJob(t)
 	var all errgroup.Group
 	for range 8 {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,7 +22,8 @@ type cluster struct {
 	mu      sync.Mutex
 	objects map[string][]string // JSON by resource.group
 	configs []labelled
-	fail    []error // for the next calls, one each
+	classes []string // StorageClasses that exist
+	fail    []error  // for the next calls, one each
 	calls   []string
 }
 
@@ -68,14 +68,8 @@ func (c *cluster) Each(_ context.Context, gr schema.GroupResource, namespace, se
 	return nil
 }
 
-func (c *cluster) Exists(_ context.Context, item action.Item) (bool, error) {
-	if err := c.call("get " + item.String()); err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(c.objects[item.GroupResource.String()], func(raw string) bool {
-		var u unstructured.Unstructured
-		return json.Unmarshal([]byte(raw), &u.Object) == nil && u.GetName() == item.Name && u.GetNamespace() == item.Namespace
-	}), nil
+func (c *cluster) StorageClassExists(_ context.Context, name string) (bool, error) {
+	return slices.Contains(c.classes, name), c.call("class " + name)
 }
 
 func (c *cluster) Configs(_ context.Context, selector string) ([]builtin.Config, error) {

@@ -20,7 +20,7 @@ const (
 func run(t testing.TB, c *cluster, name, object string) (action.RestoreResult, error) {
 	t.Helper()
 	o := action.FromJSON([]byte(object))
-	got, err := byName(t, builtin.ForRestore(c, c), name).Execute(t.Context(), o, o, restoreJob(t))
+	got, err := byName(t, builtin.ForRestore(c), name).Execute(t.Context(), o, o, restoreJob(t))
 	if err == nil {
 		require.JSONEq(t, object, jsonOf(t, o), "the object given must not change")
 		require.False(t, got.Skip)
@@ -32,7 +32,7 @@ func TestPodComesAfterItsPriorityClassAndClaims(t *testing.T) {
 	moved := action.FromJSON([]byte(`{"kind":"Pod","metadata":{"namespace":"copy","name":"db-0"},"spec":{"priorityClassName":"high",
 		"volumes":[{"persistentVolumeClaim":{"claimName":"data"}},{"persistentVolumeClaim":{"claimName":"logs"}}]}}`))
 	stored := action.FromJSON([]byte(pod))
-	actions := builtin.ForRestore(&cluster{}, &cluster{})
+	actions := builtin.ForRestore(&cluster{})
 	for name, want := range map[string][]string{
 		"velero.io/pod":              podItems[2:],
 		"velero.io/add-pvc-from-pod": podItems[:2], // in the backup's namespace
@@ -81,7 +81,7 @@ func TestStorageClassesChangeAsConfigured(t *testing.T) {
 			[]string{"storageclasses.storage.k8s.io missing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &cluster{objects: map[string][]string{"storageclasses.storage.k8s.io": {`{"metadata":{"name":"new"}}`}}}
+			c := &cluster{classes: []string{"new"}}
 			c.configure(classAction, "classes", map[string]string{"old": " new\n", "gone": "missing", "same": "same"})
 			got, err := run(t, c, classAction, tc.in)
 			require.NoError(t, err)
@@ -95,13 +95,13 @@ func TestStorageClassesChangeAsConfigured(t *testing.T) {
 }
 
 func TestAClassThatExistsIsLookedForOnce(t *testing.T) {
-	c := &cluster{objects: map[string][]string{"storageclasses.storage.k8s.io": {`{"metadata":{"name":"new"}}`}}}
+	c := &cluster{classes: []string{"new"}}
 	c.configure(classAction, "classes", map[string]string{"old": "new"})
-	a := byName(t, builtin.ForRestore(c, c), classAction)
+	a := byName(t, builtin.ForRestore(c), classAction)
 	o := action.FromJSON([]byte(`{"spec":{"storageClassName":"old"}}`))
 	c.fail = []error{nil, errors.New("away")}
 	_, err := a.Execute(t.Context(), o, o, restoreJob(t))
-	require.EqualError(t, err, "action velero.io/change-storage-class: Execute: look for storageclasses.storage.k8s.io new: away")
+	require.EqualError(t, err, "action velero.io/change-storage-class: Execute: look for StorageClass new: away")
 	for range 3 {
 		_, err := a.Execute(t.Context(), o, o, restoreJob(t))
 		require.NoError(t, err)
@@ -187,7 +187,7 @@ func TestWithoutAConfigMapNothingMatches(t *testing.T) {
 			if configured {
 				c.configure(name, "mine", map[string]string{})
 			}
-			a := byName(t, builtin.ForRestore(c, c), name)
+			a := byName(t, builtin.ForRestore(c), name)
 			bound, errs := action.Bind(t.Context(), []action.RestoreItem{a}, noResources{})
 			require.Empty(t, errs)
 			require.Equal(t, configured, bound[0].Resource(schema.ParseGroupResource(resource)))
@@ -199,7 +199,7 @@ func TestWithoutAConfigMapNothingMatches(t *testing.T) {
 func TestAConfigMapThatCannotBeReadIsAskedForAgainAndNotIgnored(t *testing.T) {
 	c := &cluster{fail: []error{errors.New("away"), errors.New("away")}}
 	c.configure(imageAction, "images", map[string]string{"rule": "old,new"})
-	a := byName(t, builtin.ForRestore(c, c), imageAction)
+	a := byName(t, builtin.ForRestore(c), imageAction)
 	bound, errs := action.Bind(t.Context(), []action.RestoreItem{a}, noResources{})
 	require.Empty(t, errs)
 	require.True(t, bound[0].Resource(schema.GroupResource{Resource: "pods"}))
@@ -211,4 +211,8 @@ func TestAConfigMapThatCannotBeReadIsAskedForAgainAndNotIgnored(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"kind":"Pod","spec":{"containers":[{"image":"new"}]}}`, jsonOf(t, got.Object))
 	require.Len(t, c.calls, 3)
+}
+
+func claimOfOld() *action.Object {
+	return action.FromJSON([]byte(`{"kind":"PersistentVolumeClaim","spec":{"storageClassName":"old"}}`))
 }
