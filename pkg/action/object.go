@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,11 +85,12 @@ func (i Identity) String() string {
 	return i.Kind.GroupKind().String() + " " + i.Namespace + "/" + i.Name
 }
 
-// Identity reads kind and name without decoding the rest. Fields of another type than Kubernetes gives them, and text
-// that is not one JSON object, are errors that wrap ErrObject.
+// Identity reads kind and name without decoding the rest, and as Content would: names of fields are matched exactly. Only
+// where a field comes twice may the two differ. Fields of another type than Kubernetes gives them, and text that is not one
+// JSON object, are errors that wrap ErrObject.
 func (o *Object) Identity() (Identity, error) {
 	if o.content != nil {
-		return identityOf(&unstructured.Unstructured{Object: o.content}), nil
+		return identityOf(o.content)
 	}
 	var head *struct {
 		APIVersion string `json:"apiVersion"`
@@ -98,7 +100,7 @@ func (o *Object) Identity() (Identity, error) {
 			Name      string `json:"name"`
 		} `json:"metadata"`
 	}
-	if err := json.Unmarshal(o.raw, &head); err != nil {
+	if err := utiljson.Unmarshal(o.raw, &head); err != nil {
 		return Identity{}, fmt.Errorf("%w: %w", ErrObject, err)
 	}
 	if head == nil {
@@ -107,6 +109,35 @@ func (o *Object) Identity() (Identity, error) {
 	return Identity{Kind: schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), Namespace: head.Metadata.Namespace, Name: head.Metadata.Name}, nil
 }
 
-func identityOf(u *unstructured.Unstructured) Identity {
-	return Identity{Kind: u.GroupVersionKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+func identityOf(content map[string]any) (id Identity, err error) {
+	var texts [4]string
+	for i, path := range [...][]string{{"apiVersion"}, {"kind"}, {"metadata", "namespace"}, {"metadata", "name"}} {
+		if texts[i], err = textAt(content, path...); err != nil {
+			return Identity{}, err
+		}
+	}
+	return Identity{Kind: schema.FromAPIVersionAndKind(texts[0], texts[1]), Namespace: texts[2], Name: texts[3]}, nil
+}
+
+// textAt returns the text of a field, empty where it is null or not there, as decoding into a struct would.
+func textAt(content map[string]any, path ...string) (string, error) {
+	var value any = content
+	for i, key := range path {
+		if value == nil {
+			return "", nil
+		}
+		fields, ok := value.(map[string]any)
+		if !ok {
+			return "", fmt.Errorf("%w: %s is no object", ErrObject, strings.Join(path[:i], "."))
+		}
+		value = fields[key]
+	}
+	if value == nil {
+		return "", nil
+	}
+	text, ok := value.(string)
+	if !ok {
+		return "", fmt.Errorf("%w: %s is no text", ErrObject, strings.Join(path, "."))
+	}
+	return text, nil
 }

@@ -15,6 +15,8 @@ type Registration struct {
 	Path string
 	// Touches are the only resources an action may be called for; empty means any. Only plugins of Holdfast's SDK state it.
 	Touches []string
+	// Restartable tells that an operation of an asynchronous action may be started again after its process died.
+	Restartable bool
 
 	described bool // the process serves Holdfast's own contract too
 }
@@ -37,7 +39,9 @@ func (f BinaryError) Unwrap() error { return f.Err }
 type listing struct {
 	path    string
 	plugins []Registration
-	err     error
+	// problems are what cannot be used of it, err is why nothing can.
+	problems []error
+	err      error
 }
 
 // arrange checks the listings and puts them into one order: binaries as they were found, in each the older versions
@@ -52,6 +56,9 @@ func arrange(listings []listing) (plugins []Registration, failures []BinaryError
 		if l.err != nil {
 			failures = append(failures, BinaryError{l.path, l.err})
 			continue
+		}
+		for _, problem := range l.problems {
+			failures = append(failures, BinaryError{l.path, problem})
 		}
 		sorted := slices.SortedStableFunc(slices.Values(l.plugins), func(a, b Registration) int {
 			return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(a.Name, b.Name))

@@ -70,6 +70,18 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
+// decodeAnswer decodes an object and goes on from what it found: were the text passed on, another decoder could find another
+// object in it, because a field may come twice.
+func decodeAnswer(answer []byte) (*action.Object, action.Identity, error) {
+	content, err := action.FromJSON(answer).Content()
+	if err != nil {
+		return nil, action.Identity{}, err
+	}
+	object := action.FromContent(content)
+	id, err := object.Identity()
+	return object, id, err
+}
+
 // answerOf checks the object a plugin returned for the one sent. The very text sent is the very object. With renamed, only
 // group and kind must be the same: some restore actions rename on purpose.
 func answerOf(sent *action.Object, answer []byte, renamed bool) (*action.Object, error) {
@@ -83,8 +95,7 @@ func answerOf(sent *action.Object, answer []byte, renamed bool) (*action.Object,
 	if bytes.Equal(text, answer) {
 		return sent, nil
 	}
-	object := action.FromJSON(answer)
-	is, err := object.Identity()
+	object, is, err := decodeAnswer(answer)
 	if err != nil {
 		return nil, fmt.Errorf("%w: item: %s", ErrMalformed, clip(err.Error()))
 	}

@@ -72,7 +72,7 @@ func (l *listing) describe(ctx context.Context, w *worker, c call) error {
 		}
 		for i, described := range answer.GetPlugins() {
 			if err := l.add(described); err != nil {
-				return fmt.Errorf("%w: plugins[%d]: %w", ErrMalformed, i, err)
+				l.problems = append(l.problems, fmt.Errorf("%w: Describe: plugins[%d]: %w", ErrMalformed, i, err))
 			}
 		}
 		return nil
@@ -91,7 +91,7 @@ func (l *listing) add(described *pluginv1.Plugin) error {
 		return fmt.Errorf("kind: unknown value %d", described.GetKind())
 	}
 	if kind == KindAsyncBackupItemAction || kind == KindAsyncRestoreItemAction {
-		l.plugins = append(l.plugins, Registration{Kind: kind, Name: described.GetName(), Path: l.path, Touches: described.GetTouches(), described: true})
+		l.plugins = append(l.plugins, Registration{Kind: kind, Name: described.GetName(), Path: l.path, Touches: described.GetTouches(), Restartable: described.GetRestartable(), described: true})
 		return nil
 	}
 	for i := range l.plugins {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,11 +37,52 @@ func FuzzOutput(f *testing.F) {
 	})
 }
 
+func TestAnswersThatOneDecoderReadsOtherwiseAreRefusedOrMadePlain(t *testing.T) {
+	t.Parallel()
+	sent := action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":"b"}}`))
+	for answer, why := range map[string]string{
+		`{"apiVersion":"v1","Kind":"Pod","metadata":{"namespace":"a","name":"b"}}`:                         "a name in another case is another field",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":"x"},"METADATA":{"name":"b"}}`: "the other metadata is none",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a"},"metadata":{"name":"b"}}`:            "the second replaces the first",
+		`{"apiVersion":"v1","kind":"Pod","kind":"Secret","metadata":{"namespace":"a","name":"b"}}`:         "the last counts",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":["b"]}}`:                       "a list is no name",
+		`{"apiVersion":"v1","kind":"Pod","metadata":[{"namespace":"a","name":"b"}]}`:                       "a list is no metadata",
+		`{"apiVersion":1,"kind":"Pod","metadata":{"namespace":"a","name":"b"}}`:                            "a number is no version",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":"b"}}{"kind":"Pod"}`:           "two objects",
+	} {
+		_, err := answerOf(sent, []byte(answer), false)
+		require.ErrorIs(t, err, ErrMalformed, why)
+	}
+	object, err := answerOf(sent, []byte(`{"apiVersion":"v1","kind":"Secret","kind":"Pod","metadata":{"namespace":"a","name":"b"}}`), false)
+	require.NoError(t, err)
+	text, err := object.JSON()
+	require.NoError(t, err)
+	require.Equal(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","namespace":"a"}}`, string(text), "each field goes on once")
+}
+
+func TestAFloodOfBytesIsBoundedAsOneOfLinesIs(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	limits := Limits{LogBurst: 100, LogRate: 0.001}.withDefaults()
+	o := newOutput(t.Context(), slog.New(slog.NewJSONHandler(&logged, nil)), clock.RealClock{}, limits)
+	line := []byte(`{"@level":"info","@message":"` + strings.Repeat("x", 39<<10) + `"}` + "\n")
+	for range 50 {
+		_, err := o.Write(line)
+		require.NoError(t, err)
+	}
+	o.end()
+	require.Less(t, logged.Len(), limits.LogBurst*lineUnit)
+	require.Equal(t, 11, bytes.Count(logged.Bytes(), []byte("\n")), "a line of 39 KiB counts as ten; the last tells of the rest")
+	require.Contains(t, logged.String(), `"lines":40`)
+}
+
 func FuzzAnswer(f *testing.F) {
 	const sent = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"a","name":"b"}}`
 	f.Add([]byte(sent))
 	f.Add([]byte(`{"apiVersion":"apps/v2","kind":"Deployment","metadata":{"namespace":"a","name":"c"}}`))
 	f.Add([]byte(`null`))
+	f.Add([]byte(`{"apiVersion":"apps/v1","kind":"Deployment","KIND":"Secret","metadata":{"namespace":"a","name":"b"},"Metadata":{"name":"x"}}`))
+	f.Add([]byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"a"},"metadata":{"name":"b"}}`))
 	f.Add([]byte(`{"kind":["Deployment"]}`))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		for _, renamed := range []bool{false, true} {
@@ -49,7 +91,11 @@ func FuzzAnswer(f *testing.F) {
 				require.ErrorIs(t, err, ErrMalformed)
 				continue
 			}
-			id, err := object.Identity()
+			text, err := object.JSON()
+			require.NoError(t, err)
+			var again map[string]any // another decoder, of what is passed on
+			require.NoError(t, json.Unmarshal(text, &again))
+			id, err := action.FromContent(again).Identity()
 			require.NoError(t, err)
 			require.Equal(t, "Deployment.apps", id.Kind.GroupKind().String())
 			if !renamed {

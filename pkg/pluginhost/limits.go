@@ -23,8 +23,8 @@ type Limits struct {
 	Deaths int
 	// Rest is for how long: 1 minute.
 	Rest time.Duration
-	// LogRate and LogBurst bound the lines a process may log: 1,000 a second after the first 10,000. What is over is
-	// counted and reported.
+	// LogRate and LogBurst bound the lines a process may log: 1,000 a second after the first 10,000, where every 4 KiB of a
+	// long line count as one more. What is over is counted and reported.
 	LogRate  float64
 	LogBurst int
 }

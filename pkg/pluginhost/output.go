@@ -17,6 +17,9 @@ import (
 // maxLine is how long a line of a plugin may be; longer ones are logged in pieces, without being understood.
 const maxLine = 64 << 10
 
+// lineUnit is how many bytes of a line count as one line for the limit on lines.
+const lineUnit = 4 << 10
+
 // output takes what a process writes to its stderr, line by line, and logs it again: lines in the JSON of hclog, which
 // Velero's framework writes, with their level and fields, all others as debug.
 type output struct {
@@ -86,7 +89,7 @@ func (o *output) whole(line []byte) {
 	}
 	message, _ := fields["@message"].(string)
 	level, _ := fields["@level"].(string)
-	o.log(levelOf(level), message, attributes(fields))
+	o.log(len(line), levelOf(level), message, attributes(fields))
 }
 
 func (o *output) plain(line []byte) {
@@ -94,12 +97,13 @@ func (o *output) plain(line []byte) {
 	if o.words == "" && (strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")) {
 		o.words = clip(text)
 	}
-	o.log(slog.LevelDebug, text, nil)
+	o.log(len(text), slog.LevelDebug, text, nil)
 }
 
-func (o *output) log(level slog.Level, message string, attrs []slog.Attr) {
+// log logs a line, as far as the limit has room for its size.
+func (o *output) log(size int, level slog.Level, message string, attrs []slog.Attr) {
 	now := o.clock.Now()
-	if !o.limit.AllowN(now, 1) {
+	if !o.limit.AllowN(now, min(1+size/lineUnit, o.limit.Burst())) {
 		o.dropped++
 		o.worst = max(o.worst, level)
 		return

@@ -66,8 +66,12 @@ func restoreResult(object *action.Object, answer restoreAnswer) (r action.Restor
 	return r, err
 }
 
-// restoreItemV2 serves v2.RestoreItemAction.
+// restoreItemV2 serves v2.RestoreItemAction, as far as it is about items.
 type restoreItemV2 struct{ plugin }
+
+// restoreOperations serves all of v2.RestoreItemAction. Plugins of Holdfast's SDK answer without it: their actions that begin
+// operations are another kind.
+type restoreOperations struct{ restoreItemV2 }
 
 // AppliesTo asks the plugin.
 func (a *restoreItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
@@ -120,7 +124,7 @@ func (a *restoreItemV2) Ready(ctx context.Context, items []action.Item, restore 
 }
 
 // Progress asks the plugin.
-func (a *restoreItemV2) Progress(ctx context.Context, operationID string, restore *action.Restore) (r action.Progress, err error) {
+func (a *restoreOperations) Progress(ctx context.Context, operationID string, restore *action.Restore) (r action.Progress, err error) {
 	err = a.worker.do(ctx, a.query("Progress"), func(ctx context.Context, p *process) error {
 		answer, err := velerov2.NewRestoreItemActionClient(p.conn).Progress(ctx, &velerov2.RestoreItemActionProgressRequest{
 			Plugin: a.name, OperationId: operationID, Restore: restore.JSON()})
@@ -134,7 +138,7 @@ func (a *restoreItemV2) Progress(ctx context.Context, operationID string, restor
 }
 
 // Cancel asks the plugin.
-func (a *restoreItemV2) Cancel(ctx context.Context, operationID string, restore *action.Restore) error {
+func (a *restoreOperations) Cancel(ctx context.Context, operationID string, restore *action.Restore) error {
 	return a.worker.do(ctx, a.order("Cancel"), func(ctx context.Context, p *process) error {
 		_, err := velerov2.NewRestoreItemActionClient(p.conn).Cancel(ctx, &velerov2.RestoreItemActionCancelRequest{
 			Plugin: a.name, OperationId: operationID, Restore: restore.JSON()})

@@ -84,7 +84,28 @@ func TestPluginsOfTheSDKSayMore(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "yes", annotations(t, result.Object)["sdk.io/seen"])
 
-	restored, err := named(t, s.RestoreItems(), "sdk.io/skip").Execute(t.Context(), pod(), pod(), theRestore(t))
+	skips := named(t, s.RestoreItems(), "sdk.io/skip")
+	require.Implements(t, (*action.Readiness)(nil), skips)
+	require.NotImplements(t, (*action.RestoreOperations)(nil), skips, "those of the SDK are another kind")
+	restored, err := skips.Execute(t.Context(), pod(), pod(), theRestore(t))
 	require.NoError(t, err)
 	require.True(t, restored.Skip)
+}
+
+func TestWhatOneRegistrationSaysWrongCostsItAlone(t *testing.T) {
+	h, err := pluginhost.New(t.Context(), config(binaries(t, "misdescribed")))
+	require.NoError(t, err)
+	var said []string
+	for _, f := range h.Failures() {
+		require.ErrorIs(t, f, pluginhost.ErrMalformed)
+		said = append(said, f.Err.Error())
+	}
+	require.Equal(t, []string{
+		"malformed answer: Describe: plugins[0]: kind: unknown value 99",
+		`malformed answer: Describe: plugins[2]: DeleteItemAction "described.io/secret" is missing in the list of plugins`,
+	}, said)
+	require.Len(t, h.Plugins(), 2)
+	require.Equal(t, []string{"pods"}, h.Plugins()[0].Touches)
+	require.Equal(t, pluginhost.KindAsyncBackupItemAction, h.Plugins()[1].Kind)
+	require.True(t, h.Plugins()[1].Restartable)
 }

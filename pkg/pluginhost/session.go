@@ -94,10 +94,13 @@ func (s *Session) BackupItems() []action.BackupItem {
 // RestoreItems returns the restore item actions of both versions in the order in which they run.
 func (s *Session) RestoreItems() []action.RestoreItem {
 	return collect(s, []Kind{KindRestoreItemAction, KindRestoreItemActionV2}, func(k Kind, p plugin) action.RestoreItem {
-		if k == KindRestoreItemActionV2 {
+		switch {
+		case k == KindRestoreItemAction:
+			return &restoreItemV1{p}
+		case p.registration.described:
 			return &restoreItemV2{p}
 		}
-		return &restoreItemV1{p}
+		return &restoreOperations{restoreItemV2{p}}
 	})
 }
 

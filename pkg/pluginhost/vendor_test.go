@@ -29,6 +29,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	pluginv1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/holdfast/plugin/v1"
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v1"
 	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
@@ -80,6 +81,15 @@ func beAPlugin() {
 		serveVelero(&vendor{list: func() []*velero.PluginIdentifier { return listings[name] }})
 	case name == "sdk":
 		serveWithSDK()
+	case name == "misdescribed":
+		serveVelero(&vendor{list: func() []*velero.PluginIdentifier {
+			return []*velero.PluginIdentifier{{Kind: "DeleteItemAction", Name: "described.io/fine"}}
+		}, described: []*pluginv1.Plugin{
+			{Kind: 99, Name: "described.io/x"},
+			{Kind: pluginv1.Kind_KIND_DELETE_ITEM_ACTION, Name: "described.io/fine", Touches: []string{"pods"}},
+			{Kind: pluginv1.Kind_KIND_DELETE_ITEM_ACTION, Name: "described.io/secret"},
+			{Kind: pluginv1.Kind_KIND_ASYNC_BACKUP_ITEM_ACTION, Name: "described.io/slow", Restartable: true},
+		}})
 	case name == "sick":
 		serveVelero(&vendor{list: func() []*velero.PluginIdentifier { os.Exit(3); return nil }})
 	default:
@@ -205,10 +215,11 @@ func listAll() []*velero.PluginIdentifier {
 // vendor serves every kind.
 type vendor struct {
 	goplugin.NetRPCUnsupportedPlugin
-	list  func() []*velero.PluginIdentifier
-	calls atomic.Int32
-	child int
-	store store
+	list      func() []*velero.PluginIdentifier
+	described []*pluginv1.Plugin // nil for a plugin that serves Velero's protocol only
+	calls     atomic.Int32
+	child     int
+	store     store
 }
 
 // GRPCClient is not used on this side.
@@ -219,6 +230,9 @@ func (v *vendor) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientC
 // GRPCServer registers everything.
 func (v *vendor) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	velero.RegisterPluginListerServer(s, lister{vendor: v})
+	if v.described != nil {
+		pluginv1.RegisterPluginServiceServer(s, describer{vendor: v})
+	}
 	velero.RegisterBackupItemActionServer(s, backup1{vendor: v})
 	velerov2.RegisterBackupItemActionServer(s, backup2{vendor: v})
 	velero.RegisterRestoreItemActionServer(s, restore1{vendor: v})
@@ -328,6 +342,15 @@ type lister struct {
 
 func (l lister) ListPlugins(context.Context, *velero.Empty) (*velero.ListPluginsResponse, error) {
 	return &velero.ListPluginsResponse{Plugins: l.list()}, nil
+}
+
+type describer struct {
+	pluginv1.UnimplementedPluginServiceServer
+	*vendor
+}
+
+func (d describer) Describe(context.Context, *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
+	return &pluginv1.DescribeResponse{Plugins: d.vendor.described}, nil
 }
 
 type backup1 struct {
