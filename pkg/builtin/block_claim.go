@@ -38,11 +38,11 @@ func newBlockClaim(lister Lister) *blockClaim {
 
 func (a *blockClaim) Related(ctx context.Context, o *action.Object, b *action.Backup) (_ []action.Item, err error) {
 	defer a.guard(related, &err)
-	id, err := o.Identity()
+	claim, err := o.Content()
 	if err != nil {
 		return nil, err
 	}
-	claim, err := o.Content()
+	id, err := o.Identity()
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +98,11 @@ func (a *blockClaim) usersIn(namespace string) *lazy[map[string][]action.Item] {
 
 // addUser notes a Pod under the claims that it mounts.
 func addUser(users map[string][]action.Item, o *action.Object) error {
-	id, err := o.Identity()
+	pod, err := o.Content()
 	if err != nil {
 		return err
 	}
-	pod, err := o.Content()
+	id, err := o.Identity()
 	if err != nil {
 		return err
 	}
@@ -136,11 +136,11 @@ func (a *blockClaim) groupsIn(of groupsOf) *lazy[map[string][]action.Item] {
 
 // addMember notes a claim under its volume group.
 func addMember(groups map[string][]action.Item, label string, o *action.Object) error {
-	id, err := o.Identity()
+	claim, err := o.Content()
 	if err != nil {
 		return err
 	}
-	claim, err := o.Content()
+	id, err := o.Identity()
 	if err != nil {
 		return err
 	}
