@@ -98,6 +98,8 @@ type Lost struct {
 // Planned is what the plan was made from besides the backup and the Restore: a taker makes the same one.
 type Planned struct {
 	Resolved []Resolved `json:"resolved,omitempty"`
+	// Reserve tells that the plan keeps what actions may ask for.
+	Reserve bool `json:"reserve,omitempty"`
 }
 
 // Resolved is what a name in the lists of resources meant in this cluster.

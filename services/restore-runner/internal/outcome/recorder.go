@@ -32,6 +32,7 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	actions []code
+	asked   map[int32]struct{} // of the nodes in reserve
 	counts  Counts
 	results joblog.Results
 	batch   batch
@@ -63,8 +64,35 @@ func NewRecorder(log *Log, clk clock.PassiveClock, batch int) *Recorder {
 func (r *Recorder) SetPlan(p *plan.Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.plan, r.actions = p, make([]code, p.Len())
-	r.counts.Total, r.counts.Done = p.Len(), 0
+	r.plan, r.actions, r.asked = p, make([]code, p.Len()), map[int32]struct{}{}
+	r.counts.Total, r.counts.Done = p.Selected(), 0
+}
+
+// Ask makes an object that was kept in reserve one of those to restore. It is recorded with its outcome: until then, who
+// asks for it has none either.
+func (r *Recorder) Ask(node int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ask(node)
+}
+
+func (r *Recorder) ask(node int32) {
+	if _, known := r.asked[node]; known || !r.plan.Reserve(node) {
+		return
+	}
+	r.asked[node] = struct{}{}
+	r.counts.Total++
+}
+
+// Concerns tells whether an object is to be restored: it is selected, or was asked for.
+func (r *Recorder) Concerns(node int32) bool {
+	if !r.plan.Reserve(node) {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, asked := r.asked[node]
+	return asked
 }
 
 // Counts returns the counts so far.
@@ -161,6 +189,7 @@ func (r *Recorder) apply(node int32, rec *Record) {
 		return
 	}
 	if r.actions[node] == 0 {
+		r.ask(node)
 		r.counts.Done++
 	}
 	r.actions[node] = action

@@ -34,6 +34,20 @@ type Config struct {
 	Claim func(volume string) (namespace, name string)
 	// NoClusterResources says that cluster-scoped objects were refused outright.
 	NoClusterResources bool
+	// Reserve keeps in the plan what is not selected and may be restored all the same when an action asks for it by name.
+	Reserve bool
+}
+
+// admits tells whether an object may be restored because an action asks for it: the lists of resources and namespaces
+// decide, labels and the scope do not.
+func (c *Config) admits(gr schema.GroupResource, namespace string) bool {
+	if slices.Contains(nonRestorable, gr.String()) || !c.Filter.Resource(gr, true) {
+		return false
+	}
+	if namespace == "" {
+		return !c.NoClusterResources
+	}
+	return c.Filter.Namespace(namespace)
 }
 
 // Map returns the target of a namespace.
@@ -49,7 +63,7 @@ func mapped(mapping map[string]string, namespace string) string {
 // Build reads the listing of a backup once and plans its restore.
 func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 	b := &builder{
-		config: config, plan: &Plan{objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping},
+		config: config, plan: &Plan{objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admits},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
 	}
 	for item, err := range source.Items(ctx) {
@@ -100,8 +114,19 @@ func (b *builder) take(item *manifest.Item) error {
 		b.add(item, gr)
 	case gr.String() == volumesResource && !b.config.NoClusterResources:
 		b.volumes = append(b.volumes, *item)
+	default:
+		b.keep(item, gr)
 	}
 	return nil
+}
+
+// keep holds an item in reserve. Definitions are not: what they define was looked for before any action is asked.
+func (b *builder) keep(item *manifest.Item, gr schema.GroupResource) {
+	if !b.config.Reserve || gr.String() == definitionsResource || !b.config.admits(gr, item.Namespace) {
+		return
+	}
+	b.put(item, gr)
+	b.plan.nodes[len(b.plan.nodes)-1].reserve = true
 }
 
 func (b *builder) selected(item *manifest.Item, gr schema.GroupResource) bool {
@@ -115,6 +140,17 @@ func (b *builder) selected(item *manifest.Item, gr schema.GroupResource) bool {
 }
 
 func (b *builder) add(item *manifest.Item, gr schema.GroupResource) {
+	if item.Namespace != "" {
+		b.needed[item.Namespace] = true
+		if gr.String() == "persistentvolumeclaims" {
+			b.claims[[2]string{item.Namespace, item.Name}] = true
+		}
+	}
+	b.put(item, gr)
+}
+
+// put makes a node of an item.
+func (b *builder) put(item *manifest.Item, gr schema.GroupResource) {
 	kind, ok := b.kinds[gr]
 	if !ok {
 		kind = int32(len(b.plan.kinds))
@@ -123,12 +159,6 @@ func (b *builder) add(item *manifest.Item, gr schema.GroupResource) {
 			GVK:      schema.GroupVersionKind{Group: item.Group, Version: item.Version, Kind: item.Kind},
 			Resource: item.Resource, Namespaced: item.Namespace != "", rank: rank(gr.String()), name: gr.String(),
 		})
-	}
-	if item.Namespace != "" {
-		b.needed[item.Namespace] = true
-		if gr.String() == "persistentvolumeclaims" {
-			b.claims[[2]string{item.Namespace, item.Name}] = true
-		}
 	}
 	b.plan.nodes = append(b.plan.nodes, newNode(item, kind, b.namespace(item.Namespace)))
 }
@@ -148,7 +178,7 @@ func (b *builder) namespace(name string) int32 {
 }
 
 // takeHeldBack adds the Namespaces that selected objects live in or that are selected themselves, and the volumes that
-// selected claims are bound to.
+// selected claims are bound to. Namespaces that only objects in reserve live in are in reserve, too.
 func (b *builder) takeHeldBack() {
 	for i := range b.volumes {
 		item := &b.volumes[i]
@@ -158,6 +188,8 @@ func (b *builder) takeHeldBack() {
 		}
 		if namespace, name := b.config.Claim(item.Name); b.claims[[2]string{namespace, name}] {
 			b.add(item, gr)
+		} else {
+			b.keep(item, gr)
 		}
 	}
 	gr := schema.GroupResource{Resource: namespacesResource}
@@ -166,7 +198,13 @@ func (b *builder) takeHeldBack() {
 		wanted := b.config.Filter.Resource(gr, false) && b.config.Filter.Namespace(item.Name) && b.config.Filter.MatchesLabels(labels.Set(item.Labels))
 		if wanted || b.needed[item.Name] {
 			b.add(item, gr)
+		} else if _, used := b.namespaces[item.Name]; used { // by what is in reserve
+			b.put(item, gr)
+			b.plan.nodes[len(b.plan.nodes)-1].reserve = true
 		}
+	}
+	for i := range b.plan.namespaces {
+		b.plan.namespaces[i].reserve = !b.needed[b.plan.namespaces[i].Source]
 	}
 }
 
@@ -237,6 +275,9 @@ func (b *builder) index() {
 		if _, ok := referred[n.uid]; ok && n.uid != "" {
 			n.owns = true
 			p.owners[n.uid] = int32(i)
+		}
+		if n.reserve {
+			p.reserve++
 		}
 	}
 }

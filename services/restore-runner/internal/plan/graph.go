@@ -50,7 +50,7 @@ func ownerEdges(p *Plan) []edge {
 		}
 		for _, l := range p.nodes[i].links {
 			owner, ok := p.owners[l.uid]
-			if !ok || owner == node || p.Class(owner) != Other {
+			if !ok || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || p.nodes[i].reserve {
 				continue
 			}
 			switch l.relation {

@@ -32,6 +32,8 @@ func (k *Kind) String() string { return k.name }
 type Namespace struct {
 	// Source is its name in the backup, Target in the cluster.
 	Source, Target string
+
+	reserve bool // only objects in reserve live in it
 }
 
 // Node is one object to restore.
@@ -49,6 +51,7 @@ type Node struct {
 	links           []link
 	uid             string // only while the plan is built
 	owns            bool
+	reserve         bool
 }
 
 // link is an owner reference of a node.

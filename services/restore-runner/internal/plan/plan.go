@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Class says in which pass a node is restored.
@@ -31,6 +33,8 @@ type Plan struct {
 	notes      []Note
 	mapping    map[string]string
 	places     map[string]int32 // name of a kind -> its index
+	reserve    int              // nodes in reserve
+	admits     func(gr schema.GroupResource, namespace string) bool
 }
 
 // Note is a remark about one node that the restore's log and results must hold.
@@ -43,8 +47,20 @@ type Note struct {
 	Warning bool
 }
 
-// Len is the number of objects to restore.
+// Len is the number of nodes, those in reserve included.
 func (p *Plan) Len() int { return len(p.nodes) }
+
+// Selected is the number of objects to restore.
+func (p *Plan) Selected() int { return len(p.nodes) - p.reserve }
+
+// Reserve tells that node i is restored only if an action asks for it.
+func (p *Plan) Reserve(i int32) bool { return p.nodes[i].reserve }
+
+// Admits tells whether the restore's filters let an object of the namespace, as in the backup, be restored because an action
+// asks for it.
+func (p *Plan) Admits(gr schema.GroupResource, namespace string) bool {
+	return p.admits != nil && p.admits(gr, namespace)
+}
 
 // Node returns object i.
 func (p *Plan) Node(i int32) *Node { return &p.nodes[i] }
@@ -91,16 +107,24 @@ func (p *Plan) Find(kind, source, name string) (int32, bool) {
 // Class returns the pass of object i.
 func (p *Plan) Class(i int32) Class {
 	switch p.Kind(i).name {
-	case "customresourcedefinitions.apiextensions.k8s.io":
+	case definitionsResource:
 		return Definition
-	case "namespaces":
+	case namespacesResource:
 		return NamespaceObject
 	}
 	return Other
 }
 
-// Namespaces returns the namespaces that the objects need.
-func (p *Plan) Namespaces() []Namespace { return p.namespaces }
+// Namespaces returns the namespaces that the selected objects need.
+func (p *Plan) Namespaces() []Namespace {
+	return slices.DeleteFunc(slices.Clone(p.namespaces), func(n Namespace) bool { return n.reserve })
+}
+
+// Prepared tells whether the namespace of object i is among Namespaces, or it has none.
+func (p *Plan) Prepared(i int32) bool {
+	n := p.nodes[i].namespace
+	return n < 0 || !p.namespaces[n].reserve
+}
 
 // NamespaceObject returns the Namespace node that describes a namespace of the backup; false when the backup, or what
 // the filters left of it, has none.
@@ -124,11 +148,11 @@ func (p *Plan) Graph() *Graph { return &p.graph }
 // Notes returns the remarks of planning.
 func (p *Plan) Notes() []Note { return p.notes }
 
-// Of returns the nodes of a class, ascending.
+// Of returns the selected nodes of a class, ascending.
 func (p *Plan) Of(class Class) []int32 {
 	var out []int32
 	for i := range p.nodes {
-		if p.Class(int32(i)) == class {
+		if p.Class(int32(i)) == class && !p.nodes[i].reserve {
 			out = append(out, int32(i))
 		}
 	}

@@ -34,6 +34,8 @@ type surveyed struct {
 const (
 	namespacesResource = "namespaces"
 	volumesResource    = "persistentvolumes"
+
+	definitionsResource = "customresourcedefinitions.apiextensions.k8s.io"
 )
 
 // Look reads the listing of a backup once.
@@ -100,6 +102,16 @@ func (r *resolver) Resolve(name string) (schema.GroupResource, bool, bool) {
 	}
 	gr := slices.MinFunc(found, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 	return gr, r.survey.kinds[gr].namespaced, true
+}
+
+// Any reports whether the backup has objects of a resource for which match is true.
+func (s *Survey) Any(match func(gr schema.GroupResource) bool) bool {
+	for gr := range s.kinds {
+		if match(gr) {
+			return true
+		}
+	}
+	return false
 }
 
 // Empty reports whether the backup lists nothing at all.

@@ -50,6 +50,12 @@ var byResource = map[string]kindReset{
 // the new owners adds them.
 func Object(obj map[string]any, gr schema.GroupResource, namespace string, o *Options) {
 	Normalize(obj, gr, o)
+	Place(obj, namespace, o)
+}
+
+// Place gives a normalized object its target namespace and the labels of the restore. Only obj itself, its metadata and
+// its labels are changed.
+func Place(obj map[string]any, namespace string, o *Options) {
 	meta := child(obj, "metadata")
 	if meta == nil {
 		meta = object{}
@@ -73,11 +79,17 @@ func Normalize(obj map[string]any, gr schema.GroupResource, o *Options) {
 	if fn := byResource[gr.String()]; fn != nil {
 		fn(obj, o) // before the metadata: node ports are judged by managedFields
 	}
-	drop(obj, "status")
+	Anonymize(obj)
 	meta := child(obj, "metadata")
-	drop(meta, "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
-		"deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "managedFields")
+	drop(meta, "ownerReferences")
 	dropEmpty(meta, "labels", "annotations")
+}
+
+// Anonymize removes what the API server writes itself. Only obj itself and its metadata are changed.
+func Anonymize(obj map[string]any) {
+	drop(obj, "status")
+	drop(child(obj, "metadata"), "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+		"deletionTimestamp", "deletionGracePeriodSeconds", "managedFields")
 }
 
 // dropEmpty removes keys that hold null or an object without members: the API server stores neither.
