@@ -1,5 +1,6 @@
 // Package dispatch runs the nodes of a graph in parallel: each starts when its own predecessors are done, ready ones in
-// the order of their numbers, as many at once as an adaptive limit and a budget of bytes allow.
+// the order of their numbers, as many at once as an adaptive limit and a budget of bytes allow. A node may find out while
+// it is worked on that it has to wait for others; then it waits without taking up limit or budget.
 package dispatch
 
 import (
@@ -23,12 +24,18 @@ type Graph interface {
 
 // Work is what a vertex means.
 type Work struct {
-	// Do works on vertex v. It reports failures by its own means: successors start all the same. It must not panic.
-	Do func(ctx context.Context, v int32)
+	// Do works on vertex v. It reports failures by its own means: successors start all the same. It must not panic. Nil
+	// means that v is done; otherwise Do is called for it again once what the Wait says has come.
+	Do func(ctx context.Context, v int32) *Wait
 	// Weight is the memory Do takes for v, in bytes; vertices for which Passive is true are not asked.
 	Weight func(v int32) int64
 	// Passive tells that nothing has to be done for v: it is done as soon as it is ready.
 	Passive func(v int32) bool
+	// Reserve tells that v is worked on only if another vertex waits for it; it holds nobody up before. It must be false
+	// from before Do returns a Wait for v. Nil means that there are none.
+	Reserve func(v int32) bool
+	// Woken delivers the vertices that return a Wait with Wake, each once. Nil if there are none.
+	Woken <-chan int32
 	// Limit is how many run at once; it is asked again after every end.
 	Limit func() int
 	// Stop, when closed, keeps further vertices from starting; those that run end in peace. Nil never does.
@@ -40,18 +47,26 @@ type Work struct {
 // Run works on every vertex of the graph. When ctx ends, or Stop is closed, no further vertex starts; Run returns after the
 // running ones with the cause of ctx's end or ErrStopped, and nil after the last vertex otherwise.
 func Run(ctx context.Context, g Graph, w Work) error {
-	r := &run{graph: g, work: w, indegree: g.Indegree(), ended: make(chan int32)}
+	r := &run{
+		graph: g, work: w, indegree: g.Indegree(), state: make([]state, g.Vertices()),
+		ended: make(chan ending), aside: make(chan int), parked: map[int32]*parking{}, waiters: map[int32][]int32{}, early: map[int32]bool{},
+	}
 	for _, v := range r.roots() {
 		r.become(v)
 	}
+	inner := context.WithValue(ctx, asideKey{}, r.aside)
 	done, stop := ctx.Done(), w.Stop
-	for r.running > 0 || (r.ready.Len() > 0 && !r.stopped(ctx)) {
+	for r.running > 0 || (r.ready.Len()+r.asleep > 0 && !r.stopped(ctx)) {
 		if !r.stopped(ctx) {
-			r.start(ctx)
+			r.start(inner)
 		}
 		select {
-		case v := <-r.ended:
-			r.end(v)
+		case e := <-r.ended:
+			r.end(e)
+		case v := <-w.Woken:
+			r.wake(v)
+		case n := <-r.aside:
+			r.outside += n
 		case <-done:
 			done = nil // wait for what runs
 		case <-stop:
@@ -61,7 +76,7 @@ func Run(ctx context.Context, g Graph, w Work) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case r.ready.Len() > 0:
+	case r.ready.Len()+len(r.parked) > 0:
 		return ErrStopped
 	}
 	return nil
@@ -91,15 +106,30 @@ type run struct {
 	graph    Graph
 	work     Work
 	indegree []int32
+	state    []state
 	ready    queue
-	ended    chan int32
+	ended    chan ending
 	running  int
 	weight   int64
+
+	aside   chan int
+	outside int // of the running ones, those in Aside
+
+	parked  map[int32]*parking
+	waiters map[int32][]int32 // vertex -> those parked until it is done, one of them twice if it asked twice
+	asleep  int               // parked ones that wait to be woken
+	early   map[int32]bool    // woken before they were parked
+}
+
+// ending is what became of a call of Do.
+type ending struct {
+	v    int32
+	wait *Wait
 }
 
 // start starts ready vertices while limit and budget allow.
 func (r *run) start(ctx context.Context) {
-	limit := max(1, r.work.Limit())
+	limit := max(1, r.work.Limit()) + min(r.outside, maxAside)
 	for r.ready.Len() > 0 && r.running < limit {
 		v := r.ready[0]
 		weight := r.work.Weight(v)
@@ -110,42 +140,58 @@ func (r *run) start(ctx context.Context) {
 		r.running++
 		r.weight += weight
 		go func() {
-			defer func() { r.ended <- v }()
-			r.work.Do(ctx, v)
+			e := ending{v: v}
+			defer func() { r.ended <- e }()
+			e.wait = r.work.Do(ctx, v)
 		}()
 	}
 }
 
-func (r *run) end(v int32) {
+func (r *run) end(e ending) {
 	r.running--
-	r.weight -= r.work.Weight(v)
-	r.release(v)
-}
-
-// become makes a vertex without open predecessors ready, or passes it when there is nothing to do. Chains of passive
-// vertices are followed without recursion.
-func (r *run) become(v int32) {
-	if !r.work.Passive(v) {
-		heap.Push(&r.ready, v)
+	r.weight -= r.work.Weight(e.v)
+	if e.wait != nil {
+		r.park(e.v, e.wait)
 		return
 	}
-	r.release(v)
+	late := r.state[e.v] == late
+	r.state[e.v] = done
+	if !late { // else those after it did not wait
+		r.release(e.v)
+	}
+	r.arrive(e.v)
 }
 
-// release tells the successors of v that it is done.
+// become makes a vertex without open predecessors ready, or passes it when there is nothing to do.
+func (r *run) become(v int32) {
+	if r.pass(v) {
+		r.release(v)
+	}
+}
+
+// pass passes a vertex without open predecessors for which there is nothing to do; the others are ready.
+func (r *run) pass(v int32) bool {
+	switch {
+	case r.work.Passive(v):
+		r.state[v] = done
+	case r.reserve(v):
+		r.state[v] = passed
+	default:
+		heap.Push(&r.ready, v)
+		return false
+	}
+	return true
+}
+
+// release tells the successors of v that it is done. Chains of passive vertices are followed without recursion.
 func (r *run) release(v int32) {
 	stack := []int32{v}
 	for len(stack) > 0 {
 		v := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		for _, s := range r.graph.Successors(v) {
-			if r.indegree[s]--; r.indegree[s] > 0 {
-				continue
-			}
-			if r.work.Passive(s) {
+			if r.indegree[s]--; r.indegree[s] == 0 && r.pass(s) {
 				stack = append(stack, s)
-			} else {
-				heap.Push(&r.ready, s)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func (g graph) Successors(v int32) []int32 { return g[v] }
 
 func work(limit int, do func(ctx context.Context, v int32)) Work {
 	return Work{
-		Do: do, Weight: func(int32) int64 { return 1 }, Passive: func(int32) bool { return false },
+		Do: func(ctx context.Context, v int32) *Wait { do(ctx, v); return nil }, Weight: func(int32) int64 { return 1 }, Passive: func(int32) bool { return false },
 		Limit: func() int { return limit }, Budget: 1 << 20,
 	}
 }

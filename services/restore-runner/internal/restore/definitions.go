@@ -45,7 +45,14 @@ func (r *run) definition(ctx context.Context, v int32) {
 		return
 	}
 	r.complain(e, it)
-	reset.Object(it.body, r.Plan.Kind(v).GroupResource(), "", &r.reset)
+	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
+	if chain := r.chains[r.Plan.Kind(v)]; chain != nil {
+		t := &tour{run: r, it: it, actions: chain, stay: &stay{entry: e}}
+		if _, over := t.follow(ctx); over {
+			return
+		}
+	}
+	reset.Place(it.body, "", &r.reset)
 	now, later := r.ownersOf(e, it)
 	result := r.define(ctx, it)
 	failpoint.Hit("restore-runner/definition-created")

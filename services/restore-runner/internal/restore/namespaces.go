@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,7 @@ func (r *run) namespaces(ctx context.Context) error {
 		}
 	}
 	return dispatch.Run(ctx, flat(make([]int32, len(bare))), dispatch.Work{
-		Do:      func(ctx context.Context, v int32) { r.bareNamespace(ctx, bare[v]) },
+		Do:      func(ctx context.Context, v int32) *dispatch.Wait { r.bareNamespace(ctx, bare[v]); return nil },
 		Weight:  func(int32) int64 { return 0 },
 		Passive: func(int32) bool { return false },
 		Limit:   r.limiter.Limit,
@@ -127,6 +128,32 @@ func (r *run) bareNamespace(ctx context.Context, target string) {
 		e.Error(fmt.Sprintf("namespace %q: %v", target, err))
 		e.Commit()
 	}
+}
+
+// home prepares the namespace of an object that is restored only because an action asked for it, if nothing else is restored
+// there.
+func (r *run) home(ctx context.Context, v int32) {
+	if r.Plan.Prepared(v) {
+		return
+	}
+	target := r.Plan.Target(v)
+	r.mu.Lock()
+	once, ok := r.homes[target]
+	if !ok {
+		once = &sync.Once{}
+		r.homes[target] = once
+	}
+	r.mu.Unlock()
+	once.Do(func() {
+		node, stored := r.Plan.NamespaceObject(r.Plan.Source(v))
+		switch {
+		case !stored:
+			r.bareNamespace(ctx, target)
+		case r.Recorder.Action(node) == "":
+			r.Recorder.Ask(node)
+			r.storedNamespace(ctx, node)
+		}
+	})
 }
 
 // lose notes that nothing can be restored into a namespace.

@@ -12,6 +12,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
@@ -21,28 +22,45 @@ import (
 // item is an object on its way into the cluster.
 type item struct {
 	node   int32
+	raw    []byte // as stored
 	body   map[string]any
 	target apply.Target
 	refs   []any // owner references as stored
 	fields []any // managed fields as stored, where they must come back
 }
 
-// object restores one object that is neither a definition nor a Namespace.
-func (r *run) object(ctx context.Context, v int32) {
+// object restores one object that is neither a definition nor a Namespace. It is called again for one that had to wait.
+func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
+	s := r.stays.take(v)
+	if s == nil {
+		s = &stay{entry: r.Recorder.Begin(v)}
+		r.home(ctx, v)
+	}
 	if reason := r.lostNamespace(r.Plan.Target(v)); reason != "" {
-		r.end(ctx, r.Recorder.Begin(v), v, fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason))
-		return
+		r.end(ctx, s.entry, v, fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason))
+		return nil
 	}
 	it, err := r.load(ctx, v)
 	if err != nil {
-		r.end(ctx, r.Recorder.Begin(v), v, err)
-		return
+		r.end(ctx, s.entry, v, err)
+		return nil
 	}
-	if skip := r.skipped(it); skip != nil {
-		r.skip(ctx, v, skip)
-		return
+	if s.wait == nil {
+		if skip := r.skipped(it); skip != nil {
+			r.skip(ctx, v, skip)
+			return nil
+		}
+		r.complain(s.entry, it)
 	}
-	r.create(ctx, it)
+	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
+	if chain := r.chains[r.Plan.Kind(v)]; chain != nil {
+		t := &tour{run: r, it: it, actions: chain, stay: s, parks: true}
+		if wait, over := t.follow(ctx); wait != nil || over {
+			return wait
+		}
+	}
+	r.create(ctx, s.entry, it)
+	return nil
 }
 
 // end is the outcome of an object that got no further than err. When the restore ends here it has no outcome: whoever goes
@@ -96,7 +114,7 @@ func (r *run) load(ctx context.Context, v int32) (*item, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read from the backup: %w", err)
 	}
-	it := &item{node: v}
+	it := &item{node: v, raw: raw}
 	if err := utiljson.Unmarshal(raw, &it.body); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
@@ -154,12 +172,10 @@ func (r *run) skipped(it *item) *reset.Skip {
 	return nil
 }
 
-// create brings the object into the cluster and gives it its owners.
-func (r *run) create(ctx context.Context, it *item) {
+// create brings the normalized object into the cluster and gives it its owners.
+func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) {
 	kind := r.Plan.Kind(it.node)
-	e := r.Recorder.Begin(it.node)
-	r.complain(e, it)
-	reset.Object(it.body, kind.GroupResource(), it.target.Namespace, &r.reset)
+	reset.Place(it.body, it.target.Namespace, &r.reset)
 	now, later := r.ownersOf(e, it)
 	if len(now) > 0 {
 		it.metadata()["ownerReferences"] = now
@@ -288,7 +304,7 @@ func (r *run) remade(it *item) string {
 		if !ok || plan.Relate("pods", owner) != plan.Remake {
 			continue
 		}
-		if node, ok := r.Plan.Owner(owner.UID); ok && r.Recorder.Action(node) != apply.Failed {
+		if node, ok := r.ownerNode(owner.UID); ok && r.Recorder.Action(node) != apply.Failed {
 			return "Job " + text(value, "name")
 		}
 	}

@@ -44,7 +44,7 @@ func (r *run) ownersOf(e *outcome.Entry, it *item) (now []any, later []relink.Re
 		if !ok || plan.Relate(r.Plan.Kind(it.node).String(), owner) == plan.Adopt {
 			continue
 		}
-		node, ok := r.Plan.Owner(owner.UID)
+		node, ok := r.ownerNode(owner.UID)
 		if !ok {
 			dropped(e, relink.Lost{Owner: relink.Name(value), Reason: "the owner is not part of the restore"})
 			continue
@@ -55,7 +55,36 @@ func (r *run) ownersOf(e *outcome.Entry, it *item) (now []any, later []relink.Re
 	for _, l := range lost {
 		dropped(e, l)
 	}
-	return now, later
+	return append(now, it.foreignRefs()...), later
+}
+
+// ownerNode returns the node that had this UID in the old cluster; false when it is not restored.
+func (r *run) ownerNode(uid string) (int32, bool) {
+	node, ok := r.Plan.Owner(uid)
+	return node, ok && r.Recorder.Concerns(node)
+}
+
+// foreignRefs returns the references that actions added. A stored one that an action brought back is not among them: its
+// UID is of the old cluster.
+func (it *item) foreignRefs() []any {
+	added := list(it.metadata(), "ownerReferences")
+	if len(added) == 0 {
+		return nil
+	}
+	delete(it.metadata(), "ownerReferences")
+	old := map[string]bool{"": true}
+	for _, ref := range it.refs {
+		if _, owner, ok := reference(ref); ok {
+			old[owner.UID] = true
+		}
+	}
+	var out []any
+	for _, ref := range added {
+		if _, owner, ok := reference(ref); ok && !old[owner.UID] {
+			out = append(out, ref)
+		}
+	}
+	return out
 }
 
 func dropped(e *outcome.Entry, l relink.Lost) {

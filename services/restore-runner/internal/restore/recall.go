@@ -42,7 +42,7 @@ func (r *run) recall() func(context.Context) error {
 	}
 	return func(ctx context.Context) error {
 		return dispatch.Run(ctx, flat(make([]int32, len(due))), dispatch.Work{
-			Do:      func(ctx context.Context, i int32) { r.patchOwners(ctx, &due[i]) },
+			Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.patchOwners(ctx, &due[i]); return nil },
 			Weight:  func(int32) int64 { return 0 },
 			Passive: func(int32) bool { return false },
 			Limit:   r.limiter.Limit,

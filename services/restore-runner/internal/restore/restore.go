@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/resource"
@@ -62,6 +63,14 @@ type Config struct {
 	TerminatingTimeout time.Duration
 	// ResourceTimeout is how long a definition may take to be served.
 	ResourceTimeout time.Duration
+	// Actions are put every object they match, one after the other in this order.
+	Actions []action.Bound[action.RestoreItem]
+	// Object is the Restore as actions get it. It is needed with Actions only.
+	Object *action.Restore
+	// ReadyTimeout is how long an object waits until its additional items are ready, where the action does not say.
+	ReadyTimeout time.Duration
+	// Dir is an existing directory for objects that wait, once they are many. Empty keeps all of them in memory.
+	Dir string
 }
 
 // Run restores every object of the plan and returns when each has an outcome in the recorder, or with the cause of ctx's
@@ -76,6 +85,7 @@ func Run(ctx context.Context, config Config) error {
 		Config: config, client: client, limiter: limiter, owners: relink.New(), catalog: config.Catalog,
 		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, found: map[string]bool{},
 	}
+	r.bind()
 	r.reset = reset.Options{
 		Backup: config.Backup, Restore: config.Restore, MapNamespace: config.Plan.MapNamespace,
 		PreserveNodePorts: config.Spec.PreserveNodePorts != nil && *config.Spec.PreserveNodePorts,
@@ -117,29 +127,39 @@ type run struct {
 
 	mu   sync.Mutex
 	lost map[string]string // target namespaces that could not be prepared -> why
+
+	chains map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
+	stays  stays
+	homes  map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
+	asking *attendant            // nil but in the last pass
 }
 
 // others is the last pass.
 func (r *run) others(ctx context.Context) error {
-	return r.work(ctx, r.Plan.Graph(), func(v int32) bool {
-		return int(v) >= r.Plan.Len() || r.Plan.Class(v) != plan.Other || r.Recorder.Action(v) != ""
-	}, r.object)
-}
-
-// work runs do for every vertex that is not passive.
-func (r *run) work(ctx context.Context, g dispatch.Graph, passive func(v int32) bool, do func(context.Context, int32)) error {
-	return dispatch.Run(ctx, g, dispatch.Work{
-		Do:      func(ctx context.Context, v int32) { r.guarded(ctx, v, do) },
-		Weight:  func(v int32) int64 { return bodyFactor*r.Plan.Node(v).Size + bodyOverhead },
-		Passive: passive,
+	work := dispatch.Work{
+		Do: func(ctx context.Context, v int32) (wait *dispatch.Wait) {
+			r.guarded(ctx, v, func() { wait = r.object(ctx, v) })
+			return wait
+		},
+		Weight: func(v int32) int64 { return bodyFactor*r.Plan.Node(v).Size + bodyOverhead },
+		Passive: func(v int32) bool {
+			return int(v) >= r.Plan.Len() || r.Plan.Class(v) != plan.Other || r.Recorder.Action(v) != ""
+		},
+		Reserve: func(v int32) bool { return !r.Recorder.Concerns(v) },
 		Limit:   r.limiter.Limit,
 		Budget:  bodyBudget,
 		Stop:    r.Stop,
-	})
+	}
+	if r.chains != nil {
+		r.asking = newAttendant(r.Clock, r.Object)
+		defer r.asking.start(ctx)()
+		work.Woken = r.asking.woken
+	}
+	return dispatch.Run(ctx, r.Plan.Graph(), work)
 }
 
 // guarded turns a panic, which would be a defect of ours, into the object's error.
-func (r *run) guarded(ctx context.Context, v int32, do func(context.Context, int32)) {
+func (r *run) guarded(ctx context.Context, v int32, do func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			e := r.Recorder.Begin(v)
@@ -150,7 +170,7 @@ func (r *run) guarded(ctx context.Context, v int32, do func(context.Context, int
 		}
 	}()
 	if r.Recorder.Room(ctx) == nil {
-		do(ctx, v)
+		do()
 	}
 }
 
@@ -174,7 +194,10 @@ func (r *run) open(nodes []int32) []int32 {
 // each runs do for some nodes in parallel.
 func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, int32)) error {
 	return dispatch.Run(ctx, flat(nodes), dispatch.Work{
-		Do:      func(ctx context.Context, v int32) { r.guarded(ctx, nodes[v], do) },
+		Do: func(ctx context.Context, v int32) *dispatch.Wait {
+			r.guarded(ctx, nodes[v], func() { do(ctx, nodes[v]) })
+			return nil
+		},
 		Weight:  func(v int32) int64 { return bodyFactor*r.Plan.Node(nodes[v]).Size + bodyOverhead },
 		Passive: func(int32) bool { return false },
 		Limit:   r.limiter.Limit,

@@ -92,6 +92,12 @@ func (b *backup) add(gr, apiVersion, kind, namespace, name string, fields object
 	if refs != nil {
 		meta["ownerReferences"] = refs
 	}
+	if labels, ok := meta["labels"].(object); ok {
+		item.Labels = map[string]string{}
+		for k, v := range labels {
+			item.Labels[k] = v.(string)
+		}
+	}
 	raw, _ := json.Marshal(obj)
 	item.Size = int64(len(raw))
 	b.items = append(b.items, item)
@@ -108,6 +114,7 @@ func by(apiVersion, kind, name string, controller bool) object {
 // finished is a restore that ran.
 type finished struct {
 	recorder *outcome.Recorder
+	records  string // directory
 	list     map[string][]string
 	results  struct{ Warnings, Errors results }
 }
@@ -127,29 +134,38 @@ func (r results) all() string {
 
 func run(t *testing.T, s *apitest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
 	t.Helper()
+	return runAt(t, clock.RealClock{}, s, b, spec, change...)
+}
+
+// runAt is run by a clock of the test's.
+func runAt(t *testing.T, clk clock.WithTicker, s *apitest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
+	t.Helper()
 	survey, err := plan.Look(t.Context(), b)
 	require.NoError(t, err)
 	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, nil, true)
 	require.NoError(t, err)
 	catalog, err := resource.Discover(t.Context(), s.Config())
 	require.NoError(t, err)
-	filter, err := selection.NewFilter(selection.Spec{IncludedResources: spec.IncludedResources}, []string{"*"}, survey.Resolver(catalog))
+	filter, err := selection.NewFilter(selection.Spec{
+		IncludedResources: spec.IncludedResources, ExcludedResources: spec.ExcludedResources, LabelSelector: spec.LabelSelector,
+	}, []string{"*"}, survey.Resolver(catalog))
 	require.NoError(t, err)
-	p, err := plan.Build(t.Context(), b, plan.Config{Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim})
+	p, err := plan.Build(t.Context(), b, plan.Config{Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim, Reserve: true})
 	require.NoError(t, err)
-	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clock.RealClock{}, 10)}
+	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clk, 10), records: t.TempDir()}
 	f.recorder.SetPlan(p)
 	f.recorder.Planned(&outcome.Planned{})
-	keepRecords(t, f.recorder)
+	stored := keepRecords(t, f.recorder, f.records)
 	config := restore.Config{
 		Backup: "b", Restore: "r", Spec: &spec, Plan: p, Source: b, Volumes: volumes, Catalog: catalog, Recorder: f.recorder,
-		REST: s.Config(), Clock: clock.RealClock{}, TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
+		REST: s.Config(), Clock: clk, TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
 		History: &outcome.History{},
 	}
 	for _, c := range change {
 		c(&config)
 	}
 	require.NoError(t, restore.Run(t.Context(), config))
+	stored()
 	var list, messages bytes.Buffer
 	require.NoError(t, f.recorder.WriteResourceList(&list))
 	require.NoError(t, json.Unmarshal(list.Bytes(), &f.list), list.String())
@@ -159,15 +175,18 @@ func run(t *testing.T, s *apitest.Server, b *backup, spec velerov1.RestoreSpec, 
 	return f
 }
 
-// keepRecords stores what is recorded until the test ends.
-func keepRecords(t *testing.T, r *outcome.Recorder) {
-	dir := &outcome.Dir{Path: t.TempDir()}
+// keepRecords stores what is recorded until the returned function is called or the test ends.
+func keepRecords(t *testing.T, r *outcome.Recorder, path string) (stop func()) {
+	dir := &outcome.Dir{Path: path}
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
 		for {
 			select {
 			case <-done:
+				if err := r.Flush(context.WithoutCancel(t.Context()), dir); err != nil {
+					t.Error(err)
+				}
 				return
 			case <-r.Wanted():
 				if err := r.Flush(t.Context(), dir); err != nil {
@@ -176,7 +195,9 @@ func keepRecords(t *testing.T, r *outcome.Recorder) {
 			}
 		}
 	})
-	t.Cleanup(func() { close(done); group.Wait() })
+	stop = sync.OnceFunc(func() { close(done); group.Wait() })
+	t.Cleanup(stop)
+	return stop
 }
 
 func crd(b *backup) {

@@ -1,0 +1,143 @@
+package dispatch
+
+import (
+	"container/heap"
+	"context"
+)
+
+// maxAside is how many calls of Aside at once take no place.
+const maxAside = 64
+
+// Wait is what a vertex that Do was called for still waits for.
+type Wait struct {
+	// On are vertices that have to be done first. Those that wait for this one themselves, directly or not, are not waited
+	// for: Run moves them to Cut, so that of a circle the one that closed it goes first.
+	On []int32
+	// Cut is what was not waited for. It is set when Do is called again.
+	Cut []int32
+	// Wake tells that Work.Woken delivers the vertex when it may go on.
+	Wake bool
+}
+
+// state is what is known of a vertex.
+type state uint8
+
+const (
+	open   state = iota
+	done         // nothing is left to do
+	passed       // in reserve, and nobody waited for it when it became ready
+	late         // passed, and then wanted: those after it are released already
+)
+
+// parking is a vertex that waits.
+type parking struct {
+	wait *Wait
+	open int // vertices that are not done, and one for Wake
+}
+
+type asideKey struct{}
+
+// Aside runs do, which is called from within Work.Do and waits for something that the limit is not about. Meanwhile the
+// vertex takes no place, only its weight; that holds for some vertices at once.
+func Aside(ctx context.Context, do func()) {
+	aside, ok := ctx.Value(asideKey{}).(chan int)
+	if !ok {
+		do()
+		return
+	}
+	aside <- 1
+	defer func() { aside <- -1 }()
+	do()
+}
+
+func (r *run) reserve(v int32) bool { return r.work.Reserve != nil && r.work.Reserve(v) }
+
+// park keeps a vertex until what it waits for has come.
+func (r *run) park(v int32, w *Wait) {
+	p := &parking{wait: w}
+	var on []int32
+	for _, t := range w.On {
+		switch {
+		case t == v || r.waitsFor(t, v):
+			w.Cut = append(w.Cut, t)
+			continue
+		case r.state[t] == passed:
+			r.state[t] = late
+			heap.Push(&r.ready, t)
+		case r.state[t] == done || r.work.Passive(t):
+			continue
+		}
+		on = append(on, t)
+		r.waiters[t] = append(r.waiters[t], v)
+		p.open++
+	}
+	w.On = on
+	if w.Wake {
+		p.open++
+		r.asleep++
+	}
+	r.parked[v] = p
+	switch {
+	case p.open == 0:
+		r.resume(v)
+	case w.Wake && r.early[v]:
+		delete(r.early, v)
+		r.wake(v)
+	}
+}
+
+// wake tells that a vertex may go on, perhaps before it is parked.
+func (r *run) wake(v int32) {
+	p := r.parked[v]
+	if p == nil || !p.wait.Wake {
+		r.early[v] = true
+		return
+	}
+	r.asleep--
+	r.came(v, p)
+}
+
+// arrive tells those who wait for v that it is done.
+func (r *run) arrive(v int32) {
+	for _, w := range r.waiters[v] {
+		r.came(w, r.parked[w])
+	}
+	delete(r.waiters, v)
+}
+
+func (r *run) came(v int32, p *parking) {
+	if p.open--; p.open == 0 {
+		r.resume(v)
+	}
+}
+
+func (r *run) resume(v int32) {
+	delete(r.parked, v)
+	heap.Push(&r.ready, v)
+}
+
+// waitsFor tells whether from waits for to, by the graph or because it is parked. What is ready or runs waits for nobody.
+func (r *run) waitsFor(from, to int32) bool {
+	if r.parked[from] == nil && (r.indegree[from] == 0 || r.state[from] != open) {
+		return false
+	}
+	seen, stack := map[int32]bool{to: true}, []int32{to}
+	for len(stack) > 0 {
+		v := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		after := r.waiters[v]
+		if r.state[v] == open {
+			after = append(append([]int32(nil), after...), r.graph.Successors(v)...)
+		}
+		for _, s := range after {
+			if s == from {
+				return true
+			}
+			if !seen[s] && r.state[s] != done {
+				seen[s] = true
+				stack = append(stack, s)
+			}
+		}
+	}
+	return false
+}

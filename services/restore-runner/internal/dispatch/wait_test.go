@@ -1,0 +1,159 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// waits is work in which vertices wait for others the first time they run.
+type waits struct {
+	on      map[int32][]int32
+	wake    map[int32]bool
+	reserve map[int32]bool
+
+	mu    sync.Mutex
+	first map[int32]*Wait
+	order []int32 // of those that are done
+}
+
+func (w *waits) do(_ context.Context, v int32) *Wait {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.first == nil {
+		w.first = map[int32]*Wait{}
+	}
+	if w.first[v] == nil && (w.on[v] != nil || w.wake[v]) {
+		w.first[v] = &Wait{On: slices.Clone(w.on[v]), Wake: w.wake[v]}
+		for _, t := range w.on[v] {
+			delete(w.reserve, t)
+		}
+		return w.first[v]
+	}
+	w.order = append(w.order, v)
+	return nil
+}
+
+func (w *waits) run(t *testing.T, g graph, limit int, change ...func(*Work)) []int32 {
+	t.Helper()
+	work := work(limit, nil)
+	work.Do = w.do
+	work.Reserve = func(v int32) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.reserve[v]
+	}
+	for _, c := range change {
+		c(&work)
+	}
+	require.NoError(t, Run(t.Context(), g, work))
+	return w.order
+}
+
+func TestAVertexWaitsForThoseItNames(t *testing.T) {
+	for limit := range 4 {
+		w := &waits{on: map[int32][]int32{0: {3, 4, 3}, 3: {2}}}
+		order := w.run(t, graph{0: {1}, 1: nil, 2: nil, 3: nil, 4: nil}, limit)
+		require.Len(t, order, 5)
+		place := func(v int32) int { return slices.Index(order, v) }
+		require.Less(t, place(2), place(3))
+		require.Less(t, place(3), place(0))
+		require.Less(t, place(4), place(0))
+		require.Less(t, place(0), place(1), "those after it wait with it")
+		require.Empty(t, w.first[0].Cut)
+	}
+}
+
+func TestAVertexDoesNotWaitForWhatIsDone(t *testing.T) {
+	w := &waits{on: map[int32][]int32{2: {0, 1}}}
+	require.Equal(t, []int32{0, 2}, w.run(t, graph{0: nil, 1: {2}, 2: nil}, 1, func(work *Work) {
+		work.Passive = func(v int32) bool { return v == 1 }
+	}))
+}
+
+func TestOfACircleTheOneThatClosedItGoesFirst(t *testing.T) {
+	for name, tt := range map[string]struct {
+		g     graph
+		on    map[int32][]int32
+		order []int32
+		cut   map[int32][]int32
+	}{
+		"itself":              {graph{0: nil}, map[int32][]int32{0: {0}}, []int32{0}, map[int32][]int32{0: {0}}},
+		"each other":          {graph{0: nil, 1: nil}, map[int32][]int32{0: {1}, 1: {0}}, []int32{1, 0}, map[int32][]int32{0: nil, 1: {0}}},
+		"three":               {graph{0: nil, 1: nil, 2: nil}, map[int32][]int32{0: {1}, 1: {2}, 2: {0}}, []int32{2, 1, 0}, map[int32][]int32{2: {0}}},
+		"one that is after":   {graph{0: {1}, 1: {2}, 2: nil}, map[int32][]int32{0: {2}}, []int32{0, 1, 2}, map[int32][]int32{0: {2}}},
+		"graph and waits":     {graph{0: {2}, 1: nil, 2: nil}, map[int32][]int32{0: {1}, 1: {2}}, []int32{1, 0, 2}, map[int32][]int32{0: nil, 1: {2}}},
+		"one of two":          {graph{0: nil, 1: nil, 2: nil}, map[int32][]int32{0: {1}, 1: {0, 2}}, []int32{2, 1, 0}, map[int32][]int32{1: {0}}},
+		"no circle, a detour": {graph{0: {2}, 1: nil, 2: nil}, map[int32][]int32{1: {2}}, []int32{0, 2, 1}, map[int32][]int32{1: nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &waits{on: tt.on}
+			require.Equal(t, tt.order, w.run(t, tt.g, 1))
+			for v, cut := range tt.cut {
+				require.Equal(t, cut, w.first[v].Cut)
+			}
+		})
+	}
+}
+
+func TestReservesRunOnlyWhenWaitedFor(t *testing.T) {
+	for limit := range 3 {
+		// 1 is passed before 3 asks for it, and its successor 2 with it; 5 is asked for while its predecessor runs; 6 never is.
+		w := &waits{on: map[int32][]int32{3: {1, 5}}, reserve: map[int32]bool{1: true, 5: true, 6: true}}
+		order := w.run(t, graph{0: {1}, 1: {2}, 2: nil, 3: nil, 4: {5}, 5: nil, 6: {4}}, limit)
+		require.ElementsMatch(t, []int32{0, 1, 2, 3, 4, 5}, order)
+		require.Less(t, slices.Index(order, 1), slices.Index(order, 3))
+		require.Less(t, slices.Index(order, 4), slices.Index(order, 5))
+		require.Less(t, slices.Index(order, 5), slices.Index(order, 3))
+	}
+}
+
+func TestSleepersAreWoken(t *testing.T) {
+	woken := make(chan int32)
+	w := &waits{wake: map[int32]bool{0: true, 1: true}, on: map[int32][]int32{1: {2}}}
+	var group sync.WaitGroup
+	group.Go(func() { woken <- 1; woken <- 0 }) // perhaps before they sleep
+	order := w.run(t, graph{0: nil, 1: nil, 2: nil}, 1, func(work *Work) { work.Woken = woken })
+	group.Wait()
+	require.ElementsMatch(t, []int32{0, 1, 2}, order)
+}
+
+func TestAStopLeavesSleepersUndone(t *testing.T) {
+	stop := make(chan struct{})
+	w := &waits{wake: map[int32]bool{0: true}}
+	work := work(1, nil)
+	work.Do, work.Woken, work.Stop = func(ctx context.Context, v int32) *Wait {
+		if v == 1 {
+			close(stop)
+		}
+		return w.do(ctx, v)
+	}, make(chan int32), stop
+	require.ErrorIs(t, Run(t.Context(), graph{0: nil, 1: nil}, work), ErrStopped)
+	require.Equal(t, []int32{1}, w.order)
+}
+
+func TestThoseAsideTakeNoPlace(t *testing.T) {
+	g := graph{}
+	for v := range int32(20) {
+		g[v] = nil
+	}
+	let := make(chan struct{})
+	var mu sync.Mutex
+	ran := 0
+	require.NoError(t, Run(t.Context(), g, work(1, func(ctx context.Context, v int32) {
+		if v < 10 {
+			Aside(ctx, func() { <-let })
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if ran++; ran == 10 {
+			close(let) // all others ran although the limit is 1 and ten are under way
+		}
+	})))
+	Aside(t.Context(), func() { ran = 0 })
+	require.Zero(t, ran, "outside a run it just runs")
+}

@@ -1,0 +1,330 @@
+package restore_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+var (
+	configMaps = schema.GroupResource{Resource: "configmaps"}
+	secrets    = schema.GroupResource{Resource: "secrets"}
+)
+
+// fake is an action without a process. As it is it cannot be asked whether items are ready.
+type fake struct {
+	name     string
+	selector action.Selector
+	execute  func(o, stored *action.Object) (action.RestoreResult, error)
+
+	mu   sync.Mutex
+	seen []string
+}
+
+func (f *fake) Name() string { return f.name }
+
+func (f *fake) AppliesTo(context.Context) (action.Selector, error) { return f.selector, nil }
+
+func (f *fake) Execute(_ context.Context, o, stored *action.Object, _ *action.Restore) (action.RestoreResult, error) {
+	id, err := o.Identity()
+	if err != nil {
+		return action.RestoreResult{}, err
+	}
+	f.mu.Lock()
+	f.seen = append(f.seen, id.String())
+	f.mu.Unlock()
+	return f.execute(o, stored)
+}
+
+// times is how often the action was called for an object.
+func (f *fake) times(id string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(f.seen), func(s string) bool { return s != id }))
+}
+
+// nothing knows no short names.
+type nothing struct{}
+
+func (nothing) Resolve(string) (gr schema.GroupResource, namespaced, ok bool) {
+	return gr, false, false
+}
+
+// with has a restore ask these actions.
+func with[A action.RestoreItem](t *testing.T, actions ...A) func(*restore.Config) {
+	t.Helper()
+	all := make([]action.RestoreItem, len(actions))
+	for i := range actions {
+		all[i] = actions[i]
+	}
+	bound, errs := action.Bind(t.Context(), all, nothing{})
+	require.Empty(t, errs)
+	object, err := action.NewRestore(&velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Name: "r"}})
+	require.NoError(t, err)
+	return func(c *restore.Config) { c.Actions, c.Object, c.ReadyTimeout = bound, object, time.Minute }
+}
+
+// change is an action that changes objects.
+func change(name string, selector action.Selector, do func(u *unstructured.Unstructured, stored map[string]any)) *fake {
+	return &fake{name: name, selector: selector, execute: func(o, stored *action.Object) (action.RestoreResult, error) {
+		u, err := o.Copy()
+		if err != nil {
+			return action.RestoreResult{}, err
+		}
+		before, err := stored.Content()
+		if err != nil {
+			return action.RestoreResult{}, err
+		}
+		do(u, before)
+		return action.RestoreResult{Object: action.FromContent(u.Object)}, nil
+	}}
+}
+
+// asks is an action that wants further objects for some, named as Identity does.
+func asks(name string, additional map[string][]action.Item) *fake {
+	return &fake{name: name, execute: func(o, _ *action.Object) (action.RestoreResult, error) {
+		id, err := o.Identity()
+		return action.RestoreResult{Object: o, Additional: additional[id.String()]}, err
+	}}
+}
+
+func configMap(namespace, name string) action.Item {
+	return action.Item{GroupResource: configMaps, Namespace: namespace, Name: name}
+}
+
+func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", object{"status": object{"x": "y"}, "metadata": object{"labels": object{"keep": "it"}}}, by("v1", "Widget", "absent", false))
+	b.add("secrets", "v1", "Secret", "a", "s", nil)
+	var got []map[string]any
+	first := change("a.io/first", action.Selector{IncludedResources: []string{"configmaps"}, IncludedNamespaces: []string{"a"}}, func(u *unstructured.Unstructured, stored map[string]any) {
+		got = append(got, u.DeepCopy().Object, stored)
+		u.SetLabels(map[string]string{"first": "yes", "velero.io/restore-name": "another's"})
+		u.SetNamespace("elsewhere")
+		u.SetUID("old-c")
+		u.SetResourceVersion("9")
+		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Widget", Name: "absent", UID: "old-absent"}, {APIVersion: "v1", Kind: "Node", Name: "n", UID: "of-today"}})
+		u.Object["status"] = object{"x": "z"}
+	})
+	second := change("a.io/second", action.Selector{Labels: "first=yes"}, func(u *unstructured.Unstructured, _ map[string]any) {
+		u.Object["data"] = map[string]any{"k": "v"}
+	})
+	never := change("a.io/third", action.Selector{Labels: "keep"}, func(*unstructured.Unstructured, map[string]any) {})
+	f := run(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}}, with(t, first, second, never))
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, []string{"ConfigMap a/c"}, first.seen, "the namespace is that of the backup")
+	require.Equal(t, []string{"ConfigMap elsewhere/c"}, second.seen)
+	require.Empty(t, never.seen, "labels are those of the object as it is now")
+	require.Equal(t, object{"name": "c", "namespace": "a", "labels": object{"keep": "it"}}, got[0]["metadata"])
+	require.Nil(t, got[0]["status"])
+	require.Equal(t, "old-c", got[1]["metadata"].(object)["uid"], "the second is as it was backed up")
+	require.NotNil(t, got[1]["status"])
+
+	c := s.Object("/api/v1/namespaces/z/configmaps/c")
+	require.Equal(t, object{"k": "v"}, c["data"])
+	require.Nil(t, c["status"])
+	meta := apitest.Meta(c)
+	require.Equal(t, "z", meta["namespace"])
+	require.Equal(t, object{"first": "yes", "velero.io/backup-name": "b", "velero.io/restore-name": "r"}, meta["labels"])
+	require.Len(t, meta["ownerReferences"], 1, "a reference to an owner of the old cluster does not come back")
+	require.Equal(t, "of-today", meta["ownerReferences"].([]any)[0].(object)["uid"])
+	require.NotNil(t, s.Object("/api/v1/namespaces/z/secrets/s"))
+}
+
+func TestSkipEndsTheChain(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.add("secrets", "v1", "Secret", "a", "asked", object{"metadata": object{"labels": object{"not": "selected"}}})
+	skip := &fake{name: "a.io/skip", execute: func(*action.Object, *action.Object) (action.RestoreResult, error) {
+		return action.RestoreResult{Skip: true, Additional: []action.Item{{GroupResource: secrets, Namespace: "a", Name: "asked"}}}, nil
+	}}
+	later := asks("a.io/then", nil)
+	f := run(t, s, b, velerov1.RestoreSpec{LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "not", Operator: "DoesNotExist"}}}}, with(t, skip, later))
+	require.Empty(t, later.seen)
+	require.Equal(t, map[string][]string{"v1/ConfigMap": {"a/c(skipped)"}}, f.list)
+	require.Nil(t, s.Object("/api/v1/namespaces/a/secrets/asked"), "additional items of one that is left out do not count")
+	require.Zero(t, f.recorder.Counts().Warnings+f.recorder.Counts().Errors)
+}
+
+func TestAnActionsFailureCostsItsObject(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	for _, name := range []string{"fails", "panics", "renamed", "secret", "nil", "garbage", "operation", "fine"} {
+		b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
+	}
+	do := map[string]func(o *action.Object) (action.RestoreResult, error){
+		"fails": func(*action.Object) (action.RestoreResult, error) {
+			return action.RestoreResult{}, errors.New("plugin a.io/x: Execute of ConfigMap a/fails: no")
+		},
+		"panics": func(*action.Object) (action.RestoreResult, error) { panic("oh") },
+		"renamed": func(*action.Object) (action.RestoreResult, error) {
+			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"other"}}`))}, nil
+		},
+		"secret": func(*action.Object) (action.RestoreResult, error) {
+			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"secret"}}`))}, nil
+		},
+		"nil": func(*action.Object) (action.RestoreResult, error) { return action.RestoreResult{}, nil },
+		"garbage": func(*action.Object) (action.RestoreResult, error) {
+			return action.RestoreResult{Object: action.FromJSON([]byte("garbage"))}, nil
+		},
+		"operation": func(o *action.Object) (action.RestoreResult, error) {
+			return action.RestoreResult{Object: o, OperationID: "op"}, nil
+		},
+	}
+	x := &fake{name: "a.io/x", execute: func(o, _ *action.Object) (action.RestoreResult, error) {
+		id, err := o.Identity()
+		if f := do[id.Name]; f != nil && err == nil {
+			return f(o)
+		}
+		return action.RestoreResult{Object: o}, err
+	}}
+	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
+	require.Equal(t, 7, f.recorder.Counts().Errors)
+	require.Equal(t, []string{"a/fails(failed)", "a/fine(created)", "a/garbage(failed)", "a/nil(failed)", "a/operation(created)",
+		"a/panics(failed)", "a/renamed(failed)", "a/secret(failed)"}, f.list["v1/ConfigMap"])
+	for _, want := range []string{
+		"configmaps a/fails: plugin a.io/x: Execute of ConfigMap a/fails: no", "a/panics: internal error: oh", "a/renamed: action a.io/x: Execute: renamed it",
+		"a/secret: action a.io/x: Execute: made it a Secret", "a/nil: action a.io/x: Execute: returned no object", "a/garbage: action a.io/x: Execute: not a Kubernetes object",
+		`a/operation: action a.io/x: Execute began operation "op"`,
+	} {
+		require.Contains(t, f.results.Errors.all(), want)
+	}
+}
+
+func TestDefinitionsMeetActionsToo(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	crd(b)
+	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
+	x := change("a.io/x", action.Selector{IncludedResources: []string{"customresourcedefinitions.apiextensions.k8s.io"}}, func(u *unstructured.Unstructured, _ map[string]any) {
+		u.SetAnnotations(map[string]string{"seen": "yes"})
+	})
+	more := &fake{name: "a.io/y", selector: x.selector, execute: func(o, _ *action.Object) (action.RestoreResult, error) {
+		return action.RestoreResult{Object: o, Additional: []action.Item{configMap("a", "c")}}, nil
+	}}
+	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x, more))
+	require.Empty(t, f.results.Errors.all())
+	require.Contains(t, f.results.Warnings.all(), "widgets.example.com: action a.io/y: additional items of a definition are not waited for")
+	require.Equal(t, object{"seen": "yes"}, apitest.Meta(s.Object("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"))["annotations"])
+	require.NotNil(t, s.Object("/apis/example.com/v1/namespaces/a/widgets/w"))
+}
+
+// order is where in the requests the creation of objects of a collection came.
+func order(s *apitest.Server, suffixes ...string) (out []int) {
+	posts := s.Requests("POST ")
+	for _, suffix := range suffixes {
+		out = append(out, slices.IndexFunc(posts, func(r string) bool { return strings.HasSuffix(r, suffix) }))
+	}
+	return out
+}
+
+// selected selects what has no label "no".
+var selected = velerov1.RestoreSpec{LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "no", Operator: "DoesNotExist"}}}}
+
+func TestAdditionalItemsComeFirstRecursivelyAndOnce(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	no := object{"metadata": object{"labels": object{"no": "x"}}}
+	b.add("configmaps", "v1", "ConfigMap", "a", "first", nil)
+	b.add("configmaps", "v1", "ConfigMap", "a", "second", nil)
+	b.add("secrets", "v1", "Secret", "a", "s", no)     // asked for by both
+	b.add("services", "v1", "Service", "a", "svc", no) // by the secret
+	b.add("pods", "v1", "Pod", "quiet", "p", no)       // in a namespace nothing else is restored to
+	b.add("namespaces", "v1", "Namespace", "", "quiet", object{"metadata": object{"labels": object{"no": "x", "team": "y"}}})
+	b.add("pods", "v1", "Pod", "a", "unwanted", no)
+	x := asks("a.io/x", map[string][]action.Item{
+		"ConfigMap a/first":  {{GroupResource: secrets, Namespace: "a", Name: "s"}, configMap("a", "absent")},
+		"ConfigMap a/second": {{GroupResource: secrets, Namespace: "a", Name: "s"}, {GroupResource: schema.GroupResource{Resource: "pods"}, Namespace: "quiet", Name: "p"}},
+		"Secret a/s":         {{GroupResource: schema.GroupResource{Resource: "services"}, Namespace: "a", Name: "svc"}},
+	})
+	f := run(t, s, b, selected, with(t, x))
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, map[string][]string{
+		"v1/ConfigMap": {"a/first(created)", "a/second(created)"}, "v1/Secret": {"a/s(created)"}, "v1/Service": {"a/svc(created)"},
+		"v1/Pod": {"quiet/p(created)"}, "v1/Namespace": {"quiet(created)"},
+	}, f.list)
+	require.Equal(t, 6, f.recorder.Counts().Total)
+	require.Equal(t, "y", apitest.Meta(s.Object("/api/v1/namespaces/quiet"))["labels"].(object)["team"])
+	at := order(s, "/services", "/secrets", "/configmaps")
+	require.True(t, slices.IsSorted(at), at)
+	require.Equal(t, 1, x.times("ConfigMap a/first"), "an action is asked once, however long the object waits")
+	require.Equal(t, 1, x.times("Secret a/s"))
+	require.Equal(t, 1, f.recorder.Counts().Warnings)
+	require.Contains(t, f.results.Warnings.all(), "configmaps a/first: additional item configmaps a/absent, which action a.io/x asks for, is not in the backup")
+}
+
+func TestFiltersHoldForAdditionalItems(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.add("secrets", "v1", "Secret", "a", "s", nil)
+	x := asks("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "a", Name: "s"}}})
+	f := run(t, s, b, velerov1.RestoreSpec{ExcludedResources: []string{"secrets"}}, with(t, x))
+	require.Equal(t, map[string][]string{"v1/ConfigMap": {"a/c(created)"}}, f.list)
+	require.Zero(t, f.recorder.Counts().Warnings)
+}
+
+func TestAnAdditionalItemThatFailsDoesNotKeepTheObject(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.add("secrets", "v1", "Secret", "a", "s", nil)
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if strings.HasSuffix(r.URL.Path, "/secrets") {
+			return http.StatusUnprocessableEntity, false
+		}
+		return 0, false
+	})
+	x := asks("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "a", Name: "s"}}})
+	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
+	require.Equal(t, map[string][]string{"v1/ConfigMap": {"a/c(created)"}, "v1/Secret": {"a/s(failed)"}}, f.list)
+	require.Equal(t, 1, f.recorder.Counts().Errors)
+}
+
+func TestObjectsThatAskForEachOtherAreRestoredWithAWarning(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	for _, name := range []string{"one", "two", "three", "self"} {
+		b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
+	}
+	b.add("serviceaccounts", "v1", "ServiceAccount", "a", "sa", nil)
+	b.add("pods", "v1", "Pod", "a", "p", nil) // waits for the account anyway
+	x := asks("a.io/x", map[string][]action.Item{
+		"ConfigMap a/one": {configMap("a", "two")}, "ConfigMap a/two": {configMap("a", "three")}, "ConfigMap a/three": {configMap("a", "one")},
+		"ConfigMap a/self": {configMap("a", "self")}, "ServiceAccount a/sa": {{GroupResource: schema.GroupResource{Resource: "pods"}, Namespace: "a", Name: "p"}},
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, 6, f.recorder.ByAction()["created"])
+	require.Equal(t, 3, f.recorder.Counts().Warnings, f.results.Warnings.all())
+	require.Contains(t, f.results.Warnings.all(), "serviceaccounts a/sa: additional item pods p, which action a.io/x asks for, waits for this object: restored before it")
+	require.Contains(t, f.results.Warnings.all(), "configmaps a/self: additional item configmaps self")
+	require.True(t, slices.IsSorted(order(s, "/serviceaccounts", "/pods")))
+}
+
+// An owner that was not selected is one only if an action asks for it, and a Job that was not selected makes no pods.
+func TestOwnersInReserveAreNone(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	no := object{"metadata": object{"labels": object{"no": "x"}}}
+	b.add("jobs.batch", "batch/v1", "Job", "a", "job", no)
+	b.add("pods", "v1", "Pod", "a", "p", nil, by("batch/v1", "Job", "job", true))
+	b.add("configmaps", "v1", "ConfigMap", "a", "owner", no)
+	b.add("configmaps", "v1", "ConfigMap", "a", "asked", no)
+	b.add("secrets", "v1", "Secret", "a", "s", nil, by("v1", "ConfigMap", "owner", false))
+	b.add("secrets", "v1", "Secret", "a", "t", nil, by("v1", "ConfigMap", "asked", false))
+	x := asks("a.io/x", map[string][]action.Item{"Secret a/t": {configMap("a", "asked")}})
+	f := run(t, s, b, selected, with(t, x))
+	require.Equal(t, map[string][]string{"v1/Pod": {"a/p(created)"}, "v1/Secret": {"a/s(created)", "a/t(created)"}, "v1/ConfigMap": {"a/asked(created)"}}, f.list)
+	require.Nil(t, apitest.Meta(s.Object("/api/v1/namespaces/a/secrets/s"))["ownerReferences"])
+	require.Equal(t, s.UID("/api/v1/namespaces/a/configmaps/asked"), apitest.Meta(s.Object("/api/v1/namespaces/a/secrets/t"))["ownerReferences"].([]any)[0].(object)["uid"])
+	require.Contains(t, f.results.Warnings.all(), "owner reference to ConfigMap owner dropped: the owner is not part of the restore")
+}

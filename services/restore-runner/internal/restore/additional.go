@@ -1,0 +1,133 @@
+package restore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+)
+
+// await finds what has to come before the object goes on after an action; nil is nothing.
+func (t *tour) await(ctx context.Context, b *bound, result *action.RestoreResult) *dispatch.Wait {
+	if len(result.Additional) == 0 && !result.Wait {
+		return nil
+	}
+	name := b.Action.Name()
+	if !t.parks {
+		t.stay.entry.Warn("action " + name + ": additional items of a definition are not waited for, and not restored unless they are selected")
+		return nil
+	}
+	t.stay.asked, t.stay.question = nil, nil
+	wait := &dispatch.Wait{}
+	for _, item := range result.Additional {
+		node, ok := t.find(item)
+		if !ok {
+			t.missing(name, item)
+			node = -1
+		} else if t.Recorder.Action(node) == "" {
+			t.Recorder.Ask(node)
+			wait.On = append(wait.On, node)
+		}
+		t.stay.asked = append(t.stay.asked, asked{item, node})
+	}
+	if readiness, ok := b.Action.(action.Readiness); ok && result.Wait {
+		t.stay.question = &question{node: t.it.node, action: name, readiness: readiness, timeout: result.WaitTimeout}
+		if t.stay.question.timeout == 0 {
+			t.stay.question.timeout = t.ReadyTimeout
+		}
+	}
+	if len(wait.On) > 0 {
+		return wait
+	}
+	t.stay.wait = wait
+	return t.comeBack(ctx)
+}
+
+// find returns the node that an action means, by the name of its resource in the backup or any that the cluster knows.
+func (t *tour) find(item action.Item) (int32, bool) {
+	node, ok := t.Plan.Find(item.GroupResource.String(), item.Namespace, item.Name)
+	if !ok {
+		if gr, _, known := t.catalog.Resolve(item.GroupResource.String()); known {
+			node, ok = t.Plan.Find(gr.String(), item.Namespace, item.Name)
+		}
+	}
+	if ok && t.Plan.Reserve(node) && t.Plan.Class(node) != plan.Other {
+		return 0, false // a namespace nothing is restored to
+	}
+	return node, ok
+}
+
+// missing reports an additional item that is not restored.
+func (t *tour) missing(name string, item action.Item) {
+	if t.Plan.Admits(item.GroupResource, item.Namespace) {
+		t.stay.entry.Warn(fmt.Sprintf("additional item %s, which action %s asks for, is not in the backup", item, name))
+		return
+	}
+	t.stay.entry.Info(fmt.Sprintf("additional item %s, which action %s asks for, is left out by the restore's filters", item, name))
+}
+
+// comeBack notes what became of a wait, and returns what there is to wait for next.
+func (t *tour) comeBack(ctx context.Context) *dispatch.Wait {
+	s := t.stay
+	if s.wait == nil {
+		return nil
+	}
+	cut := s.wait.Cut
+	s.wait = nil
+	for _, node := range cut {
+		s.entry.Warn(fmt.Sprintf("additional item %s %s, which action %s asks for, waits for this object: restored before it",
+			t.Plan.Kind(node), t.Plan.Node(node).Name, t.actions[s.next-1].Action.Name()))
+	}
+	q := s.question
+	switch {
+	case q == nil:
+		return nil
+	case q.asked:
+		s.question = nil
+		if q.err != nil {
+			s.entry.Error(q.err.Error())
+		}
+		return nil
+	}
+	q.items = t.existing(ctx, s.asked)
+	if len(q.items) == 0 && len(cut) > 0 {
+		s.question = nil // it was to wait for what waits for it
+		return nil
+	}
+	q.asked = true
+	t.asking.put(ctx, q)
+	return &dispatch.Wait{Wake: true}
+}
+
+// existing returns those additional items that are in the cluster.
+func (t *tour) existing(ctx context.Context, all []asked) []action.Item {
+	var out []action.Item
+	for _, a := range all {
+		if t.exists(ctx, a) {
+			out = append(out, a.item)
+		}
+	}
+	return out
+}
+
+// exists tells whether an additional item is in the cluster. What was created or updated is not asked for again.
+func (t *tour) exists(ctx context.Context, a asked) bool {
+	var target apply.Target
+	if a.node >= 0 {
+		if done := t.Recorder.Action(a.node); done == apply.Created || done == apply.Updated {
+			return true
+		}
+		target = t.present(a.node)
+	} else {
+		served, ok := t.catalog.Lookup(a.item.GroupResource)
+		if !ok {
+			return false
+		}
+		target = apply.Target{GVR: served.GVR(), Namespace: t.Plan.MapNamespace(a.item.Namespace), Name: a.item.Name}
+	}
+	_, err := t.client.Get(ctx, target)
+	return err == nil
+}

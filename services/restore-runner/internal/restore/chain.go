@@ -1,0 +1,206 @@
+package restore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+)
+
+type bound = action.Bound[action.RestoreItem]
+
+// bind finds the actions of each kind. Objects of kinds without any never meet one.
+func (r *run) bind() {
+	r.stays.dir = r.Dir
+	r.homes = map[string]*sync.Once{}
+	if len(r.Actions) == 0 {
+		return
+	}
+	r.chains = map[*plan.Kind][]bound{}
+	kinds := r.Plan.Kinds()
+	for i := range kinds {
+		for _, b := range r.Actions {
+			if b.Resource(kinds[i].GroupResource()) {
+				r.chains[&kinds[i]] = append(r.chains[&kinds[i]], b)
+			}
+		}
+	}
+}
+
+// tour is an object on its way through the actions.
+type tour struct {
+	*run
+	it      *item
+	actions []bound
+	stay    *stay
+	parks   bool           // the object may wait for others
+	object  *action.Object // as the actions so far left it
+	stored  *action.Object // as it was backed up
+}
+
+// follow puts the object to the next actions, until one of them makes it wait or there is no further one. over tells that
+// the object has its outcome.
+func (t *tour) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
+	if err := t.begin(); err != nil {
+		t.end(ctx, t.stay.entry, t.it.node, err)
+		return nil, true
+	}
+	if wait := t.comeBack(ctx); wait != nil {
+		return t.rest(ctx, wait)
+	}
+	for t.stay.next < len(t.actions) {
+		b := &t.actions[t.stay.next]
+		t.stay.next++
+		result, err := t.put(ctx, b)
+		switch {
+		case err != nil:
+			t.end(ctx, t.stay.entry, t.it.node, err)
+			return nil, true
+		case result.Skip:
+			t.stay.entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
+			t.done(ctx, t.stay.entry, t.it.node, apply.Result{Action: apply.Skipped}, nil, nil)
+			return nil, true
+		}
+		if result.Object != nil {
+			t.object = result.Object
+		}
+		if wait := t.await(ctx, b, &result); wait != nil {
+			return t.rest(ctx, wait)
+		}
+	}
+	if err := t.arrive(); err != nil {
+		t.end(ctx, t.stay.entry, t.it.node, err)
+		return nil, true
+	}
+	return nil, false
+}
+
+// begin takes up the object where it was left.
+func (t *tour) begin() error {
+	t.stored, t.object = action.FromJSON(t.it.raw), action.FromContent(t.it.body)
+	if t.stay.wait == nil {
+		return nil
+	}
+	raw, err := t.stay.frozen.thaw()
+	t.object = action.FromJSON(raw)
+	return err
+}
+
+// rest lays the object aside.
+func (t *tour) rest(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wait, over bool) {
+	raw, err := t.object.JSON()
+	if err == nil {
+		t.stay.wait = wait
+		err = t.stays.put(t.it.node, t.stay, raw)
+	}
+	if err != nil {
+		t.end(ctx, t.stay.entry, t.it.node, err)
+		return nil, true
+	}
+	return wait, false
+}
+
+// put asks an action about the object, if it wants it. A zero result is that of one that does not.
+func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
+	if wants, err := t.wanted(ctx, b); err != nil || !wants {
+		return result, err
+	}
+	dispatch.Aside(ctx, func() { result, err = b.Action.Execute(ctx, t.object, t.stored, t.Object) })
+	if err != nil {
+		return result, err
+	}
+	if result.OperationID != "" {
+		t.stay.entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which this version does not follow", b.Action.Name(), result.OperationID))
+	}
+	if !result.Skip && result.Object != t.object {
+		err = t.check(b.Action.Name(), result.Object)
+	}
+	return result, err
+}
+
+// wanted tells whether the action's selector matches the object as it is now, in its namespace of the backup.
+func (t *tour) wanted(ctx context.Context, b *bound) (bool, error) {
+	if !b.Namespace(t.Plan.Source(t.it.node)) {
+		return false, nil
+	}
+	content, err := t.object.Content()
+	if err != nil {
+		return false, err
+	}
+	if !b.Labels(labelled(object(object(content, "metadata"), "labels"))) {
+		return false, nil
+	}
+	wants, err := b.Accepts(ctx, t.object)
+	if err != nil {
+		return false, fmt.Errorf("action %s: AppliesTo: %w", b.Action.Name(), err)
+	}
+	return wants, nil
+}
+
+// check refuses another object in the place of this one: records and owners know it by its kind and name.
+func (t *tour) check(name string, changed *action.Object) error {
+	if changed == nil {
+		return fmt.Errorf("action %s: Execute: returned no object", name)
+	}
+	content, err := changed.Content()
+	if err != nil {
+		return fmt.Errorf("action %s: Execute: %w", name, err)
+	}
+	kind := t.Plan.Kind(t.it.node)
+	gv, err := groupVersion(content)
+	switch {
+	case err != nil:
+		return fmt.Errorf("action %s: Execute: %w", name, err)
+	case gv.Group != kind.GVK.Group || text(content, "kind") != kind.GVK.Kind:
+		return fmt.Errorf("action %s: Execute: made it a %s of %q", name, text(content, "kind"), gv)
+	case text(object(content, "metadata"), "name") != t.Plan.Node(t.it.node).Name:
+		return fmt.Errorf("action %s: Execute: renamed it to %q", name, text(object(content, "metadata"), "name"))
+	}
+	return nil
+}
+
+// arrive makes what the actions left the object to create. An action may still hold what it returned, so that the parts
+// that change are copied.
+func (t *tour) arrive() (err error) {
+	content, err := t.object.Content()
+	if err != nil {
+		return err
+	}
+	body := maps.Clone(content)
+	meta := maps.Clone(object(content, "metadata"))
+	if labels := object(meta, "labels"); labels != nil {
+		meta["labels"] = maps.Clone(labels)
+	}
+	body["metadata"] = meta
+	reset.Anonymize(body)
+	t.it.body = body
+	t.it.target, err = t.target(t.it)
+	return err
+}
+
+// object returns the object under key, nil when there is none.
+func object(o map[string]any, key string) map[string]any {
+	child, ok := o[key].(map[string]any)
+	if !ok {
+		return nil
+	}
+	return child
+}
+
+// labelled is the labels of a decoded object, for selectors.
+type labelled map[string]any
+
+// Has implements labels.Labels.
+func (l labelled) Has(key string) bool { _, ok := l[key]; return ok }
+
+// Get implements labels.Labels.
+func (l labelled) Get(key string) string { return text(l, key) }
+
+// Lookup implements labels.Labels.
+func (l labelled) Lookup(key string) (string, bool) { _, ok := l[key]; return text(l, key), ok }
