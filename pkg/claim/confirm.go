@@ -17,7 +17,7 @@ const confirmPause = time.Second
 // moment. Call it before an effect that no epoch fences.
 //
 // While the Lease has been renewed without a gap since the claim was taken, and
-// last less than the timeout minus one beat ago (from the begin of the renewal,
+// last less than five sixths of the timeout ago (from the begin of the renewal,
 // on the monotonic clock), nobody can have taken over, and no call is made: a
 // claim taken from a live holder by hand is for Guard to see. Otherwise the object
 // is read, again and again until the API server answers. An error wraps ErrLost,

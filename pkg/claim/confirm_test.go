@@ -44,7 +44,7 @@ func TestConfirmIsFreeWhileTheLeaseIsRenewed(t *testing.T) {
 	b, one, two, obj := claimed(t)
 	b.pass(t, 3*timeout, one, two)
 	b.away.Store(true)
-	b.clock.Step(timeout - beat - 1)
+	b.clock.Step(timeout - timeout/marginsPerTimeout - 1)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 }
 

@@ -15,8 +15,12 @@ import (
 const (
 	defaultTimeout = 30 * time.Second
 	// The Lease is renewed, and those of others looked at, this many times
-	// within the timeout: a holder may miss several and live.
-	beatsPerTimeout = 6
+	// within the timeout: a holder may miss several and live. A death is seen at
+	// most one beat later than it could be.
+	beatsPerTimeout = 12
+	// marginsPerTimeout is the part of the timeout that a holder leaves to requests
+	// on their way.
+	marginsPerTimeout = 6
 	// Answers of the API server further apart than this part of the timeout
 	// start the watch of every holder anew: it may have been unable to renew.
 	gapsPerTimeout = 2
@@ -69,15 +73,39 @@ func (i *Instance) Name() string { return i.cfg.Name }
 func (i *Instance) Run(ctx context.Context) error {
 	ticker := i.cfg.Clock.NewTicker(i.cfg.Timeout / beatsPerTimeout)
 	defer ticker.Stop()
+	looked := false // for a death, just now
 	for {
 		i.beat(ctx)
+		death, stop := i.nextDeath(looked)
 		select {
 		case <-ctx.Done():
+			stop()
 			i.leave(context.WithoutCancel(ctx))
 			return nil
 		case <-ticker.C():
+			looked = false
+		case <-death:
+			looked = true
 		}
+		stop()
 	}
+}
+
+// nextDeath returns a channel that delivers when a holder that stays silent will
+// have been so for the timeout, if that is before the next beat: else its death
+// would be seen a beat late. A moment that is over already is due at once, but not
+// again and again while the API server does not answer.
+func (i *Instance) nextDeath(looked bool) (due <-chan time.Time, stop func()) {
+	now := i.cfg.Clock.Now()
+	i.mu.Lock()
+	next := i.watch.nextDeath()
+	i.mu.Unlock()
+	left := next.Sub(now)
+	if next.IsZero() || left <= 0 && looked || left >= i.cfg.Timeout/beatsPerTimeout {
+		return nil, func() {}
+	}
+	timer := i.cfg.Clock.NewTimer(left)
+	return timer.C(), func() { timer.Stop() }
 }
 
 // beat renews the Lease and looks at the others once. An answer counts only if

@@ -43,11 +43,11 @@ func (t *tenure) renewed(begin, end time.Time) {
 	t.begin = begin
 }
 
-// fresh tells whether the Lease was renewed less than the timeout minus one beat
-// ago: a beat is left to whoever asked. The wall clock has a say too, because the
+// fresh tells whether the Lease was renewed less than the timeout minus a margin
+// ago: the margin is left to whoever asked. The wall clock has a say too, because the
 // monotonic one may stand still while a machine sleeps.
 func (t *tenure) fresh(now time.Time) bool {
-	limit := t.timeout - t.timeout/beatsPerTimeout
+	limit := t.timeout - t.timeout/marginsPerTimeout
 	return !t.begin.IsZero() && now.Sub(t.begin) < limit && now.Round(0).Sub(t.begin.Round(0)) < limit
 }
 

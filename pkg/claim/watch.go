@@ -117,6 +117,21 @@ func (w *watch) dead(name string, now time.Time) bool {
 	return h.dead
 }
 
+// nextDeath is when the first of those that live will be dead unless they are
+// heard of; zero when there is nobody.
+func (w *watch) nextDeath() time.Time {
+	var next time.Time
+	for name, h := range w.seen {
+		if name == w.self || h.dead || h.since.IsZero() {
+			continue
+		}
+		if at := h.since.Add(w.timeout); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
 func (w *watch) announced(name string) {
 	if h := w.seen[name]; h != nil {
 		h.told = true
