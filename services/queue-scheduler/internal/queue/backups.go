@@ -99,13 +99,13 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	}
 	s.namespaces(ctx, v) // read before the decisions are timed
 	watch := s.newStopwatch()
-	s.order(ctx, v)
+	line := s.order(ctx, v)
 	w := s.newWalk(v)
 	var errs []error
 	waiting := make([]*velerov1.Backup, 0, len(v.queued))
 	for i, b := range v.queued {
 		if !v.admitted(b.UID) {
-			reason, err := s.verdict(ctx, v, b, w)
+			reason, err := s.verdict(v, &line[i], w)
 			if err != nil || reason != nil {
 				errs = append(errs, err)
 				waiting = append(waiting, b)
@@ -138,18 +138,17 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 
 // verdict is why a backup that is not admitted has to wait; nil if it may start.
 // While namespaces cannot be read nobody may, and the first one says so.
-func (s *Scheduler) verdict(ctx context.Context, v *view, b *velerov1.Backup, w *walk) (reason, err error) {
-	namespaces, err := s.resolve(ctx, v, b)
-	if err != nil {
+func (s *Scheduler) verdict(v *view, b *Waiting, w *walk) (reason, err error) {
+	if err := v.live.err; err != nil {
 		if w.blind {
 			return err, nil
 		}
 		w.blind = true
-		return nil, fmt.Errorf("admit backup %s: %w", b.Name, err)
+		return nil, fmt.Errorf("admit backup %s: %w", b.Backup.Name, err)
 	}
-	if reason = w.verdict(namespaces); reason != nil {
-		w.wait(b.Name, namespaces, reason)
-		s.explain(b, reason)
+	if reason = w.verdict(b.Namespaces); reason != nil {
+		w.wait(b.Backup.Name, b.Namespaces, reason)
+		s.explain(b.Backup, reason)
 	}
 	return reason, nil
 }

@@ -19,7 +19,10 @@ type claims struct {
 // claimRule adds what a job that waits claims.
 type claimRule func(c *claims, name string, namespaces []string)
 
-func newClaims(rule claimRule) *claims { return &claims{owner: map[string]string{}, rule: rule} }
+// newClaims has room for about so many namespaces.
+func newClaims(rule claimRule, room int) *claims {
+	return &claims{owner: make(map[string]string, room), rule: rule}
+}
 
 // behindError says that a job waits further ahead for the same namespaces.
 type behindError struct {

@@ -50,7 +50,7 @@ func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
 	if inOrder {
 		return // nobody behind is more urgent, so there is nothing to lend
 	}
-	var l lent
+	l := lent{on: make(map[string]priority.Class, 2*len(waiting)), whole: priority.Low, any: priority.Low}
 	for i := range slices.Backward(waiting) {
 		l.inherit(&waiting[i])
 	}
@@ -62,13 +62,9 @@ type lent struct {
 	on    map[string]priority.Class
 	whole priority.Class // of those that take every namespace
 	any   priority.Class // of all
-	begun bool
 }
 
 func (l *lent) inherit(w *Waiting) {
-	if !l.begun {
-		l.on, l.whole, l.any, l.begun = map[string]priority.Class{}, priority.Low, priority.Low, true
-	}
 	all := slices.Contains(w.Namespaces, ledger.All)
 	w.Class = max(w.Class, l.whole)
 	if all {
@@ -87,11 +83,14 @@ func (l *lent) inherit(w *Waiting) {
 	l.any = max(l.any, w.Class)
 }
 
-// order brings the queued backups of a view into the order of the queue.
-func (s *Scheduler) order(ctx context.Context, v *view) {
-	for i, w := range s.line(ctx, v) {
-		v.queued[i] = w.Backup
+// order brings the queued backups of a view into the order of the queue, and
+// returns it.
+func (s *Scheduler) order(ctx context.Context, v *view) []Waiting {
+	line := s.line(ctx, v)
+	for i := range line {
+		v.queued[i] = line[i].Backup
 	}
+	return line
 }
 
 // line is the order of the queue for the queued backups of a view. While their

@@ -24,7 +24,7 @@ type restoreLine struct {
 }
 
 func newRestoreLine(limits ledger.Limits, entries []ledger.Entry, rule claimRule) *restoreLine {
-	l := &restoreLine{limit: limits.Restores, claimed: newClaims(rule), standing: map[types.UID]bool{}}
+	l := &restoreLine{limit: limits.Restores, claimed: newClaims(rule, 0), standing: map[types.UID]bool{}}
 	for _, e := range entries {
 		l.admit(e)
 	}

@@ -28,18 +28,37 @@ type said struct {
 	whom string
 }
 
-// reasonOf sorts the reason why a job waits, with the namespaces in conflict;
-// false for any other error.
+// because is why a job waits: one of them, or none for any other error.
+type because struct {
+	full    *ledger.FullError
+	overlap *ledger.OverlapError
+	behind  *behindError
+}
+
+// becauseOf sorts a reason. A walk gives it bare, ten thousand times; others wrap it.
+func becauseOf(reason error) (b because) {
+	switch bare := reason.(type) { //nolint:errorlint // wrapped ones come next
+	case *ledger.FullError:
+		b.full = bare
+	case *ledger.OverlapError:
+		b.overlap = bare
+	case *behindError:
+		b.behind = bare
+	default:
+		_ = errors.As(reason, &b.overlap) || errors.As(reason, &b.behind) || errors.As(reason, &b.full)
+	}
+	return b
+}
+
+// reasonOf is the news in the reason why a job waits, with the namespaces in
+// conflict; false for any other error.
 func reasonOf(reason error) (said, []string, bool) {
-	var full *ledger.FullError
-	var overlap *ledger.OverlapError
-	var behind *behindError
-	switch {
-	case errors.As(reason, &overlap):
-		return said{'o', string(overlap.With.UID)}, overlap.Namespaces, true
-	case errors.As(reason, &behind):
-		return said{'b', behind.name}, behind.namespaces, true
-	case errors.As(reason, &full):
+	switch b := becauseOf(reason); {
+	case b.overlap != nil:
+		return said{'o', string(b.overlap.With.UID)}, b.overlap.Namespaces, true
+	case b.behind != nil:
+		return said{'b', b.behind.name}, b.behind.namespaces, true
+	case b.full != nil:
 		return said{'f', ""}, nil, true
 	}
 	return said{}, nil, false

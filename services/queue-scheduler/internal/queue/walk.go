@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"errors"
-
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/ledger"
@@ -28,7 +26,7 @@ type walk struct {
 // newWalk begins with what is admitted, and with the restores that wait: they go
 // before every backup.
 func (s *Scheduler) newWalk(v *view) *walk {
-	w := &walk{limits: v.limits, on: map[string]int{}, whole: -1, claimed: newClaims(s.claim), standing: map[types.UID]bool{}}
+	w := &walk{limits: v.limits, on: map[string]int{}, whole: -1, claimed: newClaims(s.claim, 2*len(v.queued)), standing: map[types.UID]bool{}}
 	for _, e := range v.entries {
 		w.admit(e)
 	}
@@ -94,13 +92,12 @@ func (w *walk) verdict(namespaces []string) error {
 
 // wait lets a backup claim its namespaces, so that nobody behind it starves it.
 func (w *walk) wait(name string, namespaces []string, reason error) {
-	var overlap *ledger.OverlapError
-	var full *ledger.FullError
+	why := becauseOf(reason)
 	switch {
-	case errors.As(reason, &overlap):
-		w.standing[overlap.With.UID] = true
-	case errors.As(reason, &full):
-		w.full = full
+	case why.overlap != nil:
+		w.standing[why.overlap.With.UID] = true
+	case why.full != nil:
+		w.full = why.full
 	}
 	w.claimed.add(name, namespaces)
 }
