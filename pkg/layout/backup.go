@@ -79,6 +79,13 @@ func Composition(b, uid string) string { return PartsPrefix(b, uid) + "compositi
 // Failure is the record that says why a backup fails although its composition was fixed.
 func Failure(b, uid string) string { return PartsPrefix(b, uid) + "failure" }
 
+// DeletionDir is the prefix of what the deletion of b has to remember. It goes with the backup, after its data.
+func DeletionDir(b string) string { return BackupDir(b) + "deletion/" }
+
+// DeletionRecords is the prefix of the records of which delete item actions have done their work for which items of the
+// backup with this UID.
+func DeletionRecords(b, uid string) string { return DeletionDir(b) + uid + "/" }
+
 // BackupName returns the backup a key under backups/ belongs to.
 func BackupName(key string) (string, bool) { return dirName(key, BackupsDir) }
 

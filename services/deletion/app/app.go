@@ -15,6 +15,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
@@ -45,8 +47,13 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	host, err := forservice.New(ctx, c.Base, c.Plugins)
+	if err != nil {
+		rt.Close()
+		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
+	}
 	a := &App{config: c, runtime: rt, direct: make(chan string)}
-	a.build()
+	a.build(host)
 	if err := a.controller(); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
@@ -63,7 +70,7 @@ func (a *App) Runtime() *service.Runtime { return a.runtime }
 func (a *App) reader() client.Reader { return a.runtime.Manager().GetAPIReader() }
 func (a *App) client() client.Client { return a.runtime.Manager().GetClient() }
 
-func (a *App) build() {
+func (a *App) build(host *pluginhost.Host) {
 	c, namespace := a.config, a.config.Options.Namespace
 	opener := location.New(a.reader(), namespace)
 	a.instance = claim.NewInstance(claim.Config{
@@ -72,7 +79,7 @@ func (a *App) build() {
 	})
 	a.remover = &remove.Remover{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Claims: a.instance, Clock: c.Clock, Log: c.Log,
-		Metrics: remove.NewMetrics(a.runtime.Registry()),
+		Actions: a.actions(host), Metrics: remove.NewMetrics(a.runtime.Registry()),
 	}
 	collector := &expiry.Collector{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -38,6 +39,8 @@ type Config struct {
 	Predecessors []string
 	// DutyTimeout is how long another instance must be silent before its duties are taken over.
 	DutyTimeout time.Duration
+	// Plugins bounds what delete item actions may cost.
+	Plugins pluginhost.Flags
 }
 
 // BindFlags adds the service's own flags.
@@ -46,6 +49,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "how long another instance must be silent before its work is taken over")
 	fs.IntVar(&c.Concurrency, "concurrent-deletions", defaultConcurrency, "how many backups are deleted at once")
 	fs.DurationVar(&c.SweepInterval, "sweep-interval", defaultSweep, "how often locations are swept of what dead or deleted backups and restores left")
+	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", duty.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }
 
@@ -78,5 +82,5 @@ func (c *Config) complete() error {
 	case c.Concurrency < 1 || c.Concurrency > 64:
 		return grpcerr.Field("--concurrent-deletions", "must be 1 to 64, is %d", c.Concurrency)
 	}
-	return nil
+	return c.Plugins.Validate()
 }

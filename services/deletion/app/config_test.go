@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 )
 
 func TestConfig(t *testing.T) {
@@ -23,6 +24,7 @@ func TestConfig(t *testing.T) {
 		"--duty-timeout":                 {DutyTimeout: -time.Second},
 		"--concurrent-deletions":         {Concurrency: -1},
 		"--sweep-interval":               {SweepInterval: time.Millisecond},
+		"--plugin-call-timeout":          {Plugins: pluginhost.Flags{CallTimeout: time.Millisecond}},
 	} {
 		field := new(grpcerr.FieldError)
 		require.ErrorAs(t, bad.complete(), &field)

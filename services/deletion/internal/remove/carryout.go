@@ -58,10 +58,15 @@ func (r *Remover) carryOut(ctx context.Context, j *job) (Outcome, error) {
 }
 
 // steps removes data, restores and the Backup, in this order, and returns what went wrong. Restores go even when the data
-// stays (Velero 1.18); the Backup does not.
+// stays (Velero 1.18); the Backup does not. Nothing goes while a plugin has not done what it has to do before.
 func (r *Remover) steps(ctx context.Context, j *job) []string {
 	var failures []string
-	if err := r.removeData(ctx, j); err != nil {
+	err := r.removeData(ctx, j)
+	kept := new(keptError)
+	if errors.As(err, &kept) {
+		return kept.messages()
+	}
+	if err != nil {
 		failures = append(failures, fmt.Sprintf("delete the data of the backup: %v", err))
 	}
 	if j.resumed { // the restores that name the backup may be another one's now
@@ -78,7 +83,7 @@ func (r *Remover) steps(ctx context.Context, j *job) []string {
 	if err := r.confirm(ctx, j); err != nil {
 		return append(failures, fmt.Sprintf("delete the Backup: %v", err))
 	}
-	err := r.Client.Delete(ctx, j.backup, client.Preconditions{UID: &j.backup.UID})
+	err = r.Client.Delete(ctx, j.backup, client.Preconditions{UID: &j.backup.UID})
 	if client.IgnoreNotFound(err) != nil {
 		failures = append(failures, fmt.Sprintf("delete the Backup: %v", err))
 	}

@@ -2,15 +2,14 @@ package remove
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -26,8 +25,6 @@ const (
 	rounds = 3
 	// shown is how many failed objects an error names.
 	shown = 3
-	// maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
-	maxMetadata = 8 << 20
 )
 
 // removeData empties the backup's directory if it is this backup's. The tarball goes first: whoever sees velero-backup.json
@@ -42,13 +39,16 @@ func (r *Remover) removeData(ctx context.Context, j *job) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	own, err := owns(ctx, store, j)
+	own, stored, err := owns(ctx, store, j)
 	if err != nil {
 		return err
 	}
 	if !own {
 		r.Log.Info("the data under the backup's name is another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
 		return nil
+	}
+	if err := r.runActions(ctx, j, store, stored); err != nil {
+		return err
 	}
 	e := &emptying{Remover: r, j: j, store: store}
 	if err := e.all(ctx); !errors.Is(err, errReplaced) {
@@ -67,9 +67,16 @@ type emptying struct {
 	j     *job
 	store objectstore.Store
 	asked time.Time // when owns was last sure
+	// remembers: there are records of delete item actions.
+	remembers bool
 }
 
 func (e *emptying) all(ctx context.Context) error {
+	if e.Actions != nil { // they may have worked for hours
+		if err := e.still(ctx); err != nil {
+			return err
+		}
+	}
 	// A failure shows again with the rest, which is deleted all the same.
 	if err := e.one(ctx, layout.BackupTarball(e.j.backup.Name)); err != nil && ctx.Err() != nil {
 		return err
@@ -86,7 +93,8 @@ func (e *emptying) all(ctx context.Context) error {
 	return errors.New("objects keep being written to the backup's directory")
 }
 
-// rest deletes everything in the directory but the two files that say what it is, and tells whether there was anything.
+// rest deletes everything in the directory but the two files that say what it is and what the deletion has to remember as long
+// as there may be a tarball, and tells whether there was anything.
 func (e *emptying) rest(ctx context.Context) (found bool, err error) {
 	name := e.j.backup.Name
 	var failed failures
@@ -95,6 +103,10 @@ func (e *emptying) rest(ctx context.Context) (found bool, err error) {
 	n := 0
 	err = e.store.List(ctx, layout.BackupDir(name), func(i objectstore.Info) error {
 		if i.Key == layout.BackupMetadata(name) || i.Key == layout.OwnerFile(name) {
+			return nil
+		}
+		if strings.HasPrefix(i.Key, layout.DeletionDir(name)) {
+			e.remembers = true
 			return nil
 		}
 		found = true
@@ -117,7 +129,7 @@ func (e *emptying) rest(ctx context.Context) (found bool, err error) {
 // still fails with errReplaced when the directory is another backup's by now.
 func (e *emptying) still(ctx context.Context) error {
 	e.asked = e.Clock.Now()
-	own, err := owns(ctx, e.store, e.j)
+	own, _, err := owns(ctx, e.store, e.j)
 	if err == nil && !own {
 		err = errReplaced
 	}
@@ -147,6 +159,12 @@ func (e *emptying) end(ctx context.Context) error {
 	})
 	if err != nil { // they take up space and are in nobody's way
 		e.Log.Warn("unfinished uploads of a deleted backup stay", "backup", name, "error", err)
+	}
+	if e.remembers {
+		err := e.store.List(ctx, layout.DeletionDir(name), func(i objectstore.Info) error { return e.one(ctx, i.Key) })
+		if err != nil {
+			return err
+		}
 	}
 	failpoint.Hit("deletion/before-marker")
 	for _, key := range []string{layout.OwnerFile(name), layout.BackupMetadata(name)} {
@@ -183,45 +201,4 @@ func (f *failures) err() error {
 		return fmt.Errorf("%w (and %d more objects)", errors.Join(f.first...), more)
 	}
 	return errors.Join(f.first...)
-}
-
-// owns tells whether the directory holds this Backup's data. A backup that failed because its name was taken in the bucket must
-// not take the other one's data with it, and a synced object has another UID than the file it came from.
-func owns(ctx context.Context, store objectstore.Store, j *job) (bool, error) {
-	b := j.backup
-	data, err := objectstore.ReadAll(ctx, store, layout.BackupMetadata(b.Name), maxMetadata)
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return reserved(ctx, store, j)
-	}
-	if err != nil {
-		return false, err
-	}
-	var stored velerov1.Backup
-	if err := json.Unmarshal(data, &stored); err != nil {
-		if own, rerr := reserved(ctx, store, j); own || rerr != nil {
-			return own, rerr
-		}
-		return false, fmt.Errorf("velero-backup.json is damaged and the directory was reserved by another Backup: %w", err)
-	}
-	return stored.UID == b.UID || !j.resumed && sameRun(&stored.Status, &b.Status), nil
-}
-
-// sameRun tells a synced object from one of another cluster that only has the name: schedules of two clusters start in the same
-// second, and the one that found the name taken ended at another time or with another reason.
-func sameRun(a, b *velerov1.BackupStatus) bool {
-	return a.StartTimestamp.Equal(b.StartTimestamp) && a.CompletionTimestamp.Equal(b.CompletionTimestamp) && a.FailureReason == b.FailureReason
-}
-
-// reserved tells whether nobody else reserved the directory. Without an owner file it is what Velero left of this backup, as
-// long as its object is there.
-func reserved(ctx context.Context, store objectstore.Store, j *job) (bool, error) {
-	data, err := objectstore.ReadAll(ctx, store, layout.OwnerFile(j.backup.Name), layout.MaxOwnerBytes)
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return !j.resumed, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	owner, err := layout.DecodeOwner(data)
-	return err == nil && owner.BackupUID == string(j.backup.UID), err
 }

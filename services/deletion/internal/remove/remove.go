@@ -58,6 +58,7 @@ type Remover struct {
 	Namespace string
 	Locations Locations
 	Claims    Claims
+	Actions   Actions // nil means that no plugin has any
 	Clock     clock.WithTicker
 	Log       *slog.Logger
 	Metrics   *Metrics

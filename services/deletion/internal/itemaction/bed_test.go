@@ -1,0 +1,220 @@
+package itemaction
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patienceOfTests = 30 * time.Second
+
+// bed is a bucket and the actions that are registered.
+type bed struct {
+	*testing.T
+	store   *memstore.Store
+	clock   *clocktesting.FakeClock
+	actions []action.DeleteItem
+	closed  int
+	confirm func() error
+	attempt string
+	r       *Runner
+
+	mu    sync.Mutex
+	diary []string
+}
+
+func newBed(t *testing.T) *bed {
+	b := &bed{T: t, store: memstore.New(), clock: clocktesting.NewFakeClock(time.Unix(0, 0)), attempt: "1"}
+	b.r = &Runner{
+		Open:     func(context.Context, *slog.Logger) Session { return b },
+		Discover: func(context.Context) (selection.Resolver, error) { return cluster{}, nil },
+		Clock:    b.clock, Log: slog.New(slog.DiscardHandler),
+	}
+	return b
+}
+
+// DeleteItems and Close implement Session.
+func (b *bed) DeleteItems() []action.DeleteItem { return b.actions }
+
+func (b *bed) Close() { b.closed++ }
+
+// cluster serves what most do.
+type cluster struct{}
+
+func (cluster) Resolve(name string) (gr schema.GroupResource, namespaced, ok bool) {
+	switch name {
+	case "po", "pods":
+		return schema.GroupResource{Resource: "pods"}, true, true
+	case "deploy", "deployments.apps":
+		return schema.GroupResource{Group: "apps", Resource: "deployments"}, true, true
+	}
+	return gr, false, false
+}
+
+// fake is an action without a process.
+type fake struct {
+	bed      *bed
+	name     string
+	selector action.Selector
+	unable   error // of AppliesTo
+	// do decides about an object, "Pod a/x"; nil is success.
+	do func(ctx context.Context, object string) error
+}
+
+func (f *fake) Name() string { return f.name }
+
+func (f *fake) AppliesTo(context.Context) (action.Selector, error) { return f.selector, f.unable }
+
+func (f *fake) Execute(ctx context.Context, object *action.Object, backup *action.Backup) error {
+	id, err := object.Identity()
+	if err != nil {
+		return err
+	}
+	f.bed.note(f.name + " " + id.String())
+	if backup.Backup().Name != "b" || !strings.Contains(string(backup.JSON()), `"kind":"Backup","apiVersion":"velero.io/v1"`) {
+		return errors.New("not the backup: " + string(backup.JSON()))
+	}
+	if f.do == nil {
+		return nil
+	}
+	return f.do(ctx, id.String())
+}
+
+// register adds an action.
+func (b *bed) register(name string, selector action.Selector, do func(ctx context.Context, object string) error) *fake {
+	f := &fake{bed: b, name: name, selector: selector, do: do}
+	b.actions = append(b.actions, f)
+	return f
+}
+
+func (b *bed) note(line string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.diary = append(b.diary, line)
+}
+
+// said returns what was noted since it was asked last.
+func (b *bed) said() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	said := b.diary
+	b.diary = nil
+	return said
+}
+
+func backupNamed(name string) *velerov1.Backup {
+	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}}
+}
+
+// run makes one attempt.
+func (b *bed) run(ctx context.Context) error {
+	confirm := func(ctx context.Context) error {
+		if b.confirm != nil {
+			return b.confirm()
+		}
+		return ctx.Err()
+	}
+	return b.r.Run(ctx, Job{
+		Backup: backupNamed("b"), UID: "uid-b", Attempt: b.attempt, Store: b.store,
+		Confirm: confirm,
+	})
+}
+
+// next makes the next attempt, which is another process's.
+func (b *bed) next() error {
+	b.attempt += "+"
+	return b.run(b.Context())
+}
+
+// records returns what the bucket says has been done, sorted.
+func (b *bed) records() []string {
+	b.Helper()
+	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Store: b.store}, slog.New(slog.DiscardHandler))
+	require.NoError(b, r.load(b.Context()))
+	var all []string
+	for _, key := range b.store.Keys() {
+		if strings.HasPrefix(key, layout.DeletionDir("b")) {
+			all = append(all, key)
+		}
+	}
+	if len(r.known) == 0 {
+		require.Empty(b, all)
+	}
+	return all
+}
+
+// inBothWays runs the test on a backup of ours and on one of Velero's.
+func inBothWays(t *testing.T, items []backuptest.Item, test func(*bed)) {
+	t.Run("manifest", func(t *testing.T) {
+		b := newBed(t)
+		backuptest.Write(t, b.store, "b", items...)
+		test(b)
+	})
+	t.Run("tarball alone", func(t *testing.T) {
+		b := newBed(t)
+		backuptest.WriteVelero(t, b.store, "b", items)
+		test(b)
+	})
+}
+
+// items returns pods of namespace a.
+func items(names ...string) []backuptest.Item {
+	all := make([]backuptest.Item, 0, len(names))
+	for _, name := range names {
+		all = append(all, backuptest.Object("pods", "Pod", "a", name))
+	}
+	return all
+}
+
+// failing fails for one object.
+func failing(object string, err error) func(context.Context, string) error {
+	return func(_ context.Context, o string) error {
+		if o == object {
+			return err
+		}
+		return nil
+	}
+}
+
+func messages(t *testing.T, err error) []string {
+	t.Helper()
+	failed := new(FailedError)
+	require.ErrorAs(t, err, &failed)
+	return failed.Messages()
+}
+
+func matching(all []string, part string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.Contains(s, part) })
+}
+
+func (b *bed) inject(op memstore.Op, part string, err error) {
+	b.store.Inject(func(o memstore.Op, key string) error {
+		if o == op && strings.Contains(key, part) {
+			return err
+		}
+		return nil
+	})
+}
+
+var errStore = errors.Join(objectstore.ErrAccess, errors.New("the bucket says no"))

@@ -1,0 +1,193 @@
+package itemaction
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+const (
+	// flushEvery is how long what was done may be known to this process alone.
+	flushEvery = time.Second
+	// batchPairs is how many pairs one object of the record holds at most, and maxBatch how large one is read.
+	batchPairs = 4096
+	maxBatch   = 16 << 20
+)
+
+// record knows which actions have done their work for which items: objects of the bucket beside the backup, each written
+// once. Methods are for one goroutine, but for flush.
+type record struct {
+	job    Job
+	log    *slog.Logger
+	prefix string
+	known  map[id]struct{} // of earlier attempts
+
+	mu      sync.Mutex
+	pending []pair
+
+	writing sync.Mutex // held for the fields below
+	batch   []byte     // a part of what was pending, which is being written
+	written int
+}
+
+// pair is an action and the path of an item it has done its work for.
+type pair struct{ action, path string }
+
+// id stands for a pair in memory: a million take 30 MiB or so.
+type id [16]byte
+
+func (p pair) id() (short id) {
+	sum := sha256.Sum256([]byte(p.action + "\x00" + p.path))
+	copy(short[:], sum[:])
+	return short
+}
+
+// recordFile is one object of the record.
+type recordFile struct {
+	Version int `json:"version"`
+	// Done has the paths of items by action.
+	Done map[string][]string `json:"done"`
+}
+
+const recordVersion = 1
+
+func newRecord(job Job, log *slog.Logger) *record {
+	return &record{job: job, log: log, prefix: layout.DeletionRecords(job.Backup.Name, job.UID)}
+}
+
+// load reads what was recorded so far. A damaged object is reported and left out: its items come again.
+func (r *record) load(ctx context.Context) error {
+	r.known = map[id]struct{}{}
+	return r.job.Store.List(ctx, r.prefix, func(i objectstore.Info) error {
+		data, err := objectstore.ReadAll(ctx, r.job.Store, i.Key, maxBatch)
+		if err == nil {
+			err = r.learn(data)
+		}
+		if errors.Is(err, errRecord) || errors.Is(err, objectstore.ErrSize) {
+			r.log.Warn("record of delete item actions cannot be read, what it holds is done again", "key", i.Key, "error", err)
+			return nil
+		}
+		return err
+	})
+}
+
+var errRecord = errors.New("damaged record")
+
+func (r *record) learn(data []byte) error {
+	var f recordFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return fmt.Errorf("%w: %w", errRecord, err)
+	}
+	if f.Version != recordVersion {
+		return fmt.Errorf("%w: version: %d, want %d", errRecord, f.Version, recordVersion)
+	}
+	for action, paths := range f.Done {
+		for _, path := range paths {
+			r.known[pair{action, path}.id()] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// has tells whether the action had done its work for the item when the record was loaded.
+func (r *record) has(action, path string) bool {
+	if len(r.known) == 0 {
+		return false
+	}
+	_, ok := r.known[pair{action, path}.id()]
+	return ok
+}
+
+// add notes that the action has done its work for the item. It is written soon.
+func (r *record) add(ctx context.Context, action, path string) {
+	r.mu.Lock()
+	r.pending = append(r.pending, pair{action, path})
+	full := len(r.pending)%batchPairs == 0
+	r.mu.Unlock()
+	if full {
+		r.tryFlush(ctx)
+	}
+}
+
+// keep writes what is pending from time to time, until stop is called: an action that takes long must not hold up the
+// record of others.
+func (r *record) keep(ctx context.Context, c clock.WithTicker) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ticker := c.NewTicker(flushEvery)
+	var group sync.WaitGroup
+	group.Go(func() {
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C():
+				r.tryFlush(ctx)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+func (r *record) tryFlush(ctx context.Context) {
+	if err := r.flush(ctx); err != nil && ctx.Err() == nil {
+		r.log.Warn("what delete item actions have done is not recorded yet", "error", err)
+	}
+}
+
+// flush writes everything that is pending. What it cannot write stays pending. It is safe for concurrent use.
+func (r *record) flush(ctx context.Context) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	for {
+		if r.batch == nil {
+			var err error
+			if r.batch, err = r.take(); r.batch == nil || err != nil {
+				return err
+			}
+		}
+		if err := r.job.Confirm(ctx); err != nil {
+			return err
+		}
+		key := fmt.Sprintf("%s%s-%06d.json", r.prefix, r.job.Attempt, r.written)
+		err := objectstore.CreateBytes(ctx, r.job.Store, key, r.batch)
+		// One that exists is this batch: its first creation succeeded and said it did not.
+		if err != nil && !errors.Is(err, objectstore.ErrExists) {
+			return err
+		}
+		r.batch = nil
+		r.written++
+	}
+}
+
+// take encodes the next of the pending pairs; nil when there are none.
+func (r *record) take() ([]byte, error) {
+	r.mu.Lock()
+	n := min(len(r.pending), batchPairs)
+	pairs := r.pending[:n:n]
+	if r.pending = r.pending[n:]; len(r.pending) == 0 {
+		r.pending = nil
+	}
+	r.mu.Unlock()
+	if n == 0 {
+		return nil, nil
+	}
+	f := recordFile{Version: recordVersion, Done: map[string][]string{}}
+	for _, p := range pairs {
+		f.Done[p.action] = append(f.Done[p.action], p.path)
+	}
+	return json.Marshal(f)
+}

@@ -1,0 +1,41 @@
+package itemaction
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+)
+
+// resolver returns what names in selectors mean: what the cluster says, and for what it does not serve any more, such as
+// objects of a definition that was removed, what the backup itself says.
+func (w *walk) resolver(cluster selection.Resolver) selection.Resolver {
+	if w.manifest == nil {
+		return cluster
+	}
+	return &resolver{Resolver: cluster, kinds: w.manifest.Kinds()}
+}
+
+type resolver struct {
+	selection.Resolver
+	kinds []manifest.KindInfo
+}
+
+// Resolve implements selection.Resolver. A resource that only the backup knows is of unknown scope, which selectors of
+// actions do not ask for.
+func (r *resolver) Resolve(name string) (gr schema.GroupResource, namespaced, ok bool) {
+	if gr, namespaced, ok = r.Resolver.Resolve(name); ok {
+		return gr, namespaced, true
+	}
+	name = strings.ToLower(name)
+	for _, k := range r.kinds {
+		gr := schema.ParseGroupResource(k.Resource)
+		_, _, kind, _ := manifest.SplitKindName(k.Kind)
+		if name == k.Resource || name == gr.Resource || name == strings.ToLower(kind) {
+			return gr, false, true
+		}
+	}
+	return schema.GroupResource{}, false, false
+}

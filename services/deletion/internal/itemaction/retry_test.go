@@ -1,0 +1,281 @@
+package itemaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
+)
+
+var errBoom = errors.New("plugin a.io/x: Execute of Pod a/p: boom")
+
+// TestTheNextAttemptDoesOnlyWhatIsLeft: a failure costs its item the later actions, which may count on the one that failed,
+// and no other item anything.
+func TestTheNextAttemptDoesOnlyWhatIsLeft(t *testing.T) {
+	inBothWays(t, items("o", "p", "q"), func(b *bed) {
+		b.register("a.io/b", everything, nil)
+		x := b.register("a.io/x", everything, failing("Pod a/p", errBoom))
+		b.register("b.io/a", everything, nil)
+		require.Equal(b, []string{errBoom.Error()}, messages(b.T, b.run(b.Context())))
+		require.Equal(b, []string{
+			"a.io/b Pod a/o", "a.io/x Pod a/o", "b.io/a Pod a/o",
+			"a.io/b Pod a/p", "a.io/x Pod a/p",
+			"a.io/b Pod a/q", "a.io/x Pod a/q", "b.io/a Pod a/q",
+		}, b.said())
+		require.Len(b, b.records(), 1)
+
+		require.ErrorIs(b, b.next(), errBoom)
+		require.Equal(b, []string{"a.io/x Pod a/p"}, b.said())
+
+		x.do = nil
+		require.NoError(b, b.next())
+		require.Equal(b, []string{"a.io/x Pod a/p", "b.io/a Pod a/p"}, b.said())
+		require.NoError(b, b.next())
+		require.Empty(b, b.said(), "all is done")
+	})
+}
+
+// A plugin that was installed after a failed attempt sees what the others have been shown before.
+func TestANewActionSeesEverything(t *testing.T) {
+	inBothWays(t, items("o", "p"), func(b *bed) {
+		b.register("a.io/b", everything, failing("Pod a/p", errBoom))
+		require.Error(b, b.run(b.Context()))
+		b.register("a.io/a", everything, nil)
+		b.said()
+		require.Error(b, b.next())
+		require.Equal(b, []string{"a.io/a Pod a/o", "a.io/a Pod a/p", "a.io/b Pod a/p"}, b.said())
+	})
+}
+
+func TestManyErrorsAreSummedUp(t *testing.T) {
+	inBothWays(t, backuptest.Objects("pods", "Pod", "a", 50), func(b *bed) {
+		b.register("a.io/b", everything, func(_ context.Context, object string) error { return fmt.Errorf("no %s", object) })
+		texts := messages(b.T, b.run(b.Context()))
+		require.Len(b, texts, shown+1)
+		require.Equal(b, "no Pod a/o-000000", texts[0])
+		require.Equal(b, "and 30 more errors", texts[shown])
+		require.Len(b, b.said(), 50)
+		require.Empty(b, b.records())
+	})
+}
+
+// TestAnInterruptedAttemptIsRecorded: the process is stopped while an action works; what is done is not repeated.
+func TestAnInterruptedAttemptIsRecorded(t *testing.T) {
+	inBothWays(t, items("o", "p", "q"), func(b *bed) {
+		ctx, stop := context.WithCancel(b.Context())
+		b.register("a.io/b", everything, nil)
+		x := b.register("a.io/x", everything, func(ctx context.Context, object string) error {
+			if object == "Pod a/p" {
+				stop()
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		})
+		b.confirm = func() error { return nil } // the claim is still held
+		require.ErrorIs(b, b.run(ctx), context.Canceled)
+		b.said()
+		x.do = nil
+		require.NoError(b, b.next())
+		require.Equal(b, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.said())
+	})
+}
+
+// TestWhatWasDoneIsRecordedWhileAnActionTakesLong: a process dies while an action hangs, and whoever takes over does not repeat
+// what was done a second before.
+func TestWhatWasDoneIsRecordedWhileAnActionTakesLong(t *testing.T) {
+	inBothWays(t, items("o", "p", "q"), func(b *bed) {
+		ctx, die := context.WithCancel(b.Context())
+		slow := make(chan struct{})
+		b.register("a.io/b", everything, nil)
+		x := b.register("a.io/x", everything, func(ctx context.Context, object string) error {
+			if object != "Pod a/p" {
+				return nil
+			}
+			close(slow)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		done := make(chan error, 1)
+		go func() { done <- b.run(ctx) }()
+		<-slow
+		require.Empty(b, b.records())
+		b.clock.Step(flushEvery)
+		require.Eventually(b, func() bool { return len(b.store.Keys()) > 0 && len(matching(b.store.Keys(), "/deletion/")) == 1 }, patienceOfTests, time.Millisecond)
+		b.store.Inject(func(memstore.Op, string) error { return errors.New("the process is dead") })
+		die()
+		require.Error(b, <-done)
+		b.store.Inject(nil)
+		b.said()
+		x.do = nil
+		require.NoError(b, b.next())
+		require.Equal(b, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.said())
+	})
+}
+
+var errLost = errors.New("claim lost")
+
+// A process whose work is another's calls nothing and records nothing.
+func TestALostClaimEndsTheWalk(t *testing.T) {
+	inBothWays(t, items("o", "p", "q"), func(b *bed) {
+		b.register("a.io/b", everything, func(_ context.Context, object string) error {
+			b.confirm = func() error { return errLost }
+			return nil
+		})
+		require.ErrorIs(b, b.run(b.Context()), errLost)
+		require.Equal(b, []string{"a.io/b Pod a/o"}, b.said())
+		require.Empty(b, b.records())
+	})
+}
+
+// TestAnActionThatDoesNotAnswerIsGivenUp: every call takes as long as one may take, and there may be a million items.
+func TestAnActionThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	names := []string{"k", "l", "m", "n", "o", "p"}
+	for why, calls := range map[error]int{pluginhost.ErrTimeout: patience, pluginhost.ErrStopped: 1} {
+		inBothWays(t, items(names...), func(b *bed) {
+			b.register("a.io/b", everything, nil)
+			x := b.register("a.io/x", everything, func(context.Context, string) error {
+				return &pluginhost.Error{Plugin: "a.io/x", Method: "Execute", Err: why}
+			})
+			b.register("b.io/a", everything, nil)
+			texts := messages(b.T, b.run(b.Context()))
+			require.Len(b, texts, calls+1)
+			require.Equal(b, fmt.Sprintf("plugin a.io/x: does not answer: %d more items were not shown to it", len(names)-calls), texts[calls])
+			said := b.said()
+			require.Len(b, matching(said, "a.io/x"), calls)
+			require.Len(b, matching(said, "a.io/b"), len(names), "whoever comes before is not delayed")
+			require.Empty(b, matching(said, "b.io/a"), "whoever comes behind waits")
+			x.do = nil
+			require.NoError(b, b.next())
+			require.Len(b, b.said(), 2*len(names))
+		})
+	}
+}
+
+// One item that makes a plugin hang is not the plugin's end.
+func TestAnAnswerInBetweenCounts(t *testing.T) {
+	b := newBed(t)
+	backuptest.Write(t, b.store, "b", backuptest.Objects("pods", "Pod", "a", 20)...)
+	calls := 0
+	b.register("a.io/b", everything, func(context.Context, string) error {
+		if calls++; calls%patience != 0 {
+			return pluginhost.ErrTimeout
+		}
+		return nil
+	})
+	require.ErrorIs(t, b.run(t.Context()), pluginhost.ErrTimeout)
+	require.Equal(t, 20, calls)
+}
+
+func TestADamagedRecordIsDoneAgain(t *testing.T) {
+	for name, data := range map[string]string{"garbage": "{", "another version": `{"version":7}`, "nothing": "", "another shape": `{"version":1,"done":{"a.io/b":"x"}}`} {
+		b := newBed(t)
+		backuptest.Write(t, b.store, "b", items("o", "p")...)
+		b.register("a.io/b", everything, failing("Pod a/p", errBoom))
+		require.Error(t, b.run(t.Context()))
+		b.said()
+		records := b.records()
+		require.Len(t, records, 1)
+		b.store.Set(records[0], []byte(data))
+		require.Error(t, b.next())
+		require.Equal(t, []string{"a.io/b Pod a/o", "a.io/b Pod a/p"}, b.said(), name)
+	}
+}
+
+func TestARecordThatCannotBeReadEndsTheAttempt(t *testing.T) {
+	b := newBed(t)
+	backuptest.Write(t, b.store, "b", items("o", "p")...)
+	b.register("a.io/b", everything, failing("Pod a/p", errBoom))
+	require.Error(t, b.run(t.Context()))
+	b.said()
+	for _, op := range []memstore.Op{memstore.OpGet, memstore.OpList} {
+		b.inject(op, "/deletion/", errStore)
+		require.ErrorIs(t, b.next(), errStore)
+		require.Empty(t, b.said())
+	}
+}
+
+func TestARecordThatCannotBeWritten(t *testing.T) {
+	b := newBed(t)
+	backuptest.Write(t, b.store, "b", items("o", "p")...)
+	b.inject(memstore.OpCreate, "/deletion/", errStore)
+	f := b.register("a.io/b", everything, nil)
+	require.NoError(t, b.run(t.Context()), "with everything done it is of no use")
+	f.do = failing("Pod a/p", errBoom)
+	texts := messages(t, b.next())
+	require.Len(t, texts, 2)
+	require.Equal(t, errBoom.Error(), texts[0])
+	require.Contains(t, texts[1], "record what delete item actions have done: ")
+}
+
+// The answer to a creation is lost: the next try finds the object and writes what came later beside it.
+func TestARecordThatWasWrittenAfterAll(t *testing.T) {
+	b := newBed(t)
+	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Attempt: "1", Store: lossy{b.store}, Confirm: func(context.Context) error { return nil }}, b.r.Log)
+	r.add(t.Context(), "a.io/b", "o")
+	require.Error(t, r.flush(t.Context()))
+	r.add(t.Context(), "a.io/b", "p")
+	r.job.Store = b.store
+	require.NoError(t, r.flush(t.Context()))
+	require.NoError(t, r.load(t.Context()))
+	require.True(t, r.has("a.io/b", "o"))
+	require.True(t, r.has("a.io/b", "p"))
+	require.False(t, r.has("a.io/x", "p"))
+	require.Len(t, b.store.Keys(), 2)
+}
+
+// lossy does what it is told, and says that it did not.
+type lossy struct{ *memstore.Store }
+
+func (l lossy) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
+	return errors.Join(l.Store.Create(ctx, key, r, size), errStore)
+}
+
+func TestLongRecordsAreWrittenInParts(t *testing.T) {
+	b := newBed(t)
+	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Attempt: "1", Store: b.store, Confirm: func(context.Context) error { return nil }}, b.r.Log)
+	for i := range 2*batchPairs + 1 {
+		r.add(t.Context(), "a.io/b", fmt.Sprint(i))
+	}
+	require.Len(t, b.store.Keys(), 2, "full ones at once")
+	require.NoError(t, r.flush(t.Context()))
+	require.NoError(t, r.load(t.Context()))
+	require.Len(t, r.known, 2*batchPairs+1)
+	require.Len(t, b.records(), 3)
+}
+
+// A process of another attempt cannot overwrite or take for its own what this one has recorded.
+func TestAttemptsRecordBesideEachOther(t *testing.T) {
+	b := newBed(t)
+	for _, attempt := range []string{"1", "2"} {
+		r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Attempt: attempt, Store: b.store, Confirm: func(context.Context) error { return nil }}, b.r.Log)
+		r.add(t.Context(), "a.io/b", attempt)
+		require.NoError(t, r.flush(t.Context()))
+	}
+	require.True(t, slices.IsSorted(b.records()))
+	require.Len(t, b.records(), 2)
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"version":1,"done":{"a.io/b":["resources/pods/namespaces/a/p.json"]}}`))
+	f.Add([]byte(`{"version":1,"done":null}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := &record{known: map[id]struct{}{}}
+		if err := r.learn(data); err != nil {
+			require.ErrorIs(t, err, errRecord)
+		}
+	})
+}
+
+var _ objectstore.Store = lossy{}

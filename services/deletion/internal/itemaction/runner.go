@@ -1,0 +1,144 @@
+// Package itemaction shows the items of a backup that is about to be deleted to the delete item actions of plugins, so
+// that they clean up what they made outside the cluster while somebody still knows of it.
+//
+// Each item is shown to the actions that want it one after the other, in alphanumeric order of their names. What an action
+// has done for an item is recorded in the bucket: a later attempt does only what is left. A record may be lost with the
+// process, so an action may see an item twice; it never misses one.
+package itemaction
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+)
+
+// Session is one deletion's use of plugins.
+type Session interface {
+	// DeleteItems returns the actions. They work until Close.
+	DeleteItems() []action.DeleteItem
+	// Close ends the processes of the plugins.
+	Close()
+}
+
+// Runner runs the actions for any number of deletions at once.
+type Runner struct {
+	// Open begins a session; the lines that plugins log go to log.
+	Open func(ctx context.Context, log *slog.Logger) Session
+	// Unknown are the plugin binaries that did not say what they register. While there are any, no item is shown to anybody
+	// and every backup with items stays: one of them may be what knows how to clean up.
+	Unknown []error
+	// Discover finds the resources that the names in selectors mean.
+	Discover func(ctx context.Context) (selection.Resolver, error)
+	Clock    clock.WithTicker
+	Log      *slog.Logger
+	Metrics  *Metrics // nil counts nothing
+}
+
+// Job is one attempt at the deletion of one backup.
+type Job struct {
+	// Backup is what the actions are given.
+	Backup *velerov1.Backup
+	// UID names the backup in the bucket, whatever its object's UID is in this cluster.
+	UID string
+	// Attempt names this attempt, and no other one, in characters that a key may hold.
+	Attempt string
+	// Store is the backup's location.
+	Store objectstore.Store
+	// Confirm returns an error when the deletion is not this process's any more. It is asked before every call of an action
+	// and before every record.
+	Confirm func(ctx context.Context) error
+}
+
+// releaseLimit bounds the last record of an attempt that was interrupted.
+const releaseLimit = 5 * time.Second
+
+// Run shows every item to the actions that want it and have not done their work for it. Where nothing is registered, nothing
+// is read; a missing tarball is no error. What actions did not do is a *FailedError; with any other error none was called.
+func (r *Runner) Run(ctx context.Context, job Job) error {
+	log := r.Log.With("backup", job.Backup.Name)
+	session := r.Open(ctx, log)
+	defer session.Close()
+	actions, _ := action.Merge(nil, session.DeleteItems()) // in the order in which they run
+	if len(actions) == 0 && len(r.Unknown) == 0 {
+		return nil
+	}
+	present, err := objectstore.Exists(ctx, job.Store, layout.BackupTarball(job.Backup.Name))
+	if err != nil || !present {
+		return err
+	}
+	if len(r.Unknown) > 0 {
+		return failedWith(r.Unknown)
+	}
+	w, err := r.begin(ctx, job, actions, log)
+	if err != nil {
+		return err
+	}
+	stop := w.record.keep(ctx, r.Clock)
+	err = w.all(ctx)
+	stop()
+	return w.end(ctx, err)
+}
+
+// begin asks the actions what they want, and reads what was done before.
+func (r *Runner) begin(ctx context.Context, job Job, actions []action.DeleteItem, log *slog.Logger) (*walk, error) {
+	cluster, err := r.Discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{job: job, log: log, metrics: r.Metrics, failed: &FailedError{}, record: newRecord(job, log)}
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	// Whoever does not say what it wants may want every item, and before those whose names come later.
+	bound, errs := action.Bind(ctx, actions, w.resolver(cluster))
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if len(errs) > 0 {
+		return nil, failedWith(errs)
+	}
+	for _, b := range bound {
+		w.bound = append(w.bound, &asked{Bound: b})
+	}
+	backup := job.Backup.DeepCopy()
+	backup.SetGroupVersionKind(velerov1.GroupVersion.WithKind("Backup"))
+	if w.backup, err = action.NewBackup(backup); err != nil {
+		return nil, err
+	}
+	return w, w.record.load(ctx)
+}
+
+// end writes the last record, also when the process is being stopped, and returns what was not done. cause is why the walk
+// ended early, if it did.
+func (w *walk) end(ctx context.Context, cause error) error {
+	for _, a := range w.bound {
+		if a.left > 0 {
+			w.failed.add(fmt.Errorf("plugin %s: does not answer: %d more items were not shown to it", a.Action.Name(), a.left))
+		}
+	}
+	if cause != nil {
+		w.failed.Errs = append(w.failed.Errs, cause)
+	}
+	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+	defer cancel()
+	err := w.record.flush(recording)
+	if len(w.failed.Errs) == 0 {
+		if err != nil { // nothing is asked of the record once the data is gone, and a full disk must not keep it from going
+			w.log.Warn("what delete item actions have done is not recorded", "error", err)
+		}
+		return nil
+	}
+	if err != nil {
+		w.failed.Errs = append(w.failed.Errs, fmt.Errorf("record what delete item actions have done: %w", err))
+	}
+	return w.failed
+}

@@ -1,0 +1,87 @@
+package itemaction
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/tarball"
+)
+
+// byTarball shows the items of a tarball that has no manifest in one pass over it. A connection that breaks, as one does
+// whose other end waits for hours while actions work, is opened again for as long as there is progress.
+func (w *walk) byTarball(ctx context.Context) error {
+	for p := (pass{walk: w}); ; {
+		before := p.passed
+		err := p.run(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case p.stop != nil:
+			return p.stop
+		case err == nil || damaged(err) || p.passed == before:
+			return err
+		}
+		w.log.Info("reading the tarball was interrupted and goes on", "entries", p.passed, "error", err)
+	}
+}
+
+// pass is one reading of the tarball.
+type pass struct {
+	*walk
+	passed int   // entries that earlier passes and this one are done with
+	seen   int   // entries of this one
+	stop   error // ends the walk
+}
+
+func (p *pass) run(ctx context.Context) error {
+	in, err := p.job.Store.Get(ctx, layout.BackupTarball(p.job.Backup.Name))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	p.seen = 0
+	return tarball.List(ctx, in, tarball.Limits{}, tarball.Visitor{
+		Entry:   func(e tarball.Entry) error { return p.entry(ctx, e) },
+		Problem: p.problem,
+	})
+}
+
+// problem is an entry that is passed over. What is no object is nobody's; an object that is too large was somebody's.
+func (p *pass) problem(x tarball.Problem) {
+	p.seen++
+	if p.seen <= p.passed {
+		return
+	}
+	p.passed = p.seen
+	if errors.Is(x.Err, tarball.ErrTooLarge) {
+		p.failed.add(x.Err)
+		return
+	}
+	p.log.Debug("entry of the tarball is no object", "path", x.Path, "error", x.Err)
+}
+
+func (p *pass) entry(ctx context.Context, e tarball.Entry) error {
+	p.seen++
+	if p.seen <= p.passed {
+		return nil
+	}
+	it := item{
+		path: e.TarName, resource: schema.GroupResource{Group: e.Group, Resource: e.Resource}, namespace: e.Namespace, unread: true,
+	}
+	if e.Version == "" && len(p.todo(&it)) > 0 { // the others are further copies
+		body, err := io.ReadAll(e.Body)
+		if err != nil {
+			return err
+		}
+		it.body = func(context.Context) ([]byte, error) { return body, nil }
+		if p.stop = p.show(ctx, &it); p.stop != nil {
+			return p.stop
+		}
+	}
+	p.passed = p.seen
+	return nil
+}

@@ -1,0 +1,192 @@
+package itemaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/rawjson"
+	"github.com/holdfast-io/holdfast/pkg/tarball"
+)
+
+// patience is how many calls in a row an action may leave unanswered. Each takes as long as a call may take, and the items
+// of a backup are many.
+const patience = 3
+
+// walk is one attempt.
+type walk struct {
+	job      Job
+	log      *slog.Logger
+	metrics  *Metrics
+	manifest *manifest.Reader // nil when the backup has none that can be used
+	backup   *action.Backup
+	bound    []*asked
+	record   *record
+	failed   *FailedError
+	pending  []*asked // reused from item to item
+}
+
+// asked is an action in this attempt.
+type asked struct {
+	action.Bound[action.DeleteItem]
+	unanswered int  // calls in a row
+	givenUp    bool // it is not called any more
+	left       int  // items it was not shown since
+}
+
+// item is one object of the backup.
+type item struct {
+	path      string
+	resource  schema.GroupResource
+	namespace string
+	labels    labels.Labels // nil with unread
+	unread    bool          // labels are only known from the body
+	body      func(ctx context.Context) ([]byte, error)
+}
+
+// all shows every item to whoever wants it. An error ends the walk; what an item costs is in failed.
+func (w *walk) all(ctx context.Context) error {
+	if w.manifest != nil {
+		err := w.byManifest(ctx)
+		if !errors.Is(err, manifest.ErrCorrupt) {
+			return err
+		}
+		w.log.Warn("manifest is damaged, the tarball is read instead", "error", err)
+		if err := w.anew(ctx); err != nil {
+			return err
+		}
+	}
+	return w.byTarball(ctx)
+}
+
+// anew makes that items come again: those that are done are known, those that failed are tried and counted once more.
+func (w *walk) anew(ctx context.Context) error {
+	if err := w.record.flush(ctx); err != nil {
+		return fmt.Errorf("record what delete item actions have done: %w", err)
+	}
+	w.failed = &FailedError{}
+	for _, a := range w.bound {
+		a.left = 0
+	}
+	return w.record.load(ctx)
+}
+
+// todo returns the actions that want the item, as far as that is known, and have not done their work for it. It ends at an
+// action that was given up, because the ones behind it may count on its work. Valid until the next call.
+func (w *walk) todo(it *item) []*asked {
+	w.pending = w.pending[:0]
+	for _, a := range w.bound {
+		if !a.wants(it) || w.record.has(a.Action.Name(), it.path) {
+			continue
+		}
+		w.pending = append(w.pending, a)
+		if a.givenUp {
+			break
+		}
+	}
+	return w.pending
+}
+
+func (a *asked) wants(it *item) bool {
+	return a.Resource(it.resource) && a.Namespace(it.namespace) && (it.unread || a.Labels(it.labels))
+}
+
+// show gives one item to its actions in order, and stops at the first that fails: the later ones may count on its work, in
+// this attempt and in the next. An error ends the walk.
+func (w *walk) show(ctx context.Context, it *item) error {
+	if todo := w.todo(it); len(todo) == 0 || todo[0].givenUp && !it.unread {
+		w.skip(todo)
+		return nil
+	}
+	body, err := it.body(ctx)
+	if damaged(err) {
+		w.failed.add(err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if it.unread {
+		var meta objmeta.Meta
+		if err := objmeta.Decode(rawjson.Lookup(body, "metadata"), &meta); err != nil {
+			w.failed.add(fmt.Errorf("%s: %w", it.path, err))
+			return nil
+		}
+		it.labels, it.unread = meta.Labels, false
+	}
+	object := action.FromJSON(body)
+	for i, a := range w.todo(it) {
+		if a.givenUp {
+			w.skip(w.pending[i:])
+			return nil
+		}
+		if done, err := w.ask(ctx, a, it, object); !done || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skip counts an item for the action that it was not shown to.
+func (w *walk) skip(todo []*asked) {
+	if len(todo) > 0 {
+		todo[0].left++
+	}
+}
+
+// ask has one action do its work for one item. done tells that nothing is left of it; an error ends the walk.
+func (w *walk) ask(ctx context.Context, a *asked, it *item, object *action.Object) (done bool, err error) {
+	name := a.Action.Name()
+	wants, err := a.Accepts(ctx, object)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if err != nil {
+		w.failed.add(fmt.Errorf("plugin %s: AppliesTo for %s: %w", name, it.path, err))
+		return false, nil
+	}
+	if !wants {
+		return true, nil
+	}
+	if err := w.job.Confirm(ctx); err != nil {
+		return false, err
+	}
+	err = a.Action.Execute(ctx, object, w.backup)
+	if err != nil && ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	a.answered(err)
+	w.metrics.called(name, err)
+	if err != nil {
+		w.failed.add(err)
+		return false, nil
+	}
+	w.record.add(ctx, name, it.path)
+	return true, nil
+}
+
+// answered gives an action up that does not answer.
+func (a *asked) answered(err error) {
+	switch {
+	case errors.Is(err, pluginhost.ErrStopped):
+		a.givenUp = true
+	case errors.Is(err, pluginhost.ErrTimeout):
+		a.unanswered++
+		a.givenUp = a.unanswered >= patience
+	default:
+		a.unanswered = 0
+	}
+}
+
+// damaged tells errors that come again whenever the item is read from those of the way to it.
+func damaged(err error) bool {
+	return errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrMismatch) || errors.Is(err, tarball.ErrTooLarge)
+}

@@ -1,0 +1,348 @@
+package remove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
+)
+
+// actionsFunc implements Actions.
+type actionsFunc func(ctx context.Context, job itemaction.Job) error
+
+func (f actionsFunc) Run(ctx context.Context, job itemaction.Job) error { return f(ctx, job) }
+
+// remember leaves a record as actions do.
+func remember(ctx context.Context, job itemaction.Job) error {
+	return objectstore.CreateBytes(ctx, job.Store, layout.DeletionRecords(job.Backup.Name, job.UID)+job.Attempt, []byte("{}"))
+}
+
+func TestAnActionThatFailsKeepsEverything(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	keys := b.store.Keys()
+	b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
+		require.Equal(t, velerov1.BackupPhaseDeleting, job.Backup.Status.Phase)
+		require.Equal(t, "b-uid", job.UID)
+		require.Equal(t, "uid-d-1", job.Attempt)
+		return &itemaction.FailedError{Errs: []error{errors.New("plugin a.io/b: Execute of Pod a/p: boom"), errors.New("plugin a.io/x: gone")}, More: 3}
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, keys, b.store.Keys())
+	require.Equal(t, velerov1.BackupPhaseDeleting, b.backup().Status.Phase)
+	require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
+	d := b.request("d")
+	require.Equal(t, velerov1.DeleteBackupRequestPhaseProcessed, d.Status.Phase)
+	require.Equal(t, []string{
+		"delete item actions: plugin a.io/b: Execute of Pod a/p: boom", "delete item actions: plugin a.io/x: gone",
+		"delete item actions: and 3 more errors",
+	}, d.Status.Errors)
+
+	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { return errors.New("no discovery") })
+	require.NoError(t, b.client.Create(t.Context(), request("e")))
+	require.Equal(t, Done, b.process("e"))
+	require.Equal(t, []string{"delete item actions: no discovery"}, b.request("e").Status.Errors)
+	require.Equal(t, keys, b.store.Keys())
+
+	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { return nil })
+	require.NoError(t, b.client.Create(t.Context(), request("f")))
+	require.Equal(t, Done, b.process("f"))
+	require.Equal(t, neighbours, b.store.Keys())
+	require.Nil(t, b.backup())
+	require.Nil(t, found(b, &velerov1.Restore{}, "r"))
+	for _, name := range []string{"d", "e", "f"} {
+		require.Nil(t, b.request(name), name)
+	}
+}
+
+func TestActionsComeBeforeAnythingIsRemoved(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	keys := b.store.Keys()
+	b.r.Actions = actionsFunc(func(ctx context.Context, job itemaction.Job) error {
+		require.Zero(t, b.store.Calls(memstore.OpDelete))
+		require.Equal(t, keys, b.store.Keys())
+		require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
+		return job.Confirm(ctx)
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, neighbours, b.store.Keys())
+}
+
+// TestRecordsGoAfterTheTarball: whatever of the data stays, it must be known what was done for it.
+func TestRecordsGoAfterTheTarball(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b.r.Actions = actionsFunc(remember)
+	b.inject(memstore.OpDelete, layout.BackupTarball("b"), errors.New("object is locked"))
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, []string{
+		"backups/b.tar.gz", layout.BackupTarball("b"), layout.DeletionRecords("b", "b-uid") + "uid-d-1", layout.OwnerFile("b"), layout.BackupMetadata("b"),
+		"backups/b2/velero-backup.json",
+	}, b.store.Keys())
+
+	var mu sync.Mutex
+	var order []string
+	b.store.Inject(func(op memstore.Op, key string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if op == memstore.OpDelete {
+			order = append(order, key)
+		}
+		return nil
+	})
+	require.NoError(t, b.client.Create(t.Context(), request("e")))
+	require.Equal(t, Done, b.process("e"))
+	require.Equal(t, []string{
+		layout.BackupTarball("b"), layout.DeletionRecords("b", "b-uid") + "uid-d-1", layout.DeletionRecords("b", "b-uid") + "uid-e-1",
+		layout.OwnerFile("b"), layout.BackupMetadata("b"),
+	}, order)
+	require.Equal(t, neighbours, b.store.Keys())
+}
+
+func TestActionsDoNotSeeAnotherBackup(t *testing.T) {
+	theirs := backup(velerov1.BackupPhaseCompleted)
+	theirs.UID, theirs.Status.StartTimestamp = "their-uid", &metav1.Time{Time: start.Add(-24 * time.Hour)}
+	never := actionsFunc(func(context.Context, itemaction.Job) error { return errors.New("shown") })
+	b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
+	b.fill(theirs)
+	b.r.Actions = never
+	require.Equal(t, Done, b.process("d"))
+	require.Nil(t, b.backup())
+
+	k := backup(velerov1.BackupPhaseNew)
+	k.Status.StartTimestamp = nil
+	b = newBed(t, k, request("d"))
+	b.fill(theirs)
+	b.r.Actions = never
+	require.Equal(t, Done, b.process("d"))
+	require.Nil(t, b.backup())
+}
+
+// While actions worked the directory became another backup's.
+func TestADirectoryThatWasReplacedWhileActionsWorkedStays(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	var keys []string
+	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error {
+		anew := backup(velerov1.BackupPhaseCompleted)
+		anew.UID, anew.Status.StartTimestamp = "new-uid", &metav1.Time{Time: start}
+		b.fill(anew)
+		keys = b.store.Keys()
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, keys, b.store.Keys())
+}
+
+// The UID in the bucket names the record: a Backup that was synced again from the bucket after a failed deletion has another.
+func TestTheRecordIsNamedAfterTheStoredBackup(t *testing.T) {
+	for stored, want := range map[string]string{"uid-in-the-other-cluster": "uid-in-the-other-cluster", "../../up": "b-uid", "": "b-uid"} {
+		of := backup(velerov1.BackupPhaseCompleted)
+		of.UID = types.UID(stored)
+		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+		b.fill(of)
+		asked := 0
+		b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
+			asked++
+			require.Equal(t, want, job.UID)
+			return nil
+		})
+		require.Equal(t, Done, b.process("d"))
+		require.Equal(t, 1, asked)
+	}
+}
+
+// Somebody deleted the Backup after a process died in the middle: actions get what the bucket says of it.
+func TestActionsOfADeletionWhoseObjectIsGone(t *testing.T) {
+	d := request("d")
+	d.Labels = map[string]string{velerov1.LabelBackupUID: "b-uid"}
+	d.Annotations = map[string]string{annotationLocation: "default"}
+	d.Status.Phase = velerov1.DeleteBackupRequestPhaseInProgress
+	b := newBed(t, d)
+	stored := backup(velerov1.BackupPhaseCompleted)
+	stored.Namespace, stored.Spec.SnapshotMoveData = "elsewhere", new(bool)
+	b.fill(stored)
+	asked := 0
+	b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
+		asked++
+		require.NotNil(t, job.Backup.Spec.SnapshotMoveData)
+		require.Equal(t, "velero", job.Backup.Namespace)
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, 1, asked)
+	require.Equal(t, neighbours, b.store.Keys())
+	require.Nil(t, b.request("d"))
+}
+
+func TestALostClaimInterruptsActions(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	keys := b.store.Keys()
+	b.r.Actions = actionsFunc(func(ctx context.Context, _ itemaction.Job) error {
+		b.lose(claim.ErrLost)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	require.Equal(t, Later, b.process("d"))
+	require.Equal(t, keys, b.store.Keys())
+	require.Empty(t, b.request("d").Status.Errors, "the outcome is another's to record")
+}
+
+// TestAHungActionDelaysOnlyItsOwnDeletion: two deletions in one process, of which one hangs in a plugin.
+func TestAHungActionDelaysOnlyItsOwnDeletion(t *testing.T) {
+	other, d2 := backup(velerov1.BackupPhaseCompleted), request("d2")
+	other.Name, other.UID = "b2", "b2-uid"
+	d2.Spec.BackupName = "b2"
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), other, d2)
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b.store.Set(layout.BackupMetadata("b2"), []byte(`{"metadata":{"uid":"b2-uid"}}`))
+	hung, release := make(chan struct{}), make(chan struct{})
+	b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
+		if job.Backup.Name == "b" {
+			close(hung)
+			<-release
+		}
+		return nil
+	})
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.r.Process(t.Context(), "d")
+		done <- err
+	}()
+	<-hung
+	require.Equal(t, Done, b.process("d2"))
+	require.Nil(t, b.request("d2"))
+	require.NotContains(t, b.store.Keys(), layout.BackupMetadata("b2"))
+	require.NotNil(t, b.backup())
+	close(release)
+	require.NoError(t, <-done)
+	require.Nil(t, b.backup())
+}
+
+// inject makes an operation on some keys fail.
+func (b *bed) inject(op memstore.Op, part string, err error) {
+	b.store.Inject(func(o memstore.Op, key string) error {
+		if o == op && strings.Contains(key, part) {
+			return err
+		}
+		return nil
+	})
+}
+
+// counted is an action that counts what it is shown.
+type counted struct {
+	name string
+	mu   *sync.Mutex
+	seen map[string]int
+}
+
+func (c *counted) Name() string { return c.name }
+
+func (*counted) AppliesTo(context.Context) (action.Selector, error) { return action.Selector{}, nil }
+
+func (c *counted) Execute(ctx context.Context, object *action.Object, _ *action.Backup) error {
+	id, err := object.Identity()
+	if err != nil || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[c.name+" "+id.String()]++
+	return nil
+}
+
+type countedSession []action.DeleteItem
+
+func (s countedSession) DeleteItems() []action.DeleteItem { return s }
+
+func (countedSession) Close() {}
+
+type noNames struct{}
+
+func (noNames) Resolve(string) (gr schema.GroupResource, namespaced, ok bool) {
+	return gr, false, false
+}
+
+// TestDeathAtEveryWriteWithActions: whichever write a process dies before or after, every action has seen every item before the
+// data is gone, and at most once more than that.
+func TestDeathAtEveryWriteWithActions(t *testing.T) {
+	items := backuptest.Objects("pods", "Pod", "a", 5)
+	for _, before := range []bool{true, false} {
+		for k := 1; ; k++ {
+			b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
+			b.fill(backup(velerov1.BackupPhaseCompleted))
+			for _, key := range []string{layout.BackupTarball("b"), layout.BackupManifest("b")} {
+				require.NoError(t, b.store.Delete(t.Context(), key))
+			}
+			backuptest.Write(t, b.store, "b", items...)
+			seen, mu := map[string]int{}, sync.Mutex{}
+			runner := &itemaction.Runner{
+				Open: func(context.Context, *slog.Logger) itemaction.Session {
+					return countedSession{&counted{"b.io/a", &mu, seen}, &counted{"a.io/b", &mu, seen}}
+				},
+				Discover: func(context.Context) (selection.Resolver, error) { return noNames{}, nil },
+				Clock:    b.clock, Log: slog.New(slog.DiscardHandler),
+			}
+			ctx, die := context.WithCancel(t.Context())
+			m := &mortal{dieAt: k, before: before, die: die}
+			b.store.Inject(func(op memstore.Op, _ string) error {
+				if op == memstore.OpDelete || op == memstore.OpCreate {
+					return m.write()
+				}
+				return m.read()
+			})
+			first := b.remover(m.client(b.client), b)
+			first.Actions = runner
+			_, err := first.Process(ctx, "d")
+			die()
+			name := fmt.Sprintf("write %d, before: %v", k, before)
+			lived := m.read() == nil
+			if !lived {
+				if len(seen) < 2*len(items) {
+					require.Contains(t, b.store.Keys(), layout.BackupTarball("b"), name)
+					require.NotNil(t, b.backup(), name)
+				}
+				b.store.Inject(nil)
+				second := b.remover(b.client, b)
+				second.Actions = runner
+				_, err = second.Process(t.Context(), "d")
+			}
+			require.NoError(t, err, name)
+			require.Len(t, seen, 2*len(items), name)
+			for pair, times := range seen {
+				require.LessOrEqual(t, times, 2, "%s: %s", name, pair)
+				if lived {
+					require.Equal(t, 1, times, pair)
+				}
+			}
+			require.Equal(t, neighbours, b.store.Keys(), name)
+			require.Nil(t, b.backup(), name)
+			require.Nil(t, b.request("d"), name)
+			if lived {
+				require.Greater(t, k, 10, "every step was reached")
+				break
+			}
+		}
+	}
+}
