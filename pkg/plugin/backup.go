@@ -6,16 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Velero's annotations on the object that a backup item action returns.
-const (
-	mustIncludeAnnotation = "backup.velero.io/must-include-additional-items"
-	skipAnnotation        = "velero.io/skip-from-backup"
-)
-
 // BackupItemAction sees objects as they are backed up, and may change what is stored.
 type BackupItemAction interface {
 	Action
-	// Execute is called once per object and backup, after the actions registered before. Its error keeps the object out
+	// Execute is called once per object and backup. Actions run in the order of their names; Velero runs them binary by
+	// binary, each one's in the order of their names. Its error keeps the object out
 	// of the backup. A nil output leaves the object as it is.
 	Execute(ctx context.Context, in *BackupInput) (*BackupOutput, error)
 }
@@ -34,8 +29,12 @@ type BackupOutput struct {
 	Item *unstructured.Unstructured
 	// AdditionalItems are backed up before the object, once each, with all their actions. If one fails, the object does.
 	AdditionalItems []ResourceIdentifier
-	mustInclude     bool
-	skip            bool
+	// MustInclude has the additional items of all actions on this object backed up even where the backup's filters leave
+	// them out.
+	MustInclude bool
+	// SkipBackup leaves the object out of the backup, without an error. Later actions do not see it. Velero knows this from
+	// 1.18.1 on.
+	SkipBackup bool
 }
 
 // NewBackupOutput returns an output that stores the item.
@@ -47,44 +46,16 @@ func (o *BackupOutput) WithAdditionalItems(items ...ResourceIdentifier) *BackupO
 	return o
 }
 
-// WithMustInclude has the additional items of all actions on this object backed up even where the backup's filters leave them out.
+// WithMustInclude sets MustInclude.
 func (o *BackupOutput) WithMustInclude() *BackupOutput {
-	o.mustInclude = true
+	o.MustInclude = true
 	return o
 }
 
-// WithoutBackup leaves the object out of the backup, without an error. Later actions do not see it. Velero knows this from 1.18.1 on.
+// WithoutBackup sets SkipBackup.
 func (o *BackupOutput) WithoutBackup() *BackupOutput {
-	o.skip = true
+	o.SkipBackup = true
 	return o
-}
-
-// Final returns the object as a server gets it: the output's or else the given one, with what WithMustInclude and
-// WithoutBackup asked for noted in Velero's annotations. The object may be changed by that. A nil output is allowed.
-func (o *BackupOutput) Final(given *unstructured.Unstructured) *unstructured.Unstructured {
-	if o == nil {
-		return given
-	}
-	item := o.Item
-	if item == nil {
-		item = given
-	}
-	if o.mustInclude {
-		annotate(item, mustIncludeAnnotation)
-	}
-	if o.skip {
-		annotate(item, skipAnnotation)
-	}
-	return item
-}
-
-func annotate(item *unstructured.Unstructured, key string) {
-	all := item.GetAnnotations()
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[key] = "true"
-	item.SetAnnotations(all)
 }
 
 // ItemBlockAction names objects that must be backed up together, without anything in between.

@@ -10,8 +10,8 @@ import (
 // RestoreItemAction sees objects before they are restored, and may change what is created.
 type RestoreItemAction interface {
 	Action
-	// Execute is called once per object and restore, after the actions registered before. Its error keeps the object
-	// from being restored. A nil output leaves the object as it is.
+	// Execute is called once per object and restore, in the order of BackupItemAction. Its error keeps the object from
+	// being restored. A nil output leaves the object as it is.
 	Execute(ctx context.Context, in *RestoreInput) (*RestoreOutput, error)
 	// AreAdditionalItemsReady is asked again and again after an output WithItemsWait, with those of the additional items
 	// that exist by now, until it says true or the wait ends; the object is then restored. Its error keeps the object
@@ -32,7 +32,7 @@ type RestoreInput struct {
 
 // RestoreOutput is what an action wants of the restore.
 type RestoreOutput struct {
-	// Item is what to create, nil for the object as it came.
+	// Item is what to create, nil for the object as it came. It must keep its group and kind.
 	Item *unstructured.Unstructured
 	// AdditionalItems are restored before the object, once each, with all their actions.
 	AdditionalItems []ResourceIdentifier

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -61,6 +62,8 @@ func (e *Error) Unwrap() error { return e.Err }
 type RemoteError struct {
 	// Code is Unknown for plain Go errors of Velero's framework.
 	Code codes.Code
+	// Reason is of plugins made with Holdfast's SDK: ReasonNoOperation or empty.
+	Reason string
 	// Message is the plugin's text, cut at 4 KiB.
 	Message string
 	// Function, File and Line are where in the plugin the error arose, where it tells.
@@ -70,6 +73,13 @@ type RemoteError struct {
 
 // Error returns the plugin's text.
 func (e *RemoteError) Error() string { return e.Message }
+
+// What an ErrorInfo of the SDK says, see async.proto.
+const (
+	// ReasonNoOperation means that the action does not know the operation. NotFound alone may come from anywhere.
+	ReasonNoOperation = "OPERATION_UNKNOWN"
+	reasonDomain      = "holdfast.io"
+)
 
 const maxRemoteMessage = 4 << 10
 
@@ -94,9 +104,16 @@ func asRemote(err error) error {
 		remote.Message = "plugin answered with status " + s.Code().String()
 	}
 	for _, detail := range s.Details() {
-		if stack, ok := detail.(*velero.Stack); ok && len(stack.GetFrames()) > 0 {
-			frame := stack.GetFrames()[0]
-			remote.Function, remote.File, remote.Line = clip(frame.GetFunction()), clip(frame.GetFile()), frame.GetLine()
+		switch d := detail.(type) {
+		case *velero.Stack:
+			if len(d.GetFrames()) > 0 {
+				frame := d.GetFrames()[0]
+				remote.Function, remote.File, remote.Line = clip(frame.GetFunction()), clip(frame.GetFile()), frame.GetLine()
+			}
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() == reasonDomain {
+				remote.Reason = clip(d.GetReason())
+			}
 		}
 	}
 	return remote

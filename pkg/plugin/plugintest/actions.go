@@ -9,8 +9,8 @@ import (
 	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
 )
 
-// BackupItemAction returns a client of the action of that name. Outputs have the item as it would be stored; what
-// WithMustInclude and WithoutBackup asked for is in its annotations.
+// BackupItemAction returns a client of the action of that name. Outputs have the item as a server gets it: what
+// MustInclude and SkipBackup ask for is in its annotations too.
 func (p *Process) BackupItemAction(name string) plugin.BackupItemAction {
 	return backupAction{client{p.conn, plugin.KindBackupItemAction, name}}
 }
@@ -27,7 +27,14 @@ func (a backupAction) Execute(ctx context.Context, in *plugin.BackupInput) (*plu
 		return nil, err
 	}
 	object, err := decode(resp.GetItem())
-	return plugin.NewBackupOutput(object).WithAdditionalItems(fromWire(resp.GetAdditionalItems())...), err
+	if err != nil {
+		return nil, err
+	}
+	annotations := object.GetAnnotations()
+	return &plugin.BackupOutput{
+		Item: object, AdditionalItems: fromWire(resp.GetAdditionalItems()),
+		MustInclude: annotations["backup.velero.io/must-include-additional-items"] == "true", SkipBackup: annotations["velero.io/skip-from-backup"] != "",
+	}, nil
 }
 
 // RestoreItemAction returns a client of the action of that name. An input without ItemFromBackup is sent with Item in its

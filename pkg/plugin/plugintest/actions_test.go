@@ -43,6 +43,8 @@ func TestBackupItemActionChangesTheObject(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"backup": "nightly", "uid": "uid-of-nightly"}, out.Item.GetLabels())
 	require.Equal(t, map[string]string{"backup.velero.io/must-include-additional-items": "true"}, out.Item.GetAnnotations())
+	require.True(t, out.MustInclude)
+	require.False(t, out.SkipBackup)
 	require.Equal(t, []plugin.ResourceIdentifier{{Resource: "configmaps", Namespace: "ns", Name: "c"}}, out.AdditionalItems)
 	require.Equal(t, int64(9007199254740993), out.Item.Object["spec"].(map[string]any)["big"])
 }
@@ -54,6 +56,8 @@ func TestBackupItemActionLeavesTheObjectOut(t *testing.T) {
 	out, err := process.BackupItemAction("a.io/x").Execute(t.Context(), &plugin.BackupInput{Item: plugintest.Object(t, pod), Backup: plugintest.Job(t, "b")})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"velero.io/skip-from-backup": "true"}, out.Item.GetAnnotations())
+	require.True(t, out.SkipBackup)
+	require.False(t, out.MustInclude)
 	require.Equal(t, "a", out.Item.GetName())
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -60,6 +61,11 @@ func TestAsyncBackupRunsItsCourse(t *testing.T) {
 	_, err = action.Progress(t.Context(), plugin.Operation{ID: "op-9", Job: op.Job})
 	require.Equal(t, codes.NotFound, status.Code(err))
 	require.ErrorContains(t, err, "op-9 of b")
+	require.Len(t, status.Convert(err).Details(), 1, "what else is not found does not say so")
+	info, ok := status.Convert(err).Details()[0].(*errdetails.ErrorInfo)
+	require.True(t, ok)
+	require.Equal(t, "OPERATION_UNKNOWN", info.GetReason())
+	require.Equal(t, "holdfast.io", info.GetDomain())
 }
 
 func TestAsyncStartMayBeginNothing(t *testing.T) {

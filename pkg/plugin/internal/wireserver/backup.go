@@ -3,6 +3,8 @@ package wireserver
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v1"
@@ -56,11 +58,41 @@ func (a backupActions) Execute(ctx context.Context, req *velero.ExecuteRequest) 
 	if out == nil {
 		return unchanged, nil
 	}
-	raw, err := encodeItem(out.Final(in.Item))
+	raw, err := encodeItem(noted(out, in.Item))
 	if err != nil {
 		return nil, err
 	}
 	return &velero.ExecuteResponse{Item: raw, AdditionalItems: identifiers(out.AdditionalItems)}, nil
+}
+
+// Velero's annotations on the object that a backup item action returns, which stand for what its messages have no field for.
+const (
+	mustIncludeAnnotation = "backup.velero.io/must-include-additional-items"
+	skipAnnotation        = "velero.io/skip-from-backup"
+)
+
+// noted returns the object as a server gets it: the output's or else the given one, with the annotations it asks for.
+func noted(out *plugin.BackupOutput, given *unstructured.Unstructured) *unstructured.Unstructured {
+	item := out.Item
+	if item == nil {
+		item = given
+	}
+	if out.MustInclude {
+		annotate(item, mustIncludeAnnotation)
+	}
+	if out.SkipBackup {
+		annotate(item, skipAnnotation)
+	}
+	return item
+}
+
+func annotate(item *unstructured.Unstructured, key string) {
+	all := item.GetAnnotations()
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[key] = "true"
+	item.SetAnnotations(all)
 }
 
 type deleteActions struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -36,11 +37,21 @@ func guardStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, ne
 	return statusOf(next(srv, stream))
 }
 
+// What makes an unknown operation different from anything else that is not found: a plugin may pass on a status of its own.
+const (
+	reasonDomain      = "holdfast.io"
+	reasonNoOperation = "OPERATION_UNKNOWN"
+)
+
 func statusOf(err error) error {
-	if errors.Is(err, plugin.ErrNoOperation) {
-		return status.Error(codes.NotFound, err.Error())
+	if !errors.Is(err, plugin.ErrNoOperation) {
+		return err
 	}
-	return err
+	st := status.New(codes.NotFound, err.Error())
+	if detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: reasonNoOperation, Domain: reasonDomain}); err == nil {
+		st = detailed
+	}
+	return st.Err()
 }
 
 // panicked is called by a deferred function while the stack of the panic is still there.
