@@ -59,6 +59,9 @@ type Validator interface {
 	// Namespaces returns the live namespaces, and those of them labelled as
 	// excluded from every backup.
 	Namespaces(ctx context.Context) (live, excluded []string, err error)
+	// Forget makes what was read of the cluster be read anew: every pass judges
+	// by what is not older than the objects that it judges.
+	Forget()
 }
 
 // Metrics counts refused objects, by schedule (empty for none), and takes the time
@@ -177,6 +180,7 @@ func (s *Scheduler) pass(ctx context.Context, due bool) error {
 	if err != nil {
 		return err
 	}
+	s.Validator.Forget()
 	var errs []error
 	errs = append(errs, s.release(ctx, view))
 	lost := s.readmit(ctx, view)

@@ -41,7 +41,7 @@ func newServer(objects ...client.Object) (*server.Server, client.Client) {
 func newQueue(c client.Client) *queue.Scheduler {
 	return queue.New(queue.Config{
 		Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"), Limits: ledger.Limits{Backups: 2},
-		Validator: &validate.Validator{Reader: c, Namespace: "velero"}, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{},
+		Validator: &validate.Validator{Reader: c, Namespace: "velero", Clock: clock.RealClock{}}, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{},
 	})
 }
 

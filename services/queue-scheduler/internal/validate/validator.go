@@ -37,7 +37,8 @@ type Locations interface {
 	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
 }
 
-// Validator checks and completes objects. Safe for concurrent use.
+// Validator checks and completes objects. What it reads of the cluster stands for
+// a second, see Forget. Safe for concurrent use.
 type Validator struct {
 	Reader    client.Reader // uncached
 	Namespace string
@@ -46,6 +47,8 @@ type Validator struct {
 	// Version tells the version of the API server.
 	Version func(ctx context.Context) (*version.Info, error)
 	Clock   clock.PassiveClock
+
+	memory memory
 }
 
 // Backup completes a Backup in place, also when it has problems (Velero writes
@@ -78,7 +81,7 @@ func (v *Validator) Backup(ctx context.Context, b *velerov1.Backup) (Problems, e
 func (v *Validator) backupLocation(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
 	name := b.Spec.StorageLocation
 	if name == "" {
-		switch loc, err := v.Locations.Default(ctx); {
+		switch loc, err := v.main(ctx); {
 		case err == nil:
 			name = loc.Name
 		case errors.Is(err, location.ErrNoDefault):
@@ -99,7 +102,7 @@ func (v *Validator) backupLocation(ctx context.Context, b *velerov1.Backup, prob
 // available reads a location and notes when it is missing or not available; one
 // that was never validated counts as unavailable.
 func (v *Validator) available(ctx context.Context, field, name string, problems *Problems) (*velerov1.BackupStorageLocation, error) {
-	loc, err := v.Locations.Get(ctx, name)
+	loc, err := v.location(ctx, name)
 	if apierrors.IsNotFound(err) {
 		problems.add(field, "backup storage location %q not found", name)
 		return nil, nil //nolint:nilnil // absent, and already noted as a problem
@@ -140,7 +143,7 @@ func (v *Validator) sourceCluster(ctx context.Context, b *velerov1.Backup) error
 // excludedNamespaces takes out namespaces labelled so. Including one of them by
 // name is then a contradiction like any other.
 func (v *Validator) excludedNamespaces(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
-	names, err := v.namespaces(ctx, client.MatchingLabels{velerov1.LabelExcludeFromBackup: "true"})
+	names, err := v.excluded(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,7 +165,7 @@ func (v *Validator) Namespaces(ctx context.Context) (live, excluded []string, er
 	if live, err = v.namespaces(ctx); err != nil {
 		return nil, nil, err
 	}
-	excluded, err = v.namespaces(ctx, client.MatchingLabels{velerov1.LabelExcludeFromBackup: "true"})
+	excluded, err = v.excluded(ctx)
 	return live, excluded, err
 }
 

@@ -1,0 +1,72 @@
+package validate
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// recently is how long an answer of the API server stands for the same question.
+const recently = time.Second
+
+// memory holds what the API server answered a moment ago: hundreds of backups that
+// arrive together need the same. Errors are not kept. The zero value is empty.
+type memory struct {
+	mu      sync.Mutex
+	answers map[string]answer
+}
+
+type answer struct {
+	asked time.Time
+	value any
+}
+
+// Forget makes the validator ask anew. Who validates what it has just read from
+// the API server calls it in between: what it read may have been written by
+// somebody who changed a location before.
+func (v *Validator) Forget() {
+	v.memory.mu.Lock()
+	defer v.memory.mu.Unlock()
+	clear(v.memory.answers)
+}
+
+// remembered answers a question from memory, or asks.
+func remembered[T any](v *Validator, question string, ask func() (T, error)) (T, error) {
+	m := &v.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := v.Clock.Now()
+	if a, known := m.answers[question]; known && now.Sub(a.asked).Abs() < recently {
+		return a.value.(T), nil //nolint:forcetypeassert // each question has one type
+	}
+	value, err := ask()
+	if err != nil {
+		return value, err
+	}
+	if m.answers == nil {
+		m.answers = map[string]answer{}
+	}
+	m.answers[question] = answer{asked: now, value: value}
+	return value, nil
+}
+
+// location reads a location, which must not be changed.
+func (v *Validator) location(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error) {
+	return remembered(v, "location "+name, func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Get(ctx, name) })
+}
+
+// main reads the default location, which must not be changed.
+func (v *Validator) main(ctx context.Context) (*velerov1.BackupStorageLocation, error) {
+	return remembered(v, "default location", func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Default(ctx) })
+}
+
+// excluded lists the namespaces no backup takes.
+func (v *Validator) excluded(ctx context.Context) ([]string, error) {
+	return remembered(v, "excluded namespaces", func() ([]string, error) {
+		return v.namespaces(ctx, client.MatchingLabels{velerov1.LabelExcludeFromBackup: "true"})
+	})
+}
