@@ -1,0 +1,138 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+// List is what a directory's binaries serve, as -o prints it.
+type List struct {
+	// Plugins are sorted by kind and name.
+	Plugins []Entry `json:"plugins"`
+	// Failures are what a server would leave out.
+	Failures []Failure `json:"failures"`
+}
+
+// Entry is one plugin.
+type Entry struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	// Command is the path of the binary.
+	Command string `json:"command"`
+	// Version is that of the binary's main module, empty when it does not tell.
+	Version string `json:"version,omitempty"`
+	// Touches are the resources the plugin may be called for; empty means any.
+	Touches []string `json:"touches,omitempty"`
+}
+
+// Failure is a binary, or one registration of it, that cannot be used.
+type Failure struct {
+	Command string `json:"command"`
+	Error   string `json:"error"`
+}
+
+// GetOptions are the flags of `plugin get`.
+type GetOptions struct {
+	*global.Global
+	Format output.Format
+	Dir    string
+}
+
+// dirFlag names the flag that servers have too.
+const dirFlag = "plugin-dir"
+
+// NewGetCommand returns `plugin get`.
+func NewGetCommand(g *global.Global) *cobra.Command {
+	o := &GetOptions{Global: g}
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "List what the binaries of a plugin directory serve",
+		Long:  "Start each binary of a plugin directory, as a server does, and list what it registers.",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.Run(cmd.Context()) },
+	}
+	o.Format.BindFlag(cmd.Flags())
+	cmd.Flags().StringVar(&o.Dir, dirFlag, "", "directory of plugin binaries (default: $"+service.EnvName(dirFlag)+")")
+	return cmd
+}
+
+// Run asks the binaries and prints what they serve. A binary that cannot be used is told, and no reason to fail.
+func (o *GetOptions) Run(ctx context.Context) error {
+	dir := cmp.Or(o.Dir, o.Getenv(service.EnvName(dirFlag)))
+	if dir == "" {
+		return errors.New("--" + dirFlag + ": name the directory of the plugin binaries")
+	}
+	if _, err := os.Stat(dir); err != nil { // to a server, one that is absent holds no plugins
+		return fmt.Errorf("--%s: %w", dirFlag, err)
+	}
+	namespace, err := o.ServerNamespace()
+	if err != nil {
+		return err
+	}
+	host, err := pluginhost.New(ctx, pluginhost.Config{
+		Dir: dir, Namespace: namespace, Kubeconfig: o.Kubeconfig, LogLevel: "warn", Environ: os.Environ(), Clock: o.Clock,
+		Log: slog.New(slog.NewTextHandler(o.Err, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return err
+	}
+	return o.print(list(host))
+}
+
+func list(host *pluginhost.Host) List {
+	l := List{Plugins: []Entry{}, Failures: []Failure{}}
+	versions := map[string]string{}
+	for _, p := range host.Plugins() {
+		version, known := versions[p.Path]
+		if !known {
+			version = versionOf(p.Path)
+			versions[p.Path] = version
+		}
+		l.Plugins = append(l.Plugins, Entry{Name: p.Name, Kind: string(p.Kind), Command: p.Path, Version: version, Touches: p.Touches})
+	}
+	slices.SortStableFunc(l.Plugins, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	for _, f := range host.Failures() {
+		l.Failures = append(l.Failures, Failure{Command: f.Path, Error: f.Err.Error()})
+	}
+	return l
+}
+
+// versionOf reads what Go's linker wrote into a binary; one that another made tells nothing.
+func versionOf(path string) string {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return info.Main.Version
+}
+
+func (o *GetOptions) print(l List) error {
+	if o.Format != output.Text {
+		return o.Format.Print(o.Out, l)
+	}
+	for _, f := range l.Failures {
+		_, _ = fmt.Fprintf(o.Err, "Not used: %s: %s\n", f.Command, f.Error)
+	}
+	if len(l.Plugins) == 0 {
+		o.Printf("No plugins.\n")
+		return nil
+	}
+	rows := make([][]string, len(l.Plugins))
+	for i, p := range l.Plugins {
+		rows[i] = []string{p.Name, p.Kind, p.Command, cmp.Or(p.Version, "<n/a>")}
+	}
+	return output.Table(o.Out, []string{"NAME", "KIND", "COMMAND", "VERSION"}, rows)
+}
