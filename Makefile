@@ -45,6 +45,7 @@ test-all: export FAULT_PART := all
 test-all: export LONG_TESTS := 1
 test-all: TEST_TIMEOUT := 60m
 test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10s each)
+	@go test -timeout $(TEST_TIMEOUT) -run '^TestModel$$' ./services/queue-scheduler/internal/queue -histories 30000
 	@go test -tags velero -timeout $(TEST_TIMEOUT) ./e2e/veleroplugin
 	@cd e2e/tools/velerohost && GOWORK=off CGO_ENABLED=0 GOFLAGS=-trimpath go test ./...
 	@e2e/tools/fuzz.sh $(or $(FUZZTIME),10s)

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"flag"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,15 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
-var histories = flag.Uint64("histories", usualHistories(), "random histories TestModel plays")
-
-// usualHistories is more in the long suite.
-func usualHistories() uint64 {
-	if os.Getenv("LONG_TESTS") != "" {
-		return 30_000
-	}
-	return 2_000
-}
+// histories is few by default: the race detector keeps something of each (some 100 KB) until the process ends.
+var histories = flag.Uint64("histories", 2_000, "random histories TestModel plays")
 
 // lives plays histories until one goes wrong, and returns how many backups were
 // admitted in them, past how many with lower numbers, and the first that did.
