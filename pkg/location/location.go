@@ -39,6 +39,7 @@ const providerAWS = providerPrefix + "aws"
 type Opener struct {
 	reader    client.Reader
 	namespace string
+	plugins   *plugins
 
 	mu         sync.Mutex
 	conditions map[revision]*s3store.Condition
@@ -51,9 +52,16 @@ type revision struct {
 	spec [sha256.Size]byte
 }
 
+// Option changes how an Opener works.
+type Option func(*Opener)
+
 // New returns an Opener that reads locations and Secrets through r.
-func New(r client.Reader, namespace string) *Opener {
-	return &Opener{reader: r, namespace: namespace, conditions: map[revision]*s3store.Condition{}}
+func New(r client.Reader, namespace string, options ...Option) *Opener {
+	o := &Opener{reader: r, namespace: namespace, conditions: map[revision]*s3store.Condition{}}
+	for _, option := range options {
+		option(o)
+	}
+	return o
 }
 
 // Get reads a location; an absent one satisfies apierrors.IsNotFound.
@@ -134,16 +142,22 @@ func (o *Opener) open(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 }
 
 func (o *Opener) bucket(ctx context.Context, loc *velerov1.BackupStorageLocation, p place) (objectstore.Store, error) {
-	if v := loc.Annotations[holdfast.AnnotationObjectStore]; v != "" {
-		return nil, grpcerr.Field("metadata.annotations["+holdfast.AnnotationObjectStore+"]", "%q is not supported yet", v)
+	switch v := loc.Annotations[holdfast.AnnotationObjectStore]; v {
+	case "":
+	case byPlugin:
+		return o.openPlugin(ctx, loc, p)
+	default:
+		return nil, grpcerr.Field("metadata.annotations["+holdfast.AnnotationObjectStore+"]", "must be %q or not there, is %q", byPlugin, v)
 	}
-	switch provider := Provider(loc); provider {
+	switch Provider(loc) {
 	case holdfast.ProviderFile:
 		return openFile(loc, p)
 	case providerAWS:
 		return o.openS3(ctx, loc, p)
+	case providerPrefix:
+		return nil, grpcerr.Field("spec.provider", "is required")
 	default:
-		return nil, grpcerr.Field("spec.provider", "%q is not supported yet; %s and %s are", provider, holdfast.ProviderFile, providerAWS)
+		return o.openPlugin(ctx, loc, p)
 	}
 }
 

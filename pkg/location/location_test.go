@@ -82,11 +82,10 @@ func TestBadSpecsNameTheField(t *testing.T) {
 		"dotted bucket":   {func(l *velerov1.BackupStorageLocation) { l.Spec.ObjectStorage.Bucket = ".." }, "spec.objectStorage.bucket", ".."},
 		"escaping prefix": {func(l *velerov1.BackupStorageLocation) { l.Spec.ObjectStorage.Prefix = "a/../../b" }, "spec.objectStorage.prefix", ".."},
 		"mode":            {func(l *velerov1.BackupStorageLocation) { l.Spec.AccessMode = "WriteOnly" }, "spec.accessMode", "WriteOnly"},
-		"gcp":             {func(l *velerov1.BackupStorageLocation) { l.Spec.Provider = "gcp" }, "spec.provider", "velero.io/gcp"},
-		"empty provider":  {func(l *velerov1.BackupStorageLocation) { l.Spec.Provider = "" }, "spec.provider", "not supported"},
-		"plugin asked for": {func(l *velerov1.BackupStorageLocation) {
-			l.Annotations = map[string]string{holdfast.AnnotationObjectStore: "plugin"}
-		}, "metadata.annotations[holdfast.io/object-store]", "plugin"},
+		"empty provider":  {func(l *velerov1.BackupStorageLocation) { l.Spec.Provider = "" }, "spec.provider", "required"},
+		"another annotation": {func(l *velerov1.BackupStorageLocation) {
+			l.Annotations = map[string]string{holdfast.AnnotationObjectStore: "Plugin"}
+		}, "metadata.annotations[holdfast.io/object-store]", `must be "plugin"`},
 		"file key":        {func(l *velerov1.BackupStorageLocation) { l.Spec.Config["region"] = "x" }, "spec.config[region]", "unknown"},
 		"relative path":   {func(l *velerov1.BackupStorageLocation) { l.Spec.Config["path"] = "here" }, "spec.config[path]", "absolute"},
 		"file credential": {func(l *velerov1.BackupStorageLocation) { l.Spec.Credential = &corev1.SecretKeySelector{} }, "spec.credential", ""},

@@ -11,6 +11,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/pluginstore"
 )
 
 // ErrForeignContent means that a location's root holds directories that are no part of a backup location.
@@ -18,6 +19,9 @@ var ErrForeignContent = errors.New("the location holds other top-level directori
 
 // sharedBucketNote is the message of a usable location whose store cannot create conditionally.
 const sharedBucketNote = "the object store ignores conditional creation (If-None-Match): this bucket must not be shared by two clusters"
+
+// pluginBucketNote is that of a location behind a plugin.
+const pluginBucketNote = "the protocol of object store plugins has no conditional creation: this bucket must not be shared by two clusters"
 
 // Validate checks that the location can be opened and listed, holds nothing but known top-level directories, and can be
 // written to unless it is read-only. note is worth showing on a location that is fine.
@@ -63,9 +67,12 @@ func probe(ctx context.Context, store objectstore.Store) (note string, err error
 		}
 		return note, err
 	}
+	if _, ok := objectstore.As[*pluginstore.Store](store); ok {
+		note = pluginBucketNote
+	}
 	key := probePrefix + rand.Text()
 	if err := objectstore.CreateBytes(ctx, store, key, nil); err != nil {
 		return "", err
 	}
-	return "", store.Delete(ctx, key)
+	return note, store.Delete(ctx, key)
 }

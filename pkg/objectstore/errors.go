@@ -20,4 +20,6 @@ var (
 	ErrNoBucket = errors.New("bucket does not exist")
 	// ErrAccess means that the store refused the credentials.
 	ErrAccess = errors.New("access to the object store denied")
+	// ErrUnsigned means that the store cannot make URLs that need no credentials.
+	ErrUnsigned = errors.New("the object store signs no URLs")
 )

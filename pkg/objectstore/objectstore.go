@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Info describes a stored object.
+// Info describes a stored object. A store behind a plugin lists keys alone and never knows times: such fields are zero.
 type Info struct {
 	// Key is the object's full key in the store it was asked from.
 	Key string
@@ -79,9 +79,16 @@ type Store interface {
 	Close() error
 }
 
+// Exister is implemented by stores that can tell whether an object exists for less than Stat costs. Callers use [Exists].
+type Exister interface {
+	// Exists tells whether there is an object named key.
+	Exists(ctx context.Context, key string) (bool, error)
+}
+
 // Signer is implemented by stores that hand out URLs which need no credentials. Stores without it are served through
 // Holdfast's artifact endpoint.
 type Signer interface {
-	// SignGet returns a URL that GETs the object for ttl. Whether the object exists is not checked.
+	// SignGet returns a URL that GETs the object for ttl. Whether the object exists is not checked. ErrUnsigned means that the
+	// store has no URLs after all.
 	SignGet(ctx context.Context, key string, ttl time.Duration) (string, error)
 }

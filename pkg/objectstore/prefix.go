@@ -65,6 +65,14 @@ func (p *prefixed) Stat(ctx context.Context, key string) (Info, error) {
 	return p.strip(p.Store.Stat(ctx, full))
 }
 
+func (p *prefixed) Exists(ctx context.Context, key string) (bool, error) {
+	full, err := p.key(key)
+	if err != nil {
+		return false, err
+	}
+	return Exists(ctx, p.Store, full)
+}
+
 func (p *prefixed) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	if err := CheckPrefix(prefix); err != nil {
 		return err

@@ -36,8 +36,27 @@ func CreateBytes(ctx context.Context, w Writer, key string, data []byte) error {
 	return w.Create(ctx, key, bytes.NewReader(data), int64(len(data)))
 }
 
-// Exists tells whether there is an object named key.
+// CheckSize makes sure that r holds size bytes from its current position, which it returns; else it is ErrSize.
+func CheckSize(r io.Seeker, size int64) (base int64, err error) {
+	if base, err = r.Seek(0, io.SeekCurrent); err != nil {
+		return 0, err
+	}
+	end, err := r.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	if size < 0 || end-base != size {
+		return 0, fmt.Errorf("%w: %d bytes, announced as %d", ErrSize, end-base, size)
+	}
+	_, err = r.Seek(base, io.SeekStart)
+	return base, err
+}
+
+// Exists tells whether there is an object named key, at the lowest price that the store has.
 func Exists(ctx context.Context, r Reader, key string) (bool, error) {
+	if e, ok := r.(Exister); ok {
+		return e.Exists(ctx, key)
+	}
 	_, err := r.Stat(ctx, key)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil

@@ -23,6 +23,10 @@ type readOnlySigner struct {
 	signer Signer
 }
 
+func (r readOnly) Exists(ctx context.Context, key string) (bool, error) {
+	return Exists(ctx, r.Store, key)
+}
+
 func (readOnly) Put(_ context.Context, key string, _ io.ReadSeeker, _ int64) error {
 	return refused("put", key)
 }

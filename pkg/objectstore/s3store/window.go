@@ -45,23 +45,6 @@ func (w *window) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// checkSize compares the announced size with the reader's and returns its position.
-func checkSize(r io.Seeker, size int64) (int64, error) {
-	base, err := r.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return 0, err
-	}
-	end, err := r.Seek(0, io.SeekEnd)
-	if err != nil {
-		return 0, err
-	}
-	if size < 0 || end-base != size {
-		return 0, fmt.Errorf("%w: %d bytes, announced as %d", objectstore.ErrSize, end-base, size)
-	}
-	_, err = r.Seek(base, io.SeekStart)
-	return base, err
-}
-
 // windows cuts a large reader into parts of a multipart upload.
 func windows(r io.ReadSeeker, base, size int64) []partSource {
 	step := max(singlePut, (size+maxParts-1)/maxParts)

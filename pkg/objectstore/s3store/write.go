@@ -36,7 +36,7 @@ func (s *Store) upload(ctx context.Context, op, key string, r io.ReadSeeker, siz
 	if err := objectstore.CheckKey(key); err != nil {
 		return err
 	}
-	base, err := checkSize(r, size)
+	base, err := objectstore.CheckSize(r, size)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", op, key, err)
 	}

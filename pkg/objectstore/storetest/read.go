@@ -96,12 +96,46 @@ func checkListOrder(t *testing.T, s objectstore.Store) {
 	require.Equal(t, []string{"c"}, list(t, s, "c"))
 	require.Empty(t, list(t, s, "a/1/"))
 	require.Empty(t, list(t, s, "zzz"))
-	require.NoError(t, s.List(t.Context(), "a/1", func(i objectstore.Info) error {
+}
+
+func checkListedInfo(t *testing.T, s objectstore.Store) {
+	put(t, s, "a/1", "x")
+	require.NoError(t, s.List(t.Context(), "a/", func(i objectstore.Info) error {
 		require.EqualValues(t, 1, i.Size)
 		require.NotEmpty(t, i.ETag)
 		require.False(t, i.ModTime.IsZero())
 		return nil
 	}))
+}
+
+func checkTimes(t *testing.T, s objectstore.Store) {
+	put(t, s, "a", "x")
+	info, err := s.Stat(t.Context(), "a")
+	require.NoError(t, err)
+	require.False(t, info.ModTime.IsZero())
+}
+
+// checkExists asks the store and its views, some of which have a way of their own.
+func checkExists(t *testing.T, s objectstore.Store) {
+	put(t, s, "team/a", "x")
+	view, err := objectstore.WithPrefix(s, "team/")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		store objectstore.Store
+		key   string
+		want  bool
+	}{
+		{s, "team/a", true}, {s, "team", false}, {s, "team/b", false}, {s, "team/a/b", false},
+		{view, "a", true}, {view, "team/a", false}, {objectstore.ReadOnly(view), "a", true}, {objectstore.ReadOnly(s), "a", false},
+	} {
+		got, err := objectstore.Exists(t.Context(), c.store, c.key)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got, "%s", c.key)
+	}
+	for _, key := range []string{"", "../team/a", "a/"} {
+		_, err := objectstore.Exists(t.Context(), view, key)
+		require.ErrorIs(t, err, objectstore.ErrInvalidKey)
+	}
 }
 
 // checkListMany lists more than one page of any known store (1,000 keys).

@@ -14,12 +14,32 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Run checks the stores that open returns. Each call must return a new, empty store; it closes it itself (t.Cleanup).
-func Run(t *testing.T, open func(t testing.TB) objectstore.Store) {
+// Lack names something that a kind of store cannot know, for want of a way to ask.
+type Lack string
+
+// What a store behind a plugin lacks.
+const (
+	// Times are the ModTime of objects.
+	Times Lack = "times"
+	// ListedInfo is all that a list says of an object beside its key.
+	ListedInfo Lack = "listed info"
+)
+
+// Run checks the stores that open returns, but for what they lack. Each call must return a new, empty store; it closes it
+// itself (t.Cleanup).
+func Run(t *testing.T, open func(t testing.TB) objectstore.Store, lacks ...Lack) {
 	t.Helper()
+	checks := map[string]func(*testing.T, objectstore.Store){
+		string(Times):      checkTimes,
+		string(ListedInfo): checkListedInfo,
+	}
+	for _, lack := range lacks {
+		delete(checks, string(lack))
+	}
 	for name, check := range map[string]func(*testing.T, objectstore.Store){
 		"absent":          checkAbsent,
 		"put":             checkPut,
+		"exists":          checkExists,
 		"create":          checkCreate,
 		"create race":     checkCreateRace,
 		"create vs put":   checkCreateAfterPut,
@@ -44,6 +64,9 @@ func Run(t *testing.T, open func(t testing.TB) objectstore.Store) {
 		"cancelled":       checkCancelled,
 		"snapshot reader": checkOpenReaderSurvives,
 	} {
+		checks[name] = check
+	}
+	for name, check := range checks {
 		t.Run(name, func(t *testing.T) { check(t, open(t)) })
 	}
 }
