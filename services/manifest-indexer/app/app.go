@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/artifact"
 	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/artifacts"
@@ -52,7 +53,12 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, runtime: rt}
+	host, err := forservice.New(ctx, c.Base, c.Plugins)
+	if err != nil {
+		rt.Close()
+		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
+	}
+	a := &App{config: c, runtime: rt, opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	a.build()
 	if err := a.controllers(); err != nil {
 		rt.Close()
@@ -73,7 +79,6 @@ func (a *App) client() client.Client { return a.runtime.Manager().GetClient() }
 
 func (a *App) build() {
 	c, namespace := a.config, a.config.Options.Namespace
-	a.opener = location.New(a.reader(), namespace)
 	a.validator = locations.New(locations.Config{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Checker: a.opener, Clock: c.Clock, Log: c.Log,
 		Frequency: c.ValidationFrequency, Default: c.DefaultLocation, Metrics: a.runtime.Registry(),

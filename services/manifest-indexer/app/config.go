@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -37,6 +38,8 @@ type Config struct {
 	DefaultLocation string
 	// DutyTimeout is how long another instance must be silent before its duties are taken over.
 	DutyTimeout time.Duration
+	// Plugins bounds what object store plugins may cost.
+	Plugins pluginhost.Flags
 }
 
 // BindFlags adds the service's own flags.
@@ -45,6 +48,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.BackupSyncPeriod, "backup-sync-period", defaultSyncPeriod, "how often locations are searched for backups; negative means never")
 	fs.DurationVar(&c.ValidationFrequency, "store-validation-frequency", defaultValidationFrequency, "how often locations are validated; negative means once")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location made the default at every start, if it exists")
+	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", duty.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }
 
@@ -64,6 +68,9 @@ func (c *Config) complete() error {
 	}
 	if c.DutyTimeout < time.Second {
 		return grpcerr.Field("--duty-timeout", "must be at least 1s, is %s", c.DutyTimeout)
+	}
+	if err := c.Plugins.Validate(); err != nil {
+		return err
 	}
 	c.BackupSyncPeriod, c.ValidationFrequency = max(c.BackupSyncPeriod, 0), max(c.ValidationFrequency, 0)
 	if c.ArtifactURL == "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 )
 
 func TestConfig(t *testing.T) {
@@ -27,6 +28,8 @@ func TestConfig(t *testing.T) {
 	field := new(grpcerr.FieldError)
 	require.ErrorAs(t, (&Config{DutyTimeout: time.Millisecond}).complete(), &field)
 	require.Equal(t, "--duty-timeout", field.Field)
+	require.ErrorAs(t, (&Config{Plugins: pluginhost.Flags{StorageTimeout: time.Millisecond}}).complete(), &field)
+	require.Equal(t, "--plugin-storage-timeout", field.Field)
 
 	for _, bad := range []string{"host:8445", "ftp://x", "http://u:secret@host", "http://host?x=y", "://"} {
 		c := Config{ArtifactURL: bad}

@@ -124,7 +124,11 @@ func (r *Reconciler) link(ctx context.Context, dr *velerov1.DownloadRequest) (ur
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if signer, ok := store.(objectstore.Signer); ok {
-		return signer.SignGet(ctx, key, ttl)
+		url, err = signer.SignGet(ctx, key, ttl)
+		if !errors.Is(err, objectstore.ErrUnsigned) {
+			return url, err
+		}
+		r.Log.Debug("the object store signs no URLs, serving the artifact ourselves", "location", loc.Name, "reason", err)
 	}
 	return r.Linker.URL(loc.Name, key, ttl)
 }
