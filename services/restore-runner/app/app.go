@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
@@ -42,6 +44,10 @@ type Config struct {
 	TerminatingTimeout time.Duration
 	// ResourceTimeout is how long a restored definition may take to be served.
 	ResourceTimeout time.Duration
+	// ReadyTimeout is how long an object waits until the additional items that an action asked for are ready.
+	ReadyTimeout time.Duration
+	// Plugins are the limits of plugins.
+	Plugins pluginhost.Flags
 	// StorePatience is how long a location that cannot be reached is waited for before a restore fails.
 	StorePatience time.Duration
 	// Predecessors are instances known to be gone; see claim.Config.
@@ -55,6 +61,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", c.ClaimTimeout, "time without a sign of life after which a runner's restores are taken over")
 	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", c.TerminatingTimeout, "longest wait for a namespace or definition that is being deleted")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", c.ResourceTimeout, "longest wait for a restored definition to be served")
+	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", c.ReadyTimeout, "longest wait for the additional items of a plugin to be ready, where it does not say")
+	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.StorePatience, "store-patience", c.StorePatience, "how long a location that cannot be reached is waited for before a restore fails")
 }
 
@@ -66,7 +74,7 @@ func (c *Config) defaults() {
 		value *time.Duration
 		def   time.Duration
 	}{{&c.ClaimTimeout, 30 * time.Second}, {&c.TerminatingTimeout, 10 * time.Minute}, {&c.ResourceTimeout, 10 * time.Minute},
-		{&c.StorePatience, 15 * time.Minute}} {
+		{&c.ReadyTimeout, 10 * time.Minute}, {&c.StorePatience, 15 * time.Minute}} {
 		if *d.value <= 0 {
 			*d.value = d.def
 		}
@@ -74,16 +82,23 @@ func (c *Config) defaults() {
 }
 
 // App is the service.
-type App struct{ runtime *service.Runtime }
+type App struct {
+	runtime *service.Runtime
+	plugins *pluginhost.Host
+}
 
 // New connects the service; nothing is worked on before Run.
 func New(ctx context.Context, config Config) (*App, error) {
 	config.defaults()
+	plugins, err := forservice.New(ctx, config.Base, config.Plugins)
+	if err != nil {
+		return nil, err
+	}
 	runtime, err := service.New(ctx, config.Base)
 	if err != nil {
 		return nil, err
 	}
-	app := &App{runtime: runtime}
+	app := &App{runtime: runtime, plugins: plugins}
 	if err := app.wire(&config); err != nil {
 		runtime.Close()
 		return nil, fmt.Errorf("set up %s: %w", Name, err)
@@ -108,14 +123,14 @@ func (a *App) wire(config *Config) error {
 		Address: a.runtime.GRPCAddr(), Timeout: config.ClaimTimeout, Predecessors: config.Predecessors,
 		Clock: config.Clock, Log: config.Log,
 	})
-	locations := location.New(mgr.GetAPIReader(), namespace)
+	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()))
 	runner := job.New(job.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Claims: instance,
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
 		REST: a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
-		StorePatience: config.StorePatience,
-		Ended:         a.announce(config),
+		StorePatience: config.StorePatience, Actions: a.actions(config.Base), ReadyTimeout: config.ReadyTimeout,
+		Ended: a.announce(config),
 	})
 	controller := job.NewController(runner, mgr.GetClient(), func(ctx context.Context, hint *workv1.Hint) error {
 		return a.runtime.Fabric().Publish(ctx, fabric.WorkRestoreRun, hint)

@@ -67,7 +67,12 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 	}
 	quick, stop := untilEnd(ctx, until)
 	defer stop()
-	p, err := j.prepare(quick, store, backup, filepath.Join(dir, tarballDir))
+	actions, err := j.act(ctx)
+	if err != nil {
+		return err
+	}
+	defer actions.close()
+	p, err := j.prepare(quick, store, backup, filepath.Join(dir, tarballDir), actions)
 	if p != nil && p.source != nil {
 		defer func() {
 			if err := p.source.Close(); err != nil {
@@ -87,11 +92,15 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 	if err := j.start(quick, p); err != nil || j.records.head.Finished != nil || p.plan == nil {
 		return err
 	}
+	if j.records.head.Planned != nil {
+		j.complain(actions)
+	}
 	return restore.Run(ctx, restore.Config{
 		Backup: backup, Restore: j.restore.Name, Spec: &j.restore.Spec, Plan: p.plan, Source: p.source, Volumes: p.volumes,
 		Catalog: p.catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, History: p.history,
 		Since: j.restore.CreationTimestamp.Time, Confirm: j.confirm, Stop: j.stopped.Done(),
 		TerminatingTimeout: j.cfg.TerminatingTimeout, ResourceTimeout: j.cfg.ResourceTimeout,
+		Actions: actions.bound, Collateral: actions.set.Collateral, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
 	})
 }
 
@@ -107,7 +116,7 @@ func (j *job) unlessDecided(ctx context.Context, err error) error {
 
 // prepare opens the backup and makes the plan. What has to be said about them is recorded by the first holder only. Without an
 // error, a result without a plan is a backup that cannot be read.
-func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir string) (*prepared, error) {
+func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir string, actions *acted) (*prepared, error) {
 	head := &j.records.head
 	if head.Finished != nil && head.Planned == nil {
 		return &prepared{}, nil // nothing was planned then
@@ -130,10 +139,11 @@ func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir 
 	if head.Planned == nil {
 		j.problems(p.source)
 	}
-	if err := j.plan(ctx, p, infos); err != nil {
+	if err := j.plan(ctx, p, infos, actions); err != nil {
 		return p, j.unreadable(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
 	}
 	if head.Planned == nil {
+		j.complain(actions)
 		return p, j.admitted(ctx, p.plan)
 	}
 	return p, nil
@@ -201,7 +211,7 @@ func (j *job) problems(source tarball.Source) {
 }
 
 // plan selects the items of the backup. Names that an earlier holder resolved mean what they meant then.
-func (j *job) plan(ctx context.Context, p *prepared, infos []volume.Info) error {
+func (j *job) plan(ctx context.Context, p *prepared, infos []volume.Info, actions *acted) error {
 	spec := &j.restore.Spec
 	survey, err := plan.Look(ctx, p.source)
 	if err != nil {
@@ -223,11 +233,17 @@ func (j *job) plan(ctx context.Context, p *prepared, infos []volume.Info) error 
 	if err != nil {
 		return fatal("spec: %w", err)
 	}
+	reserve, err := actions.bind(ctx, survey, survey.Resolver(p.catalog), j.records.head.Planned)
+	if err != nil {
+		return err
+	}
 	p.plan, err = plan.Build(ctx, p.source, plan.Config{
 		Filter: filter, Mapping: spec.NamespaceMapping, Claim: p.volumes.Claim,
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
+		Reserve:            reserve,
 	})
 	p.planned = names.planned
+	p.planned.Reserve = reserve
 	return err
 }
 

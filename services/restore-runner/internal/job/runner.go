@@ -17,6 +17,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -61,6 +62,11 @@ type Config struct {
 	WorkDir string
 	// TerminatingTimeout and ResourceTimeout are Velero's server settings of these names.
 	TerminatingTimeout, ResourceTimeout time.Duration
+	// Actions opens the actions that a restore puts its objects to; ctx is the restore's. note takes what they log, from any
+	// goroutine and until Close. Nil means that there are none.
+	Actions func(ctx context.Context, note func(joblog.Entry)) ActionSet
+	// ReadyTimeout is how long an object waits until its additional items are ready, where the action does not say.
+	ReadyTimeout time.Duration
 	// StorePatience is how long a location is waited for that cannot be reached.
 	StorePatience time.Duration
 	// RecordEvery and RecordBatch say after what time, and after how many records, outcomes are stored: a death loses no more.

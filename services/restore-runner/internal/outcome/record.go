@@ -68,6 +68,8 @@ type Line struct {
 	Time    int64  `json:"t"`
 	Level   string `json:"l"`
 	Message string `json:"m"`
+	// Source is the plugin that said it; empty for the runner.
+	Source string `json:"s,omitempty"`
 }
 
 const levelFatal = "fatal"

@@ -2,6 +2,7 @@ package outcome
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type Recorder struct {
 	mu      sync.Mutex
 	actions []code
 	asked   map[int32]struct{} // of the nodes in reserve
+	noted   int                // bytes
 	counts  Counts
 	results joblog.Results
 	batch   batch
@@ -130,6 +132,33 @@ func (r *Recorder) Error(node int32, message string) {
 	e.Commit()
 }
 
+// maxNotes bounds the notes of one holder of a restore, in bytes.
+const maxNotes = 4 << 20
+
+// Note records a line of somebody else's, such as a plugin; warnings and errors among them count. A flood of them is cut off
+// with a warning.
+func (r *Recorder) Note(line *joblog.Entry) {
+	message := line.Message
+	if line.Err != "" {
+		message += ": " + line.Err
+	}
+	r.mu.Lock()
+	before := r.noted
+	r.noted += len(message) + len(line.Source)
+	after := r.noted
+	r.mu.Unlock()
+	switch {
+	case before > maxNotes:
+		return
+	case after > maxNotes:
+		r.Warn(General, fmt.Sprintf("plugins have logged %d MiB: what they log from now on is left out", maxNotes>>20))
+		return
+	}
+	e := r.Begin(General)
+	e.record.Log = append(e.record.Log, Line{Time: line.Time.UnixMilli(), Level: line.Level.String(), Message: message, Source: line.Source})
+	e.Commit()
+}
+
 // Intend records what is about to be done to an object that was there before. It has to be durable (Sync) before it is done:
 // afterwards nothing in the cluster would tell.
 func (r *Recorder) Intend(node int32, intent apply.Intent) {
@@ -173,7 +202,7 @@ func (r *Recorder) apply(node int32, rec *Record) {
 	for i := range rec.Log {
 		line := &rec.Log[i]
 		level := line.level()
-		e := r.write(level, node, line.Message, line.Time)
+		e := r.write(level, node, line)
 		switch {
 		case line.Level == levelFatal:
 			continue
@@ -182,7 +211,11 @@ func (r *Recorder) apply(node int32, rec *Record) {
 		case level == joblog.Error:
 			r.counts.Errors++
 		}
-		r.results.Add(e, r.named(node, line.Message))
+		message := line.Message
+		if line.Source != "" {
+			message = line.Source + ": " + message
+		}
+		r.results.Add(e, r.named(node, message))
 	}
 	action := codeOf(rec.Action)
 	if action == 0 || node == General {
@@ -193,7 +226,7 @@ func (r *Recorder) apply(node int32, rec *Record) {
 		r.counts.Done++
 	}
 	r.actions[node] = action
-	r.write(joblog.Info, node, string(rec.Action), rec.Time)
+	r.write(joblog.Info, node, &Line{Message: string(rec.Action), Time: rec.Time})
 }
 
 // WriteResults writes <restore>-results.gz's document: the messages so far (Velero 1.18).
@@ -231,8 +264,11 @@ func (r *Recorder) name(node int32) string {
 }
 
 // write adds a line to the log and returns its entry.
-func (r *Recorder) write(level joblog.Level, node int32, message string, at int64) *joblog.Entry {
-	e := &joblog.Entry{Time: time.UnixMilli(at), Level: level, Message: message, Source: "holdfast/restore-runner"}
+func (r *Recorder) write(level joblog.Level, node int32, line *Line) *joblog.Entry {
+	e := &joblog.Entry{Time: time.UnixMilli(line.Time), Level: level, Message: line.Message, Source: line.Source}
+	if e.Source == "" {
+		e.Source = "holdfast/restore-runner"
+	}
 	if node != General {
 		e.Scoped, e.Namespace = true, r.plan.Target(node)
 		e.Resource, e.Name = r.plan.Kind(node).String(), r.plan.Node(node).Name

@@ -328,3 +328,31 @@ func TestOwnersInReserveAreNone(t *testing.T) {
 	require.Equal(t, s.UID("/api/v1/namespaces/a/configmaps/asked"), apitest.Meta(s.Object("/api/v1/namespaces/a/secrets/t"))["ownerReferences"].([]any)[0].(object)["uid"])
 	require.Contains(t, f.results.Warnings.all(), "owner reference to ConfigMap owner dropped: the owner is not part of the restore")
 }
+
+// A crash fails the calls of all objects under way; only the one that causes it is to blame.
+func TestACrashCostsTheObjectThatCausesIt(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	for _, name := range []string{"bad", "one", "two"} {
+		b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
+	}
+	crashed := errors.New("plugin process died")
+	var under sync.WaitGroup
+	under.Add(3)
+	var first sync.Map
+	x := &fake{name: "a.io/x", execute: func(o, _ *action.Object) (action.RestoreResult, error) {
+		id, err := o.Identity()
+		if _, again := first.LoadOrStore(id.Name, nil); !again {
+			under.Done()
+			under.Wait() // all three are under way when it dies
+			return action.RestoreResult{}, crashed
+		}
+		if id.Name == "bad" {
+			return action.RestoreResult{}, crashed
+		}
+		return action.RestoreResult{Object: o}, err
+	}}
+	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x), func(c *restore.Config) { c.Collateral = func(err error) bool { return errors.Is(err, crashed) } })
+	require.Equal(t, []string{"a/bad(failed)", "a/one(created)", "a/two(created)"}, f.list["v1/ConfigMap"])
+	require.Equal(t, 3, x.times("ConfigMap a/bad"))
+	require.Equal(t, 2, x.times("ConfigMap a/one"))
+}

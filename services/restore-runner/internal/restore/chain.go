@@ -19,6 +19,7 @@ type bound = action.Bound[action.RestoreItem]
 func (r *run) bind() {
 	r.stays.dir = r.Dir
 	r.homes = map[string]*sync.Once{}
+	r.alone = make(chan struct{}, 1)
 	if len(r.Actions) == 0 {
 		return
 	}
@@ -111,7 +112,7 @@ func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, 
 	if wants, err := t.wanted(ctx, b); err != nil || !wants {
 		return result, err
 	}
-	dispatch.Aside(ctx, func() { result, err = b.Action.Execute(ctx, t.object, t.stored, t.Object) })
+	dispatch.Aside(ctx, func() { result, err = t.execute(ctx, b) })
 	if err != nil {
 		return result, err
 	}
@@ -122,6 +123,32 @@ func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, 
 		err = t.check(b.Action.Name(), result.Object)
 	}
 	return result, err
+}
+
+// repeats is how often an object is put to an action again whose process died.
+const repeats = 2
+
+// execute calls the action. A call whose process died is repeated, one such call at a time, so that in the end it costs the
+// object that is to blame and no other.
+func (t *tour) execute(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
+	result, err = b.Action.Execute(ctx, t.object, t.stored, t.Object)
+	for range repeats {
+		if err == nil || ctx.Err() != nil || t.Collateral == nil || !t.Collateral(err) {
+			return result, err
+		}
+		result, err = t.again(ctx, b)
+	}
+	return result, err
+}
+
+func (t *tour) again(ctx context.Context, b *bound) (action.RestoreResult, error) {
+	select {
+	case t.alone <- struct{}{}:
+	case <-ctx.Done():
+		return action.RestoreResult{}, context.Cause(ctx)
+	}
+	defer func() { <-t.alone }()
+	return b.Action.Execute(ctx, t.object, t.stored, t.Object)
 }
 
 // wanted tells whether the action's selector matches the object as it is now, in its namespace of the backup.

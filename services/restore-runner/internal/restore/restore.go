@@ -65,6 +65,9 @@ type Config struct {
 	ResourceTimeout time.Duration
 	// Actions are put every object they match, one after the other in this order.
 	Actions []action.Bound[action.RestoreItem]
+	// Collateral tells of an action's error that the call may have failed because of another one, which took the process of
+	// both along: the object is put to the action again then. Nil is always false.
+	Collateral func(error) bool
 	// Object is the Restore as actions get it. It is needed with Actions only.
 	Object *action.Restore
 	// ReadyTimeout is how long an object waits until its additional items are ready, where the action does not say.
@@ -132,6 +135,7 @@ type run struct {
 	stays  stays
 	homes  map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
 	asking *attendant            // nil but in the last pass
+	alone  chan struct{}         // held by who puts an object to an action again
 }
 
 // others is the last pass.

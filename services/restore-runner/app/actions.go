@@ -1,0 +1,32 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/builtin"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
+)
+
+// actions opens for each restore the built-in actions and those of plugins, in processes of its own.
+func (a *App) actions(base service.Base) func(context.Context, func(joblog.Entry)) job.ActionSet {
+	target := builtin.Reader{Client: a.runtime.Manager().GetAPIReader(), Namespace: base.Options.Namespace}
+	return func(ctx context.Context, note func(joblog.Entry)) job.ActionSet {
+		session := a.plugins.Open(ctx, forservice.Log(base, note))
+		items, hidden := action.Merge(builtin.ForRestore(target), session.RestoreItems())
+		set := job.ActionSet{Items: items, Close: session.Close, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
+		for _, h := range hidden {
+			set.Warnings = append(set.Warnings, fmt.Sprintf("action %s of a plugin is not used: one of that name is built in", h.Name()))
+		}
+		for _, failure := range a.plugins.Failures() {
+			set.Warnings = append(set.Warnings, fmt.Sprintf("objects may lack what a plugin changes: %v", failure))
+		}
+		return set
+	}
+}

@@ -1,0 +1,82 @@
+package job
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+)
+
+// ActionSet are the restore item actions of one restore.
+type ActionSet struct {
+	// Items are the actions in the order in which they run.
+	Items []action.RestoreItem
+	// Warnings say what is left out of Items.
+	Warnings []string
+	// Collateral tells of an error of Items that the call may have failed because of another one. Nil is always false.
+	Collateral func(error) bool
+	// Close ends what belongs to the set; no action is called afterwards. Nil needs no call.
+	Close func()
+}
+
+// acted is a restore's use of its actions.
+type acted struct {
+	set   ActionSet
+	bound []action.Bound[action.RestoreItem]
+	// complaints are about actions that do not say what they apply to.
+	complaints []error
+	object     *action.Restore
+}
+
+// act opens the actions; what they log belongs to the restore. They work until close.
+func (j *job) act(ctx context.Context) (a *acted, err error) {
+	a = &acted{}
+	if j.cfg.Actions == nil || j.records.head.Finished != nil {
+		return a, nil
+	}
+	if a.object, err = action.NewRestore(j.restore.DeepCopy()); err != nil {
+		return nil, fatal("%w", err)
+	}
+	a.set = j.cfg.Actions(ctx, func(e joblog.Entry) { j.recorder.Note(&e) })
+	return a, nil
+}
+
+func (a *acted) close() {
+	if a.set.Close != nil {
+		a.set.Close()
+	}
+}
+
+// bind asks the actions what they apply to, and returns whether they may ask for what is not selected. A taker plans as the
+// first holder did.
+func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.Resolver, before *outcome.Planned) (reserve bool, err error) {
+	a.bound, a.complaints = action.Bind(ctx, a.set.Items, names)
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("ask what actions apply to: %w", context.Cause(ctx))
+	}
+	if before != nil {
+		return before.Reserve, nil
+	}
+	for i := range a.bound {
+		if survey.Any(a.bound[i].Resource) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// complain reports the actions that are left out: warnings once, by the first holder, and those it could not ask by each.
+func (j *job) complain(a *acted) {
+	if j.records.head.Planned == nil {
+		for _, warning := range a.set.Warnings {
+			j.recorder.Warn(outcome.General, warning)
+		}
+	}
+	for _, err := range a.complaints {
+		j.recorder.Error(outcome.General, fmt.Sprintf("objects are restored without an action: %v", err))
+	}
+}
