@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
@@ -54,7 +53,6 @@ func (r *Remover) runActions(ctx context.Context, j *job, store objectstore.Stor
 	if err != nil {
 		return &keptError{err}
 	}
-	failpoint.Hit("deletion/actions-done")
 	return nil
 }
 
