@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +31,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("VELERO_PLUGIN") != "" {
+		beAVendor()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 

@@ -1,0 +1,344 @@
+package remove
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
+)
+
+const longEnough = 2 * time.Minute
+
+// site is deletions with real plugin processes on a real directory.
+type site struct {
+	*bed
+	dir, orders string
+	runner      *itemaction.Runner
+
+	mu    sync.Mutex
+	fault func(op, key string) error
+}
+
+func newSite(t *testing.T, limits pluginhost.Limits, names ...string) *site {
+	s := &site{bed: newBed(t), dir: t.TempDir(), orders: t.TempDir()}
+	for _, name := range names {
+		s.add(name)
+	}
+	plugins := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for binary := range vendors {
+		require.NoError(t, os.Symlink(self, filepath.Join(plugins, binary)))
+	}
+	limits.Stop = 100 * time.Millisecond
+	host, err := pluginhost.New(t.Context(), pluginhost.Config{
+		Dir: plugins, Namespace: "velero", Environ: append(os.Environ(), envOrders+"="+s.orders), Log: slog.New(slog.DiscardHandler),
+		Clock: clock.RealClock{}, Limits: limits,
+	})
+	require.NoError(t, err)
+	require.Empty(t, host.Failures())
+	s.runner = &itemaction.Runner{
+		Open:     func(ctx context.Context, log *slog.Logger) itemaction.Session { return host.Open(ctx, log) },
+		Discover: func(context.Context) (selection.Resolver, error) { return noNames{}, nil },
+		Clock:    clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+	}
+	s.r.Actions, s.r.Locations = s.runner, s
+	t.Cleanup(s.noProcessIsLeft)
+	return s
+}
+
+// add makes a backup of pods o, p and q, and a request for its deletion of the same name.
+func (s *site) add(name string) {
+	s.Helper()
+	k, d := backup(velerov1.BackupPhaseCompleted), request(name)
+	k.Name, k.UID, d.Spec.BackupName = name, types.UID(name+"-uid"), name
+	require.NoError(s, s.client.Create(s.Context(), k))
+	require.NoError(s, s.client.Create(s.Context(), d))
+	store, err := filestore.Open(s.dir)
+	require.NoError(s, err)
+	defer func() { require.NoError(s, store.Close()) }()
+	items := []backuptest.Item{backuptest.Object("pods", "Pod", "a", "o"), backuptest.Object("pods", "Pod", "a", "p"), backuptest.Object("pods", "Pod", "a", "q")}
+	backuptest.Write(s, store, name, items...)
+	data, err := json.Marshal(k)
+	require.NoError(s, err)
+	require.NoError(s, objectstore.PutBytes(s.Context(), store, layout.BackupMetadata(name), data))
+}
+
+// Open implements Locations: the directory, with faults.
+func (s *site) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	store, err := filestore.Open(s.dir)
+	return &faulty{Store: store, site: s}, err
+}
+
+type faulty struct {
+	objectstore.Store
+	site *site
+}
+
+func (f *faulty) Delete(ctx context.Context, key string) error {
+	f.site.mu.Lock()
+	fault := f.site.fault
+	f.site.mu.Unlock()
+	if fault != nil {
+		if err := fault("delete", key); err != nil {
+			return err
+		}
+	}
+	return f.Store.Delete(ctx, key)
+}
+
+func (s *site) inject(fault func(op, key string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+// tell orders an action to misbehave at an object; an empty order takes it back.
+func (s *site) tell(action, object, what string) {
+	s.Helper()
+	path := orderPath(s.orders, action, object)
+	if what == "" {
+		require.NoError(s, os.Remove(path))
+		return
+	}
+	require.NoError(s, os.WriteFile(path, []byte(what), 0o600))
+	if what == "hang" {
+		if err := syscall.Mkfifo(path+".pipe", 0o600); !errors.Is(err, os.ErrExist) {
+			require.NoError(s, err)
+		}
+	}
+}
+
+// release lets an action that hangs go on.
+func (s *site) release(action, object string) {
+	s.Helper()
+	pipe, err := os.OpenFile(orderPath(s.orders, action, object)+".pipe", os.O_WRONLY, 0)
+	require.NoError(s, err)
+	require.NoError(s, pipe.Close())
+}
+
+// diary returns the calls of all processes so far, in order.
+func (s *site) diary() []string {
+	s.Helper()
+	text, err := os.ReadFile(filepath.Join(s.orders, diaryFile))
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(s, err)
+	}
+	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
+}
+
+// since returns the calls after the first n.
+func (s *site) since(n int) []string { return s.diary()[n:] }
+
+func (s *site) files() []string {
+	s.Helper()
+	store, err := filestore.Open(s.dir)
+	require.NoError(s, err)
+	defer func() { require.NoError(s, store.Close()) }()
+	var keys []string
+	require.NoError(s, store.List(s.Context(), "", func(i objectstore.Info) error {
+		keys = append(keys, i.Key)
+		return nil
+	}))
+	return keys
+}
+
+// noProcessIsLeft looks for every process that was ever called.
+func (s *site) noProcessIsLeft() {
+	entries, err := filepath.Glob(filepath.Join(s.orders, "pid-*"))
+	require.NoError(s, err)
+	for _, entry := range entries {
+		pid := strings.TrimPrefix(filepath.Base(entry), "pid-")
+		cmdline, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+		require.False(s, err == nil && len(cmdline) > 0 && strings.Contains(string(cmdline), "--log-level"), "process %s lives: %s", pid, cmdline)
+	}
+}
+
+// again makes a new request for the deletion of a backup.
+func (s *site) again(name, of string) {
+	s.Helper()
+	d := request(name)
+	d.Spec.BackupName = of
+	require.NoError(s, s.client.Create(s.Context(), d))
+	require.Equal(s, Done, s.process(name))
+}
+
+var dataOfOne = []string{layout.BackupManifest("one"), layout.BackupTarball("one"), layout.BackupMetadata("one")}
+
+// TestPluginProcessesRunPerItemInOrderBeforeAnyFileIsRemoved, with an action that fails and a bucket that refuses: each request
+// does only what is left.
+func TestPluginProcessesRunPerItemInOrderBeforeAnyFileIsRemoved(t *testing.T) {
+	s := newSite(t, pluginhost.Limits{}, "one")
+	s.inject(func(_, key string) error {
+		if len(s.diary()) < 10 {
+			return errors.New(key + " is removed too early")
+		}
+		return nil
+	})
+	s.tell("a.io/x", "p", "error")
+	require.Equal(t, Done, s.process("one"))
+	require.Equal(t, []string{"delete item actions: plugin a.io/x: Execute of Pod a/p: the array is rebooting"}, s.request("one").Status.Errors)
+	require.Equal(t, []string{
+		"a.io/b one o", "a.io/x one o", "b.io/a one o",
+		"a.io/b one p", "a.io/x one p",
+		"a.io/b one q", "a.io/x one q", "b.io/a one q",
+	}, s.diary())
+	left := s.files()
+	require.Subset(t, left, dataOfOne)
+	require.Len(t, left, len(dataOfOne)+1, "and the record")
+	require.Equal(t, velerov1.BackupPhaseDeleting, found(s.bed, &velerov1.Backup{}, "one").Status.Phase)
+
+	s.tell("a.io/x", "p", "")
+	s.inject(func(_, key string) error {
+		if key == layout.BackupTarball("one") {
+			return errors.New("object is locked")
+		}
+		return nil
+	})
+	s.again("next", "one")
+	require.Equal(t, []string{"a.io/x one p", "b.io/a one p"}, s.since(8))
+	require.Contains(t, s.request("next").Status.Errors[0], "object is locked")
+	require.NotNil(t, found(s.bed, &velerov1.Backup{}, "one"))
+
+	s.inject(nil)
+	s.again("last", "one")
+	require.Empty(t, s.since(10), "nothing is left to do but to remove the files")
+	require.Empty(t, s.files())
+	require.Nil(t, found(s.bed, &velerov1.Backup{}, "one"))
+	require.Nil(t, s.request("last"))
+}
+
+// TestAnotherProcessTakesOverInTheMiddle of the actions: the first dies while one hangs, with its plugins.
+func TestAnotherProcessTakesOverInTheMiddle(t *testing.T) {
+	s := newSite(t, pluginhost.Limits{}, "one")
+	s.tell("a.io/x", "p", "hang")
+	ctx, die := context.WithCancel(t.Context())
+	m := &mortal{die: die}
+	first := s.remover(m.client(s.client), s.bed)
+	first.Actions, first.Locations = s.runner, s
+	ended := make(chan error, 1)
+	go func() {
+		_, err := first.Process(ctx, "one")
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return len(s.diary()) == 5 && len(s.files()) == len(dataOfOne)+1 }, longEnough, 20*time.Millisecond,
+		"what was done is recorded while the next is under way")
+	m.mu.Lock()
+	m.dead = true
+	m.mu.Unlock()
+	die()
+	require.Error(t, <-ended)
+	require.Subset(t, s.files(), dataOfOne)
+
+	s.tell("a.io/x", "p", "")
+	require.Equal(t, Done, s.process("one"))
+	require.Equal(t, []string{"a.io/x one p", "b.io/a one p", "a.io/b one q", "a.io/x one q", "b.io/a one q"}, s.since(5))
+	require.Empty(t, s.files())
+	require.Nil(t, found(s.bed, &velerov1.Backup{}, "one"))
+}
+
+// TestAHungPluginDelaysOnlyItsOwnDeletion of two at once.
+func TestAHungPluginDelaysOnlyItsOwnDeletion(t *testing.T) {
+	s := newSite(t, pluginhost.Limits{}, "one", "two")
+	s.tell("a.io/b", "o", "hang")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.r.Process(t.Context(), "one")
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return len(s.diary()) == 1 }, longEnough, 20*time.Millisecond)
+	s.tell("a.io/b", "o", "")
+	require.Equal(t, Done, s.process("two"))
+	require.Nil(t, found(s.bed, &velerov1.Backup{}, "two"))
+	require.ElementsMatch(t, dataOfOne, s.files())
+	require.Len(t, s.since(1), 9)
+	require.Empty(t, ended)
+	s.release("a.io/b", "o")
+	require.NoError(t, <-ended)
+	require.Empty(t, s.files())
+	require.Len(t, s.diary(), 18)
+}
+
+func TestAMissingTarballIsShownToNoPlugin(t *testing.T) {
+	s := newSite(t, pluginhost.Limits{}, "one")
+	s.tell("a.io/b", atAppliesTo, "error")
+	require.NoError(t, os.Remove(filepath.Join(s.dir, layout.BackupTarball("one"))))
+	require.Equal(t, Done, s.process("one"))
+	require.Empty(t, s.diary())
+	require.Empty(t, s.files())
+	require.Nil(t, found(s.bed, &velerov1.Backup{}, "one"))
+}
+
+// TestHostilePluginsCostTheirItemsAnError, and nothing else: the other items are complete, the backup stays, and the next request
+// does what is left.
+func TestHostilePluginsCostTheirItemsAnError(t *testing.T) {
+	for what, says := range map[string]string{
+		"exit": "plugin process died: exit status 4", "panic": "plugin panicked: index out of range", "hang": "no answer in time", "flood": "",
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSite(t, pluginhost.Limits{Execute: 10 * time.Second}, "one")
+			s.tell("a.io/x", "p", what)
+			require.Equal(t, Done, s.process("one"))
+			want := []string{
+				"a.io/b one o", "a.io/x one o", "b.io/a one o", "a.io/b one p", "a.io/x one p", "b.io/a one p",
+				"a.io/b one q", "a.io/x one q", "b.io/a one q",
+			}
+			if says == "" {
+				require.Equal(t, want, s.diary())
+				require.Empty(t, s.files())
+				return
+			}
+			require.Equal(t, slices.Delete(want, 5, 6), s.diary())
+			texts := s.request("one").Status.Errors
+			require.Len(t, texts, 1)
+			require.Contains(t, texts[0], "delete item actions: plugin a.io/x: Execute of Pod a/p: "+says)
+			require.Subset(t, s.files(), dataOfOne)
+			s.tell("a.io/x", "p", "")
+			s.again("next", "one")
+			require.Equal(t, []string{"a.io/x one p", "b.io/a one p"}, s.since(8))
+			require.Empty(t, s.files())
+		})
+	}
+}
+
+func TestAPluginThatCannotSayWhatItWantsKeepsTheBackup(t *testing.T) {
+	for what, tc := range map[string]struct{ action, at, order, says string }{
+		"does not start": {"first", atStart, "x", "plugin a.io/x: AppliesTo: plugin process did not start: "},
+		"fails":          {"a.io/x", atAppliesTo, "error", "plugin a.io/x: AppliesTo: no answer for you"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSite(t, pluginhost.Limits{}, "one")
+			s.tell(tc.action, tc.at, tc.order)
+			require.Equal(t, Done, s.process("one"))
+			require.Contains(t, s.request("one").Status.Errors[0], tc.says)
+			require.ElementsMatch(t, dataOfOne, s.files())
+			require.Empty(t, s.diary())
+		})
+	}
+	s := newSite(t, pluginhost.Limits{}, "one")
+	s.tell("a.io/x", atAppliesTo, "unknown")
+	require.Equal(t, Done, s.process("one"))
+	require.Empty(t, s.files())
+	require.Len(t, s.diary(), 6, "a resource that nobody knows matches nothing")
+}
