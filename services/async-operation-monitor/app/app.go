@@ -10,6 +10,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
 	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
@@ -31,11 +33,14 @@ type Config struct {
 	service.Base
 	// Frequency is how often jobs with operations are looked at.
 	Frequency time.Duration
+	// Plugins bounds what object store plugins may cost.
+	Plugins pluginhost.Flags
 }
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Frequency, "item-operation-sync-frequency", defaultFrequency, "how often jobs that wait for operations are looked at")
+	c.Plugins.BindFlags(fs)
 }
 
 // App is the service, built and not yet started.
@@ -53,8 +58,13 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	host, err := forservice.New(ctx, c.Base, c.Plugins)
+	if err != nil {
+		rt.Close()
+		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
+	}
 	reader, namespace := rt.Manager().GetAPIReader(), c.Options.Namespace
-	source := &operations.Source{Reader: reader, Namespace: namespace, Stores: location.New(reader, namespace)}
+	source := &operations.Source{Reader: reader, Namespace: namespace, Stores: location.New(reader, namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	m := &monitor.Monitor{
 		Reader: reader, Client: rt.Manager().GetClient(), Operations: source, Publisher: rt.Fabric(), Frequency: c.Frequency, Log: c.Log,
 	}

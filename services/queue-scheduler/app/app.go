@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
@@ -26,6 +27,7 @@ import (
 type App struct {
 	config    Config
 	runtime   *service.Runtime
+	locations *location.Opener
 	scheduler *queue.Scheduler
 	feed      *server.Feed
 }
@@ -39,7 +41,12 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, runtime: rt}
+	host, err := forservice.New(ctx, c.Base, c.Plugins)
+	if err != nil {
+		rt.Close()
+		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
+	}
+	a := &App{config: c, runtime: rt, locations: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	if err := a.build(); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
@@ -68,7 +75,7 @@ func (a *App) build() error {
 	a.scheduler = queue.New(queue.Config{
 		Reader: reader, Client: writer, Namespace: namespace, Ledger: book, Publisher: rt.Fabric(),
 		Validator: &validate.Validator{
-			Reader: reader, Namespace: namespace, Locations: location.New(reader, namespace), Clock: c.Clock,
+			Reader: reader, Namespace: namespace, Locations: a.locations, Clock: c.Clock,
 			Version: validate.RememberVersion(versions), Defaults: validate.Defaults{
 				TTL: c.DefaultBackupTTL, ItemOperationTimeout: c.DefaultItemOperationTimeout, CSISnapshotTimeout: csiSnapshotTimeout,
 				ResourceTimeout: c.ResourceTimeout, Location: c.DefaultLocation,

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/location"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/calloff"
 )
 
@@ -60,7 +59,7 @@ func (a *App) canceller() (*calloff.Canceller, error) {
 	}
 	canceller := calloff.New(calloff.Config{
 		Reader: reader, Client: rt.Manager().GetClient(), Namespace: c.Options.Namespace, Instance: c.Instance,
-		Deadline: c.CancelDeadline, ClaimTimeout: c.ClaimTimeout, Locations: location.New(reader, c.Options.Namespace),
+		Deadline: c.CancelDeadline, ClaimTimeout: c.ClaimTimeout, Locations: a.locations,
 		WorkDir: rt.WorkDir(), Events: rt.Fabric(), Metrics: counters, Clock: c.Clock, Log: c.Log,
 	})
 	return canceller, canceller.Setup(rt.Manager(), Name+"-cancel")

@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -54,6 +55,8 @@ type Config struct {
 	DutyTimeout time.Duration
 	// ScheduleSkipImmediately is the skipImmediately of schedules that do not say.
 	ScheduleSkipImmediately bool
+	// Plugins bounds what object store plugins may cost.
+	Plugins pluginhost.Flags
 }
 
 // BindFlags adds the service's own flags.
@@ -68,6 +71,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultResourceTimeout, "longest time plugins may wait for a resource; noted on every backup")
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", defaultDutyTimeout, "silence after which another replica takes over admission and schedules, at least 1s")
 	c.CancelConfig.bindFlags(fs)
+	c.Plugins.BindFlags(fs)
 	fs.BoolVar(&c.ScheduleSkipImmediately, "schedule-skip-immediately", false, "skip the backup that is due when a schedule is created or resumed, where the schedule does not say")
 }
 
@@ -116,6 +120,9 @@ func (c *Config) complete() error {
 	}
 	if c.DefaultLocation == "" {
 		c.DefaultLocation = defaultLocation
+	}
+	if err := c.Plugins.Validate(); err != nil {
+		return err
 	}
 	return c.CancelConfig.complete()
 }

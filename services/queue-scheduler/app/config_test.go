@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 )
 
 func TestConfig(t *testing.T) {
@@ -27,6 +28,7 @@ func TestConfig(t *testing.T) {
 		"--resource-timeout":               {ResourceTimeout: -time.Second},
 		"--priority-ageing":                {PriorityAgeing: ptr.To(-time.Second)},
 		"--duty-timeout":                   {DutyTimeout: time.Millisecond},
+		"--plugin-storage-timeout":         {Plugins: pluginhost.Flags{StorageTimeout: time.Millisecond}},
 	} {
 		field := new(grpcerr.FieldError)
 		require.ErrorAs(t, bad.complete(), &field)
