@@ -1,0 +1,30 @@
+package app
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+)
+
+// What a binary that cannot be asked would have registered is not known: no backup may go without it.
+func TestABinaryThatDoesNotStartIsNotOverlooked(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *pluginhost.Host {
+		host, err := pluginhost.New(t.Context(), pluginhost.Config{Dir: dir, Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
+		require.NoError(t, err)
+		return host
+	}
+	require.Empty(t, unknownBinaries(open()))
+	require.Nil(t, new(App).actions(open()), "without plugins nothing is done about them")
+	path := filepath.Join(dir, "broken")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nexit 3\n"), 0o700))
+	unknown := unknownBinaries(open())
+	require.Len(t, unknown, 1)
+	require.ErrorContains(t, unknown[0], "plugin binary "+path+": ")
+}
