@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("VELERO_PLUGIN") != "" {
+		serveActions()
+	}
 	// client-go shares its idle connections in the process; they belong to no restore.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
