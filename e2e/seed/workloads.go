@@ -2,6 +2,7 @@ package seed
 
 import (
 	"fmt"
+	"math"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -58,7 +59,11 @@ func deployment(namespace, app string, replicas int32) *appsv1.Deployment {
 	}}}
 	return &appsv1.Deployment{
 		ObjectMeta: meta(namespace, app, "app="+app),
-		Spec:       appsv1.DeploymentSpec{Replicas: new(replicas), Selector: selector(app), Template: podTemplate(app, config)},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(replicas), Selector: selector(app), Template: podTemplate(app, config),
+			// Without nodes it never gets ready, and that it took too long would change its status ten minutes later, in the middle of somebody's comparison.
+			ProgressDeadlineSeconds: new(int32(math.MaxInt32)),
+		},
 	}
 }
 
