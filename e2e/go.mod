@@ -54,7 +54,6 @@ require (
 	github.com/hashicorp/go-hclog v1.6.3 // indirect
 	github.com/hashicorp/go-plugin v1.8.0 // indirect
 	github.com/hashicorp/yamux v0.1.2 // indirect
-	github.com/holdfast-io/holdfast/pkg/plugin v0.0.0-00010101000000-000000000000 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
@@ -117,6 +116,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.4
 	github.com/holdfast-io/holdfast/pkg v0.0.0
+	github.com/holdfast-io/holdfast/pkg/plugin v0.0.0-00010101000000-000000000000
 	github.com/holdfast-io/holdfast/proto v0.0.0
 	github.com/holdfast-io/holdfast/services v0.0.0
 	github.com/klauspost/compress v1.20.3

@@ -99,7 +99,7 @@ func (h *hostile) Execute(_ context.Context, in *plugin.RestoreInput) (*plugin.R
 		return out.WithAdditionalItems(plugin.ResourceIdentifier{Group: "nowhere.io", Resource: "things", Name: "x"}), nil
 	case "c019":
 		for range 300 {
-			h.env.Log.Info("flood " + strings.Repeat("y", 200))
+			h.env.Log.Info("flood", "of", strings.Repeat("y", 200))
 		}
 	case "c020":
 		return out.WithAdditionalItems(other("c021")).WithItemsWaitTimeout(2 * time.Second), nil
