@@ -34,7 +34,7 @@ func (r *Restore) JSON() []byte { return r.raw }
 type RestoreItem interface {
 	Action
 	// Execute gets the object as the actions before it left it, and as it was backed up. The result's Object has the same
-	// group and kind; its name may be another.
+	// group, kind and name.
 	Execute(ctx context.Context, object, fromBackup *Object, restore *Restore) (RestoreResult, error)
 }
 

@@ -14,8 +14,8 @@ type RestoreItemAction interface {
 	// being restored. A nil output leaves the object as it is.
 	Execute(ctx context.Context, in *RestoreInput) (*RestoreOutput, error)
 	// AreAdditionalItemsReady is asked again and again after an output WithItemsWait, with those of the additional items
-	// that exist by now, until it says true or the wait ends; the object is then restored. Its error keeps the object
-	// from being restored. Embed ItemsReady if you never wait.
+	// that exist by now, until it says true or the wait ends; the object is then restored. Its error ends the wait and
+	// counts as one of the restore. Embed ItemsReady if you never wait.
 	AreAdditionalItemsReady(ctx context.Context, restore *Job, items []ResourceIdentifier) (bool, error)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
@@ -40,7 +41,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		return nil, err
 	}
 	a := &App{config: c, runtime: rt}
-	if err := a.build(); err != nil {
+	if err := a.build(ctx); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
@@ -54,7 +55,7 @@ func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
 // Runtime gives access to the addresses the service listens on.
 func (a *App) Runtime() *service.Runtime { return a.runtime }
 
-func (a *App) build() error {
+func (a *App) build(ctx context.Context) error {
 	c, rt := &a.config, a.runtime
 	mgr, namespace := rt.Manager(), c.Options.Namespace
 	a.instance = claim.NewInstance(claim.Config{
@@ -69,10 +70,14 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	plugins, err := forservice.New(ctx, c.Base, c.Plugins)
+	if err != nil {
+		return fmt.Errorf("--plugin-dir: %w", err)
+	}
 	a.runner = job.New(job.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
-		Locations: location.New(mgr.GetAPIReader(), namespace), Cluster: source, Events: rt.Fabric(),
+		Locations: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir())), Cluster: source, Events: rt.Fabric(),
 		Metrics: counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
 	})

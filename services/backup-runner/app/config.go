@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -44,6 +45,8 @@ type Config struct {
 	// StorePatience is how long an unreachable bucket is waited for before a
 	// backup fails. Default 15 min.
 	StorePatience time.Duration
+	// Plugins bounds what plugins may cost.
+	Plugins pluginhost.Flags
 }
 
 // setDefaults fills what was left zero.
@@ -81,6 +84,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", c.ClaimTimeout, "how long a silent runner keeps its backups")
 	fs.StringVar(&c.ConsistentCut, "consistent-cut", c.ConsistentCut, "auto: list everything at one revision; off: each kind at its newest")
 	fs.DurationVar(&c.StorePatience, "store-patience", c.StorePatience, "how long an unreachable bucket is waited for before a backup fails")
+	c.Plugins.BindFlags(fs)
 }
 
 // Validate checks the service's own settings; errors name the flag.
@@ -104,5 +108,5 @@ func (c *Config) Validate() error {
 	if err := c.Options.Validate(); err != nil {
 		return fmt.Errorf("options: %w", err)
 	}
-	return nil
+	return c.Plugins.Validate()
 }

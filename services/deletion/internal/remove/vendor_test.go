@@ -24,6 +24,9 @@ const (
 	diaryFile   = "diary"
 )
 
+// rawStderr is what the host reads, whatever os.Stderr is by then. It stays: a File that is collected closes its descriptor.
+var rawStderr = os.NewFile(2, "stderr")
+
 // order returns what the action has to do for the object; empty is its work.
 func order(action, object string) string {
 	text, err := os.ReadFile(orderPath(os.Getenv(envOrders), action, object))
@@ -82,7 +85,7 @@ func (v vendor) Execute(_ context.Context, in *plugin.BackupInput) error {
 		os.Exit(4)
 	case "flood":
 		for i := range 5000 {
-			fmt.Fprintf(os.NewFile(2, "stderr"), "%d%s\n", i, strings.Repeat("x", 1<<10))
+			fmt.Fprintf(rawStderr, "%d%s\n", i, strings.Repeat("x", 1<<10))
 		}
 	case "hang":
 		// until somebody writes to the pipe, whatever becomes of the call
