@@ -23,7 +23,7 @@ const maxExpiries = 5
 // unit collects one unit, or what an earlier holder left of it. What is wrong
 // with the kind is noted; an error is one that ends the job.
 func (w *worker) unit(ctx context.Context, u unit) error {
-	s := &sink{w: w, u: &u, gr: u.res.GroupResource(), references: u.references()}
+	s := &sink{w: w, u: &u, gr: u.res.GroupResource(), references: u.references(), wants: w.run.bound.wants(u.res.GroupResource())}
 	var token string
 	if at, ok := w.run.past.units[u.id()]; ok {
 		if at.Done {
@@ -54,7 +54,7 @@ func (w *worker) unit(ctx context.Context, u unit) error {
 
 // finish notes what the unit brought.
 func (s *sink) finish() error {
-	if s.u.role == namespaceObjects {
+	if s.u.role == namespaceObjects && s.u.fields == "" {
 		for _, name := range s.w.run.facts.absent() {
 			err := s.w.fail(joblog.Entry{Message: "the namespace is included by name and does not exist",
 				Scoped: true, Namespace: name, Resource: s.gr.String(), Name: name})
