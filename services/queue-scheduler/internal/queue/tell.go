@@ -36,17 +36,20 @@ type because struct {
 }
 
 // becauseOf sorts a reason. A walk gives it bare, ten thousand times; others wrap it.
-func becauseOf(reason error) (b because) {
+func becauseOf(reason error) because {
 	switch bare := reason.(type) { //nolint:errorlint // wrapped ones come next
 	case *ledger.FullError:
-		b.full = bare
+		return because{full: bare}
 	case *ledger.OverlapError:
-		b.overlap = bare
+		return because{overlap: bare}
 	case *behindError:
-		b.behind = bare
-	default:
-		_ = errors.As(reason, &b.overlap) || errors.As(reason, &b.behind) || errors.As(reason, &b.full)
+		return because{behind: bare}
 	}
+	return wrapped(reason)
+}
+
+func wrapped(reason error) (b because) {
+	_ = errors.As(reason, &b.overlap) || errors.As(reason, &b.behind) || errors.As(reason, &b.full)
 	return b
 }
 
