@@ -25,16 +25,22 @@ func start(t *testing.T, binaries string) (*Bed, error) {
 	return b, err
 }
 
-// beds is how many cases run at once, each on a bed of its own: they wait for timeouts more than they compute.
-const beds = 2
+// beds is how many cases run at once, each on a bed of its own: they wait for timeouts more than they compute. A part runs on one, because other tests
+// run beside it.
+func beds() int {
+	if os.Getenv("FAULT_PART") == "all" {
+		return 2
+	}
+	return 1
+}
 
 // pool lends beds to tests that run at once. Each bed starts when it is first needed.
 type pool chan func() (*Bed, error)
 
 func newPool(t *testing.T) pool {
 	t.Helper()
-	p := make(pool, beds)
-	for range beds {
+	p := make(pool, beds())
+	for range beds() {
 		p <- sync.OnceValues(func() (*Bed, error) { return start(t, "") })
 	}
 	return p

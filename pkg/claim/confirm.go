@@ -44,7 +44,7 @@ func (i *Instance) Confirm(ctx context.Context, obj client.Object) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-i.cfg.Clock.After(min(confirmPause, i.cfg.Timeout/beatsPerTimeout)):
+		case <-i.cfg.Clock.After(min(confirmPause, i.cfg.beat())):
 		}
 	}
 }

@@ -57,7 +57,7 @@ func newGuard(i *Instance, obj client.Object, mine Claim) *guard {
 }
 
 func (g *guard) run(ctx context.Context, cancel context.CancelCauseFunc) {
-	period := min(guardPeriod, g.cfg.Timeout/beatsPerTimeout)
+	period := min(guardPeriod, g.cfg.beat())
 	waiting := g.cfg.Clock.Now()
 	ticker := g.cfg.Clock.NewTicker(period)
 	defer ticker.Stop()

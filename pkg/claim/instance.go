@@ -18,6 +18,7 @@ const (
 	// within the timeout: a holder may miss several and live. A death is seen at
 	// most one beat later than it could be.
 	beatsPerTimeout = 12
+	shortBeat       = 500 * time.Millisecond
 	// marginsPerTimeout is the part of the timeout that a holder leaves to requests
 	// on their way.
 	marginsPerTimeout = 6
@@ -43,6 +44,12 @@ type Config struct {
 	Predecessors []string
 	Clock        clock.WithTicker
 	Log          *slog.Logger
+}
+
+// beat is the time between two renewals. Short timeouts have half as many beats,
+// so that they do not become a load.
+func (c *Config) beat() time.Duration {
+	return max(c.Timeout/beatsPerTimeout, min(2*c.Timeout/beatsPerTimeout, shortBeat))
 }
 
 // Instance is this process as a holder of claims and a watcher of others.
@@ -71,7 +78,7 @@ func (i *Instance) Name() string { return i.cfg.Name }
 // Run holds the Lease and watches all instance Leases until ctx ends, then
 // releases the Lease and returns nil. Failing calls are logged and repeated.
 func (i *Instance) Run(ctx context.Context) error {
-	ticker := i.cfg.Clock.NewTicker(i.cfg.Timeout / beatsPerTimeout)
+	ticker := i.cfg.Clock.NewTicker(i.cfg.beat())
 	defer ticker.Stop()
 	looked := false // for a death, just now
 	for {
@@ -101,7 +108,7 @@ func (i *Instance) nextDeath(looked bool) (due <-chan time.Time, stop func()) {
 	next := i.watch.nextDeath()
 	i.mu.Unlock()
 	left := next.Sub(now)
-	if next.IsZero() || left <= 0 && looked || left >= i.cfg.Timeout/beatsPerTimeout {
+	if next.IsZero() || left <= 0 && looked || left >= i.cfg.beat() {
 		return nil, func() {}
 	}
 	timer := i.cfg.Clock.NewTimer(left)
