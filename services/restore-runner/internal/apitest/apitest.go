@@ -50,13 +50,25 @@ func Start(t testing.TB) *Server {
 	} {
 		s.Serve(kind.gv, kind.name, kind.kind, kind.namespaced)
 	}
-	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		fault := s.fault
+		s.mu.Unlock()
+		s.serve(w, r, fault)
+	}))
 	t.Cleanup(s.http.Close)
 	return s
 }
 
 // Config connects to the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
+
+// Door returns another way to the same server with a fault of its own. Once closed, nothing that was sent through it takes
+// effect any more, as a request of a client that is gone might.
+func (s *Server) Door(f Fault) (config *rest.Config, closeIt func()) {
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, f) }))
+	return &rest.Config{Host: door.URL}, door.Close
+}
 
 // Serve adds a kind.
 func (s *Server) Serve(groupVersion, name, kind string, namespaced bool) {
@@ -140,7 +152,7 @@ func (s *Server) identify(obj map[string]any) {
 	}
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
 	if s.discovery(w, r) {
 		return
 	}
@@ -151,9 +163,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.mu.Lock()
-	fault := s.fault
-	s.mu.Unlock()
 	drop := false
 	if fault != nil {
 		var status int

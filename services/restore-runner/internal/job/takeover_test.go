@@ -277,7 +277,8 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 	config.WorkDir, config.Claims, config.Client = t.TempDir(), l.claims, mortalClient{b.client, l}
 	config.Locations = &locations{store: mortalStore{b.locations.store, l}}
 	config.Ended = func(context.Context, *velerov1.Restore) {}
-	b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+	var leave func()
+	config.REST, leave = b.cluster.Door(func(r *http.Request, body map[string]any) (int, bool) {
 		if status, drop := refuse(r, body); status != 0 || r.Method == http.MethodGet {
 			return status, drop || l.gone()
 		}
@@ -287,7 +288,7 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 		}
 		return 0, after
 	})
-	defer b.cluster.Fail(nil)
+	defer leave()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := job.New(config).Run(ctx, "r", types.UID("uid-r"))

@@ -27,6 +27,7 @@ type question struct {
 	items     []action.Item
 	timeout   time.Duration
 	asked     bool  // it was given to the attendant
+	deaths    int   // calls whose process died
 	err       error // what came of it, once its node is woken
 
 	until  time.Time
@@ -38,6 +39,8 @@ type question struct {
 type attendant struct {
 	clock   clock.WithTicker
 	restore *action.Restore
+	// collateral tells of an error that the call may not be to blame for; nil is always false.
+	collateral func(error) bool
 	woken   chan int32 // nodes that need not wait any longer
 	news    chan *question
 	answers chan answer
@@ -54,9 +57,9 @@ type answer struct {
 	err      error
 }
 
-func newAttendant(c clock.WithTicker, restore *action.Restore) *attendant {
+func newAttendant(c clock.WithTicker, restore *action.Restore, collateral func(error) bool) *attendant {
 	return &attendant{
-		clock: c, restore: restore, woken: make(chan int32), news: make(chan *question), answers: make(chan answer), calls: map[string]int{},
+		clock: c, restore: restore, collateral: collateral, woken: make(chan int32), news: make(chan *question), answers: make(chan answer), calls: map[string]int{},
 	}
 }
 
@@ -124,6 +127,8 @@ func (a *attendant) take(ctx context.Context, r answer) {
 		return
 	}
 	switch {
+	case r.err != nil && q.deaths < repeats && a.collateral != nil && a.collateral(r.err):
+		q.deaths++ // perhaps another object's doing: it is asked again when it is due
 	case r.err != nil:
 		a.settle(ctx, q, fmt.Errorf("whether additional items are ready is not known: %w", r.err))
 	case r.ready:

@@ -146,6 +146,39 @@ func TestAnObjectWaitsUntilItsAdditionalItemsAreReady(t *testing.T) {
 	}
 }
 
+// The process that is asked may die of another object.
+func TestAQuestionWhoseProcessDiedIsRepeated(t *testing.T) {
+	died := errors.New("plugin process died")
+	for name, tt := range map[string]struct {
+		deaths int
+		err    string
+	}{
+		"once":   {1, ""},
+		"always": {100, "configmaps a/c: whether additional items are ready is not known: " + died.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := apitest.Start(t)
+			b, items := pair()
+			clk := clocktesting.NewFakeClock(begun)
+			asked := 0
+			w := waits(0, items, func(context.Context, []action.Item) (bool, error) {
+				clk.Step(time.Second)
+				if asked++; asked <= tt.deaths {
+					return false, died
+				}
+				return true, nil
+			})
+			collateral := func(c *restore.Config) { c.Collateral = func(err error) bool { return errors.Is(err, died) } }
+			f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, with(t, w), collateral)
+			require.Equal(t, []string{"a/c(created)"}, f.list["v1/ConfigMap"])
+			require.Contains(t, f.results.Errors.all(), tt.err)
+			require.Equal(t, tt.err == "", f.recorder.Counts().Errors == 0)
+			require.Len(t, w.questions(), min(tt.deaths+1, 3))
+		})
+	}
+}
+
 func TestAThousandUnrelatedObjectsAreNotDelayed(t *testing.T) {
 	s := apitest.Start(t)
 	b, items := pair()

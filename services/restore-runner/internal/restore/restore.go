@@ -66,7 +66,7 @@ type Config struct {
 	// Actions are put every object they match, one after the other in this order.
 	Actions []action.Bound[action.RestoreItem]
 	// Collateral tells of an action's error that the call may have failed because of another one, which took the process of
-	// both along: the object is put to the action again then. Nil is always false.
+	// both along: the object is put to the action again then, or the question repeated. Nil is always false.
 	Collateral func(error) bool
 	// Object is the Restore as actions get it. It is needed with Actions only.
 	Object *action.Restore
@@ -155,7 +155,7 @@ func (r *run) others(ctx context.Context) error {
 		Stop:    r.Stop,
 	}
 	if r.chains != nil {
-		r.asking = newAttendant(r.Clock, r.Object)
+		r.asking = newAttendant(r.Clock, r.Object, r.Collateral)
 		defer r.asking.start(ctx)()
 		work.Woken = r.asking.woken
 	}
