@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +38,7 @@ type work struct {
 // resume measures what the death of the runner at half of a backup costs, beside the same backup undisturbed.
 func (b *bench) resume(ctx context.Context, size int) (err error) {
 	_, _ = fmt.Fprintf(b.Log, "%d objects, the runner killed at half\n", size)
-	if !slices.Contains(b.Sizes, size) {
+	if !b.filled(size) {
 		if _, err := b.fill(ctx, namespaceOf(size), size, objectBytes); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/e2e/fleet"
@@ -20,6 +21,7 @@ type Config struct {
 	Huge    int       // number of 900 KB objects to back up; 0 leaves that out
 	Restore int       // number of objects to restore; must be one of Sizes; 0 leaves that out
 	Resume  int       // number of objects of the backup whose runner is killed; 0 leaves that out
+	Plugins int       // number of objects to back up with and without plugins; 0 leaves that out
 	Queue   []int     // lengths of the queue to measure
 	// ClaimTimeout is the runners' --claim-timeout where one is killed.
 	ClaimTimeout time.Duration
@@ -58,6 +60,11 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 			return b.figures, fmt.Errorf("%d objects: %w", size, err)
 		}
 	}
+	if config.Plugins > 0 {
+		if err := b.plugins(ctx, config.Plugins); err != nil {
+			return b.figures, fmt.Errorf("plugins: %w", err)
+		}
+	}
 	for _, queued := range config.Queue {
 		if err := b.queue(ctx, queued); err != nil {
 			return b.figures, fmt.Errorf("queue of %d: %w", queued, err)
@@ -93,6 +100,9 @@ func (b *bench) withFleet(ctx context.Context, config fleet.Config, f func(*flee
 	}
 	return f(services)
 }
+
+// filled tells whether the objects of that size are there because their backup was measured.
+func (b *bench) filled(size int) bool { return slices.Contains(b.Sizes, size) }
 
 func namespaceOf(size int) string { return fmt.Sprintf("bench-%d", size) }
 

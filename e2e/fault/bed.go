@@ -68,6 +68,7 @@ type Bed struct {
 	jobs        int
 	wakes       int
 	woken       time.Time
+	leave       func() // ends the holder of a claim that this process plays
 }
 
 // Start starts everything and takes the backup. The caller calls Close.
@@ -144,15 +145,15 @@ func (b *Bed) fill(ctx context.Context) error {
 	if err := b.plantOwned(ctx); err != nil {
 		return err
 	}
-	return b.client.Create(ctx, newLocation(location, filepath.Dir(b.bucket), "", true))
+	return b.client.Create(ctx, newLocation(location, filepath.Dir(b.bucket), true))
 }
 
-func newLocation(name, dir, prefix string, main bool) *velerov1.BackupStorageLocation {
+func newLocation(name, dir string, main bool) *velerov1.BackupStorageLocation {
 	l := &velerov1.BackupStorageLocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name},
 		Spec:       velerov1.BackupStorageLocationSpec{Provider: holdfast.ProviderFile, Default: main, Config: map[string]string{"path": dir}},
 	}
-	l.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: bucket, Prefix: prefix}
+	l.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: bucket}
 	return l
 }
 

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	holdfast "github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -22,13 +25,39 @@ func beginCancelWaiting(ctx context.Context, b *Bed, name string) error {
 	return b.create(ctx, backup)
 }
 
+// becomeHolder makes this process a living holder of claims, one that heeds no request: a dead one's job would be a runner's to take.
+func becomeHolder(ctx context.Context, b *Bed, name string) error {
+	holder := claim.NewInstance(claim.Config{
+		Reader: b.client, Client: b.client, Namespace: server, Name: holderOf(name), Timeout: 2 * time.Second,
+		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = holder.Run(ctx) // always nil
+	}()
+	b.leave = func() {
+		cancel()
+		<-ended
+	}
+	return until(ctx, patience, "the holder is alive", func() (bool, error) { return holder.Ready(), nil })
+}
+
+func leaveClaim(_ context.Context, b *Bed, _ string) error {
+	b.leave()
+	return nil
+}
+
+func holderOf(job string) string { return "nobody-" + job }
+
 // beginCancel makes a backup whose holder neither stops nor dies before the deadline is over.
 func beginCancel(ctx context.Context, b *Bed, name string) error {
 	backup := &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}, StorageLocation: location}}
 	backup.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"}
 	start := metav1.Now()
 	backup.Status = velerov1.BackupStatus{Phase: velerov1.BackupPhaseInProgress, StartTimestamp: &start}
-	if err := claim.Set(backup, claim.Claim{Holder: "nobody-" + name, Epoch: 1}); err != nil {
+	if err := claim.Set(backup, claim.Claim{Holder: holderOf(name), Epoch: 1}); err != nil {
 		return err
 	}
 	return b.create(ctx, backup)

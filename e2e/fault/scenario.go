@@ -28,7 +28,7 @@ type Scenario struct {
 
 // Scenarios are all there are, by name.
 var Scenarios = map[string]*Scenario{
-	"cancel":               {prepare: nothing, begin: beginCancel, observe: observeCancel, tidy: nothing},
+	"cancel":               {prepare: becomeHolder, begin: beginCancel, observe: observeCancel, tidy: leaveClaim},
 	"cancel-waiting":       {prepare: nothing, begin: beginCancelWaiting, observe: observeCancelWaiting, tidy: nothing},
 	"owners":               {prepare: nothing, begin: beginOwners, observe: observeRestore, tidy: removeNamespace},
 	"update":               {prepare: prepareUpdate, begin: beginUpdate, observe: observeRestore, tidy: removeNamespace},

@@ -38,6 +38,7 @@ type App struct {
 	config  Config
 	runtime *service.Runtime
 	opener  *location.Opener
+	plugins []velerov1.PluginInfo // all that is registered
 
 	validator *locations.Validator
 	syncer    *backupsync.Syncer
@@ -58,7 +59,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
 	}
-	a := &App{config: c, runtime: rt, opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
+	a := &App{config: c, runtime: rt, plugins: plugins(host.Plugins()), opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	a.build()
 	if err := a.controllers(); err != nil {
 		rt.Close()
@@ -111,7 +112,7 @@ func (a *App) controllers() error {
 		"download-request": {&velerov1.DownloadRequest{}, &download.Reconciler{
 			Reader: a.reader(), Client: a.client(), Locations: a.opener, Linker: a.endpoint, Clock: passive, Log: a.config.Log,
 		}},
-		"server-status-request": {&velerov1.ServerStatusRequest{}, &status.Reconciler{Reader: a.reader(), Client: a.client(), Clock: passive}},
+		"server-status-request": {&velerov1.ServerStatusRequest{}, &status.Reconciler{Reader: a.reader(), Client: a.client(), Clock: passive, Plugins: a.plugins}},
 		"location": {&velerov1.BackupStorageLocation{}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 			a.validator.Wake()
 			a.syncer.Wake()

@@ -27,8 +27,8 @@ type Reconciler struct {
 	Reader client.Reader // uncached
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Plugins returns every registered plugin, built-in ones too; nil when there are none.
-	Plugins func() []velerov1.PluginInfo
+	// Plugins are what is told of them, built-in actions included. It does not change.
+	Plugins []velerov1.PluginInfo
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -47,10 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return kube.ErrSkip
 		}
 		s.Status = velerov1.ServerStatusRequestStatus{
-			Phase: velerov1.ServerStatusRequestPhaseProcessed, ProcessedTimestamp: &now, ServerVersion: ServerVersion,
-		}
-		if r.Plugins != nil {
-			s.Status.Plugins = r.Plugins()
+			Phase: velerov1.ServerStatusRequestPhaseProcessed, ProcessedTimestamp: &now, ServerVersion: ServerVersion, Plugins: r.Plugins,
 		}
 		return nil
 	})

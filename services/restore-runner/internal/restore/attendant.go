@@ -41,9 +41,9 @@ type attendant struct {
 	restore *action.Restore
 	// collateral tells of an error that the call may not be to blame for; nil is always false.
 	collateral func(error) bool
-	woken   chan int32 // nodes that need not wait any longer
-	news    chan *question
-	answers chan answer
+	woken      chan int32 // nodes that need not wait any longer
+	news       chan *question
+	answers    chan answer
 
 	// Of the one goroutine.
 	open  []*question // the one that was asked longest ago first

@@ -148,6 +148,7 @@ func TestAnObjectWaitsUntilItsAdditionalItemsAreReady(t *testing.T) {
 
 // The process that is asked may die of another object.
 func TestAQuestionWhoseProcessDiedIsRepeated(t *testing.T) {
+	t.Parallel()
 	died := errors.New("plugin process died")
 	for name, tt := range map[string]struct {
 		deaths int

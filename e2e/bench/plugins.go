@@ -1,0 +1,87 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-io/holdfast/e2e/fleet"
+	"github.com/holdfast-io/holdfast/e2e/testbed"
+)
+
+// pluginRounds is how often each backup is made; the fastest of each counts.
+const pluginRounds = 5
+
+// plugged is a runner's plugin directory: without one, with a plugin whose selector matches no object, with one that is called for each.
+var plugged = []string{"", "unmatched", "matched"}
+
+// plugins measures what a plugin costs a backup of size objects. The three backups take turns, so that whatever else the machine does meets all.
+func (b *bench) plugins(ctx context.Context, size int) error {
+	_, _ = fmt.Fprintf(b.Log, "%d objects without a plugin, with one that does not match, with one that does\n", size)
+	namespace := namespaceOf(size)
+	if !b.filled(size) {
+		if _, err := b.fill(ctx, namespace, size, objectBytes); err != nil {
+			return err
+		}
+	}
+	fastest := make([]time.Duration, len(plugged))
+	for round := range pluginRounds {
+		for i, name := range plugged {
+			took, err := b.withPlugin(ctx, name, fmt.Sprintf("plugin-%s-%d", name, round), namespace)
+			if err != nil {
+				return err
+			}
+			if fastest[i] == 0 || took < fastest[i] {
+				fastest[i] = took
+			}
+		}
+	}
+	none, unmatched, matched := fastest[0], fastest[1], fastest[2]
+	b.figures.Set("plugin.unmatched_overhead_percent", 100*(unmatched.Seconds()/none.Seconds()-1))
+	b.figures.Set("plugin.matched_us_per_item", float64((matched-none).Microseconds())/float64(size))
+	b.figures.Set("plugin.none_us_per_item", float64(none.Microseconds())/float64(size))
+	return nil
+}
+
+// withPlugin times a backup by a fresh runner.
+func (b *bench) withPlugin(ctx context.Context, plugin, backup, namespace string) (took time.Duration, err error) {
+	var args []string
+	if plugin != "" {
+		dir, err := b.pluginDir(plugin)
+		if err != nil {
+			return 0, err
+		}
+		args = []string{"--plugin-dir", dir}
+	}
+	err = b.withFleet(ctx, fleet.Config{Args: map[string][]string{"backup-runner": args}}, func(*fleet.Fleet) error {
+		// The first one starts what the others find running.
+		for _, name := range []string{backup + "-first", backup} {
+			times, err := b.jobs.backup(ctx, name, namespace)
+			if err != nil {
+				return err
+			}
+			took = times.done
+		}
+		return nil
+	})
+	return took, err
+}
+
+// pluginDir is a directory with the plugin under that name.
+func (b *bench) pluginDir(name string) (string, error) {
+	dir := filepath.Join(b.Dir, "plugins", name)
+	binary := filepath.Join(dir, name)
+	if _, err := os.Lstat(binary); err == nil {
+		return dir, nil
+	}
+	root, err := testbed.RepositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, os.Symlink(filepath.Join(root, "bin", "e2e", "benchplugin"), binary)
+}
