@@ -45,14 +45,14 @@ func (b *bed) phase(name string) velerov1.BackupStorageLocationPhase {
 	return loc.Status.Phase
 }
 
-// checkStatus asks as `velero version` does, which gives up after 5 s.
+// checkStatus asks as `velero version` does.
 func (b *bed) checkStatus() {
 	b.create(&velerov1.ServerStatusRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ssr"}})
 	require.Eventually(b, func() bool {
 		var ssr velerov1.ServerStatusRequest
 		return b.get("ssr", &ssr) && ssr.Status.Phase == velerov1.ServerStatusRequestPhaseProcessed &&
 			strings.HasPrefix(ssr.Status.ServerVersion, "v1.18.") && ssr.Status.ProcessedTimestamp != nil
-	}, 5*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 }
 
 // checkLife finds a backup in the bucket, downloads from it, deletes it and looks for what is left.

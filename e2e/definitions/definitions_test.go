@@ -102,7 +102,7 @@ func keepEveryField(t *testing.T, c client.Client) {
 		read.SetGroupVersionKind(want.GroupVersionKind())
 		require.Eventually(t, func() bool {
 			return c.Get(t.Context(), types.NamespacedName{Namespace: "velero", Name: "full"}, read) == nil
-		}, 10*time.Second, 50*time.Millisecond)
+		}, time.Minute, 50*time.Millisecond)
 		require.Equal(t, want.Object["spec"], read.Object["spec"], file)
 		require.Equal(t, want.Object["status"], read.Object["status"], file)
 	}

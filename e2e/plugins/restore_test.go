@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,7 +65,10 @@ func (w *wait) Execute(_ context.Context, in *plugin.RestoreInput) (*plugin.Rest
 	}
 	resource, name, _ := strings.Cut(name, "/")
 	out.WithAdditionalItems(plugin.ResourceIdentifier{Resource: resource, Namespace: in.Item.GetNamespace(), Name: name})
-	return out.WithItemsWaitTimeout(4 * time.Second), nil
+	if name == "never" {
+		out.WithItemsWaitTimeout(4 * time.Second)
+	}
+	return out.WithItemsWait(), nil
 }
 
 // AreAdditionalItemsReady says yes at the third question, never, or fails, as the item's name says.
@@ -137,7 +141,7 @@ func TestRestoreWaitsForWhatAPluginAsksFor(t *testing.T) {
 	require.Equal(t, "r", seen.Annotations["wait.example.com/seen"])
 	created(&corev1.ConfigMap{}, "one")
 	created(&corev1.ConfigMap{}, "two")
-	require.True(t, client.IgnoreNotFound(s.Client.Get(t.Context(), client.ObjectKey{Namespace: to, Name: "crash"}, seen)) == nil)
+	require.True(t, apierrors.IsNotFound(s.Client.Get(t.Context(), client.ObjectKey{Namespace: to, Name: "crash"}, seen)))
 	want, err := s.Data(t.Context(), from)
 	require.NoError(t, err)
 	got, err := s.Data(t.Context(), to)

@@ -244,7 +244,7 @@ func TestVeleroBackupComesBack(t *testing.T) {
 		require.NoError(t, b.client.Delete(t.Context(), restore))
 		require.Eventually(t, func() bool {
 			return apierrors.IsNotFound(b.client.Get(t.Context(), client.ObjectKeyFromObject(restore), &velerov1.Restore{}))
-		}, 30*time.Second, 100*time.Millisecond)
+		}, time.Minute, 100*time.Millisecond)
 		left, err := filepath.Glob(filepath.Join(b.bucket, "restores/everything/*"))
 		require.NoError(t, err)
 		require.Empty(t, left)

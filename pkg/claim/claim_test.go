@@ -244,7 +244,7 @@ func TestRunHoldsTheLeaseUntilItEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- one.Run(ctx) }()
-	require.Eventually(t, one.Ready, 10*time.Second, time.Millisecond)
+	require.Eventually(t, one.Ready, time.Minute, time.Millisecond)
 	read := func() *coordinationv1.Lease {
 		lease := &coordinationv1.Lease{}
 		require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "one"}, lease))
@@ -255,7 +255,7 @@ func TestRunHoldsTheLeaseUntilItEnds(t *testing.T) {
 	require.Eventually(t, func() bool {
 		b.clock.Step(beat)
 		return read().ResourceVersion != first.ResourceVersion
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	cancel()
 	require.NoError(t, <-ended)
 	require.Empty(t, *read().Spec.HolderIdentity, "released for whoever watches")
@@ -307,7 +307,7 @@ func TestGuardEndsWithTheClaim(t *testing.T) {
 			b := newBed()
 			ctx, _, obj := guarded(t, b)
 			lose(t, b, obj)
-			require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return ctx.Err() != nil }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return ctx.Err() != nil }, time.Minute, time.Millisecond)
 			require.ErrorIs(t, context.Cause(ctx), ErrLost)
 		})
 	}
@@ -320,7 +320,7 @@ func TestGuardOutlivesEditsAndOutages(t *testing.T) {
 	require.NoError(t, b.client.Update(t.Context(), obj))
 	looked := func() {
 		before := b.reads.Load()
-		require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return b.reads.Load() >= before+2 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return b.reads.Load() >= before+2 }, time.Minute, time.Millisecond)
 	}
 	looked()
 	b.away.Store(true)
@@ -349,7 +349,7 @@ func TestGuardShowsWhatItSees(t *testing.T) {
 	obj.Annotations[holdfast.AnnotationCancel] = "true"
 	require.NoError(t, b.client.Update(t.Context(), obj))
 	require.False(t, asked.Load())
-	require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return asked.Load() }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return asked.Load() }, time.Minute, time.Millisecond)
 	require.NoError(t, ctx.Err())
 }
 

@@ -225,7 +225,7 @@ func TestSpansPerCall(t *testing.T) {
 	b := start(t, nil)
 	require.NoError(t, b.progress(t, "fine"))
 	b.health(t, "")
-	require.Eventually(t, func() bool { return len(b.spans.GetSpans()) == 1 }, 5*time.Second, time.Millisecond, "health checks make none")
+	require.Eventually(t, func() bool { return len(b.spans.GetSpans()) == 1 }, time.Minute, time.Millisecond, "health checks make none")
 	require.Equal(t, "holdfast.backup.v1.BackupService/GetProgress", b.spans.GetSpans()[0].Name)
 }
 
@@ -236,7 +236,7 @@ func TestStopLetsOpenCallsFinish(t *testing.T) {
 	<-b.impl.started
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); b.server.Stop(t.Context()) }()
-	require.Eventually(t, func() bool { return status.Code(b.progress(t, "fine")) == codes.Unavailable }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return status.Code(b.progress(t, "fine")) == codes.Unavailable }, time.Minute, time.Millisecond)
 	close(b.impl.release)
 	require.NoError(t, <-result)
 	<-stopped

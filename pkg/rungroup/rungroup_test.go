@@ -94,7 +94,7 @@ func TestStuckPartsAreNamed(t *testing.T) {
 	cancel()
 	result := make(chan error)
 	go func() { result <- g.Run(ctx) }()
-	require.Eventually(t, clk.HasWaiters, 5*time.Second, time.Millisecond)
+	require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
 	clk.Step(time.Minute)
 	err := <-result
 	require.ErrorIs(t, err, rungroup.ErrStuck)

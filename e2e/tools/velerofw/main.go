@@ -144,7 +144,7 @@ type delete1 struct{ log logrus.FieldLogger }
 func (d *delete1) AppliesTo() (velero.ResourceSelector, error) { return pods() }
 
 func (d *delete1) Execute(in *velero.DeleteItemActionExecuteInput) error {
-	if name(in.Item) == "error" {
+	if n := name(in.Item); n == "error" || n == "kept" {
 		return errors.New("velerofw cannot delete what " + in.Backup.Name + " holds")
 	}
 	return nil

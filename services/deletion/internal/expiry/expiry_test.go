@@ -153,12 +153,12 @@ func TestRunStops(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.c.Run(ctx) }()
-	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
+	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool {
 		b.clock.Step(time.Minute)
 		var list velerov1.DeleteBackupRequestList
 		return b.client.List(t.Context(), &list) == nil && len(list.Items) == 1
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	stop()
 	require.NoError(t, <-done)
 }

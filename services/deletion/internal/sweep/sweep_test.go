@@ -591,11 +591,11 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.s.Run(ctx) }()
-	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
+	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
 	require.Len(t, b.under(layout.PartsDir("done")), 4)
 	loc.Status.Phase = velerov1.LocationPhaseAvailable
 	require.NoError(t, b.client.Update(t.Context(), &loc))
-	require.Eventually(t, func() bool { b.clock.Step(time.Second); return len(b.under(layout.PartsDir("done"))) == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { b.clock.Step(time.Second); return len(b.under(layout.PartsDir("done"))) == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }

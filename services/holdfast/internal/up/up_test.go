@@ -202,7 +202,7 @@ func TestReadyOnceAllServicesAndTheLocationAre(t *testing.T) {
 	require.Equal(t, []string{"storage location default no bucket"}, locationsWaitedFor(t.Context(), "velero", c))
 	location.Status.Phase = velerov1.LocationPhaseAvailable
 	require.NoError(t, c.Update(t.Context(), location))
-	require.Eventually(t, func() bool { return out.text() == ReadyLine+"\n" }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return out.text() == ReadyLine+"\n" }, time.Minute, 10*time.Millisecond)
 	stop()
 	require.NoError(t, <-result)
 	require.EqualValues(t, 3, s.stopped.Load(), "every service stopped in order")
@@ -215,7 +215,7 @@ func TestOneFailureStopsAll(t *testing.T) {
 			s.ready.Store(true)
 			out := &screen{}
 			_, result := start(t, config(t, out), s, cluster())
-			require.Eventually(t, func() bool { return out.text() != "" }, 10*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return out.text() != "" }, time.Minute, 10*time.Millisecond)
 			s.end <- failure
 			err := <-result
 			require.Error(t, err)

@@ -190,10 +190,10 @@ func TestRunWakesAndStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.v.Run(ctx) }()
-	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
+	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
 	require.NoError(t, b.client.Create(t.Context(), loc("late", 0)))
 	b.v.Wake()
-	require.Eventually(t, func() bool { return b.get("late").Status.Phase != "" }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.get("late").Status.Phase != "" }, time.Minute, 5*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }

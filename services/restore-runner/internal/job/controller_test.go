@@ -104,7 +104,7 @@ func TestWithoutMessagesTheRunnerLooksItself(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Serve(ctx) }()
 	c.reconcile(t)
-	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }
@@ -141,7 +141,7 @@ func TestRestoresAnnouncedInVainAreBegun(t *testing.T) {
 	c.reconcile(t)
 	require.Len(t, c.hints, 3)
 	defer serve()()
-	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
 }
 
 func TestUnannouncedRestoresAreBounded(t *testing.T) {
@@ -185,7 +185,7 @@ func TestUnannouncedRestoresAreBounded(t *testing.T) {
 		var list velerov1.RestoreList
 		require.NoError(t, b.client.List(t.Context(), &list))
 		return !slices.ContainsFunc(list.Items, func(o velerov1.Restore) bool { return !o.Status.Phase.Terminal() })
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 	require.Equal(t, 2, most)
@@ -205,7 +205,7 @@ func TestDeathOfAHolderStartsTheTakeover(t *testing.T) {
 	go func() { done <- c.Succeed(ctx, expired) }()
 	expired <- "somebody else"
 	expired <- "dead"
-	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
 	held, _, err := claim.Parse(b.get(t))
 	require.NoError(t, err)
 	require.EqualValues(t, 5, held.Epoch)
@@ -243,7 +243,7 @@ func TestCensus(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Census(ctx) }()
-	require.Eventually(t, func() bool { return gauge(t, b, "velero_restore_total") == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return gauge(t, b, "velero_restore_total") == 1 }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }

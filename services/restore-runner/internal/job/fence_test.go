@@ -178,7 +178,7 @@ func TestAHandedOverRestoreGoesOnWithoutAnyMessage(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Serve(ctx) }()
 	c.reconcile(t)
-	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }

@@ -94,7 +94,7 @@ func TestWatchEndsWithTheTerminalPhase(t *testing.T) {
 	require.EqualValues(t, 3, (<-sent).GetItemsRestored())
 	r.Status.Phase, r.Status.Progress.ItemsRestored = velerov1.RestorePhaseCompleted, 10
 	require.NoError(t, c.Update(t.Context(), r))
-	require.Eventually(t, clk.HasWaiters, 5*time.Second, time.Millisecond)
+	require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
 	clk.Step(watchEvery)
 	last := <-sent
 	require.Equal(t, "Completed", last.GetPhase())
@@ -109,7 +109,7 @@ func TestWatchOfAReplacedRestore(t *testing.T) {
 	<-sent
 	require.NoError(t, c.Delete(t.Context(), r))
 	require.NoError(t, c.Create(t.Context(), &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "other"}}))
-	require.Eventually(t, clk.HasWaiters, 5*time.Second, time.Millisecond)
+	require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
 	clk.Step(watchEvery)
 	require.ErrorIs(t, <-done, grpcerr.ErrConflict)
 }
@@ -119,7 +119,7 @@ func TestWatchOfADeletedRestore(t *testing.T) {
 	clk, sent, done := watched(t, c)
 	<-sent
 	require.NoError(t, c.Delete(t.Context(), r))
-	require.Eventually(t, clk.HasWaiters, 5*time.Second, time.Millisecond)
+	require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
 	clk.Step(watchEvery)
 	require.ErrorIs(t, <-done, grpcerr.ErrNotFound)
 }

@@ -170,8 +170,7 @@ func TestCreateWaitsAndReportsTheEnd(t *testing.T) {
 
 func TestInterruptedWaitSaysWhatGoesOn(t *testing.T) {
 	c := clitest.New(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	ctx := c.InterruptOnce(t, &velerov1.BackupList{})
 	result := c.Run(ctx, "", "backup", "create", "b", "--wait")
 	require.Equal(t, 130, result.Code)
 	require.Contains(t, result.Err, `backup "b" keeps running`)
@@ -407,8 +406,7 @@ func TestDeleteWaits(t *testing.T) {
 	require.Contains(t, result.Err, "location is read-only")
 
 	c = clitest.New(t, backup("b", velerov1.BackupPhaseCompleted))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	ctx := c.InterruptOnce(t, &velerov1.DeleteBackupRequestList{})
 	result = c.Run(ctx, "", "backup", "delete", "b", "--confirm", "--wait")
 	require.Equal(t, 130, result.Code)
 	require.Contains(t, result.Err, "goes on")

@@ -13,10 +13,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -62,6 +64,21 @@ func New(t *testing.T, objects ...client.Object) *Cluster {
 	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 	c.WithWatch = interceptor.NewClient(base, interceptor.Funcs{Create: c.create})
 	return c
+}
+
+// InterruptOnce returns a context that ends, as by a user's interrupt, once the list has an entry.
+func (c *Cluster) InterruptOnce(t *testing.T, list client.ObjectList) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		for ctx.Err() == nil && (c.List(ctx, list) != nil || meta.LenList(list) == 0) {
+			<-ticker.C
+		}
+	}()
+	return ctx
 }
 
 // create answers download requests as the server would, only at once.

@@ -1,7 +1,6 @@
 package restore_test
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -160,8 +159,7 @@ func TestCreateWaitsAndReportsTheEnd(t *testing.T) {
 
 func TestInterruptedWaitSaysWhatGoesOn(t *testing.T) {
 	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	ctx := c.InterruptOnce(t, &velerov1.RestoreList{})
 	result := c.Run(ctx, "", "restore", "create", "r", "--from-backup", "first", "--wait")
 	require.Equal(t, 130, result.Code)
 	require.Contains(t, result.Err, `restore "r" keeps running`)
