@@ -56,6 +56,14 @@ func (r *Remover) runActions(ctx context.Context, j *job, store objectstore.Stor
 	return nil
 }
 
+// unshown makes an error that came before the actions one that keeps the backup and its restores, if there are any actions.
+func (r *Remover) unshown(err error) error {
+	if r.Actions == nil {
+		return err
+	}
+	return &keptError{fmt.Errorf("not run: %w", err)}
+}
+
 // storedUID returns the UID that names the backup in the bucket: another cluster's object of it, and one that was made anew
 // from the bucket, have UIDs of their own.
 func storedUID(j *job, stored *velerov1.Backup) string {

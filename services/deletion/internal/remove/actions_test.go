@@ -74,6 +74,25 @@ func TestAnActionThatFailsKeepsEverything(t *testing.T) {
 	}
 }
 
+// A bucket that cannot be read for a while keeps the restores too: actions come before these go.
+func TestNothingGoesBeforeActionsCouldBeAsked(t *testing.T) {
+	for _, acts := range []bool{true, false} {
+		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
+		b.fill(backup(velerov1.BackupPhaseCompleted))
+		if acts {
+			b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { return errors.New("asked") })
+		}
+		b.inject(memstore.OpGet, layout.BackupMetadata("b"), errors.New("bucket is away"))
+		require.Equal(t, Done, b.process("d"))
+		errs := b.request("d").Status.Errors
+		require.Len(t, errs, 1)
+		require.Contains(t, errs[0], "bucket is away")
+		require.Equal(t, acts, strings.HasPrefix(errs[0], "delete item actions: not run: "), errs[0])
+		require.Equal(t, acts, found(b, &velerov1.Restore{}, "r") != nil, "without actions restores go even when the data stays")
+		require.NotNil(t, b.backup())
+	}
+}
+
 func TestActionsComeBeforeAnythingIsRemoved(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))
