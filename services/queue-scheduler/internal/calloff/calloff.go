@@ -53,9 +53,9 @@ type Config struct {
 	Reader    client.Reader // uncached
 	Client    client.Client
 	Namespace string
-	// Instance holds the claims that are taken from runners; unique per process
-	// start. It has no Lease: should this process die, a runner that lives finds
-	// the claim free after the claim timeout.
+	// Instance begins the names of the holders of claims that are taken from
+	// runners; unique per process start. They have no Lease: should this process
+	// die, a runner that lives finds the claim free after the claim timeout.
 	Instance string
 	// Deadline is how long a holder has to stop a job.
 	Deadline time.Duration

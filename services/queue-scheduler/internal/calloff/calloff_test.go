@@ -279,7 +279,7 @@ func TestABackupThatIsNotStoppedInTimeIsEndedHere(t *testing.T) {
 			require.Equal(t, "cancelled by bob", got.Status.FailureReason)
 			held, _, err := claim.Parse(got)
 			require.NoError(t, err)
-			require.Equal(t, claim.Claim{Holder: "one", Epoch: 4}, held)
+			require.Equal(t, claim.Claim{Holder: "one-uid-b-4", Epoch: 4}, held)
 			committed, found, err := ending.Committed(t.Context(), b.store, got)
 			require.NoError(t, err)
 			require.True(t, found)
@@ -292,6 +292,28 @@ func TestABackupThatIsNotStoppedInTimeIsEndedHere(t *testing.T) {
 
 // What the bucket says counts, whoever wrote it: a runner that stopped the backup
 // may have died before it could tell.
+// A runner that watched the holder of one claim must not take that of the next for dead.
+func TestEachTakenClaimHasAHolderOfItsOwn(t *testing.T) {
+	b := newBed(running("one"), running("two"))
+	c := b.replica(t, "scheduler")
+	holders := map[string]bool{}
+	for _, name := range []string{"one", "two"} {
+		_, err := c.AskBackup(t.Context(), name, "alice")
+		require.NoError(t, err)
+		_, err = c.ReconcileBackup(t.Context(), request(name))
+		require.NoError(t, err)
+		b.clock.Step(deadline)
+		_, err = c.ReconcileBackup(t.Context(), request(name))
+		require.NoError(t, err)
+		ended := read(t, b, backup(name, ""))
+		require.Equal(t, velerov1.BackupPhaseFailed, ended.Status.Phase)
+		held, _, err := claim.Parse(ended)
+		require.NoError(t, err)
+		holders[held.Holder] = true
+	}
+	require.Len(t, holders, 2)
+}
+
 func TestWhatWasCommittedBeforeStands(t *testing.T) {
 	o := running("b", holdfast.AnnotationCancel, "bob")
 	b := newBed(o)
@@ -473,7 +495,7 @@ func TestARestoreThatIsNotStoppedInTime(t *testing.T) {
 	require.Equal(t, 3*claimTimeout, left)
 	held, _, err := claim.Parse(read(t, b, o))
 	require.NoError(t, err)
-	require.Equal(t, claim.Claim{Holder: "one", Epoch: 2}, held)
+	require.Equal(t, claim.Claim{Holder: "one-uid-r-2", Epoch: 2}, held)
 	b.clock.Step(claimTimeout)
 	require.Equal(t, 2*claimTimeout, look().RequeueAfter)
 	require.Equal(t, velerov1.RestorePhaseInProgress, read(t, b, o).Status.Phase)

@@ -76,7 +76,7 @@ func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T
 		return reconcile.Result{}, nil //nolint:nilerr // nobody can take it; its runners end such a job
 	}
 	waited := c.since(k.name, obj.GetName(), obj.GetUID(), held.Epoch)
-	if held.Holder != c.Instance {
+	if held.Holder != c.holder(obj, held.Epoch) {
 		left := c.Deadline - waited.epoch
 		if k.bounded {
 			left = min(left, c.patience()-waited.request)
@@ -111,9 +111,15 @@ func (c *Canceller) over(ctx context.Context, err error) reconcile.Result {
 	return reconcile.Result{RequeueAfter: again}
 }
 
+// holder is another name for each claim: runners count from when they first hear
+// of a name without a Lease, and one they know already would seem dead at once.
+func (c *Canceller) holder(o client.Object, epoch int64) string {
+	return fmt.Sprintf("%s-%s-%d", c.Instance, o.GetUID(), epoch)
+}
+
 // take takes the claim from a holder that did not stop the job in time.
 func take[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, from claim.Claim) (claim.Claim, error) {
-	mine := claim.Claim{Holder: c.Instance, Epoch: from.Epoch + 1}
+	mine := claim.Claim{Holder: c.holder(obj, from.Epoch+1), Epoch: from.Epoch + 1}
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
 		held, _, err := claim.Parse(o)
 		_, asked := cancel.Requested(o)
