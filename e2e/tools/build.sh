@@ -7,6 +7,7 @@
 # With KUBEBUILDER_ASSETS set, the control plane's binaries that lie there are taken instead of being built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+export GOGC=400 # compilers collect less and take an eighth less time
 root=$PWD
 bin=$root/.tools/bin
 
