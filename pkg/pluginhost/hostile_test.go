@@ -153,6 +153,7 @@ func TestAPluginThatKeepsDyingIsLeftAloneForAWhileAndOthersOfItsBinaryAreNot(t *
 	err := call(t, s, "exit")
 	require.ErrorIs(t, err, pluginhost.ErrStopped)
 	require.ErrorContains(t, err, "exit status 4", "the last death is told")
+	require.NotErrorIs(t, err, pluginhost.ErrCrashed, "the call was not made, so it did not die under it")
 	require.NoError(t, call(t, s, "echo"))
 	require.ErrorIs(t, callers["BackupItemAction"](t, s, "exit"), pluginhost.ErrCrashed, "it has the name, and is another kind")
 	fake.Step(time.Hour)
@@ -286,13 +287,12 @@ func TestLinesThatAreNotTheFrameworksAreDebug(t *testing.T) {
 
 func TestBinariesThatAreNoPluginsAreFailuresNotReasonsToStop(t *testing.T) {
 	t.Parallel()
-	dir := binaries(t, "babble", "elsewhere", "endless", "exit", "garbage", "mute", "netrpc", "sick", "vendor", "sub/lister-order-2")
+	dir := binaries(t, "babble", "elsewhere", "endless", "exit", "garbage", "netrpc", "sick", "vendor", "sub/lister-order-2")
 	writeFile(t, dir+"/notes.txt", "not executable", 0o600)
 	writeFile(t, dir+"/broken", "\x7fELF nonsense", 0o700)
 	var out logs
 	cfg := config(dir)
 	cfg.Log = out.logger()
-	cfg.Limits = pluginhost.Limits{Start: 5 * time.Second, Query: 10 * time.Second}
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	said := map[string]string{}
@@ -306,16 +306,25 @@ func TestBinariesThatAreNoPluginsAreFailuresNotReasonsToStop(t *testing.T) {
 		"endless":   "Unrecognized remote plugin message",
 		"exit":      "panic: no licence",
 		"garbage":   "died",
-		"mute":      "timeout while waiting for plugin to start",
 		"netrpc":    "unsupported plugin protocol",
 		"sick":      "exit status 3",
 	} {
 		require.Contains(t, said[name], want, name)
 	}
-	require.Len(t, said, 9)
+	require.Len(t, said, 8)
 	require.NotEmpty(t, h.Plugins())
 	require.Contains(t, out.text.String(), "notes.txt")
 	require.NoError(t, callers["DeleteItemAction"](t, open(t, h), "echo"))
+}
+
+func TestABinaryThatSaysNothingIsAFailureInTime(t *testing.T) {
+	t.Parallel()
+	cfg := config(binaries(t, "mute"))
+	cfg.Limits = pluginhost.Limits{Start: 2 * time.Second}
+	h, err := pluginhost.New(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Len(t, h.Failures(), 1)
+	require.ErrorContains(t, h.Failures()[0], "timeout while waiting for plugin to start")
 }
 
 func TestRegistrationsAreCheckedOneByOne(t *testing.T) {

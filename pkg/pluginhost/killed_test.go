@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,10 +62,13 @@ func TestASocketDirectoryThatIsTooLongIsNamed(t *testing.T) {
 func TestNoSocketStaysBehind(t *testing.T) {
 	t.Parallel()
 	sockets := shortDir(t)
-	cfg := config(binaries(t, "vendor", "exit", "mute"))
-	cfg.SocketDir = sockets
-	cfg.Limits.Start = 5e9
+	cfg := config(binaries(t, "mute"))
+	cfg.SocketDir, cfg.Limits.Start = sockets, 2*time.Second
 	h, err := pluginhost.New(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Len(t, h.Failures(), 1)
+	cfg.Dir, cfg.Limits.Start = binaries(t, "vendor", "exit"), 0
+	h, err = pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	s := open(t, h)
 	require.Error(t, callers["DeleteItemAction"](t, s, "exit"))

@@ -31,5 +31,6 @@ func (t *toll) rests(s *spec) error {
 	if t == nil || t.deaths < s.limits.Deaths || !s.clock.Now().Before(t.rested) {
 		return nil
 	}
-	return fmt.Errorf("%w (%d times): %w", ErrStopped, t.deaths, t.last)
+	// The last death is told, and is none of this call, which was not made.
+	return fmt.Errorf("%w (%d times): %s", ErrStopped, t.deaths, t.last.Error())
 }
