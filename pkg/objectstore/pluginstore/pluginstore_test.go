@@ -146,7 +146,10 @@ func TestURLsAreThePluginsIfItMakesAny(t *testing.T) {
 // method, and the others work.
 func TestAMisbehavingPluginCostsItsCalls(t *testing.T) {
 	t.Parallel()
-	h := directoryplugin.Host(t, pluginhost.Limits{Storage: 2 * time.Second, Query: 2 * time.Second, Stop: 100 * time.Millisecond, Deaths: 100})
+	limits := pluginhost.Limits{Stop: 100 * time.Millisecond, Deaths: 100}
+	patient := directoryplugin.Host(t, limits)
+	limits.Storage = 2 * time.Second
+	hasty := directoryplugin.Host(t, limits)
 	calls := map[string]func(ctx context.Context, s objectstore.Store) error{
 		"PutObject": func(ctx context.Context, s objectstore.Store) error {
 			return objectstore.PutBytes(ctx, s, "new", []byte("x"))
@@ -170,6 +173,10 @@ func TestAMisbehavingPluginCostsItsCalls(t *testing.T) {
 		} {
 			t.Run(fault+" "+method, func(t *testing.T) {
 				t.Parallel()
+				h := patient
+				if fault == "hang" {
+					h = hasty
+				}
 				b := newBucket(t, h, map[string]string{directoryplugin.ConfigFault: fault + " " + method}, nil)
 				require.NoError(t, os.WriteFile(filepath.Join(b.dir, "there"), []byte("x"), 0o600))
 				err := call(t.Context(), b)
