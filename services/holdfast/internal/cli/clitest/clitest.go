@@ -72,10 +72,10 @@ func (c *Cluster) InterruptOnce(t *testing.T, list client.ObjectList) context.Co
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
-		ticker := time.NewTicker(5 * time.Millisecond)
+		ticker := clock.RealClock{}.NewTicker(5 * time.Millisecond)
 		defer ticker.Stop()
 		for ctx.Err() == nil && (c.List(ctx, list) != nil || meta.LenList(list) == 0) {
-			<-ticker.C
+			<-ticker.C()
 		}
 	}()
 	return ctx
