@@ -239,6 +239,7 @@ func TestAnAbsentBucketIsWaitedForBeforeMemoryRunsOut(t *testing.T) {
 
 func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"resource":"configmaps","namespace":"a","name":"x","action":"created"}`))
+	f.Add([]byte(`{"resource":"configmaps","namespace":"a","name":"x","asked":true}`))
 	f.Add([]byte(`{"log":[{"t":1,"l":"error","m":"x"}],"lost":{},"owes":{},"finished":{}}`))
 	f.Fuzz(func(t *testing.T, lines []byte) {
 		data, err := pack(lines)

@@ -37,6 +37,8 @@ type Record struct {
 	Time   int64        `json:"time,omitempty"`
 	// UID is the object's in the cluster, where others need it.
 	UID types.UID `json:"uid,omitempty"`
+	// Asked tells that an object in reserve is to be restored although the one it was asked for may have its outcome first.
+	Asked bool `json:"asked,omitempty"`
 	// Intent is what is about to be done to an object that was there before.
 	Intent apply.Intent `json:"intent,omitempty"`
 	// Owes are the owner references an object still lacks; Linked tells that they were dealt with.

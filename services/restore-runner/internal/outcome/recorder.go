@@ -71,7 +71,7 @@ func (r *Recorder) SetPlan(p *plan.Plan) {
 }
 
 // Ask makes an object that was kept in reserve one of those to restore. It is recorded with its outcome: until then, who
-// asks for it has none either.
+// asks for it has none either. For one that does not wait there is Owe.
 func (r *Recorder) Ask(node int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,6 +84,17 @@ func (r *Recorder) ask(node int32) {
 	}
 	r.asked[node] = struct{}{}
 	r.counts.Total++
+}
+
+// Owe is Ask for an object that comes after the one it was asked for: it is recorded before anything that is recorded later,
+// because a taker that finds the outcome of the other does not ask again.
+func (r *Recorder) Owe(node int32) {
+	if !r.plan.Reserve(node) {
+		return
+	}
+	e := r.Begin(node)
+	e.record.Asked = true
+	e.Commit()
 }
 
 // Concerns tells whether an object is to be restored: it is selected, or was asked for.
@@ -217,8 +228,14 @@ func (r *Recorder) apply(node int32, rec *Record) {
 		}
 		r.results.Add(e, r.named(node, message))
 	}
+	if node == General {
+		return
+	}
+	if rec.Asked {
+		r.ask(node)
+	}
 	action := codeOf(rec.Action)
-	if action == 0 || node == General {
+	if action == 0 {
 		return
 	}
 	if r.actions[node] == 0 {

@@ -265,6 +265,24 @@ func TestAdditionalItemsComeFirstRecursivelyAndOnce(t *testing.T) {
 	require.Contains(t, f.results.Warnings.all(), "configmaps a/first: additional item configmaps a/absent, which action a.io/x asks for, is not in the backup")
 }
 
+func TestWhatComesBeforeAllActionsIsNotSaidToBeMissing(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	no := object{"metadata": object{"labels": object{"no": "x"}}}
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.add("namespaces", "v1", "Namespace", "", "empty", no)
+	b.add("customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", no)
+	x := asks("a.io/x", map[string][]action.Item{"ConfigMap a/c": {
+		{GroupResource: schema.GroupResource{Resource: "namespaces"}, Name: "empty"}, {GroupResource: schema.GroupResource{Resource: "namespaces"}, Name: "a"},
+		{GroupResource: schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, Name: "widgets.example.com"},
+	}})
+	f := run(t, s, b, selected, with(t, x))
+	require.Equal(t, map[string][]string{"v1/ConfigMap": {"a/c(created)"}}, f.list)
+	for _, want := range []string{"namespaces empty", "customresourcedefinitions.apiextensions.k8s.io widgets.example.com"} {
+		require.Contains(t, f.results.Warnings.all(), "additional item "+want+", which action a.io/x asks for, is not in the backup or not selected: ")
+	}
+	require.Equal(t, 3, f.recorder.Counts().Warnings, "there is no object of namespace a")
+}
+
 func TestFiltersHoldForAdditionalItems(t *testing.T) {
 	s, b := apitest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/holdfast-io/holdfast/pkg/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
@@ -62,11 +64,20 @@ func (t *tour) find(item action.Item) (int32, bool) {
 
 // missing reports an additional item that is not restored.
 func (t *tour) missing(name string, item action.Item) {
-	if t.Plan.Admits(item.GroupResource, item.Namespace) {
-		t.stay.entry.Warn(fmt.Sprintf("additional item %s, which action %s asks for, is not in the backup", item, name))
-		return
+	what := fmt.Sprintf("additional item %s, which action %s asks for, is ", item, name)
+	switch {
+	case !t.Plan.Admits(item.GroupResource, item.Namespace):
+		t.stay.entry.Info(what + "left out by the restore's filters")
+	case early[item.GroupResource]:
+		t.stay.entry.Warn(what + "not in the backup or not selected: namespaces and definitions come before all actions")
+	default:
+		t.stay.entry.Warn(what + "not in the backup")
 	}
-	t.stay.entry.Info(fmt.Sprintf("additional item %s, which action %s asks for, is left out by the restore's filters", item, name))
+}
+
+// early are restored before the last pass, and only in it actions ask for what is not selected.
+var early = map[schema.GroupResource]bool{
+	{Resource: "namespaces"}: true, {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: true,
 }
 
 // comeBack notes what became of a wait, and returns what there is to wait for next.
@@ -78,6 +89,7 @@ func (t *tour) comeBack(ctx context.Context) *dispatch.Wait {
 	cut := s.wait.Cut
 	s.wait = nil
 	for _, node := range cut {
+		t.Recorder.Owe(node)
 		s.entry.Warn(fmt.Sprintf("additional item %s %s, which action %s asks for, waits for this object: restored before it",
 			t.Plan.Kind(node), t.Plan.Node(node).Name, t.actions[s.next-1].Action.Name()))
 	}

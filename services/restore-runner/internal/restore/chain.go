@@ -129,9 +129,9 @@ func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, 
 const repeats = 2
 
 // execute calls the action. A call whose process died is repeated, one such call at a time, so that in the end it costs the
-// object that is to blame and no other.
+// object that is to blame, and others only where several are.
 func (t *tour) execute(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
-	result, err = b.Action.Execute(ctx, t.object, t.stored, t.Object)
+	result, err = t.call(ctx, b)
 	for range repeats {
 		if err == nil || ctx.Err() != nil || t.Collateral == nil || !t.Collateral(err) {
 			return result, err
@@ -148,6 +148,16 @@ func (t *tour) again(ctx context.Context, b *bound) (action.RestoreResult, error
 		return action.RestoreResult{}, context.Cause(ctx)
 	}
 	defer func() { <-t.alone }()
+	return t.call(ctx, b)
+}
+
+// call makes one call, if the restore is still this process's: an action may have effects elsewhere, which nothing fences.
+func (t *tour) call(ctx context.Context, b *bound) (action.RestoreResult, error) {
+	if t.Confirm != nil {
+		if err := t.Confirm(ctx); err != nil {
+			return action.RestoreResult{}, err
+		}
+	}
 	return b.Action.Execute(ctx, t.object, t.stored, t.Object)
 }
 

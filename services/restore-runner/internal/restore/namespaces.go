@@ -151,9 +151,25 @@ func (r *run) home(ctx context.Context, v int32) {
 			r.bareNamespace(ctx, target)
 		case r.Recorder.Action(node) == "":
 			r.Recorder.Ask(node)
+			r.lookLate(ctx, target)
 			r.storedNamespace(ctx, node)
 		}
 	})
+}
+
+// lookLate is look for a namespace that nobody looked for before the first was created: its age tells whether it was there
+// before the restore. Without that a taker would think it its own, and give it the owners of the backup.
+func (r *run) lookLate(ctx context.Context, name string) {
+	raw, err := r.client.Get(ctx, apply.Target{GVR: namespacesGVR, Name: name})
+	if err != nil {
+		return // absent, or its creation will tell
+	}
+	live, err := liveOf(raw)
+	if err == nil && live.Metadata.DeletionTimestamp == nil && live.Metadata.Created.Before(r.Since) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.found[name] = true
+	}
 }
 
 // lose notes that nothing can be restored into a namespace.
@@ -212,6 +228,8 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 // existing is the outcome of a namespace that is there: this restore's work if it was not there before, and this call or an
 // earlier holder may have created it.
 func (r *run) existing(name string, uid types.UID, stored, sent bool) apply.Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if stored && !r.found[name] && (sent || r.History.Resumed) {
 		return apply.Result{Action: apply.Created, UID: uid, Fresh: true}
 	}

@@ -332,6 +332,100 @@ func TestTakeoverInTheMiddleOfAWait(t *testing.T) {
 	}
 }
 
+// A Secret comes after the ServiceAccounts of its namespace: the one that asks for it does not wait for it. When the holder
+// dies between the two, the taker does not put the account to the action again, and restores the Secret all the same.
+func TestATakerRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("serviceaccounts", "v1", "ServiceAccount", "a", "sa", nil)
+	b.add("secrets", "v1", "Secret", "a", "s", object{"metadata": object{"labels": object{"no": "x"}}})
+	x := asks("a.io/x", map[string][]action.Item{"ServiceAccount a/sa": {secretS}})
+	f := run(t, s, b, selected, with(t, x), func(c *restore.Config) {
+		ctx, die := context.WithCancel(t.Context())
+		s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+			if ctx.Err() == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/secrets") {
+				die()
+				return http.StatusServiceUnavailable, false
+			}
+			return 0, false
+		})
+		first, records := *c, t.TempDir()
+		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), c.Clock, 10)
+		first.Recorder.SetPlan(c.Plan)
+		first.Recorder.Planned(&outcome.Planned{Reserve: true})
+		stored := keepRecords(t, first.Recorder, records)
+		require.ErrorIs(t, restore.Run(ctx, first), context.Canceled)
+		stored()
+		require.Equal(t, outcome.Counts{Total: 2, Done: 1, Warnings: 1}, first.Recorder.Counts())
+		c.History = &outcome.History{Resumed: true}
+		paths, err := filepath.Glob(filepath.Join(records, "*.gz"))
+		require.NoError(t, err)
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, c.Recorder.Replay(data, c.History))
+		}
+	})
+	require.Equal(t, map[string][]string{"v1/ServiceAccount": {"a/sa(created)"}, "v1/Secret": {"a/s(created)"}}, f.list)
+	require.Equal(t, outcome.Counts{Total: 2, Done: 2, Warnings: 1}, f.recorder.Counts())
+	require.Equal(t, 1, x.times("ServiceAccount a/sa"))
+}
+
+// A namespace that is only needed by what an action asks for, and was there before, is not the restore's: a taker does not give
+// it the owners that it has in the backup.
+func TestATakerLeavesANamespaceAloneThatWasThere(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		created time.Time
+		action  string
+		owners  int
+	}{
+		"before the restore": {began.Add(-time.Hour), "skipped", 0},
+		"by it":              {began.Add(time.Second), "created", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := apitest.Start(t), &backup{}
+			no := object{"metadata": object{"labels": object{"no": "x"}}}
+			b.add("persistentvolumes", "v1", "PersistentVolume", "", "owner", nil)
+			b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+			b.add("secrets", "v1", "Secret", "quiet", "s", no)
+			b.add("namespaces", "v1", "Namespace", "", "quiet", no, by("v1", "PersistentVolume", "owner", false))
+			s.Put("/api/v1/namespaces/quiet", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{
+				"name": "quiet", "uid": "of-today", "resourceVersion": "1", "creationTimestamp": tt.created.Format(time.RFC3339)}})
+			x := asks("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "quiet", Name: "s"}}})
+			f := run(t, s, b, selected, with(t, x), func(c *restore.Config) {
+				c.History, c.Since = &outcome.History{Resumed: true}, began
+			})
+			require.Equal(t, []string{"quiet(" + tt.action + ")"}, f.list["v1/Namespace"])
+			require.Equal(t, []string{"quiet/s(created)"}, f.list["v1/Secret"])
+			owners, _ := apitest.Meta(s.Object("/api/v1/namespaces/quiet"))["ownerReferences"].([]any)
+			require.Len(t, owners, tt.owners)
+		})
+	}
+}
+
+// A process that was paused for so long that another has taken over may not put objects to actions when it wakes up.
+func TestNoActionIsCalledWithoutTheClaim(t *testing.T) {
+	s := apitest.Start(t)
+	b, _ := pair()
+	x := asks("a.io/x", nil)
+	lost := errors.New("claim lost")
+	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x), func(c *restore.Config) {
+		ctx, lose := context.WithCancelCause(t.Context())
+		first := *c
+		first.Confirm = func(context.Context) error {
+			if s.Object("/api/v1/namespaces/a") == nil {
+				return nil
+			}
+			lose(lost)
+			return lost
+		}
+		require.ErrorIs(t, restore.Run(ctx, first), lost)
+		require.Empty(t, x.seen)
+		require.Zero(t, c.Recorder.Counts().Done)
+	})
+	require.Equal(t, 2, f.recorder.ByAction()["created"])
+}
+
 func TestManyThatWaitDoSoInFiles(t *testing.T) {
 	s, b := apitest.Start(t), &backup{}
 	b.add("secrets", "v1", "Secret", "a", "s", nil)

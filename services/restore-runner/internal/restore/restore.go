@@ -55,7 +55,8 @@ type Config struct {
 	History *outcome.History
 	// Since is when the Restore was created: what is older was not created by it.
 	Since time.Time
-	// Confirm is called before each change of the cluster, which does not take place after an error. Nil allows all.
+	// Confirm is called before each change of the cluster and each Execute of an action, which do not take place after an
+	// error. Nil allows all.
 	Confirm func(ctx context.Context) error
 	// Stop, when closed, keeps further objects from being begun; Run returns after those in flight.
 	Stop <-chan struct{}
@@ -126,10 +127,10 @@ type run struct {
 	// Written between passes only.
 	catalog *resource.Catalog
 	fresh   map[schema.GroupResource]bool // kinds defined by this restore
-	found   map[string]bool               // target namespaces that were there before it
 
-	mu   sync.Mutex
-	lost map[string]string // target namespaces that could not be prepared -> why
+	mu    sync.Mutex
+	lost  map[string]string // target namespaces that could not be prepared -> why
+	found map[string]bool   // target namespaces that were there before this restore
 
 	chains map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
 	stays  stays
