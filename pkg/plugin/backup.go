@@ -9,9 +9,9 @@ import (
 // BackupItemAction sees objects as they are backed up, and may change what is stored.
 type BackupItemAction interface {
 	Action
-	// Execute is called once per object and backup. Actions run in the order of their names; Velero runs them binary by
-	// binary, each one's in the order of their names. Its error keeps the object out
-	// of the backup. A nil output leaves the object as it is.
+	// Execute is called once per object and backup, and again for an object that was not stored yet when the server's
+	// process died. Actions run in the order of their names; Velero runs them binary by binary, each one's in the order of
+	// their names. Its error keeps the object out of the backup. A nil output leaves the object as it is.
 	Execute(ctx context.Context, in *BackupInput) (*BackupOutput, error)
 }
 

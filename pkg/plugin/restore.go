@@ -10,7 +10,8 @@ import (
 // RestoreItemAction sees objects before they are restored, and may change what is created.
 type RestoreItemAction interface {
 	Action
-	// Execute is called once per object and restore, in the order of BackupItemAction. Its error keeps the object from
+	// Execute is called once per object and restore, in the order of BackupItemAction, and again for an object whose call
+	// may not have been answered because a process died, the plugin's or the server's. Its error keeps the object from
 	// being restored. A nil output leaves the object as it is.
 	Execute(ctx context.Context, in *RestoreInput) (*RestoreOutput, error)
 	// AreAdditionalItemsReady is asked again and again after an output WithItemsWait, with those of the additional items
