@@ -464,13 +464,13 @@ func TestRestoresWithFinalizersAreWaitedFor(t *testing.T) {
 		}
 		done <- outcome
 	}()
-	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
+	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
 	require.NotNil(t, b.backup(), "its location is needed until the restores are gone")
 	var r velerov1.Restore
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "r"}, &r))
 	r.Finalizers = nil
 	require.NoError(t, b.client.Update(t.Context(), &r))
-	require.Eventually(t, func() bool { b.clock.Step(restorePoll); return len(done) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { b.clock.Step(restorePoll); return len(done) == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, Done, <-done)
 	require.Nil(t, b.backup())
 }
