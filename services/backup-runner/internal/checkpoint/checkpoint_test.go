@@ -46,6 +46,45 @@ func TestTheNextHolderReadsEveryRecordInOrder(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// A record says no newer format than it needs, so that a runner without actions
+// can go on with a backup that has none.
+func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
+	store := memstore.New()
+	log := open(t, store, 1)
+	call := Call{Action: "a.io/x", Object: Object{Kind: "Pod", Namespace: "a", Name: "p"}}
+	for _, c := range []struct {
+		rec    Record
+		format int
+		covers bool
+	}{
+		{Record{Part: Part{SidecarKey: "s"}}, 2, true},
+		{Record{Start: &Start{}}, 2, true},
+		{Record{Ranges: []Range{{}}, Held: &Held{Key: "h"}}, 3, true},
+		{Record{Intents: []Call{call}}, 3, false},
+		{Record{Intents: []Call{call}, Outcomes: []Outcome{{Call: call, Body: []byte("{\"<\":1}")}}}, 3, false},
+	} {
+		key, err := log.Append(t.Context(), c.rec)
+		require.NoError(t, err)
+		require.NoError(t, Each(t.Context(), store, "b", "u", []string{key}, func(_ string, rec *Record) error {
+			require.Equal(t, c.format, rec.FormatVersion)
+			require.Equal(t, c.covers, rec.Covers())
+			require.Equal(t, c.rec.Intents, rec.Intents)
+			require.Equal(t, c.rec.Outcomes, rec.Outcomes)
+			return nil
+		}))
+	}
+}
+
+func TestOtherFormatsAreRefused(t *testing.T) {
+	for _, format := range []int{0, 1, 4} {
+		store := memstore.New()
+		text := fmt.Sprintf(`{"formatVersion":%d,"backup":"b","uid":"u"}`, format)
+		require.NoError(t, objectstore.CreateBytes(t.Context(), store, "k", []byte(text)))
+		err := Each(t.Context(), store, "b", "u", []string{"k"}, func(string, *Record) error { return nil })
+		require.ErrorContains(t, err, fmt.Sprintf("formatVersion: %d is not supported", format))
+	}
+}
+
 func TestEachEndsWithTheFirstError(t *testing.T) {
 	store := memstore.New()
 	log := open(t, store, 1)

@@ -42,7 +42,7 @@ func (l *Log) Earlier() []string { return l.journal.Earlier() }
 func (l *Log) Append(ctx context.Context, rec Record) (string, error) {
 	return l.journal.AppendNumbered(ctx, func(seq int64) ([]byte, error) {
 		failpoint.Hit("backup-runner/record")
-		rec.FormatVersion, rec.Backup, rec.UID, rec.Epoch, rec.Seq = recordVersion, l.backup, l.uid, l.epoch, seq
+		rec.FormatVersion, rec.Backup, rec.UID, rec.Epoch, rec.Seq = rec.format(), l.backup, l.uid, l.epoch, seq
 		data, err := json.Marshal(rec)
 		if err != nil {
 			return nil, fmt.Errorf("encode record: %w", err)
@@ -89,7 +89,7 @@ func read(ctx context.Context, store objectstore.Reader, backup, uid, key string
 	if err := json.Unmarshal(data, &rec); err != nil {
 		return rec, fmt.Errorf("record %s: %w: %w", key, journal.ErrCorrupt, err)
 	}
-	if rec.FormatVersion != recordVersion {
+	if rec.FormatVersion != recordVersion && rec.FormatVersion != recordWithActions {
 		return rec, fmt.Errorf("record %s: formatVersion: %d is not supported", key, rec.FormatVersion)
 	}
 	if rec.Backup != backup || rec.UID != uid {

@@ -9,8 +9,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// recordVersion is the format of records; another one is not understood.
-const recordVersion = 2
+// Formats of records; others are not understood. A record that a runner without
+// actions would misunderstand has the newer one.
+const (
+	recordVersion     = 2
+	recordWithActions = 3
+)
 
 // Record says what one sealed part holds.
 type Record struct {
@@ -24,6 +28,19 @@ type Record struct {
 	// Part is the part, uploaded before the record. Without a SidecarKey there is
 	// none: the ranges held nothing to store.
 	Part Part `json:"part"`
+	// Held is the file of those objects of the ranges that wait for their actions;
+	// nil if none does.
+	Held *Held `json:"held,omitempty"`
+	// LeftOut are objects that an action kept out of the backup.
+	LeftOut []Object `json:"leftOut,omitempty"`
+	// Resources are the resources of objects in the part that no range accounts
+	// for, sorted.
+	Resources []string `json:"resources,omitempty"`
+	// Intents are calls that may begin an operation. They are made once this
+	// record is durable.
+	Intents []Call `json:"intents,omitempty"`
+	// Outcomes are how calls of earlier intents ended.
+	Outcomes []Outcome `json:"outcomes,omitempty"`
 	// Ranges are the key ranges whose selected objects are in the part.
 	Ranges []Range `json:"ranges,omitempty"`
 	// Revisions are the common revisions taken so far, oldest first.
@@ -42,6 +59,8 @@ type Record struct {
 type Start struct {
 	// LiveNamespaces is how many namespaces the cluster had.
 	LiveNamespaces int `json:"liveNamespaces"`
+	// Unbound are the actions that could not be asked what they apply to.
+	Unbound []string `json:"unbound,omitempty"`
 	// Units are the lists of the first pass. One whose kind is no longer served
 	// is an error; kinds that came later are not in the backup.
 	Units []string `json:"units"`
@@ -59,6 +78,62 @@ type Part struct {
 	Items         int    `json:"items"`
 	Warnings      int    `json:"warnings"`
 	Errors        int    `json:"errors"`
+}
+
+// Held names a file of objects as they were listed, in the format of package held.
+type Held struct {
+	Key    string `json:"key"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+	Items  int    `json:"items"`
+}
+
+// Object names an object, whatever its version.
+type Object struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// Call is a call of an action about an object.
+type Call struct {
+	Action string `json:"action"`
+	Object Object `json:"object"`
+}
+
+// Outcome is how a call ended. Whoever has it need not make the call again.
+type Outcome struct {
+	Call
+	// Body is the object as the action left it; nil if it changed nothing.
+	Body []byte `json:"body,omitempty"`
+	// Additional and Operation are what else the action answered.
+	Additional []Item `json:"additional,omitempty"`
+	Operation  string `json:"operation,omitempty"`
+	// Error is set instead when the call failed.
+	Error string `json:"error,omitempty"`
+}
+
+// Item names an object by its resource.
+type Item struct {
+	Group     string `json:"group,omitempty"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// Covers tells whether the record is about parts or ranges, and not of calls
+// alone: a composition needs no others.
+func (r *Record) Covers() bool {
+	return r.Start != nil || r.Part.SidecarKey != "" || len(r.Ranges) > 0 || len(r.Volumes) > 0
+}
+
+// format is the oldest format that says all the record does.
+func (r *Record) format() int {
+	if r.Held != nil || len(r.LeftOut)+len(r.Resources)+len(r.Intents)+len(r.Outcomes) > 0 {
+		return recordWithActions
+	}
+	return recordVersion
 }
 
 // Range is a contiguous piece of one list.
@@ -79,7 +154,7 @@ type Range struct {
 	// one in it; empty at the start of the list and when there was no object.
 	After string `json:"after,omitempty"`
 	Last  string `json:"last,omitempty"`
-	// Items is the number of objects of the range that were stored.
+	// Items is the number of objects of the range that were stored or held.
 	Items int `json:"items,omitempty"`
 	// Continue is the token of the page after the range; empty with Done.
 	Continue string `json:"continue,omitempty"`

@@ -1,0 +1,134 @@
+// Package chain runs the backup item actions that match an object, one after the
+// other: each gets the object as the one before it left it.
+package chain
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+)
+
+// Item is a backup item action with its selector.
+type Item = action.Bound[action.BackupItem]
+
+// Chain are the actions that may match objects of one resource, in the order in
+// which they run. Immutable, safe for concurrent use.
+type Chain struct {
+	Resource schema.GroupResource
+	Actions  []Item
+	Backup   *action.Backup
+}
+
+// Result is what the actions made of an object.
+type Result struct {
+	// Object is what to store.
+	Object Object
+	// Changed tells that it is not the object given.
+	Changed bool
+	// Applied are the names of the actions that ran.
+	Applied []string
+	// LeftOut is the action that keeps the object out of the backup, if one does.
+	LeftOut string
+	// Problems are errors of the backup that do not cost it the object.
+	Problems []error
+}
+
+// Host is who runs a chain.
+type Host interface {
+	// Execute calls an action, as Execute of this package does. An error is one of
+	// the object.
+	Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error)
+	// Additional backs up the objects an action named, before the one it named
+	// them for. With must the filters do not count. An error fails the object.
+	Additional(ctx context.Context, by string, items []action.Item, must bool) error
+}
+
+// Matches reports whether an action may want the object, as far as that is known
+// without decoding it. It allocates nothing.
+func Matches[A action.Action](b *action.Bound[A], m *objmeta.Meta, raw []byte) bool {
+	if !b.Namespace(m.Namespace) || !b.Labels(&m.Labels) {
+		return false
+	}
+	s, ok := any(b.Action).(screener)
+	return !ok || s.Concerns(raw)
+}
+
+// screener is an action for which most objects are of no concern; those of package
+// builtin may be.
+type screener interface{ Concerns(raw []byte) bool }
+
+// Run calls the actions that match. An error is one of the object, which is not to
+// be stored then, unless ctx has ended or host returned it.
+func (c *Chain) Run(ctx context.Context, o Object, host Host) (Result, error) {
+	out := Result{Object: o}
+	for i := range c.Actions {
+		b := &c.Actions[i]
+		if !Matches(b, out.Object.Meta, out.Object.Raw) {
+			continue
+		}
+		wants, err := b.Accepts(ctx, out.Object.decoded())
+		if err != nil {
+			return out, fmt.Errorf("action %s: AppliesTo: %w", b.Action.Name(), err)
+		}
+		if !wants {
+			continue
+		}
+		if err := c.step(ctx, b.Action, &out, host); err != nil || out.LeftOut != "" {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// step runs one action.
+func (c *Chain) step(ctx context.Context, a action.BackupItem, out *Result, host Host) error {
+	name := a.Name()
+	given := out.Object.decoded()
+	answer, err := host.Execute(ctx, a, given, c.Backup)
+	if err != nil {
+		return err
+	}
+	out.Applied = append(out.Applied, name)
+	if answer.Object == nil {
+		return fmt.Errorf("action %s: Execute: no object came back", name)
+	}
+	if answer.Object != given {
+		if err := out.take(answer.Object); err != nil {
+			return fmt.Errorf("action %s: Execute: %w", name, err)
+		}
+	}
+	if out.Object.Meta.Annotations.Has(velerov1.AnnotationSkipFromBackup) {
+		out.LeftOut = name
+		return nil
+	}
+	if answer.OperationID != "" {
+		out.Problems = append(out.Problems, fmt.Errorf(
+			"action %s: Execute: it started operation %q, and operations are not supported yet: nothing waits for it", name, clip(answer.OperationID)))
+	}
+	must, err := out.mustInclude()
+	if err != nil {
+		return fmt.Errorf("action %s: Execute: %w", name, err)
+	}
+	if len(answer.Additional) == 0 {
+		return nil
+	}
+	return host.Additional(ctx, name, answer.Additional, must)
+}
+
+// Execute calls the action; a panic is an error.
+func Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (r action.BackupResult, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("action %s: Execute: panic: %v", a.Name(), p)
+		}
+	}()
+	return a.Execute(ctx, o, b)
+}
+
+// clip bounds a plugin's text in messages.
+func clip(text string) string { return text[:min(len(text), 256)] }

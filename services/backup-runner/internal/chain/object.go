@@ -1,0 +1,92 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/jsonlist"
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+)
+
+// Object is an object on its way through the actions.
+type Object struct {
+	// Kind is what the object says it is.
+	Kind schema.GroupVersionKind
+	Meta *objmeta.Meta
+	// Raw is the object as JSON, with apiVersion and kind.
+	Raw []byte
+	// Spaced tells that Raw is not compact.
+	Spaced bool
+
+	object *action.Object
+}
+
+// Parse returns the object of that kind with this JSON, which must have apiVersion
+// and kind.
+func Parse(kind schema.GroupVersionKind, raw []byte) (Object, error) {
+	item, err := jsonlist.ParseObject(raw)
+	if err != nil {
+		return Object{}, err
+	}
+	if !item.HasTypeMeta {
+		return Object{}, errors.New("apiVersion or kind is missing")
+	}
+	o := Object{Kind: kind, Meta: &objmeta.Meta{}, Raw: item.Raw, Spaced: item.Spaced}
+	return o, objmeta.Decode(item.Metadata, o.Meta)
+}
+
+// decoded returns the object as actions take it, the same for all that get it
+// unchanged.
+func (o *Object) decoded() *action.Object {
+	if o.object == nil {
+		o.object = action.FromJSON(o.Raw)
+	}
+	return o.object
+}
+
+// take makes what an action returned the object.
+func (r *Result) take(answer *action.Object) error {
+	was := &r.Object
+	id, err := answer.Identity()
+	if err != nil {
+		return err
+	}
+	if id.Kind.GroupKind() != was.Kind.GroupKind() || id.Kind.Version == "" || id.Namespace != was.Meta.Namespace || id.Name != was.Meta.Name {
+		return fmt.Errorf("another object came back: %s", clip(id.String()))
+	}
+	raw, err := answer.JSON()
+	if err != nil {
+		return err
+	}
+	now, err := Parse(id.Kind, raw)
+	if err != nil {
+		return fmt.Errorf("what came back cannot be stored: %w", err)
+	}
+	now.object = answer
+	r.Object, r.Changed = now, true
+	return nil
+}
+
+// mustInclude tells whether the object says that its additional items are to be
+// taken past the filters. That is a message, and not stored.
+func (r *Result) mustInclude() (bool, error) {
+	value, says := r.Object.Meta.Annotations.Lookup(velerov1.AnnotationMustIncludeAdditional)
+	if !says {
+		return false, nil
+	}
+	u, err := r.Object.decoded().Copy()
+	if err != nil {
+		return false, err
+	}
+	annotations := u.GetAnnotations()
+	delete(annotations, velerov1.AnnotationMustIncludeAdditional)
+	if len(annotations) == 0 {
+		annotations = nil // a plugin made the map
+	}
+	u.SetAnnotations(annotations)
+	return value == "true", r.take(action.FromContent(u.Object))
+}

@@ -1,0 +1,234 @@
+// Package known remembers what became of each object of a backup, so that none
+// is processed twice, whoever asks for it, and lets those who need an object wait
+// for the one who works on it.
+package known
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/maphash"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Key stands for an object. Keys are compared within one process only.
+type Key [12]byte
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+// KeyOf returns the key of an object. 96 bits with a secret seed: two of a million
+// objects share a key once in 10^17 backups.
+func KeyOf(kind schema.GroupKind, namespace, name string) (k Key) {
+	var sums [2]uint64
+	for i := range seeds {
+		var h maphash.Hash
+		h.SetSeed(seeds[i])
+		for _, text := range [...]string{kind.Group, kind.Kind, namespace, name} {
+			_, _ = h.WriteString(text) // a hash never fails
+			_ = h.WriteByte(0)
+		}
+		sums[i] = h.Sum64()
+	}
+	binary.LittleEndian.PutUint64(k[:], sums[0])
+	binary.LittleEndian.PutUint32(k[8:], uint32(sums[1])) //nolint:gosec // half of it is enough
+	return k
+}
+
+// Fate is what became of an object.
+type Fate uint32
+
+// The fates.
+const (
+	// Unknown objects were never met.
+	Unknown Fate = iota
+	// Stored objects are in a part.
+	Stored
+	// Failed objects have an error in the log.
+	Failed
+	// LeftOut objects were kept out by an action.
+	LeftOut
+	// Absent objects do not exist.
+	Absent
+	// Unwanted objects exist, and the filters do not want them.
+	Unwanted
+	// Busy objects are being worked on.
+	Busy
+	// Waiting objects are held until their actions run.
+	Waiting
+
+	firstPlace // what is larger is the number of a Place
+)
+
+// Place is where a held object lies.
+type Place struct{ File, Offset uint32 }
+
+// Register is safe for concurrent use. A million objects take about 21 MiB.
+type Register struct {
+	mu     sync.Mutex
+	fates  table
+	places []Place
+	keys   []Key // of places
+	open   int   // objects that wait
+	busy   map[Key]*work
+	asks   map[int]Key // by worker: the object it waits for
+}
+
+// work is the processing of one object.
+type work struct {
+	worker int
+	done   chan struct{}
+}
+
+// New returns an empty register.
+func New() *Register {
+	return &Register{busy: map[Key]*work{}, asks: map[int]Key{}}
+}
+
+// Settle gives objects their fate.
+func (r *Register) Settle(fate Fate, keys ...Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range keys {
+		if r.fates.get(k) >= firstPlace {
+			r.open--
+		}
+		r.fates.put(k, fate)
+	}
+}
+
+// Hold notes that an object waits, unless it has a fate already.
+func (r *Register) Hold(k Key, at Place) (added bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fates.get(k) != Unknown {
+		return false
+	}
+	r.fates.put(k, firstPlace+Fate(len(r.places))) //nolint:gosec // far fewer than 2^32 objects
+	r.places, r.keys = append(r.places, at), append(r.keys, k)
+	r.open++
+	return true
+}
+
+// Fate returns the fate of an object.
+func (r *Register) Fate(k Key) Fate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return plain(r.fates.get(k))
+}
+
+func plain(f Fate) Fate { return min(f, Waiting) }
+
+// Open returns how many objects wait.
+func (r *Register) Open() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open
+}
+
+// Held returns the n-th object that was ever held; false behind the last one.
+func (r *Register) Held(n int) (k Key, waits, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n >= len(r.keys) {
+		return Key{}, false, false
+	}
+	k = r.keys[n]
+	return k, r.fates.get(k) >= firstPlace, true
+}
+
+// Place returns where a held object lies.
+func (r *Register) Place(k Key) (Place, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.place(r.fates.get(k))
+}
+
+func (r *Register) place(f Fate) (Place, bool) {
+	if f < firstPlace {
+		return Place{}, false
+	}
+	return r.places[f-firstPlace], true
+}
+
+// Begin gives an object that waits, is unknown, or with again is unwanted, to the
+// worker and returns what it was before, with its place; End is to follow. Any
+// other fate is returned as it is.
+func (r *Register) Begin(k Key, worker int, again bool) (was Fate, at Place) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.fates.get(k)
+	if f >= firstPlace || f == Unknown || (again && f == Unwanted) {
+		r.busy[k] = &work{worker: worker, done: make(chan struct{})}
+		r.fates.put(k, Busy)
+		if f >= firstPlace {
+			r.open--
+		}
+		at, _ = r.place(f)
+	}
+	return plain(f), at
+}
+
+// Waits tells whether Begin gave the object away.
+func (f Fate) Waits(again bool) bool {
+	return f == Waiting || f == Unknown || (again && f == Unwanted)
+}
+
+// Met tells whether the object is the backup's business already: it was processed,
+// or will be.
+func (f Fate) Met() bool {
+	return f == Stored || f == Failed || f == LeftOut || f == Waiting
+}
+
+// End settles an object that Begin gave; the fate is not Unknown.
+func (r *Register) End(k Key, fate Fate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w, ok := r.busy[k]; ok {
+		delete(r.busy, k)
+		close(w.done)
+	}
+	r.fates.put(k, fate)
+}
+
+// Wait waits until nobody works on the object. It returns false at once if that
+// would be for ever: the object, or one that its worker waits for, is the asking
+// worker's own.
+func (r *Register) Wait(ctx context.Context, k Key, worker int) (bool, error) {
+	w, ok := r.ask(k, worker)
+	if w == nil {
+		return ok, nil
+	}
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.asks, worker)
+	}()
+	select {
+	case <-w.done:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// ask returns the work to wait for, nil if there is none or it is a cycle.
+func (r *Register) ask(k Key, worker int) (_ *work, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := r.busy[k]
+	for at := first; at != nil; {
+		if at.worker == worker {
+			return nil, false
+		}
+		next, waits := r.asks[at.worker]
+		if !waits {
+			break
+		}
+		at = r.busy[next]
+	}
+	if first != nil {
+		r.asks[worker] = k
+	}
+	return first, true
+}
