@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
@@ -38,6 +40,9 @@ type Config struct {
 	// process.
 	PartBytes int64
 	PartItems int
+	// BlockWorkers is the number of item blocks processed at once. Default 1, as
+	// in Velero: not every plugin written for it can take more.
+	BlockWorkers int
 }
 
 func (c *Config) setDefaults() {
@@ -49,6 +54,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.PartItems <= 0 {
 		c.PartItems = 1000
+	}
+	if c.BlockWorkers <= 0 {
+		c.BlockWorkers = 1
 	}
 }
 
@@ -69,6 +77,8 @@ type Job struct {
 	// LiveNamespaces counts the namespaces of the cluster, to decide between one
 	// list of all namespaces and one list for each. It is asked once per backup.
 	LiveNamespaces func(ctx context.Context) (int, error)
+	// Actions look at objects before they are stored.
+	Actions Actions
 	// Progress is updated while Run works.
 	Progress *Progress
 	// Stop, when closed, ends the run at the next page end, with everything
@@ -96,7 +106,7 @@ func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 	cfg.setDefaults()
 	r := &run{Config: cfg, Job: job, facts: newFacts(job.Backup)}
 	uploads, cancel := context.WithCancel(ctx)
-	workers := make([]*worker, cfg.Workers)
+	workers := make([]*worker, max(cfg.Workers, cfg.BlockWorkers))
 	for i := range workers {
 		workers[i] = &worker{run: r, id: i, uploads: uploads}
 	}
@@ -105,6 +115,7 @@ func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 		for _, w := range workers {
 			w.discard()
 		}
+		r.release()
 	}()
 	lists, done := r.untilStopped(ctx)
 	defer done()
@@ -121,6 +132,11 @@ type run struct {
 	facts   *facts
 	records *checkpoint.Log
 	past    past
+	bound   bound
+	calls   calls
+	alone   sync.RWMutex // held for writing by the only call to an action
+	held    heldFiles
+	extras  atomic.Bool // objects were stored that no list selected
 	results
 }
 
@@ -137,7 +153,7 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 		if err := first.begin(ctx); err != nil {
 			return err
 		}
-	} else if err := r.rediscover(ctx); err != nil {
+	} else if err := first.goOn(ctx); err != nil {
 		return err
 	}
 	planned := plan(r.Filter, r.Catalog, r.past.start.LiveNamespaces)
@@ -147,13 +163,26 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 	if err := r.pass(ctx, workers, r.remaining(planned)); err != nil {
 		return err
 	}
+	if err := r.act(ctx, workers); err != nil {
+		return err
+	}
 	// What these take depends on what was collected before them, which must not
 	// be lost when they are done: all of it is durable.
 	failpoint.Hit("backup-runner/first-pass-done")
-	if err := r.pass(ctx, workers, slices.Concat(r.definitions(), r.volumes(), r.namespaces())); err != nil {
-		return err
+	second := slices.Concat(r.definitions(), r.volumes(), r.namespaces())
+	for visited := map[string]bool{}; len(second) > 0; second = r.late(visited) {
+		if err := r.pass(ctx, workers, second); err != nil {
+			return err
+		}
+		if err := r.act(ctx, workers); err != nil {
+			return err
+		}
+		for i := range second {
+			visited[second[i].id()] = true
+		}
 	}
 	failpoint.Hit("backup-runner/second-pass-done")
+	r.Actions.close()
 	return first.end()
 }
 
@@ -162,6 +191,11 @@ func (r *run) pass(ctx context.Context, workers []*worker, units []unit) error {
 	if err := r.each(ctx, workers, units); err != nil {
 		return err
 	}
+	return r.settle(ctx, workers)
+}
+
+// settle makes durable what the workers did.
+func (r *run) settle(ctx context.Context, workers []*worker) error {
 	if err := parallel(ctx, workers, func(_ context.Context, w *worker) error { return w.flush() }); err != nil {
 		return err
 	}
@@ -179,7 +213,7 @@ func (r *run) each(ctx context.Context, workers []*worker, units []unit) error {
 		queue <- u
 	}
 	close(queue)
-	return parallel(ctx, workers, func(ctx context.Context, w *worker) error {
+	return parallel(ctx, workers[:r.Workers], func(ctx context.Context, w *worker) error {
 		for u := range queue {
 			err := context.Cause(ctx)
 			if err == nil && !r.stopping() {

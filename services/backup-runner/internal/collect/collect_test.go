@@ -77,7 +77,7 @@ type setup struct {
 	lists *rawlist.Client
 }
 
-func newSetup(t *testing.T, api *apifake.Server, spec velerov1.BackupSpec, namespaces ...string) *setup {
+func newSetup(t testing.TB, api *apifake.Server, spec velerov1.BackupSpec, namespaces ...string) *setup {
 	t.Helper()
 	srv := httptest.NewServer(api)
 	t.Cleanup(srv.Close)

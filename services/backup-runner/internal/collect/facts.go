@@ -125,3 +125,10 @@ func (f *facts) collected() []schema.GroupResource {
 	slices.SortFunc(out, func(a, b schema.GroupResource) int { return cmp.Compare(a.String(), b.String()) })
 	return out
 }
+
+// held returns the namespaces of collected objects, sorted.
+func (f *facts) held() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.namespaces))
+}

@@ -23,7 +23,7 @@ const maxExpiries = 5
 // unit collects one unit, or what an earlier holder left of it. What is wrong
 // with the kind is noted; an error is one that ends the job.
 func (w *worker) unit(ctx context.Context, u unit) error {
-	s := &sink{w: w, u: &u, gr: u.res.GroupResource(), references: u.references()}
+	s := w.sink(&u)
 	var token string
 	if at, ok := w.run.past.units[u.id()]; ok {
 		if at.Done {
@@ -52,9 +52,17 @@ func (w *worker) unit(ctx context.Context, u unit) error {
 	return w.fail(joblog.Entry{Message: message, Err: err.Error(), Scoped: true, Namespace: u.namespace, Resource: s.gr.String()})
 }
 
+// sink returns what takes the unit's objects.
+func (w *worker) sink(u *unit) *sink {
+	b := &w.run.bound
+	s := &sink{w: w, u: u, gr: u.res.GroupResource(), references: u.references(), wants: b.wants(u.res.GroupResource())}
+	s.registered = b.any() && (s.wants != nil || u.role != plain || b.counts(s.gr))
+	return s
+}
+
 // finish notes what the unit brought.
 func (s *sink) finish() error {
-	if s.u.role == namespaceObjects {
+	if s.u.role == namespaceObjects && s.u.fields == "" {
 		for _, name := range s.w.run.facts.absent() {
 			err := s.w.fail(joblog.Entry{Message: "the namespace is included by name and does not exist",
 				Scoped: true, Namespace: name, Resource: s.gr.String(), Name: name})

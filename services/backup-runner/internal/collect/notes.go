@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 // source is what the log lines of a backup name as their origin.
@@ -21,6 +24,10 @@ const source = "holdfast/backup-runner"
 // before anything is collected, so that no later holder decides anew.
 func (w *worker) begin(ctx context.Context) error {
 	r := w.run
+	unbound, err := w.bind(ctx, nil) // first: plugins may be slow to answer, and a cut grows old
+	if err != nil {
+		return err
+	}
 	live, err := r.LiveNamespaces(ctx)
 	if err != nil {
 		return err
@@ -37,6 +44,12 @@ func (w *worker) begin(ctx context.Context) error {
 	if err := w.note(joblog.Entry{Level: joblog.Info, Message: message}); err != nil {
 		return err
 	}
+	for _, warning := range r.Actions.Warnings {
+		r.Progress.noted(1, 0)
+		if err := w.note(joblog.Entry{Level: joblog.Warning, Message: warning}); err != nil {
+			return err
+		}
+	}
 	for _, f := range r.Catalog.Failures() {
 		err := w.fail(joblog.Entry{
 			Message: fmt.Sprintf("API group %s does not answer: its objects are not backed up", f.GroupVersion), Err: f.Err.Error(),
@@ -45,7 +58,7 @@ func (w *worker) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	start := &checkpoint.Start{LiveNamespaces: live}
+	start := &checkpoint.Start{LiveNamespaces: live, Unbound: unbound}
 	for _, u := range plan(r.Filter, r.Catalog, live) {
 		start.Units = append(start.Units, u.id())
 	}
@@ -53,10 +66,22 @@ func (w *worker) begin(ctx context.Context) error {
 	return w.flush()
 }
 
+// goOn prepares a holder that takes over.
+func (w *worker) goOn(ctx context.Context) error {
+	if err := w.run.rediscover(ctx); err != nil {
+		return err
+	}
+	_, err := w.bind(ctx, w.run.past.start.Unbound)
+	return err
+}
+
 // end notes that everything was listed, once everything is durable.
 func (w *worker) end() error {
+	if err := w.drain(); err != nil {
+		return err
+	}
 	if w.run.past.ended {
-		return nil
+		return w.flush()
 	}
 	counts := w.run.Progress.Read()
 	err := w.note(joblog.Entry{Level: joblog.Info, Message: fmt.Sprintf("Collected %d objects", counts.Items)})
@@ -107,4 +132,47 @@ func unserved(annotations objmeta.Pairs) []string {
 		}
 	}
 	return out
+}
+
+// about is a log entry about an object.
+func about(gr schema.GroupResource, namespace, name, message string, err error) joblog.Entry {
+	e := joblog.Entry{Message: message, Scoped: true, Namespace: namespace, Resource: gr.String(), Name: name}
+	if err != nil {
+		e.Err = err.Error()
+	}
+	return e
+}
+
+// remarks returns what is to be said about a stored pod or claim: what a pod's
+// annotations ask for in vain, and what becomes of a claim's volume, whose data is
+// not taken.
+func (r *run) remarks(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries []joblog.Entry, _ *volume.Info) {
+	switch gr {
+	case podGR:
+		for _, message := range unserved(m.Annotations) {
+			e := about(gr, m.Namespace, m.Name, message, nil)
+			e.Level = joblog.Error
+			entries = append(entries, e)
+		}
+	case claimGR:
+		return r.claim(m, raw)
+	}
+	return entries, nil
+}
+
+func (r *run) claim(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
+	byChoice := r.facts.claimsByChoice
+	info, err := volume.Skipped(raw, byChoice)
+	if err != nil {
+		e := about(claimGR, m.Namespace, m.Name, "the volume of this claim is unknown", err)
+		e.Level = joblog.Error
+		return []joblog.Entry{e}, nil
+	}
+	info.PVCName, info.PVCNamespace = strings.Clone(m.Name), strings.Clone(m.Namespace)
+	if byChoice {
+		return nil, &info
+	}
+	e := about(claimGR, m.Namespace, m.Name, "volume data was not backed up: "+info.SkippedReason, nil)
+	e.Level = joblog.Warning
+	return []joblog.Entry{e}, &info
 }

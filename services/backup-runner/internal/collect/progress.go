@@ -9,6 +9,7 @@ type Progress struct {
 	done   int
 	errors int
 	warned int
+	held   int // objects that wait for their actions
 	ahead  map[string]int64
 }
 
@@ -20,7 +21,7 @@ type Counts struct{ Items, Total, Warnings, Errors int }
 func (p *Progress) Read() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	total := p.done
+	total := p.done + p.held
 	for _, n := range p.ahead {
 		total += int(n)
 	}
@@ -40,6 +41,21 @@ func (p *Progress) page(unit string, items int, remaining int64) {
 	} else {
 		delete(p.ahead, unit)
 	}
+}
+
+// hold records that objects wait for their actions, or with a negative number that
+// they do no longer.
+func (p *Progress) hold(waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held += waiting
+}
+
+// acted records an object that was processed.
+func (p *Progress) acted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
 }
 
 // restore adds what an earlier holder had stored.

@@ -21,6 +21,11 @@ type past struct {
 	start *checkpoint.Start // nil if nothing was recorded
 	units map[string]position
 	ended bool // the last log entry is recorded
+
+	// What earlier holders left to actions, and made of it.
+	held    []checkpoint.Held
+	leftOut []checkpoint.Object
+	parts   []checkpoint.Part
 }
 
 // position is how far a unit has come.
@@ -65,10 +70,24 @@ func (r *run) replay(key string, rec *checkpoint.Record) {
 			r.facts.add(schema.ParseGroupResource(last.Resource), nil)
 		}
 	}
+	for _, gr := range rec.Resources {
+		r.facts.add(schema.ParseGroupResource(gr), nil)
+		r.extras.Store(true)
+	}
+	if rec.Held != nil {
+		r.past.held = append(r.past.held, *rec.Held)
+	}
+	if rec.Part.SidecarKey != "" {
+		r.past.parts = append(r.past.parts, rec.Part)
+	}
+	r.past.leftOut = append(r.past.leftOut, rec.LeftOut...)
 	r.facts.within(rec.Namespaces)
 	r.facts.exist(rec.Seen)
 	r.facts.bind(rec.Volumes)
-	r.sealed(key, &rec.Part)
+	r.calls.replay(key, rec)
+	if rec.Covers() {
+		r.sealed(key, &rec.Part)
+	}
 	r.Progress.restore(rec.Part.Items, rec.Part.Warnings, rec.Part.Errors)
 }
 

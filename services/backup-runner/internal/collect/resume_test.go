@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/journal"
 	"github.com/holdfast-io/holdfast/pkg/jsonlist"
@@ -34,6 +35,9 @@ type scenario struct {
 	between func(*apifake.Server)
 	// anew: objects may be listed again, since the revision is gone.
 	anew bool
+	// actions returns the actions of one holder.
+	actions func() []action.BackupItem
+	blocks  func() []action.ItemBlock
 }
 
 func scenarios() map[string]scenario {
@@ -49,8 +53,24 @@ func scenarios() map[string]scenario {
 	}
 }
 
+// moreScenarios are those of other files.
+var moreScenarios []func(all map[string]scenario)
+
+// withActions adds the scenarios with actions.
+func withActions(all map[string]scenario) map[string]scenario {
+	all["actions"] = busyScenario()
+	all["actions that go beyond the selection"] = withBusyActions(scenarios()["or-selectors and a missing namespace"])
+	for _, add := range moreScenarios {
+		add(all)
+	}
+	return all
+}
+
 func (sc *scenario) server() *apifake.Server {
 	all := slices.Clone(kinds)
+	if sc.actions != nil || sc.blocks != nil {
+		all = append(all, apifake.Kind{Group: "example.com", Version: "v1", Kind: "Unseen", Resource: "unseens", Namespaced: true})
+	}
 	if sc.dead {
 		all = append(all, apifake.Kind{Group: "broken.example.com", Version: "v1", Kind: "Broken", Resource: "brokens", Namespaced: true, Custom: true, Dead: true})
 	}
@@ -79,6 +99,10 @@ func (sc *scenario) server() *apifake.Server {
 	s.Add("customresourcedefinitions.apiextensions.k8s.io",
 		apifake.Object{Name: "widgets.example.com"}, apifake.Object{Name: "gadgets.example.com"})
 	s.Add("nodes", apifake.Object{Name: "n1"})
+	for i := range 10 {
+		s.Add("unseens.example.com", apifake.Object{Namespace: "c", Name: fmt.Sprintf("u-%d", i), Deleting: i == 4})
+	}
+	s.Add("namespaces", apifake.Object{Name: "c"})
 	return s
 }
 
@@ -86,8 +110,14 @@ func (sc *scenario) setup(t *testing.T, workers int) (*setup, *apifake.Server) {
 	t.Helper()
 	api := sc.server()
 	s := newSetup(t, api, sc.spec, sc.namespaces...)
-	s.cfg.Workers, s.cfg.PartItems = workers, 8
+	s.cfg.Workers, s.cfg.BlockWorkers, s.cfg.PartItems = workers, workers, 8
 	s.job.LiveNamespaces = func(context.Context) (int, error) { return sc.live, nil }
+	if sc.actions != nil {
+		s.job.Actions.Items = sc.actions()
+	}
+	if sc.blocks != nil {
+		s.job.Actions.Blocks = sc.blocks()
+	}
 	return s, api
 }
 
@@ -230,7 +260,7 @@ func (s *setup) recorded(t *testing.T) (items int) {
 // A run that dies at any write to the bucket is taken over, and the outcome is
 // that of the undisturbed run.
 func TestDeathAtEachWrite(t *testing.T) {
-	for name, sc := range scenarios() {
+	for name, sc := range withActions(scenarios()) {
 		want, total := sc.undisturbed(t)
 		for _, run := range []struct{ workers, shares int }{{1, 3}, {4, 6}} {
 			t.Run(fmt.Sprintf("%s, %d workers", name, run.workers), func(t *testing.T) {

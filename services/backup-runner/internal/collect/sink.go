@@ -18,6 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/reference"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/held"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/known"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
@@ -30,6 +32,8 @@ type sink struct {
 	meta objmeta.Meta
 	// references finds what objects refer to, nil for kinds that refer to nothing.
 	references *reference.Finder
+	wants      *wants // what actions see of the kind, nil for nothing
+	registered bool   // actions may see or ask for objects of the kind
 
 	// State of the unit.
 	revision string // of the page
@@ -53,7 +57,13 @@ type page struct {
 	namespaces map[string]struct{}
 	seen       []string // names, of Namespace objects only
 	volumes    []volume.Info
+	stored     []known.Key // of the objects taken, where actions may ask for them
+	held       []heldAt
+	holdMark   *held.Mark // where the file of held objects was before the page
 }
+
+// empty returns a page that reuses the memory of a finished one.
+func (p *page) empty() page { return page{stored: p.stored[:0], held: p.held[:0]} }
 
 // Begin implements rawlist.Sink.
 func (s *sink) Begin(revision string) error {
@@ -74,6 +84,9 @@ func (s *sink) Item(item jsonlist.Item) error {
 	}
 	if !s.selected(item) {
 		return nil
+	}
+	if s.registered {
+		return s.route(item)
 	}
 	return s.take(item)
 }
@@ -135,18 +148,17 @@ func (s *sink) take(item jsonlist.Item) error {
 			return err
 		}
 	}
-	switch s.gr {
-	case podGR:
-		return s.pod()
-	case claimGR:
-		return s.claim(item.Raw)
+	if s.gr == podGR || s.gr == claimGR {
+		return s.remark(item.Raw)
 	}
 	return nil
 }
 
+var shortenedMessage = fmt.Sprintf("the manifest names the first %d of the objects this one refers to", reference.Max)
+
 // shortened notes that the manifest does not name all that the object refers to.
 func (s *sink) shortened() error {
-	entry := s.entry(fmt.Sprintf("the manifest names the first %d of the objects this one refers to", reference.Max), nil)
+	entry := s.entry(shortenedMessage, nil)
 	entry.Level = joblog.Info
 	return s.note(entry)
 }
@@ -178,41 +190,28 @@ func (s *sink) touch() error {
 	return nil
 }
 
-// pod reports what the pod's annotations ask for in vain.
-func (s *sink) pod() error {
-	for _, message := range unserved(s.meta.Annotations) {
-		if err := s.problem(s.entry(message, nil)); err != nil {
+// remark notes what is to be said about the object in s.meta, which is stored.
+func (s *sink) remark(raw []byte) error {
+	remarks, info := s.w.run.remarks(s.gr, &s.meta, raw)
+	if info != nil {
+		s.page.volumes = append(s.page.volumes, *info)
+	}
+	for _, e := range remarks {
+		if e.Level == joblog.Warning {
+			s.page.warnings++
+		} else {
+			s.page.errors++
+		}
+		if err := s.note(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// claim lists the volume of a claim, whose data is not taken.
-func (s *sink) claim(raw []byte) error {
-	byChoice := s.w.run.facts.claimsByChoice
-	info, err := volume.Skipped(raw, byChoice)
-	if err != nil {
-		return s.problem(s.entry("the volume of this claim is unknown", err))
-	}
-	info.PVCName, info.PVCNamespace = strings.Clone(s.meta.Name), strings.Clone(s.meta.Namespace)
-	s.page.volumes = append(s.page.volumes, info)
-	if byChoice {
-		return nil
-	}
-	s.page.warnings++
-	entry := s.entry("volume data was not backed up: "+info.SkippedReason, nil)
-	entry.Level = joblog.Warning
-	return s.note(entry)
-}
-
 // entry is a log entry about the object in s.meta.
 func (s *sink) entry(message string, err error) joblog.Entry {
-	e := joblog.Entry{Message: message, Scoped: true, Namespace: s.meta.Namespace, Resource: s.gr.String(), Name: s.meta.Name}
-	if err != nil {
-		e.Err = err.Error()
-	}
-	return e
+	return about(s.gr, s.meta.Namespace, s.meta.Name, message, err)
 }
 
 // problem notes a counted error on this page.
@@ -231,8 +230,13 @@ func (s *sink) note(e joblog.Entry) error {
 
 // Rollback implements rawlist.Sink.
 func (s *sink) Rollback() error {
-	mark := s.page.mark
-	s.page = page{}
+	mark, holdMark := s.page.mark, s.page.holdMark
+	s.page = s.page.empty()
+	if holdMark != nil {
+		if err := s.w.hold.Rewind(*holdMark); err != nil {
+			return fmt.Errorf("roll a page back: %w", err)
+		}
+	}
 	if mark == nil {
 		return nil
 	}
@@ -254,13 +258,14 @@ func objectKey(namespace, name string) string {
 // part that holds the page: one is never recorded without the other.
 func (s *sink) Commit(p rawlist.Page) error {
 	w, done := s.w, s.page
-	s.page = page{}
+	defer func() { s.page = done.empty() }()
 	if done.items > 0 {
 		w.run.facts.add(s.gr, done.namespaces)
 		w.within(done.namespaces)
 	}
 	w.run.facts.bind(done.volumes)
-	w.run.Progress.page(s.u.id(), done.items, p.Remaining)
+	w.run.Progress.page(s.u.id(), done.items-len(done.held), p.Remaining)
+	s.register(&done)
 	w.run.Progress.noted(done.warnings, done.errors)
 	w.record.Seen = append(w.record.Seen, w.run.facts.exist(done.seen)...)
 	w.record.Volumes = append(w.record.Volumes, done.volumes...)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/reference"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/known"
 )
 
 var (
@@ -178,6 +179,33 @@ func (r *run) volumes() []unit {
 	out := make([]unit, len(names))
 	for i, name := range names {
 		out[i] = unit{res: res, role: boundVolume, fields: "metadata.name=" + name}
+	}
+	return out
+}
+
+// late returns the units that what actions asked for calls for, after the second
+// pass: definitions, volumes and namespaces of objects that came since.
+func (r *run) late(visited map[string]bool) []unit {
+	if !r.extras.Load() {
+		return nil
+	}
+	out := r.definitions()
+	if res, ok := r.Catalog.Lookup(volumeGR); ok && len(r.volumes()) > 0 {
+		out = append(out, r.named(res, boundVolume, r.facts.boundVolumes())...)
+	}
+	if res, ok := r.Catalog.Lookup(namespaceGR); ok && r.Filter.Resource(namespaceGR, false) {
+		out = append(out, r.named(res, namespaceObjects, r.facts.held())...)
+	}
+	return slices.DeleteFunc(out, func(u unit) bool { return visited[u.id()] })
+}
+
+// named returns a unit for each object of a cluster-scoped kind that nobody met.
+func (r *run) named(res resource.Resource, role role, names []string) []unit {
+	var out []unit
+	for _, name := range names {
+		if r.bound.register.Fate(known.KeyOf(res.Kind.GroupKind(), "", name)) == known.Unknown {
+			out = append(out, unit{res: res, role: role, fields: "metadata.name=" + name})
+		}
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/part"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/held"
 )
 
 // results collects what sealed parts add up to.
@@ -40,7 +41,12 @@ type worker struct {
 	// uploads is the context of uploads: they outlive the unit they began in.
 	uploads context.Context //nolint:containedctx // see above
 	n       int             // parts begun
-	noted   bool            // the open part holds log entries
+	hold    *held.Writer    // open file of held objects, nil between them
+	holds   int             // such files begun
+	typed   []byte          // scratch: an object with its type
+	// holdFile is the number of the open file of held objects.
+	holdFile uint32
+	noted    bool // the open part holds log entries
 	// record will stand for the open part; it also has the pages without objects
 	// since the last one.
 	record     checkpoint.Record
@@ -62,13 +68,18 @@ func (w *worker) part() (*part.Writer, error) {
 	return open, nil
 }
 
-// note keeps a log entry in the part.
+// note keeps a log entry of this service in the part.
 func (w *worker) note(e joblog.Entry) error {
+	e.Time, e.Source = w.run.Clock.Now(), source
+	return w.keep(e)
+}
+
+// keep keeps a log entry in the part.
+func (w *worker) keep(e joblog.Entry) error {
 	open, err := w.part()
 	if err != nil {
 		return err
 	}
-	e.Time, e.Source = w.run.Clock.Now(), source
 	if err := open.Note(e); err != nil {
 		return fmt.Errorf("note a log entry: %w", err)
 	}
@@ -76,9 +87,10 @@ func (w *worker) note(e joblog.Entry) error {
 	return nil
 }
 
-// full reports whether the part is big enough to be sealed.
+// full reports whether there is enough to be sealed.
 func (w *worker) full() bool {
-	return w.open != nil && (w.open.Size() >= w.run.PartBytes || w.open.Items() >= w.run.PartItems)
+	return (w.open != nil && (w.open.Size() >= w.run.PartBytes || w.open.Items() >= w.run.PartItems)) ||
+		(w.hold != nil && (w.hold.Size() >= w.run.PartBytes || w.hold.Items() >= w.run.PartItems))
 }
 
 // covered adds a committed page to what the part holds.
@@ -106,14 +118,28 @@ func (w *worker) discard() {
 		w.open.Discard()
 		w.open = nil
 	}
+	if w.hold != nil {
+		w.hold.Discard()
+		w.hold = nil
+	}
 	_ = w.land() // the job has failed already, or there is nothing under way
 }
 
-// seal finishes the open part, if there is anything in it, and starts to make it
-// durable while the worker goes on; at most one part is under way.
+// batch is what a worker makes durable at once. Either may be nil.
+type batch struct {
+	part *part.Sealed
+	held *part.File
+	// items is how many objects are held.
+	items int
+}
+
+func (b *batch) empty() bool { return b.part == nil && b.held == nil }
+
+// seal finishes what is open, if there is anything in it, and starts to make it
+// durable while the worker goes on; at most one batch is under way.
 func (w *worker) seal() error {
-	sealed, err := w.finish()
-	if err != nil || sealed == nil {
+	sealed, err := w.close()
+	if err != nil || sealed.empty() {
 		return err
 	}
 	return w.send(sealed)
@@ -122,16 +148,40 @@ func (w *worker) seal() error {
 // flush makes everything durable that was committed so far, and that pages were
 // listed which held nothing.
 func (w *worker) flush() error {
-	sealed, err := w.finish()
+	sealed, err := w.close()
 	if err != nil {
 		return err
 	}
-	if sealed != nil || len(w.record.Ranges) > 0 {
+	if !sealed.empty() || len(w.record.Ranges)+len(w.record.LeftOut) > 0 {
 		if err := w.send(sealed); err != nil {
 			return err
 		}
 	}
 	return w.land()
+}
+
+// close finishes what is open.
+func (w *worker) close() (b batch, err error) {
+	if b.part, err = w.finish(); err != nil {
+		return b, err
+	}
+	open := w.hold
+	if open == nil {
+		return b, nil
+	}
+	w.hold = nil
+	b.items = open.Items()
+	if b.items == 0 { // the page was rolled back
+		open.Discard()
+		return b, nil
+	}
+	file, err := open.Finish()
+	if err != nil {
+		removeFiles(b.part)
+		return b, err
+	}
+	b.held = &file
+	return b, nil
 }
 
 // finish closes the open part; nil when there is nothing in it.
@@ -153,20 +203,24 @@ func (w *worker) finish() (*part.Sealed, error) {
 	return sealed, nil
 }
 
-// send starts to make a part durable; nil stands for one that holds nothing.
-func (w *worker) send(sealed *part.Sealed) error {
+// send starts to make a batch durable; an empty one stands for pages without
+// objects.
+func (w *worker) send(b batch) error {
 	if err := w.land(); err != nil {
-		removeFiles(sealed)
+		removeFiles(b.part)
 		return err
 	}
 	record := w.record
 	record.Namespaces = slices.Sorted(maps.Keys(w.namespaces))
 	record.Revisions = w.run.Cut.Revisions()
+	if b.held != nil {
+		record.Held = &checkpoint.Held{Key: w.key(fmt.Sprintf("h%d", w.id), w.holds), Size: b.held.Size, SHA256: b.held.SHA256, Items: b.items}
+	}
 	w.record, w.namespaces = checkpoint.Record{}, nil
 	flight, n := make(chan error, 1), w.n
 	w.flight = flight
 	go func() {
-		flight <- w.run.safely(func() error { return w.deliver(w.uploads, sealed, n, record) })
+		flight <- w.run.safely(func() error { return w.deliver(w.uploads, b, n, record) })
 	}()
 	return nil
 }
@@ -181,19 +235,25 @@ func (w *worker) land() error {
 	return err
 }
 
-// deliver uploads a part, then records it.
-func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record checkpoint.Record) error {
-	defer removeFiles(sealed)
-	if sealed != nil {
-		record.Part = w.describe(sealed, n)
+// deliver uploads a batch, then records it. The file of held objects stays, since
+// their actions read it.
+func (w *worker) deliver(ctx context.Context, b batch, n int, record checkpoint.Record) error {
+	defer removeFiles(b.part)
+	if b.part != nil {
+		record.Part = w.describe(b.part, n)
 	}
 	if recordsFirst {
 		if err := w.enter(ctx, record); err != nil {
 			return err
 		}
 	}
-	if sealed != nil {
-		if err := w.upload(ctx, sealed, record.Part); err != nil {
+	if b.held != nil {
+		if err := w.create(ctx, record.Held.Key, *b.held); err != nil {
+			return err
+		}
+	}
+	if b.part != nil {
+		if err := w.upload(ctx, b.part, record.Part); err != nil {
 			return err
 		}
 	}
@@ -203,15 +263,19 @@ func (w *worker) deliver(ctx context.Context, sealed *part.Sealed, n int, record
 	}
 	err := w.enter(ctx, record)
 	if errors.Is(err, journal.ErrFenced) {
-		w.withdraw(ctx, record.Part)
+		w.withdraw(ctx, &record)
 	}
 	return err
 }
 
-// withdraw removes a part that no record will ever name: the sweep of the holder
-// that closed the epoch may have been there before it. It is best effort.
-func (w *worker) withdraw(ctx context.Context, ref checkpoint.Part) {
-	for _, key := range []string{ref.Key, ref.SidecarKey} {
+// withdraw removes what no record will ever name: the sweep of the holder that
+// closed the epoch may have been there before it. It is best effort.
+func (w *worker) withdraw(ctx context.Context, record *checkpoint.Record) {
+	keys := []string{record.Part.Key, record.Part.SidecarKey}
+	if record.Held != nil {
+		keys = append(keys, record.Held.Key)
+	}
+	for _, key := range keys {
 		if key == "" {
 			continue
 		}
@@ -223,10 +287,13 @@ func (w *worker) withdraw(ctx context.Context, ref checkpoint.Part) {
 
 // enter makes it durable that the part is.
 func (w *worker) enter(ctx context.Context, record checkpoint.Record) error {
+	var upTo int
+	record.Outcomes, upTo = w.run.calls.outcomes()
 	key, err := w.run.records.Append(ctx, record)
 	if err != nil {
 		return err
 	}
+	w.run.calls.recorded(upTo)
 	failpoint.Hit("backup-runner/part-recorded")
 	w.run.sealed(key, &record.Part)
 	return nil
@@ -243,8 +310,7 @@ func removeFiles(sealed *part.Sealed) {
 
 // describe returns what the record of a part says.
 func (w *worker) describe(sealed *part.Sealed, n int) checkpoint.Part {
-	b := w.run.Backup
-	key := layout.Part(b.Name, string(b.UID), w.run.Epoch, fmt.Sprintf("w%d", w.id), 1, n)
+	key := w.key(fmt.Sprintf("w%d", w.id), n)
 	ref := checkpoint.Part{
 		SidecarKey: layout.Sidecar(key), SidecarSize: sealed.Sidecar.Size, SidecarSHA256: sealed.Sidecar.SHA256,
 		Items: sealed.Items + sealed.Failed, Warnings: sealed.Warnings, Errors: sealed.Errors,
@@ -253,6 +319,12 @@ func (w *worker) describe(sealed *part.Sealed, n int) checkpoint.Part {
 		ref.Key, ref.Size, ref.SHA256 = key, sealed.Data.Size, sealed.Data.SHA256
 	}
 	return ref
+}
+
+// key returns the key of the n-th object of a series of this worker.
+func (w *worker) key(series string, n int) string {
+	b := w.run.Backup
+	return layout.Part(b.Name, string(b.UID), w.run.Epoch, series, 1, n)
 }
 
 func (w *worker) upload(ctx context.Context, sealed *part.Sealed, ref checkpoint.Part) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,18 +43,31 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 		LiveNamespaces: func(ctx context.Context) (int, error) { return j.liveNamespaces(ctx, filter) },
 		Progress:       &collect.Progress{}, Stop: j.stop,
 	}
+	work.Actions = j.actions(ctx, catalog)
+	defer work.Actions.Close()
 	stop := j.report(ctx, work.Progress)
 	defer stop() // also when collecting panics
 	lingering, done := j.lingers(ctx)
 	defer done()
 	result, err := collect.Run(lingering, collect.Config{Lister: j.Cluster, Clock: j.Clock, Log: j.log,
-		Workers: j.Workers, PartBytes: j.PartBytes, PartItems: j.PartItems}, work)
+		Workers: j.Workers, PartBytes: j.PartBytes, PartItems: j.PartItems, BlockWorkers: j.BlockWorkers}, work)
 	stop()
 	if err != nil {
 		return none, err
 	}
 	j.log.InfoContext(ctx, "objects collected", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
 	return j.fix(ctx, out, work.Cut, result)
+}
+
+// actions opens the backup's actions. Their Close may be called more than once.
+func (j *execution) actions(ctx context.Context, catalog *resource.Catalog) collect.Actions {
+	if j.Actions == nil {
+		return collect.Actions{Close: func() {}}
+	}
+	lines := &collect.Lines{}
+	a := j.Actions.Open(ctx, j.backup.DeepCopy(), catalog, lines.Add)
+	a.Lines, a.Close = lines, sync.OnceFunc(a.Close)
+	return a
 }
 
 // discover asks the cluster what it serves and builds the filter with its names.

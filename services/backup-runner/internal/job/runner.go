@@ -17,6 +17,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -60,8 +61,16 @@ type Events interface {
 	PublishEvent(ctx context.Context, event *eventv1.Event) error
 }
 
-// Config is what a Runner works with. Everything is required but ConsistentCut
-// and the sizes, whose zero values mean collect's defaults.
+// Actions opens what looks at the objects of one backup: plugins and what is built
+// in.
+type Actions interface {
+	// Open returns the actions for one run of a job; their Close must be called.
+	// note gets what plugins log, from many goroutines.
+	Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry)) collect.Actions
+}
+
+// Config is what a Runner works with. Everything is required but Actions,
+// ConsistentCut and the sizes, whose zero values mean collect's defaults.
 type Config struct {
 	Reader    client.Reader // uncached
 	Client    client.Client
@@ -71,16 +80,18 @@ type Config struct {
 	Locations Locations
 	Cluster   Cluster
 	Events    Events
+	Actions   Actions // nil for none
 	Metrics   *metrics.Metrics
 	Tracer    trace.Tracer
 	Clock     clock.WithTicker
 	Log       *slog.Logger
 	// WorkDir holds a directory for each running job.
 	WorkDir string
-	// Workers, PartBytes and PartItems: see collect.Config.
-	Workers   int
-	PartBytes int64
-	PartItems int
+	// Workers, PartBytes, PartItems and BlockWorkers: see collect.Config.
+	Workers      int
+	PartBytes    int64
+	PartItems    int
+	BlockWorkers int
 	// ConsistentCut lists everything at one revision.
 	ConsistentCut bool
 	// StorePatience is how long an unreachable bucket is waited for.

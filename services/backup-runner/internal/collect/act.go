@@ -1,0 +1,70 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// act processes what is held and makes everything durable.
+func (r *run) act(ctx context.Context, workers []*worker) error {
+	if !r.bound.any() || r.bound.register.Open()+len(r.past.held) == 0 {
+		return nil
+	}
+	if err := r.load(ctx); err != nil {
+		return err
+	}
+	if r.bound.register.Open() == 0 {
+		return nil
+	}
+	if err := r.blocks(ctx, workers[:r.BlockWorkers]); err != nil {
+		return err
+	}
+	return r.settle(ctx, workers)
+}
+
+// blocks lets the workers process everything that is held, and returns when it is
+// done, or when the run is told to stop.
+func (r *run) blocks(ctx context.Context, workers []*worker) error {
+	group, ctx := errgroup.WithContext(ctx)
+	queue := make(chan block)
+	group.Go(func() error {
+		defer close(queue)
+		return r.safely(func() error { return (&arranger{run: r}).arrange(ctx, queue) })
+	})
+	for _, w := range workers {
+		group.Go(func() error {
+			return r.safely(func() error { return (&actor{worker: w}).work(ctx, queue) })
+		})
+	}
+	err := group.Wait()
+	if r.stopping() && errors.Is(err, ErrStopped) {
+		return nil
+	}
+	return err
+}
+
+// work processes blocks.
+func (a *actor) work(ctx context.Context, queue <-chan block) error {
+	for b := range queue {
+		if err := a.block(ctx, b); err != nil {
+			return fmt.Errorf("process what waits for actions: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *actor) block(ctx context.Context, b block) error {
+	for i := range b.members {
+		err := context.Cause(ctx)
+		if err == nil && !a.run.stopping() {
+			err = a.member(ctx, &b.members[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,373 @@
+package collect
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/part"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// fakeAction is a backup item action without a process.
+type fakeAction struct {
+	name     string
+	selector action.Selector
+	unbound  error
+	do       func(ctx context.Context, id action.Identity, o *action.Object) (action.BackupResult, error)
+
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (f *fakeAction) Name() string { return f.name }
+
+func (f *fakeAction) AppliesTo(context.Context) (action.Selector, error) {
+	return f.selector, f.unbound
+}
+
+func (f *fakeAction) Execute(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	id, err := o.Identity()
+	if err != nil {
+		return action.BackupResult{}, err
+	}
+	if b.Backup().Name != "b1" {
+		return action.BackupResult{}, errors.New("the wrong backup")
+	}
+	f.mu.Lock()
+	if f.calls == nil {
+		f.calls = map[string]int{}
+	}
+	f.calls[id.String()]++
+	f.mu.Unlock()
+	r, err := f.do(ctx, id, o)
+	if err == nil && r.Object == nil {
+		r.Object = o
+	}
+	return r, err
+}
+
+// called returns how often the action was called for objects, and requires that it
+// was once for each.
+func (f *fakeAction) called(t *testing.T) int {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, n := range f.calls {
+		require.Equal(t, 1, n, id)
+	}
+	return len(f.calls)
+}
+
+// annotate returns an action that notes that it was there.
+func annotate(name string, s action.Selector) *fakeAction {
+	return &fakeAction{name: name, selector: s, do: func(_ context.Context, _ action.Identity, o *action.Object) (action.BackupResult, error) {
+		return annotated(o, "trace", name)
+	}}
+}
+
+func annotated(o *action.Object, key, value string) (action.BackupResult, error) {
+	u, err := o.Copy()
+	if err != nil {
+		return action.BackupResult{}, err
+	}
+	a := u.GetAnnotations()
+	if a == nil {
+		a = map[string]string{}
+	}
+	a[key] = strings.TrimPrefix(a[key]+" "+value, " ")
+	u.SetAnnotations(a)
+	return action.BackupResult{Object: action.FromContent(u.Object)}, nil
+}
+
+func resources(names ...string) action.Selector { return action.Selector{IncludedResources: names} }
+
+// with gives the setup actions.
+func (s *setup) with(items ...action.BackupItem) *setup {
+	s.job.Actions.Items = items
+	return s
+}
+
+// bodies returns the stored objects by their un-versioned path.
+func (s *setup) bodies(t *testing.T, res Result) map[string]map[string]any {
+	t.Helper()
+	out := map[string]map[string]any{}
+	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
+		if rec.Part.Key == "" {
+			return nil
+		}
+		data, _ := s.store.Bytes(rec.Part.Key)
+		zr, err := gzip.NewReader(bytes.NewReader(data))
+		require.NoError(t, err)
+		for tr := tar.NewReader(zr); ; {
+			h, err := tr.Next()
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return nil
+			}
+			require.NoError(t, err)
+			if strings.Contains(h.Name, "-preferredversion/") {
+				continue
+			}
+			require.NotContains(t, out, h.Name, "stored once")
+			var body map[string]any
+			require.NoError(t, json.NewDecoder(tr).Decode(&body))
+			out[h.Name] = body
+		}
+	})
+	require.NoError(t, err)
+	return out
+}
+
+// entriesOf returns the manifest's entries by path, those of failed objects by key.
+func (s *setup) entriesOf(t *testing.T, res Result) (stored map[string]manifest.Item, failed []string) {
+	t.Helper()
+	stored = map[string]manifest.Item{}
+	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
+		if rec.Part.SidecarKey == "" {
+			return nil
+		}
+		data, _ := s.store.Bytes(rec.Part.SidecarKey)
+		r, err := part.OpenSidecar(bytes.NewReader(data))
+		require.NoError(t, err)
+		for {
+			key, value, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			require.NoError(t, err)
+			entry, err := part.ParseEntry(key, value)
+			require.NoError(t, err)
+			if !entry.Stored {
+				failed = append(failed, strings.ReplaceAll(string(key), "\x00", " "))
+				continue
+			}
+			var item manifest.Item
+			require.NoError(t, json.Unmarshal(slices.Concat([]byte("{"), entry.JSON, []byte("}")), &item))
+			stored[item.Path] = item
+		}
+	})
+	require.NoError(t, err)
+	slices.Sort(failed)
+	return stored, failed
+}
+
+func trace(body map[string]any) any {
+	meta, _ := body["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	return annotations["trace"]
+}
+
+func configMap(name string) string { return "resources/configmaps/namespaces/a/" + name + ".json" }
+
+func TestActionsChangeWhatTheyMatch(t *testing.T) {
+	first := annotate("a.io/first", action.Selector{IncludedResources: []string{"cm"}, IncludedNamespaces: []string{"a"}, Labels: "app in (x,y)"})
+	first.selector.IncludedResources = []string{"configmaps"}
+	second := annotate("b.io/second", action.Selector{Labels: "app=x", ExcludedNamespaces: []string{"b"}})
+	idle := annotate("c.io/idle", resources("nosuch.example.com"))
+	plain := newSetup(t, estate(), velerov1.BackupSpec{})
+	want, err := Run(t.Context(), plain.cfg, plain.job)
+	require.NoError(t, err)
+
+	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(first, second, idle)
+	res, err := Run(t.Context(), s.cfg, s.job)
+	require.NoError(t, err)
+	require.Zero(t, res.Errors, s.read(t, res).at(joblog.Error))
+	require.Equal(t, want.Items, res.Items)
+	require.Equal(t, plain.read(t, want).items, s.read(t, res).items)
+	require.Equal(t, Counts{Items: res.Items, Total: res.Items}, s.job.Progress.Read())
+	require.Equal(t, 100, first.called(t), "two thirds of those in a")
+	require.Equal(t, 50, second.called(t))
+	require.Zero(t, idle.called(t))
+
+	bodies, before := s.bodies(t, res), plain.bodies(t, want)
+	entries, _ := s.entriesOf(t, res)
+	require.Equal(t, "a.io/first b.io/second", trace(bodies[configMap("cm-000")]))
+	require.Equal(t, []string{"a.io/first", "b.io/second"}, entries[configMap("cm-000")].Actions)
+	require.Equal(t, "a.io/first", trace(bodies[configMap("cm-004")]))
+	require.Nil(t, trace(bodies[configMap("cm-002")]))
+	require.Empty(t, entries[configMap("cm-002")].Actions)
+	for path, body := range bodies {
+		if trace(body) == nil {
+			require.Equal(t, before[path], body)
+		}
+	}
+	left, err := os.ReadDir(s.job.Dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "no work file is left")
+}
+
+func TestAnObjectThatAnActionLeavesAloneIsStoredAsListed(t *testing.T) {
+	plain := newSetup(t, estate(), velerov1.BackupSpec{})
+	want, err := Run(t.Context(), plain.cfg, plain.job)
+	require.NoError(t, err)
+	looks := &fakeAction{name: "a.io/looks", do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+		return action.BackupResult{}, nil
+	}}
+	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(looks)
+	res, err := Run(t.Context(), s.cfg, s.job)
+	require.NoError(t, err)
+	require.Equal(t, want.Items, looks.called(t), "an empty selector is everything")
+	before, _ := plain.entriesOf(t, want)
+	after, _ := s.entriesOf(t, res)
+	require.Len(t, after, len(before))
+	for path, item := range before {
+		require.Equal(t, item.SHA256, after[path].SHA256, path)
+		require.Equal(t, item.References, after[path].References)
+	}
+}
+
+func TestAnActionThatFailsCostsItsObject(t *testing.T) {
+	fails := &fakeAction{name: "a.io/x", selector: resources("configmaps"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+		switch id.Name {
+		case "cm-000":
+			return action.BackupResult{}, fmt.Errorf("plugin a.io/x: Execute of %s: no such volume", id)
+		case "cm-002":
+			panic("broken")
+		case "cm-004":
+			return annotated(o, velerov1.AnnotationSkipFromBackup, "")
+		case "cm-006":
+			return action.BackupResult{OperationID: "op-1"}, nil
+		}
+		return action.BackupResult{}, nil
+	}}
+	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(fails)
+	res, err := Run(t.Context(), s.cfg, s.job)
+	require.NoError(t, err)
+	require.Equal(t, 300, fails.called(t))
+	got := s.read(t, res)
+	require.Equal(t, 297, got.of("configmaps"))
+	_, failed := s.entriesOf(t, res)
+	require.Equal(t, []string{"v1/ConfigMap a/cm-000", "v1/ConfigMap a/cm-002"}, failed, "the resource list names what failed, and not what was left out")
+	var errs []string
+	for _, e := range got.notes {
+		if e.Level == joblog.Error {
+			errs = append(errs, e.Resource+" "+e.Namespace+"/"+e.Name+": "+e.Message+": "+e.Err)
+		}
+	}
+	slices.Sort(errs)
+	require.Equal(t, 3, res.Errors)
+	require.Equal(t, []string{
+		"configmaps a/cm-000: an action failed: the object is not backed up: plugin a.io/x: Execute of ConfigMap a/cm-000: no such volume",
+		"configmaps a/cm-002: an action failed: the object is not backed up: action a.io/x: Execute: panic: broken",
+		"configmaps a/cm-006: the object is backed up, but an action did not come to its end: action a.io/x: Execute: it started operation \"op-1\", and operations are not supported yet: nothing waits for it",
+	}, errs)
+	require.Contains(t, got.at(joblog.Info), "configmaps a/cm-004: left out by action a.io/x")
+	require.Equal(t, res.Items, s.job.Progress.Read().Items)
+	require.Equal(t, 3, s.job.Progress.Read().Errors)
+}
+
+func TestAnActionThatDoesNotSayWhatItAppliesToIsAnError(t *testing.T) {
+	silent := annotate("a.io/silent", action.Selector{})
+	silent.unbound = errors.New("plugin a.io/silent: AppliesTo: no answer in time")
+	wrong := annotate("b.io/wrong", action.Selector{Labels: "=="})
+	fine := annotate("c.io/fine", resources("nodes"))
+	base := newSetup(t, estate(), velerov1.BackupSpec{}).with(silent, wrong, fine)
+	res, err := Run(t.Context(), base.cfg, base.job)
+	require.NoError(t, err)
+	require.Equal(t, 2, res.Errors, "once each")
+	require.Equal(t, 1, fine.called(t))
+	require.Zero(t, silent.called(t))
+
+	s := base.first(t) // and once, if two holders ask
+	died := dieAt(s.store, 4)
+	_, err = Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, errDead)
+	require.True(t, died())
+	s.store.Inject(nil)
+	next := s.holder(t, 2)
+	res, err = Run(t.Context(), next.cfg, next.job)
+	require.NoError(t, err)
+	require.Equal(t, 2, res.Errors)
+}
+
+func TestWhatPluginsLogIsInTheLogAndCounts(t *testing.T) {
+	lines := &Lines{}
+	closed := false
+	talks := &fakeAction{name: "a.io/talks", selector: resources("nodes"), do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+		lines.Add(joblog.Entry{Level: joblog.Warning, Message: "careful", Source: "talks"})
+		lines.Add(joblog.Entry{Level: joblog.Error, Message: "broken", Source: "talks"})
+		for range 100 {
+			lines.Add(joblog.Entry{Level: joblog.Info, Message: strings.Repeat("x", 100_000), Source: "talks"})
+		}
+		return action.BackupResult{}, nil
+	}}
+	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(talks)
+	s.job.Actions.Lines = lines
+	s.job.Actions.Close = func() { closed = true }
+	res, err := Run(t.Context(), s.cfg, s.job)
+	require.NoError(t, err)
+	require.True(t, closed)
+	require.Equal(t, 1, res.Warnings)
+	require.Equal(t, 1, res.Errors)
+	got := s.read(t, res)
+	require.Contains(t, strings.Join(got.at(joblog.Info), "\n"), "plugins log too much: ")
+	require.Equal(t, 1, s.job.Progress.Read().Errors)
+}
+
+// Claims and pods that an action looked at are accounted for as others are.
+func TestClaimsThatActionsMatchAreListedAsSkipped(t *testing.T) {
+	api := estate()
+	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
+	api.Add("persistentvolumeclaims", apifake.Object{Namespace: "a", Name: "c", Body: map[string]any{"spec": map[string]string{"volumeName": "pv-1"}}})
+	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Annotations: map[string]string{"backup.velero.io/backup-volumes": "v"}})
+	for _, actions := range [][]action.BackupItem{nil, {annotate("a.io/x", resources("pods", "persistentvolumeclaims"))}} {
+		s := newSetup(t, api, velerov1.BackupSpec{}, "a").with(actions...)
+		res, err := Run(t.Context(), s.cfg, s.job)
+		require.NoError(t, err)
+		got := s.read(t, res)
+		require.Equal(t, 1, res.Warnings)
+		require.Equal(t, 1, res.Errors)
+		require.Equal(t, 1, got.of("persistentvolumes"), "the volume comes with its claim")
+		var volumes []string
+		for _, rec := range got.records {
+			for _, v := range rec.Volumes {
+				volumes = append(volumes, v.PVCName+" "+v.PVName)
+			}
+		}
+		require.Equal(t, []string{"c pv-1"}, volumes)
+	}
+}
+
+// busyScenario has actions on most kinds: some change, some fail, some leave out.
+func busyScenario() scenario {
+	return withBusyActions(scenarios()["dead kinds"])
+}
+
+func withBusyActions(sc scenario) scenario {
+	sc.actions = func() []action.BackupItem {
+		return []action.BackupItem{
+			annotate("a.io/trace", resources("configmaps", "pods", "widgets.example.com", "namespaces")),
+			asks("b.io/asks", resources("pods"), true, func(id action.Identity) []string {
+				n := id.Name[len(id.Name)-2:]
+				return []string{"persistentvolumes pv-" + n, "configmaps a/cm-0" + n, "configmaps a/nosuch", "unseens.example.com c/u-" + n[1:]}
+			}),
+			&fakeAction{name: "b.io/odd", selector: resources("configmaps", "pods"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+				switch id.Name[len(id.Name)-1] {
+				case '3':
+					return action.BackupResult{}, errors.New("odd")
+				case '7':
+					return annotated(o, velerov1.AnnotationSkipFromBackup, "yes")
+				}
+				return action.BackupResult{}, nil
+			}},
+		}
+	}
+	return sc
+}

@@ -1,0 +1,299 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+)
+
+// asks returns an action that names additional items.
+func asks(name string, s action.Selector, must bool, items func(id action.Identity) []string) *fakeAction {
+	return &fakeAction{name: name, selector: s, do: func(_ context.Context, id action.Identity, o *action.Object) (r action.BackupResult, err error) {
+		for _, text := range items(id) {
+			r.Additional = append(r.Additional, itemOf(text))
+		}
+		if must && len(r.Additional) > 0 {
+			changed, err := annotated(o, velerov1.AnnotationMustIncludeAdditional, "true")
+			r.Object = changed.Object
+			return r, err
+		}
+		return r, nil
+	}}
+}
+
+// itemOf reads "resource.group namespace/name".
+func itemOf(text string) action.Item {
+	resource, object, _ := strings.Cut(text, " ")
+	item := action.Item{GroupResource: schema.ParseGroupResource(resource), Name: object}
+	if ns, name, ok := strings.Cut(object, "/"); ok {
+		item.Namespace, item.Name = ns, name
+	}
+	return item
+}
+
+// only asks for items for one object.
+func only(name string, items ...string) func(action.Identity) []string {
+	return func(id action.Identity) []string {
+		if id.Name == name {
+			return items
+		}
+		return nil
+	}
+}
+
+// named records the requests for single objects.
+type named struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (n *named) watch(api *apifake.Server) *named {
+	api.Before = func(_ *apifake.Server, r *http.Request) {
+		if f := r.URL.Query().Get("fieldSelector"); f != "" {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.seen = append(n.seen, fmt.Sprintf("%s %s @%s", r.URL.Path, strings.TrimPrefix(f, "metadata.name="), r.URL.Query().Get("resourceVersion")))
+		}
+	}
+	return n
+}
+
+func (s *setup) run(t *testing.T) (Result, stored) {
+	t.Helper()
+	res, err := Run(t.Context(), s.cfg, s.job)
+	require.NoError(t, err)
+	got := s.read(t, res)
+	require.Equal(t, got.items, slices.Compact(slices.Clone(got.items)), "nothing twice")
+	counts := s.job.Progress.Read()
+	require.Equal(t, counts.Items, counts.Total, "nothing waits")
+	require.Equal(t, res.Items, counts.Items)
+	require.Equal(t, res.Errors, counts.Errors)
+	require.Equal(t, res.Warnings, counts.Warnings)
+	return res, got
+}
+
+func TestAdditionalItemsOfTheSelectionAreNotReadAgain(t *testing.T) {
+	api := estate()
+	requests := (&named{}).watch(api)
+	trace := annotate("b.io/trace", resources("widgets.example.com"))
+	s := newSetup(t, api, velerov1.BackupSpec{}).with(
+		asks("a.io/x", resources("nodes"), false, only("n1", "configmaps a/cm-000", "configmaps b/cm-001", "widgets.example.com a/w2", "widget a/w1", "nodes n1")), trace)
+	res, got := s.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Zero(t, res.Warnings)
+	require.Empty(t, requests.seen)
+	require.Equal(t, 2, trace.called(t), "once, whoever comes first")
+	require.Equal(t, 300, got.of("configmaps"))
+}
+
+func TestAdditionalItemsOutsideTheSelectionComeFromTheCut(t *testing.T) {
+	api := estate()
+	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
+	requests := (&named{}).watch(api)
+	trace := annotate("b.io/trace", resources("persistentvolumes", "configmaps"))
+	// Pods are selected by label; what belongs to them is not labelled, or cluster-scoped.
+	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}},
+		apifake.Object{Namespace: "a", Name: "q", Labels: map[string]string{"app": "only"}})
+	s := newSetup(t, api, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}, "a").with(
+		asks("a.io/x", resources("pods"), false, func(action.Identity) []string {
+			return []string{"configmaps a/cm-000", "persistentvolumes ignored/pv-1", "widgets.example.com a/w1"}
+		}), trace)
+	s.cfg.BlockWorkers = 4
+	res, got := s.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	slices.Sort(requests.seen)
+	require.Equal(t, []string{
+		"/api/v1/namespaces/a/configmaps cm-000 @1000",
+		"/api/v1/persistentvolumes pv-1 @1000",
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions widgets.example.com @1000",
+		"/apis/example.com/v1/namespaces/a/widgets w1 @1000",
+	}, requests.seen, "each is read once, at the cut")
+	require.Equal(t, []string{
+		"resources/configmaps/namespaces/a/cm-000.json",
+		"resources/customresourcedefinitions.apiextensions.k8s.io/cluster/widgets.example.com.json",
+		"resources/namespaces/cluster/a.json",
+		"resources/persistentvolumes/cluster/pv-1.json",
+		"resources/pods/namespaces/a/p.json", "resources/pods/namespaces/a/q.json",
+		"resources/widgets.example.com/namespaces/a/w1.json",
+	}, got.items, "a definition comes with what needs it")
+	entries, _ := s.entriesOf(t, res)
+	require.False(t, entries["resources/persistentvolumes/cluster/pv-1.json"].Live)
+	require.Equal(t, []string{"b.io/trace"}, entries["resources/persistentvolumes/cluster/pv-1.json"].Actions)
+	require.Equal(t, 2, trace.called(t), "additional items have their own actions")
+}
+
+func TestAnAdditionalItemThatTheCutHasLostIsMarked(t *testing.T) {
+	api := estate()
+	var once sync.Once
+	s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{"configmaps"}}, "a").with(
+		&fakeAction{name: "a.io/x", selector: resources("configmaps"), do: func(_ context.Context, id action.Identity, _ *action.Object) (r action.BackupResult, err error) {
+			once.Do(api.Compact)
+			if id.Name == "cm-000" {
+				r.Additional = []action.Item{itemOf("nodes n1")}
+			}
+			return r, nil
+		}})
+	res, got := s.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	entries, _ := s.entriesOf(t, res)
+	node := entries["resources/nodes/cluster/n1.json"]
+	require.True(t, node.Live)
+	require.Equal(t, "1001", node.Cut)
+	require.Empty(t, entries[configMap("cm-000")].Cut)
+}
+
+func TestFiltersHoldForAdditionalItems(t *testing.T) {
+	for name, tt := range map[string]struct {
+		must bool
+		want []string // beside the node
+	}{
+		"filters": {false, []string{"resources/persistentvolumes/cluster/pv-1.json"}},
+		"must include": {true, []string{
+			"resources/configmaps/namespaces/b/cm-001.json", "resources/customresourcedefinitions.apiextensions.k8s.io/cluster/widgets.example.com.json",
+			"resources/persistentvolumes/cluster/excluded.json", "resources/persistentvolumes/cluster/pv-1.json", "resources/widgets.example.com/namespaces/a/w1.json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := estate()
+			api.Add("persistentvolumes", apifake.Object{Name: "pv-1"}, apifake.Object{Name: "excluded", Labels: map[string]string{selection.LabelExclude: "true"}},
+				apifake.Object{Name: "going", Deleting: true})
+			spec := velerov1.BackupSpec{IncludedClusterScopedResources: []string{"nodes"}, ExcludedClusterScopedResources: []string{"namespaces"},
+				IncludedNamespaceScopedResources: []string{"configmaps"}, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "none"}}}
+			api.Add("nodes", apifake.Object{Name: "n2", Labels: map[string]string{"app": "none"}})
+			s := newSetup(t, api, spec, "a").with(asks("a.io/x", resources("nodes"), tt.must, func(action.Identity) []string {
+				return []string{"configmaps b/cm-001", "persistentvolumes pv-1", "persistentvolumes excluded", "persistentvolumes going", "widgets.example.com a/w1"}
+			}))
+			res, got := s.run(t)
+			require.Zero(t, res.Errors, got.at(joblog.Error))
+			require.Zero(t, res.Warnings)
+			require.Equal(t, slices.Sorted(slices.Values(append(tt.want, "resources/nodes/cluster/n2.json"))), got.items)
+		})
+	}
+}
+
+func TestWhatBecomesOfAnObjectWhoseAdditionalItemIsNotStored(t *testing.T) {
+	fails := &fakeAction{name: "z.io/fails", selector: resources("widgets.example.com"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+		if id.Name == "w1" {
+			return action.BackupResult{}, errors.New("broken")
+		}
+		return annotated(o, velerov1.AnnotationSkipFromBackup, "")
+	}}
+	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(fails, asks("a.io/x", resources("configmaps"), false, func(id action.Identity) []string {
+		return map[string][]string{
+			"cm-000": {"configmaps a/nosuch"},
+			"cm-002": {"unicorns.example.com a/x"},
+			"cm-004": {"widgets.example.com a/w1"},
+			"cm-006": {"widgets.example.com a/w2"},
+			"cm-008": {"configmaps cm-000"},
+			"cm-010": {"configmaps a/cm-004"},
+			"cm-012": {"nodes/status n1"},
+		}[id.Name]
+	}))
+	res, got := s.run(t)
+	var errs []string
+	for _, e := range got.notes {
+		if e.Level == joblog.Error {
+			errs = append(errs, e.Name+": "+e.Err)
+		}
+	}
+	slices.Sort(errs)
+	require.Equal(t, []string{
+		"cm-002: action a.io/x: Execute: additional item unicorns.example.com a/x: the cluster does not serve this resource",
+		"cm-004: action a.io/x: Execute: additional item widgets.example.com a/w1: it could not be backed up",
+		"cm-008: action a.io/x: Execute: additional item configmaps cm-000: namespace: must be given for this resource",
+		"cm-010: action a.io/x: Execute: additional item configmaps a/cm-004: it could not be backed up",
+		"cm-012: action a.io/x: Execute: additional item nodes/status n1: the cluster does not serve this resource",
+		"w1: broken",
+	}, errs)
+	require.Equal(t, 6, res.Errors)
+	require.Equal(t, []string{"configmaps a/cm-000: action a.io/x asks for configmaps a/nosuch, which does not exist"}, got.at(joblog.Warning))
+	require.Contains(t, got.items, configMap("cm-000"), "what does not exist costs nothing")
+	require.Contains(t, got.items, configMap("cm-006"), "nor does what an action leaves out")
+	require.NotContains(t, got.items, configMap("cm-004"))
+}
+
+func TestObjectsThatAskForOneAnotherAreStored(t *testing.T) {
+	for _, workers := range []int{1, 4} {
+		// cm-000 → cm-002 → cm-004 → … → cm-000, and everything asks for itself.
+		ring := asks("a.io/ring", resources("configmaps"), false, func(id action.Identity) []string {
+			var n int
+			if _, err := fmt.Sscanf(id.Name, "cm-%d", &n); err != nil || n >= 60 {
+				return nil
+			}
+			next := (n + 2) % 60
+			return []string{fmt.Sprintf("configmaps %s/cm-%03d", []string{"a", "b"}[next%2], next), "configmaps " + id.Namespace + "/" + id.Name}
+		})
+		s := newSetup(t, estate(), velerov1.BackupSpec{}).with(ring)
+		s.cfg.BlockWorkers = workers
+		res, got := s.run(t)
+		require.Zero(t, res.Errors, got.at(joblog.Error))
+		require.Equal(t, 300, ring.called(t))
+		require.Equal(t, 300, got.of("configmaps"))
+	}
+}
+
+func TestAChainOfAdditionalItemsHasAnEnd(t *testing.T) {
+	long := asks("a.io/long", resources("configmaps"), false, func(id action.Identity) []string {
+		var n int
+		if _, err := fmt.Sscanf(id.Name, "cm-%d", &n); err != nil || n >= 298 {
+			return nil
+		}
+		return []string{fmt.Sprintf("configmaps %s/cm-%03d", id.Namespace, n+2)}
+	})
+	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(long)
+	res, got := s.run(t)
+	require.Positive(t, res.Errors)
+	require.Contains(t, strings.Join(errorsOf(got), "\n"), "more than 64 objects ask for one another")
+	require.Equal(t, 300, got.of("configmaps")+res.Errors, "each is stored or has its error")
+}
+
+func errorsOf(s stored) (out []string) {
+	for _, e := range s.notes {
+		if e.Level == joblog.Error {
+			out = append(out, e.Err)
+		}
+	}
+	return out
+}
+
+// What actions of the second pass ask for may need definitions, namespaces and
+// volumes of its own.
+func TestWhatComesLateBringsWhatItNeeds(t *testing.T) {
+	api := estate()
+	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
+	api.Add("persistentvolumeclaims", apifake.Object{Namespace: "empty", Name: "c", Body: map[string]any{"spec": map[string]string{"volumeName": "pv-1"}}})
+	api.Add("widgets.example.com", apifake.Object{Namespace: "empty", Name: "late"})
+	spec := velerov1.BackupSpec{IncludedResources: []string{"configmaps", "namespaces"}}
+	s := newSetup(t, api, spec, "a").with(asks("a.io/x", resources("namespaces"), true, only("a", "widgets.example.com empty/late", "persistentvolumeclaims empty/c")))
+	res, got := s.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 150, got.of("configmaps"))
+	for resource, n := range map[string]int{"widgets.example.com": 1, "persistentvolumeclaims": 1, "namespaces": 2} {
+		require.Equal(t, n, got.of(resource), resource)
+	}
+}
+
+// Of what no action is expected to ask for, nothing is remembered.
+func TestOnlyWhatActionsAskForIsRemembered(t *testing.T) {
+	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(asks("a.io/x", resources("nodes"), false, only("n1", "widgets.example.com a/w1", "configmaps a/cm-000")))
+	s.job.Actions.Asks = []schema.GroupResource{{Group: "example.com", Resource: "widgets"}}
+	res, got := s.run(t)
+	require.Equal(t, 1, res.Errors)
+	require.Equal(t, []string{"action a.io/x: Execute: additional item configmaps a/cm-000: the action was not expected to ask for this resource"}, errorsOf(got))
+	require.Equal(t, 2, got.of("widgets.example.com"))
+	require.Equal(t, 300, got.of("configmaps"))
+}

@@ -1,0 +1,198 @@
+package collect
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/held"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/known"
+)
+
+// block are objects that one worker processes, one after the other.
+type block struct{ members []member }
+
+// member is an object of a block. What no list of the backup selected is read again
+// when it is processed, and not kept.
+type member struct {
+	key  known.Key
+	res  resource.Resource
+	item action.Item
+
+	named  held.Item // without its body, once it was looked at
+	errors []error   // what its actions could not tell
+}
+
+// arranger puts what is held into blocks: each object into one, with everything its
+// actions relate to it. Objects that no action looks at are stored already, at the
+// revision of the rest, and need no block. Used by one goroutine.
+type arranger struct {
+	run *run
+	// in are the objects of the blocks so far, where actions form blocks.
+	in map[known.Key]struct{}
+}
+
+// arrange sends the blocks to the queue.
+func (r *arranger) arrange(ctx context.Context, queue chan<- block) error {
+	register := r.run.bound.register
+	for n := 0; ; n++ {
+		key, waits, ok := register.Held(n)
+		if !ok || r.run.stopping() {
+			return nil
+		}
+		if !waits {
+			continue
+		}
+		b := block{members: []member{{key: key}}}
+		if len(r.run.bound.blocks) > 0 {
+			if !r.enter(key) {
+				continue
+			}
+			if err := r.complete(ctx, &b); err != nil {
+				return err
+			}
+		}
+		select {
+		case queue <- b:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// enter notes that an object is in a block, once.
+func (r *arranger) enter(key known.Key) bool {
+	if _, again := r.in[key]; again {
+		return false
+	}
+	if r.in == nil {
+		r.in = map[known.Key]struct{}{}
+	}
+	r.in[key] = struct{}{}
+	return true
+}
+
+// complete adds what the members relate to, and what that relates to.
+func (r *arranger) complete(ctx context.Context, b *block) error {
+	for i := 0; i < len(b.members); i++ {
+		it, found, err := r.look(ctx, &b.members[i])
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		items, err := r.related(ctx, &b.members[i], &it)
+		it.Raw = nil
+		b.members[i].named = it
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			if m, ok := r.admit(&b.members[i], item); ok {
+				b.members = append(b.members, m)
+			}
+		}
+	}
+	return nil
+}
+
+// look returns the object of a member: as it was listed, or read by its name.
+func (r *arranger) look(ctx context.Context, m *member) (held.Item, bool, error) {
+	if at, waits := r.run.bound.register.Place(m.key); waits {
+		it, err := held.Read(r.run.held.path(at.File), int64(at.Offset))
+		return it, err == nil, err
+	}
+	if m.item.Name == "" {
+		return held.Item{}, false, nil // another block was faster to need it
+	}
+	found, err := r.run.read(ctx, &m.res, m.item)
+	switch {
+	case ctx.Err() != nil:
+		return held.Item{}, false, context.Cause(ctx)
+	case err != nil:
+		return held.Item{}, false, nil // processing it fails and says so
+	case !found.found:
+		return held.Item{}, false, nil
+	}
+	return found.subject.Item, r.run.judge(found, false) == known.Unknown, nil
+}
+
+// related asks the actions that match the object. What they cannot answer is an
+// error of the backup.
+func (r *arranger) related(ctx context.Context, m *member, it *held.Item) ([]action.Item, error) {
+	s := subject{Item: *it}
+	w := r.run.bound.wants(s.resource())
+	if w == nil || len(w.blocks) == 0 {
+		return nil, nil
+	}
+	o, err := chain.Parse(s.kind(), it.Raw)
+	if err != nil {
+		return nil, nil //nolint:nilerr // processing it fails and says so
+	}
+	object := action.FromJSON(o.Raw)
+	var out []action.Item
+	for i := range w.blocks {
+		r.run.alone.RLock()
+		items, err := relatedBy(ctx, &w.blocks[i], o.Meta, object, r.run.bound.backup)
+		r.run.alone.RUnlock()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			m.errors = append(m.errors, err)
+			continue
+		}
+		out = append(out, items...)
+	}
+	return out, nil
+}
+
+func relatedBy(ctx context.Context, b *action.Bound[action.ItemBlock], m *objmeta.Meta, o *action.Object, backup *action.Backup) (items []action.Item, err error) {
+	name := b.Action.Name()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("action %s: GetRelatedItems: panic: %v", name, p)
+		}
+	}()
+	raw, err := o.JSON()
+	if err != nil || !chain.Matches(b, m, raw) {
+		return nil, err
+	}
+	wants, err := b.Accepts(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("action %s: AppliesTo: %w", name, err)
+	}
+	if !wants {
+		return nil, nil
+	}
+	return b.Action.Related(ctx, o, backup)
+}
+
+// admit makes a related item a member of the block, unless it is in one, was
+// processed, or the filters do not let it in.
+func (r *arranger) admit(by *member, item action.Item) (member, bool) {
+	res, item, err := r.run.locate(item)
+	if err != nil {
+		by.errors = append(by.errors, fmt.Errorf("related item %s: %w", item, err))
+		return member{}, false
+	}
+	if !r.run.bound.counts(item.GroupResource) {
+		by.errors = append(by.errors, fmt.Errorf("related item %s: %w", item, errUndeclared))
+		return member{}, false
+	}
+	m := member{key: known.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name), res: res, item: item}
+	switch r.run.bound.register.Fate(m.key) {
+	case known.Waiting:
+	case known.Unknown:
+		if !r.run.admits(&res, item.Namespace) {
+			return member{}, false
+		}
+	default:
+		return member{}, false
+	}
+	return m, r.enter(m.key)
+}

@@ -1,0 +1,241 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/known"
+)
+
+// errUnclear is what is known of a call that an earlier holder of the backup was
+// about to make.
+var errUnclear = errors.New("the runner ended around this call; it is not made again, since it may have begun an operation")
+
+// maxOutcomeBytes bounds the answers in one record.
+const maxOutcomeBytes = 16 << 20
+
+// calls makes calls that may begin an operation, each once per backup whoever
+// holds it: that one is made is durable before it, and how it ended is in the next
+// record of any kind. A later holder takes the recorded answer. Safe for
+// concurrent use.
+type calls struct {
+	mu sync.Mutex
+	// before has the calls of earlier holders, and the key of the record that
+	// tells how they ended; "" if none does.
+	before map[callKey]string
+	// ended are the outcomes that are in no durable record yet, after gone others.
+	ended []checkpoint.Outcome
+	gone  int
+	next  *intents
+
+	// writing is held by who writes a record of intents, which meanwhile gather
+	// for the next one.
+	writing sync.Mutex
+}
+
+type callKey struct {
+	object known.Key
+	action string
+}
+
+// intents go into one record.
+type intents struct {
+	calls []checkpoint.Call
+	done  chan struct{}
+	err   error // valid when done
+}
+
+func keyOf(c *checkpoint.Call) callKey {
+	o := &c.Object
+	return callKey{known.KeyOf(schema.GroupKind{Group: o.Group, Kind: o.Kind}, o.Namespace, o.Name), c.Action}
+}
+
+// replay learns from a record of an earlier holder.
+func (c *calls) replay(key string, rec *checkpoint.Record) {
+	if c.before == nil && len(rec.Intents) > 0 {
+		c.before = map[callKey]string{}
+	}
+	for i := range rec.Intents {
+		c.before[keyOf(&rec.Intents[i])] = ""
+	}
+	for i := range rec.Outcomes {
+		c.before[keyOf(&rec.Outcomes[i].Call)] = key
+	}
+}
+
+// Execute implements chain.Host.
+func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	if _, begins := a.(action.BackupOperations); begins {
+		return t.once(ctx, a, o, b)
+	}
+	return t.repeatable(ctx, a, o, b)
+}
+
+// once makes a call that may begin an operation, unless it was made before.
+func (t *turn) once(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	s, c := t.subject, &t.run.calls
+	call := checkpoint.Call{Action: a.Name(), Object: checkpoint.Object{Group: s.Group, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}}
+	if record, before := c.before[keyOf(&call)]; before {
+		return t.recall(ctx, record, &call, o)
+	}
+	if err := t.intend(&call); err != nil {
+		return action.BackupResult{}, &fatalError{err}
+	}
+	t.run.alone.RLock()
+	result, err := chain.Execute(ctx, a, o, b)
+	t.run.alone.RUnlock()
+	if err != nil && ctx.Err() != nil {
+		return result, err // nobody knows
+	}
+	return result, c.end(&call, o, &result, err)
+}
+
+// intend makes durable that the call is about to be made. It does not end with
+// the lists: a record that may be there or not would cost the object.
+func (t *turn) intend(call *checkpoint.Call) error {
+	c := &t.run.calls
+	mine, first := c.gather(call)
+	if first {
+		c.writing.Lock()
+		rec := checkpoint.Record{Intents: c.close()}
+		var upTo int
+		rec.Outcomes, upTo = c.outcomes()
+		if _, mine.err = t.run.records.Append(t.uploads, rec); mine.err == nil {
+			c.recorded(upTo)
+		}
+		c.writing.Unlock()
+		close(mine.done)
+	}
+	<-mine.done
+	return mine.err
+}
+
+// gather adds an intent to those of the next record, which the first is to write.
+func (c *calls) gather(call *checkpoint.Call) (mine *intents, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first = c.next == nil; first {
+		c.next = &intents{done: make(chan struct{})}
+	}
+	c.next.calls = append(c.next.calls, *call)
+	return c.next, first
+}
+
+// close returns what gathered.
+func (c *calls) close() []checkpoint.Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	closed := c.next.calls
+	c.next = nil
+	return closed
+}
+
+// end keeps the outcome of a call for the next record, and returns its error.
+func (c *calls) end(call *checkpoint.Call, given *action.Object, r *action.BackupResult, failure error) error {
+	out := checkpoint.Outcome{Call: *call}
+	switch {
+	case failure != nil:
+		out.Error = failure.Error()
+	case r.Object != nil && r.Object != given:
+		raw, err := r.Object.JSON()
+		if err != nil {
+			return fmt.Errorf("action %s: Execute: %w", call.Action, err)
+		}
+		out.Body = raw
+	}
+	if failure == nil {
+		out.Operation = r.OperationID
+		for _, item := range r.Additional {
+			out.Additional = append(out.Additional, checkpoint.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = append(c.ended, out)
+	return failure
+}
+
+// outcomes returns what is to be in the next record. Records that are written at
+// the same time may have the same ones.
+func (c *calls) outcomes() (out []checkpoint.Outcome, upTo int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, size := 0, 0
+	for n < len(c.ended) && (n == 0 || size+len(c.ended[n].Body) <= maxOutcomeBytes) {
+		size += len(c.ended[n].Body)
+		n++
+	}
+	return slices.Clone(c.ended[:n]), c.gone + n
+}
+
+// recorded notes that outcomes are durable.
+func (c *calls) recorded(upTo int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := upTo - c.gone; n > 0 {
+		c.ended, c.gone = slices.Delete(c.ended, 0, n), upTo
+	}
+}
+
+// recall returns what an earlier holder recorded of a call.
+func (t *turn) recall(ctx context.Context, record string, call *checkpoint.Call, given *action.Object) (r action.BackupResult, err error) {
+	s := t.subject
+	unclear := fmt.Errorf("action %s: Execute of %s %s: %w", call.Action, s.kind().GroupKind(), objectKey(s.Namespace, s.Name), errUnclear)
+	if record == "" {
+		return r, unclear
+	}
+	err = unclear
+	backup := t.run.Backup
+	failed := checkpoint.Each(ctx, t.run.Store, backup.Name, string(backup.UID), []string{record}, func(_ string, rec *checkpoint.Record) error {
+		for i := range rec.Outcomes {
+			if rec.Outcomes[i].Call == *call {
+				r, err = answered(&rec.Outcomes[i], given)
+			}
+		}
+		return nil
+	})
+	if failed != nil {
+		return r, &fatalError{fmt.Errorf("read how a call ended: %w", failed)}
+	}
+	return r, err
+}
+
+// answered is the answer of a recorded call.
+func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult, error) {
+	if o.Error != "" {
+		return action.BackupResult{}, errors.New(o.Error)
+	}
+	r := action.BackupResult{Object: given, OperationID: o.Operation}
+	if o.Body != nil {
+		r.Object = action.FromJSON(o.Body)
+	}
+	for _, i := range o.Additional {
+		r.Additional = append(r.Additional, action.Item{GroupResource: schema.GroupResource{Group: i.Group, Resource: i.Resource}, Namespace: i.Namespace, Name: i.Name})
+	}
+	return r, nil
+}
+
+// repeatable makes a call that may be made again. One that may have failed because
+// of another that its process was answering is: while no other is made, so that it
+// costs the object that is to blame and no other.
+func (t *turn) repeatable(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	r := t.run
+	r.alone.RLock()
+	result, err := chain.Execute(ctx, a, o, b)
+	r.alone.RUnlock()
+	concurrent := r.BlockWorkers > 1 || len(r.bound.blocks) > 0
+	if err == nil || ctx.Err() != nil || !concurrent || r.Actions.Collateral == nil || !r.Actions.Collateral(err) {
+		return result, err
+	}
+	r.alone.Lock()
+	defer r.alone.Unlock()
+	return chain.Execute(ctx, a, o, b)
+}

@@ -1,0 +1,256 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/rotate"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// starter is an action whose calls may begin operations.
+type starter struct{ *fakeAction }
+
+var _ action.BackupOperations = starter{}
+
+func (starter) Progress(context.Context, string, *action.Backup) (action.Progress, error) {
+	return action.Progress{}, errors.New("nobody asks")
+}
+
+func (starter) Cancel(context.Context, string, *action.Backup) error {
+	return errors.New("nobody cancels")
+}
+
+// intended returns the objects that records in the bucket say a call is made for.
+func (s *setup) intended(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	for _, key := range s.store.Keys() {
+		data, _ := s.store.Bytes(key)
+		if !strings.Contains(key, "/checkpoint-") || data[0] != '{' {
+			continue
+		}
+		err := checkpoint.Each(context.Background(), s.store, "b1", "uid-1", []string{key}, func(_ string, rec *checkpoint.Record) error { //nolint:usetesting // also of calls that outlive the test's context
+			for _, c := range rec.Intents {
+				out[c.Action+" "+c.Object.Kind+" "+c.Object.Namespace+"/"+c.Object.Name] = true
+			}
+			return nil
+		})
+		require.NoError(t, err)
+	}
+	return out
+}
+
+// fifty selects 50 configmaps.
+func fifty() velerov1.BackupSpec {
+	return velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}, IncludedResources: []string{"configmaps"}}
+}
+
+func TestACallThatMayBeginAnOperationIsRecordedBefore(t *testing.T) {
+	for _, workers := range []int{1, 4} {
+		s := newSetup(t, estate(), fifty(), "a")
+		begins := &fakeAction{name: "a.io/begins"}
+		begins.do = func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+			if !s.intended(t)["a.io/begins "+id.String()] {
+				return action.BackupResult{}, errors.New("no record says that this call is made")
+			}
+			return action.BackupResult{}, nil
+		}
+		s.with(starter{begins}, annotate("b.io/trace", action.Selector{}))
+		s.cfg.BlockWorkers = workers
+		res, _ := s.run(t)
+		require.Zero(t, res.Errors)
+		require.Equal(t, 50, begins.called(t))
+		require.Len(t, s.intended(t), 50, "of the other action nothing is recorded")
+	}
+}
+
+// begins changes objects, begins operations, fails, and asks for others.
+func begins() *fakeAction {
+	return &fakeAction{name: "a.io/begins", selector: resources("configmaps"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+		switch id.Name {
+		case "cm-006":
+			return action.BackupResult{}, errors.New("no such volume")
+		case "cm-012":
+			return action.BackupResult{}, nil
+		}
+		r, err := annotated(o, "trace", "begun <"+id.Name+">")
+		if id.Name == "cm-018" {
+			r.OperationID = "op-1"
+		}
+		if id.Name == "cm-024" {
+			r.Additional = []action.Item{itemOf("nodes n1"), itemOf("configmaps a/cm-002"), itemOf("configmaps a/nosuch")}
+		}
+		return r, err
+	}}
+}
+
+// Promise P3: no call that may begin an operation is made twice. One that was under
+// way when its holder died costs its object an error, any other is as in an
+// undisturbed run.
+func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
+	undisturbed := newSetup(t, estate(), fifty(), "a").with(starter{begins()})
+	want, err := Run(t.Context(), undisturbed.cfg, undisturbed.job)
+	require.NoError(t, err)
+	bodies := undisturbed.bodies(t, want)
+	for _, workers := range []int{1, 4} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			base := newSetup(t, estate(), fifty(), "a")
+			base.cfg.PartItems, base.cfg.BlockWorkers = 8, workers
+			total := 0
+			for n := 1; ; n++ {
+				if !rotate.Today(n, 4) {
+					continue
+				}
+				calls := begins()
+				s := base.first(t).with(starter{calls})
+				died := dieAt(s.store, n)
+				_, err := Run(t.Context(), s.cfg, s.job)
+				if !died() {
+					require.NoError(t, err)
+					require.Greater(t, n, 40, "the run was cut at many points")
+					break
+				}
+				require.ErrorIs(t, err, errDead)
+				s.store.Inject(nil)
+				next := s.holder(t, 2)
+				res, got := next.run(t)
+				calls.called(t) // each once
+				var unclear []string
+				for _, e := range got.notes {
+					if strings.Contains(e.Err, errUnclear.Error()) {
+						require.Contains(t, e.Err, "action a.io/begins: Execute of ConfigMap "+e.Namespace+"/"+e.Name+": ")
+						unclear = append(unclear, e.Name)
+					}
+				}
+				require.LessOrEqual(t, len(unclear), workers, "only what was under way")
+				total += len(unclear)
+				requireSame(t, bodies, next.bodies(t, res), unclear)
+			}
+			require.Positive(t, total, "some were under way")
+		})
+	}
+}
+
+// requireSame compares stored objects but for the unclear ones, and what came with
+// them.
+func requireSame(t *testing.T, want, got map[string]map[string]any, unclear []string) {
+	t.Helper()
+	missing := map[string]bool{}
+	for _, name := range unclear {
+		missing[configMap(name)] = true
+		if name == "cm-024" { // it asks for these
+			missing["resources/nodes/cluster/n1.json"], missing[configMap("cm-002")] = true, true
+		}
+		if name == "cm-002" {
+			missing[configMap("cm-024")] = true
+		}
+	}
+	for path, body := range want {
+		if !missing[path] {
+			require.Equal(t, body, got[path], path)
+		}
+	}
+	for path := range got {
+		require.Contains(t, want, path)
+	}
+}
+
+func TestThePoolOfBlockWorkersIsBounded(t *testing.T) {
+	const workers = 3
+	var mu sync.Mutex
+	running, most := 0, 0
+	all := make(chan struct{})
+	gauge := &fakeAction{name: "a.io/gauge", do: func(ctx context.Context, _ action.Identity, _ *action.Object) (action.BackupResult, error) {
+		mu.Lock()
+		running++
+		if most = max(most, running); most == workers {
+			select {
+			case <-all:
+			default:
+				close(all)
+			}
+		}
+		mu.Unlock()
+		defer func() {
+			mu.Lock()
+			running--
+			mu.Unlock()
+		}()
+		select {
+		case <-all:
+		case <-ctx.Done():
+		}
+		return action.BackupResult{}, ctx.Err()
+	}}
+	s := newSetup(t, estate(), fifty(), "a").with(gauge)
+	s.cfg.Workers, s.cfg.BlockWorkers = 5, workers
+	res, _ := s.run(t)
+	require.Zero(t, res.Errors)
+	require.Equal(t, 50, gauge.called(t))
+	require.Equal(t, workers, most)
+}
+
+// A process that dies takes with it what it was answering for others: that is asked
+// again, and costs only the object to blame.
+func TestACallThatAnotherOneBroughtDownIsRepeated(t *testing.T) {
+	crash := errors.New("plugin process died")
+	var mu sync.Mutex
+	running, crashes := map[string]bool{}, 0
+	together := make(chan struct{})
+	dies := &fakeAction{name: "a.io/dies"}
+	dies.do = func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		if id.Name != "cm-000" && id.Name != "cm-006" {
+			return action.BackupResult{}, nil
+		}
+		mu.Lock()
+		running[id.Name] = true
+		if crashes == 0 && len(running) == 2 {
+			close(together)
+		}
+		mu.Unlock()
+		select {
+		case <-together:
+		case <-ctx.Done():
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		delete(running, id.Name)
+		if crashes++; crashes <= 2 {
+			return action.BackupResult{}, crash // both
+		}
+		if len(running) > 0 {
+			return action.BackupResult{}, errors.New("it is not alone")
+		}
+		if id.Name == "cm-000" {
+			return action.BackupResult{}, crash
+		}
+		return action.BackupResult{}, nil
+	}
+	s := newSetup(t, estate(), fifty(), "a").with(dies)
+	s.job.Actions.Collateral = func(err error) bool { return errors.Is(err, crash) }
+	s.cfg.Workers, s.cfg.BlockWorkers = 1, 2
+	res, got := s.run(t)
+	require.Equal(t, 1, res.Errors)
+	require.Equal(t, []string{"plugin process died"}, errorsOf(got))
+	require.NotContains(t, got.items, configMap("cm-000"))
+	require.Contains(t, got.items, configMap("cm-006"))
+}
+
+func TestWhatIsNotAmongTheActionsIsAWarning(t *testing.T) {
+	s := newSetup(t, estate(), fifty(), "a")
+	s.job.Actions.Warnings = []string{"plugin x is not used"}
+	res, got := s.run(t)
+	require.Equal(t, 1, res.Warnings)
+	require.Contains(t, strings.Join(got.at(joblog.Warning), "\n"), "plugin x is not used")
+}
