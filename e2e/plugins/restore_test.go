@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 func beAPlugin() {
 	registry := &plugin.Registry{}
 	registry.RestoreItemAction("wait.example.com/config", []string{"configmaps"}, func(plugin.Env) (plugin.RestoreItemAction, error) { return &wait{}, nil })
+	registry.BackupItemAction("note.example.com/config", []string{"configmaps"}, func(plugin.Env) (plugin.BackupItemAction, error) { return note{}, nil })
 	if err := serve.Run(registry); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

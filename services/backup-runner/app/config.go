@@ -38,6 +38,11 @@ type Config struct {
 	Jobs int
 	// ClaimTimeout is how long a silent holder keeps its claims. Default 30 s.
 	ClaimTimeout time.Duration
+	// BlockWorkers is the number of item blocks one backup processes at once.
+	// Default 1, as in Velero.
+	BlockWorkers int
+	// Plugins bounds what plugins may cost.
+	Plugins pluginhost.Flags
 	// Predecessors are earlier instances that are known to be gone.
 	Predecessors []string
 	// ConsistentCut is CutAuto, the default, or CutOff.
@@ -45,8 +50,6 @@ type Config struct {
 	// StorePatience is how long an unreachable bucket is waited for before a
 	// backup fails. Default 15 min.
 	StorePatience time.Duration
-	// Plugins bounds what plugins may cost.
-	Plugins pluginhost.Flags
 }
 
 // setDefaults fills what was left zero.
@@ -62,6 +65,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Jobs == 0 {
 		c.Jobs = 10
+	}
+	if c.BlockWorkers == 0 {
+		c.BlockWorkers = 1
 	}
 	if c.ClaimTimeout == 0 {
 		c.ClaimTimeout = 30 * time.Second
@@ -81,10 +87,11 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.PartBytes, "part-bytes", c.PartBytes, "compressed size at which a part of a backup is made durable")
 	fs.IntVar(&c.PartItems, "part-items", c.PartItems, "number of objects at which a part of a backup is made durable")
 	fs.IntVar(&c.Jobs, "jobs", c.Jobs, "backups this process runs at once")
+	fs.IntVar(&c.BlockWorkers, "item-block-worker-count", c.BlockWorkers, "item blocks that one backup processes with its actions at once")
+	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", c.ClaimTimeout, "how long a silent runner keeps its backups")
 	fs.StringVar(&c.ConsistentCut, "consistent-cut", c.ConsistentCut, "auto: list everything at one revision; off: each kind at its newest")
 	fs.DurationVar(&c.StorePatience, "store-patience", c.StorePatience, "how long an unreachable bucket is waited for before a backup fails")
-	c.Plugins.BindFlags(fs)
 }
 
 // Validate checks the service's own settings; errors name the flag.
@@ -98,6 +105,8 @@ func (c *Config) Validate() error {
 		return grpcerr.Field("--part-items", "%d is not between 1 and 100000", c.PartItems)
 	case c.Jobs < 1 || c.Jobs > 1000:
 		return grpcerr.Field("--jobs", "%d is not between 1 and 1000", c.Jobs)
+	case c.BlockWorkers < 1 || c.BlockWorkers > 64:
+		return grpcerr.Field("--item-block-worker-count", "%d is not between 1 and 64", c.BlockWorkers)
 	case c.ClaimTimeout < time.Second:
 		return grpcerr.Field("--claim-timeout", "%s is less than a second", c.ClaimTimeout)
 	case c.ConsistentCut != CutAuto && c.ConsistentCut != CutOff:
@@ -105,8 +114,11 @@ func (c *Config) Validate() error {
 	case c.StorePatience < 0:
 		return grpcerr.Field("--store-patience", "%s is negative", c.StorePatience)
 	}
+	if err := c.Plugins.Validate(); err != nil {
+		return err
+	}
 	if err := c.Options.Validate(); err != nil {
 		return fmt.Errorf("options: %w", err)
 	}
-	return c.Plugins.Validate()
+	return nil
 }

@@ -12,13 +12,15 @@ import (
 
 func TestConfigNamesTheFlag(t *testing.T) {
 	for flag, spoil := range map[string]func(*Config){
-		"--workers":        func(c *Config) { c.Workers = 65 },
-		"--part-bytes":     func(c *Config) { c.PartBytes = -1 },
-		"--part-items":     func(c *Config) { c.PartItems = 1_000_000 },
-		"--jobs":           func(c *Config) { c.Jobs = -1 },
-		"--claim-timeout":  func(c *Config) { c.ClaimTimeout = time.Millisecond },
-		"--consistent-cut": func(c *Config) { c.ConsistentCut = "maybe" },
-		"--store-patience": func(c *Config) { c.StorePatience = -1 },
+		"--workers":                 func(c *Config) { c.Workers = 65 },
+		"--part-bytes":              func(c *Config) { c.PartBytes = -1 },
+		"--part-items":              func(c *Config) { c.PartItems = 1_000_000 },
+		"--jobs":                    func(c *Config) { c.Jobs = -1 },
+		"--claim-timeout":           func(c *Config) { c.ClaimTimeout = time.Millisecond },
+		"--consistent-cut":          func(c *Config) { c.ConsistentCut = "maybe" },
+		"--item-block-worker-count": func(c *Config) { c.BlockWorkers = 65 },
+		"--plugin-call-timeout":     func(c *Config) { c.Plugins.CallTimeout = 1 },
+		"--store-patience":          func(c *Config) { c.StorePatience = -1 },
 	} {
 		c := Config{Base: service.Base{Options: service.Defaults(Name, Ports)}}
 		c.setDefaults()
@@ -32,11 +34,13 @@ func TestFlags(t *testing.T) {
 	var c Config
 	fs := pflag.NewFlagSet(Name, pflag.ContinueOnError)
 	c.BindFlags(fs)
-	require.NoError(t, fs.Parse([]string{"--workers=2", "--part-items=3", "--part-bytes=4096", "--consistent-cut=off", "--claim-timeout=2s"}))
+	require.NoError(t, fs.Parse([]string{"--workers=2", "--part-items=3", "--part-bytes=4096", "--consistent-cut=off", "--claim-timeout=2s", "--item-block-worker-count=3", "--plugin-call-timeout=2m"}))
 	require.Equal(t, 2, c.Workers)
 	require.Equal(t, 3, c.PartItems)
 	require.EqualValues(t, 4096, c.PartBytes)
 	require.Equal(t, CutOff, c.ConsistentCut)
 	require.Equal(t, 2*time.Second, c.ClaimTimeout)
 	require.Equal(t, 10, c.Jobs)
+	require.Equal(t, 3, c.BlockWorkers)
+	require.Equal(t, 2*time.Minute, c.Plugins.CallTimeout)
 }

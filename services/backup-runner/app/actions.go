@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/builtin"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
+)
+
+// actions opens the actions of one backup: those of plugins, in processes of its
+// own, and the built-in ones.
+type actions struct {
+	host  *pluginhost.Host
+	base  service.Base
+	lists builtin.Lists
+}
+
+// builtinAsks are the resources of which built-in actions name objects.
+var builtinAsks = []schema.GroupResource{
+	{Resource: "pods"}, {Resource: "persistentvolumeclaims"}, {Resource: "persistentvolumes"},
+	{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}, {Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
+}
+
+// Open implements job.Actions.
+func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry)) collect.Actions {
+	session := a.host.Open(ctx, forservice.Log(a.base, note))
+	ownItems, ownBlocks := builtin.ForBackup(builtin.Live{Lists: a.lists, Catalog: catalog})
+	if !selective(backup) {
+		ownBlocks = nil
+	}
+	for i := range ownItems {
+		if ownItems[i].Name() == claimAction {
+			ownItems[i] = withoutVolume{ownItems[i]}
+		}
+	}
+	items, blocks := session.BackupItems(), session.ItemBlocks()
+	set := collect.Actions{Close: session.Close, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
+	if len(items)+len(blocks) == 0 {
+		set.Asks = builtinAsks
+	}
+	var hiddenItems []action.BackupItem
+	var hiddenBlocks []action.ItemBlock
+	set.Items, hiddenItems = action.Merge(ownItems, items)
+	set.Blocks, hiddenBlocks = action.Merge(ownBlocks, blocks)
+	set.Warnings = append(hidden(hiddenItems), hidden(hiddenBlocks)...)
+	for _, failure := range a.host.Failures() {
+		set.Warnings = append(set.Warnings, fmt.Sprintf("objects may lack what a plugin changes: %v", failure))
+	}
+	return set
+}
+
+// selective reports whether labels select. Only then the built-in block actions say
+// anything new: what they name is in the selection itself or brought by the item
+// actions, and they read the Pods of every namespace that has claims.
+func selective(b *velerov1.Backup) bool {
+	return b.Spec.LabelSelector != nil || len(b.Spec.OrLabelSelectors) > 0
+}
+
+// claimAction is the built-in action on claims.
+const claimAction = "velero.io/pv"
+
+// withoutVolume is that action without the volumes it asks for: these come with
+// their claims whatever actions there are, all at once and not one by one.
+type withoutVolume struct{ action.BackupItem }
+
+// Execute implements action.BackupItem.
+func (w withoutVolume) Execute(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	r, err := w.BackupItem.Execute(ctx, o, b)
+	r.Additional = nil
+	return r, err //nolint:wrapcheck // it names action and method
+}
+
+func hidden[A action.Action](all []A) (warnings []string) {
+	for _, a := range all {
+		warnings = append(warnings, fmt.Sprintf("action %s of a plugin is not used: one of that name is built in", a.Name()))
+	}
+	return warnings
+}
