@@ -9,8 +9,8 @@ import (
 // BackupItemAction sees objects as they are backed up, and may change what is stored.
 type BackupItemAction interface {
 	Action
-	// Execute is called once per object and backup, and again for an object that was not stored yet when the server's
-	// process died. Actions run in the order of their names; Velero runs them binary by binary, each one's in the order of
+	// Execute is called once per object and backup, and again for an object whose call may not have been answered, or that
+	// was not stored, because a process died, the plugin's or the server's. Actions run in the order of their names; Velero runs them binary by binary, each one's in the order of
 	// their names. Its error keeps the object out of the backup. A nil output leaves the object as it is.
 	Execute(ctx context.Context, in *BackupInput) (*BackupOutput, error)
 }
