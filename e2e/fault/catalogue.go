@@ -276,16 +276,20 @@ func beginLocation(ctx context.Context, b *Bed, name string) error {
 	return b.create(ctx, newLocation(name, b.elsewhere(name), false))
 }
 
+// observeLocation waits until no validation is under way: each leaves something for a moment.
 func observeLocation(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if err := b.available(ctx, name); err != nil {
 		return nil, err
 	}
-	files, err := product.Files(b.elsewhere(name))
-	f := Facts{"phase": "Available"}
-	for _, file := range files {
-		f["key "+file] = "there"
+	var files []string
+	err := until(ctx, leftoverPatience, "nothing is left of validations", func() (_ bool, err error) {
+		files, err = product.Files(b.elsewhere(name))
+		return len(files) == 0, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", err, files)
 	}
-	return f, err
+	return Facts{"phase": "Available"}, nil
 }
 
 func removeLocation(ctx context.Context, b *Bed, name string) error {

@@ -45,11 +45,8 @@ type Published struct {
 // Publish creates every file of the backup but the metadata, following the
 // composition.
 func (j *Job) Publish(ctx context.Context, c checkpoint.Composition) (Published, error) {
-	volumes, err := newVolumes(filepath.Join(j.Dir, "volumeinfo.json.gz"))
-	if err != nil {
-		return Published{}, err
-	}
-	defer volumes.remove()
+	volumes := newVolumes(filepath.Join(j.Dir, "volumeinfo.json.gz"))
+	defer volumes.close()
 	plan, err := j.plan(ctx, c, volumes)
 	if err != nil {
 		return Published{}, err
@@ -94,10 +91,11 @@ func (j *Job) plan(ctx context.Context, c checkpoint.Composition, volumes *volum
 // snapshots the small ones hold what Velero writes then: null and [].
 func (j *Job) files(ctx context.Context, merged *publish.Merged, volumes *volumes) error {
 	name := j.Backup.Name
-	info, err := volumes.close()
+	info, err := volumes.file()
 	if err != nil {
 		return err
 	}
+	defer remove(info)
 	null, err := jsonFile(filepath.Join(j.Dir, "null.json.gz"), []byte("null\n"))
 	if err != nil {
 		return err

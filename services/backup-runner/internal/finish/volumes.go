@@ -10,7 +10,9 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path/filepath"
 
+	"github.com/holdfast-io/holdfast/pkg/extsort"
 	"github.com/holdfast-io/holdfast/pkg/part"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
@@ -62,18 +64,14 @@ func jsonFile(path string, document []byte) (part.File, error) {
 	return f, nil
 }
 
-// volumes writes the array of volume entries as a stream.
+// volumes writes the array of volume entries, in the order of claims and volumes: they come as parallel work came to them.
 type volumes struct {
-	gzipFile  *gzipFile
-	separator string
+	path   string
+	sorter *extsort.Sorter
 }
 
-func newVolumes(path string) (*volumes, error) {
-	g, err := createGzip(path)
-	if err != nil {
-		return nil, err
-	}
-	return &volumes{gzipFile: g, separator: "["}, nil
+func newVolumes(path string) *volumes {
+	return &volumes{path: path, sorter: extsort.New(extsort.Config{Dir: filepath.Dir(path)})}
 }
 
 func (v *volumes) add(infos []volume.Info) error {
@@ -82,27 +80,52 @@ func (v *volumes) add(infos []volume.Info) error {
 		if err != nil {
 			return fmt.Errorf("encode volume info: %w", err)
 		}
-		if _, err := fmt.Fprintf(v.gzipFile.zip, "%s%s", v.separator, data); err != nil {
-			return fmt.Errorf("write volume info: %w", err)
+		key := infos[i].PVCNamespace + "\x00" + infos[i].PVCName + "\x00" + infos[i].PVName
+		if err := v.sorter.Add([]byte(key), data); err != nil {
+			return fmt.Errorf("sort volume info: %w", err)
 		}
-		v.separator = ","
 	}
 	return nil
 }
 
-func (v *volumes) close() (part.File, error) {
-	end := "]\n"
-	if v.separator == "[" {
-		end = "[]\n"
+// file writes the entries.
+func (v *volumes) file() (part.File, error) {
+	g, err := createGzip(v.path)
+	if err != nil {
+		return part.File{}, err
 	}
-	if _, err := io.WriteString(v.gzipFile.zip, end); err != nil {
+	err = v.write(g.zip)
+	f, closeErr := g.close()
+	if err := errors.Join(err, closeErr); err != nil {
+		remove(part.File{Path: v.path})
 		return part.File{}, fmt.Errorf("write volume info: %w", err)
 	}
-	return v.gzipFile.close()
+	return f, nil
 }
 
-// remove deletes the file; closing it again is harmless.
-func (v *volumes) remove() {
-	_ = v.gzipFile.file.Close()
-	remove(part.File{Path: v.gzipFile.file.Name()})
+func (v *volumes) write(w io.Writer) (err error) {
+	sorted, err := v.sorter.Sort()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sorted.Close()) }()
+	for separator := "["; ; separator = "," {
+		_, data, err := sorted.Next()
+		switch {
+		case errors.Is(err, io.EOF) && separator == "[":
+			_, err = io.WriteString(w, "[]\n")
+			return err
+		case errors.Is(err, io.EOF):
+			_, err = io.WriteString(w, "]\n")
+			return err
+		case err != nil:
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "%s%s", separator, data); err != nil {
+			return err
+		}
+	}
 }
+
+// close releases what the entries took; what was not written is lost.
+func (v *volumes) close() { _ = v.sorter.Close() }
