@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
 // act processes what is held and makes everything durable.
@@ -56,15 +58,36 @@ func (a *actor) work(ctx context.Context, queue <-chan block) error {
 	return nil
 }
 
+// block processes a block, all of which goes into one part: what actions relate to
+// an object may be known through that object alone, which a later holder does not
+// process again.
 func (a *actor) block(ctx context.Context, b block) error {
+	if a.run.stopping() {
+		return nil
+	}
 	for i := range b.members {
 		err := context.Cause(ctx)
-		if err == nil && !a.run.stopping() {
+		if err == nil {
 			err = a.member(ctx, &b.members[i])
 		}
 		if err != nil {
+			if i > 0 {
+				a.abandon()
+			}
 			return err
 		}
 	}
+	if a.full() {
+		return a.seal()
+	}
 	return nil
+}
+
+// abandon drops the open part, with the beginning of a block in it.
+func (a *actor) abandon() {
+	if a.open != nil {
+		a.open.Discard()
+		a.open = nil
+	}
+	a.noted, a.record, a.namespaces = false, checkpoint.Record{}, nil
 }

@@ -119,10 +119,7 @@ func (a *actor) process(ctx context.Context, key known.Key, s *subject) (known.F
 		return known.Unknown, err
 	}
 	a.run.bound.register.End(key, fate)
-	if a.full() {
-		err = a.seal()
-	}
-	return fate, err
+	return fate, nil
 }
 
 func (a *actor) decide(ctx context.Context, s *subject) (known.Fate, error) {

@@ -131,6 +131,37 @@ func TestRelatedObjectsOutsideTheSelection(t *testing.T) {
 	require.Equal(t, []string{"configmaps a/nosuch: an action puts this object into an item block, and it does not exist"}, got.at(joblog.Warning))
 }
 
+// A block that is not finished when the run is told to stop is begun anew: what is
+// related to an object may be known through it alone.
+func TestAStopInTheMiddleOfABlock(t *testing.T) {
+	api := estate()
+	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
+	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
+	stop := make(chan struct{})
+	waits := &fakeAction{name: "z.io/waits", selector: resources("persistentvolumes"), do: func(ctx context.Context, _ action.Identity, _ *action.Object) (action.BackupResult, error) {
+		close(stop)
+		<-ctx.Done()
+		return action.BackupResult{}, ctx.Err()
+	}}
+	s := newSetup(t, api, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}, "a")
+	s.job.Actions.Blocks = []action.ItemBlock{&fakeBlock{name: "a.io/block", selector: resources("pods"), related: func(action.Identity) ([]string, error) {
+		return []string{"persistentvolumes pv-1"}, nil
+	}}}
+	s.job.Stop = stop
+	begins := starter{annotate("a.io/begins", resources("pods"))}
+	s.with(begins, waits)
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	next := s.holder(t, 2).with(begins, annotate("z.io/waits", resources("persistentvolumes")))
+	res, got := next.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 1, begins.called(t), "its answer is recorded")
+	require.Equal(t, "a.io/begins", trace(next.bodies(t, res)["resources/pods/namespaces/a/p.json"]))
+	require.Equal(t, []string{
+		"resources/namespaces/cluster/a.json", "resources/persistentvolumes/cluster/pv-1.json", "resources/pods/namespaces/a/p.json",
+	}, got.items)
+}
+
 func init() {
 	moreScenarios = append(moreScenarios, func(all map[string]scenario) {
 		blocks := withBusyActions(scenarios()["or-selectors and a missing namespace"])

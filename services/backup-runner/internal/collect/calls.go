@@ -176,6 +176,13 @@ func (c *calls) outcomes() (out []checkpoint.Outcome, upTo int) {
 	return slices.Clone(c.ended[:n]), c.gone + n
 }
 
+// pending tells whether there are outcomes in no durable record.
+func (c *calls) pending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ended) > 0
+}
+
 // recorded notes that outcomes are durable.
 func (c *calls) recorded(upTo int) {
 	c.mu.Lock()
