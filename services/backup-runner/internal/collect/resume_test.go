@@ -262,7 +262,7 @@ func (s *setup) recorded(t *testing.T) (items int) {
 func TestDeathAtEachWrite(t *testing.T) {
 	for name, sc := range withActions(scenarios()) {
 		want, total := sc.undisturbed(t)
-		for _, run := range []struct{ workers, shares int }{{1, 3}, {4, 6}} {
+		for _, run := range []struct{ workers, shares int }{{1, 9}, {4, 18}} {
 			t.Run(fmt.Sprintf("%s, %d workers", name, run.workers), func(t *testing.T) {
 				base, api := sc.setup(t, run.workers)
 				for n := 1; ; n++ {

@@ -91,26 +91,33 @@ func TestNobodyWaitsInACircle(t *testing.T) {
 	r.Begin(key("z"), 3, false)
 	ends := make(chan bool, 2)
 	wait := func(name string, worker int) {
-		ok, _ := r.Wait(t.Context(), key(name), worker)
-		ends <- ok
+		ctx := waiting{t.Context(), make(chan struct{})}
+		go func() {
+			ok, _ := r.Wait(ctx, key(name), worker)
+			ends <- ok
+		}()
+		<-ctx.begun
 	}
-	go wait("y", 1) // 1 has x and waits for y
-	go wait("z", 2) // 2 has y and waits for z
-	require.Eventually(t, func() bool {
-		ok, err := r.Wait(canceled(t), key("x"), 3) // closes the circle once the two wait
-		return !ok && err == nil
-	}, 10e9, 1e6)
+	wait("y", 1) // 1 has x and waits for y
+	wait("z", 2) // 2 has y and waits for z
+	ok, err = r.Wait(t.Context(), key("x"), 3)
+	require.NoError(t, err)
+	require.False(t, ok, "this closes the circle")
 	r.End(key("z"), known.Stored)
 	require.True(t, <-ends)
 	r.End(key("y"), known.Stored)
 	require.True(t, <-ends)
 }
 
-func canceled(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	return ctx
+// waiting tells that somebody waits, for its end among other things.
+type waiting struct {
+	context.Context
+	begun chan struct{}
+}
+
+func (w waiting) Done() <-chan struct{} {
+	close(w.begun)
+	return w.Context.Done()
 }
 
 // Promise P7 leaves 32 bytes for an object.

@@ -299,7 +299,7 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 }
 
 // shares is over how many days the deaths are spread.
-const shares = 3
+const shares = 9
 
 // deaths runs a scene in which a process dies at each of its writes, and another takes over.
 func deaths(t *testing.T, policy velerov1.PolicyType, after bool, more func(t *testing.T, b *bench, k int)) {
