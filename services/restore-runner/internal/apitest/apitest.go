@@ -50,12 +50,7 @@ func Start(t testing.TB) *Server {
 	} {
 		s.Serve(kind.gv, kind.name, kind.kind, kind.namespaced)
 	}
-	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		fault := s.fault
-		s.mu.Unlock()
-		s.serve(w, r, fault)
-	}))
+	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, s.own()) }))
 	t.Cleanup(s.http.Close)
 	return s
 }
@@ -63,10 +58,23 @@ func Start(t testing.TB) *Server {
 // Config connects to the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Door returns another way to the same server with a fault of its own. Once closed, nothing that was sent through it takes
+// own is the fault that Fail installed.
+func (s *Server) own() Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fault
+}
+
+// Door returns another way to the same server with a fault of its own, or with f nil the server's. Once closed, nothing that was sent through it takes
 // effect any more, as a request of a client that is gone might.
 func (s *Server) Door(f Fault) (config *rest.Config, closeIt func()) {
-	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, f) }))
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fault := f
+		if fault == nil {
+			fault = s.own()
+		}
+		s.serve(w, r, fault)
+	}))
 	return &rest.Config{Host: door.URL}, door.Close
 }
 
