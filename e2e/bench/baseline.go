@@ -26,9 +26,7 @@ func rawList(ctx context.Context, config *rest.Config, namespace string) (time.D
 		if err != nil {
 			return 0, err
 		}
-		if best == 0 || took < best {
-			best = took
-		}
+		best = faster(best, took)
 	}
 	return best, nil
 }

@@ -33,9 +33,7 @@ func (b *bench) plugins(ctx context.Context, size int) error {
 			if err != nil {
 				return err
 			}
-			if fastest[i] == 0 || took < fastest[i] {
-				fastest[i] = took
-			}
+			fastest[i] = faster(fastest[i], took)
 		}
 	}
 	none, unmatched, matched := fastest[0], fastest[1], fastest[2]

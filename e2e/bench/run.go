@@ -132,19 +132,27 @@ func (b *bench) fill(ctx context.Context, namespace string, count, bytes int) (t
 	return time.Since(began), err
 }
 
+// backupRounds is how often raw list and backup follow one another; the fastest of each counts, because single times are noisy.
+const backupRounds = 3
+
 func (b *bench) measureBackup(ctx context.Context, services *fleet.Fleet, namespace string, size int) error {
 	runner := services.Of("backup-runner")[0]
 	before, err := cpuTime(runner.Pid())
 	if err != nil {
 		return err
 	}
-	listed, err := rawList(ctx, b.cluster.RestConfig(), namespace)
-	if err != nil {
-		return err
-	}
-	times, err := b.jobs.backup(ctx, namespace, namespace)
-	if err != nil {
-		return err
+	var listed, backedUp time.Duration
+	for round := range backupRounds {
+		took, err := rawList(ctx, b.cluster.RestConfig(), namespace)
+		if err != nil {
+			return err
+		}
+		listed = faster(listed, took)
+		times, err := b.jobs.backup(ctx, backupOf(namespace, round), namespace)
+		if err != nil {
+			return err
+		}
+		backedUp = faster(backedUp, times.done)
 	}
 	after, err := cpuTime(runner.Pid())
 	if err != nil {
@@ -154,13 +162,29 @@ func (b *bench) measureBackup(ctx context.Context, services *fleet.Fleet, namesp
 	if err != nil {
 		return err
 	}
-	b.figures.Set(fmt.Sprintf("backup.wall_ratio.%d", size), times.done.Seconds()/listed.Seconds())
-	b.figures.Set(fmt.Sprintf("backup.cpu_ms_per_object.%d", size), float64((after-before).Microseconds())/1000/float64(size))
+	b.figures.Set(fmt.Sprintf("backup.wall_ratio.%d", size), backedUp.Seconds()/listed.Seconds())
+	b.figures.Set(fmt.Sprintf("backup.cpu_ms_per_object.%d", size), float64((after-before).Microseconds())/1000/float64(size*backupRounds))
 	b.figures.Set(fmt.Sprintf("backup.peak_rss_mib.%d", size), peak)
 	if size == b.Sizes[0] {
 		return b.measureStart(ctx)
 	}
 	return nil
+}
+
+// backupOf names the backup of a round; the first one, which a restore may use, is called like its namespace.
+func backupOf(namespace string, round int) string {
+	if round == 0 {
+		return namespace
+	}
+	return fmt.Sprintf("%s-%d", namespace, round+1)
+}
+
+// faster returns the shorter one; zero is no time yet.
+func faster(best, took time.Duration) time.Duration {
+	if best == 0 {
+		return took
+	}
+	return min(best, took)
 }
 
 // measureStart backs up a namespace with next to nothing in it.
