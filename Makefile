@@ -14,9 +14,12 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 # Only a KUBECONFIG given to make itself points the demo at another cluster; one that a shell happens to export does not.
 DEMO_ARGS ?= $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG))$(if $(SHARE), --share)
 
-# For compilers and linters: memory is cheaper than their garbage collections (an eighth of the processor time).
+# For compilers, linters and unit tests: memory is cheaper than their garbage collections (an eighth of the processor time).
 COMPILE := GOGC=400
-PACKAGES = $(patsubst %,./%/...,$(MODULES))
+UNIT = $(patsubst %,./%/...,$(filter-out e2e,$(MODULES)))
+# As in `build`, so that nothing is compiled a second time. Most scenarios run the services as processes: the race detector would see the harness only.
+SCENARIO := CGO_ENABLED=0 GOFLAGS=-trimpath
+IN_PROCESS := ./e2e/backup ./e2e/catalogue ./e2e/restore
 
 .PHONY: help
 help: ## list the targets
@@ -43,14 +46,17 @@ build-fault: ## build the services with failpoints, for tests, into bin/fault/
 test: ## what CI runs: all unit tests under the race detector, and every scenario on a real API server
 	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw grpcurl
 	@$(MAKE) --no-print-directory build build-fault
-	@$(COMPILE) go list -race -test -deps -export $(PACKAGES) >/dev/null
-	@go test -race -vet=off -timeout $(TEST_TIMEOUT) $(PACKAGES)
+	@$(COMPILE) go list -race -test -deps -export $(UNIT) >/dev/null
+	@$(COMPILE) $(SCENARIO) go list -test -deps -export ./e2e/... >/dev/null
+	@$(COMPILE) go test -race -vet=off -timeout $(TEST_TIMEOUT) $(UNIT)
+	@$(SCENARIO) go test -vet=off -timeout $(TEST_TIMEOUT) ./e2e/...
 
 .PHONY: test-all
 test-all: export FAULT_PART := all
 test-all: export LONG_TESTS := 1
 test-all: TEST_TIMEOUT := 60m
 test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10s each)
+	@go test -race -timeout $(TEST_TIMEOUT) $(IN_PROCESS)
 	@go test -timeout $(TEST_TIMEOUT) -run '^TestModel$$' ./services/queue-scheduler/internal/queue -histories 30000
 	@go test -tags velero -timeout $(TEST_TIMEOUT) ./e2e/veleroplugin
 	@cd e2e/tools/velerohost && GOWORK=off CGO_ENABLED=0 GOFLAGS=-trimpath go test ./...

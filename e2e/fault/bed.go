@@ -87,7 +87,7 @@ func Start(ctx context.Context, config Config) (_ *Bed, err error) {
 			b.Close()
 		}
 	}()
-	if b.cluster, err = testbed.Start(ctx, testbed.Config{Dir: filepath.Join(config.Dir, "cluster"), Log: config.Log}); err != nil {
+	if b.cluster, err = testbed.Start(ctx, testbed.Config{Dir: filepath.Join(config.Dir, "cluster"), Log: config.Log, Env: []string{testbed.LessCollecting}}); err != nil {
 		return nil, err
 	}
 	if b.client, err = client.NewWithWatch(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()}); err != nil {

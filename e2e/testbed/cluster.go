@@ -26,6 +26,7 @@ type Config struct {
 	Log            io.Writer // progress lines; nil is silent
 	APIServerArgs  []string  // added to the API server's flags; later flags win
 	ControllerArgs []string  // added to the controller manager's flags
+	Env            []string  // added to the environment of all three processes
 	Detach         bool      // the processes live on when this one ends; see StopDetached
 }
 
@@ -144,7 +145,7 @@ type step struct {
 
 func (c *Cluster) run(ctx context.Context, config Config, s step, binary string) error {
 	began := time.Now()
-	process, err := StartProcess(ProcessSpec{Name: s.name, Path: binary, Args: s.args, LogDir: c.dir, Detach: config.Detach})
+	process, err := StartProcess(ProcessSpec{Name: s.name, Path: binary, Args: s.args, Env: config.Env, LogDir: c.dir, Detach: config.Detach})
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 		return err
 	}
 	old := c.processes[i]
-	process, err := StartProcess(ProcessSpec{Name: old.name, Path: old.cmd.Path, Args: old.cmd.Args[1:], LogDir: filepath.Dir(old.logPath)})
+	process, err := StartProcess(ProcessSpec{Name: old.name, Path: old.cmd.Path, Args: old.cmd.Args[1:], Env: old.cmd.Env, LogDir: filepath.Dir(old.logPath)})
 	if err != nil {
 		return err
 	}
