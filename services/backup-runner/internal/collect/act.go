@@ -18,7 +18,7 @@ func (r *run) act(ctx context.Context, workers []*worker) error {
 	if err := r.load(ctx); err != nil {
 		return err
 	}
-	if r.bound.register.Open() == 0 {
+	if r.bound.register.Pending() == 0 {
 		return nil
 	}
 	if err := r.blocks(ctx, workers[:r.BlockWorkers]); err != nil {

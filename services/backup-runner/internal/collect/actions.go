@@ -88,6 +88,12 @@ func (b *bound) wants(gr schema.GroupResource) *wants {
 	return w
 }
 
+// formsBlocks reports whether actions may relate objects to those of the resource.
+func (b *bound) formsBlocks(gr schema.GroupResource) bool {
+	w := b.wants(gr)
+	return w != nil && len(w.blocks) > 0
+}
+
 func of[A action.Action](all []action.Bound[A], gr schema.GroupResource) []action.Bound[A] {
 	return slices.DeleteFunc(slices.Clone(all), func(b action.Bound[A]) bool { return !b.Resource(gr) })
 }

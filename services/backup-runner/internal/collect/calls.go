@@ -53,10 +53,7 @@ type intents struct {
 	err   error // valid when done
 }
 
-func keyOf(c *checkpoint.Call) callKey {
-	o := &c.Object
-	return callKey{known.KeyOf(schema.GroupKind{Group: o.Group, Kind: o.Kind}, o.Namespace, o.Name), c.Action}
-}
+func callOf(c *checkpoint.Call) callKey { return callKey{keyOf(&c.Object), c.Action} }
 
 // replay learns from a record of an earlier holder.
 func (c *calls) replay(key string, rec *checkpoint.Record) {
@@ -64,10 +61,10 @@ func (c *calls) replay(key string, rec *checkpoint.Record) {
 		c.before = map[callKey]string{}
 	}
 	for i := range rec.Intents {
-		c.before[keyOf(&rec.Intents[i])] = ""
+		c.before[callOf(&rec.Intents[i])] = ""
 	}
 	for i := range rec.Outcomes {
-		c.before[keyOf(&rec.Outcomes[i].Call)] = key
+		c.before[callOf(&rec.Outcomes[i].Call)] = key
 	}
 }
 
@@ -82,8 +79,8 @@ func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Objec
 // once makes a call that may begin an operation, unless it was made before.
 func (t *turn) once(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	s, c := t.subject, &t.run.calls
-	call := checkpoint.Call{Action: a.Name(), Object: checkpoint.Object{Group: s.Group, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}}
-	if record, before := c.before[keyOf(&call)]; before {
+	call := checkpoint.Call{Action: a.Name(), Object: object(&s.Item)}
+	if record, before := c.before[callOf(&call)]; before {
 		return t.recall(ctx, record, &call, o)
 	}
 	if err := t.intend(&call); err != nil {
