@@ -159,8 +159,11 @@ func ask[A action.Action](ctx context.Context, r *run, all []A, failures *[]fail
 	var out []action.Bound[A]
 	for _, a := range all {
 		one, errs := action.Bind(ctx, []A{a}, r.Catalog)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
+		case len(errs) > 0 && r.stopping():
+			return nil, ErrStopped // perhaps that is why, and the next holder asks again
 		}
 		for _, err := range errs {
 			*failures = append(*failures, failure{a.Name(), err})

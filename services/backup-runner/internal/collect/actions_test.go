@@ -371,3 +371,53 @@ func withBusyActions(sc scenario) scenario {
 	}
 	return sc
 }
+
+// What an action could not tell when the run was told to stop is no error of the
+// backup: the next holder asks again.
+func TestAnActionThatAStopInterruptsIsAskedAgain(t *testing.T) {
+	stop := make(chan struct{})
+	starts := &interrupted{fakeAction: annotate("a.io/starts", resources("nodes")), stop: stop}
+	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(starts)
+	s.job.Stop = stop
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	require.Zero(t, s.job.Progress.Read().Errors)
+	trace := annotate("a.io/starts", resources("nodes"))
+	next := s.holder(t, 2).with(trace)
+	res, got := next.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 1, trace.called(t))
+}
+
+// interrupted is an action whose process is starting when the run is told to stop.
+type interrupted struct {
+	*fakeAction
+	stop chan struct{}
+}
+
+func (i *interrupted) AppliesTo(context.Context) (action.Selector, error) {
+	close(i.stop)
+	return action.Selector{}, errors.New("plugin process did not start")
+}
+
+// Nor is a call that failed then.
+func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
+	stop := make(chan struct{})
+	s := newSetup(t, estate(), fifty(), "a")
+	s.job.Stop = stop
+	s.with(&fakeAction{name: "a.io/x", do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		if id.Name != "cm-060" {
+			return action.BackupResult{}, nil
+		}
+		close(stop)
+		return action.BackupResult{}, errors.New("plugin process died")
+	}})
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	trace := annotate("a.io/x", action.Selector{})
+	next := s.holder(t, 2).with(trace)
+	res, got := next.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 50, got.of("configmaps"))
+	require.Contains(t, trace.calls, "ConfigMap a/cm-060")
+}

@@ -235,6 +235,9 @@ func (t *turn) repeatable(ctx context.Context, a action.BackupItem, o *action.Ob
 	r.alone.RLock()
 	result, err := chain.Execute(ctx, a, o, b)
 	r.alone.RUnlock()
+	if err != nil && r.stopping() {
+		return result, &fatalError{ErrStopped} // perhaps that is why, and the next holder calls again
+	}
 	concurrent := r.BlockWorkers > 1 || len(r.bound.blocks) > 0
 	if err == nil || ctx.Err() != nil || !concurrent || r.Actions.Collateral == nil || !r.Actions.Collateral(err) {
 		return result, err
