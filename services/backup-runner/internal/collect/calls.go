@@ -83,12 +83,13 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, o *action.Object, 
 	if record, before := c.before[callOf(&call)]; before {
 		return t.recall(ctx, record, &call, o)
 	}
+	if err := t.run.confirm(ctx); err != nil {
+		return action.BackupResult{}, err
+	}
 	if err := t.intend(&call); err != nil {
 		return action.BackupResult{}, &fatalError{err}
 	}
-	t.run.alone.RLock()
-	result, err := chain.Execute(ctx, a, o, b)
-	t.run.alone.RUnlock()
+	result, err := t.execute(ctx, a, o, b)
 	if err != nil && ctx.Err() != nil {
 		return result, err // nobody knows
 	}
@@ -232,9 +233,7 @@ func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult,
 // costs the object that is to blame and no other.
 func (t *turn) repeatable(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	r := t.run
-	r.alone.RLock()
-	result, err := chain.Execute(ctx, a, o, b)
-	r.alone.RUnlock()
+	result, err := t.execute(ctx, a, o, b)
 	if err != nil && r.stopping() {
 		return result, &fatalError{ErrStopped} // perhaps that is why, and the next holder calls again
 	}
@@ -244,5 +243,18 @@ func (t *turn) repeatable(ctx context.Context, a action.BackupItem, o *action.Ob
 	}
 	r.alone.Lock()
 	defer r.alone.Unlock()
+	if err := r.confirm(ctx); err != nil {
+		return result, err
+	}
+	return chain.Execute(ctx, a, o, b)
+}
+
+// execute makes a call beside others.
+func (t *turn) execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	t.run.alone.RLock()
+	defer t.run.alone.RUnlock()
+	if err := t.run.confirm(ctx); err != nil {
+		return action.BackupResult{}, err
+	}
 	return chain.Execute(ctx, a, o, b)
 }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
@@ -77,4 +81,36 @@ func TestAStopWhileAPluginStartsIsAHandOver(t *testing.T) {
 	require.Zero(t, got.Status.Errors)
 	require.Equal(t, 1, next.asked)
 	require.Equal(t, got.Status.Progress.ItemsBackedUp, next.called)
+}
+
+// leaping is a clock that a test puts forward.
+type leaping struct {
+	fastClock
+	ahead atomic.Int64
+}
+
+func (c *leaping) Now() time.Time { return c.fastClock.Now().Add(time.Duration(c.ahead.Load())) }
+
+// A runner that was paused for longer than its claim lasts makes sure of the claim
+// before it calls an action again, and leaves the backup to its new holder.
+func TestAPausedRunnerCallsNoActionOfAnothersBackup(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	clk := &leaping{}
+	var lost atomic.Bool
+	pauses := &plugins{start: func(context.Context) error { return nil }, execute: func(o *action.Object) (action.BackupResult, error) {
+		clk.ahead.Add(int64(time.Minute))
+		lost.Store(true)
+		return action.BackupResult{Object: o}, nil
+	}}
+	w.Clock, w.Actions = clk, pauses
+	w.instance.confirm = func(client.Object) error {
+		if lost.Load() {
+			return claim.ErrLost
+		}
+		return nil
+	}
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.Equal(t, 1, pauses.called)
+	require.Equal(t, velerov1.BackupPhaseInProgress, w.read(t, b).Status.Phase)
 }

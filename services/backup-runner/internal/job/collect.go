@@ -41,7 +41,7 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 		Discover: j.discover,
 		Cut:      cut.New(j.Cluster, j.ConsistentCut), Store: out.Store, Dir: out.Dir,
 		LiveNamespaces: func(ctx context.Context) (int, error) { return j.liveNamespaces(ctx, filter) },
-		Progress:       &collect.Progress{}, Stop: j.stop,
+		Progress:       &collect.Progress{}, Stop: j.stop, Confirm: j.confirm,
 	}
 	lingering, done := j.lingers(ctx)
 	defer done()
