@@ -421,3 +421,33 @@ func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 	require.Equal(t, 50, got.of("configmaps"))
 	require.Contains(t, trace.calls, "ConfigMap a/cm-060")
 }
+
+// A part is sealed after as many objects whatever becomes of them: what a holder did
+// and did not record is lost with it, and it is in memory.
+func TestWhatIsNotStoredIsRecordedAsOftenAsWhatIs(t *testing.T) {
+	for name, do := range map[string]func(o *action.Object) (action.BackupResult, error){
+		"left out": func(o *action.Object) (action.BackupResult, error) {
+			return annotated(o, velerov1.AnnotationSkipFromBackup, "")
+		},
+		"failed": func(*action.Object) (action.BackupResult, error) { return action.BackupResult{}, errors.New("broken") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t, estate(), velerov1.BackupSpec{IncludedResources: []string{"configmaps"}}, "a")
+			s.cfg.PartItems = 10
+			s.with(&fakeAction{name: "a.io/x", do: func(_ context.Context, _ action.Identity, o *action.Object) (action.BackupResult, error) {
+				return do(o)
+			}})
+			_, got := s.run(t)
+			require.Empty(t, got.items)
+			records := 0
+			for i := range got.records {
+				done := len(got.records[i].LeftOut) + got.records[i].Part.Items
+				require.LessOrEqual(t, done, s.cfg.PartItems)
+				if done > 0 {
+					records++
+				}
+			}
+			require.Equal(t, 15, records)
+		})
+	}
+}
