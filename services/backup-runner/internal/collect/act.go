@@ -70,8 +70,11 @@ func (a *actor) block(ctx context.Context, b block) error {
 		if err == nil {
 			err = a.member(ctx, &b.members[i])
 		}
+		if err == nil {
+			err = a.catchUp(ctx)
+		}
 		if err != nil {
-			if i > 0 {
+			if i > 0 || len(a.later) > 0 {
 				a.abandon()
 			}
 			return err

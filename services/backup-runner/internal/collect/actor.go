@@ -18,7 +18,10 @@ import (
 )
 
 // actor processes objects with the actions they match. Used by one goroutine.
-type actor struct{ *worker }
+type actor struct {
+	*worker
+	later []later // additional items that were put off
+}
 
 // member processes an object of a block, unless another is or was at it.
 func (a *actor) member(ctx context.Context, m *member) error {

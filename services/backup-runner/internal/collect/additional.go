@@ -13,14 +13,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/known"
 )
 
-// maxDepth bounds how many objects may ask for one another: each of them is in
-// memory until those it asked for are done.
+// maxDepth bounds how many objects wait for one another: each of them is in memory
+// until those it asked for are done. The last of them goes on without waiting.
 const maxDepth = 64
 
 var (
 	errNotServed  = errors.New("the cluster does not serve this resource")
 	errFailed     = errors.New("it could not be backed up")
-	errDepth      = fmt.Errorf("more than %d objects ask for one another", maxDepth)
 	errUndeclared = errors.New("the action was not expected to ask for this resource")
 	errNameless   = errors.New("namespace: must be given for this resource")
 )
@@ -58,7 +57,10 @@ func (a *actor) with(ctx context.Context, s *subject, req *request, item action.
 			return nil
 		}
 		if s.depth == maxDepth && register.Fate(key).Waits(req.must) {
-			return errDepth // it keeps its own turn
+			if register.Fate(key) != known.Waiting { // else it has a turn of its own
+				a.later = append(a.later, later{by: s.names(), request: *req, item: item})
+			}
+			return nil
 		}
 		aside := a.run.bound.formsBlocks(item.GroupResource)
 		begin := register.Begin
