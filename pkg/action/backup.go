@@ -64,6 +64,12 @@ type BackupOperations interface {
 	Cancel(ctx context.Context, operationID string, backup *Backup) error
 }
 
+// Preparer is implemented by an action whose calls need what may take long to come up, such as a process.
+type Preparer interface {
+	// Prepare brings that up and begins nothing else, so that a call that follows is made at once.
+	Prepare(ctx context.Context) error
+}
+
 // ItemBlock finds the objects that have to be backed up together with one.
 type ItemBlock interface {
 	Action

@@ -118,6 +118,8 @@ type Outcome struct {
 	Operation  string `json:"operation,omitempty"`
 	// Error is set instead when the call failed.
 	Error string `json:"error,omitempty"`
+	// Unsent is set instead when the call was not made after all: it still may be.
+	Unsent bool `json:"unsent,omitempty"`
 }
 
 // Item names an object by its resource.

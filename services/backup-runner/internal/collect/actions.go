@@ -30,6 +30,9 @@ type Actions struct {
 	// Collateral tells of an error of Items that the call may have failed because
 	// of another one. Nil is always false.
 	Collateral func(error) bool
+	// Unsent tells of an error of Items that the call certainly was not made. Nil is
+	// always false.
+	Unsent func(error) bool
 	// Lines has what the actions' plugins log; nil if nobody does.
 	Lines *Lines
 	// Close, if not nil, is called once no action is called any more.
@@ -41,6 +44,8 @@ func (a *Actions) close() {
 		a.Close()
 	}
 }
+
+func (a *Actions) unsent(err error) bool { return a.Unsent != nil && a.Unsent(err) }
 
 // bound are the actions that answered what they apply to.
 type bound struct {

@@ -64,7 +64,11 @@ func (c *calls) replay(key string, rec *checkpoint.Record) {
 		c.before[callOf(&rec.Intents[i])] = ""
 	}
 	for i := range rec.Outcomes {
-		c.before[callOf(&rec.Outcomes[i].Call)] = key
+		if call := callOf(&rec.Outcomes[i].Call); rec.Outcomes[i].Unsent {
+			delete(c.before, call)
+		} else {
+			c.before[call] = key
+		}
 	}
 }
 
@@ -83,17 +87,36 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, o *action.Object, 
 	if record, before := c.before[callOf(&call)]; before {
 		return t.recall(ctx, record, &call, o)
 	}
-	if err := t.run.confirm(ctx); err != nil {
+	if err := t.prepare(ctx, a); err != nil {
 		return action.BackupResult{}, err
 	}
 	if err := t.intend(&call); err != nil {
 		return action.BackupResult{}, &fatalError{err}
 	}
 	result, err := t.execute(ctx, a, o, b)
-	if err != nil && ctx.Err() != nil {
+	ending := ctx.Err() != nil || t.run.stopping()
+	switch {
+	case err != nil && ending && t.run.Actions.unsent(err):
+		c.add(&checkpoint.Outcome{Call: call, Unsent: true})
+		return result, &fatalError{ErrStopped} // the next holder makes it
+	case err != nil && ctx.Err() != nil:
 		return result, err // nobody knows
 	}
 	return result, c.end(&call, o, &result, err)
+}
+
+// prepare does what can be done before the call is announced: an announced call that
+// is not made costs the object.
+func (t *turn) prepare(ctx context.Context, a action.BackupItem) error {
+	if p, ok := a.(action.Preparer); ok {
+		if err := p.Prepare(ctx); err != nil && !t.run.stopping() {
+			return err
+		}
+	}
+	if t.run.stopping() {
+		return &fatalError{ErrStopped}
+	}
+	return t.run.confirm(ctx)
 }
 
 // intend makes durable that the call is about to be made. It does not end with
@@ -155,10 +178,15 @@ func (c *calls) end(call *checkpoint.Call, given *action.Object, r *action.Backu
 			out.Additional = append(out.Additional, checkpoint.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
 		}
 	}
+	c.add(&out)
+	return failure
+}
+
+// add keeps an outcome for the next record.
+func (c *calls) add(out *checkpoint.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended = append(c.ended, out)
-	return failure
+	c.ended = append(c.ended, *out)
 }
 
 // outcomes returns what is to be in the next record. Records that are written at

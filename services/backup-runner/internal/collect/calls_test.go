@@ -254,3 +254,71 @@ func TestWhatIsNotAmongTheActionsIsAWarning(t *testing.T) {
 	require.Equal(t, 1, res.Warnings)
 	require.Contains(t, strings.Join(got.at(joblog.Warning), "\n"), "plugin x is not used")
 }
+
+// preparing is a starter whose process comes up in Prepare.
+type preparing struct {
+	starter
+	prepare func(ctx context.Context) error
+}
+
+func (p preparing) Prepare(ctx context.Context) error { return p.prepare(ctx) }
+
+// A call is announced when its process is there, and not before.
+func TestACallIsAnnouncedWhenItCanBeMade(t *testing.T) {
+	s := newSetup(t, estate(), fifty(), "a")
+	prepared := 0
+	looks := annotate("a.io/begins", action.Selector{})
+	s.with(preparing{starter{looks}, func(context.Context) error {
+		if n := len(s.intended(t)); n != prepared {
+			return fmt.Errorf("%d calls are announced, %d were made", n, prepared)
+		}
+		prepared++
+		return nil
+	}})
+	res, got := s.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 50, looks.called(t))
+}
+
+// A call that a stop prevented is made by the next holder, whether it was announced
+// or not.
+func TestACallThatWasNotSentIsMadeByTheNextHolder(t *testing.T) {
+	unsent := errors.New("plugin process did not start")
+	for name, announced := range map[string]bool{"before it is announced": false, "after it was": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t, estate(), fifty(), "a")
+			stop := make(chan struct{})
+			s.job.Stop = stop
+			s.job.Actions.Unsent = func(err error) bool { return errors.Is(err, unsent) }
+			calls := &fakeAction{name: "a.io/begins", do: func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+				if !announced || id.Name != "cm-060" {
+					return action.BackupResult{}, nil
+				}
+				close(stop)
+				<-ctx.Done()
+				return action.BackupResult{}, unsent
+			}}
+			n := 0
+			s.with(preparing{starter{calls}, func(ctx context.Context) error {
+				if n++; announced || n < 10 {
+					return nil
+				}
+				close(stop)
+				<-ctx.Done()
+				return unsent
+			}})
+			_, err := Run(t.Context(), s.cfg, s.job)
+			require.ErrorIs(t, err, ErrStopped)
+			calls = &fakeAction{name: "a.io/begins", calls: calls.calls, do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+				return action.BackupResult{}, nil
+			}}
+			delete(calls.calls, "ConfigMap a/cm-060")
+			next := s.holder(t, 2)
+			next.with(starter{calls})
+			res, got := next.run(t)
+			require.Zero(t, res.Errors, got.at(joblog.Error))
+			require.Equal(t, 50, calls.called(t), "each once")
+			require.Equal(t, 50, got.of("configmaps"))
+		})
+	}
+}
