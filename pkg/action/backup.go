@@ -50,7 +50,8 @@ type BackupResult struct {
 	Object *Object
 	// Additional are objects to back up with this one.
 	Additional []Item
-	// OperationID, when not empty, names an operation that goes on after the call, see BackupOperations.
+	// OperationID, when not empty, names an operation that goes on after the call, see BackupOperations. It may come with
+	// an error, where the rest of the answer could not be used.
 	OperationID string
 	// PostOperation are objects to fetch again once the operation is done.
 	PostOperation []Item

@@ -207,3 +207,12 @@ func TestPrepareStartsTheProcess(t *testing.T) {
 	require.ErrorIs(t, err, pluginhost.ErrClosed)
 	require.False(t, failed.Sent)
 }
+
+// An operation that an action began goes on, whatever object it answered with.
+func TestAnOperationIsKnownWhoseAnswerCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	s := open(t, host(t, nil))
+	r, err := named(t, s.BackupItems(), "two.io/other").Execute(t.Context(), pod(), theBackup(t))
+	require.Error(t, err)
+	require.Equal(t, "op-1", r.OperationID)
+}

@@ -71,10 +71,11 @@ func (b *backupItemV2) Execute(ctx context.Context, object *action.Object, backu
 		if err != nil {
 			return err
 		}
-		if r, err = backupResult(object, answer.GetItem(), answer.GetAdditionalItems()); err != nil {
+		r, err = backupResult(object, answer.GetItem(), answer.GetAdditionalItems())
+		r.OperationID = answer.GetOperationId() // whatever is wrong with the rest
+		if err != nil {
 			return err
 		}
-		r.OperationID = answer.GetOperationId()
 		r.PostOperation, err = itemsOf("postOperationItems", answer.GetPostOperationItems())
 		return err
 	})

@@ -116,7 +116,8 @@ type Outcome struct {
 	// Additional and Operation are what else the action answered.
 	Additional []Item `json:"additional,omitempty"`
 	Operation  string `json:"operation,omitempty"`
-	// Error is set instead when the call failed.
+	// Error is set instead when the call failed, beside Operation where that was
+	// answered all the same.
 	Error string `json:"error,omitempty"`
 	// Unsent is set instead when the call was not made after all: it still may be.
 	Unsent bool `json:"unsent,omitempty"`

@@ -171,16 +171,20 @@ func (a *actor) decide(ctx context.Context, s *subject) (known.Fate, error) {
 	if err := a.warn(s); err != nil {
 		return known.Unknown, err
 	}
+	message := "the object is backed up, but an action did not come to its end"
+	if err != nil || result.LeftOut != "" {
+		message = "the object is not backed up, and an action did not come to its end"
+	}
+	for _, problem := range result.Problems {
+		if err := a.fail(about(s.resource(), s.Namespace, s.Name, message, problem)); err != nil {
+			return known.Unknown, err
+		}
+	}
 	switch {
 	case err != nil:
 		return a.failed(s, "an action failed: the object is not backed up", err)
 	case result.LeftOut != "":
 		return known.LeftOut, a.leaveOut(s, result.LeftOut)
-	}
-	for _, problem := range result.Problems {
-		if err := a.fail(about(s.resource(), s.Namespace, s.Name, "the object is backed up, but an action did not come to its end", problem)); err != nil {
-			return known.Unknown, err
-		}
 	}
 	return a.store(s, &result)
 }

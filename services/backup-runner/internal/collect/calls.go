@@ -161,19 +161,19 @@ func (c *calls) close() []checkpoint.Call {
 
 // end keeps the outcome of a call for the next record, and returns its error.
 func (c *calls) end(call *checkpoint.Call, given *action.Object, r *action.BackupResult, failure error) error {
-	out := checkpoint.Outcome{Call: *call}
+	out := checkpoint.Outcome{Call: *call, Operation: r.OperationID}
 	switch {
 	case failure != nil:
 		out.Error = failure.Error()
 	case r.Object != nil && r.Object != given:
 		raw, err := r.Object.JSON()
 		if err != nil {
-			return fmt.Errorf("action %s: Execute: %w", call.Action, err)
+			failure = fmt.Errorf("action %s: Execute: %w", call.Action, err)
+			out.Error = failure.Error()
 		}
 		out.Body = raw
 	}
 	if failure == nil {
-		out.Operation = r.OperationID
 		for _, item := range r.Additional {
 			out.Additional = append(out.Additional, checkpoint.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
 		}
@@ -244,7 +244,7 @@ func (t *turn) recall(ctx context.Context, record string, call *checkpoint.Call,
 // answered is the answer of a recorded call.
 func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult, error) {
 	if o.Error != "" {
-		return action.BackupResult{}, errors.New(o.Error)
+		return action.BackupResult{OperationID: o.Operation}, errors.New(o.Error)
 	}
 	r := action.BackupResult{Object: given, OperationID: o.Operation}
 	if o.Body != nil {
