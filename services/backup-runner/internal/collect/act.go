@@ -48,10 +48,12 @@ func (r *run) blocks(ctx context.Context, workers []*worker) error {
 	return err
 }
 
-// work processes blocks.
+// work processes blocks. One that ends because the run was told to stop does not cut
+// short what the other workers are at.
 func (a *actor) work(ctx context.Context, queue <-chan block) error {
 	for b := range queue {
-		if err := a.block(ctx, b); err != nil {
+		err := a.block(ctx, b)
+		if err != nil && !(a.run.stopping() && errors.Is(err, ErrStopped)) {
 			return fmt.Errorf("process what waits for actions: %w", err)
 		}
 	}

@@ -451,3 +451,28 @@ func TestWhatIsNotStoredIsRecordedAsOftenAsWhatIs(t *testing.T) {
 		})
 	}
 }
+
+// A worker that a stop interrupts leaves the others the time that a stop gives them.
+func TestACallThatAStopInterruptsEndsNoOther(t *testing.T) {
+	stop, begun := make(chan struct{}), make(chan struct{})
+	var cause error
+	s := newSetup(t, estate(), fifty(), "a")
+	s.job.Stop, s.cfg.BlockWorkers = stop, 2
+	s.with(&fakeAction{name: "a.io/x", do: func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		switch id.Name {
+		case "cm-000":
+			<-begun
+			close(stop)
+			return action.BackupResult{}, errors.New("plugin process died")
+		case "cm-006":
+			close(begun)
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return action.BackupResult{}, cause
+		}
+		return action.BackupResult{}, nil
+	}})
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	require.Equal(t, ErrStopped.Error(), cause.Error(), "the stop itself ended it, and no other worker")
+}
