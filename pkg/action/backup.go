@@ -50,7 +50,8 @@ type BackupResult struct {
 	Object *Object
 	// Additional are objects to back up with this one.
 	Additional []Item
-	// OperationID, when not empty, names an operation that goes on after the call, see BackupOperations.
+	// OperationID, when not empty, names an operation that goes on after the call, see BackupOperations. It may come with
+	// an error, where the rest of the answer could not be used.
 	OperationID string
 	// PostOperation are objects to fetch again once the operation is done.
 	PostOperation []Item
@@ -62,6 +63,12 @@ type BackupOperations interface {
 	Progress(ctx context.Context, operationID string, backup *Backup) (Progress, error)
 	// Cancel asks the operation to stop; its Progress tells when it has.
 	Cancel(ctx context.Context, operationID string, backup *Backup) error
+}
+
+// Preparer is implemented by an action whose calls need what may take long to come up, such as a process.
+type Preparer interface {
+	// Prepare brings that up and begins nothing else, so that a call that follows is made at once.
+	Prepare(ctx context.Context) error
 }
 
 // ItemBlock finds the objects that have to be backed up together with one.

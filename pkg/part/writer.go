@@ -76,6 +76,9 @@ func NewWriter(cfg Config) (*Writer, error) {
 // Items returns the number of objects stored.
 func (w *Writer) Items() int { return w.counts.Items }
 
+// Failed returns the number of objects recorded by Fail.
+func (w *Writer) Failed() int { return w.counts.Failed }
+
 // Size returns about how many compressed bytes the part has: what the compressor still holds is missing, less than
 // 100 KiB.
 func (w *Writer) Size() int64 { return w.data.n }

@@ -186,3 +186,33 @@ func TestVolumeSnapshotter(t *testing.T) {
 	require.EqualError(t, err, "plugin test.io/echo: GetVolumeInfo: Init: unknown key bad")
 	require.ErrorAs(t, err, new(*pluginhost.RemoteError))
 }
+
+// What Prepare brought up answers the next call.
+func TestPrepareStartsTheProcess(t *testing.T) {
+	t.Parallel()
+	s := open(t, host(t, nil))
+	a := named(t, s.BackupItems(), "two.io/pid")
+	require.NoError(t, a.(action.Preparer).Prepare(t.Context()))
+	require.NoError(t, a.(action.Preparer).Prepare(t.Context()))
+	first, err := a.Execute(t.Context(), pod(), theBackup(t))
+	require.NoError(t, err)
+	second, err := a.Execute(t.Context(), pod(), theBackup(t))
+	require.NoError(t, err)
+	require.Equal(t, annotations(t, first.Object)["pid"], annotations(t, second.Object)["pid"])
+
+	s.Close()
+	err = a.(action.Preparer).Prepare(t.Context())
+	var failed *pluginhost.Error
+	require.ErrorAs(t, err, &failed)
+	require.ErrorIs(t, err, pluginhost.ErrClosed)
+	require.False(t, failed.Sent)
+}
+
+// An operation that an action began goes on, whatever object it answered with.
+func TestAnOperationIsKnownWhoseAnswerCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	s := open(t, host(t, nil))
+	r, err := named(t, s.BackupItems(), "two.io/other").Execute(t.Context(), pod(), theBackup(t))
+	require.Error(t, err)
+	require.Equal(t, "op-1", r.OperationID)
+}

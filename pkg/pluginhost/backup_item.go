@@ -55,6 +55,11 @@ func (b *backupItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
 	})
 }
 
+// Prepare starts the plugin's process, if it does not run.
+func (b *backupItemV2) Prepare(ctx context.Context) error {
+	return b.worker.ready(ctx, b.execute("Execute", nil))
+}
+
 // Execute asks the plugin.
 func (b *backupItemV2) Execute(ctx context.Context, object *action.Object, backup *action.Backup) (r action.BackupResult, err error) {
 	err = b.worker.do(ctx, b.execute("Execute", object), func(ctx context.Context, p *process) error {
@@ -66,10 +71,11 @@ func (b *backupItemV2) Execute(ctx context.Context, object *action.Object, backu
 		if err != nil {
 			return err
 		}
-		if r, err = backupResult(object, answer.GetItem(), answer.GetAdditionalItems()); err != nil {
+		r, err = backupResult(object, answer.GetItem(), answer.GetAdditionalItems())
+		r.OperationID = answer.GetOperationId() // whatever is wrong with the rest
+		if err != nil {
 			return err
 		}
-		r.OperationID = answer.GetOperationId()
 		r.PostOperation, err = itemsOf("postOperationItems", answer.GetPostOperationItems())
 		return err
 	})

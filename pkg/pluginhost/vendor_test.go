@@ -379,7 +379,7 @@ func (b backup2) AppliesTo(context.Context, *velerov2.BackupItemActionAppliesToR
 func (b backup2) Execute(ctx context.Context, r *velerov2.ExecuteRequest) (*velerov2.ExecuteResponse, error) {
 	item, err := b.do(ctx, r.GetPlugin(), r.GetItem())
 	answer := &velerov2.ExecuteResponse{Item: item, AdditionalItems: more(r.GetPlugin())}
-	if strings.HasSuffix(r.GetPlugin(), "/start") {
+	if strings.HasSuffix(r.GetPlugin(), "/start") || strings.HasSuffix(r.GetPlugin(), "/other") {
 		answer.OperationId, answer.PostOperationItems = "op-1", more("x/more")
 	}
 	return answer, err

@@ -72,6 +72,16 @@ func (w *worker) do(ctx context.Context, c call, fn func(ctx context.Context, p 
 	return err
 }
 
+// ready returns when a process can take the call.
+func (w *worker) ready(ctx context.Context, c call) error {
+	p, err := w.acquire(ctx, c.who)
+	if err != nil {
+		return c.fail(err, false)
+	}
+	w.release(p, c.who, unknown, nil)
+	return nil
+}
+
 func (w *worker) once(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
 	p, err := w.acquire(ctx, c.who)
 	if err != nil {

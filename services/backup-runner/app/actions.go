@@ -46,7 +46,7 @@ func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *re
 		}
 	}
 	items, blocks := session.BackupItems(), session.ItemBlocks()
-	set := collect.Actions{Close: session.Close, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
+	set := collect.Actions{Close: session.Close, Unsent: unsent, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
 	if len(items)+len(blocks) == 0 {
 		set.Asks = builtinAsks
 	}
@@ -80,6 +80,11 @@ func (w withoutVolume) Execute(ctx context.Context, o *action.Object, b *action.
 	r, err := w.BackupItem.Execute(ctx, o, b)
 	r.Additional = nil
 	return r, err //nolint:wrapcheck // it names action and method
+}
+
+func unsent(err error) bool {
+	var failed *pluginhost.Error
+	return errors.As(err, &failed) && !failed.Sent
 }
 
 func hidden[A action.Action](all []A) (warnings []string) {

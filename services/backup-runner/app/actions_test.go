@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -49,6 +50,9 @@ func TestBuiltInActionsAreOpened(t *testing.T) {
 	require.Empty(t, set.Blocks, "everything that belongs together is selected anyway")
 	require.Empty(t, set.Warnings)
 	require.True(t, set.Collateral(&pluginhost.Error{Err: pluginhost.ErrCrashed}))
+	require.True(t, set.Unsent(fmt.Errorf("x: %w", &pluginhost.Error{Err: pluginhost.ErrStart})))
+	require.False(t, set.Unsent(&pluginhost.Error{Err: pluginhost.ErrCrashed, Sent: true}))
+	require.False(t, set.Unsent(pluginhost.ErrStart), "an action without a process may have begun something")
 
 	labels := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
 	for _, spec := range []velerov1.BackupSpec{{LabelSelector: labels}, {OrLabelSelectors: []*metav1.LabelSelector{labels}}} {

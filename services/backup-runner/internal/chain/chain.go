@@ -34,14 +34,15 @@ type Result struct {
 	Applied []string
 	// LeftOut is the action that keeps the object out of the backup, if one does.
 	LeftOut string
-	// Problems are errors of the backup that do not cost it the object.
+	// Problems are errors of the backup that do not cost it the object. They count
+	// also where Run returns an error.
 	Problems []error
 }
 
 // Host is who runs a chain.
 type Host interface {
 	// Execute calls an action, as Execute of this package does. An error is one of
-	// the object.
+	// the object; an operation ID may come with it.
 	Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error)
 	// Additional backs up the objects an action named, before the one it named
 	// them for. With must the filters do not count. An error fails the object.
@@ -90,6 +91,10 @@ func (c *Chain) step(ctx context.Context, a action.BackupItem, out *Result, host
 	name := a.Name()
 	given := out.Object.decoded()
 	answer, err := host.Execute(ctx, a, given, c.Backup)
+	if answer.OperationID != "" { // whatever becomes of the object
+		out.Problems = append(out.Problems, fmt.Errorf(
+			"action %s: Execute: it started operation %q, and operations are not supported yet: nothing waits for it", name, clip(answer.OperationID)))
+	}
 	if err != nil {
 		return err
 	}
@@ -105,10 +110,6 @@ func (c *Chain) step(ctx context.Context, a action.BackupItem, out *Result, host
 	if out.Object.Meta.Annotations.Has(velerov1.AnnotationSkipFromBackup) {
 		out.LeftOut = name
 		return nil
-	}
-	if answer.OperationID != "" {
-		out.Problems = append(out.Problems, fmt.Errorf(
-			"action %s: Execute: it started operation %q, and operations are not supported yet: nothing waits for it", name, clip(answer.OperationID)))
 	}
 	must, err := out.mustInclude()
 	if err != nil {

@@ -33,6 +33,12 @@ type Record struct {
 	Held *Held `json:"held,omitempty"`
 	// LeftOut are objects that an action kept out of the backup.
 	LeftOut []Object `json:"leftOut,omitempty"`
+	// Aside are objects of the part, or left out, that were processed out of their
+	// item block, and Joined those whose block is in the part. Of an object that is
+	// among the former and in no record's Joined, what belongs to its block is still
+	// to be asked.
+	Aside  []Object `json:"aside,omitempty"`
+	Joined []Object `json:"joined,omitempty"`
 	// Resources are the resources of objects in the part that no range accounts
 	// for, sorted.
 	Resources []string `json:"resources,omitempty"`
@@ -110,8 +116,11 @@ type Outcome struct {
 	// Additional and Operation are what else the action answered.
 	Additional []Item `json:"additional,omitempty"`
 	Operation  string `json:"operation,omitempty"`
-	// Error is set instead when the call failed.
+	// Error is set instead when the call failed, beside Operation where that was
+	// answered all the same.
 	Error string `json:"error,omitempty"`
+	// Unsent is set instead when the call was not made after all: it still may be.
+	Unsent bool `json:"unsent,omitempty"`
 }
 
 // Item names an object by its resource.
@@ -130,7 +139,7 @@ func (r *Record) Covers() bool {
 
 // format is the oldest format that says all the record does.
 func (r *Record) format() int {
-	if r.Held != nil || len(r.LeftOut)+len(r.Resources)+len(r.Intents)+len(r.Outcomes) > 0 {
+	if r.Held != nil || len(r.LeftOut)+len(r.Aside)+len(r.Joined)+len(r.Resources)+len(r.Intents)+len(r.Outcomes) > 0 {
 		return recordWithActions
 	}
 	return recordVersion

@@ -18,7 +18,7 @@ func (r *run) act(ctx context.Context, workers []*worker) error {
 	if err := r.load(ctx); err != nil {
 		return err
 	}
-	if r.bound.register.Open() == 0 {
+	if r.bound.register.Pending() == 0 {
 		return nil
 	}
 	if err := r.blocks(ctx, workers[:r.BlockWorkers]); err != nil {
@@ -48,10 +48,12 @@ func (r *run) blocks(ctx context.Context, workers []*worker) error {
 	return err
 }
 
-// work processes blocks.
+// work processes blocks. One that ends because the run was told to stop does not cut
+// short what the other workers are at.
 func (a *actor) work(ctx context.Context, queue <-chan block) error {
 	for b := range queue {
-		if err := a.block(ctx, b); err != nil {
+		err := a.block(ctx, b)
+		if err != nil && !(a.run.stopping() && errors.Is(err, ErrStopped)) {
 			return fmt.Errorf("process what waits for actions: %w", err)
 		}
 	}
@@ -70,8 +72,11 @@ func (a *actor) block(ctx context.Context, b block) error {
 		if err == nil {
 			err = a.member(ctx, &b.members[i])
 		}
+		if err == nil {
+			err = a.catchUp(ctx)
+		}
 		if err != nil {
-			if i > 0 {
+			if i > 0 || len(a.later) > 0 {
 				a.abandon()
 			}
 			return err

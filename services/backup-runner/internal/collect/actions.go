@@ -30,6 +30,9 @@ type Actions struct {
 	// Collateral tells of an error of Items that the call may have failed because
 	// of another one. Nil is always false.
 	Collateral func(error) bool
+	// Unsent tells of an error of Items that the call certainly was not made. Nil is
+	// always false.
+	Unsent func(error) bool
 	// Lines has what the actions' plugins log; nil if nobody does.
 	Lines *Lines
 	// Close, if not nil, is called once no action is called any more.
@@ -41,6 +44,8 @@ func (a *Actions) close() {
 		a.Close()
 	}
 }
+
+func (a *Actions) unsent(err error) bool { return a.Unsent != nil && a.Unsent(err) }
 
 // bound are the actions that answered what they apply to.
 type bound struct {
@@ -86,6 +91,12 @@ func (b *bound) wants(gr schema.GroupResource) *wants {
 	}
 	b.kinds[gr] = w
 	return w
+}
+
+// formsBlocks reports whether actions may relate objects to those of the resource.
+func (b *bound) formsBlocks(gr schema.GroupResource) bool {
+	w := b.wants(gr)
+	return w != nil && len(w.blocks) > 0
 }
 
 func of[A action.Action](all []action.Bound[A], gr schema.GroupResource) []action.Bound[A] {
@@ -153,8 +164,11 @@ func ask[A action.Action](ctx context.Context, r *run, all []A, failures *[]fail
 	var out []action.Bound[A]
 	for _, a := range all {
 		one, errs := action.Bind(ctx, []A{a}, r.Catalog)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
+		case len(errs) > 0 && r.stopping():
+			return nil, ErrStopped // perhaps that is why, and the next holder asks again
 		}
 		for _, err := range errs {
 			*failures = append(*failures, failure{a.Name(), err})

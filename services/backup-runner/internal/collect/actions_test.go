@@ -371,3 +371,108 @@ func withBusyActions(sc scenario) scenario {
 	}
 	return sc
 }
+
+// What an action could not tell when the run was told to stop is no error of the
+// backup: the next holder asks again.
+func TestAnActionThatAStopInterruptsIsAskedAgain(t *testing.T) {
+	stop := make(chan struct{})
+	starts := &interrupted{fakeAction: annotate("a.io/starts", resources("nodes")), stop: stop}
+	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(starts)
+	s.job.Stop = stop
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	require.Zero(t, s.job.Progress.Read().Errors)
+	trace := annotate("a.io/starts", resources("nodes"))
+	next := s.holder(t, 2).with(trace)
+	res, got := next.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 1, trace.called(t))
+}
+
+// interrupted is an action whose process is starting when the run is told to stop.
+type interrupted struct {
+	*fakeAction
+	stop chan struct{}
+}
+
+func (i *interrupted) AppliesTo(context.Context) (action.Selector, error) {
+	close(i.stop)
+	return action.Selector{}, errors.New("plugin process did not start")
+}
+
+// Nor is a call that failed then.
+func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
+	stop := make(chan struct{})
+	s := newSetup(t, estate(), fifty(), "a")
+	s.job.Stop = stop
+	s.with(&fakeAction{name: "a.io/x", do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		if id.Name != "cm-060" {
+			return action.BackupResult{}, nil
+		}
+		close(stop)
+		return action.BackupResult{}, errors.New("plugin process died")
+	}})
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	trace := annotate("a.io/x", action.Selector{})
+	next := s.holder(t, 2).with(trace)
+	res, got := next.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 50, got.of("configmaps"))
+	require.Contains(t, trace.calls, "ConfigMap a/cm-060")
+}
+
+// A part is sealed after as many objects whatever becomes of them: what a holder did
+// and did not record is lost with it, and it is in memory.
+func TestWhatIsNotStoredIsRecordedAsOftenAsWhatIs(t *testing.T) {
+	for name, do := range map[string]func(o *action.Object) (action.BackupResult, error){
+		"left out": func(o *action.Object) (action.BackupResult, error) {
+			return annotated(o, velerov1.AnnotationSkipFromBackup, "")
+		},
+		"failed": func(*action.Object) (action.BackupResult, error) { return action.BackupResult{}, errors.New("broken") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t, estate(), velerov1.BackupSpec{IncludedResources: []string{"configmaps"}}, "a")
+			s.cfg.PartItems = 10
+			s.with(&fakeAction{name: "a.io/x", do: func(_ context.Context, _ action.Identity, o *action.Object) (action.BackupResult, error) {
+				return do(o)
+			}})
+			_, got := s.run(t)
+			require.Empty(t, got.items)
+			records := 0
+			for i := range got.records {
+				done := len(got.records[i].LeftOut) + got.records[i].Part.Items
+				require.LessOrEqual(t, done, s.cfg.PartItems)
+				if done > 0 {
+					records++
+				}
+			}
+			require.Equal(t, 15, records)
+		})
+	}
+}
+
+// A worker that a stop interrupts leaves the others the time that a stop gives them.
+func TestACallThatAStopInterruptsEndsNoOther(t *testing.T) {
+	stop, begun := make(chan struct{}), make(chan struct{})
+	var cause error
+	s := newSetup(t, estate(), fifty(), "a")
+	s.job.Stop, s.cfg.BlockWorkers = stop, 2
+	s.with(&fakeAction{name: "a.io/x", do: func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		switch id.Name {
+		case "cm-000":
+			<-begun
+			close(stop)
+			return action.BackupResult{}, errors.New("plugin process died")
+		case "cm-006":
+			close(begun)
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return action.BackupResult{}, cause
+		}
+		return action.BackupResult{}, nil
+	}})
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	require.Equal(t, ErrStopped.Error(), cause.Error(), "the stop itself ended it, and no other worker")
+}

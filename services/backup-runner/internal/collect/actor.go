@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,12 +18,16 @@ import (
 )
 
 // actor processes objects with the actions they match. Used by one goroutine.
-type actor struct{ *worker }
+type actor struct {
+	*worker
+	later []later // additional items that were put off
+}
 
 // member processes an object of a block, unless another is or was at it.
 func (a *actor) member(ctx context.Context, m *member) error {
 	was, at := a.run.bound.register.Begin(m.key, a.id, false)
 	if !was.Waits(false) {
+		a.join(m)
 		return a.warn(&subject{Item: m.named, errors: m.errors})
 	}
 	if was == known.Waiting {
@@ -65,13 +70,28 @@ func (a *actor) take(at known.Place) (held.Item, error) {
 	return it, err
 }
 
-// waiting processes an object that Begin gave.
-func (a *actor) waiting(ctx context.Context, key known.Key, at known.Place, depth int) (known.Fate, error) {
-	it, err := a.take(at)
+// join notes, with the block it is in, that an object which was processed aside
+// has been asked for its block.
+func (a *actor) join(m *member) {
+	if !m.asked {
+		return
+	}
+	a.run.bound.register.Join(m.key)
+	o := object(&m.named)
+	if i := slices.Index(a.record.Aside, o); i >= 0 {
+		a.record.Aside = slices.Delete(a.record.Aside, i, i+1)
+		return
+	}
+	a.record.Joined = append(a.record.Joined, o)
+}
+
+// waiting processes an additional item that Begin gave.
+func (a *actor) waiting(ctx context.Context, x *extra) (known.Fate, error) {
+	it, err := a.take(x.place)
 	if err != nil {
 		return known.Unknown, err
 	}
-	return a.process(ctx, key, &subject{Item: it, depth: depth})
+	return a.process(ctx, x.key, &subject{Item: it, depth: x.depth + 1, aside: x.aside})
 }
 
 // subject is an object that is processed.
@@ -80,12 +100,19 @@ type subject struct {
 	// extra objects are not of the backup's selection: something asked for them.
 	extra bool
 	// live objects were read outside the cut.
-	live  bool
+	live bool
+	// aside objects may have a block, and are not processed with it.
+	aside bool
 	depth int // how many objects asked for one another before this one
 	// warnings and errors are noted with the fate of the object, never without it:
 	// a later holder would have them again.
 	warnings []string
 	errors   []error
+}
+
+// object names an object in a record.
+func object(it *held.Item) checkpoint.Object {
+	return checkpoint.Object{Group: it.Group, Kind: it.Kind, Namespace: it.Namespace, Name: it.Name}
 }
 
 func (s *subject) resource() schema.GroupResource {
@@ -118,6 +145,9 @@ func (a *actor) process(ctx context.Context, key known.Key, s *subject) (known.F
 	if err != nil {
 		return known.Unknown, err
 	}
+	if s.aside {
+		a.record.Aside = append(a.record.Aside, object(&s.Item))
+	}
 	a.run.bound.register.End(key, fate)
 	return fate, nil
 }
@@ -141,16 +171,20 @@ func (a *actor) decide(ctx context.Context, s *subject) (known.Fate, error) {
 	if err := a.warn(s); err != nil {
 		return known.Unknown, err
 	}
+	message := "the object is backed up, but an action did not come to its end"
+	if err != nil || result.LeftOut != "" {
+		message = "the object is not backed up, and an action did not come to its end"
+	}
+	for _, problem := range result.Problems {
+		if err := a.fail(about(s.resource(), s.Namespace, s.Name, message, problem)); err != nil {
+			return known.Unknown, err
+		}
+	}
 	switch {
 	case err != nil:
 		return a.failed(s, "an action failed: the object is not backed up", err)
 	case result.LeftOut != "":
 		return known.LeftOut, a.leaveOut(s, result.LeftOut)
-	}
-	for _, problem := range result.Problems {
-		if err := a.fail(about(s.resource(), s.Namespace, s.Name, "the object is backed up, but an action did not come to its end", problem)); err != nil {
-			return known.Unknown, err
-		}
 	}
 	return a.store(s, &result)
 }
@@ -264,7 +298,7 @@ func (a *actor) failed(s *subject, message string, cause error) (known.Fate, err
 
 // leaveOut notes that an action keeps the object out of the backup.
 func (a *actor) leaveOut(s *subject, by string) error {
-	a.record.LeftOut = append(a.record.LeftOut, checkpoint.Object{Group: s.Group, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
+	a.record.LeftOut = append(a.record.LeftOut, object(&s.Item))
 	e := about(s.resource(), s.Namespace, s.Name, "left out by action "+by, nil)
 	e.Level = joblog.Info
 	return a.note(e)

@@ -13,14 +13,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/known"
 )
 
-// maxDepth bounds how many objects may ask for one another: each of them is in
-// memory until those it asked for are done.
+// maxDepth bounds how many objects wait for one another: each of them is in memory
+// until those it asked for are done. The last of them goes on without waiting.
 const maxDepth = 64
 
 var (
 	errNotServed  = errors.New("the cluster does not serve this resource")
 	errFailed     = errors.New("it could not be backed up")
-	errDepth      = fmt.Errorf("more than %d objects ask for one another", maxDepth)
 	errUndeclared = errors.New("the action was not expected to ask for this resource")
 	errNameless   = errors.New("namespace: must be given for this resource")
 )
@@ -58,11 +57,19 @@ func (a *actor) with(ctx context.Context, s *subject, req *request, item action.
 			return nil
 		}
 		if s.depth == maxDepth && register.Fate(key).Waits(req.must) {
-			return errDepth // it keeps its own turn
+			if register.Fate(key) != known.Waiting { // else it has a turn of its own
+				a.later = append(a.later, later{by: s.names(), request: *req, item: item})
+			}
+			return nil
 		}
-		fate, at := register.Begin(key, a.id, req.must)
+		aside := a.run.bound.formsBlocks(item.GroupResource)
+		begin := register.Begin
+		if aside {
+			begin = register.BeginAside
+		}
+		fate, at := begin(key, a.id, req.must)
 		if fate.Waits(req.must) {
-			fate, err = a.extra(ctx, &extra{subject: s, res: res, item: item, key: key, place: at, fate: fate, must: req.must})
+			fate, err = a.extra(ctx, &extra{res: res, item: item, key: key, place: at, fate: fate, must: req.must, aside: aside, depth: s.depth})
 			if err != nil {
 				return err
 			}
@@ -89,13 +96,14 @@ func (a *actor) with(ctx context.Context, s *subject, req *request, item action.
 
 // extra is an additional item that Begin gave.
 type extra struct {
-	*subject // that needs it
-	res      resource.Resource
-	item     action.Item
-	key      known.Key
-	place    known.Place
-	fate     known.Fate // before
-	must     bool
+	res   resource.Resource
+	item  action.Item
+	key   known.Key
+	place known.Place
+	fate  known.Fate // before
+	must  bool
+	aside bool
+	depth int // of the object that needs it
 }
 
 // extra processes an additional item. An error is one of the object that needs it,
@@ -103,7 +111,7 @@ type extra struct {
 func (a *actor) extra(ctx context.Context, x *extra) (known.Fate, error) {
 	register := a.run.bound.register
 	if x.fate == known.Waiting {
-		fate, err := a.waiting(ctx, x.key, x.place, x.depth+1)
+		fate, err := a.waiting(ctx, x)
 		return fate, fatal(err)
 	}
 	found, err := a.run.read(ctx, &x.res, x.item)
@@ -118,7 +126,7 @@ func (a *actor) extra(ctx context.Context, x *extra) (known.Fate, error) {
 		register.End(x.key, fate)
 		return fate, nil
 	}
-	found.subject.depth = x.depth + 1
+	found.subject.depth, found.subject.aside = x.depth+1, x.aside
 	fate, err := a.process(ctx, x.key, &found.subject)
 	return fate, fatal(err)
 }

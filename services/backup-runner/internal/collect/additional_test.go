@@ -246,19 +246,43 @@ func TestObjectsThatAskForOneAnotherAreStored(t *testing.T) {
 	}
 }
 
-func TestAChainOfAdditionalItemsHasAnEnd(t *testing.T) {
-	long := asks("a.io/long", resources("configmaps"), false, func(id action.Identity) []string {
-		var n int
-		if _, err := fmt.Sscanf(id.Name, "cm-%d", &n); err != nil || n >= 298 {
-			return nil
+// However many objects ask for one another in a row, each is stored once: those far
+// behind without being waited for.
+func TestALongChainOfAdditionalItemsIsStored(t *testing.T) {
+	only := velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}
+	for name, tt := range map[string]struct {
+		spec velerov1.BackupSpec
+		must bool
+	}{
+		"in the selection": {velerov1.BackupSpec{}, false},
+		"outside of it":    {only, false},
+		"past the filters": {velerov1.BackupSpec{IncludedResources: []string{"pods"}}, true},
+	} {
+		for _, workers := range []int{1, 4} {
+			t.Run(fmt.Sprintf("%s, %d workers", name, workers), func(t *testing.T) {
+				api := estate()
+				api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
+				long := asks("a.io/long", resources("pods", "configmaps"), tt.must, func(id action.Identity) []string {
+					var n int
+					if _, err := fmt.Sscanf(id.Name, "cm-%d", &n); err != nil {
+						return []string{"configmaps a/cm-000"}
+					}
+					if n == 298 {
+						return []string{"configmaps a/nosuch"}
+					}
+					return []string{fmt.Sprintf("configmaps a/cm-%03d", n+2), "configmaps a/cm-298"}
+				})
+				s := newSetup(t, api, tt.spec, "a").with(long)
+				s.cfg.BlockWorkers = workers
+				res, got := s.run(t)
+				require.Zero(t, res.Errors, got.at(joblog.Error))
+				require.Equal(t, 151, long.called(t))
+				require.Equal(t, 150, got.of("configmaps"))
+				require.Equal(t, 1, got.of("pods"))
+				require.Equal(t, []string{"configmaps a/cm-298: action a.io/long asks for configmaps a/nosuch, which does not exist"}, got.at(joblog.Warning))
+			})
 		}
-		return []string{fmt.Sprintf("configmaps %s/cm-%03d", id.Namespace, n+2)}
-	})
-	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(long)
-	res, got := s.run(t)
-	require.Positive(t, res.Errors)
-	require.Contains(t, strings.Join(errorsOf(got), "\n"), "more than 64 objects ask for one another")
-	require.Equal(t, 300, got.of("configmaps")+res.Errors, "each is stored or has its error")
+	}
 }
 
 func errorsOf(s stored) (out []string) {
@@ -296,4 +320,36 @@ func TestOnlyWhatActionsAskForIsRemembered(t *testing.T) {
 	require.Equal(t, []string{"action a.io/x: Execute: additional item configmaps a/cm-000: the action was not expected to ask for this resource"}, errorsOf(got))
 	require.Equal(t, 2, got.of("widgets.example.com"))
 	require.Equal(t, 300, got.of("configmaps"))
+}
+
+// What was put off is in the part of what asked for it: a holder that dies, or is
+// told to stop, leaves neither or both.
+func TestAStopInTheMiddleOfALongChain(t *testing.T) {
+	only := velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}
+	api := estate()
+	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
+	s := newSetup(t, api, only, "a")
+	stop := make(chan struct{})
+	chain := func(stops string) *fakeAction {
+		return &fakeAction{name: "a.io/long", selector: resources("pods", "configmaps"), do: func(ctx context.Context, id action.Identity, _ *action.Object) (r action.BackupResult, err error) {
+			if id.Name == stops {
+				close(stop)
+				<-ctx.Done()
+				return r, ctx.Err()
+			}
+			n := -2
+			if _, err := fmt.Sscanf(id.Name, "cm-%d", &n); err == nil && n == 298 {
+				return r, nil
+			}
+			r.Additional = []action.Item{itemOf(fmt.Sprintf("configmaps a/cm-%03d", n+2))}
+			return r, nil
+		}}
+	}
+	s.job.Stop = stop
+	s.with(chain("cm-200"))
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	res, got := s.holder(t, 2).with(chain("")).run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 150, got.of("configmaps"))
 }

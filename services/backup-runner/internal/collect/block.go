@@ -23,7 +23,8 @@ type member struct {
 	item action.Item
 
 	named  held.Item // without its body, once it was looked at
-	errors []error   // what its actions could not tell
+	asked  bool      // its actions told what they relate to it
+	errors []error   // what they could not tell
 }
 
 // arranger puts what is held into blocks: each object into one, with everything its
@@ -39,11 +40,11 @@ type arranger struct {
 func (r *arranger) arrange(ctx context.Context, queue chan<- block) error {
 	register := r.run.bound.register
 	for n := 0; ; n++ {
-		key, waits, ok := register.Held(n)
+		key, pending, ok := register.Held(n)
 		if !ok || r.run.stopping() {
 			return nil
 		}
-		if !waits {
+		if !pending {
 			continue
 		}
 		b := block{members: []member{{key: key}}}
@@ -78,6 +79,9 @@ func (r *arranger) enter(key known.Key) bool {
 // complete adds what the members relate to, and what that relates to.
 func (r *arranger) complete(ctx context.Context, b *block) error {
 	for i := 0; i < len(b.members); i++ {
+		if !r.asks(&b.members[i]) {
+			continue
+		}
 		it, found, err := r.look(ctx, &b.members[i])
 		if err != nil {
 			return err
@@ -91,6 +95,7 @@ func (r *arranger) complete(ctx context.Context, b *block) error {
 		if err != nil {
 			return err
 		}
+		b.members[i].asked = true
 		for _, item := range items {
 			if m, ok := r.admit(&b.members[i], item); ok {
 				b.members = append(b.members, m)
@@ -100,14 +105,23 @@ func (r *arranger) complete(ctx context.Context, b *block) error {
 	return nil
 }
 
+// asks reports whether actions may relate something to a member, as far as that is
+// known without looking at it.
+func (r *arranger) asks(m *member) bool {
+	if _, done := r.run.past.joined[m.key]; done {
+		return false
+	}
+	return m.item.Name == "" || r.run.bound.formsBlocks(m.item.GroupResource)
+}
+
 // look returns the object of a member: as it was listed, or read by its name.
 func (r *arranger) look(ctx context.Context, m *member) (held.Item, bool, error) {
-	if at, waits := r.run.bound.register.Place(m.key); waits {
+	if at, ok := r.run.bound.register.Place(m.key); ok {
 		it, err := held.Read(r.run.held.path(at.File), int64(at.Offset))
 		return it, err == nil, err
 	}
 	if m.item.Name == "" {
-		return held.Item{}, false, nil // another block was faster to need it
+		return held.Item{}, false, nil // it is nobody's any more
 	}
 	found, err := r.run.read(ctx, &m.res, m.item)
 	switch {
@@ -173,7 +187,8 @@ func relatedBy(ctx context.Context, b *action.Bound[action.ItemBlock], m *objmet
 }
 
 // admit makes a related item a member of the block, unless it is in one, was
-// processed, or the filters do not let it in.
+// processed in one, or the filters do not let it in. One that was processed aside
+// is a member for what its own actions relate to it.
 func (r *arranger) admit(by *member, item action.Item) (member, bool) {
 	res, item, err := r.run.locate(item)
 	if err != nil {
@@ -192,7 +207,9 @@ func (r *arranger) admit(by *member, item action.Item) (member, bool) {
 			return member{}, false
 		}
 	default:
-		return member{}, false
+		if !r.run.bound.register.Aside(m.key) {
+			return member{}, false
+		}
 	}
 	return m, r.enter(m.key)
 }

@@ -53,10 +53,7 @@ type intents struct {
 	err   error // valid when done
 }
 
-func keyOf(c *checkpoint.Call) callKey {
-	o := &c.Object
-	return callKey{known.KeyOf(schema.GroupKind{Group: o.Group, Kind: o.Kind}, o.Namespace, o.Name), c.Action}
-}
+func callOf(c *checkpoint.Call) callKey { return callKey{keyOf(&c.Object), c.Action} }
 
 // replay learns from a record of an earlier holder.
 func (c *calls) replay(key string, rec *checkpoint.Record) {
@@ -64,10 +61,14 @@ func (c *calls) replay(key string, rec *checkpoint.Record) {
 		c.before = map[callKey]string{}
 	}
 	for i := range rec.Intents {
-		c.before[keyOf(&rec.Intents[i])] = ""
+		c.before[callOf(&rec.Intents[i])] = ""
 	}
 	for i := range rec.Outcomes {
-		c.before[keyOf(&rec.Outcomes[i].Call)] = key
+		if call := callOf(&rec.Outcomes[i].Call); rec.Outcomes[i].Unsent {
+			delete(c.before, call)
+		} else {
+			c.before[call] = key
+		}
 	}
 }
 
@@ -82,20 +83,40 @@ func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Objec
 // once makes a call that may begin an operation, unless it was made before.
 func (t *turn) once(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	s, c := t.subject, &t.run.calls
-	call := checkpoint.Call{Action: a.Name(), Object: checkpoint.Object{Group: s.Group, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}}
-	if record, before := c.before[keyOf(&call)]; before {
+	call := checkpoint.Call{Action: a.Name(), Object: object(&s.Item)}
+	if record, before := c.before[callOf(&call)]; before {
 		return t.recall(ctx, record, &call, o)
+	}
+	if err := t.prepare(ctx, a); err != nil {
+		return action.BackupResult{}, err
 	}
 	if err := t.intend(&call); err != nil {
 		return action.BackupResult{}, &fatalError{err}
 	}
-	t.run.alone.RLock()
-	result, err := chain.Execute(ctx, a, o, b)
-	t.run.alone.RUnlock()
-	if err != nil && ctx.Err() != nil {
+	result, err := t.execute(ctx, a, o, b)
+	ending := ctx.Err() != nil || t.run.stopping()
+	switch {
+	case err != nil && ending && t.run.Actions.unsent(err):
+		c.add(&checkpoint.Outcome{Call: call, Unsent: true})
+		return result, &fatalError{ErrStopped} // the next holder makes it
+	case err != nil && ctx.Err() != nil:
 		return result, err // nobody knows
 	}
 	return result, c.end(&call, o, &result, err)
+}
+
+// prepare does what can be done before the call is announced: an announced call that
+// is not made costs the object.
+func (t *turn) prepare(ctx context.Context, a action.BackupItem) error {
+	if p, ok := a.(action.Preparer); ok {
+		if err := p.Prepare(ctx); err != nil && !t.run.stopping() {
+			return err
+		}
+	}
+	if t.run.stopping() {
+		return &fatalError{ErrStopped}
+	}
+	return t.run.confirm(ctx)
 }
 
 // intend makes durable that the call is about to be made. It does not end with
@@ -140,27 +161,32 @@ func (c *calls) close() []checkpoint.Call {
 
 // end keeps the outcome of a call for the next record, and returns its error.
 func (c *calls) end(call *checkpoint.Call, given *action.Object, r *action.BackupResult, failure error) error {
-	out := checkpoint.Outcome{Call: *call}
+	out := checkpoint.Outcome{Call: *call, Operation: r.OperationID}
 	switch {
 	case failure != nil:
 		out.Error = failure.Error()
 	case r.Object != nil && r.Object != given:
 		raw, err := r.Object.JSON()
 		if err != nil {
-			return fmt.Errorf("action %s: Execute: %w", call.Action, err)
+			failure = fmt.Errorf("action %s: Execute: %w", call.Action, err)
+			out.Error = failure.Error()
 		}
 		out.Body = raw
 	}
 	if failure == nil {
-		out.Operation = r.OperationID
 		for _, item := range r.Additional {
 			out.Additional = append(out.Additional, checkpoint.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
 		}
 	}
+	c.add(&out)
+	return failure
+}
+
+// add keeps an outcome for the next record.
+func (c *calls) add(out *checkpoint.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended = append(c.ended, out)
-	return failure
+	c.ended = append(c.ended, *out)
 }
 
 // outcomes returns what is to be in the next record. Records that are written at
@@ -218,7 +244,7 @@ func (t *turn) recall(ctx context.Context, record string, call *checkpoint.Call,
 // answered is the answer of a recorded call.
 func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult, error) {
 	if o.Error != "" {
-		return action.BackupResult{}, errors.New(o.Error)
+		return action.BackupResult{OperationID: o.Operation}, errors.New(o.Error)
 	}
 	r := action.BackupResult{Object: given, OperationID: o.Operation}
 	if o.Body != nil {
@@ -235,14 +261,28 @@ func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult,
 // costs the object that is to blame and no other.
 func (t *turn) repeatable(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	r := t.run
-	r.alone.RLock()
-	result, err := chain.Execute(ctx, a, o, b)
-	r.alone.RUnlock()
+	result, err := t.execute(ctx, a, o, b)
+	if err != nil && r.stopping() {
+		return result, &fatalError{ErrStopped} // perhaps that is why, and the next holder calls again
+	}
 	concurrent := r.BlockWorkers > 1 || len(r.bound.blocks) > 0
 	if err == nil || ctx.Err() != nil || !concurrent || r.Actions.Collateral == nil || !r.Actions.Collateral(err) {
 		return result, err
 	}
 	r.alone.Lock()
 	defer r.alone.Unlock()
+	if err := r.confirm(ctx); err != nil {
+		return result, err
+	}
+	return chain.Execute(ctx, a, o, b)
+}
+
+// execute makes a call beside others.
+func (t *turn) execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	t.run.alone.RLock()
+	defer t.run.alone.RUnlock()
+	if err := t.run.confirm(ctx); err != nil {
+		return action.BackupResult{}, err
+	}
 	return chain.Execute(ctx, a, o, b)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -253,4 +254,135 @@ func TestWhatIsNotAmongTheActionsIsAWarning(t *testing.T) {
 	res, got := s.run(t)
 	require.Equal(t, 1, res.Warnings)
 	require.Contains(t, strings.Join(got.at(joblog.Warning), "\n"), "plugin x is not used")
+}
+
+// preparing is a starter whose process comes up in Prepare.
+type preparing struct {
+	starter
+	prepare func(ctx context.Context) error
+}
+
+func (p preparing) Prepare(ctx context.Context) error { return p.prepare(ctx) }
+
+// A call is announced when its process is there, and not before.
+func TestACallIsAnnouncedWhenItCanBeMade(t *testing.T) {
+	s := newSetup(t, estate(), fifty(), "a")
+	prepared := 0
+	looks := annotate("a.io/begins", action.Selector{})
+	s.with(preparing{starter{looks}, func(context.Context) error {
+		if n := len(s.intended(t)); n != prepared {
+			return fmt.Errorf("%d calls are announced, %d were made", n, prepared)
+		}
+		prepared++
+		return nil
+	}})
+	res, got := s.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 50, looks.called(t))
+}
+
+// A call that a stop prevented is made by the next holder, whether it was announced
+// or not.
+func TestACallThatWasNotSentIsMadeByTheNextHolder(t *testing.T) {
+	unsent := errors.New("plugin process did not start")
+	for name, announced := range map[string]bool{"before it is announced": false, "after it was": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t, estate(), fifty(), "a")
+			stop := make(chan struct{})
+			s.job.Stop = stop
+			s.job.Actions.Unsent = func(err error) bool { return errors.Is(err, unsent) }
+			calls := &fakeAction{name: "a.io/begins", do: func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+				if !announced || id.Name != "cm-060" {
+					return action.BackupResult{}, nil
+				}
+				close(stop)
+				<-ctx.Done()
+				return action.BackupResult{}, unsent
+			}}
+			n := 0
+			s.with(preparing{starter{calls}, func(ctx context.Context) error {
+				if n++; announced || n < 10 {
+					return nil
+				}
+				close(stop)
+				<-ctx.Done()
+				return unsent
+			}})
+			_, err := Run(t.Context(), s.cfg, s.job)
+			require.ErrorIs(t, err, ErrStopped)
+			calls = &fakeAction{name: "a.io/begins", calls: calls.calls, do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+				return action.BackupResult{}, nil
+			}}
+			delete(calls.calls, "ConfigMap a/cm-060")
+			next := s.holder(t, 2)
+			next.with(starter{calls})
+			res, got := next.run(t)
+			require.Zero(t, res.Errors, got.at(joblog.Error))
+			require.Equal(t, 50, calls.called(t), "each once")
+			require.Equal(t, 50, got.of("configmaps"))
+		})
+	}
+}
+
+// Whatever becomes of an object, nobody waits for an operation that an action began
+// for it, and that is told: also by a later holder, which has the action's answer.
+func TestAnOperationIsReportedWhateverBecomesOfItsObject(t *testing.T) {
+	begins := starter{&fakeAction{name: "a.io/begins", do: func(_ context.Context, id action.Identity, o *action.Object) (r action.BackupResult, err error) {
+		switch id.Name {
+		case "cm-000":
+			r, err = annotated(o, velerov1.AnnotationSkipFromBackup, "")
+		case "cm-006":
+			err = errors.New("malformed answer")
+		case "cm-012":
+			r.Additional = []action.Item{itemOf("unicorns.example.com a/x")}
+		case "cm-018", "cm-024":
+		default:
+			return r, nil
+		}
+		r.OperationID = "op of " + id.Name
+		return r, err
+	}}}
+	later := func() *fakeAction {
+		return &fakeAction{name: "b.io/later", do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+			switch id.Name {
+			case "cm-018":
+				return action.BackupResult{}, errors.New("broken")
+			case "cm-024":
+				return annotated(o, velerov1.AnnotationSkipFromBackup, "")
+			}
+			return action.BackupResult{}, nil
+		}}
+	}
+	base := newSetup(t, estate(), fifty(), "a")
+	objects := []string{"cm-000", "cm-006", "cm-012", "cm-018", "cm-024"}
+	told := func(t *testing.T, s *setup) (names []string, errors int) {
+		t.Helper()
+		res, got := s.run(t)
+		for _, e := range got.notes {
+			switch {
+			case strings.Contains(e.Err, "it started operation"):
+				require.Equal(t, joblog.Error, e.Level)
+				require.Equal(t, "the object is not backed up, and an action did not come to its end", e.Message)
+				require.Contains(t, e.Err, fmt.Sprintf("action a.io/begins: Execute: it started operation %q", "op of "+e.Name))
+				names = append(names, e.Name)
+			case strings.Contains(e.Err, errUnclear.Error()) && slices.Contains(objects, e.Name):
+				names = append(names, e.Name) // nobody can know
+			}
+		}
+		slices.Sort(names)
+		return names, res.Errors
+	}
+	names, count := told(t, base.with(begins, later()))
+	require.Equal(t, objects, names)
+	require.Equal(t, 5+3, count)
+	for n := 6; n < 14; n += 2 {
+		s := base.first(t).with(begins, later())
+		died := dieAt(s.store, n)
+		_, err := Run(t.Context(), s.cfg, s.job)
+		require.ErrorIs(t, err, errDead)
+		require.True(t, died())
+		s.store.Inject(nil)
+		names, _ := told(t, s.holder(t, 2))
+		require.Equal(t, objects, names, "dead at write %d", n)
+	}
 }

@@ -79,6 +79,10 @@ type Job struct {
 	LiveNamespaces func(ctx context.Context) (int, error)
 	// Actions look at objects before they are stored.
 	Actions Actions
+	// Confirm returns an error if the backup may be another holder's by now; nil
+	// means that it never is. It is asked before calls that no epoch fences, unless
+	// it answered a moment ago.
+	Confirm func(ctx context.Context) error
 	// Progress is updated while Run works.
 	Progress *Progress
 	// Stop, when closed, ends the run at the next page end, with everything
@@ -134,6 +138,7 @@ type run struct {
 	past    past
 	bound   bound
 	calls   calls
+	mine    confirmation
 	alone   sync.RWMutex // held for writing by the only call to an action
 	held    heldFiles
 	extras  atomic.Bool // objects were stored that no list selected

@@ -38,16 +38,26 @@ func (r *run) load(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for _, o := range r.past.leftOut {
-		r.bound.register.Settle(known.LeftOut, known.KeyOf(schema.GroupKind{Group: o.Group, Kind: o.Kind}, o.Namespace, o.Name))
+	for i := range r.past.leftOut {
+		r.bound.register.Settle(known.LeftOut, keyOf(&r.past.leftOut[i]))
+	}
+	for i := range r.past.aside {
+		key := keyOf(&r.past.aside[i])
+		if _, done := r.past.joined[key]; !done {
+			r.bound.register.SetAside(key)
+		}
 	}
 	for i := range r.past.held {
 		if err := r.loadHeld(ctx, &r.past.held[i]); err != nil {
 			return err
 		}
 	}
-	r.past.parts, r.past.held, r.past.leftOut = nil, nil, nil
+	r.past.parts, r.past.held, r.past.leftOut, r.past.aside = nil, nil, nil, nil
 	return nil
+}
+
+func keyOf(o *checkpoint.Object) known.Key {
+	return known.KeyOf(schema.GroupKind{Group: o.Group, Kind: o.Kind}, o.Namespace, o.Name)
 }
 
 // loadPart settles the objects of a part.

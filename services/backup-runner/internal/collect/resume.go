@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/known"
 )
 
 // past is what earlier holders of the backup recorded. It does not change while
@@ -26,6 +27,9 @@ type past struct {
 	held    []checkpoint.Held
 	leftOut []checkpoint.Object
 	parts   []checkpoint.Part
+	aside   []checkpoint.Object
+	// joined are the objects that were processed aside and whose block is done.
+	joined map[known.Key]struct{}
 }
 
 // position is how far a unit has come.
@@ -36,7 +40,7 @@ type position struct {
 
 // restore reads what earlier holders recorded, one after the other.
 func (r *run) restore(ctx context.Context) error {
-	r.past.units = map[string]position{}
+	r.past.units, r.past.joined = map[string]position{}, map[known.Key]struct{}{}
 	var revisions []string
 	keys := r.records.Earlier()
 	err := checkpoint.Each(ctx, r.Store, r.Backup.Name, string(r.Backup.UID), keys, func(key string, rec *checkpoint.Record) error {
@@ -81,6 +85,10 @@ func (r *run) replay(key string, rec *checkpoint.Record) {
 		r.past.parts = append(r.past.parts, rec.Part)
 	}
 	r.past.leftOut = append(r.past.leftOut, rec.LeftOut...)
+	r.past.aside = append(r.past.aside, rec.Aside...)
+	for i := range rec.Joined {
+		r.past.joined[keyOf(&rec.Joined[i])] = struct{}{}
+	}
 	r.facts.within(rec.Namespaces)
 	r.facts.exist(rec.Seen)
 	r.facts.bind(rec.Volumes)

@@ -164,23 +164,38 @@ func (r *run) definitions() []unit {
 const namedLists = 16
 
 // volumes returns the units of the volumes that collected claims are bound to,
-// where the filters leave them to what was collected: a claim that is restored
-// without its volume would wait for it for ever (Velero 1.18: action
-// velero.io/pv).
+// where the first pass did not list all volumes and the filters do not exclude them:
+// a claim that is restored without its volume would wait for it for ever (Velero
+// 1.18: action velero.io/pv, which does not look at labels).
 func (r *run) volumes() []unit {
-	res, ok := r.Catalog.Lookup(volumeGR)
-	if !ok || r.Filter.Resource(volumeGR, false) || r.Filter.ExcludesResource(volumeGR, false) {
+	u, ok := r.boundVolume()
+	if !ok {
 		return nil
 	}
 	names := r.facts.boundVolumes()
 	if len(names) > namedLists {
-		return []unit{{res: res, role: boundVolume}}
+		return []unit{u}
 	}
 	out := make([]unit, len(names))
 	for i, name := range names {
-		out[i] = unit{res: res, role: boundVolume, fields: "metadata.name=" + name}
+		out[i] = u
+		out[i].fields = "metadata.name=" + name
 	}
 	return out
+}
+
+// boundVolume returns what the units of bound volumes have in common; false if
+// there are none. What the first pass listed by its labels is not theirs.
+func (r *run) boundVolume() (u unit, ok bool) {
+	u = unit{role: boundVolume}
+	if u.res, ok = r.Catalog.Lookup(volumeGR); !ok || r.Filter.ExcludesResource(volumeGR, false) {
+		return u, false
+	}
+	if r.Filter.Resource(volumeGR, false) {
+		u.before = r.Filter.Selectors()
+		return u, len(u.before) > 0
+	}
+	return u, true
 }
 
 // late returns the units that what actions asked for calls for, after the second
@@ -190,21 +205,22 @@ func (r *run) late(visited map[string]bool) []unit {
 		return nil
 	}
 	out := r.definitions()
-	if res, ok := r.Catalog.Lookup(volumeGR); ok && len(r.volumes()) > 0 {
-		out = append(out, r.named(res, boundVolume, r.facts.boundVolumes())...)
+	if u, ok := r.boundVolume(); ok {
+		out = append(out, r.named(u, r.facts.boundVolumes())...)
 	}
 	if res, ok := r.Catalog.Lookup(namespaceGR); ok && r.Filter.Resource(namespaceGR, false) {
-		out = append(out, r.named(res, namespaceObjects, r.facts.held())...)
+		out = append(out, r.named(unit{res: res, role: namespaceObjects}, r.facts.held())...)
 	}
 	return slices.DeleteFunc(out, func(u unit) bool { return visited[u.id()] })
 }
 
-// named returns a unit for each object of a cluster-scoped kind that nobody met.
-func (r *run) named(res resource.Resource, role role, names []string) []unit {
+// named returns such a unit for each object of a cluster-scoped kind that nobody met.
+func (r *run) named(u unit, names []string) []unit {
 	var out []unit
 	for _, name := range names {
-		if r.bound.register.Fate(known.KeyOf(res.Kind.GroupKind(), "", name)) == known.Unknown {
-			out = append(out, unit{res: res, role: role, fields: "metadata.name=" + name})
+		if r.bound.register.Fate(known.KeyOf(u.res.Kind.GroupKind(), "", name)) == known.Unknown {
+			u.fields = "metadata.name=" + name
+			out = append(out, u)
 		}
 	}
 	return out

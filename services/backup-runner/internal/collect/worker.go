@@ -89,8 +89,14 @@ func (w *worker) keep(e joblog.Entry) error {
 
 // full reports whether there is enough to be sealed.
 func (w *worker) full() bool {
-	return (w.open != nil && (w.open.Size() >= w.run.PartBytes || w.open.Items() >= w.run.PartItems)) ||
+	return (w.open != nil && (w.open.Size() >= w.run.PartBytes || w.open.Items()+w.open.Failed() >= w.run.PartItems)) ||
+		w.unstored() >= w.run.PartItems ||
 		(w.hold != nil && (w.hold.Size() >= w.run.PartBytes || w.hold.Items() >= w.run.PartItems))
+}
+
+// unstored is how many objects the record names that need not be in the part.
+func (w *worker) unstored() int {
+	return len(w.record.LeftOut) + len(w.record.Aside) + len(w.record.Joined)
 }
 
 // covered adds a committed page to what the part holds.
@@ -139,7 +145,7 @@ func (b *batch) empty() bool { return b.part == nil && b.held == nil }
 // durable while the worker goes on; at most one batch is under way.
 func (w *worker) seal() error {
 	sealed, err := w.close()
-	if err != nil || sealed.empty() {
+	if err != nil || (sealed.empty() && w.unstored() == 0) {
 		return err
 	}
 	return w.send(sealed)
@@ -152,7 +158,7 @@ func (w *worker) flush() error {
 	if err != nil {
 		return err
 	}
-	if !sealed.empty() || len(w.record.Ranges)+len(w.record.LeftOut) > 0 || w.run.calls.pending() {
+	if !sealed.empty() || len(w.record.Ranges)+w.unstored() > 0 || w.run.calls.pending() {
 		if err := w.send(sealed); err != nil {
 			return err
 		}

@@ -41,14 +41,14 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 		Discover: j.discover,
 		Cut:      cut.New(j.Cluster, j.ConsistentCut), Store: out.Store, Dir: out.Dir,
 		LiveNamespaces: func(ctx context.Context) (int, error) { return j.liveNamespaces(ctx, filter) },
-		Progress:       &collect.Progress{}, Stop: j.stop,
+		Progress:       &collect.Progress{}, Stop: j.stop, Confirm: j.confirm,
 	}
-	work.Actions = j.actions(ctx, catalog)
+	lingering, done := j.lingers(ctx)
+	defer done()
+	work.Actions = j.actions(lingering, catalog) // not for less long than they are called
 	defer work.Actions.Close()
 	stop := j.report(ctx, work.Progress)
 	defer stop() // also when collecting panics
-	lingering, done := j.lingers(ctx)
-	defer done()
 	result, err := collect.Run(lingering, collect.Config{Lister: j.Cluster, Clock: j.Clock, Log: j.log,
 		Workers: j.Workers, PartBytes: j.PartBytes, PartItems: j.PartItems, BlockWorkers: j.BlockWorkers}, work)
 	stop()

@@ -72,6 +72,15 @@ type Register struct {
 	open   int   // objects that wait
 	busy   map[Key]*work
 	asks   map[int]Key // by worker: the object it waits for
+	// aside are objects that were given away out of their block, which none has
+	// joined since.
+	aside map[Key]origin
+}
+
+// origin is where an object came from.
+type origin struct {
+	held bool
+	at   Place // if held
 }
 
 // work is the processing of one object.
@@ -82,7 +91,7 @@ type work struct {
 
 // New returns an empty register.
 func New() *Register {
-	return &Register{busy: map[Key]*work{}, asks: map[int]Key{}}
+	return &Register{busy: map[Key]*work{}, asks: map[int]Key{}, aside: map[Key]origin{}}
 }
 
 // Settle gives objects their fate.
@@ -97,13 +106,19 @@ func (r *Register) Settle(fate Fate, keys ...Key) {
 	}
 }
 
-// Hold notes that an object waits, unless it has a fate already.
+// Hold notes that an object waits, unless it has a fate already. Of one that is
+// aside it notes where it lies.
 func (r *Register) Hold(k Key, at Place) (added bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fates.get(k) != Unknown {
+		if o, aside := r.aside[k]; aside && !o.held {
+			r.aside[k] = origin{held: true, at: at}
+			r.places, r.keys = append(r.places, at), append(r.keys, k)
+		}
 		return false
 	}
+	delete(r.aside, k)                             // it has its block before it
 	r.fates.put(k, firstPlace+Fate(len(r.places))) //nolint:gosec // far fewer than 2^32 objects
 	r.places, r.keys = append(r.places, at), append(r.keys, k)
 	r.open++
@@ -126,21 +141,42 @@ func (r *Register) Open() int {
 	return r.open
 }
 
-// Held returns the n-th object that was ever held; false behind the last one.
-func (r *Register) Held(n int) (k Key, waits, ok bool) {
+// Pending returns how many held objects wait or are aside.
+func (r *Register) Pending() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.open
+	for _, o := range r.aside {
+		if o.held {
+			n++
+		}
+	}
+	return n
+}
+
+// Held returns the n-th object that was ever held, and whether it waits or is
+// aside; false behind the last one.
+func (r *Register) Held(n int) (k Key, pending, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n >= len(r.keys) {
 		return Key{}, false, false
 	}
 	k = r.keys[n]
-	return k, r.fates.get(k) >= firstPlace, true
+	pending = r.fates.get(k) >= firstPlace
+	if !pending {
+		_, pending = r.aside[k]
+	}
+	return k, pending, true
 }
 
-// Place returns where a held object lies.
+// Place returns where a held object lies that waits or is aside.
 func (r *Register) Place(k Key) (Place, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if o, aside := r.aside[k]; aside {
+		return o.at, o.held
+	}
 	return r.place(r.fates.get(k))
 }
 
@@ -157,6 +193,47 @@ func (r *Register) place(f Fate) (Place, bool) {
 func (r *Register) Begin(k Key, worker int, again bool) (was Fate, at Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.begin(k, worker, again)
+}
+
+// BeginAside is Begin of an object that is not processed with its block. If it is
+// given away it is aside until Join.
+func (r *Register) BeginAside(k Key, worker int, again bool) (was Fate, at Place) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was, at = r.begin(k, worker, again)
+	if was.Waits(again) {
+		r.aside[k] = origin{held: was == Waiting, at: at}
+	}
+	return was, at
+}
+
+// SetAside notes that an object was processed out of its block.
+func (r *Register) SetAside(k Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, aside := r.aside[k]; !aside {
+		r.aside[k] = origin{}
+	}
+}
+
+// Aside reports whether the object was given away out of its block, which none has
+// joined since.
+func (r *Register) Aside(k Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, aside := r.aside[k]
+	return aside
+}
+
+// Join notes that the block of an object that may be aside is done.
+func (r *Register) Join(k Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.aside, k)
+}
+
+func (r *Register) begin(k Key, worker int, again bool) (was Fate, at Place) {
 	f := r.fates.get(k)
 	if f >= firstPlace || f == Unknown || (again && f == Unwanted) {
 		r.busy[k] = &work{worker: worker, done: make(chan struct{})}
@@ -187,6 +264,9 @@ func (r *Register) End(k Key, fate Fate) {
 	if w, ok := r.busy[k]; ok {
 		delete(r.busy, k)
 		close(w.done)
+	}
+	if fate == Absent || fate == Unwanted {
+		delete(r.aside, k) // it has no block
 	}
 	r.fates.put(k, fate)
 }

@@ -29,6 +29,44 @@ func TestKeysTellObjectsApart(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { key("x") }))
 }
 
+func TestAnObjectIsAsideUntilItsBlockJoinsIt(t *testing.T) {
+	r := known.New()
+	at := known.Place{File: 3, Offset: 9}
+	require.True(t, r.Hold(key("x"), at))
+	was, given := r.BeginAside(key("x"), 1, false)
+	require.Equal(t, known.Waiting, was)
+	require.Equal(t, at, given)
+	require.True(t, r.Aside(key("x")), "from the moment on in which it does not wait")
+	r.End(key("x"), known.Stored)
+	place, ok := r.Place(key("x"))
+	require.True(t, ok)
+	require.Equal(t, at, place)
+	_, pending, _ := r.Held(0)
+	require.True(t, pending)
+	require.Equal(t, 1, r.Pending())
+	was, _ = r.BeginAside(key("x"), 2, false)
+	require.Equal(t, known.Stored, was)
+	r.Join(key("x"))
+	require.False(t, r.Aside(key("x")))
+	require.Zero(t, r.Pending())
+	_, pending, _ = r.Held(0)
+	require.False(t, pending)
+
+	// After a takeover the place is learned last.
+	r.Settle(known.Stored, key("y"))
+	r.SetAside(key("y"))
+	require.Zero(t, r.Pending())
+	require.False(t, r.Hold(key("y"), at))
+	require.Equal(t, 1, r.Pending())
+	_, pending, ok = r.Held(1)
+	require.True(t, ok)
+	require.True(t, pending)
+
+	r.BeginAside(key("z"), 1, false)
+	r.End(key("z"), known.Absent)
+	require.False(t, r.Aside(key("z")), "what does not exist has no block")
+}
+
 func TestAnObjectIsGivenToOne(t *testing.T) {
 	r := known.New()
 	require.True(t, r.Hold(key("x"), known.Place{File: 3, Offset: 9}))
