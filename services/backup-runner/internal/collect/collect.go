@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
 // Lister lists raw objects; rawlist.Client is one.
@@ -79,6 +80,8 @@ type Job struct {
 	LiveNamespaces func(ctx context.Context) (int, error)
 	// Actions look at objects before they are stored.
 	Actions Actions
+	// Snapshots takes snapshots of volumes; nil takes none.
+	Snapshots *snapshot.Taker
 	// Progress is updated while Run works.
 	Progress *Progress
 	// Stop, when closed, ends the run at the next page end, with everything
@@ -134,6 +137,7 @@ type run struct {
 	past    past
 	bound   bound
 	calls   calls
+	shots   shots
 	alone   sync.RWMutex // held for writing by the only call to an action
 	held    heldFiles
 	extras  atomic.Bool // objects were stored that no list selected
@@ -182,6 +186,9 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 		}
 	}
 	failpoint.Hit("backup-runner/second-pass-done")
+	if err := r.snapshots(ctx, workers); err != nil {
+		return err
+	}
 	r.Actions.close()
 	return first.end()
 }

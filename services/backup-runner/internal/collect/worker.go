@@ -152,7 +152,7 @@ func (w *worker) flush() error {
 	if err != nil {
 		return err
 	}
-	if !sealed.empty() || len(w.record.Ranges)+len(w.record.LeftOut) > 0 || w.run.calls.pending() {
+	if !sealed.empty() || len(w.record.Ranges)+len(w.record.LeftOut)+len(w.record.Volumes) > 0 || w.run.calls.pending() {
 		if err := w.send(sealed); err != nil {
 			return err
 		}
