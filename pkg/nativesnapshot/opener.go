@@ -43,22 +43,33 @@ type Opener struct {
 	// WorkDir is where credentials lie for the plugins until Close.
 	WorkDir string
 
-	mu   sync.Mutex
-	open map[string]action.VolumeSnapshotter
-	dirs []string
+	mu       sync.Mutex
+	open     map[string]action.VolumeSnapshotter
+	unserved map[string]error
+	dirs     []string
 }
 
 // Open returns the snapshotter of a location, the same one each time. Its process starts at the first call. Errors name the
-// location and the field; the next call tries again.
+// location and the field; the next call tries again, but for a *NoPluginError.
 func (o *Opener) Open(ctx context.Context, location string) (action.VolumeSnapshotter, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if s, known := o.open[location]; known {
 		return s, nil
 	}
+	if err, known := o.unserved[location]; known {
+		return nil, err
+	}
 	s, err := o.openNew(ctx, location)
 	if err != nil {
-		return nil, fmt.Errorf("VolumeSnapshotLocation %q: %w", location, err)
+		err = fmt.Errorf("VolumeSnapshotLocation %q: %w", location, err)
+		if missing := new(NoPluginError); errors.As(err, &missing) {
+			if o.unserved == nil {
+				o.unserved = map[string]error{}
+			}
+			o.unserved[location] = err
+		}
+		return nil, err
 	}
 	if o.open == nil {
 		o.open = map[string]action.VolumeSnapshotter{}

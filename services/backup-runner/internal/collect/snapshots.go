@@ -63,7 +63,7 @@ func (r *run) snapshots(ctx context.Context, workers []*worker) error {
 		queue <- name
 	}
 	close(queue)
-	return parallel(ctx, workers[:r.BlockWorkers], func(ctx context.Context, w *worker) error {
+	err := parallel(ctx, workers[:r.BlockWorkers], func(ctx context.Context, w *worker) error {
 		for name := range queue {
 			if r.stopping() {
 				return ErrStopped
@@ -72,13 +72,23 @@ func (r *run) snapshots(ctx context.Context, workers []*worker) error {
 			if err := s.decide(ctx); err != nil {
 				return err
 			}
-			if err := errors.Join(w.drain(), w.flush()); err != nil {
+			if err := w.drain(); err != nil {
+				return err
+			}
+			if len(w.record.Snapshots) == 0 && len(w.record.Volumes) < r.PartItems {
+				continue // whoever takes over decides on these again
+			}
+			if err := w.flush(); err != nil {
 				return err
 			}
 			failpoint.Hit("backup-runner/snapshot-recorded")
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return r.settle(ctx, workers)
 }
 
 // shot is one volume that is decided on.

@@ -187,6 +187,13 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 		res, got := s.run(t)
 		infos, snapshots := decided(t, got)
 		require.Empty(t, snapshots)
+		written := 0
+		for i := range got.records {
+			if slices.ContainsFunc(got.records[i].Volumes, func(v volume.Info) bool { return v.PVName == "pv-good" || v.PVName == "pv-full" }) && !got.records[i].Volumes[0].Pending {
+				written++
+			}
+		}
+		require.Equal(t, 1, written, "what needs no call is recorded together")
 		require.True(t, slices.ContainsFunc(got.notes, func(e joblog.Entry) bool {
 			return strings.Contains(e.Err, `VolumeSnapshotLocation "unserved": spec.provider: "aws" needs a volume snapshotter plugin`)
 		}))
