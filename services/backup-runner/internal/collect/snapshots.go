@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
-	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/resource"
@@ -81,7 +80,6 @@ func (r *run) snapshots(ctx context.Context, workers []*worker) error {
 			if err := w.flush(); err != nil {
 				return err
 			}
-			failpoint.Hit("backup-runner/snapshot-recorded")
 		}
 		return nil
 	})
@@ -132,9 +130,7 @@ func (s *shot) decide(ctx context.Context) error {
 	if _, err := r.records.Append(s.uploads, checkpoint.Record{Intended: []nativesnapshot.Snapshot{v.Snapshot}}); err != nil {
 		return err
 	}
-	failpoint.Hit("backup-runner/snapshot-intended")
 	id, err := r.Snapshots.Take(s.uploads, &v)
-	failpoint.Hit("backup-runner/snapshot-taken")
 	if err != nil && s.uploads.Err() != nil {
 		return context.Cause(s.uploads) // nobody knows
 	}

@@ -9,7 +9,6 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
-	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -97,13 +96,11 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 	if err := r.Recorder.Sync(ctx); err != nil {
 		return "", err
 	}
-	failpoint.Hit("restore-runner/volume-intended")
 	what := action.Volume{Type: s.Spec.VolumeType}
 	if s.Spec.VolumeIOPS != nil {
 		what.IOPS = *s.Spec.VolumeIOPS
 	}
 	dispatch.Aside(ctx, func() { id, err = by.CreateVolume(ctx, s.Status.ProviderSnapshotID, s.Spec.VolumeAZ, what) })
-	failpoint.Hit("restore-runner/volume-made")
 	switch {
 	case err != nil:
 		return "", err
