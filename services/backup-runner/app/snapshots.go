@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 
@@ -36,7 +35,7 @@ func (s *snapshots) open(ctx context.Context, backup *velerov1.Backup, note func
 		Close: sync.OnceFunc(func() {
 			session.Close()
 			if err := locations.Close(); err != nil {
-				s.base.Log.Warn("credentials of volume snapshot locations stay on the disk", slog.String("backup", backup.Name), slog.Any("error", err))
+				s.base.Log.Warn("credentials of volume snapshot locations stay on the disk", "backup", backup.Name, "error", err)
 			}
 		}),
 	}

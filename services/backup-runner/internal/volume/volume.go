@@ -50,7 +50,7 @@ type Native struct {
 	Type   string `json:"volumeType"`
 	AZ     string `json:"volumeAZ"`
 	IOPS   string `json:"iops"`
-	Phase  string `json:"Phase"` //nolint:tagliatelle // Velero's
+	Phase  string `json:"Phase"`
 }
 
 // Volume is what restores need of the PersistentVolume.
