@@ -53,7 +53,7 @@ func (b *bed) submit(t *testing.T) {
 		"spec.hooks":                              {"hooks": map[string]any{"resources": []any{map[string]any{"name": "h"}}}},
 		"spec.labelSelector":                      {"labelSelector": map[string]any{"matchLabels": map[string]any{"a": "not a value!"}}},
 		"spec.includedResources":                  {"includedResources": []any{1.0}},
-		"spec.snapshotVolumes":                    {"snapshotVolumes": true},
+		"spec.snapshotMoveData":                   {"snapshotMoveData": true},
 		"spec.uploaderConfig.parallelFilesUpload": {"uploaderConfig": map[string]any{"parallelFilesUpload": 3.0}},
 	} {
 		t.Run(field, func(t *testing.T) {

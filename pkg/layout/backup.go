@@ -86,6 +86,9 @@ func DeletionDir(b string) string { return BackupDir(b) + "deletion/" }
 // backup with this UID.
 func DeletionRecords(b, uid string) string { return DeletionDir(b) + uid + "/" }
 
+// DeletionSnapshots is the prefix of the records of which native snapshots of the backup with this UID are deleted.
+func DeletionSnapshots(b, uid string) string { return DeletionDir(b) + "snapshots/" + uid + "/" }
+
 // BackupName returns the backup a key under backups/ belongs to.
 func BackupName(key string) (string, bool) { return dirName(key, BackupsDir) }
 

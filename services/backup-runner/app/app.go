@@ -78,8 +78,9 @@ func (a *App) build(ctx context.Context) error {
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
 		Locations: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir())), Cluster: source, Events: rt.Fabric(),
-		Actions: &actions{host: plugins, base: c.Base, lists: source},
-		Metrics: counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
+		Actions:   &actions{host: plugins, base: c.Base, lists: source},
+		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), workDir: rt.WorkDir()}).open,
+		Metrics:   counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
 	})
 	a.dispatch = &dispatch.Dispatcher{

@@ -79,7 +79,7 @@ func (a *App) build(host *pluginhost.Host) {
 	})
 	a.remover = &remove.Remover{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Claims: a.instance, Clock: c.Clock, Log: c.Log,
-		Actions: a.actions(host), Metrics: remove.NewMetrics(a.runtime.Registry()),
+		Actions: a.actions(host), Snapshots: a.snapshots(host), Metrics: remove.NewMetrics(a.runtime.Registry()),
 	}
 	collector := &expiry.Collector{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,

@@ -71,6 +71,10 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	snapshotLocations, err := c.snapshotLocations()
+	if err != nil {
+		return err
+	}
 	book := ledger.New(reader, writer, namespace)
 	a.scheduler = queue.New(queue.Config{
 		Reader: reader, Client: writer, Namespace: namespace, Ledger: book, Publisher: rt.Fabric(),
@@ -78,7 +82,7 @@ func (a *App) build() error {
 			Reader: reader, Namespace: namespace, Locations: a.locations, Clock: c.Clock,
 			Version: validate.RememberVersion(versions), Defaults: validate.Defaults{
 				TTL: c.DefaultBackupTTL, ItemOperationTimeout: c.DefaultItemOperationTimeout, CSISnapshotTimeout: csiSnapshotTimeout,
-				ResourceTimeout: c.ResourceTimeout, Location: c.DefaultLocation,
+				ResourceTimeout: c.ResourceTimeout, Location: c.DefaultLocation, SnapshotLocations: snapshotLocations,
 			},
 		},
 		Settings: settings.New(settings.Config{

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -48,6 +49,8 @@ type Config struct {
 	DefaultItemOperationTimeout time.Duration
 	// DefaultLocation is used where no location is marked as the default.
 	DefaultLocation string
+	// DefaultSnapshotLocations names the volume snapshot location of providers that have several, as "provider:name".
+	DefaultSnapshotLocations []string
 	// ResourceTimeout is noted on every backup, for plugins to read.
 	ResourceTimeout time.Duration
 	// DutyTimeout is after how long without a sign of life another replica makes
@@ -68,6 +71,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.DefaultBackupTTL, "default-backup-ttl", defaultBackupTTL, "how long backups that name no ttl are kept")
 	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", defaultItemOperationTimeout, "longest time of asynchronous operations where none is named")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location used when none is marked as the default")
+	fs.StringSliceVar(&c.DefaultSnapshotLocations, "default-volume-snapshot-locations", nil, "volume snapshot locations used of providers that have several, provider:name, separated by commas")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultResourceTimeout, "longest time plugins may wait for a resource; noted on every backup")
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", defaultDutyTimeout, "silence after which another replica takes over admission and schedules, at least 1s")
 	c.CancelConfig.bindFlags(fs)
@@ -121,8 +125,27 @@ func (c *Config) complete() error {
 	if c.DefaultLocation == "" {
 		c.DefaultLocation = defaultLocation
 	}
+	if _, err := c.snapshotLocations(); err != nil {
+		return err
+	}
 	if err := c.Plugins.Validate(); err != nil {
 		return err
 	}
 	return c.CancelConfig.complete()
+}
+
+// snapshotLocations returns DefaultSnapshotLocations by provider.
+func (c *Config) snapshotLocations() (map[string]string, error) {
+	found := map[string]string{}
+	for _, text := range c.DefaultSnapshotLocations {
+		provider, name, _ := strings.Cut(text, ":")
+		if provider == "" || name == "" {
+			return nil, grpcerr.Field("--default-volume-snapshot-locations", "%q is not of the form provider:name", text)
+		}
+		if other := found[provider]; other != "" && other != name {
+			return nil, grpcerr.Field("--default-volume-snapshot-locations", "provider %q has both %q and %q", provider, other, name)
+		}
+		found[provider] = name
+	}
+	return found, nil
 }

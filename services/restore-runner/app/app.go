@@ -129,7 +129,7 @@ func (a *App) wire(config *Config) error {
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
 		REST: a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
-		StorePatience: config.StorePatience, Actions: a.actions(config.Base), ReadyTimeout: config.ReadyTimeout,
+		StorePatience: config.StorePatience, Actions: a.actions(config.Base), Snapshotters: a.snapshotters(config.Base), ReadyTimeout: config.ReadyTimeout,
 		Ended: a.announce(config),
 	})
 	controller := job.NewController(runner, mgr.GetClient(), func(ctx context.Context, hint *workv1.Hint) error {

@@ -89,7 +89,7 @@ func read(ctx context.Context, store objectstore.Reader, backup, uid, key string
 	if err := json.Unmarshal(data, &rec); err != nil {
 		return rec, fmt.Errorf("record %s: %w: %w", key, journal.ErrCorrupt, err)
 	}
-	if rec.FormatVersion != recordVersion && rec.FormatVersion != recordWithActions {
+	if rec.FormatVersion < recordVersion || rec.FormatVersion > recordWithSnapshots {
 		return rec, fmt.Errorf("record %s: formatVersion: %d is not supported", key, rec.FormatVersion)
 	}
 	if rec.Backup != backup || rec.UID != uid {

@@ -6,14 +6,18 @@
 package checkpoint
 
 import (
+	"slices"
+
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 // Formats of records; others are not understood. A record that a runner without
-// actions would misunderstand has the newer one.
+// actions, or without snapshots, would misunderstand has a newer one.
 const (
-	recordVersion     = 2
-	recordWithActions = 3
+	recordVersion       = 2
+	recordWithActions   = 3
+	recordWithSnapshots = 4
 )
 
 // Record says what one sealed part holds.
@@ -55,8 +59,13 @@ type Record struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Seen are namespaces the user named that the ranges showed to exist.
 	Seen []string `json:"seen,omitempty"`
-	// Volumes are the volumes of the claims in the part.
+	// Volumes are the volumes of the claims in the part, and what became of pending
+	// ones of earlier records.
 	Volumes []volume.Info `json:"volumes,omitempty"`
+	// Intended are snapshots that are taken once this record is durable.
+	Intended []nativesnapshot.Snapshot `json:"intendedSnapshots,omitempty"`
+	// Snapshots are how snapshots of earlier records came out.
+	Snapshots []nativesnapshot.Snapshot `json:"snapshots,omitempty"`
 	// Ended is true when the part holds the last log entry of the collection.
 	Ended bool `json:"ended,omitempty"`
 }
@@ -134,11 +143,15 @@ type Item struct {
 // Covers tells whether the record is about parts or ranges, and not of calls
 // alone: a composition needs no others.
 func (r *Record) Covers() bool {
-	return r.Start != nil || r.Part.SidecarKey != "" || len(r.Ranges) > 0 || len(r.Volumes) > 0
+	return r.Start != nil || r.Part.SidecarKey != "" || len(r.Ranges) > 0 || len(r.Volumes)+len(r.Snapshots) > 0
 }
 
 // format is the oldest format that says all the record does.
 func (r *Record) format() int {
+	pending := func(i volume.Info) bool { return i.Pending }
+	if len(r.Intended)+len(r.Snapshots) > 0 || slices.ContainsFunc(r.Volumes, pending) {
+		return recordWithSnapshots
+	}
 	if r.Held != nil || len(r.LeftOut)+len(r.Aside)+len(r.Joined)+len(r.Resources)+len(r.Intents)+len(r.Outcomes) > 0 {
 		return recordWithActions
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
 // Lister lists raw objects; rawlist.Client is one.
@@ -83,6 +84,8 @@ type Job struct {
 	// means that it never is. It is asked before calls that no epoch fences, unless
 	// it answered a moment ago.
 	Confirm func(ctx context.Context) error
+	// Snapshots takes snapshots of volumes; nil takes none.
+	Snapshots *snapshot.Taker
 	// Progress is updated while Run works.
 	Progress *Progress
 	// Stop, when closed, ends the run at the next page end, with everything
@@ -139,6 +142,7 @@ type run struct {
 	bound   bound
 	calls   calls
 	mine    confirmation
+	shots   shots
 	alone   sync.RWMutex // held for writing by the only call to an action
 	held    heldFiles
 	extras  atomic.Bool // objects were stored that no list selected
@@ -187,6 +191,9 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 		}
 	}
 	failpoint.Hit("backup-runner/second-pass-done")
+	if err := r.snapshots(ctx, workers); err != nil {
+		return err
+	}
 	r.Actions.close()
 	return first.end()
 }

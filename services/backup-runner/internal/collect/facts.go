@@ -23,6 +23,13 @@ type facts struct {
 	namespaces map[string]struct{}
 	resources  map[schema.GroupResource]struct{}
 	volumes    map[string]struct{} // named by collected claims
+	pending    map[string]pending  // volumes to be decided on
+}
+
+// pending is a volume that may get a snapshot.
+type pending struct {
+	stored bool // the volume itself is in the backup
+	claims []volume.Info
 }
 
 func newFacts(b *velerov1.Backup) *facts {
@@ -53,7 +60,7 @@ func (f *facts) within(namespaces []string) {
 	}
 }
 
-// bind records the volumes of collected claims.
+// bind records the volumes of collected claims, and collected volumes.
 func (f *facts) bind(claims []volume.Info) {
 	if len(claims) == 0 {
 		return
@@ -61,10 +68,31 @@ func (f *facts) bind(claims []volume.Info) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range claims {
-		if name := claims[i].PVName; name != "" {
-			f.volumes[name] = struct{}{}
+		claim := &claims[i]
+		if claim.PVName != "" && claim.PVCName != "" {
+			f.volumes[claim.PVName] = struct{}{}
 		}
+		if !claim.Pending {
+			continue
+		}
+		if f.pending == nil {
+			f.pending = map[string]pending{}
+		}
+		p := f.pending[claim.PVName]
+		if claim.PVCName == "" {
+			p.stored = true
+		} else {
+			p.claims = append(p.claims, *claim)
+		}
+		f.pending[claim.PVName] = p
 	}
+}
+
+// undecided returns the volumes to be decided on.
+func (f *facts) undecided() map[string]pending {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.pending)
 }
 
 // bound reports whether a collected claim names that volume.

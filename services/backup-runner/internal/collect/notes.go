@@ -143,9 +143,9 @@ func about(gr schema.GroupResource, namespace, name, message string, err error) 
 	return e
 }
 
-// remarks returns what is to be said about a stored pod or claim: what a pod's
-// annotations ask for in vain, and what becomes of a claim's volume, whose data is
-// not taken.
+// remarks returns what is to be said about a stored pod, claim or volume: what a
+// pod's annotations ask for in vain, and what becomes of a claim's volume, unless
+// that is decided once everything is collected.
 func (r *run) remarks(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries []joblog.Entry, _ *volume.Info) {
 	switch gr {
 	case podGR:
@@ -156,6 +156,10 @@ func (r *run) remarks(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (ent
 		}
 	case claimGR:
 		return r.claim(m, raw)
+	case volumeGR:
+		if r.Snapshots != nil {
+			return nil, &volume.Info{PVName: strings.Clone(m.Name), Pending: true}
+		}
 	}
 	return entries, nil
 }
@@ -171,6 +175,9 @@ func (r *run) claim(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) 
 	info.PVCName, info.PVCNamespace = strings.Clone(m.Name), strings.Clone(m.Namespace)
 	if byChoice {
 		return nil, &info
+	}
+	if r.Snapshots != nil && info.PVName != "" {
+		return nil, &volume.Info{PVCName: info.PVCName, PVCNamespace: info.PVCNamespace, PVName: info.PVName, Pending: true}
 	}
 	e := about(claimGR, m.Namespace, m.Name, "volume data was not backed up: "+info.SkippedReason, nil)
 	e.Level = joblog.Warning

@@ -93,6 +93,7 @@ func (r *run) replay(key string, rec *checkpoint.Record) {
 	r.facts.exist(rec.Seen)
 	r.facts.bind(rec.Volumes)
 	r.calls.replay(key, rec)
+	r.shots.replay(rec)
 	if rec.Covers() {
 		r.sealed(key, &rec.Part)
 	}

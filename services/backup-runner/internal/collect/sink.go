@@ -148,7 +148,7 @@ func (s *sink) take(item jsonlist.Item) error {
 			return err
 		}
 	}
-	if s.gr == podGR || s.gr == claimGR {
+	if s.gr == podGR || s.gr == claimGR || s.gr == volumeGR {
 		return s.remark(item.Raw)
 	}
 	return nil

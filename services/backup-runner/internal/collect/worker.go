@@ -158,7 +158,7 @@ func (w *worker) flush() error {
 	if err != nil {
 		return err
 	}
-	if !sealed.empty() || len(w.record.Ranges)+w.unstored() > 0 || w.run.calls.pending() {
+	if !sealed.empty() || len(w.record.Ranges)+w.unstored()+len(w.record.Volumes) > 0 || w.run.calls.pending() {
 		if err := w.send(sealed); err != nil {
 			return err
 		}

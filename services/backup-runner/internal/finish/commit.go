@@ -19,15 +19,23 @@ import (
 func (j *Job) Complete(ctx context.Context, phase velerov1.BackupPhase, p Published) (*velerov1.Backup, error) {
 	final := ending.Final(j.Backup, phase, j.Clock.Now())
 	final.Status.Warnings, final.Status.Errors = p.Warnings, p.Errors
+	final.Status.VolumeSnapshotsAttempted, final.Status.VolumeSnapshotsCompleted = p.Snapshots, p.Completed
 	final.Status.Progress = &velerov1.BackupProgress{TotalItems: p.Items, ItemsBackedUp: p.Items}
 	return j.commit(ctx, final)
 }
 
 // Fail commits the backup as Failed, unless it was committed before. The verdict
-// is recorded already, or cannot be.
+// is recorded already, or cannot be. The native snapshots that were taken are
+// listed before, or nobody could ever delete them.
 func (j *Job) Fail(ctx context.Context, verdict checkpoint.Failure) (*velerov1.Backup, error) {
 	j.publishFailure(ctx, verdict)
-	return j.commit(ctx, ending.Failed(j.Backup, verdict.Reason, j.Clock.Now()))
+	begun, completed, err := j.publishSnapshots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	final := ending.Failed(j.Backup, verdict.Reason, j.Clock.Now())
+	final.Status.VolumeSnapshotsAttempted, final.Status.VolumeSnapshotsCompleted = begun, completed
+	return j.commit(ctx, final)
 }
 
 // commit creates the metadata file.

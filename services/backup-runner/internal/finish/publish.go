@@ -40,14 +40,17 @@ type Job struct {
 type Published struct {
 	TarballSize             int64
 	Items, Warnings, Errors int
+	// Snapshots are the native snapshots that were begun, Completed those of them
+	// that came about.
+	Snapshots, Completed int
 }
 
 // Publish creates every file of the backup but the metadata, following the
 // composition.
 func (j *Job) Publish(ctx context.Context, c checkpoint.Composition) (Published, error) {
-	volumes := newVolumes(filepath.Join(j.Dir, "volumeinfo.json.gz"))
-	defer volumes.close()
-	plan, err := j.plan(ctx, c, volumes)
+	about := j.volumes()
+	defer about.close()
+	plan, err := j.plan(ctx, c, about)
 	if err != nil {
 		return Published{}, err
 	}
@@ -63,15 +66,42 @@ func (j *Job) Publish(ctx context.Context, c checkpoint.Composition) (Published,
 	}
 	failpoint.Hit("backup-runner/sidecars-merged")
 	defer remove(merged.Manifest, merged.ResourceList, merged.Results, merged.Log)
-	if err := j.files(ctx, merged, volumes); err != nil {
+	if err := j.files(ctx, merged, about); err != nil {
 		return Published{}, err
 	}
 	return Published{TarballSize: composed.Size, Items: merged.Items + merged.Failed,
-		Warnings: merged.Warnings, Errors: merged.Errors}, nil
+		Warnings: merged.Warnings, Errors: merged.Errors, Snapshots: about.begun, Completed: about.completed}, nil
+}
+
+// aboutVolumes is what the records say of volumes.
+type aboutVolumes struct {
+	info, snapshots  *volumes
+	begun, completed int
+}
+
+func (j *Job) volumes() *aboutVolumes {
+	return &aboutVolumes{
+		info:      newVolumes(filepath.Join(j.Dir, "volumeinfo.json.gz"), "[]\n"),
+		snapshots: newVolumes(filepath.Join(j.Dir, "volumesnapshots.json.gz"), "null\n"), // as in Velero 1.18
+	}
+}
+
+func (a *aboutVolumes) add(rec *checkpoint.Record) error {
+	if err := a.info.add(rec.Volumes); err != nil {
+		return err
+	}
+	completed, err := a.snapshots.addSnapshots(rec.Snapshots)
+	a.begun, a.completed = a.begun+len(rec.Snapshots), a.completed+completed
+	return err
+}
+
+func (a *aboutVolumes) close() {
+	a.info.close()
+	a.snapshots.close()
 }
 
 // plan reads the records the composition names, a few at a time.
-func (j *Job) plan(ctx context.Context, c checkpoint.Composition, volumes *volumes) (publish.Plan, error) {
+func (j *Job) plan(ctx context.Context, c checkpoint.Composition, about *aboutVolumes) (publish.Plan, error) {
 	plan := ending.Plan(j.Backup, j.Cluster)
 	if len(c.Revisions) > 0 {
 		plan.Header.Revision = c.Revisions[0]
@@ -82,20 +112,25 @@ func (j *Job) plan(ctx context.Context, c checkpoint.Composition, volumes *volum
 				SidecarKey: p.SidecarKey, SidecarSHA256: p.SidecarSHA256})
 		}
 		plan.Cuts = appendCuts(plan.Cuts, rec.Ranges, plan.Header.Revision)
-		return volumes.add(rec.Volumes)
+		return about.add(rec)
 	})
 	return plan, err
 }
 
 // files publishes the merged files and the small ones. Without operations and
-// snapshots the small ones hold what Velero writes then: null and [].
-func (j *Job) files(ctx context.Context, merged *publish.Merged, volumes *volumes) error {
+// file system backups those hold what Velero writes then: null and [].
+func (j *Job) files(ctx context.Context, merged *publish.Merged, about *aboutVolumes) error {
 	name := j.Backup.Name
-	info, err := volumes.file()
+	info, err := about.info.file()
 	if err != nil {
 		return err
 	}
 	defer remove(info)
+	snapshots, err := about.snapshots.file()
+	if err != nil {
+		return err
+	}
+	defer remove(snapshots)
 	null, err := jsonFile(filepath.Join(j.Dir, "null.json.gz"), []byte("null\n"))
 	if err != nil {
 		return err
@@ -115,7 +150,7 @@ func (j *Job) files(ctx context.Context, merged *publish.Merged, volumes *volume
 		{layout.BackupResults(name), merged.Results},
 		{layout.BackupVolumeInfo(name), info},
 		{layout.BackupItemOperations(name), list},
-		{layout.BackupVolumeSnapshots(name), null},
+		{layout.BackupVolumeSnapshots(name), snapshots},
 		{layout.BackupPodVolumeBackups(name), null},
 		{layout.BackupLog(name), merged.Log},
 	} {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/holdfast-io/holdfast/pkg/extsort"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/part"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
@@ -64,26 +65,50 @@ func jsonFile(path string, document []byte) (part.File, error) {
 	return f, nil
 }
 
-// volumes writes the array of volume entries, in the order of claims and volumes: they come as parallel work came to them.
+// volumes writes an array of entries about volumes, in an order of its own: they come as parallel work came to them.
 type volumes struct {
 	path   string
+	empty  string // the file without entries
 	sorter *extsort.Sorter
 }
 
-func newVolumes(path string) *volumes {
-	return &volumes{path: path, sorter: extsort.New(extsort.Config{Dir: filepath.Dir(path)})}
+func newVolumes(path, empty string) *volumes {
+	return &volumes{path: path, empty: empty, sorter: extsort.New(extsort.Config{Dir: filepath.Dir(path)})}
 }
 
+// add adds what became of volumes, in the order of claims and volumes.
 func (v *volumes) add(infos []volume.Info) error {
 	for i := range infos {
-		data, err := json.Marshal(&infos[i])
-		if err != nil {
-			return fmt.Errorf("encode volume info: %w", err)
+		if infos[i].Pending { // another entry says what became of it
+			continue
 		}
-		key := infos[i].PVCNamespace + "\x00" + infos[i].PVCName + "\x00" + infos[i].PVName
-		if err := v.sorter.Add([]byte(key), data); err != nil {
-			return fmt.Errorf("sort volume info: %w", err)
+		if err := v.entry(infos[i].PVCNamespace+"\x00"+infos[i].PVCName+"\x00"+infos[i].PVName, &infos[i]); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// addSnapshots adds snapshots, in the order of their volumes, and returns how many of them there are.
+func (v *volumes) addSnapshots(snapshots []nativesnapshot.Snapshot) (completed int, err error) {
+	for i := range snapshots {
+		if err := v.entry(snapshots[i].Spec.PersistentVolumeName, &snapshots[i]); err != nil {
+			return completed, err
+		}
+		if snapshots[i].Status.Phase == nativesnapshot.PhaseCompleted {
+			completed++
+		}
+	}
+	return completed, nil
+}
+
+func (v *volumes) entry(key string, entry any) error {
+	data, err := json.Marshal(entry)
+	if err != nil {
+		return fmt.Errorf("encode volume info: %w", err)
+	}
+	if err := v.sorter.Add([]byte(key), data); err != nil {
+		return fmt.Errorf("sort volume info: %w", err)
 	}
 	return nil
 }
@@ -113,7 +138,7 @@ func (v *volumes) write(w io.Writer) (err error) {
 		_, data, err := sorted.Next()
 		switch {
 		case errors.Is(err, io.EOF) && separator == "[":
-			_, err = io.WriteString(w, "[]\n")
+			_, err = io.WriteString(w, v.empty)
 			return err
 		case errors.Is(err, io.EOF):
 			_, err = io.WriteString(w, "]\n")

@@ -15,7 +15,7 @@ import (
 
 func volumesFile(t *testing.T, infos ...volume.Info) string {
 	t.Helper()
-	v := newVolumes(filepath.Join(t.TempDir(), "volumeinfo.json.gz"))
+	v := newVolumes(filepath.Join(t.TempDir(), "volumeinfo.json.gz"), "[]\n")
 	defer v.close()
 	for i := range infos {
 		require.NoError(t, v.add(infos[i:i+1]))

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
 // errNotAdmitted ends a backup that is past its collection without a composition
@@ -47,6 +48,10 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 	defer done()
 	work.Actions = j.actions(lingering, catalog) // not for less long than they are called
 	defer work.Actions.Close()
+	if j.Snapshots != nil && snapshot.Wanted(j.backup) {
+		work.Snapshots = j.Snapshots(ctx, j.backup.DeepCopy(), work.Actions.Lines.Add)
+		defer work.Snapshots.Close()
+	}
 	stop := j.report(ctx, work.Progress)
 	defer stop() // also when collecting panics
 	result, err := collect.Run(lingering, collect.Config{Lister: j.Cluster, Clock: j.Clock, Log: j.log,
@@ -61,10 +66,10 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 
 // actions opens the backup's actions. Their Close may be called more than once.
 func (j *execution) actions(ctx context.Context, catalog *resource.Catalog) collect.Actions {
-	if j.Actions == nil {
-		return collect.Actions{Close: func() {}}
-	}
 	lines := &collect.Lines{}
+	if j.Actions == nil {
+		return collect.Actions{Lines: lines, Close: func() {}}
+	}
 	a := j.Actions.Open(ctx, j.backup.DeepCopy(), catalog, lines.Add)
 	a.Lines, a.Close = lines, sync.OnceFunc(a.Close)
 	return a

@@ -141,6 +141,7 @@ func newWorld(t *testing.T) *world {
 		apifake.Kind{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
 		apifake.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"},
 		apifake.Kind{Version: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true},
+		apifake.Kind{Version: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"},
 	)
 	w.api.Add("namespaces", apifake.Object{Name: "a"})
 	for i := range 50 {

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
 // Instance claims objects for this process; claim.Instance is one.
@@ -69,7 +70,7 @@ type Actions interface {
 	Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry)) collect.Actions
 }
 
-// Config is what a Runner works with. Everything is required but Actions,
+// Config is what a Runner works with. Everything is required but Actions, Snapshots,
 // ConsistentCut and the sizes, whose zero values mean collect's defaults.
 type Config struct {
 	Reader    client.Reader // uncached
@@ -81,6 +82,9 @@ type Config struct {
 	Cluster   Cluster
 	Events    Events
 	Actions   Actions // nil for none
+	// Snapshots opens what takes native snapshots in one run of a job; its Close
+	// must be called. note gets what plugins log. Nil takes none.
+	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker
 	Metrics   *metrics.Metrics
 	Tracer    trace.Tracer
 	Clock     clock.WithTicker

@@ -15,6 +15,8 @@ type Metrics struct {
 	attempts, successes, partial, failures, warnings *prometheus.CounterVec
 	tarball, lastSuccess, items, errors, lastStatus  *prometheus.GaugeVec
 	duration                                         *prometheus.HistogramVec
+
+	snapshots, snapshotsTaken, snapshotsFailed *prometheus.CounterVec
 }
 
 const schedule = "schedule"
@@ -37,9 +39,13 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		lastStatus:  gauge("backup_last_status", "1 if the last backup ended Completed, else 0"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "velero", Name: "backup_duration_seconds",
 			Help: "Time from start to end of backups", Buckets: durationBuckets}, []string{schedule}),
+
+		snapshots:       counter("volume_snapshot_attempt_total", "Native snapshots begun"),
+		snapshotsTaken:  counter("volume_snapshot_success_total", "Native snapshots taken"),
+		snapshotsFailed: counter("volume_snapshot_failure_total", "Native snapshots that failed, or of which nobody knows"),
 	}
 	for _, c := range []prometheus.Collector{m.attempts, m.successes, m.partial, m.failures, m.warnings, m.tarball,
-		m.lastSuccess, m.items, m.errors, m.lastStatus, m.duration} {
+		m.lastSuccess, m.items, m.errors, m.lastStatus, m.duration, m.snapshots, m.snapshotsTaken, m.snapshotsFailed} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -80,6 +86,10 @@ func (m *Metrics) Finished(b *velerov1.Backup, size int64) {
 	m.lastStatus.WithLabelValues(name).Set(status)
 	m.warnings.WithLabelValues(name).Add(float64(b.Status.Warnings))
 	m.errors.WithLabelValues(name).Set(float64(b.Status.Errors))
+	begun, taken := b.Status.VolumeSnapshotsAttempted, b.Status.VolumeSnapshotsCompleted
+	m.snapshots.WithLabelValues(name).Add(float64(begun))
+	m.snapshotsTaken.WithLabelValues(name).Add(float64(taken))
+	m.snapshotsFailed.WithLabelValues(name).Add(float64(max(begun-taken, 0)))
 	if p := b.Status.Progress; p != nil {
 		m.items.WithLabelValues(name).Set(float64(p.TotalItems))
 	}

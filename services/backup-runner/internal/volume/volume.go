@@ -5,6 +5,12 @@ package volume
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 )
 
 // Info is one entry. Only the fields Holdfast sets are here; the names are
@@ -13,10 +19,68 @@ type Info struct {
 	PVCName       string `json:"pvcName,omitempty"`
 	PVCNamespace  string `json:"pvcNamespace,omitempty"`
 	PVName        string `json:"pvName,omitempty"`
+	Method        string `json:"backupMethod,omitempty"`
 	DataMoved     bool   `json:"snapshotDataMoved"`
 	LocalSnapshot bool   `json:"preserveLocalSnapshot"`
 	Skipped       bool   `json:"skipped"`
 	SkippedReason string `json:"skippedReason,omitempty"`
+
+	StartTimestamp      *metav1.Time `json:"startTimestamp,omitempty"`
+	CompletionTimestamp *metav1.Time `json:"completionTimestamp,omitempty"`
+	Result              string       `json:"result,omitempty"`
+	Native              *Native      `json:"nativeSnapshotInfo,omitempty"`
+	Volume              *Volume      `json:"pvInfo,omitempty"`
+
+	// Pending is true, in records of running backups alone, for a claim whose
+	// volume is decided on later, and without a claim for a volume that is stored.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// MethodNative and the results are values of Info.
+const (
+	MethodNative = "NativeSnapshot"
+	Succeeded    = "succeeded"
+	Failed       = "failed"
+)
+
+// Native is what there is to know of a native snapshot. Phase is capitalised in
+// Velero's files.
+type Native struct {
+	Handle string `json:"snapshotHandle"`
+	Type   string `json:"volumeType"`
+	AZ     string `json:"volumeAZ"`
+	IOPS   string `json:"iops"`
+	Phase  string `json:"Phase"`
+}
+
+// Volume is what restores need of the PersistentVolume.
+type Volume struct {
+	ReclaimPolicy string            `json:"reclaimPolicy,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+}
+
+// Snapshot returns the entry of a volume of which a native snapshot was taken, or
+// should have been. claim may be nil; then the volume says which claim it has.
+func Snapshot(pv *corev1.PersistentVolume, claim *Info, s *nativesnapshot.Snapshot) Info {
+	i := Info{PVName: s.Spec.PersistentVolumeName, Method: MethodNative, Result: Failed,
+		Native: &Native{Handle: s.Status.ProviderSnapshotID, Type: s.Spec.VolumeType, AZ: s.Spec.VolumeAZ, IOPS: "0", Phase: s.Status.Phase},
+	}
+	if s.Spec.VolumeIOPS != nil {
+		i.Native.IOPS = strconv.FormatInt(*s.Spec.VolumeIOPS, 10)
+	}
+	if s.Status.Phase == nativesnapshot.PhaseCompleted {
+		i.Result = Succeeded
+	}
+	if pv != nil {
+		i.Volume = &Volume{ReclaimPolicy: string(pv.Spec.PersistentVolumeReclaimPolicy), Labels: pv.Labels}
+		if ref := pv.Spec.ClaimRef; ref != nil {
+			i.PVCNamespace, i.PVCName = ref.Namespace, ref.Name
+		}
+	}
+	if claim != nil {
+		i.PVCNamespace, i.PVCName = claim.PVCNamespace, claim.PVCName
+	}
+	return i
 }
 
 // Reasons why the data of a volume was not taken.

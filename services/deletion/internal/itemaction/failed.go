@@ -42,7 +42,8 @@ func (f *FailedError) add(err error) {
 	f.Errs = append(f.Errs, err)
 }
 
-func failedWith(errs []error) *FailedError {
+// FailedWith keeps the first of the errors and counts the others.
+func FailedWith(errs []error) *FailedError {
 	f := &FailedError{}
 	for _, err := range errs {
 		f.add(err)

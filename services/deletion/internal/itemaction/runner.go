@@ -76,7 +76,7 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 		return err
 	}
 	if len(r.Unknown) > 0 {
-		return failedWith(r.Unknown)
+		return FailedWith(r.Unknown)
 	}
 	w, err := r.begin(ctx, job, actions, log)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Runner) begin(ctx context.Context, job Job, actions []action.DeleteItem
 		return nil, context.Cause(ctx)
 	}
 	if len(errs) > 0 {
-		return nil, failedWith(errs)
+		return nil, FailedWith(errs)
 	}
 	for _, b := range bound {
 		w.bound = append(w.bound, &asked{Bound: b})

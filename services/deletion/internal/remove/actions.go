@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/snapshots"
 )
 
 // Actions shows the items of a backup to plugins before anything of it is removed, see package itemaction. Its errors keep
@@ -17,8 +18,17 @@ type Actions interface {
 	Run(ctx context.Context, job itemaction.Job) error
 }
 
+// Snapshots deletes the native snapshots of a backup before anything of it is removed, see package snapshots. Its errors keep
+// the backup as it is.
+type Snapshots interface {
+	Run(ctx context.Context, job snapshots.Job) error
+}
+
 // keptError is why nothing of a backup was removed.
-type keptError struct{ error }
+type keptError struct {
+	error
+	by string // what comes first
+}
 
 // Unwrap returns the reason.
 func (e *keptError) Unwrap() error { return e.error }
@@ -31,7 +41,7 @@ func (e *keptError) messages() []string {
 		texts = failed.Messages()
 	}
 	for i := range texts {
-		texts[i] = "delete item actions: " + texts[i]
+		texts[i] = e.by + ": " + texts[i]
 	}
 	return texts
 }
@@ -51,7 +61,28 @@ func (r *Remover) runActions(ctx context.Context, j *job, store objectstore.Stor
 		Confirm: func(ctx context.Context) error { return r.confirm(ctx, j) },
 	})
 	if err != nil {
-		return &keptError{err}
+		return &keptError{err, byActions}
+	}
+	return nil
+}
+
+// What is done before anything of a backup is removed.
+const (
+	byActions   = "delete item actions"
+	bySnapshots = "native snapshots"
+)
+
+// removeSnapshots has plugins delete the snapshots that the backup's directory lists.
+func (r *Remover) removeSnapshots(ctx context.Context, j *job, store objectstore.Store, stored *velerov1.Backup) error {
+	if r.Snapshots == nil {
+		return nil
+	}
+	err := r.Snapshots.Run(ctx, snapshots.Job{
+		Backup: j.backup.Name, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d", j.request.UID, j.claim.Epoch), Store: store,
+		Confirm: func(ctx context.Context) error { return r.confirm(ctx, j) },
+	})
+	if err != nil {
+		return &keptError{err, bySnapshots}
 	}
 	return nil
 }
@@ -61,7 +92,7 @@ func (r *Remover) unshown(err error) error {
 	if r.Actions == nil {
 		return err
 	}
-	return &keptError{fmt.Errorf("not run: %w", err)}
+	return &keptError{fmt.Errorf("not run: %w", err), byActions}
 }
 
 // storedUID returns the UID that names the backup in the bucket: another cluster's object of it, and one that was made anew

@@ -50,6 +50,9 @@ func (r *Remover) removeData(ctx context.Context, j *job) (err error) {
 	if err := r.runActions(ctx, j, store, stored); err != nil {
 		return err
 	}
+	if err := r.removeSnapshots(ctx, j, store, stored); err != nil {
+		return err
+	}
 	e := &emptying{Remover: r, j: j, store: store}
 	if err := e.all(ctx); !errors.Is(err, errReplaced) {
 		return err
@@ -67,12 +70,12 @@ type emptying struct {
 	j     *job
 	store objectstore.Store
 	asked time.Time // when owns was last sure
-	// remembers: there are records of delete item actions.
+	// remembers: there are records of what plugins did.
 	remembers bool
 }
 
 func (e *emptying) all(ctx context.Context) error {
-	if e.Actions != nil { // they may have worked for hours
+	if e.Actions != nil || e.Snapshots != nil { // plugins may have worked for hours
 		if err := e.still(ctx); err != nil {
 			return err
 		}

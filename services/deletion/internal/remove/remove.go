@@ -59,6 +59,7 @@ type Remover struct {
 	Locations Locations
 	Claims    Claims
 	Actions   Actions // nil means that no plugin has any
+	Snapshots Snapshots
 	Clock     clock.WithTicker
 	Log       *slog.Logger
 	Metrics   *Metrics

@@ -25,6 +25,8 @@ type Defaults struct {
 	CSISnapshotTimeout   time.Duration
 	ResourceTimeout      time.Duration
 	Location             string // used where no location is marked as the default
+	// SnapshotLocations names the location to use of a provider that has several.
+	SnapshotLocations map[string]string
 }
 
 // Locations reads backup storage locations; location.Opener is one.
@@ -62,6 +64,9 @@ func (v *Validator) Backup(ctx context.Context, b *velerov1.Backup) (Problems, e
 	}
 	v.defaults(b)
 	if err := v.backupLocation(ctx, b, &problems); err != nil {
+		return nil, err
+	}
+	if err := v.snapshotLocations(ctx, b, &problems); err != nil {
 		return nil, err
 	}
 	if err := v.sourceCluster(ctx, b); err != nil {

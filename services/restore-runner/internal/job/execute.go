@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/pkg/selection"
@@ -95,12 +96,14 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 	if j.records.head.Planned != nil {
 		j.complain(actions)
 	}
+	snapshotters, done := j.snapshotters(ctx)
+	defer done()
 	return restore.Run(ctx, restore.Config{
 		Backup: backup, Restore: j.restore.Name, Spec: &j.restore.Spec, Plan: p.plan, Source: p.source, Volumes: p.volumes,
 		Catalog: p.catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, History: p.history,
 		Since: j.restore.CreationTimestamp.Time, Confirm: j.confirm, Stop: j.stopped.Done(),
 		TerminatingTimeout: j.cfg.TerminatingTimeout, ResourceTimeout: j.cfg.ResourceTimeout,
-		Actions: actions.bound, Collateral: actions.set.Collateral, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
+		Actions: actions.bound, Collateral: actions.set.Collateral, Snapshotters: snapshotters, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
 	})
 }
 
@@ -139,7 +142,11 @@ func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir 
 	if head.Planned == nil {
 		j.problems(p.source)
 	}
-	if err := j.plan(ctx, p, infos, actions); err != nil {
+	snapshots, err := j.snapshots(ctx, store, backup, infos)
+	if err != nil {
+		return p, err
+	}
+	if err := j.plan(ctx, p, infos, snapshots, actions); err != nil {
 		return p, j.unreadable(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
 	}
 	if head.Planned == nil {
@@ -211,7 +218,7 @@ func (j *job) problems(source tarball.Source) {
 }
 
 // plan selects the items of the backup. Names that an earlier holder resolved mean what they meant then.
-func (j *job) plan(ctx context.Context, p *prepared, infos []volume.Info, actions *acted) error {
+func (j *job) plan(ctx context.Context, p *prepared, infos []volume.Info, snapshots []nativesnapshot.Snapshot, actions *acted) error {
 	spec := &j.restore.Spec
 	survey, err := plan.Look(ctx, p.source)
 	if err != nil {
@@ -220,7 +227,7 @@ func (j *job) plan(ctx context.Context, p *prepared, infos []volume.Info, action
 	if survey.Empty() && j.records.head.Planned == nil {
 		j.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
-	p.volumes, err = volume.Decide(ctx, survey.Volumes, p.source.Read, infos, spec.RestorePVs == nil || *spec.RestorePVs)
+	p.volumes, err = volume.Decide(ctx, survey.Volumes, p.source.Read, infos, snapshots, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ func serveActions() {
 	registry := &plugin.Registry{}
 	registry.RestoreItemAction("good.io/wait", []string{"configmaps"}, func(env plugin.Env) (plugin.RestoreItemAction, error) { return &good{env: env}, nil })
 	registry.RestoreItemAction("hostile.io/x", []string{"configmaps"}, func(env plugin.Env) (plugin.RestoreItemAction, error) { return &hostile{env: env}, nil })
+	registry.VolumeSnapshotter("array.io/disks", func(plugin.Env) (plugin.VolumeSnapshotter, error) { return &array{}, nil })
 	if err := serve.Run(registry); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -24,6 +24,7 @@ import (
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
 // Claims decides who works on a restore; claim.Instance is one.
@@ -65,6 +66,8 @@ type Config struct {
 	// Actions opens the actions that a restore puts its objects to; ctx is the restore's. note takes what they log, from any
 	// goroutine and until Close. Nil means that there are none.
 	Actions func(ctx context.Context, note func(joblog.Entry)) ActionSet
+	// Snapshotters opens what makes volumes of native snapshots; done ends its processes. Nil restores none.
+	Snapshotters func(ctx context.Context, note func(joblog.Entry)) (s restore.Snapshotters, done func())
 	// ReadyTimeout is how long an object waits until its additional items are ready, where the action does not say.
 	ReadyTimeout time.Duration
 	// StorePatience is how long a location is waited for that cannot be reached.

@@ -7,9 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
+	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
@@ -63,4 +69,26 @@ func decodeVolumeInfos(r io.Reader) ([]volume.Info, error) {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
 	return infos, nil
+}
+
+// snapshots reads the backup's list of native snapshots, where its volume information says that there are any, or is missing.
+func (j *job) snapshots(ctx context.Context, store objectstore.Reader, backup string, infos []volume.Info) ([]nativesnapshot.Snapshot, error) {
+	if !ptr.Deref(j.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volume.Info.Native) {
+		return nil, nil
+	}
+	list, err := again(ctx, j, "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
+		return nativesnapshot.Read(ctx, store, backup)
+	})
+	if errors.Is(err, nativesnapshot.ErrMalformed) {
+		return nil, fatal("volume snapshots of the backup: %w", err)
+	}
+	return list, err
+}
+
+// snapshotters opens what makes volumes of snapshots; done ends it.
+func (j *job) snapshotters(ctx context.Context) (s restore.Snapshotters, done func()) {
+	if j.cfg.Snapshotters == nil {
+		return nil, func() {}
+	}
+	return j.cfg.Snapshotters(ctx, func(e joblog.Entry) { j.recorder.Note(&e) })
 }

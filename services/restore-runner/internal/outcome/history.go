@@ -21,6 +21,8 @@ type History struct {
 	Owing map[int32]*Owes
 	// Intents has the objects without an outcome to which something may have been done.
 	Intents map[int32]apply.Intent
+	// Volumes are those that were made, or begun, of snapshots, for objects without an outcome.
+	Volumes map[int32]*Volume
 	// Served are the definitions that were seen established.
 	Served []int32
 	// Lost has the target namespaces nothing can be restored into, with the reason.
@@ -89,6 +91,9 @@ func (h *History) add(r *Recorder, node int32, rec *Record) {
 	if rec.Intent != "" {
 		put(&h.Intents, node, rec.Intent)
 	}
+	if rec.Volume != nil {
+		put(&h.Volumes, node, rec.Volume)
+	}
 	if rec.Owes != nil {
 		put(&h.Owing, node, rec.Owes)
 	}
@@ -102,6 +107,7 @@ func (h *History) add(r *Recorder, node int32, rec *Record) {
 		return
 	}
 	delete(h.Intents, node)
+	delete(h.Volumes, node)
 	if r.plan.Owns(node) {
 		put(&h.Owners, node, rec.UID)
 	}

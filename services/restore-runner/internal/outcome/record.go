@@ -41,6 +41,8 @@ type Record struct {
 	Asked bool `json:"asked,omitempty"`
 	// Intent is what is about to be done to an object that was there before.
 	Intent apply.Intent `json:"intent,omitempty"`
+	// Volume is there before a volume is made for a PersistentVolume, and again once it is.
+	Volume *Volume `json:"volume,omitempty"`
 	// Owes are the owner references an object still lacks; Linked tells that they were dealt with.
 	Owes   *Owes `json:"owes,omitempty"`
 	Linked bool  `json:"linked,omitempty"`
@@ -91,6 +93,14 @@ type Owes struct {
 	// Now are the references it was created with, Later those whose owners were not there yet, as in the backup.
 	Now   []any            `json:"now,omitempty"`
 	Later []map[string]any `json:"later"`
+}
+
+// Volume is a volume that is made of a snapshot.
+type Volume struct {
+	Location string `json:"location"`
+	Snapshot string `json:"snapshot"`
+	// ID is the volume's; empty before it is known.
+	ID string `json:"id,omitempty"`
 }
 
 // Lost is a target namespace and why nothing can be restored into it.

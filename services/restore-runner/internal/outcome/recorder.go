@@ -178,6 +178,14 @@ func (r *Recorder) Intend(node int32, intent apply.Intent) {
 	e.Commit()
 }
 
+// Provision records that a volume is about to be made of a snapshot for an object, and again with its id. The first has to be
+// durable (Sync) before the call, which nobody can take back or find again.
+func (r *Recorder) Provision(node int32, v Volume) {
+	e := r.Begin(node)
+	e.record.Volume = &v
+	e.Commit()
+}
+
 // Planned records the remarks of the plan, and that with them everything which can be said before the first effect was said.
 // From then on records may be stored.
 func (r *Recorder) Planned(planned *Planned) {

@@ -120,7 +120,7 @@ func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, 
 		t.stay.entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which this version does not follow", b.Action.Name(), result.OperationID))
 	}
 	if !result.Skip && result.Object != t.object {
-		err = t.check(b.Action.Name(), result.Object)
+		err = t.check("action "+b.Action.Name()+": Execute", result.Object)
 	}
 	return result, err
 }
@@ -181,23 +181,23 @@ func (t *tour) wanted(ctx context.Context, b *bound) (bool, error) {
 }
 
 // check refuses another object in the place of this one: records and owners know it by its kind and name.
-func (t *tour) check(name string, changed *action.Object) error {
+func (t *tour) check(by string, changed *action.Object) error {
 	if changed == nil {
-		return fmt.Errorf("action %s: Execute: returned no object", name)
+		return fmt.Errorf("%s: returned no object", by)
 	}
 	content, err := changed.Content()
 	if err != nil {
-		return fmt.Errorf("action %s: Execute: %w", name, err)
+		return fmt.Errorf("%s: %w", by, err)
 	}
 	kind := t.Plan.Kind(t.it.node)
 	gv, err := groupVersion(content)
 	switch {
 	case err != nil:
-		return fmt.Errorf("action %s: Execute: %w", name, err)
+		return fmt.Errorf("%s: %w", by, err)
 	case gv.Group != kind.GVK.Group || text(content, "kind") != kind.GVK.Kind:
-		return fmt.Errorf("action %s: Execute: made it a %s of %q", name, text(content, "kind"), gv)
+		return fmt.Errorf("%s: made it a %s of %q", by, text(content, "kind"), gv)
 	case text(object(content, "metadata"), "name") != t.Plan.Node(t.it.node).Name:
-		return fmt.Errorf("action %s: Execute: renamed it to %q", name, text(object(content, "metadata"), "name"))
+		return fmt.Errorf("%s: renamed it to %q", by, text(object(content, "metadata"), "name"))
 	}
 	return nil
 }

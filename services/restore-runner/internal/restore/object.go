@@ -59,6 +59,10 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 			return wait
 		}
 	}
+	if err := r.provision(ctx, it); err != nil {
+		r.end(ctx, s.entry, v, err)
+		return nil
+	}
 	r.create(ctx, s.entry, it)
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/pkg/selection"
@@ -37,6 +38,8 @@ type object = map[string]any
 type backup struct {
 	items  []manifest.Item
 	bodies map[string][]byte
+	// snapshots are the native snapshots of its volumes.
+	snapshots []nativesnapshot.Snapshot
 }
 
 func (b *backup) Items(context.Context) iter.Seq2[manifest.Item, error] {
@@ -142,7 +145,7 @@ func runAt(t *testing.T, clk clock.WithTicker, s *apitest.Server, b *backup, spe
 	t.Helper()
 	survey, err := plan.Look(t.Context(), b)
 	require.NoError(t, err)
-	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, nil, true)
+	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, nil, b.snapshots, true)
 	require.NoError(t, err)
 	catalog, err := resource.Discover(t.Context(), s.Config())
 	require.NoError(t, err)

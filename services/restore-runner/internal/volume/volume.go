@@ -1,5 +1,5 @@
-// Package volume decides what becomes of the PersistentVolumes of a backup: brought back as they were, or left out so
-// that their claims get new ones. The rules are Velero 1.18's, from the backup's volume information and the volumes' own
+// Package volume decides what becomes of the PersistentVolumes of a backup: brought back as they were or with a volume made
+// of a snapshot, or left out so that their claims get new ones. The rules are Velero 1.18's, from the backup's volume information and the volumes' own
 // reclaim policy.
 package volume
 
@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 )
 
 // Info is the part of an entry of <backup>-volumeinfo.json.gz that decides.
@@ -27,6 +28,9 @@ const (
 	methodCSI    = "CSISnapshot"
 )
 
+// Native tells that the volume has, or should have, a native snapshot.
+func (i Info) Native() bool { return i.BackupMethod == methodNative }
+
 // Reader reads the body of an item.
 type Reader func(ctx context.Context, item manifest.Item) ([]byte, error)
 
@@ -37,6 +41,7 @@ type Decisions struct {
 
 type decision struct {
 	reprovision       bool
+	snapshot          *nativesnapshot.Snapshot
 	problem           string
 	claimSpace, claim string
 	recorded          bool
@@ -53,11 +58,15 @@ type stored struct {
 	} `json:"spec"`
 }
 
-// Decide reads the volumes of a backup one after the other. infos may be nil for backups without volume information.
-// restorePVs is the restore's setting: data asked for and not restorable by this version becomes a Problem. A volume whose
+// Decide reads the volumes of a backup one after the other. infos may be nil for backups without volume information;
+// snapshots are its native snapshots, which do not matter where restorePVs is false. restorePVs is the restore's setting: data asked for and not restorable by this version becomes a Problem. A volume whose
 // body cannot be read is decided by its information alone; restoring it will report the reason.
-func Decide(ctx context.Context, items []manifest.Item, read Reader, infos []Info, restorePVs bool) (*Decisions, error) {
+func Decide(ctx context.Context, items []manifest.Item, read Reader, infos []Info, snapshots []nativesnapshot.Snapshot, restorePVs bool) (*Decisions, error) {
 	d := &Decisions{volumes: map[string]decision{}}
+	taken := byVolume(snapshots)
+	for name := range taken { // those of a backup without volume information
+		d.volumes[name] = native(taken[name], restorePVs)
+	}
 	for _, info := range infos {
 		if info.PVName == "" {
 			continue
@@ -65,6 +74,10 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, infos []Inf
 		policy := ""
 		if info.PVInfo != nil {
 			policy = info.PVInfo.ReclaimPolicy
+		}
+		if info.BackupMethod == methodNative {
+			d.volumes[info.PVName] = native(taken[info.PVName], restorePVs)
+			continue
 		}
 		d.volumes[info.PVName] = byInfo(info.BackupMethod, policy, restorePVs)
 	}
@@ -92,15 +105,37 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, infos []Inf
 // byInfo decides by what the backup did with the volume.
 func byInfo(method, policy string, restorePVs bool) decision {
 	switch {
-	case method == methodNative && !restorePVs:
-		return decision{recorded: true}
 	case method == methodCSI && !restorePVs:
 		return decision{recorded: true, reprovision: true}
-	case method == methodNative, method == methodPod, method == methodCSI:
+	case method == methodPod, method == methodCSI:
 		return decision{recorded: true, reprovision: true,
 			problem: "its data is in a " + method + ", which this version does not restore: the claim gets a new, empty volume"}
 	}
 	return decision{reprovision: policy == "Delete"}
+}
+
+// native decides about a volume that has, or should have, a native snapshot; nil where the backup lists none.
+func native(s *nativesnapshot.Snapshot, restorePVs bool) decision {
+	switch {
+	case !restorePVs:
+		return decision{recorded: true}
+	case s == nil:
+		return decision{recorded: true, reprovision: true,
+			problem: "the backup has no complete snapshot of it: the claim gets a new, empty volume"}
+	}
+	return decision{recorded: true, snapshot: s}
+}
+
+// byVolume returns the complete snapshots by volume.
+func byVolume(snapshots []nativesnapshot.Snapshot) map[string]*nativesnapshot.Snapshot {
+	found := map[string]*nativesnapshot.Snapshot{}
+	for i := range snapshots {
+		s := &snapshots[i]
+		if s.Status.Phase == nativesnapshot.PhaseCompleted && s.Status.ProviderSnapshotID != "" && s.Spec.PersistentVolumeName != "" {
+			found[s.Spec.PersistentVolumeName] = s
+		}
+	}
+	return found
 }
 
 // byPolicy tells that the backup took no data, so that the reclaim policy decides.
@@ -108,6 +143,15 @@ func (d decision) byPolicy() bool { return !d.recorded }
 
 // Reprovision tells that the volume does not come back.
 func (d *Decisions) Reprovision(volume string) bool { return d.volumes[volume].reprovision }
+
+// Snapshot returns the native snapshot that a volume is to be made of; false when it is restored as it is, or not at all.
+func (d *Decisions) Snapshot(volume string) (nativesnapshot.Snapshot, bool) {
+	s := d.volumes[volume].snapshot
+	if s == nil {
+		return nativesnapshot.Snapshot{}, false
+	}
+	return *s, true
+}
 
 // Problem says why the data of a volume is not restored although the backup has it; "" when nothing is lost.
 func (d *Decisions) Problem(volume string) string { return d.volumes[volume].problem }

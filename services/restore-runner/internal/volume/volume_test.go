@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 )
 
 func TestDecisions(t *testing.T) {
@@ -21,6 +22,8 @@ func TestDecisions(t *testing.T) {
 		keep        bool   // restorePVs: false
 		reprovision bool
 		problem     bool
+		snapshot    string // its phase, "" for none
+		restored    bool   // from the snapshot
 	}{
 		"retained":                         {body: pv("Retain")},
 		"deleted with its claim":           {body: pv("Delete"), reprovision: true},
@@ -29,8 +32,11 @@ func TestDecisions(t *testing.T) {
 		"file system backup":               {info: `{"backupMethod":"PodVolumeBackup"}`, body: pv("Retain"), reprovision: true, problem: true},
 		"CSI snapshot":                     {info: `{"backupMethod":"CSISnapshot"}`, body: pv("Delete"), reprovision: true, problem: true},
 		"CSI snapshot, volumes not wanted": {info: `{"backupMethod":"CSISnapshot"}`, body: pv("Retain"), keep: true, reprovision: true},
-		"snapshot":                         {info: `{"backupMethod":"NativeSnapshot"}`, body: pv("Retain"), reprovision: true, problem: true},
-		"snapshot, volumes not wanted":     {info: `{"backupMethod":"NativeSnapshot"}`, body: pv("Delete"), keep: true},
+		"snapshot":                         {info: `{"backupMethod":"NativeSnapshot"}`, body: pv("Delete"), snapshot: "Completed", restored: true},
+		"snapshot of an old backup":        {body: pv("Delete"), snapshot: "Completed", restored: true},
+		"snapshot that failed":             {info: `{"backupMethod":"NativeSnapshot"}`, body: pv("Retain"), snapshot: "Failed", reprovision: true, problem: true},
+		"snapshot that is not listed":      {info: `{"backupMethod":"NativeSnapshot"}`, body: pv("Retain"), reprovision: true, problem: true},
+		"snapshot, volumes not wanted":     {info: `{"backupMethod":"NativeSnapshot"}`, body: pv("Delete"), keep: true, snapshot: "Completed"},
 		"not a volume":                     {body: `[]`},
 	}
 	for name, tt := range tests {
@@ -48,10 +54,18 @@ func TestDecisions(t *testing.T) {
 				}
 				return []byte(tt.body), nil
 			}
-			d, err := Decide(t.Context(), []manifest.Item{{Name: "pv"}}, read, infos, !tt.keep)
+			var snapshots []nativesnapshot.Snapshot
+			if tt.snapshot != "" {
+				snapshots = []nativesnapshot.Snapshot{{Spec: nativesnapshot.Spec{PersistentVolumeName: "pv"},
+					Status: nativesnapshot.Status{ProviderSnapshotID: "snap", Phase: tt.snapshot}}}
+			}
+			d, err := Decide(t.Context(), []manifest.Item{{Name: "pv"}}, read, infos, snapshots, !tt.keep)
 			require.NoError(t, err)
 			require.Equal(t, tt.reprovision, d.Reprovision("pv"))
 			require.Equal(t, tt.problem, d.Problem("pv") != "")
+			made, restored := d.Snapshot("pv")
+			require.Equal(t, tt.restored, restored)
+			require.Equal(t, tt.restored, made.Status.ProviderSnapshotID == "snap")
 			if tt.body != "" && tt.body != "[]" {
 				namespace, claim := d.Claim("pv")
 				require.Equal(t, []string{"a", "c"}, []string{namespace, claim})
@@ -61,6 +75,6 @@ func TestDecisions(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Decide(ctx, []manifest.Item{{Name: "pv"}}, func(context.Context, manifest.Item) ([]byte, error) { return nil, ctx.Err() }, nil, true)
+	_, err := Decide(ctx, []manifest.Item{{Name: "pv"}}, func(context.Context, manifest.Item) ([]byte, error) { return nil, ctx.Err() }, nil, nil, true)
 	require.ErrorIs(t, err, context.Canceled)
 }

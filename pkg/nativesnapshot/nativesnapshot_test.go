@@ -1,0 +1,125 @@
+package nativesnapshot_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+)
+
+func zipped(t *testing.T, text string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	_, err := zip.Write([]byte(text))
+	require.NoError(t, errors.Join(err, zip.Close()))
+	return out.Bytes()
+}
+
+// The text is as Velero 1.18 writes it.
+func TestVelerosFileIsRead(t *testing.T) {
+	const text = `[{"spec":{"backupName":"b","backupUID":"u","location":"aws","persistentVolumeName":"pv","providerVolumeID":"vol-1","volumeType":"gp3","volumeAZ":"z1","volumeIOPS":300},"status":{"providerSnapshotID":"snap-1","phase":"Completed"}}]`
+	store := memstore.New()
+	require.NoError(t, objectstore.CreateBytes(t.Context(), store, layout.BackupVolumeSnapshots("b"), zipped(t, text+"\n")))
+	got, err := nativesnapshot.Read(t.Context(), store, "b")
+	require.NoError(t, err)
+	again, err := json.Marshal(got)
+	require.NoError(t, err)
+	require.Equal(t, text, string(again))
+}
+
+func TestMalformedLists(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"no gzip": []byte("["), "no JSON": zipped(t, "["), "an object": zipped(t, `{"spec":{}}`), "cut short": zipped(t, "[]")[:12],
+		"too large": make([]byte, 17<<20),
+	} {
+		store := memstore.New()
+		require.NoError(t, objectstore.CreateBytes(t.Context(), store, layout.BackupVolumeSnapshots("b"), data))
+		_, err := nativesnapshot.Read(t.Context(), store, "b")
+		require.ErrorIs(t, err, nativesnapshot.ErrMalformed, name)
+	}
+	store, away := memstore.New(), errors.New("bucket is away")
+	store.Inject(func(memstore.Op, string) error { return away })
+	_, err := nativesnapshot.Read(t.Context(), store, "b")
+	require.ErrorIs(t, err, away)
+	require.NotErrorIs(t, err, nativesnapshot.ErrMalformed)
+}
+
+// session is a provider "known" that shows what it was configured with.
+type session struct{ configs []map[string]string }
+
+func (s *session) VolumeSnapshotter(provider string, config map[string]string) (action.VolumeSnapshotter, error) {
+	if provider != "known" {
+		return nil, pluginhost.ErrUnknown
+	}
+	s.configs = append(s.configs, config)
+	return struct{ action.VolumeSnapshotter }{}, nil
+}
+
+func TestLocationsAreOpenedWithTheirCredentials(t *testing.T) {
+	location := func(name, provider string, credential *corev1.SecretKeySelector) *velerov1.VolumeSnapshotLocation {
+		return &velerov1.VolumeSnapshotLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name},
+			Spec: velerov1.VolumeSnapshotLocationSpec{Provider: provider, Config: map[string]string{"region": "x"}, Credential: credential}}
+	}
+	key := func(secret, key string, optional bool) *corev1.SecretKeySelector {
+		return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: key, Optional: ptr.To(optional)}
+	}
+	cluster := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "s"}, Data: map[string][]byte{"k": []byte("sesame")}},
+		location("plain", "known", nil), location("secret", "known", key("s", "k", false)), location("foreign", "unknown", nil),
+		location("no secret", "known", key("t", "k", false)), location("no key", "known", key("s", "l", false)),
+		location("optional secret", "known", key("t", "k", true)), location("optional key", "known", key("s", "l", true)),
+	).Build()
+	made, dir := &session{}, t.TempDir()
+	o := &nativesnapshot.Opener{Reader: cluster, Namespace: "velero", Session: made, WorkDir: dir}
+	for name, want := range map[string]string{
+		"absent": `VolumeSnapshotLocation "absent": `, "no secret": "spec.credential: ", "no key": `spec.credential.key: Secret "s" has no key "l"`,
+		"foreign": `spec.provider: "unknown" needs a volume snapshotter plugin of that name`,
+	} {
+		_, err := o.Open(t.Context(), name)
+		require.ErrorContains(t, err, want)
+		missing := new(nativesnapshot.NoPluginError)
+		require.Equal(t, name == "foreign", errors.As(err, &missing))
+	}
+	require.Empty(t, made.configs)
+	for _, name := range []string{"plain", "optional secret", "optional key", "plain"} {
+		_, err := o.Open(t.Context(), name)
+		require.NoError(t, err)
+	}
+	require.Len(t, made.configs, 3, "each once")
+	for _, config := range made.configs {
+		require.Equal(t, map[string]string{"region": "x"}, config)
+	}
+	_, err := o.Open(t.Context(), "secret")
+	require.NoError(t, err)
+	file := made.configs[3]["credentialsFile"]
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "sesame", string(text))
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.NoError(t, o.Close())
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+var _ nativesnapshot.Session = (*pluginhost.Session)(nil)

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+)
+
+// featureCSI is Velero's name for CSI snapshots.
+const featureCSI = "EnableCSI"
+
+// snapshots opens the volume snapshotters of plugins, in processes of one backup.
+type snapshots struct {
+	host    *pluginhost.Host
+	base    service.Base
+	reader  client.Reader
+	workDir string
+}
+
+func (s *snapshots) open(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
+	session := s.host.Open(ctx, forservice.Log(s.base, note))
+	locations := &nativesnapshot.Opener{Reader: s.reader, Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
+	return &snapshot.Taker{
+		Backup: backup, Locations: locations, SkipCSI: slices.Contains(s.base.Options.Features, featureCSI),
+		Close: sync.OnceFunc(func() {
+			session.Close()
+			if err := locations.Close(); err != nil {
+				s.base.Log.Warn("credentials of volume snapshot locations stay on the disk", "backup", backup.Name, "error", err)
+			}
+		}),
+	}
+}

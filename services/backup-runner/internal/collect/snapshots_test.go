@@ -1,0 +1,310 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
+)
+
+// cloud is a provider that has the volumes disk-<name> of the PersistentVolumes it knows.
+type cloud struct {
+	action.VolumeSnapshotter // nothing else is asked
+
+	knows func(pv string) bool
+	// before is called with the volume of each snapshot that is asked for.
+	before func(volumeID string)
+
+	mu    sync.Mutex
+	taken map[string]int
+	tags  map[string]map[string]string
+}
+
+func (c *cloud) Open(_ context.Context, location string) (action.VolumeSnapshotter, error) {
+	switch location {
+	case "broken":
+		return nil, errors.New(`VolumeSnapshotLocation "broken": not found`)
+	case "unserved":
+		return nil, fmt.Errorf("VolumeSnapshotLocation %q: %w", location, &nativesnapshot.NoPluginError{Provider: "aws"})
+	case "empty":
+		return &cloud{knows: func(string) bool { return false }}, nil
+	}
+	return c, nil
+}
+
+func (c *cloud) VolumeID(_ context.Context, pv *action.Object) (string, error) {
+	id, err := pv.Identity()
+	if err != nil || !c.knows(id.Name) {
+		return "", err
+	}
+	return "disk-" + id.Name, nil
+}
+
+func (c *cloud) Volume(_ context.Context, id, zone string) (action.Volume, error) {
+	if strings.HasSuffix(id, "odd") {
+		return action.Volume{}, errors.New("no such disk")
+	}
+	return action.Volume{Type: "fast in " + zone, IOPS: 100}, nil
+}
+
+func (c *cloud) CreateSnapshot(_ context.Context, id, _ string, tags map[string]string) (string, error) {
+	if c.before != nil {
+		c.before(id)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.taken == nil {
+		c.taken, c.tags = map[string]int{}, map[string]map[string]string{}
+	}
+	c.taken[id]++
+	c.tags[id] = tags
+	if strings.HasSuffix(id, "full") {
+		return "", errors.New("quota exceeded")
+	}
+	return "snap-" + id, nil
+}
+
+// snapshots gives the setup locations of the cloud.
+func (s *setup) snapshots(c *cloud, locations ...string) *setup {
+	s.job.Backup.Spec.VolumeSnapshotLocations = locations
+	s.job.Backup.Labels = map[string]string{"team": "a"}
+	s.job.Snapshots = &snapshot.Taker{Backup: s.job.Backup, Locations: c, Close: func() {}}
+	return s
+}
+
+func claim(namespace, name, pv string) apifake.Object {
+	return apifake.Object{Namespace: namespace, Name: name, Body: map[string]any{"spec": map[string]string{"volumeName": pv}}}
+}
+
+func disk(name string) apifake.Object {
+	return apifake.Object{Name: name, Labels: map[string]string{"topology.kubernetes.io/zone": "z1"},
+		Body: map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": "Delete"}}}
+}
+
+// decided returns what the records say of volumes and snapshots, by volume.
+func decided(t *testing.T, got stored) (infos map[string]volume.Info, snapshots map[string]nativesnapshot.Snapshot) {
+	t.Helper()
+	infos, snapshots = map[string]volume.Info{}, map[string]nativesnapshot.Snapshot{}
+	for i := range got.records {
+		for _, v := range got.records[i].Volumes {
+			if !v.Pending {
+				require.NotContains(t, infos, v.PVName)
+				infos[v.PVName] = v
+			}
+		}
+		for _, s := range got.records[i].Snapshots {
+			require.NotContains(t, snapshots, s.Spec.PersistentVolumeName)
+			snapshots[s.Spec.PersistentVolumeName] = s
+		}
+	}
+	return infos, snapshots
+}
+
+func disks() *apifake.Server {
+	api := estate()
+	for _, name := range []string{"good", "full", "odd", "foreign"} {
+		api.Add("persistentvolumes", disk("pv-"+name))
+		api.Add("persistentvolumeclaims", claim("a", name, "pv-"+name))
+	}
+	api.Add("persistentvolumes", disk("pv-alone"))
+	api.Add("persistentvolumeclaims", claim("b", "dangling", "pv-nosuch"), apifake.Object{Namespace: "b", Name: "unbound"})
+	return api
+}
+
+func native(pv string) bool { return pv != "pv-foreign" }
+
+func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
+	c := &cloud{knows: native}
+	s := newSetup(t, disks(), velerov1.BackupSpec{}).snapshots(c, "broken", "unserved", "empty", "main")
+	res, got := s.run(t)
+	infos, snapshots := decided(t, got)
+	iops := int64(100)
+	spec := func(pv string) nativesnapshot.Spec {
+		return nativesnapshot.Spec{BackupName: "b1", BackupUID: "uid-1", Location: "main", PersistentVolumeName: pv,
+			ProviderVolumeID: "disk-" + pv, VolumeType: "fast in z1", VolumeAZ: "z1", VolumeIOPS: &iops}
+	}
+	odd := spec("pv-odd")
+	odd.VolumeType, odd.VolumeIOPS = "", nil
+	require.Equal(t, map[string]nativesnapshot.Snapshot{
+		"pv-good":  {Spec: spec("pv-good"), Status: nativesnapshot.Status{ProviderSnapshotID: "snap-disk-pv-good", Phase: "Completed"}},
+		"pv-full":  {Spec: spec("pv-full"), Status: nativesnapshot.Status{Phase: "Failed"}},
+		"pv-odd":   {Spec: odd, Status: nativesnapshot.Status{Phase: "Failed"}},
+		"pv-alone": {Spec: spec("pv-alone"), Status: nativesnapshot.Status{ProviderSnapshotID: "snap-disk-pv-alone", Phase: "Completed"}},
+	}, snapshots)
+	require.Equal(t, map[string]int{"disk-pv-good": 1, "disk-pv-full": 1, "disk-pv-alone": 1}, c.taken)
+	require.Equal(t, map[string]string{"team": "a", "velero.io/backup": "b1", "velero.io/pv": "pv-good"}, c.tags["disk-pv-good"])
+
+	good := infos["pv-good"]
+	require.NotNil(t, good.StartTimestamp)
+	require.NotNil(t, good.CompletionTimestamp)
+	good.StartTimestamp, good.CompletionTimestamp = nil, nil
+	require.Equal(t, volume.Info{PVCName: "good", PVCNamespace: "a", PVName: "pv-good", Method: "NativeSnapshot", Result: "succeeded",
+		Native: &volume.Native{Handle: "snap-disk-pv-good", Type: "fast in z1", AZ: "z1", IOPS: "100", Phase: "Completed"},
+		Volume: &volume.Volume{ReclaimPolicy: "Delete", Labels: map[string]string{"topology.kubernetes.io/zone": "z1"}}}, good)
+	require.Equal(t, "failed", infos["pv-full"].Result)
+	require.Equal(t, volume.Info{PVCName: "foreign", PVCNamespace: "a", PVName: "pv-foreign", Skipped: true, SkippedReason: volume.ReasonNoTaker}, infos["pv-foreign"])
+	require.True(t, infos["pv-nosuch"].Skipped)
+	require.Equal(t, volume.ReasonUnbound, infos[""].SkippedReason)
+	require.Len(t, infos, 7)
+
+	errs := got.at(joblog.Error)
+	slices.Sort(errs)
+	require.Equal(t, []string{
+		"persistentvolumeclaims a/foreign: volume data was not backed up: " + volume.ReasonNoTaker, // the location is broken that may know it
+		"persistentvolumes /pv-full: no snapshot of this volume: its data is not backed up",
+		"persistentvolumes /pv-odd: no snapshot of this volume: its data is not backed up",
+	}, errs)
+	require.Equal(t, 3, res.Errors)
+	require.Equal(t, 2, res.Warnings, got.at(joblog.Warning))
+	counts := s.job.Progress.Read()
+	require.Equal(t, []int{2, 3}, []int{counts.Warnings, counts.Errors})
+}
+
+// A volume that no plugin knows is skipped with a warning; who insists on snapshots has an error (P10).
+func TestAVolumeThatNobodyKnows(t *testing.T) {
+	for _, insists := range []bool{false, true} {
+		spec := velerov1.BackupSpec{}
+		if insists {
+			spec.SnapshotVolumes = ptr.To(true)
+		}
+		c := &cloud{knows: func(string) bool { return false }}
+		s := newSetup(t, disks(), spec).snapshots(c, "unserved", "main")
+		res, got := s.run(t)
+		infos, snapshots := decided(t, got)
+		require.Empty(t, snapshots)
+		written := 0
+		for i := range got.records {
+			if slices.ContainsFunc(got.records[i].Volumes, func(v volume.Info) bool { return v.PVName == "pv-good" || v.PVName == "pv-full" }) && !got.records[i].Volumes[0].Pending {
+				written++
+			}
+		}
+		require.Equal(t, 1, written, "what needs no call is recorded together")
+		require.True(t, slices.ContainsFunc(got.notes, func(e joblog.Entry) bool {
+			return strings.Contains(e.Err, `VolumeSnapshotLocation "unserved": spec.provider: "aws" needs a volume snapshotter plugin`)
+		}))
+		require.True(t, infos["pv-good"].Skipped)
+		if insists {
+			require.Equal(t, 6, res.Errors, "five claims' volumes and one without a claim: %v", got.at(joblog.Error))
+			require.Contains(t, got.at(joblog.Error), "persistentvolumes /pv-alone: volume data was not backed up: "+volume.ReasonNoTaker)
+			continue
+		}
+		require.Zero(t, res.Errors)
+		require.Equal(t, 6, res.Warnings, got.at(joblog.Warning))
+	}
+}
+
+// With volumes excluded nothing is known that a provider could be asked about.
+func TestNoSnapshotsOfVolumesThatAreNotInTheBackup(t *testing.T) {
+	c := &cloud{knows: native}
+	s := newSetup(t, disks(), velerov1.BackupSpec{ExcludedClusterScopedResources: []string{"persistentvolumes"}}, "a").snapshots(c, "main")
+	res, got := s.run(t)
+	infos, snapshots := decided(t, got)
+	require.Empty(t, snapshots)
+	require.Empty(t, c.taken)
+	require.Len(t, infos, 4)
+	require.Equal(t, 4, res.Warnings)
+}
+
+func TestASnapshotIsRecordedBefore(t *testing.T) {
+	s := newSetup(t, disks(), velerov1.BackupSpec{}, "a")
+	var mu sync.Mutex
+	var unrecorded []string
+	c := &cloud{knows: native, before: func(id string) {
+		found := false
+		for _, key := range s.store.Keys() {
+			data, _ := s.store.Bytes(key)
+			found = found || strings.Contains(key, "/checkpoint-") && strings.Contains(string(data), `"intendedSnapshots"`) && strings.Contains(string(data), `"`+id+`"`)
+		}
+		if !found {
+			mu.Lock()
+			defer mu.Unlock()
+			unrecorded = append(unrecorded, id)
+		}
+	}}
+	s.snapshots(c, "main")
+	s.run(t)
+	require.NotEmpty(t, c.taken)
+	require.Empty(t, unrecorded)
+}
+
+// Promises P2 and P3: no snapshot is taken twice. One that was under way when its holder died is an error that names the
+// volume; any other is as in an undisturbed run.
+func TestNoSnapshotIsTakenTwice(t *testing.T) {
+	api := estate()
+	for i := range 12 {
+		name := fmt.Sprintf("pv-%02d", i)
+		api.Add("persistentvolumes", disk(name))
+		api.Add("persistentvolumeclaims", claim("a", "c-"+name, name))
+	}
+	for _, workers := range []int{1, 3} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			base := newSetup(t, api, velerov1.BackupSpec{IncludedNamespaceScopedResources: []string{"persistentvolumeclaims"}}, "a")
+			base.cfg.PartItems, base.cfg.BlockWorkers = 8, workers
+			total := 0
+			for n := 1; ; n++ {
+				c := &cloud{knows: func(string) bool { return true }}
+				s := base.first(t).snapshots(c, "main")
+				died := dieAt(s.store, n)
+				_, err := Run(t.Context(), s.cfg, s.job)
+				if !died() {
+					require.NoError(t, err)
+					require.Greater(t, n, 24, "the run was cut at many points")
+					break
+				}
+				require.ErrorIs(t, err, errDead)
+				s.store.Inject(nil)
+				res, got := s.holder(t, 2).run(t)
+				infos, snapshots := decided(t, got)
+				require.Len(t, infos, 12)
+				require.Len(t, snapshots, 12)
+				unclear := 0
+				for name, made := range snapshots {
+					require.LessOrEqual(t, c.taken["disk-"+name], 1, name)
+					if made.Status.Phase == nativesnapshot.PhaseCompleted {
+						require.Equal(t, "snap-disk-"+name, made.Status.ProviderSnapshotID)
+						require.Equal(t, "succeeded", infos[name].Result)
+						require.Equal(t, 1, c.taken["disk-"+name])
+						continue
+					}
+					unclear++
+					require.Empty(t, made.Status.ProviderSnapshotID)
+					require.Equal(t, "c-"+name, infos[name].PVCName)
+				}
+				require.LessOrEqual(t, unclear, workers, "only what was under way")
+				require.Equal(t, unclear, res.Errors)
+				for _, e := range got.notes {
+					if e.Level == joblog.Error {
+						require.Contains(t, e.Err, errShotUnclear.Error())
+					}
+				}
+				total += unclear
+			}
+			require.Positive(t, total, "some were under way")
+		})
+	}
+}
+
+// Without a location records stay readable to runners that know no snapshots.
+func TestRecordsWithoutSnapshotsKeepTheirFormat(t *testing.T) {
+	_, got := newSetup(t, disks(), velerov1.BackupSpec{}).run(t)
+	for i := range got.records {
+		require.Equal(t, 2, got.records[i].FormatVersion)
+	}
+	_, got = newSetup(t, disks(), velerov1.BackupSpec{}).snapshots(&cloud{knows: native}, "main").run(t)
+	require.True(t, slices.ContainsFunc(got.records, func(r checkpoint.Record) bool { return r.FormatVersion == 4 }))
+}

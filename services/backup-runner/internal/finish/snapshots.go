@@ -1,0 +1,87 @@
+package finish
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/holdfast-io/holdfast/pkg/journal"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+)
+
+// publishSnapshots lists the native snapshots of a backup that fails: what the
+// records say, whether or not they belong to a composition. One whose fate nobody
+// recorded is of phase New. A record that cannot be understood, which may be why
+// the backup fails, is left out.
+func (j *Job) publishSnapshots(ctx context.Context) (begun, completed int, err error) {
+	if !snapshot.Wanted(j.Backup) {
+		return 0, 0, nil
+	}
+	intended, about := map[string]nativesnapshot.Snapshot{}, j.volumes()
+	defer about.close()
+	err = j.eachRecord(ctx, func(rec *checkpoint.Record) error {
+		for i := range rec.Intended {
+			intended[rec.Intended[i].Spec.PersistentVolumeName] = rec.Intended[i]
+		}
+		for i := range rec.Snapshots {
+			delete(intended, rec.Snapshots[i].Spec.PersistentVolumeName)
+		}
+		return about.add(&checkpoint.Record{Snapshots: rec.Snapshots})
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, s := range intended {
+		if err := about.add(&checkpoint.Record{Snapshots: []nativesnapshot.Snapshot{s}}); err != nil {
+			return 0, 0, err
+		}
+	}
+	file, err := about.snapshots.file()
+	if err != nil {
+		return 0, 0, err
+	}
+	defer remove(file)
+	return about.begun, about.completed, j.createOnce(ctx, layout.BackupVolumeSnapshots(j.Backup.Name), file.Path)
+}
+
+// eachRecord calls fn with the records of the backup that can be read.
+func (j *Job) eachRecord(ctx context.Context, fn func(rec *checkpoint.Record) error) error {
+	name, uid := j.Backup.Name, string(j.Backup.UID)
+	var keys []string
+	err := j.Store.List(ctx, layout.CheckpointPrefix(name, uid), func(i objectstore.Info) error {
+		keys = append(keys, i.Key)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		err := checkpoint.Each(ctx, j.Store, name, uid, []string{key}, func(_ string, rec *checkpoint.Record) error { return fn(rec) })
+		if errors.Is(err, journal.ErrCorrupt) {
+			// Most likely what closed an epoch, which is no record.
+			j.Log.DebugContext(ctx, "not read for snapshots", "key", key, "error", err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createOnce creates an object unless there is one: an earlier attempt listed the
+// same snapshots.
+func (j *Job) createOnce(ctx context.Context, key, path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := objectstore.CreateBytes(ctx, j.Store, key, data); !errors.Is(err, objectstore.ErrExists) {
+		return err
+	}
+	return nil
+}

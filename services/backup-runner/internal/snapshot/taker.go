@@ -1,0 +1,132 @@
+// Package snapshot takes native snapshots of the volumes of a backup, through the volume snapshotters of its
+// VolumeSnapshotLocations.
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+)
+
+// Tags of a snapshot beside the backup's labels (Velero 1.18).
+const (
+	TagBackup = "velero.io/backup"
+	TagVolume = "velero.io/pv"
+)
+
+// Locations opens the snapshotters of VolumeSnapshotLocations; nativesnapshot.Opener is one.
+type Locations interface {
+	Open(ctx context.Context, location string) (action.VolumeSnapshotter, error)
+}
+
+// Taker takes the snapshots of one backup. Safe for concurrent use.
+type Taker struct {
+	// Backup says what the snapshots are for, and in spec.volumeSnapshotLocations which locations are asked, in this order.
+	Backup    *velerov1.Backup
+	Locations Locations
+	// SkipCSI leaves volumes of CSI drivers to CSI snapshots (Velero 1.18 with its feature EnableCSI).
+	SkipCSI bool
+	// Close ends the processes behind Locations. It may be called more than once.
+	Close func()
+}
+
+// Wanted tells whether a backup may take native snapshots at all.
+func Wanted(b *velerov1.Backup) bool {
+	return len(b.Spec.VolumeSnapshotLocations) > 0 && (b.Spec.SnapshotVolumes == nil || *b.Spec.SnapshotVolumes)
+}
+
+// Volume is a volume that a snapshotter knows.
+type Volume struct {
+	// PV is the PersistentVolume.
+	PV *corev1.PersistentVolume
+	// Snapshot is of phase New.
+	Snapshot nativesnapshot.Snapshot
+
+	by action.VolumeSnapshotter
+}
+
+// Find asks the locations which of them knows the volume, the PersistentVolume as JSON, and what it is. Without an error and
+// without Snapshot.Spec.Location none does. An error together with one means that it could not be described; else nobody
+// knows the volume, and the error says which locations could not be asked: one that wraps a *nativesnapshot.NoPluginError
+// means that only plugins are missing.
+func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
+	v := Volume{PV: &corev1.PersistentVolume{}}
+	if err := json.Unmarshal(raw, v.PV); err != nil {
+		return v, fmt.Errorf("read the PersistentVolume: %w", err)
+	}
+	if t.SkipCSI && v.PV.Spec.CSI != nil {
+		return v, nil
+	}
+	var failed, unserved []error
+	for _, location := range t.Backup.Spec.VolumeSnapshotLocations {
+		by, id, err := t.ask(ctx, location, raw)
+		if missing := new(nativesnapshot.NoPluginError); errors.As(err, &missing) {
+			unserved = append(unserved, err)
+			continue
+		}
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		if id == "" {
+			continue
+		}
+		v.by = by
+		v.Snapshot = nativesnapshot.Snapshot{Spec: nativesnapshot.Spec{
+			BackupName: t.Backup.Name, BackupUID: string(t.Backup.UID), Location: location,
+			PersistentVolumeName: v.PV.Name, ProviderVolumeID: id, VolumeAZ: Zone(v.PV),
+		}, Status: nativesnapshot.Status{Phase: nativesnapshot.PhaseNew}}
+		return v, v.describe(ctx)
+	}
+	if len(failed) > 0 {
+		return v, errors.Join(failed...)
+	}
+	return v, errors.Join(unserved...)
+}
+
+func (t *Taker) ask(ctx context.Context, location string, raw []byte) (action.VolumeSnapshotter, string, error) {
+	by, err := t.Locations.Open(ctx, location)
+	if err != nil {
+		return nil, "", err
+	}
+	id, err := by.VolumeID(ctx, action.FromJSON(raw))
+	return by, id, err
+}
+
+func (v *Volume) describe(ctx context.Context) error {
+	spec := &v.Snapshot.Spec
+	what, err := v.by.Volume(ctx, spec.ProviderVolumeID, spec.VolumeAZ)
+	if err != nil {
+		return err
+	}
+	spec.VolumeType = what.Type
+	if what.IOPS != 0 {
+		spec.VolumeIOPS = &what.IOPS
+	}
+	return nil
+}
+
+var errNoID = errors.New("the plugin answered without the id of a snapshot")
+
+// Take takes the snapshot of a volume that Find found. It must be called once: with an error there may be a snapshot or not.
+func (t *Taker) Take(ctx context.Context, v *Volume) (id string, err error) {
+	tags := maps.Clone(t.Backup.Labels)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	spec := &v.Snapshot.Spec
+	tags[TagBackup], tags[TagVolume] = t.Backup.Name, spec.PersistentVolumeName
+	id, err = v.by.CreateSnapshot(ctx, spec.ProviderVolumeID, spec.VolumeAZ, tags)
+	if err == nil && id == "" {
+		err = fmt.Errorf("VolumeSnapshotLocation %q: CreateSnapshot: %w", spec.Location, errNoID)
+	}
+	return id, err
+}

@@ -1,0 +1,220 @@
+// Package snapshots deletes the native volume snapshots of a backup that is deleted, through the plugins of their
+// VolumeSnapshotLocations, while the bucket still knows of them.
+package snapshots
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
+)
+
+const (
+	// atOnce is how many snapshots are deleted at once.
+	atOnce = 8
+	// maxRecord bounds a record that is read.
+	maxRecord = 16 << 20
+	// batch is how many are deleted before it is recorded that they are.
+	batch = 64
+	// releaseLimit bounds the record of an attempt that was interrupted.
+	releaseLimit = 5 * time.Second
+)
+
+// Locations opens the snapshotters of VolumeSnapshotLocations; nativesnapshot.Opener is one.
+type Locations interface {
+	Open(ctx context.Context, location string) (action.VolumeSnapshotter, error)
+	Close() error
+}
+
+// Remover deletes the snapshots of any number of backups at once.
+type Remover struct {
+	// Open begins the use of plugins for one backup; what they log goes to log. The returned function ends their processes.
+	Open func(ctx context.Context, log *slog.Logger) (Locations, func())
+	Log  *slog.Logger
+}
+
+// Job is one attempt at the deletion of one backup.
+type Job struct {
+	Backup string
+	// UID names the backup in the bucket, whatever its object's UID is in this cluster.
+	UID string
+	// Attempt names this attempt, and no other one, in characters that a key may hold.
+	Attempt string
+	// Store is the backup's location.
+	Store objectstore.Store
+	// Confirm returns an error when the deletion is not this process's any more. It is asked before every snapshot.
+	Confirm func(ctx context.Context) error
+}
+
+// Run deletes every snapshot that an earlier attempt did not delete. All are tried; what failed is an *itemaction.FailedError,
+// each of its errors naming snapshot and volume. Where none is left no plugin is started. A snapshot may be deleted twice if the process
+// dies in between, which the protocol lets plugins accept: that there is none is no error.
+func (r *Remover) Run(ctx context.Context, job Job) error {
+	all, err := nativesnapshot.Read(ctx, job.Store, job.Backup)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	done, err := r.load(ctx, job)
+	if err != nil {
+		return err
+	}
+	var left []nativesnapshot.Snapshot
+	for _, s := range all {
+		if id := s.Status.ProviderSnapshotID; id != "" && !done[idOf(&s)] {
+			left = append(left, s)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	locations, end := r.Open(ctx, r.Log.With("backup", job.Backup))
+	defer end()
+	p := &pass{job: job, locations: locations, log: r.Log}
+	err = p.all(ctx, left)
+	if closed := locations.Close(); closed != nil { // nothing of the backup depends on it
+		r.Log.WarnContext(ctx, "credentials of volume snapshot locations stay on the disk", "error", closed)
+	}
+	return err
+}
+
+// pass is one attempt at some snapshots.
+type pass struct {
+	job       Job
+	locations Locations
+	log       *slog.Logger
+	records   int
+
+	mu      sync.Mutex
+	deleted []string
+	errs    []error
+}
+
+func (p *pass) all(ctx context.Context, left []nativesnapshot.Snapshot) error {
+	for some := range slices.Chunk(left, batch) {
+		p.some(ctx, some)
+		p.remember(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if len(p.errs) > 0 {
+		return itemaction.FailedWith(p.errs)
+	}
+	return nil
+}
+
+// some tries a batch.
+func (p *pass) some(ctx context.Context, left []nativesnapshot.Snapshot) {
+	group := errgroup.Group{}
+	group.SetLimit(atOnce)
+	for i := range left {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			err := p.one(ctx, &left[i])
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if err != nil {
+				p.errs = append(p.errs, err)
+			} else {
+				p.deleted = append(p.deleted, idOf(&left[i]))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // errors are in errs
+}
+
+func (p *pass) one(ctx context.Context, s *nativesnapshot.Snapshot) error {
+	what := fmt.Sprintf("snapshot %q of volume %q", s.Status.ProviderSnapshotID, s.Spec.PersistentVolumeName)
+	snapshotter, err := p.locations.Open(ctx, s.Spec.Location)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if err := p.job.Confirm(ctx); err != nil {
+		return err
+	}
+	if err := snapshotter.DeleteSnapshot(ctx, s.Status.ProviderSnapshotID); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// idOf names a snapshot within a backup.
+func idOf(s *nativesnapshot.Snapshot) string {
+	return s.Spec.Location + "/" + s.Status.ProviderSnapshotID
+}
+
+// record is one object of the bucket that says what an attempt deleted.
+type record struct {
+	Version int      `json:"version"`
+	Deleted []string `json:"deletedSnapshots"`
+}
+
+const recordVersion = 1
+
+func prefix(job *Job) string { return layout.DeletionSnapshots(job.Backup, job.UID) }
+
+// load reads what earlier attempts deleted. A damaged record is reported and left out: its snapshots are deleted again.
+func (r *Remover) load(ctx context.Context, job Job) (map[string]bool, error) {
+	done := map[string]bool{}
+	err := job.Store.List(ctx, prefix(&job), func(i objectstore.Info) error {
+		data, err := objectstore.ReadAll(ctx, job.Store, i.Key, maxRecord)
+		if err != nil && !errors.Is(err, objectstore.ErrSize) {
+			return err
+		}
+		var rec record
+		if err == nil {
+			err = json.Unmarshal(data, &rec)
+		}
+		if err == nil && rec.Version != recordVersion {
+			err = fmt.Errorf("version %d", rec.Version)
+		}
+		if err != nil {
+			r.Log.Warn("record of deleted snapshots cannot be read, they are deleted again", "key", i.Key, "error", err)
+			return nil
+		}
+		for _, id := range rec.Deleted {
+			done[id] = true
+		}
+		return nil
+	})
+	return done, err
+}
+
+// remember keeps what was deleted from being deleted again, also when the process is being stopped. What cannot be recorded
+// comes into the next record.
+func (p *pass) remember(ctx context.Context) {
+	if len(p.deleted) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+	defer cancel()
+	data, err := json.Marshal(record{Version: recordVersion, Deleted: p.deleted})
+	if err == nil {
+		err = p.job.Confirm(ctx)
+	}
+	key := fmt.Sprintf("%s%s-%06d.json", prefix(&p.job), p.job.Attempt, p.records)
+	p.records++ // also after a failure: the object may be there nevertheless
+	if err == nil {
+		err = objectstore.CreateBytes(ctx, p.job.Store, key, data)
+	}
+	if err != nil {
+		p.log.WarnContext(ctx, "deleted snapshots are not recorded yet", "backup", p.job.Backup, "error", err)
+		return
+	}
+	p.deleted = nil
+}

@@ -1,0 +1,28 @@
+package app
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+// snapshotters opens for each restore the volume snapshotters of plugins, in processes of its own that start when they are
+// needed.
+func (a *App) snapshotters(base service.Base) func(context.Context, func(joblog.Entry)) (restore.Snapshotters, func()) {
+	return func(ctx context.Context, note func(joblog.Entry)) (restore.Snapshotters, func()) {
+		session := a.plugins.Open(ctx, forservice.Log(base, note))
+		locations := &nativesnapshot.Opener{
+			Reader: a.runtime.Manager().GetAPIReader(), Namespace: base.Options.Namespace, Session: session, WorkDir: a.runtime.WorkDir(),
+		}
+		return locations, func() {
+			session.Close()
+			if err := locations.Close(); err != nil {
+				base.Log.Warn("credentials of volume snapshot locations stay on the disk", "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+)
+
+// Snapshotters opens the snapshotters of VolumeSnapshotLocations; nativesnapshot.Opener is one.
+type Snapshotters interface {
+	Open(ctx context.Context, location string) (action.VolumeSnapshotter, error)
+}
+
+// errVolumeUnclear is what is known of a volume that an earlier holder was about to make.
+var errVolumeUnclear = errors.New("the runner ended around CreateVolumeFromSnapshot, which is not called again: the provider may have a volume of this snapshot that nobody uses")
+
+// provision makes the volume of a PersistentVolume of which the backup has a native snapshot, and points the object, which
+// is about to be created, at it. One that is in the cluster already keeps its volume.
+func (r *run) provision(ctx context.Context, it *item) error {
+	if r.Plan.Kind(it.node).String() != "persistentvolumes" {
+		return nil
+	}
+	snapshot, ok := r.Volumes.Snapshot(it.target.Name)
+	if !ok {
+		return nil
+	}
+	err := r.fromSnapshot(ctx, it, &snapshot)
+	if err != nil {
+		return fmt.Errorf("volume from snapshot %q: %w", snapshot.Status.ProviderSnapshotID, err)
+	}
+	return nil
+}
+
+func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snapshot) error {
+	there, err := r.standing(ctx, it)
+	if there || err != nil {
+		return err
+	}
+	if r.Snapshotters == nil {
+		return errors.New("there are no plugins")
+	}
+	by, err := r.Snapshotters.Open(ctx, s.Spec.Location)
+	if err != nil {
+		return err
+	}
+	id, err := r.volume(ctx, it, by, s)
+	if err != nil {
+		return err
+	}
+	return r.point(ctx, it, by, id)
+}
+
+// standing tells that the object is in the cluster. A volume for another namespace would need another name.
+func (r *run) standing(ctx context.Context, it *item) (bool, error) {
+	raw, err := r.client.Get(ctx, it.target)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for the object: %w", err)
+	}
+	var live map[string]any
+	if err := utiljson.Unmarshal(raw, &live); err != nil {
+		return false, fmt.Errorf("decode the existing object: %w", err)
+	}
+	namespace, _ := r.Volumes.Claim(it.target.Name)
+	if namespace != r.Plan.MapNamespace(namespace) && !r.mine()(object(live, "metadata")) {
+		return false, errors.New("a PersistentVolume of this name exists, and another one for the mapped namespace is not supported yet")
+	}
+	return true, nil
+}
+
+// volume makes the volume, once per restore whoever holds it.
+func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter, s *nativesnapshot.Snapshot) (id string, err error) {
+	made := outcome.Volume{Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID}
+	switch before := r.History.Volumes[it.node]; {
+	case before != nil && before.ID != "":
+		return before.ID, nil
+	case before != nil, r.History.Blind:
+		return "", errVolumeUnclear
+	}
+	if r.Confirm != nil {
+		if err := r.Confirm(ctx); err != nil {
+			return "", err
+		}
+	}
+	r.Recorder.Provision(it.node, made)
+	if err := r.Recorder.Sync(ctx); err != nil {
+		return "", err
+	}
+	what := action.Volume{Type: s.Spec.VolumeType}
+	if s.Spec.VolumeIOPS != nil {
+		what.IOPS = *s.Spec.VolumeIOPS
+	}
+	dispatch.Aside(ctx, func() { id, err = by.CreateVolume(ctx, s.Status.ProviderSnapshotID, s.Spec.VolumeAZ, what) })
+	switch {
+	case err != nil:
+		return "", err
+	case id == "":
+		return "", fmt.Errorf("VolumeSnapshotLocation %q: CreateVolumeFromSnapshot: the plugin answered without the id of a volume", s.Spec.Location)
+	}
+	made.ID = id
+	r.Recorder.Provision(it.node, made)
+	return id, r.Recorder.Sync(ctx)
+}
+
+// point makes the object one of that volume.
+func (r *run) point(ctx context.Context, it *item, by action.VolumeSnapshotter, id string) (err error) {
+	var changed *action.Object
+	dispatch.Aside(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(it.body), id) })
+	if err != nil {
+		return fmt.Errorf("volume %q: %w", id, err)
+	}
+	t := &tour{run: r, it: it, object: changed}
+	if err := t.check("plugin "+by.Name()+": SetVolumeID", changed); err != nil {
+		return fmt.Errorf("volume %q: %w", id, err)
+	}
+	return t.arrive()
+}

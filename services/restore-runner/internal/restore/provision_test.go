@@ -1,0 +1,203 @@
+package restore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+// cloud makes volumes of snapshots.
+type cloud struct {
+	action.VolumeSnapshotter // nothing else is asked
+
+	during func() // called with the call for a volume under way
+	rename bool
+	refuse error
+
+	mu   sync.Mutex
+	made []string
+}
+
+func (c *cloud) Name() string { return "cloud.io/disks" }
+
+func (c *cloud) Open(_ context.Context, location string) (action.VolumeSnapshotter, error) {
+	if location != "main" {
+		return nil, fmt.Errorf("VolumeSnapshotLocation %q: not found", location)
+	}
+	return c, nil
+}
+
+func (c *cloud) CreateVolume(ctx context.Context, snapshot, zone string, v action.Volume) (string, error) {
+	if c.during != nil {
+		c.during()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made = append(c.made, fmt.Sprintf("%s in %s, %s, %d", snapshot, zone, v.Type, v.IOPS))
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	return fmt.Sprintf("volume-%d", len(c.made)), c.refuse
+}
+
+func (c *cloud) SetVolumeID(_ context.Context, pv *action.Object, id string) (*action.Object, error) {
+	u, err := pv.Copy()
+	if err != nil {
+		return nil, err
+	}
+	if c.rename {
+		u.SetName("another")
+	}
+	u.Object["spec"].(object)["hostPath"] = object{"path": id}
+	return action.FromContent(u.Object), nil
+}
+
+func on(c *cloud) func(*restore.Config) {
+	return func(config *restore.Config) { config.Snapshotters = c }
+}
+
+// snapshotted is a backup of a claim whose volume has a snapshot.
+func snapshotted() *backup {
+	b, iops := &backup{}, int64(300)
+	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv", object{
+		"metadata": object{"annotations": object{"pv.kubernetes.io/bound-by-controller": "yes"}},
+		"spec": object{"persistentVolumeReclaimPolicy": "Delete", "hostPath": object{"path": "old"},
+			"claimRef": object{"namespace": "a", "name": "claim", "uid": "old-claim", "resourceVersion": "3"}}})
+	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
+	b.snapshots = []nativesnapshot.Snapshot{{
+		Spec:   nativesnapshot.Spec{Location: "main", PersistentVolumeName: "pv", VolumeType: "fast", VolumeAZ: "z1", VolumeIOPS: &iops},
+		Status: nativesnapshot.Status{ProviderSnapshotID: "snap", Phase: nativesnapshot.PhaseCompleted}}}
+	return b
+}
+
+const pvPath = "/api/v1/persistentvolumes/pv"
+
+func TestAVolumeIsMadeOfItsSnapshot(t *testing.T) {
+	s, c := apitest.Start(t), &cloud{}
+	f := run(t, s, snapshotted(), velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "b"}}, on(c))
+	require.Empty(t, f.results.Errors.all())
+	require.Empty(t, f.results.Warnings.all())
+	require.Equal(t, []string{"snap in z1, fast, 300"}, c.made)
+	require.Equal(t, []string{"pv(created)"}, f.list["v1/PersistentVolume"])
+	require.Equal(t, object{"persistentVolumeReclaimPolicy": "Delete", "hostPath": object{"path": "volume-1"},
+		"claimRef": object{"namespace": "b", "name": "claim"}}, s.Object(pvPath)["spec"])
+	require.Equal(t, object{"volumeName": "pv"}, s.Object("/api/v1/namespaces/b/persistentvolumeclaims/claim")["spec"])
+}
+
+func TestAVolumeThatIsThereIsNotMadeAgain(t *testing.T) {
+	for name, mapping := range map[string]map[string]string{"same namespace": nil, "another namespace": {"a": "b"}} {
+		t.Run(name, func(t *testing.T) {
+			s, c := apitest.Start(t), &cloud{}
+			s.Put(pvPath, object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "pv"}, "spec": object{"hostPath": object{"path": "live"}}})
+			f := run(t, s, snapshotted(), velerov1.RestoreSpec{NamespaceMapping: mapping}, on(c))
+			require.Empty(t, c.made)
+			require.Equal(t, object{"hostPath": object{"path": "live"}}, s.Object(pvPath)["spec"])
+			if mapping == nil {
+				require.Contains(t, f.results.Warnings.all(), `could not restore, PersistentVolume "pv" exists already`)
+				return
+			}
+			require.Contains(t, f.results.Errors.all(), `volume from snapshot "snap": a PersistentVolume of this name exists`)
+		})
+	}
+}
+
+func TestAVolumeThatCannotBeMadeIsAnError(t *testing.T) {
+	for want, c := range map[string]*cloud{
+		`volume from snapshot "snap": quota exceeded`:                                                                 {refuse: errors.New("quota exceeded")},
+		`volume from snapshot "snap": volume "volume-1": plugin cloud.io/disks: SetVolumeID: renamed it to "another"`: {rename: true},
+		`VolumeSnapshotLocation "lost": not found`:                                                                    {},
+	} {
+		t.Run(want, func(t *testing.T) {
+			s, b := apitest.Start(t), snapshotted()
+			if strings.Contains(want, "lost") {
+				b.snapshots[0].Spec.Location = "lost"
+			}
+			f := run(t, s, b, velerov1.RestoreSpec{}, on(c))
+			require.Contains(t, f.results.Errors.all(), want)
+			require.Equal(t, []string{"pv(failed)"}, f.list["v1/PersistentVolume"])
+			require.Nil(t, s.Object(pvPath))
+		})
+	}
+}
+
+// Promise P3: whoever takes a restore over makes no volume that an earlier holder made, or was about to make.
+func TestNoVolumeIsMadeTwice(t *testing.T) {
+	for name, tt := range map[string]struct {
+		during  bool // the holder dies during the call, else right after it
+		blind   bool // and its records are gone
+		unclear bool
+	}{
+		"during the call":                 {during: true, unclear: true},
+		"after the call":                  {},
+		"after the call, without records": {blind: true, unclear: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c := apitest.Start(t), &cloud{}
+			f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c), func(config *restore.Config) {
+				ctx, die := context.WithCancel(t.Context())
+				first, records := *config, t.TempDir()
+				if tt.during {
+					c.during = die
+				} else {
+					first.Snapshotters = &dying{cloud: c, die: die}
+				}
+				first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10)
+				first.Recorder.SetPlan(config.Plan)
+				first.Recorder.Planned(&outcome.Planned{})
+				stored := keepRecords(t, first.Recorder, records)
+				require.ErrorIs(t, restore.Run(ctx, first), context.Canceled)
+				stored()
+				require.Len(t, c.made, 1)
+				require.Nil(t, s.Object(pvPath))
+				c.during = nil
+				config.History = &outcome.History{Resumed: true, Blind: tt.blind}
+				if tt.blind {
+					return
+				}
+				paths, err := filepath.Glob(filepath.Join(records, "*.gz"))
+				require.NoError(t, err)
+				for _, path := range paths {
+					data, err := os.ReadFile(path)
+					require.NoError(t, err)
+					require.NoError(t, config.Recorder.Replay(data, config.History))
+				}
+			})
+			require.Len(t, c.made, 1)
+			if tt.unclear {
+				require.Contains(t, f.results.Errors.all(), "the runner ended around CreateVolumeFromSnapshot")
+				require.Nil(t, s.Object(pvPath))
+				return
+			}
+			require.Empty(t, f.results.Errors.all())
+			require.Equal(t, object{"path": "volume-1"}, s.Object(pvPath)["spec"].(object)["hostPath"])
+		})
+	}
+}
+
+// dying ends its holder between the volume and the object.
+type dying struct {
+	*cloud
+	die func()
+}
+
+func (d *dying) Open(context.Context, string) (action.VolumeSnapshotter, error) { return d, nil }
+
+func (d *dying) SetVolumeID(ctx context.Context, _ *action.Object, _ string) (*action.Object, error) {
+	d.die()
+	return nil, context.Cause(ctx)
+}
