@@ -46,6 +46,7 @@ func vendorSite(t *testing.T) (*site.Site, *site.Bucket) {
 // TestVelerosFrameworkInTheServices runs a plugin that knows nothing of Holdfast through a backup, a restore and a deletion.
 func TestVelerosFrameworkInTheServices(t *testing.T) {
 	s, bucket := vendorSite(t)
+	t.Run("volumes", func(t *testing.T) { vendorVolumes(t, s, bucket) })
 
 	s.Backup(t, "b", bucket, "a")
 	b := s.BackupEnds(t, "b")

@@ -206,38 +206,3 @@ func (s *store) DeleteObject(bucket, key string) error { return os.Remove(s.path
 func (s *store) CreateSignedURL(bucket, key string, ttl time.Duration) (string, error) {
 	return "https://" + bucket + "/" + key + "?ttl=" + ttl.String(), nil
 }
-
-// volumes answers from what it is given.
-type volumes struct{ zone string }
-
-func (v *volumes) Init(config map[string]string) error {
-	v.zone = config["zone"]
-	return nil
-}
-
-func (v *volumes) CreateVolumeFromSnapshot(snapshotID, volumeType, volumeAZ string, iops *int64) (string, error) {
-	rate := "none"
-	if iops != nil {
-		rate = "some"
-	}
-	return strings.Join([]string{snapshotID, volumeType, volumeAZ, rate, v.zone}, ","), nil
-}
-
-func (v *volumes) GetVolumeInfo(string, string) (string, *int64, error) {
-	iops := int64(5)
-	return "fast", &iops, nil
-}
-
-func (v *volumes) CreateSnapshot(volumeID, volumeAZ string, tags map[string]string) (string, error) {
-	return strings.Join([]string{volumeID, volumeAZ, tags["k"]}, ","), nil
-}
-
-func (v *volumes) DeleteSnapshot(string) error { return errors.New("snapshot is in use") }
-
-func (v *volumes) GetVolumeID(pv runtime.Unstructured) (string, error) {
-	return "id of " + name(pv), nil
-}
-
-func (v *volumes) SetVolumeID(pv runtime.Unstructured, volumeID string) (runtime.Unstructured, error) {
-	return mark(pv, "volume", volumeID), nil
-}

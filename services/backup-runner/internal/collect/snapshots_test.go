@@ -87,7 +87,7 @@ func (s *setup) snapshots(c *cloud, locations ...string) *setup {
 	return s
 }
 
-func claim(namespace, name, pv string) apifake.Object {
+func volumeClaim(namespace, name, pv string) apifake.Object {
 	return apifake.Object{Namespace: namespace, Name: name, Body: map[string]any{"spec": map[string]string{"volumeName": pv}}}
 }
 
@@ -119,10 +119,10 @@ func disks() *apifake.Server {
 	api := estate()
 	for _, name := range []string{"good", "full", "odd", "foreign"} {
 		api.Add("persistentvolumes", disk("pv-"+name))
-		api.Add("persistentvolumeclaims", claim("a", name, "pv-"+name))
+		api.Add("persistentvolumeclaims", volumeClaim("a", name, "pv-"+name))
 	}
 	api.Add("persistentvolumes", disk("pv-alone"))
-	api.Add("persistentvolumeclaims", claim("b", "dangling", "pv-nosuch"), apifake.Object{Namespace: "b", Name: "unbound"})
+	api.Add("persistentvolumeclaims", volumeClaim("b", "dangling", "pv-nosuch"), apifake.Object{Namespace: "b", Name: "unbound"})
 	return api
 }
 
@@ -249,7 +249,7 @@ func TestNoSnapshotIsTakenTwice(t *testing.T) {
 	for i := range 12 {
 		name := fmt.Sprintf("pv-%02d", i)
 		api.Add("persistentvolumes", disk(name))
-		api.Add("persistentvolumeclaims", claim("a", "c-"+name, name))
+		api.Add("persistentvolumeclaims", volumeClaim("a", "c-"+name, name))
 	}
 	for _, workers := range []int{1, 3} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
