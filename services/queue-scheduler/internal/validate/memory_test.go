@@ -46,7 +46,7 @@ func TestManyBackupsAskOnce(t *testing.T) {
 		}
 	}
 	judge()
-	const questions = 3 // which is the default, the location, the namespaces that are left out
+	const questions = 4 // which is the default, the location, the snapshot locations, the namespaces that are left out
 	require.Equal(t, questions, reads)
 
 	loc := bsl("main", isDefault)
