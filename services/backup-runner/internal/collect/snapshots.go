@@ -108,18 +108,20 @@ func (s *shot) decide(ctx context.Context) error {
 		return s.untaken(nil)
 	}
 	found, err := r.read(ctx, s.res, action.Item{GroupResource: volumeGR, Name: s.name})
+	if end := r.interrupted(ctx, err); end != nil {
+		return end
+	}
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case err != nil:
 		return s.untaken(err)
 	case !found.found:
 		return s.untaken(errors.New("the volume is gone"))
 	}
 	v, err := r.Snapshots.Find(ctx, found.Raw)
+	if end := r.interrupted(ctx, err); end != nil {
+		return end
+	}
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case v.Snapshot.Spec.Location == "":
 		return s.untaken(err)
 	case err != nil:
@@ -139,6 +141,18 @@ func (s *shot) decide(ctx context.Context) error {
 		v.Snapshot.Status.Phase = nativesnapshot.PhaseFailed
 	}
 	return s.taken(v.PV, &v.Snapshot, &started, err)
+}
+
+// interrupted returns why what failed, or seemed to, says nothing about the volume:
+// whoever takes over asks again.
+func (r *run) interrupted(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && r.stopping():
+		return ErrStopped // perhaps that is why
+	}
+	return nil
 }
 
 // taken notes how a snapshot came out.

@@ -49,7 +49,7 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 	work.Actions = j.actions(lingering, catalog) // not for less long than they are called
 	defer work.Actions.Close()
 	if j.Snapshots != nil && snapshot.Wanted(j.backup) {
-		work.Snapshots = j.Snapshots(ctx, j.backup.DeepCopy(), work.Actions.Lines.Add)
+		work.Snapshots = j.Snapshots(lingering, j.backup.DeepCopy(), work.Actions.Lines.Add)
 		defer work.Snapshots.Close()
 	}
 	stop := j.report(ctx, work.Progress)
