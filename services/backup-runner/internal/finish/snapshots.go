@@ -61,12 +61,12 @@ func (j *Job) eachRecord(ctx context.Context, fn func(rec *checkpoint.Record) er
 	}
 	for _, key := range keys {
 		err := checkpoint.Each(ctx, j.Store, name, uid, []string{key}, func(_ string, rec *checkpoint.Record) error { return fn(rec) })
-		if errors.Is(err, journal.ErrCorrupt) {
-			// Most likely what closed an epoch, which is no record.
-			j.Log.DebugContext(ctx, "not read for snapshots", "key", key, "error", err)
-			continue
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, checkpoint.ErrClosing):
+		case errors.Is(err, journal.ErrCorrupt), errors.Is(err, objectstore.ErrSize), errors.Is(err, objectstore.ErrNotFound):
+			j.Log.WarnContext(ctx, "a record cannot be read: snapshots it tells of are not listed, and deleting the backup leaves them behind",
+				"record", key, "error", err)
+		case err != nil:
 			return err
 		}
 	}
