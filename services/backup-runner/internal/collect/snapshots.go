@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
@@ -23,6 +24,8 @@ import (
 type shots struct {
 	intended map[string]nativesnapshot.Snapshot // by volume
 	decided  map[string]struct{}                // volumes nothing is left to do for
+	// promised is true when volumes were left to be decided on.
+	promised bool
 }
 
 func (s *shots) replay(rec *checkpoint.Record) {
@@ -33,9 +36,24 @@ func (s *shots) replay(rec *checkpoint.Record) {
 		s.intended[rec.Intended[i].Spec.PersistentVolumeName] = rec.Intended[i]
 	}
 	for i := range rec.Volumes {
-		if v := &rec.Volumes[i]; !v.Pending && v.PVName != "" {
+		switch v := &rec.Volumes[i]; {
+		case v.Pending:
+			s.promised = true
+		case v.PVName != "":
 			s.decided[v.PVName] = struct{}{}
 		}
+	}
+}
+
+// chooseSnapshots settles whether snapshots are taken. What earlier holders left to
+// be decided on is, whatever the spec says by now.
+func (r *run) chooseSnapshots() {
+	switch {
+	case r.Snapshots == nil:
+	case r.shots.promised:
+		r.facts.claimsByChoice = false
+	case !snapshot.Wanted(r.Backup):
+		r.Snapshots = nil
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -17,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 func taken(pv, id, phase string) nativesnapshot.Snapshot {
@@ -73,4 +75,36 @@ func TestAFailureListsTheSnapshotsOfReadableRecords(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), "level=WARN"), "what closed the first epoch is no record: %s", log.String())
 	require.Contains(t, log.String(), later)
 	require.Contains(t, log.String(), broken)
+}
+
+// What the spec says by now does not change what was taken.
+func TestAFailureListsSnapshotsThatNobodyWantsAnyMore(t *testing.T) {
+	done := taken("pv-1", "snap-1", nativesnapshot.PhaseCompleted)
+	store := bucket(t, []checkpoint.Record{{Snapshots: []nativesnapshot.Snapshot{done}}})
+	j := job(t, store, &bytes.Buffer{})
+	j.Backup.Spec.SnapshotVolumes = ptr.To(false)
+	committed, err := j.Fail(t.Context(), verdict)
+	require.NoError(t, err)
+	require.Equal(t, 1, committed.Status.VolumeSnapshotsCompleted)
+	list, err := nativesnapshot.Read(t.Context(), store, "b")
+	require.NoError(t, err)
+	require.Equal(t, []nativesnapshot.Snapshot{done}, list)
+}
+
+// A backup never passes over a volume in silence (P10).
+func TestAVolumeThatWasNeverDecidedOnIsNotPublished(t *testing.T) {
+	store := bucket(t, []checkpoint.Record{
+		{Volumes: []volume.Info{{PVCNamespace: "a", PVCName: "one", PVName: "pv-1", Pending: true}, {PVCNamespace: "a", PVCName: "two", PVName: "pv-2", Pending: true}}},
+		{Volumes: []volume.Info{{PVName: "pv-alone", Pending: true}}},
+		{Volumes: []volume.Info{{PVCNamespace: "a", PVCName: "one", PVName: "pv-1", Skipped: true}}},
+	})
+	c := checkpoint.Composition{Backup: "b", UID: "u", Epoch: 1}
+	for seq := range int64(3) {
+		c.Checkpoints = append(c.Checkpoints, layout.Checkpoint("b", "u", 1, seq+1))
+	}
+	_, err := job(t, store, &bytes.Buffer{}).Publish(t.Context(), c)
+	require.ErrorContains(t, err, `1 of them, such as "pv-2"`)
+	for _, key := range store.Keys() {
+		require.Contains(t, key, "/parts/", "nothing is published")
+	}
 }

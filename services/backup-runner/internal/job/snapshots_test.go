@@ -217,3 +217,35 @@ func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
 	require.Equal(t, []int{2, 1, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted, got.Status.Errors})
 	require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
 }
+
+// What a holder left to be decided on is, though by then the spec wants no snapshots: a claim never goes without a word (P10).
+func TestASpecThatChangesOnTheWayLosesNoVolume(t *testing.T) {
+	w := newWorld(t)
+	disks := w.snapshotting(t)
+	b := w.admit(t, "b", inDisks)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := w.Snapshots
+	w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
+		taker := open(session, b, note)
+		taker.Locations = startingLocations{taker.Locations, func() {
+			cancel()
+			<-session.Done()
+		}}
+		return taker
+	}
+	require.Error(t, w.Run(ctx, b.Name, b.UID))
+	w.requireHandedOver(t, b)
+	changed, no := w.read(t, b), false
+	changed.Spec.SnapshotVolumes = &no
+	require.NoError(t, w.client.Update(t.Context(), changed))
+
+	w.Snapshots = open
+	require.NoError(t, w.Run(t.Context(), b.Name, b.UID))
+	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
+	require.Equal(t, []int{2, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted})
+	require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
+	var infos []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(w.document(t, layout.BackupVolumeInfo("b"))), &infos))
+	require.Len(t, infos, 3)
+}
