@@ -151,6 +151,9 @@ func (s *shot) decide(ctx context.Context) error {
 		return err
 	}
 	id, err := r.Snapshots.Take(s.uploads, &v)
+	if id != "" { // should the bucket never learn of it
+		r.Log.InfoContext(ctx, "snapshot taken", "snapshot", id, "volume", s.name, "location", v.Snapshot.Spec.Location)
+	}
 	if err != nil && s.uploads.Err() != nil {
 		return context.Cause(s.uploads) // nobody knows
 	}

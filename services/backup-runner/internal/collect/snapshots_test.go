@@ -1,9 +1,11 @@
 package collect
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -375,4 +377,18 @@ func (l *unreadable) List(ctx context.Context, req rawlist.Request, sink rawlist
 		}
 	}
 	return l.Lister.List(ctx, req, sink)
+}
+
+// A snapshot whose record cannot be written is known to the log of the runner.
+func TestASnapshotThatTheBucketNeverLearnsOfIsLogged(t *testing.T) {
+	api := estate()
+	api.Add("persistentvolumes", disk("pv-1"))
+	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
+	s := newSetup(t, api, velerov1.BackupSpec{}, "a")
+	s.snapshots(&cloud{knows: native, before: func(string) { dieAt(s.store, 1) }}, "main")
+	var log bytes.Buffer
+	s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, errDead)
+	require.Contains(t, log.String(), "snapshot=snap-disk-pv-1 volume=pv-1 location=main")
 }
