@@ -253,6 +253,10 @@ func (j *Journal) mine(ctx context.Context, key string, seq int64, data []byte) 
 	return ErrFenced
 }
 
+// IsClosing tells whether what Read returned is no holder's record but what closed
+// an epoch.
+func IsClosing(data []byte) bool { return bytes.HasPrefix(data, []byte(closing)) }
+
 // Read returns the record under a key.
 func Read(ctx context.Context, store objectstore.Reader, key string) ([]byte, error) {
 	return objectstore.ReadAll(ctx, store, key, MaxRecordBytes)

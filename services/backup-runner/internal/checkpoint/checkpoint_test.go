@@ -82,6 +82,7 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 		require.NoError(t, objectstore.CreateBytes(t.Context(), store, "k", []byte(text)))
 		err := Each(t.Context(), store, "b", "u", []string{"k"}, func(string, *Record) error { return nil })
 		require.ErrorContains(t, err, fmt.Sprintf("formatVersion: %d is not supported", format))
+		require.ErrorIs(t, err, journal.ErrCorrupt)
 	}
 }
 
@@ -111,6 +112,9 @@ func TestAClosedEpochTakesNoRecord(t *testing.T) {
 	require.ErrorIs(t, err, journal.ErrFenced)
 	_, err = next.Append(t.Context(), Record{})
 	require.NoError(t, err)
+	err = Each(t.Context(), store, "b", "u", []string{layout.Checkpoint("b", "u", 1, 2)}, func(string, *Record) error { return nil })
+	require.ErrorIs(t, err, ErrClosing)
+	require.NotErrorIs(t, err, journal.ErrCorrupt)
 }
 
 func TestCompositionIsFixedOnce(t *testing.T) {

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -54,8 +55,13 @@ func (l *Log) Append(ctx context.Context, rec Record) (string, error) {
 // readAhead is how many records are fetched at once.
 const readAhead = 16
 
+// ErrClosing means that there is no record under a key, but what closed an epoch.
+// Log.Earlier has no such key.
+var ErrClosing = errors.New("it closes an epoch")
+
 // Each calls fn with the records under the keys, in that order. It holds few of
-// them at a time. Records of another backup are journal.ErrCorrupt.
+// them at a time. Those of another backup, or of another format, are
+// journal.ErrCorrupt; one that is none is ErrClosing.
 func Each(ctx context.Context, store objectstore.Reader, backup, uid string, keys []string, fn func(key string, rec *Record) error) error {
 	var batch [readAhead]Record
 	for len(keys) > 0 {
@@ -86,11 +92,14 @@ func read(ctx context.Context, store objectstore.Reader, backup, uid, key string
 	if err != nil {
 		return rec, fmt.Errorf("read record: %w", err)
 	}
+	if journal.IsClosing(data) {
+		return rec, fmt.Errorf("record %s: %w", key, ErrClosing)
+	}
 	if err := json.Unmarshal(data, &rec); err != nil {
 		return rec, fmt.Errorf("record %s: %w: %w", key, journal.ErrCorrupt, err)
 	}
 	if rec.FormatVersion < recordVersion || rec.FormatVersion > recordWithSnapshots {
-		return rec, fmt.Errorf("record %s: formatVersion: %d is not supported", key, rec.FormatVersion)
+		return rec, fmt.Errorf("record %s: %w: formatVersion: %d is not supported", key, journal.ErrCorrupt, rec.FormatVersion)
 	}
 	if rec.Backup != backup || rec.UID != uid {
 		return rec, fmt.Errorf("record %s: %w: it belongs to backup %s (uid %s)", key, journal.ErrCorrupt, rec.Backup, rec.UID)

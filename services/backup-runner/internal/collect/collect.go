@@ -84,7 +84,8 @@ type Job struct {
 	// means that it never is. It is asked before calls that no epoch fences, unless
 	// it answered a moment ago.
 	Confirm func(ctx context.Context) error
-	// Snapshots takes snapshots of volumes; nil takes none.
+	// Snapshots takes snapshots of volumes if the backup wants any, or did when it
+	// began; nil takes none.
 	Snapshots *snapshot.Taker
 	// Progress is updated while Run works.
 	Progress *Progress
@@ -157,6 +158,7 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 	if err := r.restore(ctx); err != nil {
 		return err
 	}
+	r.chooseSnapshots()
 	first := workers[0]
 	if r.past.start == nil {
 		if err := first.begin(ctx); err != nil {

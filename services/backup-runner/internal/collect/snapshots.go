@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
@@ -23,6 +24,8 @@ import (
 type shots struct {
 	intended map[string]nativesnapshot.Snapshot // by volume
 	decided  map[string]struct{}                // volumes nothing is left to do for
+	// promised is true when volumes were left to be decided on.
+	promised bool
 }
 
 func (s *shots) replay(rec *checkpoint.Record) {
@@ -33,9 +36,24 @@ func (s *shots) replay(rec *checkpoint.Record) {
 		s.intended[rec.Intended[i].Spec.PersistentVolumeName] = rec.Intended[i]
 	}
 	for i := range rec.Volumes {
-		if v := &rec.Volumes[i]; !v.Pending && v.PVName != "" {
+		switch v := &rec.Volumes[i]; {
+		case v.Pending:
+			s.promised = true
+		case v.PVName != "":
 			s.decided[v.PVName] = struct{}{}
 		}
+	}
+}
+
+// chooseSnapshots settles whether snapshots are taken. What earlier holders left to
+// be decided on is, whatever the spec says by now.
+func (r *run) chooseSnapshots() {
+	switch {
+	case r.Snapshots == nil:
+	case r.shots.promised:
+		r.facts.claimsByChoice = false
+	case !snapshot.Wanted(r.Backup):
+		r.Snapshots = nil
 	}
 }
 
@@ -108,18 +126,20 @@ func (s *shot) decide(ctx context.Context) error {
 		return s.untaken(nil)
 	}
 	found, err := r.read(ctx, s.res, action.Item{GroupResource: volumeGR, Name: s.name})
+	if end := r.interrupted(ctx, err); end != nil {
+		return end
+	}
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case err != nil:
 		return s.untaken(err)
 	case !found.found:
 		return s.untaken(errors.New("the volume is gone"))
 	}
 	v, err := r.Snapshots.Find(ctx, found.Raw)
+	if end := r.interrupted(ctx, err); end != nil {
+		return end
+	}
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case v.Snapshot.Spec.Location == "":
 		return s.untaken(err)
 	case err != nil:
@@ -131,6 +151,9 @@ func (s *shot) decide(ctx context.Context) error {
 		return err
 	}
 	id, err := r.Snapshots.Take(s.uploads, &v)
+	if id != "" { // should the bucket never learn of it
+		r.Log.InfoContext(ctx, "snapshot taken", "snapshot", id, "volume", s.name, "location", v.Snapshot.Spec.Location)
+	}
 	if err != nil && s.uploads.Err() != nil {
 		return context.Cause(s.uploads) // nobody knows
 	}
@@ -139,6 +162,18 @@ func (s *shot) decide(ctx context.Context) error {
 		v.Snapshot.Status.Phase = nativesnapshot.PhaseFailed
 	}
 	return s.taken(v.PV, &v.Snapshot, &started, err)
+}
+
+// interrupted returns why what failed, or seemed to, says nothing about the volume:
+// whoever takes over asks again.
+func (r *run) interrupted(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && r.stopping():
+		return ErrStopped // perhaps that is why
+	}
+	return nil
 }
 
 // taken notes how a snapshot came out.

@@ -1,9 +1,11 @@
 package collect
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/rawlist"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
@@ -307,4 +310,85 @@ func TestRecordsWithoutSnapshotsKeepTheirFormat(t *testing.T) {
 	}
 	_, got = newSetup(t, disks(), velerov1.BackupSpec{}).snapshots(&cloud{knows: native}, "main").run(t)
 	require.True(t, slices.ContainsFunc(got.records, func(r checkpoint.Record) bool { return r.FormatVersion == 4 }))
+}
+
+// stopped is a cloud that is told to stop while its process starts, which costs it that start.
+type stopped struct {
+	*cloud
+	stop chan struct{}
+}
+
+func (c stopped) Open(context.Context, string) (action.VolumeSnapshotter, error) {
+	close(c.stop)
+	return nil, errors.New("plugin process did not start")
+}
+
+// What fails because the runner is told to stop says nothing about the volume: the next holder takes its snapshot.
+func TestAStopWhileASnapshotterStartsCostsNoSnapshot(t *testing.T) {
+	api := estate()
+	api.Add("persistentvolumes", disk("pv-1"))
+	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
+	c := &cloud{knows: native}
+	s := newSetup(t, api, velerov1.BackupSpec{}, "a").snapshots(c, "main")
+	starting := stopped{c, make(chan struct{})}
+	s.job.Snapshots.Locations, s.job.Stop = starting, starting.stop
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	require.Empty(t, c.taken)
+
+	res, got := s.holder(t, 2).snapshots(c, "main").run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, map[string]int{"disk-pv-1": 1}, c.taken)
+}
+
+// The same of a volume that cannot be read any more.
+func TestAStopWhileAVolumeIsReadCostsNoSnapshot(t *testing.T) {
+	api := estate()
+	api.Add("persistentvolumes", disk("pv-1"))
+	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
+	c := &cloud{knows: native}
+	s := newSetup(t, api, velerov1.BackupSpec{}, "a").snapshots(c, "main")
+	stop := make(chan struct{})
+	s.job.Stop = stop
+	s.cfg.Lister = &unreadable{Lister: s.cfg.Lister, fields: "metadata.name=pv-1", left: 1, do: func() { close(stop) }}
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+
+	next := s.holder(t, 2)
+	next.cfg.Lister = s.lists
+	res, got := next.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, map[string]int{"disk-pv-1": 1}, c.taken)
+}
+
+// unreadable is a lister that fails to read an object by its name, after having read it some times.
+type unreadable struct {
+	Lister
+	fields string
+	left   int
+	do     func() // with the failure
+}
+
+func (l *unreadable) List(ctx context.Context, req rawlist.Request, sink rawlist.Sink) error {
+	if req.Fields == l.fields {
+		if l.left--; l.left < 0 {
+			l.do()
+			return errors.New("connection refused")
+		}
+	}
+	return l.Lister.List(ctx, req, sink)
+}
+
+// A snapshot whose record cannot be written is known to the log of the runner.
+func TestASnapshotThatTheBucketNeverLearnsOfIsLogged(t *testing.T) {
+	api := estate()
+	api.Add("persistentvolumes", disk("pv-1"))
+	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
+	s := newSetup(t, api, velerov1.BackupSpec{}, "a")
+	s.snapshots(&cloud{knows: native, before: func(string) { dieAt(s.store, 1) }}, "main")
+	var log bytes.Buffer
+	s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, errDead)
+	require.Contains(t, log.String(), "snapshot=snap-disk-pv-1 volume=pv-1 location=main")
 }

@@ -7,10 +7,13 @@ package finish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/utils/clock"
 
@@ -51,6 +54,9 @@ func (j *Job) Publish(ctx context.Context, c checkpoint.Composition) (Published,
 	about := j.volumes()
 	defer about.close()
 	plan, err := j.plan(ctx, c, about)
+	if err == nil {
+		err = about.complete()
+	}
 	if err != nil {
 		return Published{}, err
 	}
@@ -77,12 +83,15 @@ func (j *Job) Publish(ctx context.Context, c checkpoint.Composition) (Published,
 type aboutVolumes struct {
 	info, snapshots  *volumes
 	begun, completed int
+	// undecided are the volumes of claims that no record tells the fate of.
+	undecided map[string]struct{}
 }
 
 func (j *Job) volumes() *aboutVolumes {
 	return &aboutVolumes{
 		info:      newVolumes(filepath.Join(j.Dir, "volumeinfo.json.gz"), "[]\n"),
 		snapshots: newVolumes(filepath.Join(j.Dir, "volumesnapshots.json.gz"), "null\n"), // as in Velero 1.18
+		undecided: map[string]struct{}{},
 	}
 }
 
@@ -90,9 +99,29 @@ func (a *aboutVolumes) add(rec *checkpoint.Record) error {
 	if err := a.info.add(rec.Volumes); err != nil {
 		return err
 	}
+	for i := range rec.Volumes {
+		switch v := &rec.Volumes[i]; {
+		case !v.Pending:
+			delete(a.undecided, v.PVName)
+		case v.PVCName != "":
+			a.undecided[v.PVName] = struct{}{}
+		}
+	}
 	completed, err := a.snapshots.addSnapshots(rec.Snapshots)
 	a.begun, a.completed = a.begun+len(rec.Snapshots), a.completed+completed
 	return err
+}
+
+// errUndecided means that a backup would say nothing of volume data that it lacks.
+var errUndecided = errors.New("no record tells what became of the data of volumes of the backup")
+
+// complete returns an error naming volumes of which nothing would be published.
+func (a *aboutVolumes) complete() error {
+	if len(a.undecided) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(a.undecided))
+	return fmt.Errorf("%w: %d of them, such as %q", errUndecided, len(names), names[0])
 }
 
 func (a *aboutVolumes) close() {

@@ -10,17 +10,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
 // publishSnapshots lists the native snapshots of a backup that fails: what the
 // records say, whether or not they belong to a composition. One whose fate nobody
-// recorded is of phase New. A record that cannot be understood, which may be why
+// recorded is of phase New; without any there is no list. A record that cannot be understood, which may be why
 // the backup fails, is left out.
 func (j *Job) publishSnapshots(ctx context.Context) (begun, completed int, err error) {
-	if !snapshot.Wanted(j.Backup) {
-		return 0, 0, nil
-	}
 	intended, about := map[string]nativesnapshot.Snapshot{}, j.volumes()
 	defer about.close()
 	err = j.eachRecord(ctx, func(rec *checkpoint.Record) error {
@@ -39,6 +35,9 @@ func (j *Job) publishSnapshots(ctx context.Context) (begun, completed int, err e
 		if err := about.add(&checkpoint.Record{Snapshots: []nativesnapshot.Snapshot{s}}); err != nil {
 			return 0, 0, err
 		}
+	}
+	if about.begun == 0 {
+		return 0, 0, nil
 	}
 	file, err := about.snapshots.file()
 	if err != nil {
@@ -61,12 +60,12 @@ func (j *Job) eachRecord(ctx context.Context, fn func(rec *checkpoint.Record) er
 	}
 	for _, key := range keys {
 		err := checkpoint.Each(ctx, j.Store, name, uid, []string{key}, func(_ string, rec *checkpoint.Record) error { return fn(rec) })
-		if errors.Is(err, journal.ErrCorrupt) {
-			// Most likely what closed an epoch, which is no record.
-			j.Log.DebugContext(ctx, "not read for snapshots", "key", key, "error", err)
-			continue
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, checkpoint.ErrClosing):
+		case errors.Is(err, journal.ErrCorrupt), errors.Is(err, objectstore.ErrSize), errors.Is(err, objectstore.ErrNotFound):
+			j.Log.WarnContext(ctx, "a record cannot be read: snapshots it tells of are not listed, and deleting the backup leaves them behind",
+				"record", key, "error", err)
+		case err != nil:
 			return err
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
 // errNotAdmitted ends a backup that is past its collection without a composition
@@ -48,8 +47,8 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 	defer done()
 	work.Actions = j.actions(lingering, catalog) // not for less long than they are called
 	defer work.Actions.Close()
-	if j.Snapshots != nil && snapshot.Wanted(j.backup) {
-		work.Snapshots = j.Snapshots(ctx, j.backup.DeepCopy(), work.Actions.Lines.Add)
+	if j.Snapshots != nil {
+		work.Snapshots = j.Snapshots(lingering, j.backup.DeepCopy(), work.Actions.Lines.Add)
 		defer work.Snapshots.Close()
 	}
 	stop := j.report(ctx, work.Progress)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -23,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
@@ -174,4 +176,76 @@ func TestAFailedBackupListsItsSnapshots(t *testing.T) {
 	require.Equal(t, "snap-disk-here", list[0].Status.ProviderSnapshotID)
 	got := w.read(t, b)
 	require.Equal(t, []int{2, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted})
+}
+
+// startingLocations run something when a location is opened.
+type startingLocations struct {
+	snapshot.Locations
+	start func()
+}
+
+func (l startingLocations) Open(ctx context.Context, location string) (action.VolumeSnapshotter, error) {
+	l.start()
+	return l.Locations.Open(ctx, location)
+}
+
+// Told to stop, a runner gives a snapshotter's process the time it gives any other work, and the volume to the next one.
+func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
+	w := newWorld(t)
+	disks := w.snapshotting(t)
+	b := w.admit(t, "b", inDisks)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := w.Snapshots
+	var interruption error
+	w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
+		taker := open(session, b, note)
+		taker.Locations = startingLocations{taker.Locations, func() {
+			cancel()
+			<-session.Done()
+			interruption = context.Cause(session)
+		}}
+		return taker
+	}
+	require.Error(t, w.Run(ctx, b.Name, b.UID))
+	require.ErrorIs(t, interruption, collect.ErrStopped, "at the end of that time")
+	w.requireHandedOver(t, b)
+
+	w.Snapshots = open
+	require.NoError(t, w.Run(t.Context(), b.Name, b.UID))
+	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
+	require.Equal(t, []int{2, 1, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted, got.Status.Errors})
+	require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
+}
+
+// What a holder left to be decided on is, though by then the spec wants no snapshots: a claim never goes without a word (P10).
+func TestASpecThatChangesOnTheWayLosesNoVolume(t *testing.T) {
+	w := newWorld(t)
+	disks := w.snapshotting(t)
+	b := w.admit(t, "b", inDisks)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := w.Snapshots
+	w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
+		taker := open(session, b, note)
+		taker.Locations = startingLocations{taker.Locations, func() {
+			cancel()
+			<-session.Done()
+		}}
+		return taker
+	}
+	require.Error(t, w.Run(ctx, b.Name, b.UID))
+	w.requireHandedOver(t, b)
+	changed, no := w.read(t, b), false
+	changed.Spec.SnapshotVolumes = &no
+	require.NoError(t, w.client.Update(t.Context(), changed))
+
+	w.Snapshots = open
+	require.NoError(t, w.Run(t.Context(), b.Name, b.UID))
+	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
+	require.Equal(t, []int{2, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted})
+	require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
+	var infos []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(w.document(t, layout.BackupVolumeInfo("b"))), &infos))
+	require.Len(t, infos, 3)
 }

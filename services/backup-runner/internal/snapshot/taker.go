@@ -38,7 +38,8 @@ type Taker struct {
 	Close func()
 }
 
-// Wanted tells whether a backup may take native snapshots at all.
+// Wanted tells whether a backup may take native snapshots at all. Once it runs, its records say whether it does: a spec can
+// be changed.
 func Wanted(b *velerov1.Backup) bool {
 	return len(b.Spec.VolumeSnapshotLocations) > 0 && (b.Spec.SnapshotVolumes == nil || *b.Spec.SnapshotVolumes)
 }
