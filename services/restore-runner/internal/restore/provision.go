@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"github.com/holdfast-io/holdfast/pkg/action"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
@@ -23,7 +20,7 @@ type Snapshotters interface {
 var errVolumeUnclear = errors.New("the runner ended around CreateVolumeFromSnapshot, which is not called again: the provider may have a volume of this snapshot that nobody uses")
 
 // provision makes the volume of a PersistentVolume of which the backup has a native snapshot, and points the object, which
-// is about to be created, at it. One that is in the cluster already keeps its volume.
+// is about to be created, at it. One that is in the cluster already, and stays there, keeps its volume.
 func (r *run) provision(ctx context.Context, it *item) error {
 	if r.Plan.Kind(it.node).String() != "persistentvolumes" {
 		return nil
@@ -41,6 +38,7 @@ func (r *run) provision(ctx context.Context, it *item) error {
 
 func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snapshot) error {
 	there, err := r.standing(ctx, it)
+	it.stands = there
 	if there || err != nil {
 		return err
 	}
@@ -56,26 +54,6 @@ func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snap
 		return err
 	}
 	return r.point(ctx, it, by, id)
-}
-
-// standing tells that the object is in the cluster. A volume for another namespace would need another name.
-func (r *run) standing(ctx context.Context, it *item) (bool, error) {
-	raw, err := r.client.Get(ctx, it.target)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look for the object: %w", err)
-	}
-	var live map[string]any
-	if err := utiljson.Unmarshal(raw, &live); err != nil {
-		return false, fmt.Errorf("decode the existing object: %w", err)
-	}
-	namespace, _ := r.Volumes.Claim(it.target.Name)
-	if namespace != r.Plan.MapNamespace(namespace) && !r.mine()(object(live, "metadata")) {
-		return false, errors.New("a PersistentVolume of this name exists, and another one for the mapped namespace is not supported yet")
-	}
-	return true, nil
 }
 
 // volume makes the volume, once per restore whoever holds it.

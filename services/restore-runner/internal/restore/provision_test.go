@@ -165,17 +165,11 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 				require.Len(t, c.made, 1)
 				require.Nil(t, s.Object(pvPath))
 				c.during = nil
-				config.History = &outcome.History{Resumed: true, Blind: tt.blind}
 				if tt.blind {
+					config.History = &outcome.History{Resumed: true, Blind: true}
 					return
 				}
-				paths, err := filepath.Glob(filepath.Join(records, "*.gz"))
-				require.NoError(t, err)
-				for _, path := range paths {
-					data, err := os.ReadFile(path)
-					require.NoError(t, err)
-					require.NoError(t, config.Recorder.Replay(data, config.History))
-				}
+				replay(t, config, records)
 			})
 			require.Len(t, c.made, 1)
 			if tt.unclear {
@@ -186,6 +180,19 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 			require.Empty(t, f.results.Errors.all())
 			require.Equal(t, object{"path": "volume-1"}, s.Object(pvPath)["spec"].(object)["hostPath"])
 		})
+	}
+}
+
+// replay makes config that of who takes a restore over with the records of a directory.
+func replay(t *testing.T, config *restore.Config, records string) {
+	t.Helper()
+	config.History = &outcome.History{Resumed: true}
+	paths, err := filepath.Glob(filepath.Join(records, "*.gz"))
+	require.NoError(t, err)
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, config.Recorder.Replay(data, config.History))
 	}
 }
 
