@@ -45,7 +45,7 @@ func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snap
 	if r.Snapshotters == nil {
 		return errors.New("there are no plugins")
 	}
-	by, err := r.Snapshotters.Open(ctx, s.Spec.Location)
+	by, err := r.ready(ctx, s.Spec.Location)
 	if err != nil {
 		return err
 	}
@@ -54,6 +54,38 @@ func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snap
 		return err
 	}
 	return r.point(ctx, it, by, id)
+}
+
+// ready opens a location and brings up what its calls need: a call that is announced and then not made costs the volume. When
+// the restore is to stop, nothing was begun.
+func (r *run) ready(ctx context.Context, location string) (by action.VolumeSnapshotter, err error) {
+	ctx, done := r.unlessStopped(ctx)
+	defer done()
+	dispatch.Aside(ctx, func() {
+		if by, err = r.Snapshotters.Open(ctx, location); err != nil {
+			return
+		}
+		if p, ok := by.(action.Preparer); ok {
+			err = p.Prepare(ctx)
+		}
+	})
+	if r.stopping() {
+		return nil, dispatch.ErrStopped
+	}
+	return by, err
+}
+
+// unlessStopped returns a context that ends with ctx, and when the restore is to stop.
+func (r *run) unlessStopped(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-r.Stop:
+			cancel(dispatch.ErrStopped)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // volume makes the volume, once per restore whoever holds it.
@@ -87,6 +119,7 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 	}
 	made.ID = id
 	r.Recorder.Provision(it.node, made)
+	r.Recorder.Info(it.node, fmt.Sprintf("volume %q made of snapshot %q", id, made.Snapshot))
 	return id, r.Recorder.Sync(ctx)
 }
 
