@@ -65,7 +65,7 @@ type BackupOperations interface {
 	Cancel(ctx context.Context, operationID string, backup *Backup) error
 }
 
-// Preparer is implemented by an action whose calls need what may take long to come up, such as a process.
+// Preparer is implemented by an action or a VolumeSnapshotter whose calls need what may take long to come up, such as a process.
 type Preparer interface {
 	// Prepare brings that up and begins nothing else, so that a call that follows is made at once.
 	Prepare(ctx context.Context) error

@@ -37,6 +37,7 @@ type Session interface {
 
 // Opener opens VolumeSnapshotLocations for one job. Safe for concurrent use.
 type Opener struct {
+	// Reader reads locations and Secrets, each once; Patient makes one that an outage does not fail.
 	Reader    client.Reader
 	Namespace string
 	Session   Session

@@ -184,6 +184,8 @@ func TestVolumeSnapshotter(t *testing.T) {
 	require.NoError(t, err)
 	_, err = bad.Volume(ctx, "vol", "az")
 	require.EqualError(t, err, "plugin test.io/echo: GetVolumeInfo: Init: unknown key bad")
+	require.EqualError(t, bad.(action.Preparer).Prepare(t.Context()), "plugin test.io/echo: Prepare: Init: unknown key bad")
+	require.NoError(t, v.(action.Preparer).Prepare(t.Context()))
 	require.ErrorAs(t, err, new(*pluginhost.RemoteError))
 }
 

@@ -19,6 +19,11 @@ func newVolumeSnapshotter(p plugin, config map[string]string) *volumeSnapshotter
 	})}
 }
 
+// Prepare starts the plugin's process and tells it the configuration, unless there is one that knows it.
+func (v *volumeSnapshotter) Prepare(ctx context.Context) error {
+	return v.do(ctx, v.slow("Prepare"), func(context.Context, *process) error { return nil })
+}
+
 // CreateVolume asks the plugin.
 func (v *volumeSnapshotter) CreateVolume(ctx context.Context, snapshotID, zone string, volume action.Volume) (id string, err error) {
 	err = v.do(ctx, v.slow("CreateVolumeFromSnapshot"), func(ctx context.Context, p *process) error {

@@ -40,7 +40,7 @@ type Config struct {
 	Concurrency int
 	// ClaimTimeout is how long the Lease of a runner may stay unchanged before its restores are taken over.
 	ClaimTimeout time.Duration
-	// TerminatingTimeout is how long a namespace or definition that is going away is waited for.
+	// TerminatingTimeout is how long a namespace, a definition or a volume with a snapshot that is going away is waited for.
 	TerminatingTimeout time.Duration
 	// ResourceTimeout is how long a restored definition may take to be served.
 	ResourceTimeout time.Duration
@@ -59,7 +59,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.defaults()
 	fs.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "restores run at once by this process")
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", c.ClaimTimeout, "time without a sign of life after which a runner's restores are taken over")
-	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", c.TerminatingTimeout, "longest wait for a namespace or definition that is being deleted")
+	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", c.TerminatingTimeout, "longest wait for a namespace or definition that is being deleted, or a volume with a snapshot that is going away")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", c.ResourceTimeout, "longest wait for a restored definition to be served")
 	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", c.ReadyTimeout, "longest wait for the additional items of a plugin to be ready, where it does not say")
 	c.Plugins.BindFlags(fs)

@@ -16,7 +16,8 @@ func (a *App) snapshotters(base service.Base) func(context.Context, func(joblog.
 	return func(ctx context.Context, note func(joblog.Entry)) (restore.Snapshotters, func()) {
 		session := a.plugins.Open(ctx, forservice.Log(base, note))
 		locations := &nativesnapshot.Opener{
-			Reader: a.runtime.Manager().GetAPIReader(), Namespace: base.Options.Namespace, Session: session, WorkDir: a.runtime.WorkDir(),
+			Reader:    nativesnapshot.Patient(a.runtime.Manager().GetAPIReader(), base.Clock),
+			Namespace: base.Options.Namespace, Session: session, WorkDir: a.runtime.WorkDir(),
 		}
 		return locations, func() {
 			session.Close()

@@ -64,7 +64,13 @@ type Request struct {
 	Intended Intent
 	// New tells that the kind was defined only just now, so that the server may not serve it yet.
 	New bool
+	// NoCreate tells that Object is fit only for one that exists already. Instead of creating it, Apply fails with ErrGoing
+	// when there is none, or one that is being deleted.
+	NoCreate bool
 }
+
+// ErrGoing is the failure of a Request with NoCreate whose object is not there, or is going away.
+var ErrGoing = errors.New("the existing object is gone, or being deleted")
 
 // Result is what became of a Request.
 type Result struct {
@@ -84,6 +90,9 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 	body, err := json.Marshal(r.Object)
 	if err != nil {
 		return failed(fmt.Errorf("encode: %w", err))
+	}
+	if r.NoCreate {
+		return c.meetOnly(ctx, &r)
 	}
 	for attempt := 0; ; attempt++ {
 		uid, maybe, err := c.createSettled(ctx, &r, body)
@@ -105,6 +114,18 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		}
 		return c.meet(ctx, &r, live, maybe)
 	}
+}
+
+// meetOnly decides about an object that has to exist.
+func (c *Client) meetOnly(ctx context.Context, r *Request) Result {
+	live, err := c.get(ctx, r.Target)
+	switch {
+	case apierrors.IsNotFound(err):
+		return failed(ErrGoing)
+	case err != nil:
+		return failed(fmt.Errorf("read the existing object: %w", err))
+	}
+	return c.meet(ctx, r, live, false)
 }
 
 func failed(err error) Result { return Result{Action: Failed, Err: err} }

@@ -37,6 +37,8 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 	switch {
 	case maybe && equal && !deleting:
 		return Result{Action: Created, UID: uid, Fresh: true}
+	case deleting && r.NoCreate:
+		return failed(ErrGoing)
 	case deleting:
 		return Result{Action: Failed, UID: uid, Warning: r.refused("exists already and is being deleted")}
 	case equal:

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -129,6 +130,22 @@ func TestAVolumeComesBackThroughAPlugin(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"persistentVolumeReclaimPolicy":"Delete","hostPath":{"path":"new-disk"},"claimRef":{"namespace":"a","name":"c"}}`, string(pv))
 	require.Equal(t, object{"volumeName": "pv"}, b.cluster.Object("/api/v1/namespaces/a/persistentvolumeclaims/c")["spec"])
+}
+
+// A volume that no object points to can be found by the restore's log.
+func TestTheLogKeepsTheVolumeOfAnObjectThatIsRefused(t *testing.T) {
+	b := newBench(t)
+	b.snapshotted(t)
+	b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodPost && r.URL.Path == "/api/v1/persistentvolumes" {
+			return http.StatusUnprocessableEntity, false
+		}
+		return 0, false
+	})
+	b.create(t, true)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
+	require.Contains(t, b.file(t, layout.RestoreLog("r")), `volume \"new-disk\" made of snapshot \"snap\"`)
 }
 
 func TestVolumesThatAreNotWantedAskNoPlugin(t *testing.T) {

@@ -27,6 +27,7 @@ type item struct {
 	target apply.Target
 	refs   []any // owner references as stored
 	fields []any // managed fields as stored, where they must come back
+	stands bool  // it is in the cluster, and is not to be created should it go
 }
 
 // object restores one object that is neither a definition nor a Namespace. It is called again for one that had to wait.
@@ -59,11 +60,13 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 			return wait
 		}
 	}
-	if err := r.provision(ctx, it); err != nil {
-		r.end(ctx, s.entry, v, err)
-		return nil
+	for again := true; again; {
+		if err := r.provision(ctx, it); err != nil {
+			r.end(ctx, s.entry, v, err)
+			return nil
+		}
+		again = r.create(ctx, s.entry, it)
 	}
-	r.create(ctx, s.entry, it)
 	return nil
 }
 
@@ -176,8 +179,9 @@ func (r *run) skipped(it *item) *reset.Skip {
 	return nil
 }
 
-// create brings the normalized object into the cluster and gives it its owners.
-func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) {
+// create brings the normalized object into the cluster and gives it its owners. again tells that it went away which stood
+// there, so that the object has no outcome yet.
+func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) (again bool) {
 	kind := r.Plan.Kind(it.node)
 	reset.Place(it.body, it.target.Namespace, &r.reset)
 	now, later := r.ownersOf(e, it)
@@ -192,9 +196,13 @@ func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) {
 	request.New = r.fresh[kind.GroupResource()]
 	result := r.client.Apply(ctx, request)
 	failpoint.Hit("restore-runner/after-create")
+	if errors.Is(result.Err, apply.ErrGoing) {
+		return true
+	}
 	if r.brought(ctx, e, it, &result) {
 		r.done(ctx, e, it.node, result, now, later)
 	}
+	return false
 }
 
 // presume records an outcome that is none yet.
@@ -208,7 +216,7 @@ func (r *run) presume(ctx context.Context, v int32) {
 // request is what brings an object into the cluster.
 func (r *run) request(it *item, kind string) apply.Request {
 	return apply.Request{
-		Target: it.target, Kind: kind, Object: it.body,
+		Target: it.target, Kind: kind, Object: it.body, NoCreate: it.stands,
 		Normalize: r.normalizeLive(it),
 		Update:    r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
 		Mine:      r.mine(), Resumed: r.History.Resumed, Intended: r.History.Intents[it.node],

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"github.com/holdfast-io/holdfast/pkg/action"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
@@ -23,7 +20,7 @@ type Snapshotters interface {
 var errVolumeUnclear = errors.New("the runner ended around CreateVolumeFromSnapshot, which is not called again: the provider may have a volume of this snapshot that nobody uses")
 
 // provision makes the volume of a PersistentVolume of which the backup has a native snapshot, and points the object, which
-// is about to be created, at it. One that is in the cluster already keeps its volume.
+// is about to be created, at it. One that is in the cluster already, and stays there, keeps its volume.
 func (r *run) provision(ctx context.Context, it *item) error {
 	if r.Plan.Kind(it.node).String() != "persistentvolumes" {
 		return nil
@@ -41,13 +38,14 @@ func (r *run) provision(ctx context.Context, it *item) error {
 
 func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snapshot) error {
 	there, err := r.standing(ctx, it)
+	it.stands = there
 	if there || err != nil {
 		return err
 	}
 	if r.Snapshotters == nil {
 		return errors.New("there are no plugins")
 	}
-	by, err := r.Snapshotters.Open(ctx, s.Spec.Location)
+	by, err := r.ready(ctx, s.Spec.Location)
 	if err != nil {
 		return err
 	}
@@ -58,24 +56,36 @@ func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snap
 	return r.point(ctx, it, by, id)
 }
 
-// standing tells that the object is in the cluster. A volume for another namespace would need another name.
-func (r *run) standing(ctx context.Context, it *item) (bool, error) {
-	raw, err := r.client.Get(ctx, it.target)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+// ready opens a location and brings up what its calls need: a call that is announced and then not made costs the volume. When
+// the restore is to stop, nothing was begun.
+func (r *run) ready(ctx context.Context, location string) (by action.VolumeSnapshotter, err error) {
+	ctx, done := r.unlessStopped(ctx)
+	defer done()
+	dispatch.Aside(ctx, func() {
+		if by, err = r.Snapshotters.Open(ctx, location); err != nil {
+			return
+		}
+		if p, ok := by.(action.Preparer); ok {
+			err = p.Prepare(ctx)
+		}
+	})
+	if r.stopping() {
+		return nil, dispatch.ErrStopped
 	}
-	if err != nil {
-		return false, fmt.Errorf("look for the object: %w", err)
-	}
-	var live map[string]any
-	if err := utiljson.Unmarshal(raw, &live); err != nil {
-		return false, fmt.Errorf("decode the existing object: %w", err)
-	}
-	namespace, _ := r.Volumes.Claim(it.target.Name)
-	if namespace != r.Plan.MapNamespace(namespace) && !r.mine()(object(live, "metadata")) {
-		return false, errors.New("a PersistentVolume of this name exists, and another one for the mapped namespace is not supported yet")
-	}
-	return true, nil
+	return by, err
+}
+
+// unlessStopped returns a context that ends with ctx, and when the restore is to stop.
+func (r *run) unlessStopped(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-r.Stop:
+			cancel(dispatch.ErrStopped)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // volume makes the volume, once per restore whoever holds it.
@@ -109,6 +119,7 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 	}
 	made.ID = id
 	r.Recorder.Provision(it.node, made)
+	r.Recorder.Info(it.node, fmt.Sprintf("volume %q made of snapshot %q", id, made.Snapshot))
 	return id, r.Recorder.Sync(ctx)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +18,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
@@ -165,17 +167,11 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 				require.Len(t, c.made, 1)
 				require.Nil(t, s.Object(pvPath))
 				c.during = nil
-				config.History = &outcome.History{Resumed: true, Blind: tt.blind}
 				if tt.blind {
+					config.History = &outcome.History{Resumed: true, Blind: true}
 					return
 				}
-				paths, err := filepath.Glob(filepath.Join(records, "*.gz"))
-				require.NoError(t, err)
-				for _, path := range paths {
-					data, err := os.ReadFile(path)
-					require.NoError(t, err)
-					require.NoError(t, config.Recorder.Replay(data, config.History))
-				}
+				replay(t, config, records)
 			})
 			require.Len(t, c.made, 1)
 			if tt.unclear {
@@ -186,6 +182,19 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 			require.Empty(t, f.results.Errors.all())
 			require.Equal(t, object{"path": "volume-1"}, s.Object(pvPath)["spec"].(object)["hostPath"])
 		})
+	}
+}
+
+// replay makes config that of who takes a restore over with the records of a directory.
+func replay(t *testing.T, config *restore.Config, records string) {
+	t.Helper()
+	config.History = &outcome.History{Resumed: true}
+	paths, err := filepath.Glob(filepath.Join(records, "*.gz"))
+	require.NoError(t, err)
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, config.Recorder.Replay(data, config.History))
 	}
 }
 
@@ -201,3 +210,70 @@ func (d *dying) SetVolumeID(ctx context.Context, _ *action.Object, _ string) (*a
 	d.die()
 	return nil, context.Cause(ctx)
 }
+
+// starting is a plugin whose process has to be started; once, that takes until the restore is to stop.
+type starting struct {
+	*cloud
+	stop     func()
+	up       bool
+	prepared int
+}
+
+func (p *starting) Open(context.Context, string) (action.VolumeSnapshotter, error) { return p, nil }
+
+func (p *starting) Prepare(ctx context.Context) error {
+	if p.prepared++; p.stop != nil {
+		p.stop()
+		<-ctx.Done()
+		return errors.New("plugin process did not start")
+	}
+	p.up = true
+	return nil
+}
+
+func (p *starting) CreateVolume(ctx context.Context, snapshot, zone string, v action.Volume) (string, error) {
+	if !p.up {
+		if err := p.Prepare(ctx); err != nil {
+			return "", err
+		}
+	}
+	return p.cloud.CreateVolume(ctx, snapshot, zone, v)
+}
+
+// A stop while the plugin starts leaves the volume to who goes on: nothing was sent.
+func TestAStopWhileThePluginStartsCostsNoVolume(t *testing.T) {
+	s, c := apitest.Start(t), &cloud{}
+	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) {
+		first, stop, records := *config, make(chan struct{}), t.TempDir()
+		plugin := &starting{cloud: c, stop: func() { close(stop) }}
+		first.Stop, first.Snapshotters = stop, plugin
+		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10)
+		first.Recorder.SetPlan(config.Plan)
+		first.Recorder.Planned(&outcome.Planned{})
+		stored := keepRecords(t, first.Recorder, records)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, restore.Run(ctx, first), dispatch.ErrStopped)
+		stored()
+		require.Equal(t, 1, plugin.prepared)
+		require.Zero(t, first.Recorder.Counts().Errors)
+		replay(t, config, records)
+		config.Snapshotters = &starting{cloud: c}
+	})
+	madeAnew(t, s, c, f)
+}
+
+// A plugin that does not start is an error, and asked for no volume.
+func TestAPluginThatDoesNotStartIsAnError(t *testing.T) {
+	s, c := apitest.Start(t), &cloud{}
+	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) { config.Snapshotters = &broken{cloud: c} })
+	require.Empty(t, c.made)
+	require.Contains(t, f.results.Errors.all(), `volume from snapshot "snap": Init: no region`)
+}
+
+// broken cannot be configured.
+type broken struct{ *cloud }
+
+func (b *broken) Open(context.Context, string) (action.VolumeSnapshotter, error) { return b, nil }
+
+func (b *broken) Prepare(context.Context) error { return errors.New("Init: no region") }

@@ -60,7 +60,7 @@ type Config struct {
 	Confirm func(ctx context.Context) error
 	// Stop, when closed, keeps further objects from being begun; Run returns after those in flight.
 	Stop <-chan struct{}
-	// TerminatingTimeout is how long a namespace or definition of the same name may take to go away.
+	// TerminatingTimeout is how long a namespace, definition or volume of the same name may take to go away.
 	TerminatingTimeout time.Duration
 	// ResourceTimeout is how long a definition may take to be served.
 	ResourceTimeout time.Duration

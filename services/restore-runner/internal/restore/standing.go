@@ -1,0 +1,121 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+)
+
+var claimsGVR = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
+
+// standing tells that the PersistentVolume is in the cluster and stays there. One that is going away, as after its claim's
+// namespace was deleted, is waited for: its name is free afterwards, and its data is in the snapshot alone. A volume for
+// another namespace would need another name.
+func (r *run) standing(ctx context.Context, it *item) (there bool, err error) {
+	there, going, err := r.stands(ctx, it)
+	if err != nil || going == "" {
+		return there, err
+	}
+	dispatch.Aside(ctx, func() { there, err = r.awaitGone(ctx, it) })
+	return there, err
+}
+
+// awaitGone looks at the PersistentVolume until it is gone, or stands after all, for TerminatingTimeout.
+func (r *run) awaitGone(ctx context.Context, it *item) (bool, error) {
+	start := r.Clock.Now()
+	for {
+		there, going, err := r.stands(ctx, it)
+		if err != nil || going == "" {
+			return there, err
+		}
+		if r.Clock.Since(start) > r.TerminatingTimeout {
+			return false, fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.target.Name, r.TerminatingTimeout, going)
+		}
+		if err := r.wait(ctx); err != nil {
+			return false, err
+		}
+	}
+}
+
+// stands looks at the PersistentVolume once. going is why it will not stay, "" when it does or is not there.
+func (r *run) stands(ctx context.Context, it *item) (there bool, going string, err error) {
+	raw, err := r.client.Get(ctx, it.target)
+	if apierrors.IsNotFound(err) {
+		return false, "", nil
+	}
+	if err != nil {
+		return false, "", fmt.Errorf("look for the object: %w", err)
+	}
+	var live map[string]any
+	if err := utiljson.Unmarshal(raw, &live); err != nil {
+		return false, "", fmt.Errorf("decode the existing object: %w", err)
+	}
+	meta := object(live, "metadata")
+	if r.History.Resumed && r.History.Intents[it.node] == "" && r.mine()(meta) {
+		return true, "", nil // an earlier holder created it: what became of it since is not for the restore to say
+	}
+	if going, err = r.leaving(ctx, live); going != "" || err != nil {
+		return true, going, err
+	}
+	namespace, _ := r.Volumes.Claim(it.target.Name)
+	if namespace != r.Plan.MapNamespace(namespace) && !r.mine()(meta) {
+		return false, "", errors.New("a PersistentVolume of this name exists, and another one for the mapped namespace is not supported yet")
+	}
+	return true, "", nil
+}
+
+// leaving returns why a live PersistentVolume will go away. One that its claim has left, and that stays as it is, is an
+// error: nothing can bind it, and nothing but its removal makes room for another.
+func (r *run) leaving(ctx context.Context, live map[string]any) (string, error) {
+	meta, spec := object(live, "metadata"), object(live, "spec")
+	if meta["deletionTimestamp"] != nil {
+		return "is being deleted", nil
+	}
+	phase := text(object(live, "status"), "phase")
+	switch corev1.PersistentVolumePhase(phase) {
+	case corev1.VolumeReleased, corev1.VolumeFailed:
+		policy := text(spec, "persistentVolumeReclaimPolicy")
+		if policy == string(corev1.PersistentVolumeReclaimDelete) {
+			return "is " + phase + " with reclaim policy Delete", nil
+		}
+		return "", fmt.Errorf("PersistentVolume %q exists and is %s with reclaim policy %s, so that no claim can bind it: delete it, and restore again",
+			text(meta, "name"), phase, policy)
+	case corev1.VolumeBound:
+		return r.deserted(ctx, object(spec, "claimRef"))
+	}
+	return "", nil
+}
+
+// deserted tells that the claim of a bound PersistentVolume is gone, which its controller notices only later, or going.
+func (r *run) deserted(ctx context.Context, ref map[string]any) (string, error) {
+	namespace, name := text(ref, "namespace"), text(ref, "name")
+	if namespace == "" || name == "" {
+		return "", nil
+	}
+	raw, err := r.client.Get(ctx, apply.Target{GVR: claimsGVR, Namespace: namespace, Name: name})
+	gone := fmt.Sprintf("is bound to claim %s/%s, which is gone", namespace, name)
+	if apierrors.IsNotFound(err) {
+		return gone, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for claim %s/%s: %w", namespace, name, err)
+	}
+	claim, err := liveOf(raw)
+	switch {
+	case err != nil:
+		return "", err
+	case claim.Metadata.DeletionTimestamp != nil:
+		return fmt.Sprintf("is bound to claim %s/%s, which is being deleted", namespace, name), nil
+	case text(ref, "uid") != "" && text(ref, "uid") != string(claim.Metadata.UID):
+		return gone, nil
+	}
+	return "", nil
+}
