@@ -29,7 +29,7 @@ type snapshots struct {
 
 func (s *snapshots) open(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
 	session := s.host.Open(ctx, forservice.Log(s.base, note))
-	locations := &nativesnapshot.Opener{Reader: s.reader, Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
+	locations := &nativesnapshot.Opener{Reader: nativesnapshot.Patient(s.reader, s.base.Clock), Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
 	return &snapshot.Taker{
 		Backup: backup, Locations: locations, SkipCSI: slices.Contains(s.base.Options.Features, featureCSI),
 		Close: sync.OnceFunc(func() {
