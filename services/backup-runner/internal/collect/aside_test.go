@@ -92,25 +92,5 @@ func init() {
 // too, and what was done about it.
 func TestTwoDeathsBesideItemBlocks(t *testing.T) {
 	sc := withActions(scenarios())["additional items with item blocks"]
-	want, _ := sc.undisturbed(t)
-	base, _ := sc.setup(t, 4)
-	for n := 22; n < 60; n += 8 {
-		for m := 2; m < 26; m += 5 {
-			s := base.first(t)
-			dieAt(s.store, n)
-			_, err := Run(t.Context(), s.cfg, s.job)
-			require.ErrorIs(t, err, errDead)
-			next := s.holder(t, 2)
-			died := dieAt(s.store, m)
-			res, err := Run(t.Context(), next.cfg, next.job)
-			if died() {
-				require.ErrorIs(t, err, errDead)
-				s.store.Inject(nil)
-				next = next.holder(t, 3)
-				res, err = Run(t.Context(), next.cfg, next.job)
-			}
-			require.NoError(t, err)
-			require.Equal(t, want, next.outcome(t, res), "killed at writes %d and %d", n, m)
-		}
-	}
+	sc.twoDeaths(t, []int{22, 30, 38, 46, 54}, []int{2, 7, 12, 17, 22})
 }
