@@ -2,14 +2,13 @@ package nativesnapshot
 
 import (
 	"context"
-	"errors"
-	"net"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
 // patience is how long one read is repeated while the API server does not answer.
@@ -34,7 +33,7 @@ func (p *patient) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	start := p.clock.Now()
 	for {
 		err := p.Reader.Get(ctx, key, into, opts...)
-		if err == nil || !passing(err) || ctx.Err() != nil || p.clock.Since(start) > patience {
+		if err == nil || !kube.IsTransient(err) || ctx.Err() != nil || p.clock.Since(start) > patience {
 			return err
 		}
 		timer := p.clock.NewTimer(backoff.Step())
@@ -45,11 +44,4 @@ func (p *patient) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 			return err
 		}
 	}
-}
-
-// passing tells that an error of a read says nothing about the object.
-func passing(err error) bool {
-	var network net.Error // *url.Error is one too
-	return errors.As(err, &network) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
-		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }

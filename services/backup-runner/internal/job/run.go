@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/journal"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/steady"
@@ -228,7 +229,7 @@ func (j *execution) open(ctx context.Context) (objectstore.Store, error) {
 			return err
 		}
 		// What looks like the network may be for ever: a wrong name, an unknown certificate.
-		patient := transient(err) && j.Clock.Since(started) <= j.StorePatience
+		patient := kube.IsTransient(err) && j.Clock.Since(started) <= j.StorePatience
 		switch {
 		case patient:
 			return err

@@ -2,14 +2,10 @@ package job
 
 import (
 	"context"
-	"errors"
-	"net"
-	"net/url"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -144,7 +140,7 @@ func (j *execution) retry(ctx context.Context, what string, fn func() error) err
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 16, Cap: 10 * time.Second}
 	for {
 		err := fn()
-		if err == nil || !transient(err) || ctx.Err() != nil {
+		if err == nil || !kube.IsTransient(err) || ctx.Err() != nil {
 			return err
 		}
 		j.log.WarnContext(ctx, "call failed, trying again", "call", what, "error", err)
@@ -156,13 +152,4 @@ func (j *execution) retry(ctx context.Context, what string, fn func() error) err
 		case <-timer.C():
 		}
 	}
-}
-
-// transient reports whether an error of the API server may go away by itself.
-func transient(err error) bool {
-	var network net.Error
-	var address *url.Error
-	return errors.As(err, &network) || errors.As(err, &address) || apierrors.IsServerTimeout(err) ||
-		apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsConflict(err)
 }

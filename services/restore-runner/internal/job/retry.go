@@ -6,8 +6,9 @@ import (
 	"net"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
 // retry repeats do while it fails because the API server or the network is away, until ctx ends.
@@ -35,8 +36,7 @@ func transient(err error) bool {
 	if errors.As(err, &verdict) {
 		return false
 	}
-	return isNetwork(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsConflict(err)
+	return kube.IsTransient(err)
 }
 
 func isNetwork(err error) bool {
