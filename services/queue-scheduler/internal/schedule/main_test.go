@@ -67,14 +67,18 @@ type bed struct {
 	c     client.WithWatch
 	clock *clocktesting.FakeClock
 	told  *told
-	log   bytes.Buffer
+	log   bytes.Buffer // of logger, which all replicas share: its handler lets one of them write at a time
+
+	logger *slog.Logger
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	return &bed{
+	b := &bed{
 		t: t, c: fake.NewClientBuilder().WithScheme(kube.Scheme()).Build(), clock: clocktesting.NewFakeClock(start), told: &told{},
 	}
+	b.logger = slog.New(slog.NewTextHandler(&b.log, nil))
+	return b
 }
 
 // scheduler is one replica; funcs break its own connection only.
@@ -82,7 +86,7 @@ func (b *bed) scheduler(funcs interceptor.Funcs) *Scheduler {
 	c := interceptor.NewClient(b.c, funcs)
 	return New(Config{
 		Reader: c, Client: c, Namespace: "velero", Events: b.told, Metrics: b.told, Clock: b.clock,
-		Log: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Log: b.logger,
 	})
 }
 
