@@ -76,13 +76,13 @@ func (j *job) snapshots(ctx context.Context, store objectstore.Reader, backup st
 	if !ptr.Deref(j.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volume.Info.Native) {
 		return nil, nil
 	}
-	list, err := again(ctx, j, "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
-		return nativesnapshot.Read(ctx, store, backup)
+	return again(ctx, j, "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
+		list, err := nativesnapshot.Read(ctx, store, backup)
+		if errors.Is(err, nativesnapshot.ErrMalformed) {
+			return nil, fatal("volume snapshots of the backup: %w", err) // asking again changes nothing
+		}
+		return list, err
 	})
-	if errors.Is(err, nativesnapshot.ErrMalformed) {
-		return nil, fatal("volume snapshots of the backup: %w", err)
-	}
-	return list, err
 }
 
 // snapshotters opens what makes volumes of snapshots; done ends it.
