@@ -18,6 +18,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 const envDiary = "VENDOR_DIARY"
@@ -67,11 +68,8 @@ func request(t *testing.T, s *site.Site, name string) client.ObjectKey {
 }
 
 func TestDeleteItemActionsOnAnAPIServer(t *testing.T) {
-	diary, plugins := t.TempDir(), t.TempDir()
+	diary, plugins := t.TempDir(), selfplugin.Directory(t, "vendor")
 	t.Setenv(envDiary, diary) // inherited by the services, and from them by plugins
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(plugins, "vendor")))
 	require.NoError(t, os.WriteFile(filepath.Join(diary, "refuse"), nil, 0o600))
 
 	s := site.Start(t, site.Config{Args: map[string][]string{"deletion": {"--plugin-dir", plugins}}})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 // note has ConfigMaps say that they were seen, and does what "and" in their data says.
@@ -42,10 +42,7 @@ func (note) Execute(_ context.Context, in *plugin.BackupInput) (*plugin.BackupOu
 
 // TestBackupRunsActions backs up through a plugin process and the built-in actions on a real API server.
 func TestBackupRunsActions(t *testing.T) {
-	dir := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(dir, "note")))
+	dir := selfplugin.Directory(t, "note")
 	s := site.Start(t, site.Config{Args: map[string][]string{"backup-runner": {"--plugin-dir", dir}}})
 	bucket, path := site.FileBucket(t, "plugins")
 	s.ReachFiles(t, path, bucket)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 func TestMain(m *testing.M) {
@@ -94,10 +94,7 @@ func (w *wait) AreAdditionalItemsReady(_ context.Context, _ *plugin.Job, items [
 
 // TestRestoreWaitsForWhatAPluginAsksFor restores through a plugin process on a real API server.
 func TestRestoreWaitsForWhatAPluginAsksFor(t *testing.T) {
-	dir := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(dir, "wait")))
+	dir := selfplugin.Directory(t, "wait")
 	s := site.Start(t, site.Config{Args: map[string][]string{"restore-runner": {"--plugin-dir", dir}}})
 	bucket, path := site.FileBucket(t, "plugins")
 	s.ReachFiles(t, path, bucket)

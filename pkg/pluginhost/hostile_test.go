@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 // caller calls a plugin of one kind that is registered with some behaviour.
@@ -287,7 +288,7 @@ func TestLinesThatAreNotTheFrameworksAreDebug(t *testing.T) {
 
 func TestBinariesThatAreNoPluginsAreFailuresNotReasonsToStop(t *testing.T) {
 	t.Parallel()
-	dir := binaries(t, "babble", "elsewhere", "endless", "exit", "garbage", "netrpc", "sick", "vendor", "sub/lister-order-2")
+	dir := selfplugin.Directory(t, "babble", "elsewhere", "endless", "exit", "garbage", "netrpc", "sick", "vendor", "sub/lister-order-2")
 	writeFile(t, dir+"/notes.txt", "not executable", 0o600)
 	writeFile(t, dir+"/broken", "\x7fELF nonsense", 0o700)
 	var out logs
@@ -319,7 +320,7 @@ func TestBinariesThatAreNoPluginsAreFailuresNotReasonsToStop(t *testing.T) {
 
 func TestABinaryThatSaysNothingIsAFailureInTime(t *testing.T) {
 	t.Parallel()
-	cfg := config(binaries(t, "mute"))
+	cfg := config(selfplugin.Directory(t, "mute"))
 	cfg.Limits = pluginhost.Limits{Start: 2 * time.Second}
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
@@ -328,7 +329,7 @@ func TestABinaryThatSaysNothingIsAFailureInTime(t *testing.T) {
 }
 
 func TestRegistrationsAreCheckedOneByOne(t *testing.T) {
-	h, err := pluginhost.New(t.Context(), config(binaries(t, "lister-bad")))
+	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "lister-bad")))
 	require.NoError(t, err)
 	require.Len(t, h.Plugins(), 1)
 	require.Equal(t, "lister.io/fine", h.Plugins()[0].Name)
@@ -345,7 +346,7 @@ func TestRegistrationsAreCheckedOneByOne(t *testing.T) {
 }
 
 func TestActionsRunInTheOrderOfTheirNamesAndOnceEach(t *testing.T) {
-	cfg := config(binaries(t, "lister-order-1", "lister-order-2"))
+	cfg := config(selfplugin.Directory(t, "lister-order-1", "lister-order-2"))
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
@@ -380,7 +381,7 @@ func pidOf(t *testing.T, s *pluginhost.Session) (pid, child int) {
 }
 
 func TestProcessesEndWithTheSessionAndTakeTheirChildrenAlong(t *testing.T) {
-	cfg := config(binaries(t, "parent"))
+	cfg := config(selfplugin.Directory(t, "parent"))
 	cfg.Clock, cfg.Limits = clock.RealClock{}, pluginhost.Limits{Stop: 200 * time.Millisecond}
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)

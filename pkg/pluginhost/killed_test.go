@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 func writeFile(t *testing.T, path, text string, mode os.FileMode) {
@@ -25,7 +26,7 @@ func TestPluginsDieWithAHostThatIsKilled(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	host := exec.CommandContext(t.Context(), self)
-	host.Env = append(os.Environ(), "BE_A_HOST="+binaries(t, "vendor"), "TMPDIR="+shortDir(t))
+	host.Env = append(os.Environ(), "BE_A_HOST="+selfplugin.Directory(t, "vendor"), "TMPDIR="+shortDir(t))
 	host.Stderr = os.Stderr
 	stdout, err := host.StdoutPipe()
 	require.NoError(t, err)
@@ -50,7 +51,7 @@ func shortDir(t *testing.T) string {
 }
 
 func TestASocketDirectoryThatIsTooLongIsNamed(t *testing.T) {
-	cfg := config(binaries(t, "vendor"))
+	cfg := config(selfplugin.Directory(t, "vendor"))
 	cfg.SocketDir = t.TempDir() + strings.Repeat("/long", 20)
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
@@ -62,12 +63,12 @@ func TestASocketDirectoryThatIsTooLongIsNamed(t *testing.T) {
 func TestNoSocketStaysBehind(t *testing.T) {
 	t.Parallel()
 	sockets := shortDir(t)
-	cfg := config(binaries(t, "mute"))
+	cfg := config(selfplugin.Directory(t, "mute"))
 	cfg.SocketDir, cfg.Limits.Start = sockets, 2*time.Second
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Len(t, h.Failures(), 1)
-	cfg.Dir, cfg.Limits.Start = binaries(t, "vendor", "exit"), 0
+	cfg.Dir, cfg.Limits.Start = selfplugin.Directory(t, "vendor", "exit"), 0
 	h, err = pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	s := open(t, h)

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 const (
@@ -39,20 +40,6 @@ func TestMain(m *testing.M) {
 		beAHost(os.Getenv("BE_A_HOST"))
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// binaries makes a plugin directory in which this test binary has these names.
-func binaries(t testing.TB, names ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		require.NoError(t, os.Symlink(self, path))
-	}
-	return dir
 }
 
 // logs keeps what was logged.
@@ -105,7 +92,7 @@ func config(dir string) pluginhost.Config {
 // host has one binary in its directory, "vendor", which serves every behaviour under every kind.
 func host(t testing.TB, change func(*pluginhost.Config)) *pluginhost.Host {
 	t.Helper()
-	cfg := config(binaries(t, "vendor"))
+	cfg := config(selfplugin.Directory(t, "vendor"))
 	if change != nil {
 		change(&cfg)
 	}

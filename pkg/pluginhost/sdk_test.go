@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 // serveWithSDK is the test binary as a plugin made with Holdfast's own SDK.
@@ -60,7 +61,7 @@ func (nothingKnown) Resolve(string) (gr schema.GroupResource, namespaced, ok boo
 }
 
 func TestPluginsOfTheSDKSayMore(t *testing.T) {
-	h, err := pluginhost.New(t.Context(), config(binaries(t, "sdk")))
+	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "sdk")))
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
 	require.Len(t, h.Plugins(), 2)
@@ -93,7 +94,7 @@ func TestPluginsOfTheSDKSayMore(t *testing.T) {
 }
 
 func TestWhatOneRegistrationSaysWrongCostsItAlone(t *testing.T) {
-	h, err := pluginhost.New(t.Context(), config(binaries(t, "misdescribed")))
+	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "misdescribed")))
 	require.NoError(t, err)
 	var said []string
 	for _, f := range h.Failures() {

@@ -7,11 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 func TestACertificateInTheHandshakeIsNotLookedAt(t *testing.T) {
 	t.Parallel()
-	cfg := config(binaries(t, "certified"))
+	cfg := config(selfplugin.Directory(t, "certified"))
 	cfg.Limits = pluginhost.Limits{Stop: 100 * time.Millisecond}
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
@@ -22,7 +23,7 @@ func TestACertificateInTheHandshakeIsNotLookedAt(t *testing.T) {
 func TestAProcessThatAllowsNoStreamsIsAFailureInTime(t *testing.T) {
 	t.Parallel()
 	failure := func(name string, limits pluginhost.Limits) error {
-		cfg := config(binaries(t, name))
+		cfg := config(selfplugin.Directory(t, name))
 		cfg.Limits = limits
 		h, err := pluginhost.New(t.Context(), cfg)
 		require.NoError(t, err)

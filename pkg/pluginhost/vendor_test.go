@@ -42,6 +42,13 @@ var handshake = goplugin.HandshakeConfig{ProtocolVersion: 2, MagicCookieKey: "VE
 // stderr is the process's own: go-plugin puts another one into os.Stderr.
 var stderr = os.Stderr
 
+// forever is select{} that the runtime does not take for a deadlock.
+func forever() {
+	for {
+		_ = syscall.Pause() // returns at each signal that is handled
+	}
+}
+
 // beAPlugin never returns to the tests.
 func beAPlugin() {
 	name := filepath.Base(os.Args[0])
@@ -50,20 +57,20 @@ func beAPlugin() {
 		fmt.Fprintln(os.Stderr, "panic: no licence")
 		os.Exit(2)
 	case name == "mute":
-		select {}
+		forever()
 	case name == "babble":
 		fmt.Println("hello, I am a plugin")
-		select {}
+		forever()
 	case name == "endless":
 		for {
 			fmt.Print(strings.Repeat("x", 1<<16))
 		}
 	case name == "elsewhere":
 		fmt.Println("1|2|tcp|192.0.2.1:80|grpc|")
-		select {}
+		forever()
 	case name == "netrpc":
 		fmt.Println("1|2|unix|/nowhere|netrpc|")
-		select {}
+		forever()
 	case name == "garbage":
 		speakGarbage()
 	case name == "streams-0", name == "streams-1":

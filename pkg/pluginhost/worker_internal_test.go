@@ -13,15 +13,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 // crew is a worker of the test binary as a plugin.
 func crew(t *testing.T) *worker {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "vendor")
-	require.NoError(t, os.Symlink(self, path))
+	path := filepath.Join(selfplugin.Directory(t, "vendor"), "vendor")
 	w := newWorker(t.Context(), &spec{path: path, env: os.Environ(), log: slog.New(slog.DiscardHandler), clock: clock.RealClock{}, limits: Limits{}.withDefaults()})
 	t.Cleanup(w.close)
 	return w

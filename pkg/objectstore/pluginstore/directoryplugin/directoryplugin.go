@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 // Name is what the plugin registers, and a location states as its provider.
@@ -45,21 +46,11 @@ func Serve() (bool, error) {
 	return true, serve.Run((&plugin.Registry{}).ObjectStore(Name, func(plugin.Env) (plugin.ObjectStore, error) { return &directory{}, nil }))
 }
 
-// Install makes a plugin directory that holds the test's binary.
-func Install(t testing.TB) string {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, os.Symlink(self, filepath.Join(dir, "directory-plugin")))
-	return dir
-}
-
 // Host returns a host of the plugin.
 func Host(t testing.TB, limits pluginhost.Limits) *pluginhost.Host {
 	t.Helper()
 	h, err := pluginhost.New(t.Context(), pluginhost.Config{
-		Dir: Install(t), Namespace: "velero", LogLevel: "error", Environ: os.Environ(),
+		Dir: selfplugin.Directory(t, "directory-plugin"), Namespace: "velero", LogLevel: "error", Environ: os.Environ(),
 		Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}, Limits: limits,
 	})
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 func init() {
@@ -103,10 +104,7 @@ func (s *setup) plugins(t *testing.T, host *pluginhost.Host) *setup {
 
 func hostileHost(t *testing.T) *pluginhost.Host {
 	t.Helper()
-	dir := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(dir, "hostile")))
+	dir := selfplugin.Directory(t, "hostile")
 	s := newSetup(t, estate(), velerov1.BackupSpec{})
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{Dir: dir, Namespace: "velero", Environ: os.Environ(), Log: s.cfg.Log,
 		Clock: clock.RealClock{}, Limits: pluginhost.Limits{Execute: 15 * time.Second}})
@@ -116,10 +114,11 @@ func hostileHost(t *testing.T) *pluginhost.Host {
 }
 
 func TestAHostilePluginCostsItsObjects(t *testing.T) {
-	host := hostileHost(t)
+	t.Parallel()
 	for _, workers := range []int{1, 4} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
-			s := newSetup(t, estate(), velerov1.BackupSpec{}, "a").plugins(t, host)
+			t.Parallel()
+			s := newSetup(t, estate(), velerov1.BackupSpec{}, "a").plugins(t, hostileHost(t))
 			s.cfg.BlockWorkers = workers
 			requireCosts(t, s)
 		})

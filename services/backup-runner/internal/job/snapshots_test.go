@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
@@ -85,10 +86,7 @@ func (a *array) SetVolumeID(context.Context, *unstructured.Unstructured, string)
 // snapshotting adds a location behind a plugin process, volumes and claims; it returns the directory of the plugin.
 func (w *world) snapshotting(t *testing.T) string {
 	t.Helper()
-	disks, plugins := t.TempDir(), t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(plugins, arrayBinary)))
+	disks, plugins := t.TempDir(), selfplugin.Directory(t, arrayBinary)
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{Dir: plugins, Namespace: namespace, Environ: os.Environ(),
 		Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 	require.NoError(t, err)

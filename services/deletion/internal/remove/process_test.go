@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
@@ -45,12 +47,7 @@ func newSite(t *testing.T, limits pluginhost.Limits, names ...string) *site {
 	for _, name := range names {
 		s.add(name)
 	}
-	plugins := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	for binary := range vendors {
-		require.NoError(t, os.Symlink(self, filepath.Join(plugins, binary)))
-	}
+	plugins := selfplugin.Directory(t, slices.Collect(maps.Keys(vendors))...)
 	limits.Stop = 100 * time.Millisecond
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{
 		Dir: plugins, Namespace: "velero", Environ: append(os.Environ(), envOrders+"="+s.orders), Log: slog.New(slog.DiscardHandler),

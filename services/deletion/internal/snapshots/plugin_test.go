@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/snapshots"
 )
 
@@ -89,10 +90,7 @@ func (a *array) SetVolumeID(context.Context, *unstructured.Unstructured, string)
 
 // TestAPluginDeletesSnapshots goes through a real process, with the configuration and the credentials of the location.
 func TestAPluginDeletesSnapshots(t *testing.T) {
-	disks, work, plugins := t.TempDir(), t.TempDir(), t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(plugins, binary)))
+	disks, work, plugins := t.TempDir(), t.TempDir(), selfplugin.Directory(t, binary)
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{
 		Dir: plugins, Namespace: "velero", Environ: os.Environ(), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 	})

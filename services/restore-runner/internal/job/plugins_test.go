@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
@@ -118,10 +119,7 @@ func (h *hostile) AreAdditionalItemsReady(ctx context.Context, _ *plugin.Job, _ 
 // plugged gives the bench's runner this binary as a plugin.
 func plugged(t *testing.T, b *bench) {
 	t.Helper()
-	dir := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(dir, "actions")))
+	dir := selfplugin.Directory(t, "actions")
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{
 		Dir: dir, Namespace: "velero", LogLevel: "info", Environ: os.Environ(), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 		Limits: pluginhost.Limits{Execute: 15 * time.Second},

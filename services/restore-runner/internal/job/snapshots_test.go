@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
@@ -97,11 +98,8 @@ func (b *bench) snapshotted(t *testing.T) (disks string) {
 	b.put(t, layout.BackupVolumeInfo("b"), `[{"pvcName":"c","pvcNamespace":"a","pvName":"pv","backupMethod":"NativeSnapshot","result":"succeeded"}]`)
 	b.put(t, layout.BackupVolumeSnapshots("b"), `[{"spec":{"backupName":"b","backupUID":"u","location":"disks","persistentVolumeName":"pv","providerVolumeID":"disk","volumeType":"fast","volumeAZ":"z1","volumeIOPS":300},"status":{"providerSnapshotID":"snap","phase":"Completed"}}]`)
 
-	disks, plugins := t.TempDir(), t.TempDir()
+	disks, plugins := t.TempDir(), selfplugin.Directory(t, "array")
 	require.NoError(t, os.WriteFile(filepath.Join(disks, "snap"), []byte("data"), 0o600))
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(plugins, "array")))
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{Dir: plugins, Namespace: "velero", Environ: os.Environ(), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 	require.NoError(t, err)
 	require.Empty(t, host.Failures())

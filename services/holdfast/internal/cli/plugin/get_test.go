@@ -13,6 +13,7 @@ import (
 
 	sdk "github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/plugin"
 )
@@ -35,10 +36,7 @@ func TestMain(m *testing.M) {
 // directory holds one plugin, and a file that only looks like one.
 func directory(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(dir, "example")))
+	dir := selfplugin.Directory(t, "example")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken"), []byte("\x7fELF nonsense"), 0o700))
 	return dir
 }

@@ -1,0 +1,5 @@
+//go:build race
+
+package selfplugin
+
+const raceDetector = true
