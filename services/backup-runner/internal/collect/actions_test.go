@@ -454,6 +454,7 @@ func TestWhatIsNotStoredIsRecordedAsOftenAsWhatIs(t *testing.T) {
 
 // A worker that a stop interrupts leaves the others the time that a stop gives them.
 func TestACallThatAStopInterruptsEndsNoOther(t *testing.T) {
+	t.Parallel()
 	stop, begun := make(chan struct{}), make(chan struct{})
 	var cause error
 	s := newSetup(t, estate(), fifty(), "a")

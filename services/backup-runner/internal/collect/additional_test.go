@@ -325,6 +325,7 @@ func TestOnlyWhatActionsAskForIsRemembered(t *testing.T) {
 // What was put off is in the part of what asked for it: a holder that dies, or is
 // told to stop, leaves neither or both.
 func TestAStopInTheMiddleOfALongChain(t *testing.T) {
+	t.Parallel()
 	only := velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}
 	api := estate()
 	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})

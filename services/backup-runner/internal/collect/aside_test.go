@@ -91,6 +91,7 @@ func init() {
 // What is owed to an object that was processed aside is known to a third holder,
 // too, and what was done about it.
 func TestTwoDeathsBesideItemBlocks(t *testing.T) {
+	t.Parallel()
 	sc := withActions(scenarios())["additional items with item blocks"]
 	sc.twoDeaths(t, []int{22, 30, 38, 46, 54}, []int{2, 7, 12, 17, 22})
 }

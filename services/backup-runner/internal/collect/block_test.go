@@ -134,6 +134,7 @@ func TestRelatedObjectsOutsideTheSelection(t *testing.T) {
 // A block that is not finished when the run is told to stop is begun anew: what is
 // related to an object may be known through it alone.
 func TestAStopInTheMiddleOfABlock(t *testing.T) {
+	t.Parallel()
 	api := estate()
 	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
 	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})

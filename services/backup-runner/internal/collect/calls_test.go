@@ -100,12 +100,14 @@ func begins() *fakeAction {
 // way when its holder died costs its object an error, any other is as in an
 // undisturbed run.
 func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
+	t.Parallel()
 	undisturbed := newSetup(t, estate(), fifty(), "a").with(starter{begins()})
 	want, err := Run(t.Context(), undisturbed.cfg, undisturbed.job)
 	require.NoError(t, err)
 	bodies := undisturbed.bodies(t, want)
 	for _, workers := range []int{1, 4} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			t.Parallel()
 			base := newSetup(t, estate(), fifty(), "a")
 			base.cfg.PartItems, base.cfg.BlockWorkers = 8, workers
 			total := 0
@@ -284,9 +286,11 @@ func TestACallIsAnnouncedWhenItCanBeMade(t *testing.T) {
 // A call that a stop prevented is made by the next holder, whether it was announced
 // or not.
 func TestACallThatWasNotSentIsMadeByTheNextHolder(t *testing.T) {
+	t.Parallel()
 	unsent := errors.New("plugin process did not start")
 	for name, announced := range map[string]bool{"before it is announced": false, "after it was": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSetup(t, estate(), fifty(), "a")
 			stop := make(chan struct{})
 			s.job.Stop = stop

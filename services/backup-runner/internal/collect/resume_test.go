@@ -260,10 +260,12 @@ func (s *setup) recorded(t *testing.T) (items int) {
 // A run that dies at any write to the bucket is taken over, and the outcome is
 // that of the undisturbed run.
 func TestDeathAtEachWrite(t *testing.T) {
+	t.Parallel()
 	for name, sc := range withActions(scenarios()) {
 		want, total := sc.undisturbed(t)
 		for _, run := range []struct{ workers, shares int }{{1, 9}, {4, 18}} {
 			t.Run(fmt.Sprintf("%s, %d workers", name, run.workers), func(t *testing.T) {
+				t.Parallel()
 				base, api := sc.setup(t, run.workers)
 				for n := 1; ; n++ {
 					if !rotate.Today(n, run.shares) {
@@ -308,6 +310,7 @@ func TestDeathAtEachWrite(t *testing.T) {
 }
 
 func TestTwoDeathsInARow(t *testing.T) {
+	t.Parallel()
 	sc := scenarios()["dead kinds"]
 	sc.twoDeaths(t, []int{3, 7, 11, 15, 19, 23, 27, 31, 35, 39}, []int{1, 6, 11, 16, 21, 26})
 }
@@ -342,6 +345,7 @@ func (sc *scenario) twoDeaths(t *testing.T, first, second []int) {
 // A holder that sleeps through its takeover in the middle of a write wakes up
 // beside the new one, or behind it.
 func TestZombie(t *testing.T) {
+	t.Parallel()
 	sc := scenarios()["everything"]
 	want, _ := sc.undisturbed(t)
 	for _, workers := range []int{1, 4} {

@@ -248,6 +248,7 @@ func TestASnapshotIsRecordedBefore(t *testing.T) {
 // Promises P2 and P3: no snapshot is taken twice. One that was under way when its holder died is an error that names the
 // volume; any other is as in an undisturbed run.
 func TestNoSnapshotIsTakenTwice(t *testing.T) {
+	t.Parallel()
 	api := estate()
 	for i := range 12 {
 		name := fmt.Sprintf("pv-%02d", i)
@@ -256,6 +257,7 @@ func TestNoSnapshotIsTakenTwice(t *testing.T) {
 	}
 	for _, workers := range []int{1, 3} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			t.Parallel()
 			base := newSetup(t, api, velerov1.BackupSpec{IncludedNamespaceScopedResources: []string{"persistentvolumeclaims"}}, "a")
 			base.cfg.PartItems, base.cfg.BlockWorkers = 8, workers
 			total := 0

@@ -19,6 +19,7 @@ import (
 // Told to stop during any list request, a run ends with everything recorded that
 // it listed: the next holder lists only the rest.
 func TestStoppedAtEachPage(t *testing.T) {
+	t.Parallel()
 	sc := scenarios()["dead kinds"]
 	want, total := sc.undisturbed(t)
 	for _, workers := range []int{1, 4} {
