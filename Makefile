@@ -18,10 +18,13 @@ DEMO_ARGS ?= $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUB
 COMPILE := GOGC=400
 PACKAGES = $(patsubst %,./%/...,$(MODULES))
 UNIT = $(filter-out ./e2e/...,$(PACKAGES))
+# Debug information, which nothing here reads, costs compilers another eighth. e2e/tools/*.sh use the same, so that nothing is compiled twice.
+PLAIN := CGO_ENABLED=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
 # Processes under the race detector sleep for a second before they exit, test plugins too, to let others report what they found.
-RACE := GORACE=atexit_sleep_ms=10
-# As in `build`, so that nothing is compiled a second time. Most scenarios run the services as processes: the race detector would see the harness only.
-SCENARIO := CGO_ENABLED=0 GOFLAGS=-trimpath
+RACE := GOFLAGS=-gcflags=all=-dwarf=false GORACE=atexit_sleep_ms=10
+# Most scenarios run the services as processes, where the race detector would see the harness only: those run $(PLAIN).
+# Tests wait for much of their time: half as many packages more than processors.
+WIDE := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2)
 IN_PROCESS := ./e2e/backup ./e2e/catalogue ./e2e/restore
 
 .PHONY: help
@@ -35,34 +38,35 @@ tools: ## build every tool from source into .tools/bin (once; cached)
 .PHONY: build
 build: ## build the binaries into bin/
 	@mkdir -p bin/e2e
-	@$(COMPILE) CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(patsubst %/main.go,./%,$(wildcard services/*/main.go))
-	@$(COMPILE) CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/e2e/ $(patsubst %/main.go,./%,$(wildcard e2e/cmd/*/main.go))
+	@$(COMPILE) $(PLAIN) go build -ldflags '$(LDFLAGS)' -o bin/ $(patsubst %/main.go,./%,$(wildcard services/*/main.go))
+	@$(COMPILE) $(PLAIN) go build -ldflags '$(LDFLAGS)' -o bin/e2e/ $(patsubst %/main.go,./%,$(wildcard e2e/cmd/*/main.go))
 	@echo "built: bin/: $$(cd bin && echo *)"
 
 .PHONY: build-fault
 build-fault: ## build the services with failpoints, for tests, into bin/fault/
 	@mkdir -p bin/fault
-	@$(COMPILE) CGO_ENABLED=0 go build -trimpath -tags failpoint -o bin/fault/ $(patsubst %,./services/%,$(SERVICES))
+	@$(COMPILE) $(PLAIN) go build -tags failpoint -o bin/fault/ $(patsubst %,./services/%,$(SERVICES))
 
 # Everything is compiled first, so that tests do not run beside compilers. Without vet, which is part of lint.
 .PHONY: test
 test: ## what CI runs: all unit tests under the race detector, and every scenario on a real API server
 	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw grpcurl
 	@$(MAKE) --no-print-directory build build-fault
-	@$(COMPILE) go list -race -test -deps -export $(UNIT) >/dev/null
-	@$(COMPILE) $(SCENARIO) go list -test -deps -export ./e2e/... >/dev/null
-	@$(COMPILE) $(RACE) go test -race -vet=off -timeout $(TEST_TIMEOUT) $(UNIT)
-	@$(SCENARIO) go test -vet=off -timeout $(TEST_TIMEOUT) ./e2e/...
+	@$(COMPILE) $(RACE) go list -race -test -deps -export $(UNIT) >/dev/null
+	@$(COMPILE) $(PLAIN) go list -test -deps -export ./e2e/... >/dev/null
+	@$(COMPILE) $(RACE) go test $(WIDE) -race -vet=off -timeout $(TEST_TIMEOUT) $(UNIT)
+	@$(PLAIN) go test $(WIDE) -vet=off -timeout $(TEST_TIMEOUT) ./e2e/...
 
 .PHONY: test-all
 test-all: export FAULT_PART := all
 test-all: export LONG_TESTS := 1
 test-all: TEST_TIMEOUT := 60m
+test-all: WIDE :=
 test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10s each)
-	@go test -race -timeout $(TEST_TIMEOUT) $(IN_PROCESS)
-	@go test -timeout $(TEST_TIMEOUT) -run '^TestModel$$' ./services/queue-scheduler/internal/queue -histories 30000
-	@go test -tags velero -timeout $(TEST_TIMEOUT) ./e2e/veleroplugin
-	@cd e2e/tools/velerohost && GOWORK=off CGO_ENABLED=0 GOFLAGS=-trimpath go test ./...
+	@$(COMPILE) $(RACE) go test -race -vet=off -timeout $(TEST_TIMEOUT) $(IN_PROCESS)
+	@$(PLAIN) go test -vet=off -timeout $(TEST_TIMEOUT) -run '^TestModel$$' ./services/queue-scheduler/internal/queue -histories 30000
+	@$(PLAIN) go test -vet=off -tags velero -timeout $(TEST_TIMEOUT) ./e2e/veleroplugin
+	@cd e2e/tools/velerohost && GOWORK=off $(PLAIN) go test ./...
 	@e2e/tools/fuzz.sh $(or $(FUZZTIME),10s)
 
 .PHONY: demo
@@ -74,12 +78,12 @@ demo: ## back up, destroy, restore and compare a sample estate (KUBECONFIG=file:
 .PHONY: cluster-up
 cluster-up: ## start a control plane that stays, in .out/cluster
 	@e2e/tools/build.sh $(CONTROL_PLANE)
-	@$(COMPILE) CGO_ENABLED=0 go build -trimpath -o bin/e2e/ ./e2e/cmd/cluster
+	@$(COMPILE) $(PLAIN) go build -o bin/e2e/ ./e2e/cmd/cluster
 	@bin/e2e/cluster up
 
 .PHONY: cluster-down
 cluster-down: ## stop it and remove its data
-	@$(COMPILE) CGO_ENABLED=0 go build -trimpath -o bin/e2e/ ./e2e/cmd/cluster
+	@$(COMPILE) $(PLAIN) go build -o bin/e2e/ ./e2e/cmd/cluster
 	@bin/e2e/cluster down
 
 .PHONY: bench
@@ -103,4 +107,4 @@ verify: ## check that generated code is fresh, contracts are clean, modules buil
 lint: ## run the linters over every module (in one run: each would load the dependencies again)
 	@e2e/tools/build.sh golangci-lint buf
 	@.tools/bin/buf lint
-	@$(COMPILE) CGO_ENABLED=0 GOFLAGS=-trimpath .tools/bin/golangci-lint run --allow-parallel-runners $(PACKAGES)
+	@$(COMPILE) $(PLAIN) .tools/bin/golangci-lint run --allow-parallel-runners $(PACKAGES)

@@ -42,8 +42,9 @@ func (m Mutant) Build(ctx context.Context, dir string) error {
 	if err := os.Remove(target); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "failpoint,"+m.Tag, "-o", target, "./services/"+m.Case.Service())
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "failpoint,"+m.Tag, "-o", target, "./services/"+m.Case.Service())
+	// As in `make build-fault`, so that only the mutant is compiled.
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -gcflags=all=-dwarf=false")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w: %s", m.Tag, err, strings.TrimSpace(string(output)))
 	}

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # As in `make build`, so that nothing is compiled a second time with other settings.
-export CGO_ENABLED=0 GOFLAGS=-trimpath GOGC=400
+export CGO_ENABLED=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false' GOGC=400
 
 generated=(proto/gen pkg/apis pkg/crds pkg/plugin/wire)
 before=$(mktemp -d)

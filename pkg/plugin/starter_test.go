@@ -19,11 +19,11 @@ func TestStarterPassesItsTestsOutsideTheRepository(t *testing.T) {
 		command := exec.CommandContext(t.Context(), "go", args...)
 		command.Dir = copied
 		// As binaries are built here, so that little is compiled anew.
-		command.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-trimpath")
+		command.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-trimpath -gcflags=all=-dwarf=false")
 		out, err := command.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
 	run("mod", "edit", "-replace=github.com/holdfast-io/holdfast/pkg/plugin="+sdk)
-	run("vet", ".")
-	run("test", ".")
+	// Without vet, which would look at every dependency; lint sees the starter itself.
+	run("test", "-vet=off", ".")
 }
