@@ -22,7 +22,7 @@ instrument=-gcflags=github.com/holdfast-io/holdfast/...=-d=libfuzzer
 
 build() { # DIRECTORY
   local began=$SECONDS
-  CGO_ENABLED=0 go test -c -vet=off -trimpath "$instrument" -o "$scratch/test" "./$1" </dev/null &&
+  CGO_ENABLED=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false' go test -c -vet=off "$instrument" -o "$scratch/test" "./$1" </dev/null &&
     echo "fuzz: $1 built in $((SECONDS - began)) s"
 }
 
