@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 )
 
-// vendorVolumes backs a volume up, loses it, restores it from its snapshot and deletes the backup.
+// vendorVolumes backs a volume up, restores it from its snapshot beside itself and once it is lost, and deletes the backup.
 func vendorVolumes(t *testing.T, s *site.Site, bucket *site.Bucket) {
 	calls := filepath.Join(t.TempDir(), "calls")
 	called := func() string {
@@ -48,15 +48,25 @@ func vendorVolumes(t *testing.T, s *site.Site, bucket *site.Bucket) {
 		Status: nativesnapshot.Status{ProviderSnapshotID: "id of pv-v,z1,", Phase: nativesnapshot.PhaseCompleted},
 	}}, listed)
 
+	s.Restore(t, "beside", "volumes", "v", "v2")
+	r := s.RestoreEnds(t, "beside")
+	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, string(bucket.ReadZipped(t, "restores/beside/restore-beside-results.gz")))
+	pv := &corev1.PersistentVolume{}
+	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Name: bound(t, s, "v2").Spec.VolumeName}, pv))
+	require.Regexp(t, "^velero-clone-", pv.Name)
+	require.Equal(t, "pv-v", pv.Annotations[velerov1.AnnotationOriginalPVName])
+	require.Equal(t, "id of pv-v,z1,,fast,z1,5,z", pv.Annotations["velerofw.io/volume"])
+	require.Equal(t, "pv-v", bound(t, s, "v").Spec.VolumeName)
+
 	lost(t, s)
 	s.Restore(t, "volumes", "volumes", "v", "v")
-	r := s.RestoreEnds(t, "volumes")
+	r = s.RestoreEnds(t, "volumes")
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, string(bucket.ReadZipped(t, "restores/volumes/restore-volumes-results.gz")))
 	require.Contains(t, called(), "volume from id of pv-v,z1,: fast in z1 at 5\n")
-	pv := &corev1.PersistentVolume{}
+	pv = &corev1.PersistentVolume{}
 	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Name: "pv-v"}, pv))
 	require.Equal(t, "id of pv-v,z1,,fast,z1,5,z", pv.Annotations["velerofw.io/volume"])
-	bound(t, s)
+	bound(t, s, "v")
 
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "volumes"}}
 	d.Spec.BackupName = "volumes"
@@ -81,16 +91,18 @@ func claimed(t *testing.T, s *site.Site) {
 	pvc.Spec.AccessModes, pvc.Spec.Resources.Requests = modes, size
 	pvc.Spec.VolumeName, pvc.Spec.StorageClassName = "pv-v", ptr.To("")
 	require.NoError(t, s.Client.Create(t.Context(), pvc))
-	bound(t, s)
+	bound(t, s, "v")
 }
 
-func bound(t *testing.T, s *site.Site) {
+// bound returns the claim of a namespace once it is bound.
+func bound(t *testing.T, s *site.Site, namespace string) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	pvc := &corev1.PersistentVolumeClaim{}
 	require.Eventually(t, func() bool {
-		err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: "v", Name: "data"}, pvc)
+		err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "data"}, pvc)
 		return err == nil && pvc.Status.Phase == corev1.ClaimBound
 	}, site.Patience, site.Look)
+	return pvc
 }
 
 // lost deletes the namespace and the volume.

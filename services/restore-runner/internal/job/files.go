@@ -67,7 +67,7 @@ func (j *job) publish(ctx context.Context, store objectstore.Store, f *files) er
 		{layout.RestoreResults(name), j.recorder.WriteResults},
 		{layout.RestoreResourceList(name), j.recorder.WriteResourceList},
 		{layout.RestoreItemOperations(name), literal("[]\n")},
-		{layout.RestoreVolumeInfo(name), literal("[]\n")},
+		{layout.RestoreVolumeInfo(name), j.recorder.WriteVolumeInfo},
 	} {
 		if err := j.publishOne(ctx, store, f.dir, part.key, part.write); err != nil {
 			return err

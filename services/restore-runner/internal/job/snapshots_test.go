@@ -128,6 +128,25 @@ func TestAVolumeComesBackThroughAPlugin(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"persistentVolumeReclaimPolicy":"Delete","hostPath":{"path":"new-disk"},"claimRef":{"namespace":"a","name":"c"}}`, string(pv))
 	require.Equal(t, object{"volumeName": "pv"}, b.cluster.Object("/api/v1/namespaces/a/persistentvolumeclaims/c")["spec"])
+	require.JSONEq(t, `[{"pvcName":"c","pvcNamespace":"a","pvName":"pv","restoreMethod":"NativeSnapshot","snapshotDataMoved":false,
+		"nativeSnapshotInfo":{"snapshotHandle":"snap","volumeType":"fast","volumeAZ":"z1","iops":"300","Phase":"Completed"}}]`, b.file(t, layout.RestoreVolumeInfo("r")))
+}
+
+// The volume information of a restore has what was restored, under the name it has in the cluster, whoever writes it.
+func TestTheVolumeInformationNamesTheVolumeThatWasMade(t *testing.T) {
+	b := newBench(t)
+	b.snapshotted(t)
+	b.cluster.Put("/api/v1/persistentvolumes/pv", object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "pv"}})
+	b.create(t, true, func(r *velerov1.Restore) { r.Spec.NamespaceMapping = map[string]string{"a": "b"} })
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase, b.file(t, layout.RestoreLog("r")))
+	var infos []struct{ PVCNamespace, PVName string }
+	require.NoError(t, json.Unmarshal([]byte(b.file(t, layout.RestoreVolumeInfo("r"))), &infos))
+	require.Len(t, infos, 1)
+	require.Equal(t, "b", infos[0].PVCNamespace)
+	claim := b.cluster.Object("/api/v1/namespaces/b/persistentvolumeclaims/c")["spec"].(object)
+	require.Equal(t, claim["volumeName"], infos[0].PVName)
+	require.Regexp(t, "^velero-clone-", infos[0].PVName)
 }
 
 // A volume that no object points to can be found by the restore's log.
@@ -144,6 +163,7 @@ func TestTheLogKeepsTheVolumeOfAnObjectThatIsRefused(t *testing.T) {
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
 	require.Contains(t, b.file(t, layout.RestoreLog("r")), `volume \"new-disk\" made of snapshot \"snap\"`)
+	require.Equal(t, "[]\n", b.file(t, layout.RestoreVolumeInfo("r")))
 }
 
 func TestVolumesThatAreNotWantedAskNoPlugin(t *testing.T) {

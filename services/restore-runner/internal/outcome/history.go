@@ -23,6 +23,8 @@ type History struct {
 	Intents map[int32]apply.Intent
 	// Volumes are those that were made, or begun, of snapshots, for objects without an outcome.
 	Volumes map[int32]*Volume
+	// Names has the PersistentVolumes, those with an outcome too, that have another name in the cluster.
+	Names map[int32]string
 	// Served are the definitions that were seen established.
 	Served []int32
 	// Lost has the target namespaces nothing can be restored into, with the reason.
@@ -93,6 +95,9 @@ func (h *History) add(r *Recorder, node int32, rec *Record) {
 	}
 	if rec.Volume != nil {
 		put(&h.Volumes, node, rec.Volume)
+		if rec.Volume.Name != "" {
+			put(&h.Names, node, rec.Volume.Name)
+		}
 	}
 	if rec.Owes != nil {
 		put(&h.Owing, node, rec.Owes)

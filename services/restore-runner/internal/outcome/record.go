@@ -101,6 +101,15 @@ type Volume struct {
 	Snapshot string `json:"snapshot"`
 	// ID is the volume's; empty before it is known.
 	ID string `json:"id,omitempty"`
+	// Name is what the PersistentVolume is called in the cluster where it has another name than in the backup.
+	Name string `json:"name,omitempty"`
+	// Type, Zone and IOPS are the volume's, as in the list of snapshots.
+	Type string `json:"type,omitempty"`
+	Zone string `json:"zone,omitempty"`
+	IOPS int64  `json:"iops,omitempty"`
+	// ClaimNamespace and Claim are the claim it is for, in the cluster; empty when there is none.
+	ClaimNamespace string `json:"claimNamespace,omitempty"`
+	Claim          string `json:"claim,omitempty"`
 }
 
 // Lost is a target namespace and why nothing can be restored into it.

@@ -37,6 +37,7 @@ type Recorder struct {
 	noted   int                // bytes
 	counts  Counts
 	results joblog.Results
+	volumes map[int32]*Volume // that were made of snapshots
 	batch   batch
 
 	flushing sync.Mutex // held while a file of records is stored
@@ -241,6 +242,9 @@ func (r *Recorder) apply(node int32, rec *Record) {
 	}
 	if rec.Asked {
 		r.ask(node)
+	}
+	if rec.Volume != nil && rec.Volume.ID != "" {
+		put(&r.volumes, node, rec.Volume)
 	}
 	action := codeOf(rec.Action)
 	if action == 0 {

@@ -196,7 +196,7 @@ func (t *tour) check(by string, changed *action.Object) error {
 		return fmt.Errorf("%s: %w", by, err)
 	case gv.Group != kind.GVK.Group || text(content, "kind") != kind.GVK.Kind:
 		return fmt.Errorf("%s: made it a %s of %q", by, text(content, "kind"), gv)
-	case text(object(content, "metadata"), "name") != t.Plan.Node(t.it.node).Name:
+	case text(object(content, "metadata"), "name") != t.it.target.Name:
 		return fmt.Errorf("%s: renamed it to %q", by, text(object(content, "metadata"), "name"))
 	}
 	return nil

@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,13 +22,14 @@ import (
 
 // item is an object on its way into the cluster.
 type item struct {
-	node   int32
-	raw    []byte // as stored
-	body   map[string]any
-	target apply.Target
-	refs   []any // owner references as stored
-	fields []any // managed fields as stored, where they must come back
-	stands bool  // it is in the cluster, and is not to be created should it go
+	node    int32
+	raw     []byte // as stored
+	body    map[string]any
+	target  apply.Target
+	refs    []any  // owner references as stored
+	fields  []any  // managed fields as stored, where they must come back
+	stands  bool   // it is in the cluster, and is not to be created should it go
+	renamed string // its name in this cluster, where that is not the backup's
 }
 
 // object restores one object that is neither a definition nor a Namespace. It is called again for one that had to wait.
@@ -153,7 +155,7 @@ func (r *run) target(it *item) (apply.Target, error) {
 	if !ok {
 		return apply.Target{}, fmt.Errorf("the cluster does not serve %s", kind)
 	}
-	t := apply.Target{GVR: gv.WithResource(kind.Resource), Namespace: r.Plan.Target(it.node), Name: r.Plan.Node(it.node).Name}
+	t := apply.Target{GVR: gv.WithResource(kind.Resource), Namespace: r.Plan.Target(it.node), Name: cmp.Or(it.renamed, r.Plan.Node(it.node).Name)}
 	if served.Namespaced != (t.Namespace != "") {
 		return t, fmt.Errorf("the scope of %s in the cluster is not that in the backup", kind)
 	}
@@ -183,6 +185,9 @@ func (r *run) skipped(it *item) *reset.Skip {
 // there, so that the object has no outcome yet.
 func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) (again bool) {
 	kind := r.Plan.Kind(it.node)
+	if kind.String() == "persistentvolumeclaims" {
+		r.followVolume(it)
+	}
 	reset.Place(it.body, it.target.Namespace, &r.reset)
 	now, later := r.ownersOf(e, it)
 	if len(now) > 0 {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/holdfast-io/holdfast/pkg/action"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
@@ -25,7 +27,7 @@ func (r *run) provision(ctx context.Context, it *item) error {
 	if r.Plan.Kind(it.node).String() != "persistentvolumes" {
 		return nil
 	}
-	snapshot, ok := r.Volumes.Snapshot(it.target.Name)
+	snapshot, ok := r.Volumes.Snapshot(r.Plan.Node(it.node).Name)
 	if !ok {
 		return nil
 	}
@@ -37,6 +39,9 @@ func (r *run) provision(ctx context.Context, it *item) error {
 }
 
 func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snapshot) error {
+	if err := r.name(ctx, it); err != nil {
+		return err
+	}
 	there, err := r.standing(ctx, it)
 	it.stands = there
 	if there || err != nil {
@@ -49,11 +54,11 @@ func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snap
 	if err != nil {
 		return err
 	}
-	id, err := r.volume(ctx, it, by, s)
+	made, err := r.volume(ctx, it, by, s)
 	if err != nil {
 		return err
 	}
-	return r.point(ctx, it, by, id)
+	return r.point(ctx, it, by, made)
 }
 
 // ready opens a location and brings up what its calls need: a call that is announced and then not made costs the volume. When
@@ -89,50 +94,76 @@ func (r *run) unlessStopped(ctx context.Context) (_ context.Context, done func()
 }
 
 // volume makes the volume, once per restore whoever holds it.
-func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter, s *nativesnapshot.Snapshot) (id string, err error) {
-	made := outcome.Volume{Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID}
+func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter, s *nativesnapshot.Snapshot) (made outcome.Volume, err error) {
+	made = r.planned(it, s)
 	switch before := r.History.Volumes[it.node]; {
 	case before != nil && before.ID != "":
-		return before.ID, nil
+		return *before, nil
 	case before != nil, r.History.Blind:
-		return "", errVolumeUnclear
+		return made, errVolumeUnclear
 	}
 	if r.Confirm != nil {
 		if err := r.Confirm(ctx); err != nil {
-			return "", err
+			return made, err
 		}
 	}
-	r.Recorder.Provision(it.node, made)
-	if err := r.Recorder.Sync(ctx); err != nil {
-		return "", err
+	if err := r.recorded(ctx, it, made); err != nil {
+		return made, err
 	}
-	what := action.Volume{Type: s.Spec.VolumeType}
-	if s.Spec.VolumeIOPS != nil {
-		what.IOPS = *s.Spec.VolumeIOPS
-	}
-	dispatch.Aside(ctx, func() { id, err = by.CreateVolume(ctx, s.Status.ProviderSnapshotID, s.Spec.VolumeAZ, what) })
+	what := action.Volume{Type: made.Type, IOPS: made.IOPS}
+	dispatch.Aside(ctx, func() { made.ID, err = by.CreateVolume(ctx, made.Snapshot, made.Zone, what) })
 	switch {
 	case err != nil:
-		return "", err
-	case id == "":
-		return "", fmt.Errorf("VolumeSnapshotLocation %q: CreateVolumeFromSnapshot: the plugin answered without the id of a volume", s.Spec.Location)
+		return made, err
+	case made.ID == "":
+		return made, fmt.Errorf("VolumeSnapshotLocation %q: CreateVolumeFromSnapshot: the plugin answered without the id of a volume", s.Spec.Location)
 	}
-	made.ID = id
-	r.Recorder.Provision(it.node, made)
-	r.Recorder.Info(it.node, fmt.Sprintf("volume %q made of snapshot %q", id, made.Snapshot))
-	return id, r.Recorder.Sync(ctx)
+	r.Recorder.Info(it.node, fmt.Sprintf("volume %q made of snapshot %q", made.ID, made.Snapshot))
+	return made, r.recorded(ctx, it, made)
 }
 
-// point makes the object one of that volume.
-func (r *run) point(ctx context.Context, it *item, by action.VolumeSnapshotter, id string) (err error) {
+// planned is the volume before it is made.
+func (r *run) planned(it *item, s *nativesnapshot.Snapshot) outcome.Volume {
+	v := outcome.Volume{
+		Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID, Name: it.renamed,
+		Type: s.Spec.VolumeType, Zone: s.Spec.VolumeAZ, IOPS: ptr.Deref(s.Spec.VolumeIOPS, 0),
+	}
+	v.ClaimNamespace, v.Claim = r.Volumes.Claim(r.Plan.Node(it.node).Name)
+	v.ClaimNamespace = r.Plan.MapNamespace(v.ClaimNamespace)
+	return v
+}
+
+// recorded returns once it is durable what is known of the volume.
+func (r *run) recorded(ctx context.Context, it *item, made outcome.Volume) error {
+	r.Recorder.Provision(it.node, made)
+	return r.Recorder.Sync(ctx)
+}
+
+// point makes the object one of that volume. The plugin may give it another name.
+func (r *run) point(ctx context.Context, it *item, by action.VolumeSnapshotter, made outcome.Volume) (err error) {
 	var changed *action.Object
-	dispatch.Aside(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(it.body), id) })
+	dispatch.Aside(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(it.body), made.ID) })
 	if err != nil {
-		return fmt.Errorf("volume %q: %w", id, err)
+		return fmt.Errorf("volume %q: %w", made.ID, err)
+	}
+	name, err := nameOf(changed)
+	if err == nil && name != it.target.Name {
+		made.Name = name
+		r.rename(it, name)
+		err = r.recorded(ctx, it, made)
+	}
+	if err != nil {
+		return fmt.Errorf("volume %q: plugin %s: SetVolumeID: %w", made.ID, by.Name(), err)
 	}
 	t := &tour{run: r, it: it, object: changed}
 	if err := t.check("plugin "+by.Name()+": SetVolumeID", changed); err != nil {
-		return fmt.Errorf("volume %q: %w", id, err)
+		return fmt.Errorf("volume %q: %w", made.ID, err)
 	}
-	return t.arrive()
+	if err := t.arrive(); err != nil {
+		return err
+	}
+	if it.renamed != "" {
+		it.becomes(it.renamed, r.Plan.Node(it.node).Name)
+	}
+	return nil
 }

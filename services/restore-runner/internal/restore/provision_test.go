@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -28,7 +29,7 @@ type cloud struct {
 	action.VolumeSnapshotter // nothing else is asked
 
 	during func() // called with the call for a volume under way
-	rename bool
+	rename *string
 	refuse error
 
 	mu   sync.Mutex
@@ -62,8 +63,8 @@ func (c *cloud) SetVolumeID(_ context.Context, pv *action.Object, id string) (*a
 	if err != nil {
 		return nil, err
 	}
-	if c.rename {
-		u.SetName("another")
+	if c.rename != nil {
+		u.SetName(*c.rename)
 	}
 	u.Object["spec"].(object)["hostPath"] = object{"path": id}
 	return action.FromContent(u.Object), nil
@@ -102,27 +103,19 @@ func TestAVolumeIsMadeOfItsSnapshot(t *testing.T) {
 }
 
 func TestAVolumeThatIsThereIsNotMadeAgain(t *testing.T) {
-	for name, mapping := range map[string]map[string]string{"same namespace": nil, "another namespace": {"a": "b"}} {
-		t.Run(name, func(t *testing.T) {
-			s, c := apitest.Start(t), &cloud{}
-			s.Put(pvPath, object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "pv"}, "spec": object{"hostPath": object{"path": "live"}}})
-			f := run(t, s, snapshotted(), velerov1.RestoreSpec{NamespaceMapping: mapping}, on(c))
-			require.Empty(t, c.made)
-			require.Equal(t, object{"hostPath": object{"path": "live"}}, s.Object(pvPath)["spec"])
-			if mapping == nil {
-				require.Contains(t, f.results.Warnings.all(), `could not restore, PersistentVolume "pv" exists already`)
-				return
-			}
-			require.Contains(t, f.results.Errors.all(), `volume from snapshot "snap": a PersistentVolume of this name exists`)
-		})
-	}
+	s, c := apitest.Start(t), &cloud{}
+	s.Put(pvPath, object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "pv"}, "spec": object{"hostPath": object{"path": "live"}}})
+	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c))
+	require.Empty(t, c.made)
+	require.Equal(t, object{"hostPath": object{"path": "live"}}, s.Object(pvPath)["spec"])
+	require.Contains(t, f.results.Warnings.all(), `could not restore, PersistentVolume "pv" exists already`)
 }
 
 func TestAVolumeThatCannotBeMadeIsAnError(t *testing.T) {
 	for want, c := range map[string]*cloud{
-		`volume from snapshot "snap": quota exceeded`:                                                                 {refuse: errors.New("quota exceeded")},
-		`volume from snapshot "snap": volume "volume-1": plugin cloud.io/disks: SetVolumeID: renamed it to "another"`: {rename: true},
-		`VolumeSnapshotLocation "lost": not found`:                                                                    {},
+		`volume from snapshot "snap": quota exceeded`:                                                                {refuse: errors.New("quota exceeded")},
+		`volume from snapshot "snap": volume "volume-1": plugin cloud.io/disks: SetVolumeID: metadata.name: missing`: {rename: ptr.To("")},
+		`VolumeSnapshotLocation "lost": not found`:                                                                   {},
 	} {
 		t.Run(want, func(t *testing.T) {
 			s, b := apitest.Start(t), snapshotted()

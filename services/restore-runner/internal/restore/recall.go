@@ -20,6 +20,9 @@ func (r *run) recall() func(context.Context) error {
 	for _, name := range h.Found {
 		r.found[name] = true
 	}
+	for v, name := range h.Names {
+		r.names[r.Plan.Node(v).Name] = name
+	}
 	for _, v := range h.Served {
 		// The API server accepts a definition only under the name <plural>.<group>.
 		plural, group, _ := strings.Cut(r.Plan.Node(v).Name, ".")

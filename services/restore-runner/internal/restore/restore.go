@@ -89,7 +89,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	r := &run{
 		Config: config, client: client, limiter: limiter, owners: relink.New(), catalog: config.Catalog,
-		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, found: map[string]bool{},
+		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, found: map[string]bool{}, names: map[string]string{},
 	}
 	r.bind()
 	r.reset = reset.Options{
@@ -133,6 +133,7 @@ type run struct {
 	mu    sync.Mutex
 	lost  map[string]string // target namespaces that could not be prepared -> why
 	found map[string]bool   // target namespaces that were there before this restore
+	names map[string]string // volumes of the backup -> their other names in the cluster
 
 	chains map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
 	stays  stays

@@ -2,7 +2,6 @@ package restore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +16,7 @@ import (
 var claimsGVR = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 
 // standing tells that the PersistentVolume is in the cluster and stays there. One that is going away, as after its claim's
-// namespace was deleted, is waited for: its name is free afterwards, and its data is in the snapshot alone. A volume for
-// another namespace would need another name.
+// namespace was deleted, is waited for: its name is free afterwards, and its data is in the snapshot alone.
 func (r *run) standing(ctx context.Context, it *item) (there bool, err error) {
 	there, going, err := r.stands(ctx, it)
 	if err != nil || going == "" {
@@ -62,14 +60,8 @@ func (r *run) stands(ctx context.Context, it *item) (there bool, going string, e
 	if r.History.Resumed && r.History.Intents[it.node] == "" && r.mine()(meta) {
 		return true, "", nil // an earlier holder created it: what became of it since is not for the restore to say
 	}
-	if going, err = r.leaving(ctx, live); going != "" || err != nil {
-		return true, going, err
-	}
-	namespace, _ := r.Volumes.Claim(it.target.Name)
-	if namespace != r.Plan.MapNamespace(namespace) && !r.mine()(meta) {
-		return false, "", errors.New("a PersistentVolume of this name exists, and another one for the mapped namespace is not supported yet")
-	}
-	return true, "", nil
+	going, err = r.leaving(ctx, live)
+	return true, going, err
 }
 
 // leaving returns why a live PersistentVolume will go away. One that its claim has left, and that stays as it is, is an
