@@ -99,7 +99,7 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 	snapshotters, done := j.snapshotters(ctx)
 	defer done()
 	return restore.Run(ctx, restore.Config{
-		Backup: backup, Restore: j.restore.Name, Spec: &j.restore.Spec, Plan: p.plan, Source: p.source, Volumes: p.volumes,
+		Backup: backup, Restore: j.restore.Name, UID: j.restore.UID, Spec: &j.restore.Spec, Plan: p.plan, Source: p.source, Volumes: p.volumes,
 		Catalog: p.catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, History: p.history,
 		Since: j.restore.CreationTimestamp.Time, Confirm: j.confirm, Stop: j.stopped.Done(),
 		TerminatingTimeout: j.cfg.TerminatingTimeout, ResourceTimeout: j.cfg.ResourceTimeout,

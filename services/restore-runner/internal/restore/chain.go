@@ -120,7 +120,7 @@ func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, 
 		t.stay.entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which this version does not follow", b.Action.Name(), result.OperationID))
 	}
 	if !result.Skip && result.Object != t.object {
-		err = t.check("action "+b.Action.Name()+": Execute", result.Object)
+		err = t.check("action "+b.Action.Name()+": Execute", result.Object, t.it.target.Name)
 	}
 	return result, err
 }
@@ -180,8 +180,8 @@ func (t *tour) wanted(ctx context.Context, b *bound) (bool, error) {
 	return wants, nil
 }
 
-// check refuses another object in the place of this one: records and owners know it by its kind and name.
-func (t *tour) check(by string, changed *action.Object) error {
+// check refuses another object in the place of this one, of another kind or name: records and owners know it by them.
+func (t *tour) check(by string, changed *action.Object, name string) error {
 	if changed == nil {
 		return fmt.Errorf("%s: returned no object", by)
 	}
@@ -196,7 +196,7 @@ func (t *tour) check(by string, changed *action.Object) error {
 		return fmt.Errorf("%s: %w", by, err)
 	case gv.Group != kind.GVK.Group || text(content, "kind") != kind.GVK.Kind:
 		return fmt.Errorf("%s: made it a %s of %q", by, text(content, "kind"), gv)
-	case text(object(content, "metadata"), "name") != t.it.target.Name:
+	case text(object(content, "metadata"), "name") != name:
 		return fmt.Errorf("%s: renamed it to %q", by, text(object(content, "metadata"), "name"))
 	}
 	return nil

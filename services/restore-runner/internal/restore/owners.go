@@ -107,14 +107,22 @@ func (r *run) owner(node int32, uid types.UID) *relink.Owner {
 		return nil
 	}
 	gvk := r.Plan.Kind(node).GVK
-	owner := &relink.Owner{
+	return &relink.Owner{
 		UID: uid, APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
-		Namespace: r.Plan.Target(node), Name: r.Plan.Node(node).Name,
+		Namespace: r.Plan.Target(node), Name: r.liveName(node),
 	}
-	if r.Plan.Class(node) == plan.NamespaceObject {
-		owner.Name = r.Plan.MapNamespace(owner.Name)
+}
+
+// liveName is what the object of a node is called in the cluster.
+func (r *run) liveName(node int32) string {
+	name := r.Plan.Node(node).Name
+	switch {
+	case r.Plan.Class(node) == plan.NamespaceObject:
+		return r.Plan.MapNamespace(name)
+	case r.Plan.Kind(node).String() == "persistentvolumes":
+		return r.volumeName(name)
 	}
-	return owner
+	return name
 }
 
 // patchOwners completes the references of an object that came before its owners; nil is nothing to do.
@@ -153,11 +161,7 @@ func (r *run) complete(ctx context.Context, e *outcome.Entry, node int32, uid ty
 // present names a restored object.
 func (r *run) present(node int32) apply.Target {
 	kind := r.Plan.Kind(node)
-	t := apply.Target{GVR: kind.GVK.GroupVersion().WithResource(kind.Resource), Namespace: r.Plan.Target(node), Name: r.Plan.Node(node).Name}
-	if r.Plan.Class(node) == plan.NamespaceObject {
-		t.Name = r.Plan.MapNamespace(t.Name)
-	}
-	return t
+	return apply.Target{GVR: kind.GVK.GroupVersion().WithResource(kind.Resource), Namespace: r.Plan.Target(node), Name: r.liveName(node)}
 }
 
 // appliedFields returns managed fields that must survive a restore: server-side appliers recognize by them what is theirs,

@@ -39,13 +39,19 @@ func (r *run) provision(ctx context.Context, it *item) error {
 }
 
 func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snapshot) error {
+	stored := r.Plan.Node(it.node).Name
 	if err := r.name(ctx, it); err != nil {
 		return err
 	}
 	there, err := r.standing(ctx, it)
 	it.stands = there
-	if there || err != nil {
+	switch {
+	case err != nil:
 		return err
+	case there && it.renamed != "" && r.volumeName(stored) != it.renamed: // the records of who made it are gone
+		return r.recorded(ctx, it, &outcome.Volume{Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID})
+	case there:
+		return nil
 	}
 	if r.Snapshotters == nil {
 		return errors.New("there are no plugins")
@@ -58,7 +64,7 @@ func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snap
 	if err != nil {
 		return err
 	}
-	return r.point(ctx, it, by, made)
+	return r.point(ctx, it, by, &made)
 }
 
 // ready opens a location and brings up what its calls need: a call that is announced and then not made costs the volume. When
@@ -98,7 +104,7 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 	made = r.planned(it, s)
 	switch before := r.History.Volumes[it.node]; {
 	case before != nil && before.ID != "":
-		return *before, nil
+		return *before, nil // under a name that may have been taken since: point records another
 	case before != nil, r.History.Blind:
 		return made, errVolumeUnclear
 	}
@@ -107,7 +113,7 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 			return made, err
 		}
 	}
-	if err := r.recorded(ctx, it, made); err != nil {
+	if err := r.recorded(ctx, it, &made); err != nil {
 		return made, err
 	}
 	what := action.Volume{Type: made.Type, IOPS: made.IOPS}
@@ -119,7 +125,7 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 		return made, fmt.Errorf("VolumeSnapshotLocation %q: CreateVolumeFromSnapshot: the plugin answered without the id of a volume", s.Spec.Location)
 	}
 	r.Recorder.Info(it.node, fmt.Sprintf("volume %q made of snapshot %q", made.ID, made.Snapshot))
-	return made, r.recorded(ctx, it, made)
+	return made, r.recorded(ctx, it, &made)
 }
 
 // planned is the volume before it is made.
@@ -133,37 +139,35 @@ func (r *run) planned(it *item, s *nativesnapshot.Snapshot) outcome.Volume {
 	return v
 }
 
-// recorded returns once it is durable what is known of the volume.
-func (r *run) recorded(ctx context.Context, it *item, made outcome.Volume) error {
-	r.Recorder.Provision(it.node, made)
-	return r.Recorder.Sync(ctx)
-}
-
-// point makes the object one of that volume. The plugin may give it another name.
-func (r *run) point(ctx context.Context, it *item, by action.VolumeSnapshotter, made outcome.Volume) (err error) {
+// point makes the object one of that volume. The plugin gets it under the name in the backup and may give it another one,
+// unless one is recorded.
+func (r *run) point(ctx context.Context, it *item, by action.VolumeSnapshotter, made *outcome.Volume) (err error) {
+	stored := r.Plan.Node(it.node).Name
 	var changed *action.Object
-	dispatch.Aside(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(it.body), made.ID) })
+	dispatch.Aside(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(named(it.body, stored)), made.ID) })
 	if err != nil {
 		return fmt.Errorf("volume %q: %w", made.ID, err)
 	}
 	name, err := nameOf(changed)
-	if err == nil && name != it.target.Name {
-		made.Name = name
-		r.rename(it, name)
-		err = r.recorded(ctx, it, made)
-	}
 	if err != nil {
 		return fmt.Errorf("volume %q: plugin %s: SetVolumeID: %w", made.ID, by.Name(), err)
 	}
 	t := &tour{run: r, it: it, object: changed}
-	if err := t.check("plugin "+by.Name()+": SetVolumeID", changed); err != nil {
+	if err := t.check("plugin "+by.Name()+": SetVolumeID", changed, name); err != nil {
 		return fmt.Errorf("volume %q: %w", made.ID, err)
 	}
 	if err := t.arrive(); err != nil {
 		return err
 	}
-	if it.renamed != "" {
-		it.becomes(it.renamed, r.Plan.Node(it.node).Name)
+	if name == stored || r.History.Names[it.node] != "" {
+		name = it.renamed
 	}
-	return nil
+	if name == "" {
+		return nil
+	}
+	it.becomes(name, stored)
+	if made.Name == name {
+		return nil
+	}
+	return r.recorded(ctx, it, made)
 }

@@ -178,16 +178,18 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 	}
 }
 
-// replay makes config that of who takes a restore over with the records of a directory.
-func replay(t *testing.T, config *restore.Config, records string) {
+// replay makes config that of who takes a restore over with the records of these directories, one for each holder.
+func replay(t *testing.T, config *restore.Config, records ...string) {
 	t.Helper()
 	config.History = &outcome.History{Resumed: true}
-	paths, err := filepath.Glob(filepath.Join(records, "*.gz"))
-	require.NoError(t, err)
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
+	for _, dir := range records {
+		paths, err := filepath.Glob(filepath.Join(dir, "*.gz"))
 		require.NoError(t, err)
-		require.NoError(t, config.Recorder.Replay(data, config.History))
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, config.Recorder.Replay(data, config.History))
+		}
 	}
 }
 

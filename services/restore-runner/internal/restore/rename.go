@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
 // clonePrefix is what Velero 1.18 lets the names begin with of volumes that cannot keep theirs.
@@ -23,6 +25,9 @@ const clonePrefix = "velero-clone-"
 // recorded name.
 func (r *run) name(ctx context.Context, it *item) error {
 	stored := r.Plan.Node(it.node).Name
+	if it.renamed != "" {
+		return nil
+	}
 	if name := r.volumeName(stored); name != stored {
 		it.becomes(name, stored)
 		return nil
@@ -31,48 +36,51 @@ func (r *run) name(ctx context.Context, it *item) error {
 	if namespace == r.Plan.MapNamespace(namespace) {
 		return nil
 	}
-	raw, err := r.client.Get(ctx, it.target)
+	// The same for every holder of the restore, so that one without records recognizes what is there.
+	clone := apply.Target{GVR: it.target.GVR, Name: clonePrefix + uuid.NewSHA1(uuid.NameSpaceOID, []byte(string(r.UID)+"/"+stored)).String()}
+	there, mine, err := r.owned(ctx, it.target)
+	renamed := there && !mine
+	if err == nil && !there && r.History.Resumed {
+		there, mine, err = r.owned(ctx, clone)
+		renamed = there && mine
+	}
+	if renamed {
+		it.becomes(clone.Name, stored)
+	}
+	return err
+}
+
+// owned tells whether an object is there, and whether this restore created it.
+func (r *run) owned(ctx context.Context, t apply.Target) (there, mine bool, err error) {
+	raw, err := r.client.Get(ctx, t)
 	if apierrors.IsNotFound(err) {
-		return nil
+		return false, false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for the object: %w", err)
+		return false, false, fmt.Errorf("look for the object: %w", err)
 	}
 	var live map[string]any
 	if err := utiljson.Unmarshal(raw, &live); err != nil {
-		return fmt.Errorf("decode the existing object: %w", err)
+		return false, false, fmt.Errorf("decode the existing object: %w", err)
 	}
-	if r.mine()(object(live, "metadata")) {
-		return nil
-	}
-	r.rename(it, clonePrefix+string(uuid.NewUUID()))
-	r.Recorder.Info(it.node, fmt.Sprintf("restored as %q: a PersistentVolume of its own name is in the cluster", it.renamed))
-	return nil
+	return true, r.mine()(object(live, "metadata")), nil
 }
 
-// rename gives a volume, and with it its claim, another name.
-func (r *run) rename(it *item, name string) {
+// recorded returns once it is durable what is known of a volume. From then on others know it by its name in the cluster.
+func (r *run) recorded(ctx context.Context, it *item, made *outcome.Volume) error {
+	made.Name = it.renamed
 	stored := r.Plan.Node(it.node).Name
+	if made.Name != "" && made.Name != r.volumeName(stored) {
+		r.Recorder.Info(it.node, fmt.Sprintf("restored as %q", made.Name))
+	}
+	r.Recorder.Provision(it.node, *made)
+	if err := r.Recorder.Sync(ctx); err != nil || made.Name == "" {
+		return err
+	}
 	r.mu.Lock()
-	r.names[stored] = name
-	r.mu.Unlock()
-	it.becomes(name, stored)
-}
-
-// nameOf returns the name of an object that a plugin made, which must have one.
-func nameOf(o *action.Object) (string, error) {
-	if o == nil {
-		return "", errors.New("returned no object")
-	}
-	content, err := o.Content()
-	if err != nil {
-		return "", err
-	}
-	name := text(object(content, "metadata"), "name")
-	if name == "" {
-		return "", errors.New("metadata.name: missing")
-	}
-	return name, nil
+	defer r.mu.Unlock()
+	r.names[stored] = made.Name
+	return nil
 }
 
 // followVolume makes a claim name its volume as that is called in the cluster. Volumes come before their claims, also where
@@ -97,13 +105,39 @@ func (r *run) volumeName(stored string) string {
 // becomes gives the object another name. Actions may hold parts of its body still.
 func (it *item) becomes(name, stored string) {
 	it.renamed, it.target.Name = name, name
-	it.body = maps.Clone(it.body)
-	meta := maps.Clone(it.metadata())
+	it.body = named(it.body, name)
+	meta := it.metadata()
 	annotations := maps.Clone(object(meta, "annotations"))
 	if annotations == nil {
 		annotations = map[string]any{}
 	}
 	annotations[velerov1.AnnotationOriginalPVName] = stored
-	meta["name"], meta["annotations"] = name, annotations
-	it.body["metadata"] = meta
+	meta["annotations"] = annotations
+}
+
+// named returns the object under another name. Only the object itself and its metadata are copied.
+func named(body map[string]any, name string) map[string]any {
+	body = maps.Clone(body)
+	meta := maps.Clone(object(body, "metadata"))
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["name"], body["metadata"] = name, meta
+	return body
+}
+
+// nameOf returns the name of an object that a plugin made, which must have one.
+func nameOf(o *action.Object) (string, error) {
+	if o == nil {
+		return "", errors.New("returned no object")
+	}
+	content, err := o.Content()
+	if err != nil {
+		return "", err
+	}
+	name := text(object(content, "metadata"), "name")
+	if name == "" {
+		return "", errors.New("metadata.name: missing")
+	}
+	return name, nil
 }

@@ -1,11 +1,11 @@
 package restore_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"path"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -89,37 +89,54 @@ func TestAClaimNamesTheVolumeThatThePluginRenamed(t *testing.T) {
 	require.Equal(t, "another", s.Object("/api/v1/namespaces/a/persistentvolumeclaims/claim")["spec"].(object)["volumeName"])
 }
 
+// holder lets a runner work on a restore until it dies; at says where. It returns the directory of its records.
+func holder(t *testing.T, config restore.Config, at func(r *http.Request) bool, s *apitest.Server, earlier ...string) (records string) {
+	t.Helper()
+	ctx, die := context.WithCancel(t.Context())
+	door, shut := s.Door(func(r *http.Request, _ map[string]any) (int, bool) {
+		if !at(r) {
+			return 0, false
+		}
+		die()
+		return http.StatusServiceUnavailable, true
+	})
+	records = t.TempDir()
+	config.REST = door
+	config.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10)
+	config.Recorder.SetPlan(config.Plan)
+	if len(earlier) > 0 {
+		replay(t, &config, earlier...)
+		config.Recorder.Open()
+	} else {
+		config.Recorder.Planned(&outcome.Planned{})
+	}
+	stored := keepRecords(t, config.Recorder, records)
+	require.ErrorIs(t, restore.Run(ctx, config), context.Canceled)
+	shut()
+	stored()
+	return records
+}
+
+func creating(path string) func(r *http.Request) bool {
+	return func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == path }
+}
+
 // Whoever goes on gives the volume, and its claim, the name that was recorded.
 func TestATakerUsesTheOtherNameOfAVolume(t *testing.T) {
-	for name, at := range map[string]func(method, path string) bool{
-		"before the volume is created": func(method, path string) bool { return method == http.MethodPost && path == manyVolumes },
-		"before the volume is created, and the other one is gone": func(method, path string) bool {
-			return method == http.MethodPost && path == manyVolumes
-		},
-		"before the claim is created": func(method, path string) bool { return method == http.MethodPost && path == claimsMapped },
+	for name, tt := range map[string]struct {
+		at   string
+		gone bool // the volume that has the name
+	}{
+		"before the volume is created":                            {at: manyVolumes},
+		"before the volume is created, and the other one is gone": {at: manyVolumes, gone: true},
+		"before the claim is created":                             {at: claimsMapped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := apitest.Start(t), &cloud{}
 			s.Put(pvPath, leftover("Bound", "Delete"))
 			f := run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {
-				ctx, die := context.WithCancel(t.Context())
-				door, shut := s.Door(func(r *http.Request, _ map[string]any) (int, bool) {
-					if !at(r.Method, r.URL.Path) {
-						return 0, false
-					}
-					die()
-					return http.StatusServiceUnavailable, true
-				})
-				first, records := *config, t.TempDir()
-				first.REST = door
-				first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10)
-				first.Recorder.SetPlan(config.Plan)
-				first.Recorder.Planned(&outcome.Planned{})
-				stored := keepRecords(t, first.Recorder, records)
-				require.ErrorIs(t, restore.Run(ctx, first), context.Canceled)
-				shut()
-				stored()
-				if strings.Contains(name, "gone") {
+				records := holder(t, *config, creating(tt.at), s)
+				if tt.gone {
 					s.Delete(pvPath)
 				}
 				replay(t, config, records)
@@ -128,4 +145,87 @@ func TestATakerUsesTheOtherNameOfAVolume(t *testing.T) {
 			clone(t, s, f)
 		})
 	}
+}
+
+// The name was free when the volume was made, and is taken when the second runner goes on, which dies too.
+func TestANameThatIsTakenMeanwhileIsRecorded(t *testing.T) {
+	s, c := apitest.Start(t), &cloud{}
+	f := run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {
+		first := holder(t, *config, creating(manyVolumes), s)
+		s.Put(pvPath, leftover("Bound", "Delete"))
+		replay(t, config, first, holder(t, *config, creating(claimsMapped), s, first))
+	})
+	require.Len(t, c.made, 1)
+	var info bytes.Buffer
+	require.NoError(t, f.recorder.WriteVolumeInfo(&info))
+	require.Contains(t, info.String(), apitest.Meta(clone(t, s, f))["name"])
+}
+
+// Without the records of who made it, a volume is recognized by its name.
+func TestABlindTakerFindsTheVolumeUnderItsOtherName(t *testing.T) {
+	for name, gone := range map[string]bool{"beside the other one": false, "alone": true} {
+		t.Run(name, func(t *testing.T) {
+			s, c := apitest.Start(t), &cloud{}
+			s.Put(pvPath, leftover("Bound", "Delete"))
+			clone(t, s, run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {
+				holder(t, *config, creating(claimsMapped), s)
+				if gone {
+					s.Delete(pvPath)
+				}
+				config.History = &outcome.History{Resumed: true, Blind: true}
+			}))
+			require.Len(t, c.made, 1)
+		})
+	}
+}
+
+// prefixing names what it restores after what it is given.
+type prefixing struct {
+	*cloud
+	given []string
+}
+
+func (p *prefixing) Open(context.Context, string) (action.VolumeSnapshotter, error) { return p, nil }
+
+func (p *prefixing) SetVolumeID(ctx context.Context, pv *action.Object, id string) (*action.Object, error) {
+	i, err := pv.Identity()
+	if err != nil {
+		return nil, err
+	}
+	p.given = append(p.given, i.Name)
+	p.cloud.rename = ptr.To("x-" + i.Name)
+	return p.cloud.SetVolumeID(ctx, pv, id)
+}
+
+func TestEachHolderGivesThePluginTheNameInTheBackup(t *testing.T) {
+	s, p := apitest.Start(t), &prefixing{cloud: &cloud{}}
+	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) {
+		config.Snapshotters = p
+		replay(t, config, holder(t, *config, creating(manyVolumes), s))
+	})
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, []string{"pv", "pv"}, p.given)
+	require.NotNil(t, s.Object(manyVolumes+"/x-pv"))
+	require.Equal(t, "x-pv", s.Object("/api/v1/namespaces/a/persistentvolumeclaims/claim")["spec"].(object)["volumeName"])
+}
+
+// A plugin that sets the name itself, to what it was, does not undo the other one.
+func TestAPluginThatSetsTheStoredName(t *testing.T) {
+	s, c := apitest.Start(t), &cloud{rename: ptr.To("pv")}
+	s.Put(pvPath, leftover("Bound", "Delete"))
+	clone(t, s, run(t, s, snapshotted(), mapped(), on(c)))
+}
+
+// What belongs to the volume names it as it is called in the cluster, or the garbage collector would remove it.
+func TestWhatARenamedVolumeOwnsAndManages(t *testing.T) {
+	s, c, b := apitest.Start(t), &cloud{}, &backup{snapshots: snapshotted().snapshots}
+	pv := leftover("Bound", "Delete")
+	apitest.Meta(pv)["managedFields"] = []any{object{"manager": "m", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": object{}}}
+	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv", pv)
+	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
+	b.add("configmaps", "v1", "ConfigMap", "a", "owned", nil, by("v1", "PersistentVolume", "pv", false))
+	s.Put(pvPath, leftover("Bound", "Delete"))
+	f := run(t, s, b, mapped(), on(c))
+	owner := apitest.Meta(s.Object("/api/v1/namespaces/b/configmaps/owned"))["ownerReferences"].([]any)[0].(object)
+	require.Equal(t, apitest.Meta(clone(t, s, f))["name"], owner["name"])
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -43,14 +44,16 @@ type Source interface {
 type Config struct {
 	// Backup and Restore are the names for the labels.
 	Backup, Restore string
-	Spec            *velerov1.RestoreSpec
-	Plan            *plan.Plan
-	Source          Source
-	Volumes         *volume.Decisions
-	Catalog         *resource.Catalog
-	Recorder        *outcome.Recorder
-	REST            *rest.Config
-	Clock           clock.WithTicker
+	// UID is the Restore's.
+	UID      types.UID
+	Spec     *velerov1.RestoreSpec
+	Plan     *plan.Plan
+	Source   Source
+	Volumes  *volume.Decisions
+	Catalog  *resource.Catalog
+	Recorder *outcome.Recorder
+	REST     *rest.Config
+	Clock    clock.WithTicker
 	// History is what earlier holders left. Objects with an outcome in the recorder are not touched again.
 	History *outcome.History
 	// Since is when the Restore was created: what is older was not created by it.
