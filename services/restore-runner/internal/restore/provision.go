@@ -128,10 +128,10 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 	return made, r.recorded(ctx, it, &made)
 }
 
-// planned is the volume before it is made.
+// planned is the volume before it is made; recorded gives it its name.
 func (r *run) planned(it *item, s *nativesnapshot.Snapshot) outcome.Volume {
 	v := outcome.Volume{
-		Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID, Name: it.renamed,
+		Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID,
 		Type: s.Spec.VolumeType, Zone: s.Spec.VolumeAZ, IOPS: ptr.Deref(s.Spec.VolumeIOPS, 0),
 	}
 	v.ClaimNamespace, v.Claim = r.Volumes.Claim(r.Plan.Node(it.node).Name)

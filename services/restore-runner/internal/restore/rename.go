@@ -8,8 +8,6 @@ import (
 	"maps"
 
 	"github.com/google/uuid"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -52,16 +50,9 @@ func (r *run) name(ctx context.Context, it *item) error {
 
 // owned tells whether an object is there, and whether this restore created it.
 func (r *run) owned(ctx context.Context, t apply.Target) (there, mine bool, err error) {
-	raw, err := r.client.Get(ctx, t)
-	if apierrors.IsNotFound(err) {
-		return false, false, nil
-	}
-	if err != nil {
-		return false, false, fmt.Errorf("look for the object: %w", err)
-	}
-	var live map[string]any
-	if err := utiljson.Unmarshal(raw, &live); err != nil {
-		return false, false, fmt.Errorf("decode the existing object: %w", err)
+	live, err := r.lookUp(ctx, t)
+	if live == nil || err != nil {
+		return false, false, err
 	}
 	return true, r.mine()(object(live, "metadata")), nil
 }

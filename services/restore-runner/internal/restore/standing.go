@@ -45,23 +45,30 @@ func (r *run) awaitGone(ctx context.Context, it *item) (bool, error) {
 
 // stands looks at the PersistentVolume once. going is why it will not stay, "" when it does or is not there.
 func (r *run) stands(ctx context.Context, it *item) (there bool, going string, err error) {
-	raw, err := r.client.Get(ctx, it.target)
-	if apierrors.IsNotFound(err) {
-		return false, "", nil
+	live, err := r.lookUp(ctx, it.target)
+	if live == nil || err != nil {
+		return false, "", err
 	}
-	if err != nil {
-		return false, "", fmt.Errorf("look for the object: %w", err)
-	}
-	var live map[string]any
-	if err := utiljson.Unmarshal(raw, &live); err != nil {
-		return false, "", fmt.Errorf("decode the existing object: %w", err)
-	}
-	meta := object(live, "metadata")
-	if r.History.Resumed && r.History.Intents[it.node] == "" && r.mine()(meta) {
+	if r.History.Resumed && r.History.Intents[it.node] == "" && r.mine()(object(live, "metadata")) {
 		return true, "", nil // an earlier holder created it: what became of it since is not for the restore to say
 	}
 	going, err = r.leaving(ctx, live)
 	return true, going, err
+}
+
+// lookUp returns an object of the cluster, nil when it is not there.
+func (r *run) lookUp(ctx context.Context, t apply.Target) (live map[string]any, err error) {
+	raw, err := r.client.Get(ctx, t)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the object: %w", err)
+	}
+	if err := utiljson.Unmarshal(raw, &live); err != nil {
+		return nil, fmt.Errorf("decode the existing object: %w", err)
+	}
+	return live, nil
 }
 
 // leaving returns why a live PersistentVolume will go away. One that its claim has left, and that stays as it is, is an
