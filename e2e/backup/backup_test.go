@@ -172,7 +172,7 @@ func listEverything(t *testing.T, config *rest.Config, revision string) map[stri
 	require.NoError(t, err)
 	defer httpClient.CloseIdleConnections()
 	out := map[string]string{}
-	for _, r := range catalog.Backupable() {
+	for _, r := range catalog.Backupable(nil) {
 		if r.Name == "events" {
 			continue // not part of the cut
 		}

@@ -87,13 +87,15 @@ func (c *Catalog) All() []Resource { return c.resources }
 // Failures returns the group versions that did not answer, sorted.
 func (c *Catalog) Failures() []GroupFailure { return c.failures }
 
-// Backupable returns the resources a backup collects, in collection order, each
-// set of cohabiting kinds (the same objects under two groups) once.
-func (c *Catalog) Backupable() []Resource {
+// Backupable returns the resources a backup can collect that wanted selects (nil
+// selects all), in collection order. Of a set of cohabiting kinds (the same objects
+// under two groups) the first one selected is returned: a filter may name any of
+// them.
+func (c *Catalog) Backupable(wanted func(gr schema.GroupResource, namespaced bool) bool) []Resource {
 	seen := map[string]schema.GroupResource{}
 	var out []Resource
 	for _, r := range c.resources {
-		if !r.Backupable() {
+		if !r.Backupable() || (wanted != nil && !wanted(r.GroupResource(), r.Namespaced)) {
 			continue
 		}
 		if set := cohabiting(r.GroupResource()); set != "" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,7 +106,21 @@ func TestDiscoverOrderAndPreference(t *testing.T) {
 		"apps/v1 deployments", "apps/v1 statefulsets", "apps/v1beta1 oldthings",
 		"example.com/v1 pods", "example.com/v1 widgets",
 		"extensions/v1beta1 ingresses",
-	}, names(c.Backupable()))
+	}, names(c.Backupable(nil)))
+}
+
+// Deployments of extensions show the objects of apps: a filter that leaves the latter
+// out selects the former, which are not dropped as seen already.
+func TestCohabitingKindsAreComparedAfterTheFilter(t *testing.T) {
+	c, err := Discover(t.Context(), cluster(t))
+	require.NoError(t, err)
+	only := func(groups ...string) []string {
+		return names(c.Backupable(func(gr schema.GroupResource, _ bool) bool {
+			return gr.Resource == "deployments" && slices.Contains(groups, gr.Group)
+		}))
+	}
+	require.Equal(t, []string{"extensions/v1beta1 deployments"}, only("extensions"))
+	require.Equal(t, []string{"apps/v1 deployments"}, only("apps", "extensions"))
 }
 
 func TestDeadGroupIsReported(t *testing.T) {

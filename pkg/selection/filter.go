@@ -166,6 +166,16 @@ func (f *Filter) ExcludesResource(gr schema.GroupResource, namespaced bool) bool
 	return f.cluster.excludes(gr)
 }
 
+// MayTakeFrom reports whether objects of a group version could be collected whose
+// resources the cluster announces and does not tell.
+func (f *Filter) MayTakeFrom(gv schema.GroupVersion) bool {
+	if f.old {
+		return f.resources.mayInclude(gv)
+	}
+	everything := f.cluster.empty() && f.allNamespaces && f.namespaced.everything()
+	return everything || f.namespaced.mayInclude(gv) || f.cluster.mayName(gv)
+}
+
 // DefinitionsOnDemand reports whether the definition of a collected custom
 // resource has to be added by hand: definitions are neither selected nor
 // excluded by the filters.

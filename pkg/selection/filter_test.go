@@ -143,3 +143,44 @@ func TestNewFilterRefusesMixedStyles(t *testing.T) {
 	_, err := NewFilter(Spec{IncludedResources: []string{"pods"}, ExcludedClusterScopedResources: []string{"x"}}, nil, known)
 	require.ErrorIs(t, err, ErrMixedFilterStyles)
 }
+
+// What cannot be discovered is missing from a backup only if a filter may select it.
+func TestMayTakeFromAGroupThatDoesNotAnswer(t *testing.T) {
+	no, all, some := false, []string{"*"}, []string{"a"}
+	dead := schema.GroupVersion{Group: "metrics.example.com", Version: "v1"}
+	tests := map[string]struct {
+		spec       Spec
+		namespaces []string
+		want       bool
+	}{
+		"no filter":                       {namespaces: all, want: true},
+		"some namespaces":                 {namespaces: some, want: true},
+		"old, everything":                 {spec: Spec{IncludedResources: all}, namespaces: some, want: true},
+		"old, no cluster resources":       {spec: Spec{IncludeClusterResources: &no}, namespaces: all, want: true},
+		"old, some are left out":          {spec: Spec{ExcludedResources: []string{"pods"}}, namespaces: all, want: true},
+		"old, one of it is left out":      {spec: Spec{ExcludedResources: []string{"foos.metrics.example.com"}}, namespaces: all, want: true},
+		"old, all left out":               {spec: Spec{IncludedResources: []string{"foos"}, ExcludedResources: all}, namespaces: all},
+		"old, others":                     {spec: Spec{IncludedResources: []string{"pods", "deploy.apps"}}, namespaces: all},
+		"old, a plain name":               {spec: Spec{IncludedResources: []string{"pods", "foos"}}, namespaces: all, want: true},
+		"old, its full name":              {spec: Spec{IncludedResources: []string{"Foos.metrics.example.com"}}, namespaces: all, want: true},
+		"old, with a version":             {spec: Spec{IncludedResources: []string{"foos.v1.metrics.example.com"}}, namespaces: all, want: true},
+		"old, the beginning of the group": {spec: Spec{IncludedResources: []string{"foos.metrics"}}, namespaces: all, want: true},
+		"old, of another group":           {spec: Spec{IncludedResources: []string{"foos.example.com"}}, namespaces: all},
+		"new, others":                     {spec: Spec{IncludedNamespaceScopedResources: []string{"pods"}}, namespaces: all},
+		"new, only cluster-scoped": {spec: Spec{IncludedClusterScopedResources: []string{"nodes"},
+			ExcludedNamespaceScopedResources: all}, namespaces: all},
+		"new, named as namespaced":     {spec: Spec{IncludedNamespaceScopedResources: []string{"foos"}}, namespaces: some, want: true},
+		"new, named as cluster-scoped": {spec: Spec{IncludedClusterScopedResources: []string{"foos"}, ExcludedNamespaceScopedResources: all}, namespaces: some, want: true},
+		"new, all cluster-scoped":      {spec: Spec{IncludedClusterScopedResources: all, IncludedNamespaceScopedResources: []string{"pods"}}, namespaces: some, want: true},
+		"new, all namespaced":          {spec: Spec{ExcludedClusterScopedResources: all}, namespaces: some, want: true},
+		"new, nothing": {spec: Spec{IncludedClusterScopedResources: []string{"foos"}, ExcludedClusterScopedResources: all,
+			ExcludedNamespaceScopedResources: all}, namespaces: all},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f, err := NewFilter(tt.spec, tt.namespaces, known)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, f.MayTakeFrom(dead))
+		})
+	}
+}

@@ -290,6 +290,40 @@ func TestErrorsCostOneKindOrObject(t *testing.T) {
 	require.Equal(t, 7, res.Errors, errs)
 }
 
+// Events are the same objects in two groups: a backup of those of one group alone ended
+// with none of them, since they counted as seen in the other.
+func TestEventsByTheirOtherGroup(t *testing.T) {
+	events := func(group string) apifake.Kind {
+		return apifake.Kind{Group: group, Version: "v1", Kind: "Event", Resource: "events", Namespaced: true}
+	}
+	for name, want := range map[string]string{"events.events.k8s.io": "events.events.k8s.io", "events": "events", "*": "events"} {
+		api := apifake.New(append(slices.Clone(kinds), events(""), events("events.k8s.io"))...)
+		for _, resource := range []string{"events", "events.events.k8s.io"} {
+			api.Add(resource, apifake.Object{Namespace: "a", Name: "e1"})
+		}
+		s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{name}})
+		res, err := Run(t.Context(), s.cfg, s.job)
+		require.NoError(t, err)
+		got := s.read(t, res)
+		require.Equal(t, []string{"resources/" + want + "/namespaces/a/e1.json"}, got.items, name)
+	}
+}
+
+// A group that does not answer costs a backup nothing that cannot select from it.
+func TestADeadGroupThatTheFilterLeavesOut(t *testing.T) {
+	for name, errors := range map[string]int{"configmaps": 0, "gizmos": 1} {
+		api := estate()
+		api.DeadGroups = []string{"dead.example.com"}
+		s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{name, "configmaps"}})
+		res, err := Run(t.Context(), s.cfg, s.job)
+		require.NoError(t, err)
+		require.Equal(t, errors, res.Errors, name)
+		got := s.read(t, res)
+		require.Equal(t, 300, got.of("configmaps"))
+		require.Len(t, slices.DeleteFunc(got.at(joblog.Info), func(m string) bool { return !strings.Contains(m, "dead.example.com") }), 1-errors)
+	}
+}
+
 func TestReferencesReachTheManifest(t *testing.T) {
 	api := estate()
 	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Body: map[string]any{"spec": map[string]any{

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
@@ -51,10 +52,7 @@ func (w *worker) begin(ctx context.Context) error {
 		}
 	}
 	for _, f := range r.Catalog.Failures() {
-		err := w.fail(joblog.Entry{
-			Message: fmt.Sprintf("API group %s does not answer: its objects are not backed up", f.GroupVersion), Err: f.Err.Error(),
-		})
-		if err != nil {
+		if err := w.unanswered(&f); err != nil {
 			return err
 		}
 	}
@@ -64,6 +62,17 @@ func (w *worker) begin(ctx context.Context) error {
 	}
 	w.record.Start, r.past.start = start, start
 	return w.flush()
+}
+
+// unanswered notes that a group version could not be discovered: an error if the
+// filters may select objects of it.
+func (w *worker) unanswered(f *resource.GroupFailure) error {
+	if w.run.Filter.MayTakeFrom(f.GroupVersion) {
+		return w.fail(joblog.Entry{
+			Message: fmt.Sprintf("API group %s does not answer: its objects are not backed up", f.GroupVersion), Err: f.Err.Error()})
+	}
+	return w.note(joblog.Entry{Level: joblog.Info,
+		Message: fmt.Sprintf("API group %s does not answer; the filters select nothing of it", f.GroupVersion), Err: f.Err.Error()})
 }
 
 // goOn prepares a holder that takes over.

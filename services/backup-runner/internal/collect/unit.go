@@ -93,9 +93,8 @@ func (u *unit) outsideCut() string {
 // namespaces and the definitions of collected custom resources.
 func plan(f *selection.Filter, c *resource.Catalog, live int) []unit {
 	var out []unit
-	for _, res := range c.Backupable() {
-		gr := res.GroupResource()
-		if gr == namespaceGR || !f.Resource(gr, res.Namespaced) {
+	for _, res := range c.Backupable(f.Resource) {
+		if res.GroupResource() == namespaceGR {
 			continue
 		}
 		for _, ns := range spread(f, res, live) {
