@@ -22,7 +22,7 @@ func (b *bench) plugins(ctx context.Context, size int) error {
 	_, _ = fmt.Fprintf(b.Log, "%d objects without a plugin, with one that does not match, with one that does\n", size)
 	namespace := namespaceOf(size)
 	if !b.filled(size) {
-		if _, err := b.fill(ctx, namespace, size, objectBytes); err != nil {
+		if err := b.fill(ctx, namespace, size, objectBytes); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ type work struct {
 func (b *bench) resume(ctx context.Context, size int) (err error) {
 	_, _ = fmt.Fprintf(b.Log, "%d objects, the runner killed at half\n", size)
 	if !b.filled(size) {
-		if _, err := b.fill(ctx, namespaceOf(size), size, objectBytes); err != nil {
+		if err := b.fill(ctx, namespaceOf(size), size, objectBytes); err != nil {
 			return err
 		}
 	}

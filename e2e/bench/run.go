@@ -109,27 +109,22 @@ func namespaceOf(size int) string { return fmt.Sprintf("bench-%d", size) }
 func (b *bench) size(ctx context.Context, size int) error {
 	namespace := namespaceOf(size)
 	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", size, objectBytes)
-	created, err := b.fill(ctx, namespace, size, objectBytes)
-	if err != nil {
+	if err := b.fill(ctx, namespace, size, objectBytes); err != nil {
 		return err
 	}
-	err = b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error { return b.measureBackup(ctx, services, namespace, size) })
+	err := b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error { return b.measureBackup(ctx, services, namespace, size) })
 	if err != nil || size != b.Restore {
 		return err
 	}
-	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error {
-		return b.measureRestore(ctx, services, namespace, size, float64(size)/created.Seconds())
-	})
+	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error { return b.measureRestore(ctx, services, size) })
 }
 
-// fill creates the objects and returns how long that took: the best raw create rate.
-func (b *bench) fill(ctx context.Context, namespace string, count, bytes int) (time.Duration, error) {
+// fill creates the objects.
+func (b *bench) fill(ctx context.Context, namespace string, count, bytes int) error {
 	if err := b.jobs.namespace(ctx, namespace); err != nil {
-		return 0, err
+		return err
 	}
-	began := time.Now()
-	err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: namespace, Count: count, Size: bytes})
-	return time.Since(began), err
+	return seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: namespace, Count: count, Size: bytes})
 }
 
 // backupRounds is how often raw list and backup follow one another; the fastest of each counts, because single times are noisy.
@@ -189,7 +184,7 @@ func faster(best, took time.Duration) time.Duration {
 
 // measureStart backs up a namespace with next to nothing in it.
 func (b *bench) measureStart(ctx context.Context) error {
-	if _, err := b.fill(ctx, "bench-small", 1, objectBytes); err != nil {
+	if err := b.fill(ctx, "bench-small", 1, objectBytes); err != nil {
 		return err
 	}
 	times, err := b.jobs.backup(ctx, "bench-small", "bench-small")
@@ -201,23 +196,9 @@ func (b *bench) measureStart(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) measureRestore(ctx context.Context, services *fleet.Fleet, backup string, size int, rawRate float64) error {
-	took, err := b.jobs.restore(ctx, backup, backup, map[string]string{backup: backup + "-copy"})
-	if err != nil {
-		return err
-	}
-	peak, err := peakRSS(services.Of("restore-runner")[0].Pid())
-	if err != nil {
-		return err
-	}
-	b.figures.Set(fmt.Sprintf("restore.rate_ratio.%d", size), float64(size)/took.Seconds()/rawRate)
-	b.figures.Set(fmt.Sprintf("restore.peak_rss_mib.%d", size), peak)
-	return nil
-}
-
 func (b *bench) huge(ctx context.Context) error {
 	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", b.Huge, hugeBytes)
-	if _, err := b.fill(ctx, "bench-huge", b.Huge, hugeBytes); err != nil {
+	if err := b.fill(ctx, "bench-huge", b.Huge, hugeBytes); err != nil {
 		return err
 	}
 	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error {

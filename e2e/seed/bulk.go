@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,31 +32,13 @@ func Bulk(ctx context.Context, config *rest.Config, options BulkOptions) error {
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	next := make(chan int)
-	group.Go(func() error {
-		defer close(next)
-		for i := range options.Count {
-			select {
-			case next <- i:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	return parallel(ctx, options.Count, options.Writers, func(i int) error {
+		object := options.object(i)
+		if err := c.Create(ctx, object); err != nil {
+			return fmt.Errorf("create %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 		}
 		return nil
 	})
-	for range options.Writers {
-		group.Go(func() error {
-			for i := range next {
-				object := options.object(i)
-				if err := c.Create(ctx, object); err != nil {
-					return fmt.Errorf("create %s/%s: %w", object.GetNamespace(), object.GetName(), err)
-				}
-			}
-			return nil
-		})
-	}
-	return group.Wait()
 }
 
 func (o BulkOptions) object(i int) client.Object {

@@ -1,5 +1,5 @@
 // Command bench measures the services and writes .out/bench.json. BENCH=quick measures small sizes in a few minutes,
-// BENCH=sizes only backups and restores, BENCH=resume only the backup whose runner is killed, BENCH=queue only the queue, BENCH=huge only objects of 900 KB,
+// BENCH=sizes only backups and restores, BENCH=restore only 10,000 objects, BENCH=resume only the backup whose runner is killed, BENCH=queue only the queue, BENCH=huge only objects of 900 KB,
 // BENCH=plugins only what plugins cost.
 package main
 
@@ -64,6 +64,8 @@ func sizes(wanted string) (bench.Config, error) {
 		return bench.Config{Queue: []int{100, 1000, 10_000}}, nil
 	case "sizes":
 		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Restore: 10_000}, nil
+	case "restore":
+		return bench.Config{Sizes: []int{10_000}, Restore: 10_000}, nil
 	case "huge":
 		return bench.Config{Huge: 2000}, nil
 	case "plugins":
@@ -71,5 +73,5 @@ func sizes(wanted string) (bench.Config, error) {
 	case "resume":
 		return bench.Config{Resume: 50_000, ClaimTimeout: 30 * time.Second}, nil
 	}
-	return bench.Config{}, fmt.Errorf("BENCH=%s: want nothing, quick, sizes, queue, huge, plugins or resume", wanted)
+	return bench.Config{}, fmt.Errorf("BENCH=%s: want nothing, quick, sizes, restore, queue, huge, plugins or resume", wanted)
 }

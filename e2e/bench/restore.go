@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/e2e/fleet"
+	"github.com/holdfast-io/holdfast/e2e/seed"
+)
+
+// restoreRounds is how often the raw requests and the restore follow one another; the fastest of each counts, because single times are noisy.
+const restoreRounds = 2
+
+// measureRestore compares a restore with the same creates and patches made directly. seed.OwnedPercent of the objects have an owner.
+func (b *bench) measureRestore(ctx context.Context, services *fleet.Fleet, size int) error {
+	var raw, restored time.Duration
+	source := namespaceOf(size) + "-owned"
+	for round := range restoreRounds {
+		namespace := source
+		if round > 0 {
+			namespace = fmt.Sprintf("%s-%d", source, round)
+		}
+		if err := b.jobs.namespace(ctx, namespace); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := seed.CreateOwned(ctx, b.cluster.RestConfig(), namespace, size, objectBytes); err != nil {
+			return err
+		}
+		raw = faster(raw, time.Since(began))
+		if round == 0 {
+			if _, err := b.jobs.backup(ctx, source, source); err != nil {
+				return err
+			}
+		}
+		name := fmt.Sprintf("%s-copy-%d", source, round)
+		took, err := b.jobs.restore(ctx, name, source, map[string]string{source: name})
+		if err != nil {
+			return err
+		}
+		restored = faster(restored, took)
+	}
+	peak, err := peakRSS(services.Of("restore-runner")[0].Pid())
+	if err != nil {
+		return err
+	}
+	b.figures.Set(fmt.Sprintf("restore.rate_ratio.%d", size), raw.Seconds()/restored.Seconds())
+	b.figures.Set(fmt.Sprintf("restore.peak_rss_mib.%d", size), peak)
+	return nil
+}
