@@ -67,6 +67,10 @@ func (r *rules) Restore(_ context.Context, o *velerov1.Restore) (validate.Proble
 	return r.judge(o.Name)
 }
 
+func (r *rules) Source(_ context.Context, o *velerov1.Restore) (validate.Problems, error) {
+	return r.judge(o.Spec.BackupName)
+}
+
 // Targets takes the namespaces of the backup from its name: "of-a,b".
 func (r *rules) Targets(_ context.Context, o *velerov1.Restore) ([]string, error) {
 	r.mu.Lock()

@@ -98,7 +98,8 @@ func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e 
 }
 
 // validateRestore writes the computed spec once, marked and with the namespaces the
-// restore writes to, or FailedValidation.
+// restore writes to, or FailedValidation. One that was validated before is refused if
+// its backup is being deleted by now.
 // Its span is the root of the restore's trace.
 func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_ bool, err error) {
 	if !validated(r) {
@@ -117,13 +118,18 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 		if !r.Status.Phase.IsNew() || r.DeletionTimestamp != nil {
 			return kube.ErrSkip
 		}
-		if validated(r) {
-			valid = true
-			return kube.ErrSkip
+		again := validated(r) // its backup may be on its way out by now
+		check := s.Validator.Restore
+		if again {
+			check = s.Validator.Source
 		}
-		problems, err := s.Validator.Restore(ctx, r)
+		problems, err := check(ctx, r)
 		if err != nil {
 			return err
+		}
+		if len(problems) == 0 && again {
+			valid = true
+			return kube.ErrSkip
 		}
 		if len(problems) > 0 {
 			r.Status.Phase = velerov1.RestorePhaseFailedValidation

@@ -171,6 +171,27 @@ func TestWaitingRestoresReadNothing(t *testing.T) {
 	require.Zero(t, reads, "what the pass listed is enough")
 }
 
+// A restore is validated once and may wait for hours: its backup can be on its way out when its turn comes.
+func TestARestoreThatWaitedIsRefusedIfItsBackupIsBeingDeleted(t *testing.T) {
+	b := newBed(t, ledger.Limits{Restores: 1}, interceptor.Funcs{})
+	b.restoreOf("r1", 1, "ns1", nil)
+	b.restoreOf("r2", 2, "ns2", nil)
+	s := b.scheduler()
+	require.NoError(t, s.Pass(t.Context()))
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, []string{"r1"}, b.admitted())
+
+	b.rules.refused["of-ns2"] = "is being deleted"
+	b.setRestore("r1", velerov1.RestorePhaseCompleted)
+	require.NoError(t, s.Pass(t.Context()))
+	require.NoError(t, s.Pass(t.Context()))
+	require.Empty(t, b.admitted())
+	r := &velerov1.Restore{}
+	require.NoError(t, b.c.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "r2"}, r))
+	require.Equal(t, velerov1.RestorePhaseFailedValidation, r.Status.Phase)
+	require.Equal(t, []string{"spec: is being deleted"}, r.Status.ValidationErrors)
+}
+
 // setting is a limit that changes.
 type setting struct{ limits ledger.Limits }
 

@@ -53,6 +53,8 @@ type Publisher interface {
 type Validator interface {
 	Backup(ctx context.Context, b *velerov1.Backup) (validate.Problems, error)
 	Restore(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
+	// Source judges the backup of a restore that was valid before.
+	Source(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
 	// Targets returns the namespaces a valid restore writes to, sorted; an error
 	// means that its backup could not be read.
 	Targets(ctx context.Context, r *velerov1.Restore) ([]string, error)

@@ -69,7 +69,7 @@ func (v *Validator) newestOfSchedule(ctx context.Context, r *velerov1.Restore, p
 	return nil
 }
 
-// source checks the backup and its location. Any phase of the backup will do.
+// source checks the backup and its location. Any phase of the backup but Deleting will do.
 func (v *Validator) source(ctx context.Context, r *velerov1.Restore, problems *Problems) error {
 	b := &velerov1.Backup{}
 	err := v.Reader.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: r.Spec.BackupName}, b)
@@ -80,9 +80,36 @@ func (v *Validator) source(ctx context.Context, r *velerov1.Restore, problems *P
 	if err != nil {
 		return fmt.Errorf("read backup %s: %w", r.Spec.BackupName, err)
 	}
+	if problem := deleting(b); problem != "" {
+		problems.add("spec.backupName", "%s", problem)
+		return nil
+	}
 	if r.Spec.ScheduleName == "" {
 		r.Spec.ScheduleName = b.Labels[velerov1.LabelScheduleName]
 	}
 	_, err = v.available(ctx, "spec.backupName", b.Spec.StorageLocation, problems)
 	return err
+}
+
+// Source checks again that the backup of a restore that has waited is not being deleted by now. One that is gone is found by
+// whoever runs the restore.
+func (v *Validator) Source(ctx context.Context, r *velerov1.Restore) (Problems, error) {
+	var problems Problems
+	b := &velerov1.Backup{}
+	err := v.Reader.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: r.Spec.BackupName}, b)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read backup %s: %w", r.Spec.BackupName, err)
+	}
+	if problem := deleting(b); err == nil && problem != "" {
+		problems.add("spec.backupName", "%s", problem)
+	}
+	return problems, nil
+}
+
+// deleting says that nothing can be restored from a backup whose data is being removed; "" if it is not.
+func deleting(b *velerov1.Backup) string {
+	if b.Status.Phase != velerov1.BackupPhaseDeleting {
+		return ""
+	}
+	return fmt.Sprintf("backup %q is being deleted", b.Name)
 }

@@ -232,6 +232,20 @@ func TestRestoreIsCompletedAsVeleroDoes(t *testing.T) {
 	require.Equal(t, "daily", r.Spec.ScheduleName)
 }
 
+// A restore of a backup whose data is being removed restores whatever part of it is still there.
+func TestABackupThatIsBeingDeletedIsNoSource(t *testing.T) {
+	v := validator(t, bsl("main"), stored("b", "", velerov1.BackupPhaseDeleting, 0), stored("done", "", velerov1.BackupPhaseCompleted, 0))
+	const says = `spec.backupName: backup "b" is being deleted`
+	problems, err := v.Restore(t.Context(), restore(velerov1.RestoreSpec{BackupName: "b"}))
+	require.NoError(t, err)
+	require.Equal(t, []string{says}, problems.Strings())
+	for name, want := range map[string][]string{"b": {says}, "done": {}, "gone": {}} {
+		problems, err = v.Source(t.Context(), restore(velerov1.RestoreSpec{BackupName: name}))
+		require.NoError(t, err)
+		require.Equal(t, want, problems.Strings(), name)
+	}
+}
+
 func TestRestoreProblemsNameTheField(t *testing.T) {
 	for want, spec := range map[string]velerov1.RestoreSpec{
 		"spec.hooks":                                {BackupName: "b", Hooks: velerov1.RestoreHooks{Resources: []velerov1.RestoreResourceHookSpec{{Name: "h"}}}},

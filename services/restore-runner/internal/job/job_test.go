@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
@@ -246,6 +247,46 @@ func TestDeletedRestoreStops(t *testing.T) {
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.NotNil(t, b.get(t).DeletionTimestamp)
+}
+
+func (b *bench) marksDeleting(t *testing.T) {
+	t.Helper()
+	backup := &velerov1.Backup{}
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "b"}, backup))
+	backup.Status.Phase = velerov1.BackupPhaseDeleting
+	require.NoError(t, b.client.Update(t.Context(), backup))
+}
+
+// A deletion that marks the backup between admission and the claim sees no restore in progress and removes the data: a restore
+// that begins nevertheless restores half of it.
+func TestARestoreDoesNotBeginFromABackupThatIsBeingDeleted(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 3)
+	b.create(t, true)
+	b.marksDeleting(t)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Equal(t, `spec.backupName: backup "b" is being deleted`, r.Status.FailureReason)
+	require.Empty(t, b.cluster.Requests("POST "))
+}
+
+// A deletion that was admitted beside the restore waits for it, so that whoever takes the restore over must not end it.
+func TestATakeoverGoesOnWhileADeletionWaits(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	interrupted(t, b, cancel)
+	stopped := b.config
+	var leave func()
+	stopped.REST, leave = b.cluster.Door(nil)
+	require.ErrorIs(t, job.New(stopped).Run(ctx, "r", "uid-r"), context.Canceled)
+	leave()
+	b.cluster.Fail(nil)
+	b.marksDeleting(t)
+	next := b.config
+	next.Claims = &claims{holder: "next"}
+	require.NoError(t, job.New(next).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
 }
 
 func TestHints(t *testing.T) {

@@ -110,7 +110,12 @@ func (j *job) run(ctx context.Context) (err error) {
 	if j.records, err = j.openRecords(quick, store, dir); err != nil {
 		return err
 	}
-	err = j.restoring(ctx, func(ctx context.Context) error { return j.restoreFrom(ctx, store, backup.Name, dir) })
+	err = j.restoring(ctx, func(ctx context.Context) error {
+		if err := j.unlessDeleting(backup); err != nil {
+			return err
+		}
+		return j.restoreFrom(ctx, store, backup.Name, dir)
+	})
 	if err != nil {
 		j.explain(ctx, store, files, err)
 		return err
@@ -167,4 +172,15 @@ func (j *job) unlessAway(err error, what string) error {
 		return fatal("%s: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// unlessDeleting refuses to begin with a backup whose data is being removed. The backup was read after the claim was written, and
+// a deletion looks for restores in progress after it has marked the backup: one of the two sees the other. A deletion waits for
+// a restore that an earlier holder has begun, which therefore goes on.
+func (j *job) unlessDeleting(backup *velerov1.Backup) error {
+	begun := j.records != nil && j.records.head.Planned != nil
+	if backup.Status.Phase == velerov1.BackupPhaseDeleting && !begun {
+		return fatal("spec.backupName: backup %q is being deleted", backup.Name)
+	}
+	return nil
 }
