@@ -45,6 +45,9 @@ const (
 	// not known to exist yet, as RFC 3339. It is written in the same patch as
 	// status.lastBackup.
 	AnnotationPendingSlot = "holdfast.io/pending-slot"
+	// AnnotationSkipDeleteActions ("true") on a DeleteBackupRequest or a Backup lets the
+	// deletion go on without the delete item actions of plugins.
+	AnnotationSkipDeleteActions = "holdfast.io/skip-delete-actions"
 	// AnnotationObjectStore ("plugin") on a location makes the plugin of its
 	// provider's name serve it instead of the built-in store.
 	AnnotationObjectStore = "holdfast.io/object-store"

@@ -86,7 +86,7 @@ func (a *App) build(host *pluginhost.Host) {
 		Period: c.CollectionFrequency, Running: remove.Running,
 	}
 	deletionv1.RegisterDeletionServiceServer(a.runtime.GRPC(), &server.Server{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Running: remove.Running,
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Running: remove.Running, Restoring: a.remover.Restoring,
 	})
 	a.runtime.GoLast("instance", a.instance.Run)
 	a.runtime.ReadyWhen("instance lease", a.instance.Ready)

@@ -16,6 +16,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
 // namePrefix and a backup's UID name its request: asking twice is asking once.
@@ -34,7 +35,7 @@ type Collector struct {
 	Locations Locations
 	Clock     clock.WithTicker
 	Log       *slog.Logger
-	// Period is how often it looks, and how long a failed attempt rests.
+	// Period is how often it looks, and how long a failed attempt rests at least.
 	Period time.Duration
 	// Running tells whether a backup in that phase cannot be deleted yet.
 	Running func(velerov1.BackupPhase) bool
@@ -63,10 +64,21 @@ func (c *Collector) Pass(ctx context.Context) error {
 		return fmt.Errorf("list backups: %w", err)
 	}
 	now := c.Clock.Now()
+	var needed map[string]bool
 	var errs []error
 	for i := range list.Items {
 		b := &list.Items[i]
 		if exp := b.Status.Expiration; exp == nil || exp.After(now) || b.DeletionTimestamp != nil || c.Running(b.Status.Phase) {
+			continue
+		}
+		if needed == nil {
+			var err error
+			if needed, err = c.needed(ctx); err != nil {
+				return err
+			}
+		}
+		if needed[b.Name] {
+			c.Log.Info("expired backup stays until its restores have ended", "backup", b.Name)
 			continue
 		}
 		if err := c.collect(ctx, b); err != nil {
@@ -74,6 +86,21 @@ func (c *Collector) Pass(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// needed returns the backups with restores that run or wait to: nobody is in a hurry for an expired backup to go.
+func (c *Collector) needed(ctx context.Context) (map[string]bool, error) {
+	var list velerov1.RestoreList
+	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return nil, fmt.Errorf("list restores: %w", err)
+	}
+	needed := map[string]bool{}
+	for i := range list.Items {
+		if r := &list.Items[i]; !r.Status.Phase.Terminal() {
+			needed[r.Spec.BackupName] = true
+		}
+	}
+	return needed, nil
 }
 
 // collect says on the backup why it cannot be deleted, or asks for it (Velero 1.18).
@@ -97,11 +124,11 @@ func (c *Collector) collect(ctx context.Context, b *velerov1.Backup) error {
 	if err := c.label(ctx, b, obstacle); err != nil || obstacle != "" {
 		return err
 	}
-	pending, err := c.pending(ctx, b)
+	pending, before, err := c.pending(ctx, b)
 	if err != nil || pending {
 		return err
 	}
-	return c.ask(ctx, b)
+	return c.ask(ctx, b, before)
 }
 
 // label sets or, if empty, removes the label that says why an expired backup stays.
@@ -122,11 +149,12 @@ func (c *Collector) label(ctx context.Context, b *velerov1.Backup, value string)
 	}))
 }
 
-// pending tells whether a request is under way, or failed so recently that another one would only do the same.
-func (c *Collector) pending(ctx context.Context, b *velerov1.Backup) (bool, error) {
+// pending tells whether a request is under way, or failed so recently that another one would only do the same; else what became
+// of earlier ones.
+func (c *Collector) pending(ctx context.Context, b *velerov1.Backup) (_ bool, before tries.Tries, err error) {
 	var list velerov1.DeleteBackupRequestList
 	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
-		return false, fmt.Errorf("list deletion requests: %w", err)
+		return false, before, fmt.Errorf("list deletion requests: %w", err)
 	}
 	for i := range list.Items {
 		d := &list.Items[i]
@@ -134,28 +162,34 @@ func (c *Collector) pending(ctx context.Context, b *velerov1.Backup) (bool, erro
 			continue
 		}
 		if d.Status.Phase != velerov1.DeleteBackupRequestPhaseProcessed {
-			return true, nil
+			return true, before, nil
 		}
 		if d.Name != requestName(b) {
 			continue
 		}
-		if c.Clock.Now().Sub(d.CreationTimestamp.Time) < c.Period {
-			return true, nil
+		before = tries.Of(d)
+		if now := c.Clock.Now(); now.Sub(d.CreationTimestamp.Time) < c.Period || before.After.After(now) {
+			return true, before, nil
 		}
 		if err := c.Client.Delete(ctx, d, client.Preconditions{UID: &d.UID}); client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("delete request %q: %w", d.Name, err)
+			return false, before, fmt.Errorf("delete request %q: %w", d.Name, err)
 		}
 	}
-	return false, nil
+	return false, before, nil
 }
 
-func (c *Collector) ask(ctx context.Context, b *velerov1.Backup) error {
+func (c *Collector) ask(ctx context.Context, b *velerov1.Backup, before tries.Tries) error {
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
 		Namespace: b.Namespace, Name: requestName(b), Labels: map[string]string{
 			velerov1.LabelBackupName: velerov1.LabelValue(b.Name), velerov1.LabelBackupUID: string(b.UID),
 		},
 	}}
 	d.Spec.BackupName = b.Name
+	if before.Failed > 0 { // the pauses between tries go on growing
+		if err := before.Set(d); err != nil {
+			return err
+		}
+	}
 	failpoint.Hit("deletion/expiry-before-request")
 	if err := c.Client.Create(ctx, d); err != nil {
 		if apierrors.IsAlreadyExists(err) {

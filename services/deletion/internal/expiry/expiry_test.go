@@ -19,6 +19,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -116,6 +117,40 @@ func TestAFailedRequestIsRepeatedAfterAPeriod(t *testing.T) {
 	got := b.pass()
 	require.Len(t, got, 1)
 	require.Empty(t, got[0].Status.Phase)
+}
+
+// An expired backup goes while a restore of it waits for its turn or runs.
+func TestExpiryWaitsForRestores(t *testing.T) {
+	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r"}}
+	r.Spec.BackupName = "b"
+	b := newBed(t, backup("b", velerov1.BackupPhaseCompleted, 0), r)
+	for _, phase := range []velerov1.RestorePhase{"", velerov1.RestorePhaseInProgress, velerov1.RestorePhaseFinalizing} {
+		r.Status.Phase = phase
+		require.NoError(t, b.client.Update(t.Context(), r))
+		require.Empty(t, b.pass(), phase)
+	}
+	r.Status.Phase = velerov1.RestorePhaseCompleted
+	require.NoError(t, b.client.Update(t.Context(), r))
+	require.Len(t, b.pass(), 1)
+}
+
+// A backup whose delete item actions fail for ever is tried every minute for ever.
+func TestPausesGrowFromRequestToRequest(t *testing.T) {
+	k := backup("b", velerov1.BackupPhaseDeleting, 0)
+	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "velero", Name: requestName(k), UID: "first", CreationTimestamp: metav1.NewTime(start),
+	}}
+	d.Spec.BackupName, d.Status.Phase = "b", velerov1.DeleteBackupRequestPhaseProcessed
+	before := tries.Tries{Failed: 7, After: start.Add(30 * time.Minute)}
+	require.NoError(t, before.Set(d))
+	b := newBed(t, k, d)
+	b.clock.Step(29 * time.Minute)
+	require.Equal(t, types.UID("first"), b.pass()[0].UID)
+	b.clock.Step(time.Minute)
+	got := b.pass()
+	require.Len(t, got, 1)
+	require.Empty(t, got[0].Status.Phase)
+	require.Equal(t, 7, tries.Of(&got[0]).Failed)
 }
 
 func TestObstaclesAreLabels(t *testing.T) {

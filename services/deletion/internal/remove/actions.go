@@ -51,6 +51,10 @@ func (r *Remover) runActions(ctx context.Context, j *job, store objectstore.Stor
 	if r.Actions == nil {
 		return nil
 	}
+	if j.skipsActions() {
+		r.Log.Warn("delete item actions are not run, as an annotation asks", "backup", j.backup.Name, "request", j.request.Name)
+		return nil
+	}
 	backup := j.backup
 	if j.resumed && stored != nil { // what is left of the object is its name
 		backup = stored.DeepCopy()
@@ -65,6 +69,9 @@ func (r *Remover) runActions(ctx context.Context, j *job, store objectstore.Stor
 	}
 	return nil
 }
+
+// skipsActions tells whether the request or the backup gives leave to delete without delete item actions.
+func (j *job) skipsActions() bool { return skipsActions(j.request) || skipsActions(j.backup) }
 
 // What is done before anything of a backup is removed.
 const (
@@ -88,8 +95,8 @@ func (r *Remover) removeSnapshots(ctx context.Context, j *job, store objectstore
 }
 
 // unshown makes an error that came before the actions one that keeps the backup and its restores, if there are any actions.
-func (r *Remover) unshown(err error) error {
-	if r.Actions == nil {
+func (r *Remover) unshown(j *job, err error) error {
+	if r.Actions == nil || j.skipsActions() {
 		return err
 	}
 	return &keptError{fmt.Errorf("not run: %w", err), byActions}

@@ -54,8 +54,8 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	case replaced:
 		return nil, "backup not found: another one has its name now", nil
 	}
-	if Running(backup.Status.Phase) {
-		return nil, errRunning.Error(), nil
+	if refusal, err = r.unfit(ctx, req, backup); refusal != "" || err != nil {
+		return nil, refusal, err
 	}
 	j := &job{request: req, backup: backup}
 	if neverWritten(backup) {
@@ -63,6 +63,21 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	}
 	refusal, err = r.admitLocation(ctx, j)
 	return j, refusal, err
+}
+
+// unfit says why the backup cannot be deleted now, "" if it can. One that is Deleting already cannot be refused any more; what
+// stands in the way of it is waited for.
+func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, b *velerov1.Backup) (refusal string, err error) {
+	if Running(b.Status.Phase) {
+		return errRunning.Error(), nil
+	}
+	if problem := checkSkip(req); problem != "" {
+		return problem, nil
+	}
+	if problem := checkSkip(b); problem != "" {
+		return "backup: " + problem, nil
+	}
+	return r.Restoring(ctx, b)
 }
 
 // resume goes on with a deletion whose Backup is gone: as its last step, or because somebody deleted the object meanwhile. What

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
 // releaseLimit bounds the hand-over of a request when the process stops.
@@ -33,6 +34,11 @@ func (r *Remover) carryOut(ctx context.Context, j *job) (Outcome, error) {
 		return r.interrupted(ctx, guarded, j, err)
 	}
 	failpoint.Hit("deletion/marked-deleting")
+	if reason, err := r.restoring(guarded, j.backup.Name); err != nil {
+		return r.interrupted(ctx, guarded, j, err)
+	} else if reason != "" {
+		return r.postpone(guarded, j, tries.Of(j.request).Wait(r.Clock.Now().Add(restorePause)), []string{reason})
+	}
 	if j.location == nil && !j.resumed && !neverWritten(j.backup) {
 		return r.interrupted(ctx, guarded, j, errors.New("the backup was run meanwhile")) // admitted anew, with its location
 	}
@@ -41,7 +47,7 @@ func (r *Remover) carryOut(ctx context.Context, j *job) (Outcome, error) {
 	}
 	r.Metrics.attempt(j.backup)
 	r.Log.Info("deleting backup", "backup", j.backup.Name, "request", j.request.Name, "location", j.backup.Spec.StorageLocation)
-	failures := r.steps(guarded, j)
+	failures, again := r.steps(guarded, j)
 	if guarded.Err() != nil {
 		return r.interrupted(ctx, guarded, j, context.Cause(guarded))
 	}
@@ -50,45 +56,41 @@ func (r *Remover) carryOut(ctx context.Context, j *job) (Outcome, error) {
 		r.Log.Info("backup deleted", "backup", j.backup.Name, "request", j.request.Name)
 		return Done, r.succeed(ctx, j.request)
 	}
-	r.Log.Warn("backup not deleted", "backup", j.backup.Name, "request", j.request.Name, "errors", failures)
-	if err := r.finish(ctx, j, failures); err != nil && !errors.Is(err, claim.ErrLost) {
-		return Later, client.IgnoreNotFound(err)
-	}
-	return Done, nil
+	return r.unsuccessful(ctx, j, failures, again)
 }
 
 // steps removes data, restores and the Backup, in this order, and returns what went wrong. Restores go even when the data
-// stays (Velero 1.18); the Backup does not. Nothing goes while a plugin has not done what it has to do before.
-func (r *Remover) steps(ctx context.Context, j *job) []string {
-	var failures []string
+// stays (Velero 1.18); the Backup does not. Nothing goes while a plugin has not done what it has to do before: then again is true,
+// since it may be able to later.
+func (r *Remover) steps(ctx context.Context, j *job) (failures []string, again bool) {
 	err := r.removeData(ctx, j)
 	kept := new(keptError)
 	if errors.As(err, &kept) {
-		return kept.messages()
+		return kept.messages(), true
 	}
 	if err != nil {
 		failures = append(failures, fmt.Sprintf("delete the data of the backup: %v", err))
 	}
 	if j.resumed { // the restores that name the backup may be another one's now
-		return failures
+		return failures, false
 	}
 	failpoint.Hit("deletion/data-removed")
 	if err := r.removeRestores(ctx, j); err != nil {
 		failures = append(failures, fmt.Sprintf("delete the restores of the backup: %v", err))
 	}
 	if len(failures) > 0 {
-		return failures
+		return failures, false
 	}
 	failpoint.Hit("deletion/restores-removed")
 	if err := r.confirm(ctx, j); err != nil {
-		return append(failures, fmt.Sprintf("delete the Backup: %v", err))
+		return append(failures, fmt.Sprintf("delete the Backup: %v", err)), false
 	}
 	err = r.Client.Delete(ctx, j.backup, client.Preconditions{UID: &j.backup.UID})
 	if client.IgnoreNotFound(err) != nil {
 		failures = append(failures, fmt.Sprintf("delete the Backup: %v", err))
 	}
 	failpoint.Hit("deletion/backup-removed")
-	return failures
+	return failures, false
 }
 
 // confirm makes sure that the work is still this process's, before an effect that no compare-and-swap fences. A process that

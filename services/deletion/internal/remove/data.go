@@ -36,12 +36,12 @@ func (r *Remover) removeData(ctx context.Context, j *job) (err error) {
 	}
 	store, err := r.Locations.Open(ctx, j.location)
 	if err != nil {
-		return r.unshown(err)
+		return r.unshown(j, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	own, stored, err := owns(ctx, store, j)
 	if err != nil {
-		return r.unshown(err)
+		return r.unshown(j, err)
 	}
 	if !own {
 		r.Log.Info("the data under the backup's name is another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)

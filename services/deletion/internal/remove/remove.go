@@ -65,6 +65,8 @@ type Remover struct {
 	Metrics   *Metrics
 	// RestoreWait bounds the wait for the backup's restores to go; 0 means a minute (Velero 1.18).
 	RestoreWait time.Duration
+	// Tries is how often one request tries what may succeed later; 0 means tries.PerRequest.
+	Tries int
 
 	mu      sync.Mutex
 	running map[string]bool // requests this process works on
@@ -86,6 +88,9 @@ func (r *Remover) Process(ctx context.Context, name string) (Outcome, error) {
 	}
 	if req.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed {
 		return Done, r.expire(ctx, req)
+	}
+	if r.pauses(req) {
+		return Later, nil
 	}
 	front, err := r.inFront(ctx, req)
 	if front || err != nil {
@@ -171,17 +176,6 @@ func (r *Remover) refuse(ctx context.Context, req *velerov1.DeleteBackupRequest,
 		d.Status.Phase, d.Status.Errors = velerov1.DeleteBackupRequestPhaseProcessed, []string{reason}
 		return nil
 	}))
-}
-
-// finish records the outcome under the claim.
-func (r *Remover) finish(ctx context.Context, j *job, failures []string) error {
-	return kube.Update(ctx, r.Reader, r.Client, j.request, func(d *velerov1.DeleteBackupRequest) error {
-		if err := claim.Check(d, j.claim); err != nil {
-			return err
-		}
-		d.Status.Phase, d.Status.Errors = velerov1.DeleteBackupRequestPhaseProcessed, failures
-		return nil
-	})
 }
 
 // expire removes a processed request after a day. Its end is not recorded, so its age counts (Velero 1.18).

@@ -61,6 +61,7 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	b.location.Status.Phase = velerov1.LocationPhaseAvailable
 	b.r = &Remover{
 		Reader: b.client, Client: b.client, Namespace: "velero", Locations: b, Claims: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
+		Tries: 1,
 	}
 	return b
 }

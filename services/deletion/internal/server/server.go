@@ -17,6 +17,9 @@ import (
 // reasonInProgress is the reason of FAILED_PRECONDITION for a backup that is being written.
 const reasonInProgress = "BACKUP_IN_PROGRESS"
 
+// reasonRestoring is the reason of FAILED_PRECONDITION for a backup that is being restored.
+const reasonRestoring = "RESTORE_IN_PROGRESS"
+
 // maxBase leaves room for what the API server appends to a generated name.
 const maxBase = 240
 
@@ -28,6 +31,8 @@ type Server struct {
 	Namespace string
 	// Running tells whether a backup in that phase cannot be deleted yet.
 	Running func(velerov1.BackupPhase) bool
+	// Restoring says which restores of a backup run; "" if none does, or the deletion has begun.
+	Restoring func(ctx context.Context, b *velerov1.Backup) (string, error)
 }
 
 // DeleteBackup implements DeletionService.
@@ -39,6 +44,14 @@ func (s *Server) DeleteBackup(ctx context.Context, req *deletionv1.DeleteBackupR
 	if s.Running(backup.Status.Phase) {
 		err := fmt.Errorf("backup %q is still in progress (%s): %w", backup.Name, backup.Status.Phase, grpcerr.ErrPrecondition)
 		return nil, grpcerr.WithReason(err, reasonInProgress, map[string]string{"backup": backup.Name, "phase": string(backup.Status.Phase)})
+	}
+	busy, err := s.Restoring(ctx, &backup)
+	if err != nil {
+		return nil, err
+	}
+	if busy != "" {
+		err := fmt.Errorf("backup %q: %s: %w", backup.Name, busy, grpcerr.ErrPrecondition)
+		return nil, grpcerr.WithReason(err, reasonRestoring, map[string]string{"backup": backup.Name})
 	}
 	request, err := s.underWay(ctx, &backup)
 	if err != nil {

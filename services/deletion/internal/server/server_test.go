@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -26,8 +27,14 @@ func TestDeleteBackup(t *testing.T) {
 	failed := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "failed"}}
 	failed.Spec.BackupName, failed.Status.Phase, failed.Status.Errors = long, velerov1.DeleteBackupRequestPhaseProcessed, []string{"object is locked"}
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
-		backup(long, velerov1.BackupPhaseCompleted), backup("running", velerov1.BackupPhaseInProgress), failed).Build()
-	s := &Server{Reader: c, Client: c, Namespace: "velero", Running: func(p velerov1.BackupPhase) bool { return p == velerov1.BackupPhaseInProgress }}
+		backup(long, velerov1.BackupPhaseCompleted), backup("running", velerov1.BackupPhaseInProgress), backup("restored", velerov1.BackupPhaseCompleted), failed).Build()
+	s := &Server{Reader: c, Client: c, Namespace: "velero", Running: func(p velerov1.BackupPhase) bool { return p == velerov1.BackupPhaseInProgress },
+		Restoring: func(_ context.Context, b *velerov1.Backup) (string, error) {
+			if b.Name == "restored" {
+				return "the backup is being restored by r", nil
+			}
+			return "", nil
+		}}
 	ask := func(name string) (*deletionv1.DeleteBackupResponse, error) {
 		return s.DeleteBackup(t.Context(), &deletionv1.DeleteBackupRequest{Backup: name})
 	}
@@ -54,4 +61,8 @@ func TestDeleteBackup(t *testing.T) {
 	require.False(t, internal)
 	require.Equal(t, codes.FailedPrecondition, st.Code())
 	require.Equal(t, reasonInProgress, grpcerr.Reason(st.Err()))
+	_, err = ask("restored")
+	st, _ = grpcerr.Status(err)
+	require.Equal(t, codes.FailedPrecondition, st.Code())
+	require.Equal(t, reasonRestoring, grpcerr.Reason(st.Err()))
 }

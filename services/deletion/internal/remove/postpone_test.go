@@ -1,0 +1,95 @@
+package remove
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
+)
+
+// A plugin that cannot reach its service for a minute ends the request, and the backup stays Deleting until somebody asks again.
+func TestAFailedActionIsTriedAgainWithGrowingPauses(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b.r.Tries = 0
+	asked := 0
+	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { asked++; return errors.New("the service is away") })
+	for _, pause := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute} {
+		before := asked
+		require.Equal(t, Later, b.process("d"))
+		require.Equal(t, before+1, asked)
+		d := b.request("d")
+		require.Equal(t, velerov1.DeleteBackupRequestPhaseInProgress, d.Status.Phase)
+		require.Equal(t, []string{"delete item actions: the service is away"}, d.Status.Errors, "what it waits for is told")
+		b.clock.Step(pause - time.Second)
+		require.Equal(t, Later, b.process("d"))
+		require.Equal(t, before+1, asked, "not before the pause is over")
+		b.clock.Step(time.Second)
+	}
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, tries.PerRequest, asked)
+	d := b.request("d")
+	require.Equal(t, velerov1.DeleteBackupRequestPhaseProcessed, d.Status.Phase)
+	require.Equal(t, []string{"delete item actions: the service is away"}, d.Status.Errors)
+	require.Equal(t, b.clock.Now().Add(4*time.Minute), tries.Of(d).After, "when the next request for an expired backup is due")
+}
+
+// An action that will never succeed again keeps its backups, and their data, until somebody removes the plugin.
+func TestALeaveToSkipActionsLetsTheDeletionGoOn(t *testing.T) {
+	leave := func(obj client.Object) {
+		obj.SetAnnotations(map[string]string{holdfast.AnnotationSkipDeleteActions: "true"})
+	}
+	for _, on := range []string{"request", "request that waits", "backup"} {
+		k, d := backup(velerov1.BackupPhaseCompleted), request("d")
+		b := newBed(t)
+		b.r.Tries = 0
+		b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { return errors.New("never again") })
+		switch on {
+		case "request":
+			leave(d)
+		case "backup":
+			leave(k)
+		}
+		require.NoError(t, b.client.Create(t.Context(), k))
+		require.NoError(t, b.client.Create(t.Context(), d))
+		b.fill(k)
+		if on == "request that waits" {
+			require.Equal(t, Later, b.process("d"))
+			d = b.request("d")
+			all := d.GetAnnotations()
+			all[holdfast.AnnotationSkipDeleteActions] = "true"
+			d.SetAnnotations(all)
+			require.NoError(t, b.client.Update(t.Context(), d))
+		}
+		require.Equal(t, Done, b.process("d"), on)
+		require.Equal(t, neighbours, b.store.Keys(), on)
+		require.Nil(t, b.backup(), on)
+	}
+}
+
+func TestALeaveThatIsNeitherYesNorNoIsRefused(t *testing.T) {
+	bad := map[string]string{holdfast.AnnotationSkipDeleteActions: "yes"}
+	for _, onBackup := range []bool{true, false} {
+		k, d := backup(velerov1.BackupPhaseCompleted), request("d")
+		if onBackup {
+			k.Annotations = bad
+		} else {
+			d.Annotations = bad
+		}
+		b := newBed(t, k, d)
+		b.fill(k)
+		require.Equal(t, Done, b.process("d"))
+		errs := b.request("d").Status.Errors
+		require.Len(t, errs, 1)
+		require.Contains(t, errs[0], `metadata.annotations[holdfast.io/skip-delete-actions]: "yes" is neither true nor false`)
+		require.Equal(t, velerov1.BackupPhaseCompleted, b.backup().Status.Phase)
+	}
+}
