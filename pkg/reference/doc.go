@@ -28,6 +28,10 @@ const (
 	Binds = "binds"
 	// ProvisionedBy is from a PersistentVolumeClaim or PersistentVolume to its StorageClass.
 	ProvisionedBy = "provisionedBy"
+	// FilledFrom is from a PersistentVolumeClaim to the snapshot, claim or populator its volume gets its content from.
+	FilledFrom = "filledFrom"
+	// LimitedTo is from a ResourceQuota to the PriorityClasses it is for.
+	LimitedTo = "limitedTo"
 	// Calls is from webhook configurations, CustomResourceDefinitions and APIServices to the Service the API server calls.
 	Calls = "calls"
 	// Scales is from a HorizontalPodAutoscaler to its target.

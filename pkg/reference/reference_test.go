@@ -109,6 +109,18 @@ func TestKinds(t *testing.T) {
 		"without a template":     {"", "ReplicationController", corev1.ReplicationController{}, nil},
 		"claim": {"", "PersistentVolumeClaim", corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv", StorageClassName: &class}},
 			[]string{"binds PersistentVolume /pv", "provisionedBy StorageClass.storage.k8s.io /fast"}},
+		"claim filled by a populator": {"", "PersistentVolumeClaim", corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
+			DataSource:    &corev1.TypedLocalObjectReference{APIGroup: &[]string{"example.com"}[0], Kind: "Filler", Name: "f"},
+			DataSourceRef: &corev1.TypedObjectReference{APIGroup: &[]string{"example.com"}[0], Kind: "Filler", Name: "f"}}},
+			[]string{"filledFrom Filler.example.com ns/f"}},
+		"claim filled from elsewhere": {"", "PersistentVolumeClaim", corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
+			DataSourceRef: &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Namespace: &[]string{"other"}[0], Name: "c"}}},
+			[]string{"filledFrom PersistentVolumeClaim other/c"}},
+		"quota": {"", "ResourceQuota", corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort},
+			ScopeSelector: &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+				{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high", "higher"}},
+				{ScopeName: corev1.ResourceQuotaScopeTerminating, Operator: corev1.ScopeSelectorOpExists}}}}},
+			[]string{"limitedTo PriorityClass.scheduling.k8s.io /high", "limitedTo PriorityClass.scheduling.k8s.io /higher"}},
 		"volume": {"", "PersistentVolume", corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{StorageClassName: class, ClaimRef: &corev1.ObjectReference{Namespace: "ns2", Name: "c", Kind: "PersistentVolumeClaim"}}},
 			[]string{"binds PersistentVolumeClaim ns2/c", "provisionedBy StorageClass.storage.k8s.io /fast"}},
 		"free volume": {"", "PersistentVolume", corev1.PersistentVolume{}, nil},

@@ -27,6 +27,7 @@ var rules = map[schema.GroupKind]rule{
 	{Group: "batch", Kind: "CronJob"}:    cronJob,
 	{Kind: "PersistentVolumeClaim"}:      volumeClaim,
 	{Kind: "PersistentVolume"}:           volume,
+	{Kind: "ResourceQuota"}:              quota,
 	{Kind: "ServiceAccount"}:             serviceAccount,
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: webhooks,
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   webhooks,
@@ -45,6 +46,26 @@ func volumeClaim(s *scan, raw []byte) {
 			s.refer(volumes, "", value, Binds)
 		case "storageClassName":
 			s.refer(storageClasses, "", value, ProvisionedBy)
+		case "dataSource", "dataSourceRef":
+			s.source(value)
+		}
+	})
+}
+
+// source adds a reference to what a claim is filled from. Without a namespace of its own that is beside the claim.
+func (s *scan) source(value []byte) {
+	namespace := s.namespace
+	if other := string(s.str(s.at(value, "namespace"))); other != "" {
+		namespace = other
+	}
+	s.whatever(string(s.str(s.at(value, "apiGroup"))), namespace, value, FilledFrom)
+}
+
+// quota adds references to the priority classes it is for.
+func quota(s *scan, raw []byte) {
+	s.list(s.within(raw, "spec", "scopeSelector", "matchExpressions"), func(s *scan, v []byte) {
+		if string(s.str(s.at(v, "scopeName"))) == "PriorityClass" {
+			s.list(s.at(v, "values"), func(s *scan, v []byte) { s.refer(priorityClasses, "", v, LimitedTo) })
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/part"
 	"github.com/holdfast-io/holdfast/pkg/publish"
 	"github.com/holdfast-io/holdfast/pkg/rawjson"
+	"github.com/holdfast-io/holdfast/pkg/reference"
 )
 
 // FromTarball reads a tarball once, whoever wrote it, and re-segments it into files under dir: gzip members and a
@@ -122,9 +123,11 @@ func (c *copier) item(e *Entry) (part.Item, error) {
 	if gv.Group != e.Group {
 		return part.Item{}, fmt.Errorf("apiVersion is of group %q", gv.Group)
 	}
+	gvk := gv.WithKind(rawjson.String(rawjson.Lookup(object.Raw, "kind")))
+	found, _ := reference.For(gvk.GroupKind()).Find(e.Namespace, object.Raw)
 	return part.Item{
-		GVK: gv.WithKind(rawjson.String(rawjson.Lookup(object.Raw, "kind"))), Resource: e.Resource, Preferred: true,
-		Meta: &c.meta, Raw: object.Raw, HasTypeMeta: true, Spaced: object.Spaced,
+		GVK: gvk, Resource: e.Resource, Preferred: true,
+		Meta: &c.meta, Raw: object.Raw, HasTypeMeta: true, Spaced: object.Spaced, References: found,
 	}, nil
 }
 

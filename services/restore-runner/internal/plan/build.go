@@ -63,8 +63,9 @@ func mapped(mapping map[string]string, namespace string) string {
 // Build reads the listing of a backup once and plans its restore.
 func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 	b := &builder{
-		config: config, plan: &Plan{objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admits},
+		config: config, plan: &Plan{objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admits, claim: config.Claim},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
+		hints: newHints(),
 	}
 	for item, err := range source.Items(ctx) {
 		if err != nil {
@@ -78,7 +79,7 @@ func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 	b.sort()
 	b.dropDuplicates()
 	b.index()
-	b.plan.graph, b.plan.notes = build(b.plan, b.plan.notes)
+	b.plan.graph, b.plan.notes = build(b.plan, b.hints, b.plan.notes)
 	b.forget()
 	return b.plan, nil
 }
@@ -90,6 +91,7 @@ type builder struct {
 	namespaces map[string]int32
 	needed     map[string]bool    // namespaces that selected objects live in
 	claims     map[[2]string]bool // selected PersistentVolumeClaims
+	hints      *hints
 	// Decided once everything else is known: Namespaces, and volumes that are not selected by themselves.
 	spaces  []manifest.Item
 	volumes []manifest.Item
@@ -142,7 +144,7 @@ func (b *builder) selected(item *manifest.Item, gr schema.GroupResource) bool {
 func (b *builder) add(item *manifest.Item, gr schema.GroupResource) {
 	if item.Namespace != "" {
 		b.needed[item.Namespace] = true
-		if gr.String() == "persistentvolumeclaims" {
+		if gr.String() == claimsResource {
 			b.claims[[2]string{item.Namespace, item.Name}] = true
 		}
 	}
@@ -158,8 +160,10 @@ func (b *builder) put(item *manifest.Item, gr schema.GroupResource) {
 		b.plan.kinds = append(b.plan.kinds, Kind{
 			GVK:      schema.GroupVersionKind{Group: item.Group, Version: item.Version, Kind: item.Kind},
 			Resource: item.Resource, Namespaced: item.Namespace != "", rank: rank(gr.String()), name: gr.String(),
+			role: roleOf(schema.GroupKind{Group: item.Group, Kind: item.Kind}),
 		})
 	}
+	b.hints.take(item, gr, b.config.Claim)
 	b.plan.nodes = append(b.plan.nodes, newNode(item, kind, b.namespace(item.Namespace)))
 }
 

@@ -1,12 +1,15 @@
 package plan
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // maxBreaks bounds the work spent on a graph that was made to be tangled.
 const maxBreaks = 64
 
-// breakCycles removes edges until no vertex waits for itself, and returns those it removed. In each cycle an owner edge
-// goes first (its object gets the owner later), and among these the one whose waiting node has the lowest number.
+// breakCycles removes edges until no vertex waits for itself, and returns those it removed. In each cycle the edge of the lowest
+// bond goes, and among these the one whose waiting node has the lowest number.
 func breakCycles(vertices int, edges []edge) (kept, broken []edge) {
 	for range maxBreaks {
 		stuck := stuckEdges(vertices, edges)
@@ -17,10 +20,9 @@ func breakCycles(vertices int, edges []edge) (kept, broken []edge) {
 		broken = append(broken, cut...)
 		edges = without(edges, cut)
 	}
-	// Too tangled to be worth more: every owner edge of the tangle goes, then whatever is left of it.
-	for _, owner := range []bool{true, false} {
-		stuck := stuckEdges(vertices, edges)
-		stuck = slices.DeleteFunc(stuck, func(e edge) bool { return e.owner != owner })
+	// Too tangled to be worth more: all edges of one bond after the other go, as far as the tangle reaches.
+	for b := toOwner; b <= need; b++ {
+		stuck := slices.DeleteFunc(stuckEdges(vertices, edges), func(e edge) bool { return e.bond != b })
 		broken = append(broken, stuck...)
 		edges = without(edges, stuck)
 	}
@@ -76,7 +78,7 @@ func stuckEdges(vertices int, edges []edge) []edge {
 func weakest(vertices int, stuck []edge) []edge {
 	into := make([]int32, vertices) // 1 + index of the edge followed from a vertex backwards
 	for i, e := range stuck {
-		if j := into[e.to]; j == 0 || e.owner && !stuck[j-1].owner {
+		if j := into[e.to]; j == 0 || e.bond < stuck[j-1].bond {
 			into[e.to] = int32(i) + 1
 		}
 	}
@@ -107,13 +109,5 @@ func cycleThrough(v int32, into []int32, stuck []edge) []edge {
 }
 
 func weakestOf(cycle []edge) edge {
-	return slices.MinFunc(cycle, func(a, b edge) int {
-		if a.owner != b.owner {
-			if a.owner {
-				return -1
-			}
-			return 1
-		}
-		return int(a.to) - int(b.to)
-	})
+	return slices.MinFunc(cycle, func(a, b edge) int { return cmp.Or(cmp.Compare(a.bond, b.bond), cmp.Compare(a.to, b.to)) })
 }

@@ -17,32 +17,79 @@ func (g *Graph) Indegree() []int32 { return append([]int32(nil), g.indegree...) 
 // Successors returns the vertices that wait for v. The caller must not change it.
 func (g *Graph) Successors(v int32) []int32 { return g.successors[g.first[v]:g.first[v+1]] }
 
+// bond is why a vertex waits for another one. Of a cycle the edge of the lowest bond is left out.
+type bond uint8
+
+const (
+	// toOwner is from an owner to what it owns, which can also be restored first and be given its owner later.
+	toOwner bond = iota
+	// toStage is from an object to the gate of its namespace.
+	toStage
+	// fromStage is from such a gate to an object.
+	fromStage
+	// toOwned is from what is owned to its owner.
+	toOwned
+	// need is what the API server, or a controller, insists on.
+	need
+)
+
 // edge says that to waits for from.
 type edge struct {
 	from, to int32
-	// owner tells that to could also be restored first and be given its owner later.
-	owner bool
+	bond     bond
+}
+
+// draft is a graph in the making.
+type draft struct {
+	plan     *Plan
+	hints    *hints
+	spans    []span // of the nodes of the last pass, by kind
+	edges    []edge
+	vertices int32
+}
+
+// span is a run of nodes, without its end.
+type span struct{ from, to int32 }
+
+// of returns the nodes of a kind, by its name.
+func (d *draft) of(name string) span {
+	if k, ok := d.plan.places[name]; ok {
+		return d.spans[k]
+	}
+	return span{}
+}
+
+// gate adds a vertex that stands for others.
+func (d *draft) gate() int32 {
+	d.vertices++
+	return d.vertices - 1
+}
+
+func (d *draft) add(from, to int32, b bond) {
+	d.edges = append(d.edges, edge{from: from, to: to, bond: b})
 }
 
 // build derives the graph of a plan whose nodes are in order.
-func build(p *Plan, notes []Note) (Graph, []Note) {
-	edges, vertices := gateEdges(p, ownerEdges(p))
-	edges, broken := breakCycles(vertices, edges)
-	for _, e := range broken {
-		node, message := e.to, "waits for objects that wait for it: restored before them"
-		if e.owner {
-			message = "waits for its owner, which waits for it: restored first, the owner reference is added later"
-		}
-		if int(node) < len(p.nodes) {
-			notes = append(notes, Note{Node: node, Message: message, Warning: true})
-		}
-	}
-	return compile(vertices, edges), notes
+func build(p *Plan, h *hints, notes []Note) (Graph, []Note) {
+	d := &draft{plan: p, hints: h, spans: kindSpans(p), vertices: int32(len(p.nodes))}
+	d.phases()
+	d.volumes()
+	d.sources()
+	d.owners()
+	d.rules()
+	d.stages()
+	d.conversions()
+	d.forward()
+	var broken []edge
+	d.edges, broken = breakCycles(int(d.vertices), d.edges)
+	notes = append(notes, cuts(p, broken)...)
+	d.barriers()
+	return compile(int(d.vertices), d.edges), notes
 }
 
-// ownerEdges returns what owner references ask for, among objects of the last pass.
-func ownerEdges(p *Plan) []edge {
-	var edges []edge
+// owners adds what owner references ask for, among objects of one phase.
+func (d *draft) owners() {
+	p := d.plan
 	for i := range p.nodes {
 		node := int32(i)
 		if p.Class(node) != Other {
@@ -50,66 +97,56 @@ func ownerEdges(p *Plan) []edge {
 		}
 		for _, l := range p.nodes[i].links {
 			owner, ok := p.owners[l.uid]
-			if !ok || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || p.nodes[i].reserve {
+			if !ok || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || p.nodes[i].reserve || d.phaseOf(node) != d.phaseOf(owner) {
 				continue
 			}
 			switch l.relation {
 			case Hold:
-				edges = append(edges, edge{from: owner, to: node, owner: true})
+				d.add(owner, node, toOwner)
 			case Late, Adopt:
-				edges = append(edges, edge{from: node, to: owner})
+				d.add(node, owner, toOwned)
 			case Remake:
 			}
 		}
 	}
-	return edges
 }
 
-// gateEdges adds a vertex for each rule and namespace that has objects on both sides.
-func gateEdges(p *Plan, edges []edge) ([]edge, int) {
-	vertices := len(p.nodes)
-	spans := kindSpans(p)
-	for _, rule := range gates {
-		before, after := spans[rule.before], spans[rule.after]
-		gateOf := map[int32]int32{} // namespace, or -1 -> vertex
-		if len(before) == 0 || len(after) == 0 {
+// cuts are the remarks about edges that were left out.
+func cuts(p *Plan, broken []edge) []Note {
+	var notes []Note
+	for _, e := range broken {
+		node, message := e.to, "waits for objects that wait for it: restored before them"
+		switch e.bond {
+		case toOwner:
+			message = "waits for its owner, which waits for it: restored first, the owner reference is added later"
+		case toOwned:
+			message = "an object that it owns waits for it: restored before that one, the owner reference is added later"
+		case toStage:
+			node, message = e.from, "waits for an object of its namespace that waits for it: restored after the first workloads and custom resources there"
+		case fromStage, need:
+		}
+		if int(node) >= p.Len() {
+			node = e.from
+		}
+		if int(node) < p.Len() {
+			notes = append(notes, Note{Node: node, Message: message, Warning: true})
+		}
+	}
+	return notes
+}
+
+// kindSpans returns the nodes of each kind, none of those that have passes of their own.
+func kindSpans(p *Plan) []span {
+	out := make([]span, len(p.kinds))
+	for i := range int32(len(p.nodes)) {
+		if p.Class(i) != Other {
 			continue
 		}
-		for _, i := range before {
-			namespace := p.nodes[i].namespace
-			v, ok := gateOf[namespace]
-			if !ok {
-				v = int32(vertices)
-				vertices++
-				gateOf[namespace] = v
-			}
-			edges = append(edges, edge{from: i, to: v})
+		s := &out[p.nodes[i].kind]
+		if s.to == 0 {
+			s.from = i
 		}
-		for _, i := range after {
-			for _, namespace := range []int32{p.nodes[i].namespace, -1} {
-				if v, ok := gateOf[namespace]; ok {
-					edges = append(edges, edge{from: v, to: i})
-				}
-				if p.nodes[i].namespace < 0 {
-					break
-				}
-			}
-		}
-	}
-	return edges, vertices
-}
-
-// kindSpans returns the nodes of the kinds that gates name.
-func kindSpans(p *Plan) map[string][]int32 {
-	out := map[string][]int32{}
-	for _, rule := range gates {
-		out[rule.before], out[rule.after] = nil, nil
-	}
-	for i := range p.nodes {
-		name := p.kinds[p.nodes[i].kind].name
-		if span, ok := out[name]; ok {
-			out[name] = append(span, int32(i))
-		}
+		s.to = i + 1
 	}
 	return out
 }

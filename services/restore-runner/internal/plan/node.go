@@ -18,6 +18,8 @@ type Kind struct {
 	Namespaced bool
 	rank       int
 	name       string
+	role       role
+	phase      phase
 }
 
 // GroupResource returns the name without the version.
@@ -52,6 +54,8 @@ type Node struct {
 	uid             string // only while the plan is built
 	owns            bool
 	reserve         bool
+	early           bool // it waits for no stage
+	scoped          bool // it is a quota of certain priority classes
 }
 
 // link is an owner reference of a node.
@@ -64,7 +68,7 @@ type link struct {
 func newNode(item *manifest.Item, kind, namespace int32) Node {
 	n := Node{
 		Name: strings.Clone(item.Name), Size: item.Size, kind: kind, namespace: namespace,
-		offset: item.Offset, length: item.Length, uid: strings.Clone(item.UID),
+		offset: item.Offset, length: item.Length, uid: strings.Clone(item.UID), scoped: scoped(item),
 	}
 	if item.Path != standardPath(item.GroupResource(), item.Namespace, item.Name) {
 		n.path = strings.Clone(item.Path)
@@ -73,8 +77,9 @@ func newNode(item *manifest.Item, kind, namespace int32) Node {
 		n.hashed = true
 		copy(n.sha256[:], sum)
 	}
+	of := schema.GroupKind{Group: item.Group, Kind: item.Kind}
 	for _, owner := range item.Owners {
-		n.links = append(n.links, link{uid: strings.Clone(owner.UID), relation: Relate(item.GroupResource(), owner)})
+		n.links = append(n.links, link{uid: strings.Clone(owner.UID), relation: Relate(of, owner)})
 	}
 	return n
 }

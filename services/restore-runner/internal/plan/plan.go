@@ -35,6 +35,8 @@ type Plan struct {
 	places     map[string]int32 // name of a kind -> its index
 	reserve    int              // nodes in reserve
 	admits     func(gr schema.GroupResource, namespace string) bool
+	claim      func(volume string) (namespace, name string)
+	barriers   []barrier
 }
 
 // Note is a remark about one node that the restore's log and results must hold.

@@ -18,14 +18,6 @@ var (
 		"clusterbootstraps.run.tanzu.vmware.com", "clusters.cluster.x-k8s.io", "clusterresourcesets.addons.cluster.x-k8s.io",
 		"apps.kappctrl.k14s.io", "packageinstalls.packaging.carvel.dev",
 	}
-	// late come after everything of the middle: once they exist they judge, or answer, the requests for all the rest,
-	// and what serves them has just been created. (Velero takes them in alphabetical order.)
-	late = []string{
-		"mutatingadmissionpolicybindings.admissionregistration.k8s.io",
-		"mutatingwebhookconfigurations.admissionregistration.k8s.io",
-		"validatingadmissionpolicybindings.admissionregistration.k8s.io",
-		"validatingwebhookconfigurations.admissionregistration.k8s.io",
-	}
 )
 
 // rank orders group resources, as in tarball paths; equal ranks go by name.
@@ -33,11 +25,8 @@ func rank(groupResource string) int {
 	if i := slices.Index(high, groupResource); i >= 0 {
 		return i
 	}
-	if i := slices.Index(late, groupResource); i >= 0 {
-		return len(high) + 1
-	}
 	if i := slices.Index(low, groupResource); i >= 0 {
-		return len(high) + 2 + i
+		return len(high) + 1 + i
 	}
 	return len(high)
 }
@@ -46,20 +35,4 @@ func rank(groupResource string) int {
 var nonRestorable = []string{
 	"nodes", "events", "events.events.k8s.io", "backups.velero.io", "restores.velero.io", "resticrepositories.velero.io",
 	"csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io", "backuprepositories.velero.io",
-}
-
-// gate is a rule that all objects of one resource wait for all objects of another, of the same namespace unless the
-// latter is cluster-scoped: creating them earlier fails or has other effects.
-type gate struct{ before, after string }
-
-var gates = []gate{
-	{"serviceaccounts", "pods"},                     // admission refuses a pod without its account
-	{"serviceaccounts", "secrets"},                  // a token Secret without its account is deleted
-	{"priorityclasses.scheduling.k8s.io", "pods"},   // admission resolves the class
-	{"endpoints", "services"},                       // a Service without Endpoints gets generated ones
-	{"persistentvolumes", "persistentvolumeclaims"}, // a claim binds the volume it names
-	{"storageclasses.storage.k8s.io", "persistentvolumeclaims"},
-	{"clusterroles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io"},
-	{"clusterroles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"},
-	{"roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"},
 }

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"strings"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
 )
@@ -11,50 +11,49 @@ type Relation uint8
 
 // The relations.
 const (
-	// Hold: the owned object waits for its owner and is created with the owner's new UID.
-	Hold Relation = iota
 	// Late: the owned object comes first, without the reference, which is patched in once the owner exists. A controller
-	// that came first would make its own objects instead.
-	Late
+	// that saw the owner first would make the owned object itself, and the stored one would be lost.
+	Late Relation = iota
+	// Hold: the owned object waits for its owner, on which no controller acts, and is created with the owner's new UID.
+	Hold
 	// Adopt: the reference is dropped for good; the controller comes later and adopts the object by its selector.
 	Adopt
 	// Remake: the owner, a Job, makes new objects of this kind itself; the stored ones are not restored beside it.
 	Remake
 )
 
-// Relate tells how the reference of an object of a group resource to an owner is brought back.
-func Relate(groupResource string, owner objmeta.Owner) Relation {
-	group, _, hasGroup := strings.Cut(owner.APIVersion, "/")
-	if !hasGroup {
-		group = ""
-	}
-	switch groupResource {
-	case "pods":
-		if group == "batch" && owner.Kind == "Job" && owner.Controller {
+// Relate tells how the reference of an object of a kind to an owner is brought back.
+func Relate(kind schema.GroupKind, owner objmeta.Owner) Relation {
+	by := schema.GroupKind{Group: groupOf(owner.APIVersion), Kind: owner.Kind}
+	switch kind {
+	case schema.GroupKind{Kind: "Pod"}:
+		if by == (schema.GroupKind{Group: "batch", Kind: "Job"}) && owner.Controller {
 			return Remake
 		}
-		return ofController(group, owner)
-	case "replicasets.apps", "controllerrevisions.apps":
-		return ofController(group, owner)
-	case "jobs.batch":
-		if owner.Controller {
-			return Late
+		if adopts(by, owner) {
+			return Adopt
 		}
-	case "persistentvolumeclaims":
-		if (group == "apps" && owner.Kind == "StatefulSet") || (group == "" && owner.Kind == "Pod") {
-			return Late
+	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "apps", Kind: "ControllerRevision"}:
+		if adopts(by, owner) {
+			return Adopt
 		}
+	}
+	if precedes(roleOf(kind), roleOf(by), by) {
+		return Late
 	}
 	return Hold
 }
 
-// ofController relates what workload controllers make: the built-in ones adopt orphans, others may not.
-func ofController(group string, owner objmeta.Owner) Relation {
-	if !owner.Controller {
-		return Hold
+// precedes tells that an object has to be there before its owner: where a controller acts on the owner. A Service and a claim
+// have controllers too, but come themselves before all that controllers act on.
+func precedes(kind, owner role, by schema.GroupKind) bool {
+	if owner.acts() {
+		return true
 	}
-	if group == "apps" || (group == "" && owner.Kind == "ReplicationController") {
-		return Adopt
-	}
-	return Late
+	return (by.Kind == "Service" || by.Kind == "PersistentVolumeClaim") && by.Group == "" && !kind.acts()
+}
+
+// adopts tells that the built-in controller of the owner adopts orphans that its selector matches.
+func adopts(by schema.GroupKind, owner objmeta.Owner) bool {
+	return owner.Controller && (by.Group == "apps" || by == schema.GroupKind{Kind: "ReplicationController"})
 }

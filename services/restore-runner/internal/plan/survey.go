@@ -34,6 +34,7 @@ type surveyed struct {
 const (
 	namespacesResource = "namespaces"
 	volumesResource    = "persistentvolumes"
+	claimsResource     = "persistentvolumeclaims"
 
 	definitionsResource = "customresourcedefinitions.apiextensions.k8s.io"
 )

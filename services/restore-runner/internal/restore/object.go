@@ -318,7 +318,7 @@ func list(o map[string]any, key string) []any {
 func (r *run) remade(it *item) string {
 	for _, ref := range it.refs {
 		value, owner, ok := reference(ref)
-		if !ok || plan.Relate("pods", owner) != plan.Remake {
+		if !ok || plan.Relate(r.Plan.Kind(it.node).GVK.GroupKind(), owner) != plan.Remake {
 			continue
 		}
 		if node, ok := r.ownerNode(owner.UID); ok && r.Recorder.Action(node) != apply.Failed {

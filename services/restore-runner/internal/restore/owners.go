@@ -41,7 +41,7 @@ func (r *run) ownersOf(e *outcome.Entry, it *item) (now []any, later []relink.Re
 	var known []relink.Reference
 	for _, ref := range it.refs {
 		value, owner, ok := reference(ref)
-		if !ok || plan.Relate(r.Plan.Kind(it.node).String(), owner) == plan.Adopt {
+		if !ok || plan.Relate(r.Plan.Kind(it.node).GVK.GroupKind(), owner) == plan.Adopt {
 			continue
 		}
 		node, ok := r.ownerNode(owner.UID)

@@ -1,0 +1,102 @@
+package plan
+
+import "strings"
+
+// phase is a part of the last pass that begins when the one before it has ended.
+type phase uint8
+
+const (
+	// phaseMain is everything else.
+	phaseMain phase = iota
+	// phaseAPI is that of APIServices: until what serves them runs, the API server waits for them.
+	phaseAPI
+	// phaseServed is that of objects that such an API serves.
+	phaseServed
+	// phaseAdmission is that of what judges the requests for all others.
+	phaseAdmission
+	phaseCount
+)
+
+// phases returns the phase of each kind, and keeps it. Single nodes of phaseAdmission may belong to phaseMain.
+func (d *draft) phases() {
+	for k := range d.plan.kinds {
+		kind := &d.plan.kinds[k]
+		switch {
+		case kind.role == roleAdmission:
+			kind.phase = phaseAdmission
+		case kind.role == roleAPI:
+			kind.phase = phaseAPI
+		case d.hints.served[kind.GVK.Group]:
+			kind.phase = phaseServed
+		}
+	}
+}
+
+// phaseOf returns when a vertex comes; gates come with the main part.
+func (d *draft) phaseOf(v int32) phase {
+	if int(v) >= len(d.plan.nodes) || d.plan.nodes[v].scoped {
+		return phaseMain
+	}
+	return d.plan.kinds[d.plan.nodes[v].kind].phase
+}
+
+// forward leaves out edges from a later phase to an earlier one.
+func (d *draft) forward() {
+	kept := d.edges[:0]
+	for _, e := range d.edges {
+		if d.phaseOf(e.from) <= d.phaseOf(e.to) {
+			kept = append(kept, e)
+		}
+	}
+	d.edges = kept
+}
+
+// barriers makes each phase wait for all of the one before: for those vertices of it that nothing else of it waits for.
+func (d *draft) barriers() {
+	var present [phaseCount]bool
+	last := make([]bool, d.vertices) // nothing of its phase waits for it
+	for v := range d.vertices {
+		last[v] = !d.elsewhere(v)
+		present[d.phaseOf(v)] = present[d.phaseOf(v)] || last[v]
+	}
+	for _, e := range d.edges {
+		if d.phaseOf(e.from) == d.phaseOf(e.to) {
+			last[e.from] = false
+		}
+	}
+	before, vertices := phaseMain, d.vertices
+	for p := phaseAPI; p < phaseCount; p++ {
+		if !present[p] {
+			continue
+		}
+		gate := d.gate()
+		d.plan.barriers = append(d.plan.barriers, barrier{gate, p})
+		for v := range vertices {
+			switch {
+			case d.elsewhere(v):
+			case d.phaseOf(v) == p:
+				d.add(gate, v, need)
+			case d.phaseOf(v) == before && last[v]:
+				d.add(v, gate, need)
+			}
+		}
+		before = p
+	}
+}
+
+// elsewhere tells that v belongs to another pass.
+func (d *draft) elsewhere(v int32) bool {
+	return int(v) < len(d.plan.nodes) && d.plan.Class(v) != Other
+}
+
+// barrier is the gate that a phase waits for.
+type barrier struct {
+	gate  int32
+	phase phase
+}
+
+// servedGroup returns the group that an APIService is for: its name is "<version>.<group>".
+func servedGroup(name string) string {
+	_, group, _ := strings.Cut(name, ".")
+	return group
+}

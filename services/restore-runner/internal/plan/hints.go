@@ -1,0 +1,156 @@
+package plan
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/reference"
+)
+
+// place names an object of a known kind in the backup.
+type place struct{ namespace, name string }
+
+// hints is what the references of single objects say about the order, besides owners. It is needed only while a plan is built.
+type hints struct {
+	volumes    map[place]string    // claims that name a volume which is not bound to them
+	sources    map[place]origin    // claims -> what they are filled from
+	converters map[string][]string // resources -> namespaces of the Services that convert their objects
+	served     map[string]bool     // groups of APIServices
+}
+
+// origin is what a claim is filled from.
+type origin struct {
+	kind schema.GroupKind
+	at   place
+}
+
+func newHints() *hints {
+	return &hints{volumes: map[place]string{}, sources: map[place]origin{}, converters: map[string][]string{}, served: map[string]bool{}}
+}
+
+// automanaged marks APIServices that the API server makes by itself, of built-in groups and of definitions.
+const automanaged = "kube-aggregator.kubernetes.io/automanaged"
+
+// take keeps what an item says.
+func (h *hints) take(item *manifest.Item, gr schema.GroupResource, bound func(volume string) (namespace, name string)) {
+	switch gr.String() {
+	case claimsResource:
+		h.claim(item, bound)
+	case definitionsResource:
+		for i := range item.References {
+			if item.References[i].Relation == reference.Calls {
+				name := strings.Clone(item.Name)
+				h.converters[name] = append(h.converters[name], strings.Clone(item.References[i].Namespace))
+			}
+		}
+	case "apiservices.apiregistration.k8s.io":
+		if _, own := item.Labels[automanaged]; !own {
+			h.served[strings.Clone(servedGroup(item.Name))] = true
+		}
+	}
+}
+
+func (h *hints) claim(item *manifest.Item, bound func(volume string) (namespace, name string)) {
+	at := clonePlace(item.Namespace, item.Name)
+	for i := range item.References {
+		switch r := &item.References[i]; r.Relation {
+		case reference.Binds:
+			if bound != nil {
+				if namespace, name := bound(r.Name); at == (place{namespace, name}) {
+					continue
+				}
+			}
+			h.volumes[at] = strings.Clone(r.Name)
+		case reference.FilledFrom:
+			h.sources[at] = origin{schema.GroupKind{Group: strings.Clone(r.Group), Kind: strings.Clone(r.Kind)}, clonePlace(r.Namespace, r.Name)}
+		}
+	}
+}
+
+func clonePlace(namespace, name string) place {
+	return place{strings.Clone(namespace), strings.Clone(name)}
+}
+
+// scoped tells that an item is a quota of certain priority classes: the API server may refuse Pods of these classes where there
+// is no such quota.
+func scoped(item *manifest.Item) bool {
+	for i := range item.References {
+		if item.References[i].Relation == reference.LimitedTo {
+			return item.Kind == "ResourceQuota" && item.Group == ""
+		}
+	}
+	return false
+}
+
+// volumes makes each claim wait for its own volume: the one that is bound to it, and the one that it names.
+func (d *draft) volumes() {
+	for v := d.of(volumesResource).from; v < d.of(volumesResource).to; v++ {
+		if d.plan.claim == nil {
+			break
+		}
+		namespace, name := d.plan.claim(d.plan.nodes[v].Name)
+		if c, ok := d.plan.Find(claimsResource, namespace, name); ok {
+			d.add(v, c, need)
+		}
+	}
+	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
+		if v, ok := d.plan.Find(volumesResource, "", d.hints.volumes[place{d.plan.Source(c), d.plan.nodes[c].Name}]); ok {
+			d.add(v, c, need)
+		}
+	}
+}
+
+// sources makes claims wait for what they are filled from, which then waits for no stage.
+func (d *draft) sources() {
+	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
+		r, ok := d.hints.sources[place{d.plan.Source(c), d.plan.nodes[c].Name}]
+		if !ok {
+			continue
+		}
+		for k := range d.plan.kinds {
+			kind := &d.plan.kinds[k]
+			if kind.GVK.GroupKind() != r.kind {
+				continue
+			}
+			if v, ok := d.plan.Find(kind.name, r.at.namespace, r.at.name); ok && v != c {
+				d.plan.nodes[v].early = true
+				d.add(v, c, need)
+			}
+		}
+	}
+}
+
+// conversions makes custom resources wait for the workloads beside the Service that converts them.
+func (d *draft) conversions() {
+	gates := map[string]int32{} // of namespaces
+	for k := range d.plan.kinds {
+		for _, namespace := range d.hints.converters[d.plan.kinds[k].name] {
+			gate, ok := gates[namespace]
+			if !ok {
+				gate = d.behindWorkloads(namespace)
+				gates[namespace] = gate
+			}
+			for v := d.spans[k].from; v < d.spans[k].to; v++ {
+				d.add(gate, v, fromStage)
+			}
+		}
+	}
+}
+
+// behindWorkloads returns a gate behind the Pods and workloads of a namespace.
+func (d *draft) behindWorkloads(namespace string) int32 {
+	gate := d.gate()
+	for k := range d.plan.kinds {
+		if r := d.plan.kinds[k].role; r != rolePod && r != roleWorkload {
+			continue
+		}
+		for v := d.spans[k].from; v < d.spans[k].to; v++ {
+			if d.plan.Source(v) == namespace {
+				d.add(v, gate, need)
+			}
+		}
+	}
+	return gate
+}

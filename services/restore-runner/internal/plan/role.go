@@ -1,0 +1,85 @@
+package plan
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// role is what a kind does to the objects of others, which decides when its objects may come.
+type role uint8
+
+const (
+	// roleNone is that of kinds that neither are looked for nor make anything.
+	roleNone role = iota
+	// roleMaterial is that of what controllers look for and make anew where they do not find it.
+	roleMaterial
+	// rolePod is that of Pods.
+	rolePod
+	// roleWorkload is that of the built-in kinds whose controllers make Pods.
+	roleWorkload
+	// roleCustom is that of kinds that some controller acts on as it likes.
+	roleCustom
+	// roleAPI is that of APIServices.
+	roleAPI
+	// roleAdmission is that of what judges, or changes, the requests for all other objects.
+	roleAdmission
+)
+
+var roles = map[schema.GroupKind]role{
+	{Kind: "Secret"}: roleMaterial, {Kind: "ConfigMap"}: roleMaterial, {Kind: "ServiceAccount"}: roleMaterial,
+	{Kind: "Service"}: roleMaterial, {Kind: "Endpoints"}: roleMaterial, {Kind: "PersistentVolumeClaim"}: roleMaterial,
+	{Kind: "Pod"}:                       rolePod,
+	{Kind: "ReplicationController"}:     roleWorkload,
+	{Group: "apps", Kind: "Deployment"}: roleWorkload, {Group: "apps", Kind: "ReplicaSet"}: roleWorkload,
+	{Group: "apps", Kind: "StatefulSet"}: roleWorkload, {Group: "apps", Kind: "DaemonSet"}: roleWorkload,
+	{Group: "batch", Kind: "Job"}: roleWorkload, {Group: "batch", Kind: "CronJob"}: roleWorkload,
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}:                             roleAPI,
+	{Kind: "ResourceQuota"}:                                                           roleAdmission,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}:   roleAdmission,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:     roleAdmission,
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: roleAdmission,
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}:   roleAdmission,
+	{Group: "quota.openshift.io", Kind: "ClusterResourceQuota"}:                       roleAdmission,
+	{Group: "kyverno.io", Kind: "ClusterPolicy"}:                                      roleAdmission,
+	{Group: "kyverno.io", Kind: "Policy"}:                                             roleAdmission,
+	// Admission of Pods looks it up, so that it must not wait for them.
+	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: roleNone,
+}
+
+// groups have a role for all kinds that roles does not name. Kinds of other groups are custom resources, or served by an
+// aggregated API.
+var groups = map[string]role{
+	"": roleNone, "apps": roleNone, "batch": roleNone, "autoscaling": roleNone, "policy": roleNone, "extensions": roleNone,
+	"admissionregistration.k8s.io": roleNone, "apiextensions.k8s.io": roleNone, "apiregistration.k8s.io": roleNone,
+	"authentication.k8s.io": roleNone, "authorization.k8s.io": roleNone, "certificates.k8s.io": roleNone,
+	"coordination.k8s.io": roleNone, "discovery.k8s.io": roleNone, "events.k8s.io": roleNone,
+	"flowcontrol.apiserver.k8s.io": roleNone, "internal.apiserver.k8s.io": roleNone, "networking.k8s.io": roleNone,
+	"node.k8s.io": roleNone, "rbac.authorization.k8s.io": roleNone, "resource.k8s.io": roleNone,
+	"scheduling.k8s.io": roleNone, "storage.k8s.io": roleNone, "storagemigration.k8s.io": roleNone,
+	// Claims name snapshots, which therefore come as early as they can.
+	"snapshot.storage.k8s.io": roleNone, "velero.io": roleNone,
+	"constraints.gatekeeper.sh": roleAdmission, "mutations.gatekeeper.sh": roleAdmission, "policies.kyverno.io": roleAdmission,
+}
+
+func roleOf(kind schema.GroupKind) role {
+	if r, ok := roles[kind]; ok {
+		return r
+	}
+	if r, ok := groups[kind.Group]; ok {
+		return r
+	}
+	return roleCustom
+}
+
+// acts tells that a controller acts on objects of the role.
+func (r role) acts() bool { return r == rolePod || r == roleWorkload || r == roleCustom }
+
+// groupOf returns the group of an apiVersion.
+func groupOf(apiVersion string) string {
+	group, _, ok := strings.Cut(apiVersion, "/")
+	if !ok {
+		return ""
+	}
+	return group
+}

@@ -1,0 +1,196 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/reference"
+)
+
+func refers(i manifest.Item, refs ...manifest.Reference) manifest.Item {
+	i.References = refs
+	return i
+}
+
+func all(items ...manifest.Item) *listing { return &listing{items: items} }
+
+// A live operator that sees its custom resource before the Secrets and claims which it looks for makes new ones, and the
+// stored ones are lost: no owner reference shows those that it does not own. So does a StatefulSet with its claims.
+func TestWhatControllersLookForComesBeforeThem(t *testing.T) {
+	material := []string{"secrets a/x", "configmaps a/x", "serviceaccounts a/x", "services a/x", "endpoints a/x", "persistentvolumeclaims a/x"}
+	acting := []string{"pods a/y", "statefulsets.apps a/y", "deployments.apps a/y", "jobs.batch a/y", "widgets.example.com a/y", "replicationcontrollers a/y"}
+	p := planOf(t, &listing{items: items(append(append([]string{"deployments.apps b/other", "ingresses.networking.k8s.io a/free"}, material...), acting...)...)}, options{})
+	for _, m := range material {
+		for _, a := range acting {
+			require.True(t, before(t, p, m, a), "%s, %s", m, a)
+		}
+		require.False(t, before(t, p, m, "deployments.apps b/other"), "other namespaces do not wait")
+		require.False(t, before(t, p, m, "ingresses.networking.k8s.io a/free"))
+	}
+	require.Empty(t, p.Notes())
+}
+
+// The controller of a cluster-scoped custom resource makes Secrets in any namespace.
+func TestClusterScopedCustomResourcesComeAfterTheStagesOfAllNamespaces(t *testing.T) {
+	p := planOf(t, &listing{items: items("secrets a/s", "persistentvolumeclaims b/c", "clusterwidgets.example.com w",
+		"securitycontextconstraints.security.openshift.io scc", "pods a/p")}, options{})
+	require.True(t, before(t, p, "secrets a/s", "clusterwidgets.example.com w"))
+	require.True(t, before(t, p, "persistentvolumeclaims b/c", "clusterwidgets.example.com w"))
+}
+
+// An operator makes what it owns and does not find, so that owned objects precede their owner, however deep; only owners on
+// which no controller acts come first.
+func TestDependantsPrecedeTheirOwner(t *testing.T) {
+	p := planOf(t, all(
+		item("widgets.example.com a/w"), item("gadgets.example.com a/g", owned("example.com/v1", "Widget", "widgets.example.com a/w", true)),
+		item("secrets a/s", owned("example.com/v1", "Gadget", "gadgets.example.com a/g", true)),
+		item("deployments.apps a/d", owned("example.com/v1", "Gadget", "gadgets.example.com a/g", true)),
+		item("clusterwidgets.example.com c"), item("widgets.example.com b/w", owned("example.com/v1", "ClusterWidget", "clusterwidgets.example.com c", true)),
+		item("configmaps a/lock"), item("pods a/locked", owned("v1", "ConfigMap", "configmaps a/lock", false)),
+		item("services a/svc"), item("widgets.example.com a/of-svc", owned("v1", "Service", "services a/svc", false)),
+		item("secrets a/of-svc", owned("v1", "Service", "services a/svc", false)),
+	), options{})
+	require.True(t, before(t, p, "secrets a/s", "gadgets.example.com a/g"))
+	require.True(t, before(t, p, "deployments.apps a/d", "gadgets.example.com a/g"))
+	require.True(t, before(t, p, "gadgets.example.com a/g", "widgets.example.com a/w"))
+	require.True(t, before(t, p, "widgets.example.com b/w", "clusterwidgets.example.com c"))
+	require.True(t, before(t, p, "configmaps a/lock", "pods a/locked"))
+	require.True(t, before(t, p, "services a/svc", "widgets.example.com a/of-svc"))
+	require.True(t, before(t, p, "secrets a/of-svc", "services a/svc"))
+	require.Empty(t, p.Notes(), "none of this is a cycle")
+	requireAcyclic(t, p)
+}
+
+// With a gate of all volumes before all claims, one volume that is made of a snapshot for minutes holds up every namespace.
+func TestAClaimWaitsForItsOwnVolumeOnly(t *testing.T) {
+	bound := func(volume string) (string, string) {
+		if volume == "mine" {
+			return "a", "bound"
+		}
+		return "", ""
+	}
+	p := planOf(t, all(item("persistentvolumes mine"), item("persistentvolumes free"), item("persistentvolumes other"),
+		item("persistentvolumeclaims a/bound"), item("persistentvolumeclaims b/unbound"),
+		refers(item("persistentvolumeclaims a/names"), manifest.Reference{Kind: "PersistentVolume", Name: "free", Relation: reference.Binds}),
+	), options{claim: bound})
+	require.True(t, before(t, p, "persistentvolumes mine", "persistentvolumeclaims a/bound"))
+	require.True(t, before(t, p, "persistentvolumes free", "persistentvolumeclaims a/names"))
+	for _, claim := range []string{"persistentvolumeclaims a/bound", "persistentvolumeclaims b/unbound", "persistentvolumeclaims a/names"} {
+		require.False(t, before(t, p, "persistentvolumes other", claim), claim)
+	}
+	require.False(t, before(t, p, "persistentvolumes free", "persistentvolumeclaims a/bound"))
+}
+
+// A claim that is filled by a custom resource needs it first, although custom resources come after claims.
+func TestWhatFillsAClaimComesBeforeIt(t *testing.T) {
+	p := planOf(t, all(item("fillers.example.com a/f"), item("fillers.example.com a/unused"), item("secrets a/s"), item("volumesnapshots.snapshot.storage.k8s.io a/snap"),
+		refers(item("persistentvolumeclaims a/c"), manifest.Reference{Group: "example.com", Kind: "Filler", Namespace: "a", Name: "f", Relation: reference.FilledFrom}),
+		refers(item("persistentvolumeclaims a/d"), manifest.Reference{Group: "snapshot.storage.k8s.io", Kind: "Volumesnapshot", Namespace: "a", Name: "snap", Relation: reference.FilledFrom}),
+	), options{})
+	require.True(t, before(t, p, "fillers.example.com a/f", "persistentvolumeclaims a/c"))
+	require.True(t, before(t, p, "volumesnapshots.snapshot.storage.k8s.io a/snap", "persistentvolumeclaims a/d"))
+	require.True(t, before(t, p, "persistentvolumeclaims a/c", "fillers.example.com a/unused"))
+	require.Empty(t, p.Notes())
+}
+
+// Once a webhook configuration, a binding or a quota exists it judges the requests for all the rest: a fail-closed webhook
+// whose own Deployment is not up yet refuses that one's Pods. As a rank it came too early for what was not ready yet.
+func TestWhatAdmitsComesAfterEverythingElse(t *testing.T) {
+	webhook := "validatingwebhookconfigurations.admissionregistration.k8s.io w"
+	p := planOf(t, all(
+		item(webhook, owned("example.com/v1", "ClusterWidget", "clusterwidgets.example.com cw", true)),
+		item("resourcequotas a/q", owned("example.com/v1", "ClusterWidget", "clusterwidgets.example.com cw", true)),
+		item("clusterpolicies.kyverno.io p"), item("mutatingadmissionpolicybindings.admissionregistration.k8s.io b"),
+		item("clusterwidgets.example.com cw"), item("deployments.apps a/d"), item("replicasets.apps a/rs", owned("apps/v1", "Deployment", "deployments.apps a/d", true)),
+		item("pods a/p", owned("apps/v1", "ReplicaSet", "replicasets.apps a/rs", true)), item("secrets lonely/s"), item("services a/s"), item("clusterroles.rbac.authorization.k8s.io r"),
+	), options{})
+	for _, admits := range []string{webhook, "resourcequotas a/q", "mutatingadmissionpolicybindings.admissionregistration.k8s.io b"} {
+		for _, other := range []string{"clusterwidgets.example.com cw", "deployments.apps a/d", "replicasets.apps a/rs", "pods a/p", "secrets lonely/s", "services a/s",
+			"clusterroles.rbac.authorization.k8s.io r"} {
+			require.True(t, before(t, p, other, admits), "%s, %s", other, admits)
+		}
+	}
+	require.Empty(t, p.Notes())
+	requireAcyclic(t, p)
+}
+
+// The API server hands requests for the group of an APIService to its Service: what serves it comes first, its objects after it.
+// APIServices of definitions are made by the API server and hold nobody up.
+func TestAPIServicesComeBetweenTheRestAndTheirObjects(t *testing.T) {
+	own := item("apiservices.apiregistration.k8s.io v1.example.com")
+	own.Labels = map[string]string{automanaged: "onstart"}
+	p := planOf(t, all(own, item("apiservices.apiregistration.k8s.io v1beta1.served.org"),
+		item("things.served.org a/t", owned("example.com/v1", "Widget", "widgets.example.com a/w", true)),
+		item("widgets.example.com a/w"), item("deployments.apps a/d"), item("secrets b/s"), item("validatingwebhookconfigurations.admissionregistration.k8s.io w"),
+	), options{})
+	for _, first := range []string{"widgets.example.com a/w", "deployments.apps a/d", "secrets b/s"} {
+		require.True(t, before(t, p, first, "apiservices.apiregistration.k8s.io v1beta1.served.org"), first)
+	}
+	require.True(t, before(t, p, "apiservices.apiregistration.k8s.io v1beta1.served.org", "things.served.org a/t"))
+	require.True(t, before(t, p, "things.served.org a/t", "validatingwebhookconfigurations.admissionregistration.k8s.io w"))
+	require.False(t, before(t, p, "apiservices.apiregistration.k8s.io v1.example.com", "widgets.example.com a/w"))
+	require.Empty(t, p.Notes())
+	requireAcyclic(t, p)
+}
+
+// Where the API server limits a priority class to namespaces with a quota for it, a Pod that precedes the quota is refused.
+func TestAQuotaOfAPriorityClassComesBeforePods(t *testing.T) {
+	p := planOf(t, all(refers(item("resourcequotas a/scoped"), manifest.Reference{Group: "scheduling.k8s.io", Kind: "PriorityClass", Name: "high", Relation: reference.LimitedTo}),
+		item("resourcequotas a/plain"), item("pods a/p")), options{})
+	require.True(t, before(t, p, "resourcequotas a/scoped", "pods a/p"))
+	require.True(t, before(t, p, "pods a/p", "resourcequotas a/plain"))
+	requireAcyclic(t, p)
+}
+
+// A LimitRange refuses, or changes, Pods and claims that were there before it was.
+func TestLimitRangesComeAfterPodsAndBeforeWhatMakesThem(t *testing.T) {
+	p := planOf(t, &listing{items: items("limitranges a/l", "pods a/p", "persistentvolumeclaims a/c", "deployments.apps a/d", "pods b/p")}, options{})
+	require.True(t, before(t, p, "pods a/p", "limitranges a/l"))
+	require.True(t, before(t, p, "persistentvolumeclaims a/c", "limitranges a/l"))
+	require.True(t, before(t, p, "limitranges a/l", "deployments.apps a/d"))
+	require.False(t, before(t, p, "pods b/p", "limitranges a/l"))
+}
+
+// Admission looks classes up: a Pod whose RuntimeClass comes after it is refused.
+func TestWhatAdmissionLooksUpComesFirst(t *testing.T) {
+	p := planOf(t, &listing{items: items("runtimeclasses.node.k8s.io r", "priorityclasses.scheduling.k8s.io p", "storageclasses.storage.k8s.io s",
+		"ingressclasses.networking.k8s.io i", "pods a/p", "deployments.apps b/d", "persistentvolumeclaims a/c", "persistentvolumes v", "ingresses.networking.k8s.io a/i")}, options{})
+	for first, then := range map[string][]string{
+		"runtimeclasses.node.k8s.io r": {"pods a/p", "deployments.apps b/d"}, "priorityclasses.scheduling.k8s.io p": {"pods a/p", "deployments.apps b/d"},
+		"storageclasses.storage.k8s.io s": {"persistentvolumeclaims a/c", "persistentvolumes v"}, "ingressclasses.networking.k8s.io i": {"ingresses.networking.k8s.io a/i"},
+	} {
+		for _, after := range then {
+			require.True(t, before(t, p, first, after), "%s, %s", first, after)
+		}
+	}
+}
+
+// The API server converts custom resources by calling a Service of the same backup, which answers once its Pods run.
+func TestConvertedObjectsComeAfterTheConvertingWorkload(t *testing.T) {
+	definition := refers(item("customresourcedefinitions.apiextensions.k8s.io widgets.example.com"),
+		manifest.Reference{Kind: "Service", Namespace: "system", Name: "converter", Relation: reference.Calls})
+	p := planOf(t, all(definition, item("widgets.example.com a/w"), item("gadgets.example.com a/g"), item("deployments.apps system/converter"), item("pods system/p"),
+		item("pods a/p")), options{})
+	require.True(t, before(t, p, "deployments.apps system/converter", "widgets.example.com a/w"))
+	require.True(t, before(t, p, "pods system/p", "widgets.example.com a/w"))
+	require.False(t, before(t, p, "deployments.apps system/converter", "gadgets.example.com a/g"))
+	require.False(t, before(t, p, "pods a/p", "widgets.example.com a/w"))
+}
+
+// A cycle through a stage costs the stage, for one object and with a warning, before it costs the order of owned objects.
+func TestAStageInACycleGivesWayWithAWarning(t *testing.T) {
+	p := planOf(t, all(
+		item("fillers.example.com a/f"), item("deployments.apps a/d", owned("example.com/v1", "Filler", "fillers.example.com a/f", true)), item("secrets a/s"),
+		refers(item("persistentvolumeclaims a/c"), manifest.Reference{Group: "example.com", Kind: "Filler", Namespace: "a", Name: "f", Relation: reference.FilledFrom}),
+	), options{})
+	requireAcyclic(t, p)
+	require.Len(t, p.Notes(), 1)
+	require.Equal(t, Note{Node: p.Notes()[0].Node, Warning: true,
+		Message: "waits for an object of its namespace that waits for it: restored after the first workloads and custom resources there"}, p.Notes()[0])
+	require.Equal(t, "c", p.Node(p.Notes()[0].Node).Name)
+	require.True(t, before(t, p, "secrets a/s", "deployments.apps a/d"))
+	require.True(t, before(t, p, "deployments.apps a/d", "fillers.example.com a/f"))
+	require.True(t, before(t, p, "fillers.example.com a/f", "persistentvolumeclaims a/c"))
+}
