@@ -47,7 +47,6 @@ var Matrix = []Case{
 	{Point: "restore-runner/records-opened", Scenario: "restore"},
 	{Point: "restore-runner/tarball-opened", Scenario: "restore"},
 	{Point: "restore-runner/planned", Scenario: "restore"},
-	{Point: "restore-runner/namespaces-found", Scenario: "restore"},
 	{Point: "restore-runner/before-namespace", Scenario: "restore"},
 	{Point: "restore-runner/after-namespace", Scenario: "restore"},
 	{Point: "restore-runner/definition-created", Scenario: "definitions"},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -205,6 +206,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, body map[string]
 	defer s.mu.Unlock()
 	switch r.Method {
 	case http.MethodPost:
+		manage(body, r)
 		s.create(w, r.URL.Path, body)
 	case http.MethodGet:
 		if obj, ok := s.objects[r.URL.Path]; ok {
@@ -213,7 +215,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, body map[string]
 		}
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.Path+" not found")
 	case http.MethodPatch:
-		s.patch(w, r.URL.Path, body)
+		s.patch(w, r, body)
 	default:
 		fail(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, r.Method)
 	}
@@ -264,7 +266,35 @@ func (s *Server) define(body map[string]any) {
 	body["status"] = map[string]any{"conditions": []any{condition("Established"), condition("NamesAccepted")}}
 }
 
-func (s *Server) patch(w http.ResponseWriter, path string, body map[string]any) {
+// manage notes the field manager of a request in an object.
+func manage(obj map[string]any, r *http.Request) {
+	manager, meta := r.URL.Query().Get("fieldManager"), Meta(obj)
+	if fields := managers(obj); manager != "" && !slices.Contains(fields, manager) {
+		entry := map[string]any{"manager": manager, "operation": "Update"}
+		known, _ := meta["managedFields"].([]any)
+		meta["managedFields"] = append(slices.Clone(known), entry)
+	}
+}
+
+func managers(obj map[string]any) (out []string) {
+	fields, _ := Meta(obj)["managedFields"].([]any)
+	for _, f := range fields {
+		if entry, ok := f.(map[string]any); ok {
+			out = append(out, fmt.Sprint(entry["manager"]))
+		}
+	}
+	return out
+}
+
+// Managers returns the field managers of the object at a path.
+func (s *Server) Managers(path string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return managers(s.objects[path])
+}
+
+func (s *Server) patch(w http.ResponseWriter, r *http.Request, body map[string]any) {
+	path := r.URL.Path
 	obj, ok := s.objects[path]
 	if !ok {
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, path+" not found")
@@ -283,6 +313,9 @@ func (s *Server) patch(w http.ResponseWriter, path string, body map[string]any) 
 	}
 	var out map[string]any
 	_ = json.Unmarshal(merged, &out)
+	if Meta(body)["managedFields"] == nil {
+		manage(out, r)
+	}
 	s.objects[path] = out
 	reply(w, http.StatusOK, out)
 }

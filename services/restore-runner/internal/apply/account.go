@@ -36,7 +36,7 @@ func (c *Client) mergeAccount(ctx context.Context, r *Request, live map[string]a
 	if err := r.intend(ctx, IntentUpdate); err != nil {
 		return failed(err)
 	}
-	if err := c.patch(ctx, r.Target, patch); err != nil {
+	if err := c.patch(ctx, r.Target, c.manager.existing(), patch); err != nil {
 		return Result{Action: Failed, UID: uid, Warning: r.refused("could not be merged: " + err.Error())}
 	}
 	return Result{Action: Updated, UID: uid}

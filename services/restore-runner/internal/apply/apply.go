@@ -52,10 +52,8 @@ type Request struct {
 	Normalize func(live map[string]any)
 	// Update follows existing-resource policy "update"; otherwise existing objects that differ stay as they are.
 	Update bool
-	// Mine tells whether a live object with this metadata was created by this very restore.
-	Mine func(meta map[string]any) bool
-	// Resumed tells that this restore was interrupted before: what is Mine counts as created by it. Otherwise that needs a
-	// creation whose answer was lost.
+	// Resumed tells that this restore was interrupted before: what has its field manager counts as created by it. Otherwise
+	// that needs a creation whose answer was lost.
 	Resumed bool
 	// Intend is called before something is done to an object that was there before, and returns when that is durable. Nil
 	// needs no call.

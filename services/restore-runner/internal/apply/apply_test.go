@@ -50,7 +50,7 @@ func start(t *testing.T) (*apitest.Server, *apply.Client, *watcher) {
 	s := apitest.Start(t)
 	s.Put("/api/v1/namespaces/a", object{})
 	w := &watcher{}
-	c, err := apply.NewClient(s.Config(), w, clock.RealClock{}, nil)
+	c, err := apply.NewClient(s.Config(), ours, w, clock.RealClock{}, nil)
 	require.NoError(t, err)
 	return s, c, w
 }
@@ -100,8 +100,9 @@ func TestExistingObjects(t *testing.T) {
 		"equal, policy update labels": {live: same, update: true, want: apply.Skipped, data: same, label: "r"},
 		"different":                   {live: other, want: apply.Failed, warning: "could not restore, ConfigMap \"m\" exists already", data: other},
 		"different, policy update":    {live: other, update: true, want: apply.Updated, data: same, label: "r"},
-		"ours, after a takeover": {live: other, mine: true, meta: object{"labels": object{"velero.io/restore-name": "r"}},
-			want: apply.Created, data: other, label: "r"},
+		"ours, after a takeover":      {live: other, mine: true, meta: managedBy(string(ours)), want: apply.Created, data: other},
+		"label of ours, after a takeover": {live: other, mine: true, meta: object{"labels": object{"velero.io/restore-name": "r"}},
+			want: apply.Failed, warning: "exists already", data: other, label: "r"},
 		"not ours, after a takeover": {live: other, mine: true, want: apply.Failed, warning: "exists already", data: other},
 		"going away":                 {live: same, meta: object{"deletionTimestamp": "2026-01-01T00:00:00Z"}, want: apply.Failed, warning: "is being deleted", data: same},
 	}
@@ -116,7 +117,7 @@ func TestExistingObjects(t *testing.T) {
 			request := stored("configmaps", "ConfigMap", same)
 			request.Update = tt.update
 			if tt.mine {
-				request.Mine, request.Resumed = isOurs, true
+				request.Resumed = true
 			}
 			got := c.Apply(t.Context(), request)
 			require.NoError(t, got.Err)
@@ -200,9 +201,66 @@ func TestLostAnswerCountsAsCreated(t *testing.T) {
 	require.Len(t, s.Requests("POST "), 2)
 }
 
-func isOurs(meta map[string]any) bool {
-	labels, ok := meta["labels"].(object)
-	return ok && labels["velero.io/restore-name"] == "r"
+// ours is the field manager of the restore whose name is r.
+var ours = apply.ManagerOf("0d9f6a3e-0a5e-4f0d-8d3c-3f0c0b1f0a11")
+
+// managedBy is the metadata of an object whose fields were set by managers.
+func managedBy(managers ...string) object {
+	var fields []any
+	for _, m := range managers {
+		fields = append(fields, object{"manager": m, "operation": "Update"})
+	}
+	return object{"managedFields": fields}
+}
+
+// A label and an age count for nothing: controllers copy labels of an object to those that they make of it, during the
+// restore. Such a copy, of other content, counted as created after a takeover, and what the backup has was dropped unsaid.
+func TestOnlyTheFieldManagerShowsWhoseAnObjectIs(t *testing.T) {
+	labelled := object{"labels": object{"velero.io/restore-name": "r"}, "creationTimestamp": "2099-01-01T00:00:00Z"}
+	for name, tt := range map[string]struct {
+		meta object
+		want apply.Action
+	}{
+		"this restore created it": {managedBy("someone", string(ours)), apply.Created},
+		"a copied label":          {labelled, apply.Failed},
+		"another restore":         {managedBy(string(apply.ManagerOf("other"))), apply.Failed},
+		"this restore changed it": {managedBy("someone", string(ours)+"-existing"), apply.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c, _ := start(t)
+			live := object{"apiVersion": "v1", "kind": "ConfigMap", "data": object{"k": "w"}, "metadata": tt.meta}
+			apitest.Meta(live)["name"], apitest.Meta(live)["namespace"] = "m", "a"
+			s.Put(mapPath, live)
+			request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+			request.Resumed = true
+			got := c.Apply(t.Context(), request)
+			require.NoError(t, got.Err)
+			require.Equal(t, tt.want, got.Action, got.Warning)
+		})
+	}
+}
+
+// Every request that creates or changes an object names the restore; those that change one which was there before do so in a
+// way that a taker without records can tell from a creation.
+func TestEveryWriteCarriesAFieldManager(t *testing.T) {
+	require.LessOrEqual(t, len(ours)+len("-existing"), 128, "the API server refuses longer ones")
+	s, c, _ := start(t)
+	request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+	created := c.Apply(t.Context(), request)
+	require.NoError(t, created.Err)
+	require.NoError(t, c.Patch(t.Context(), request.Target, object{"data": object{"more": "x"}}))
+	require.Equal(t, []string{string(ours)}, s.Managers(mapPath))
+	for name, live := range map[string]object{"update": {"k": "w"}, "label": {"k": "v"}} {
+		s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "data": live, "metadata": object{"name": "m", "namespace": "a"}})
+		request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+		request.Update = true
+		require.NoError(t, c.Apply(t.Context(), request).Err)
+		require.Equal(t, []string{string(ours) + "-existing"}, s.Managers(mapPath), name)
+	}
+	s.Put(accountPath, object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "m", "namespace": "a"}})
+	account := stored("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "pull"}}})
+	require.Equal(t, apply.Updated, c.Apply(t.Context(), account).Action)
+	require.Equal(t, []string{string(ours) + "-existing"}, s.Managers(accountPath))
 }
 
 // What an earlier holder did to an object that was there before shows in the cluster as if the object were its own.
@@ -229,7 +287,7 @@ func TestIntentsTellUpdatedFromCreated(t *testing.T) {
 			}
 			s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "data": tt.live, "metadata": meta})
 			request := stored("configmaps", "ConfigMap", object{"data": same})
-			request.Update, request.Resumed, request.Mine, request.Intended = true, true, isOurs, tt.intended
+			request.Update, request.Resumed, request.Intended = true, true, tt.intended
 			var intents []apply.Intent
 			request.Intend = func(_ context.Context, i apply.Intent) error {
 				require.Empty(t, s.Requests("PATCH "), "before anything is done")
@@ -249,7 +307,7 @@ func TestNothingIsChangedWithoutTheClaim(t *testing.T) {
 	s := apitest.Start(t)
 	s.Put("/api/v1/namespaces/a", object{})
 	lost := errors.New("lost")
-	c, err := apply.NewClient(s.Config(), &watcher{}, clock.RealClock{}, func(context.Context) error { return lost })
+	c, err := apply.NewClient(s.Config(), ours, &watcher{}, clock.RealClock{}, func(context.Context) error { return lost })
 	require.NoError(t, err)
 	require.ErrorIs(t, c.Apply(t.Context(), stored("configmaps", "ConfigMap", object{})).Err, lost)
 	target := stored("configmaps", "ConfigMap", object{}).Target
@@ -271,7 +329,6 @@ func TestLostAnswerCountsAsCreatedWhatWasChangedOnTheWay(t *testing.T) {
 		return 0, drop
 	})
 	request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
-	request.Mine = isOurs
 	got := c.Apply(t.Context(), request)
 	require.NoError(t, got.Err)
 	require.Equal(t, apply.Created, got.Action, got.Warning)

@@ -39,14 +39,16 @@ const (
 // Client sends single requests. Safe for concurrent use.
 type Client struct {
 	rest     rest.Interface
+	manager  Manager
 	observer Observer
 	clock    clock.WithTicker
 	confirm  func(ctx context.Context) error
 }
 
-// NewClient returns a client for the cluster of cfg, whose own rate limit is taken off. confirm is called before each request
-// that changes something, which is not sent after an error; nil allows all.
-func NewClient(cfg *rest.Config, observer Observer, clk clock.WithTicker, confirm func(ctx context.Context) error) (*Client, error) {
+// NewClient returns a client for the cluster of cfg, whose own rate limit is taken off. What it creates and changes has
+// manager as its field manager. confirm is called before each request that changes something, which is not sent after an
+// error; nil allows all.
+func NewClient(cfg *rest.Config, manager Manager, observer Observer, clk clock.WithTicker, confirm func(ctx context.Context) error) (*Client, error) {
 	if confirm == nil {
 		confirm = func(context.Context) error { return nil }
 	}
@@ -59,7 +61,7 @@ func NewClient(cfg *rest.Config, observer Observer, clk clock.WithTicker, confir
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return &Client{rest: c, observer: observer, clock: clk, confirm: confirm}, nil
+	return &Client{rest: c, manager: manager, observer: observer, clock: clk, confirm: confirm}, nil
 }
 
 // Target names an object, or where a new one goes.
@@ -95,7 +97,7 @@ type answer struct {
 // without an answer having come back.
 func (c *Client) create(ctx context.Context, t Target, body []byte) (uid types.UID, maybe bool, err error) {
 	raw, maybe, err := c.send(ctx, c.confirm, func() *rest.Request {
-		return c.rest.Post().AbsPath(t.path("")...).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
+		return c.rest.Post().AbsPath(t.path("")...).Param("fieldManager", string(c.manager)).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
 	})
 	if err != nil {
 		return "", maybe, err
@@ -115,18 +117,22 @@ func (c *Client) get(ctx context.Context, t Target) ([]byte, error) {
 // Get reads a whole object. It is absent when apierrors.IsNotFound says so.
 func (c *Client) Get(ctx context.Context, t Target) ([]byte, error) { return c.get(ctx, t) }
 
-// Patch sends a JSON merge patch.
+// Patch sends a JSON merge patch for an object that this restore created.
 func (c *Client) Patch(ctx context.Context, t Target, patch any) error {
+	return c.encode(ctx, t, c.manager, patch)
+}
+
+func (c *Client) encode(ctx context.Context, t Target, manager Manager, patch any) error {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	return c.patch(ctx, t, body)
+	return c.patch(ctx, t, manager, body)
 }
 
-func (c *Client) patch(ctx context.Context, t Target, body []byte) error {
+func (c *Client) patch(ctx context.Context, t Target, manager Manager, body []byte) error {
 	_, _, err := c.send(ctx, c.confirm, func() *rest.Request {
-		return c.rest.Patch(types.MergePatchType).AbsPath(t.path(t.Name)...).SetHeader("Accept", metadataOnly).Body(body)
+		return c.rest.Patch(types.MergePatchType).AbsPath(t.path(t.Name)...).Param("fieldManager", string(manager)).SetHeader("Accept", metadataOnly).Body(body)
 	})
 	return err
 }

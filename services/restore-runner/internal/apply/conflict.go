@@ -27,7 +27,7 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 	if !ok {
 		return failed(fmt.Errorf("the existing object has no metadata"))
 	}
-	created := r.Mine != nil && r.Intended == "" && r.Mine(meta)
+	created := r.Intended == "" && c.manager.Made(meta)
 	if created && (r.Resumed || maybe && meta["deletionTimestamp"] == nil) {
 		return Result{Action: Created, UID: uid, Fresh: true}
 	}
@@ -119,7 +119,7 @@ func (c *Client) equal(ctx context.Context, r *Request, uid types.UID) Result {
 
 // relabel writes the restore's labels onto the live object.
 func (c *Client) relabel(ctx context.Context, r *Request) error {
-	return c.Patch(ctx, r.Target, map[string]any{"metadata": map[string]any{"labels": r.restoreLabels()}})
+	return c.encode(ctx, r.Target, c.manager.existing(), map[string]any{"metadata": map[string]any{"labels": r.restoreLabels()}})
 }
 
 func (r *Request) restoreLabels() map[string]any {
@@ -143,7 +143,7 @@ func (c *Client) update(ctx context.Context, r *Request, live map[string]any, ui
 	if err := r.intend(ctx, IntentUpdate); err != nil {
 		return failed(err)
 	}
-	if err := c.patch(ctx, r.Target, patch); err != nil {
+	if err := c.patch(ctx, r.Target, c.manager.existing(), patch); err != nil {
 		warning := r.refused("could not be updated: " + err.Error())
 		if err := c.relabel(ctx, r); err != nil {
 			warning += "; nor be labelled: " + err.Error()

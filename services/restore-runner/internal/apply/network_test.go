@@ -38,7 +38,7 @@ func TestRequestsOutlastANetworkThatIsAway(t *testing.T) {
 				var d net.Dialer
 				return d.DialContext(ctx, network, address)
 			}
-			c, err := apply.NewClient(cfg, &watcher{}, clock.RealClock{}, nil)
+			c, err := apply.NewClient(cfg, ours, &watcher{}, clock.RealClock{}, nil)
 			require.NoError(t, err)
 			got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}}))
 			if !tt.again {

@@ -101,7 +101,7 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 	return restore.Run(ctx, restore.Config{
 		Backup: backup, Restore: j.restore.Name, UID: j.restore.UID, Spec: &j.restore.Spec, Plan: p.plan, Source: p.source, Volumes: p.volumes,
 		Catalog: p.catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, History: p.history,
-		Since: j.restore.CreationTimestamp.Time, Confirm: j.confirm, Stop: j.stopped.Done(),
+		Confirm: j.confirm, Stop: j.stopped.Done(),
 		TerminatingTimeout: j.cfg.TerminatingTimeout, ResourceTimeout: j.cfg.ResourceTimeout,
 		Actions: actions.bound, Collateral: actions.set.Collateral, Snapshotters: snapshotters, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
 	})

@@ -57,7 +57,7 @@ func (e *Entry) Lost(namespace, reason string) {
 }
 
 // Step notes that a part of the restore is complete.
-func (e *Entry) Step(step string, found []string) { e.record.Step, e.record.Found = step, found }
+func (e *Entry) Step(step string) { e.record.Step = step }
 
 // Commit makes the entry count. Its effects in the cluster must have happened.
 func (e *Entry) Commit() {

@@ -29,8 +29,6 @@ type History struct {
 	Served []int32
 	// Lost has the target namespaces nothing can be restored into, with the reason.
 	Lost map[string]string
-	// Found are the target namespaces that were there before the restore, once StepNamespaces is complete.
-	Found []string
 	// Unknown counts records of objects that are not in the plan.
 	Unknown int
 
@@ -80,9 +78,6 @@ func (r *Recorder) Replay(data []byte, history *History) error {
 func (h *History) add(r *Recorder, node int32, rec *Record) {
 	if rec.Step != "" {
 		h.steps = append(h.steps, rec.Step)
-	}
-	if rec.Found != nil {
-		h.Found = rec.Found
 	}
 	if rec.Lost != nil {
 		put(&h.Lost, rec.Lost.Namespace, rec.Lost.Reason)

@@ -52,20 +52,14 @@ type Record struct {
 	Lost *Lost `json:"lost,omitempty"`
 	// Planned is there once, before anything is restored.
 	Planned *Planned `json:"planned,omitempty"`
-	// Step is a part of the restore that is complete; Found belongs to StepNamespaces.
-	Step  string   `json:"step,omitempty"`
-	Found []string `json:"found,omitempty"`
+	// Step is a part of the restore that is complete.
+	Step string `json:"step,omitempty"`
 	// Finished is the last record of all: it decides how the restore ends.
 	Finished *Finished `json:"finished,omitempty"`
 }
 
-// The steps.
-const (
-	// StepDefinitions is complete when the cluster serves what the restored definitions define, or was waited for in vain.
-	StepDefinitions = "definitions"
-	// StepNamespaces is complete when it is known which target namespaces were there before.
-	StepNamespaces = "namespaces"
-)
+// StepDefinitions is complete when the cluster serves what the restored definitions define, or was waited for in vain.
+const StepDefinitions = "definitions"
 
 // Line is a message. Its level is joblog's name of it, or "fatal" for one that is logged as an error and not counted.
 type Line struct {

@@ -183,7 +183,7 @@ func (r *run) discovered(warning string) {
 	if warning != "" {
 		e.Warn(warning)
 	}
-	e.Step(outcome.StepDefinitions, nil)
+	e.Step(outcome.StepDefinitions)
 	e.Commit()
 }
 

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,9 +28,6 @@ var namespacesGVR = schema.GroupVersionResource{Version: "v1", Resource: "namesp
 // namespaces makes every target namespace exist. Those that exist are left as they are.
 func (r *run) namespaces(ctx context.Context) error {
 	stored := r.open(r.Plan.Of(plan.NamespaceObject))
-	if err := r.look(ctx, stored); err != nil {
-		return err
-	}
 	if err := r.each(ctx, stored, r.storedNamespace); err != nil {
 		return err
 	}
@@ -49,39 +44,6 @@ func (r *run) namespaces(ctx context.Context) error {
 		Limit:   r.limiter.Limit,
 		Stop:    r.Stop,
 	})
-}
-
-// look finds out, and records, which namespaces are there before the first is created: they carry no label that would tell a
-// taker whose work they are. A taker without records goes by
-// their age.
-func (r *run) look(ctx context.Context, stored []int32) error {
-	if len(stored) == 0 || r.History.Passed(outcome.StepNamespaces) {
-		return nil
-	}
-	err := r.each(ctx, slices.Clone(stored), func(ctx context.Context, v int32) {
-		name := r.Plan.MapNamespace(r.Plan.Node(v).Name)
-		raw, err := r.client.Get(ctx, apply.Target{GVR: namespacesGVR, Name: name})
-		if err != nil {
-			return // absent, or its creation will tell
-		}
-		live, err := liveOf(raw)
-		if err == nil && live.Metadata.DeletionTimestamp == nil && (!r.History.Blind || live.Metadata.Created.Before(r.Since)) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.found[name] = true
-		}
-	})
-	if err != nil {
-		return err
-	}
-	e := r.Recorder.Begin(outcome.General)
-	e.Step(outcome.StepNamespaces, slices.Sorted(maps.Keys(r.found)))
-	e.Commit()
-	if err := r.Recorder.Sync(ctx); err != nil {
-		return err
-	}
-	failpoint.Hit("restore-runner/namespaces-found")
-	return nil
 }
 
 // storedNamespace creates a namespace as the backup has it.
@@ -151,25 +113,9 @@ func (r *run) home(ctx context.Context, v int32) {
 			r.bareNamespace(ctx, target)
 		case r.Recorder.Action(node) == "":
 			r.Recorder.Ask(node)
-			r.lookLate(ctx, target)
 			r.storedNamespace(ctx, node)
 		}
 	})
-}
-
-// lookLate is look for a namespace that nobody looked for before the first was created: its age tells whether it was there
-// before the restore. Without that a taker would think it its own, and give it the owners of the backup.
-func (r *run) lookLate(ctx context.Context, name string) {
-	raw, err := r.client.Get(ctx, apply.Target{GVR: namespacesGVR, Name: name})
-	if err != nil {
-		return // absent, or its creation will tell
-	}
-	live, err := liveOf(raw)
-	if err == nil && live.Metadata.DeletionTimestamp == nil && live.Metadata.Created.Before(r.Since) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.found[name] = true
-	}
 }
 
 // lose notes that nothing can be restored into a namespace.
@@ -214,7 +160,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 			return apply.Result{}, err
 		}
 		if live.Metadata.DeletionTimestamp == nil {
-			return r.existing(name, live.Metadata.UID, stored, sent), nil
+			return r.existing(live, stored, sent), nil
 		}
 		if r.Clock.Since(start) > r.TerminatingTimeout {
 			return apply.Result{}, fmt.Errorf("one of that name is still being deleted after %s", r.TerminatingTimeout)
@@ -225,23 +171,23 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 	}
 }
 
-// existing is the outcome of a namespace that is there: this restore's work if it was not there before, and this call or an
-// earlier holder may have created it.
-func (r *run) existing(name string, uid types.UID, stored, sent bool) apply.Result {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if stored && !r.found[name] && (sent || r.History.Resumed) {
-		return apply.Result{Action: apply.Created, UID: uid, Fresh: true}
+// existing is the outcome of a namespace that is there: this restore's work if its field manager says so, and this call or
+// an earlier holder may have created it.
+func (r *run) existing(l *live, stored, sent bool) apply.Result {
+	if stored && (sent || r.History.Resumed) && l.madeBy(r.manager) {
+		return apply.Result{Action: apply.Created, UID: l.Metadata.UID, Fresh: true}
 	}
-	return apply.Result{Action: apply.Skipped, UID: uid}
+	return apply.Result{Action: apply.Skipped, UID: l.Metadata.UID}
 }
 
 // live is what decides about an existing object.
 type live struct {
 	Metadata struct {
 		UID               types.UID `json:"uid"`
-		Created           time.Time `json:"creationTimestamp"`
 		DeletionTimestamp *string   `json:"deletionTimestamp"`
+		ManagedFields     []struct {
+			Manager apply.Manager `json:"manager"`
+		} `json:"managedFields"`
 	} `json:"metadata"`
 	Status struct {
 		Conditions []struct {
@@ -249,6 +195,16 @@ type live struct {
 			Status string `json:"status"`
 		} `json:"conditions"`
 	} `json:"status"`
+}
+
+// madeBy tells whether the restore with this field manager created the object.
+func (l *live) madeBy(m apply.Manager) bool {
+	for _, entry := range l.Metadata.ManagedFields {
+		if m != "" && entry.Manager == m {
+			return true
+		}
+	}
+	return false
 }
 
 func liveOf(raw []byte) (*live, error) {

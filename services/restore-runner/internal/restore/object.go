@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -224,7 +223,7 @@ func (r *run) request(it *item, kind string) apply.Request {
 		Target: it.target, Kind: kind, Object: it.body, NoCreate: it.stands,
 		Normalize: r.normalizeLive(it),
 		Update:    r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
-		Mine:      r.mine(), Resumed: r.History.Resumed, Intended: r.History.Intents[it.node],
+		Resumed:   r.History.Resumed, Intended: r.History.Intents[it.node],
 		Intend: func(ctx context.Context, intent apply.Intent) error {
 			r.Recorder.Intend(it.node, intent)
 			err := r.Recorder.Sync(ctx)
@@ -278,22 +277,6 @@ func (r *run) normalizeLive(it *item) func(map[string]any) {
 			PreserveNodePorts: r.reset.PreserveNodePorts,
 			Reprovision:       func(string) bool { return unbound },
 		})
-	}
-}
-
-// skew is how much the clocks of several API servers may differ.
-const skew = time.Minute
-
-// mine recognizes objects that this restore created: an older one with its label is another's of the same name.
-func (r *run) mine() func(map[string]any) bool {
-	want := velerov1.LabelValue(r.Restore)
-	return func(meta map[string]any) bool {
-		labels, ok := meta["labels"].(map[string]any)
-		if !ok || labels[velerov1.LabelRestoreName] != want {
-			return false
-		}
-		created, err := time.Parse(time.RFC3339, text(meta, "creationTimestamp"))
-		return err != nil || r.Since.IsZero() || !created.Add(skew).Before(r.Since)
 	}
 }
 

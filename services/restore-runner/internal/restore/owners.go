@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
 func text(o map[string]any, key string) string {
@@ -177,5 +179,10 @@ func appliedFields(fields []any) []any {
 }
 
 func (r *run) completeFields(ctx context.Context, e *outcome.Entry, it *item, uid types.UID) bool {
-	return len(it.fields) == 0 || r.complete(ctx, e, it.node, uid, "managedFields", it.fields)
+	if len(it.fields) == 0 {
+		return true
+	}
+	// Without the mark a taker would not recognize the object, should its outcome not be recorded any more.
+	mark := r.manager.Mark(text(it.body, "apiVersion"), reset.RestoreLabels(object(it.metadata(), "labels")))
+	return r.complete(ctx, e, it.node, uid, "managedFields", append(slices.Clone(it.fields), mark))
 }

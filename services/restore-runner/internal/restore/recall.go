@@ -17,9 +17,6 @@ func (r *run) recall() func(context.Context) error {
 	for namespace, reason := range h.Lost {
 		r.lost[namespace] = reason
 	}
-	for _, name := range h.Found {
-		r.found[name] = true
-	}
 	for v, name := range h.Names {
 		r.names[r.Plan.Node(v).Name] = name
 	}

@@ -54,7 +54,7 @@ func (r *run) owned(ctx context.Context, t apply.Target) (there, mine bool, err 
 	if live == nil || err != nil {
 		return false, false, err
 	}
-	return true, r.mine()(object(live, "metadata")), nil
+	return true, r.manager.Made(object(live, "metadata")), nil
 }
 
 // recorded returns once it is durable what is known of a volume. From then on others know it by its name in the cluster.

@@ -56,8 +56,6 @@ type Config struct {
 	Clock    clock.WithTicker
 	// History is what earlier holders left. Objects with an outcome in the recorder are not touched again.
 	History *outcome.History
-	// Since is when the Restore was created: what is older was not created by it.
-	Since time.Time
 	// Confirm is called before each change of the cluster and each Execute of an action, which do not take place after an
 	// error. Nil allows all.
 	Confirm func(ctx context.Context) error
@@ -86,13 +84,13 @@ type Config struct {
 // end, or with dispatch.ErrStopped. The error is never about single objects.
 func Run(ctx context.Context, config Config) error {
 	limiter := &dispatch.Limiter{}
-	client, err := apply.NewClient(config.REST, limiter, config.Clock, config.Confirm)
+	client, err := apply.NewClient(config.REST, apply.ManagerOf(config.UID), limiter, config.Clock, config.Confirm)
 	if err != nil {
 		return err
 	}
 	r := &run{
-		Config: config, client: client, limiter: limiter, owners: relink.New(), catalog: config.Catalog,
-		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, found: map[string]bool{}, names: map[string]string{},
+		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(), catalog: config.Catalog,
+		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, names: map[string]string{},
 	}
 	r.bind()
 	r.reset = reset.Options{
@@ -125,6 +123,7 @@ func (r *run) stopping() bool {
 type run struct {
 	Config
 	client  *apply.Client
+	manager apply.Manager
 	limiter *dispatch.Limiter
 	owners  *relink.Book
 	reset   reset.Options
@@ -135,7 +134,6 @@ type run struct {
 
 	mu    sync.Mutex
 	lost  map[string]string // target namespaces that could not be prepared -> why
-	found map[string]bool   // target namespaces that were there before this restore
 	names map[string]string // volumes of the backup -> their other names in the cluster
 
 	chains map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -33,6 +34,8 @@ import (
 )
 
 type object = map[string]any
+
+const restoreUID types.UID = "5c1a0b53-1f0d-4a44-a1a3-6d0b8a1c9e10"
 
 // backup is a source of objects in memory.
 type backup struct {
@@ -160,7 +163,7 @@ func runAt(t *testing.T, clk clock.WithTicker, s *apitest.Server, b *backup, spe
 	f.recorder.Planned(&outcome.Planned{})
 	stored := keepRecords(t, f.recorder, f.records)
 	config := restore.Config{
-		Backup: "b", Restore: "r", Spec: &spec, Plan: p, Source: b, Volumes: volumes, Catalog: catalog, Recorder: f.recorder,
+		Backup: "b", Restore: "r", UID: restoreUID, Spec: &spec, Plan: p, Source: b, Volumes: volumes, Catalog: catalog, Recorder: f.recorder,
 		REST: s.Config(), Clock: clk, TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
 		History: &outcome.History{},
 	}
@@ -443,6 +446,8 @@ func TestAppliersKeepTheirFields(t *testing.T) {
 	b.add("configmaps", "v1", "ConfigMap", "a", "updated", fields("Update"))
 	run(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, "m", apitest.Meta(s.Object("/api/v1/namespaces/a/configmaps/applied"))["managedFields"].([]any)[0].(object)["manager"])
+	require.Equal(t, []string{"m", "holdfast-restore-" + string(restoreUID)}, s.Managers("/api/v1/namespaces/a/configmaps/applied"),
+		"a taker recognizes the object also between the write and the record of its outcome")
 	require.Equal(t, []string{"PATCH /api/v1/namespaces/a/configmaps/applied"}, s.Requests("PATCH "), "nothing else costs a second request")
 }
 

@@ -49,7 +49,7 @@ func (r *run) stands(ctx context.Context, it *item) (there bool, going string, e
 	if live == nil || err != nil {
 		return false, "", err
 	}
-	if r.History.Resumed && r.History.Intents[it.node] == "" && r.mine()(object(live, "metadata")) {
+	if r.History.Resumed && r.History.Intents[it.node] == "" && r.manager.Made(object(live, "metadata")) {
 		return true, "", nil // an earlier holder created it: what became of it since is not for the restore to say
 	}
 	going, err = r.leaving(ctx, live)
