@@ -164,11 +164,21 @@ func (c *Client) List(ctx context.Context, req Request, sink Sink) error {
 
 // Revision returns the newest revision of the cluster, by a consistent read.
 func (c *Client) Revision(ctx context.Context) (string, error) {
-	var last lastPage
-	p := pager{client: c, req: Request{Resource: namespaces}, sink: &last, limit: 1}
-	page, err := p.next(ctx)
+	revision, err := c.RevisionOf(ctx, namespaces)
 	if err != nil {
 		return "", fmt.Errorf("read the cluster's revision: %w", err)
+	}
+	return revision, nil
+}
+
+// RevisionOf returns the newest revision of the storage that holds a resource, by a
+// consistent read. An API server may keep resources in different ones.
+func (c *Client) RevisionOf(ctx context.Context, r schema.GroupVersionResource) (string, error) {
+	var last lastPage
+	p := pager{client: c, req: Request{Resource: r, MaxItems: 1}, sink: &last, limit: 1}
+	page, err := p.next(ctx)
+	if err != nil {
+		return "", err
 	}
 	return page.Revision, nil
 }

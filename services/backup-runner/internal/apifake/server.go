@@ -3,8 +3,8 @@
 //
 // It behaves as Kubernetes does where backups can tell: pages come in key order,
 // exact revisions are answered as asked, tokens of compacted revisions get a 410
-// with a token to go on behind the last key, custom resources send their
-// metadata after the items.
+// with a token to go on behind the last key, revisions to come are too large,
+// custom resources send their metadata after the items.
 package apifake
 
 import (
@@ -27,6 +27,9 @@ type Kind struct {
 	// Custom kinds are defined by a CustomResourceDefinition: they send their list
 	// metadata last and type meta with each item.
 	Custom bool
+	// Own, if not zero, is the revision of the storage that holds this kind alone. It
+	// was empty before that revision, and forgets none.
+	Own int64
 	// Dead kinds are discovered and answer every list with 500.
 	Dead bool
 }
@@ -98,6 +101,9 @@ func (s *Server) CompactLocked() {
 	s.revision++
 	s.compacted = s.revision
 }
+
+// AdvanceLocked moves on to the next revision, for use in Before.
+func (s *Server) AdvanceLocked() { s.revision++ }
 
 // Gone returns how many answers were 410 Gone.
 func (s *Server) Gone() int {
@@ -210,7 +216,11 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, k *Kind, namespace
 		reply(w, http.StatusInternalServerError, status(http.StatusInternalServerError, "conversion webhook failed"))
 		return
 	}
-	at := token{Revision: s.revision}
+	now := s.revision
+	if k.Own != 0 {
+		now = k.Own
+	}
+	at := token{Revision: now}
 	q := r.URL.Query()
 	if c := q.Get("continue"); c != "" {
 		if err := json.Unmarshal([]byte(c), &at); err != nil {
@@ -218,12 +228,16 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, k *Kind, namespace
 			return
 		}
 		if at.Revision < 0 {
-			at.Revision = s.revision
+			at.Revision = now
 		}
 	} else if rv := q.Get("resourceVersion"); rv != "" {
 		at.Revision, _ = strconv.ParseInt(rv, 10, 64)
 	}
-	if at.Revision < s.compacted {
+	switch {
+	case at.Revision > now:
+		reply(w, http.StatusGatewayTimeout, tooLarge())
+		return
+	case k.Own == 0 && at.Revision < s.compacted:
 		s.expired(w, at)
 		return
 	}
@@ -253,7 +267,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request, k *Kind, namespace
 	next, last := "", ""
 	for _, o := range s.objects[strings.TrimSuffix(k.Resource+"."+k.Group, ".")] {
 		if (namespace != "" && o.Namespace != namespace) || (at.After != "" && o.key() <= at.After) ||
-			!selector.Matches(labels.Set(o.Labels)) || (byName && o.Name != name) {
+			at.Revision < k.Own || !selector.Matches(labels.Set(o.Labels)) || (byName && o.Name != name) {
 			continue
 		}
 		if limit > 0 && len(items) == limit {
@@ -298,6 +312,14 @@ func (k *Kind) render(o *Object) string {
 
 func status(code int32, message string) metav1.Status {
 	return metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Message: message}
+}
+
+// tooLarge is the answer to a revision that the storage has not come to.
+func tooLarge() metav1.Status {
+	st := status(http.StatusGatewayTimeout, "Too large resource version")
+	st.Reason = metav1.StatusReasonTimeout
+	st.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}, RetryAfterSeconds: 1}
+	return st
 }
 
 func encode(v any) string {

@@ -10,11 +10,14 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/rawlist"
 	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
-// Cluster lists raw objects and discovers resources. Safe for concurrent use.
+// Cluster lists raw objects, compares revisions and discovers resources. Safe for
+// concurrent use.
 type Cluster struct {
 	*rawlist.Client
+	*cut.Kinds
 	config *rest.Config
 }
 
@@ -24,7 +27,7 @@ func New(cfg *rest.Config, clk clock.WithTicker) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	return &Cluster{Client: lists, config: cfg}, nil
+	return &Cluster{Client: lists, Kinds: cut.NewKinds(lists, clk), config: cfg}, nil
 }
 
 // Discover asks what the cluster serves.

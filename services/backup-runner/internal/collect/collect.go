@@ -171,7 +171,10 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 	if err := first.vanished(planned); err != nil {
 		return err
 	}
-	if err := r.pass(ctx, workers, r.remaining(planned)); err != nil {
+	compared := r.compare(ctx, kindsOf(planned))
+	err = r.pass(ctx, workers, r.remaining(planned))
+	compared()
+	if err != nil {
 		return err
 	}
 	if err := r.act(ctx, workers); err != nil {

@@ -98,10 +98,16 @@ func newSetup(t testing.TB, api *apifake.Server, spec velerov1.BackupSpec, names
 	store := memstore.New()
 	return &setup{
 		cfg: Config{Lister: lists, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Workers: 3, PartItems: 40},
-		job: Job{Backup: b, Epoch: 1, Filter: filter, Catalog: catalog, Cut: cut.New(lists, true), Store: store,
+		job: Job{Backup: b, Epoch: 1, Filter: filter, Catalog: catalog, Cut: cut.New(revisions{lists, cut.NewKinds(lists, clock.RealClock{})}, true), Store: store,
 			Dir: t.TempDir(), LiveNamespaces: func(context.Context) (int, error) { return 3, nil }, Progress: &Progress{}},
 		store: store, lists: lists,
 	}
+}
+
+// revisions is what a cut is made of.
+type revisions struct {
+	*rawlist.Client
+	*cut.Kinds
 }
 
 type fastClock struct{ clock.RealClock }

@@ -67,19 +67,16 @@ func (s *single) Rollback() error {
 // read reads one object by its name: at the revision of the backup's lists where the
 // server lets it, and not by get, which knows no revisions.
 func (r *run) read(ctx context.Context, res *resource.Resource, item action.Item) (*single, error) {
-	u := unit{res: *res}
 	req := rawlist.Request{Resource: res.GVR(), Namespace: item.Namespace, Fields: "metadata.name=" + item.Name, Aggregated: res.Aggregated}
-	if u.outsideCut() == "" {
-		var err error
-		if req.Revision, err = r.Cut.Current(ctx); err != nil {
-			return nil, err
-		}
+	var err error
+	if req.Revision, _, err = r.revision(ctx, res); err != nil {
+		return nil, err
 	}
 	for expiries := 0; ; {
 		s := &single{res: res, item: item}
 		err := r.Lister.List(ctx, req, s)
 		switch {
-		case errors.Is(err, rawlist.ErrExpired) && expiries < maxExpiries:
+		case errors.Is(err, rawlist.ErrExpired) && req.Revision != "" && expiries < maxExpiries:
 			expiries++
 			if req.Revision, err = r.Cut.Renew(ctx, req.Revision); err != nil {
 				return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -127,7 +128,7 @@ func (s *setup) holder(t *testing.T, epoch int64) *setup {
 	t.Helper()
 	next := *s
 	next.job.Epoch, next.job.Progress, next.job.Dir = epoch, &Progress{}, t.TempDir()
-	next.job.Cut, next.job.Stop = cut.New(s.lists, true), nil
+	next.job.Cut, next.job.Stop = cut.New(revisions{s.lists, cut.NewKinds(s.lists, clock.RealClock{})}, true), nil
 	return &next
 }
 

@@ -76,19 +76,6 @@ func (u *unit) references() *reference.Finder {
 	return reference.For(u.res.Kind.GroupKind())
 }
 
-// outsideCut reports why the objects cannot be listed at the common revision,
-// "" if they can: aggregated servers count revisions of their own, and events
-// may live in a store of their own.
-func (u *unit) outsideCut() string {
-	switch {
-	case u.res.Aggregated:
-		return "aggregated"
-	case u.res.Name == "events" && (u.res.Kind.Group == "" || u.res.Kind.Group == "events.k8s.io"):
-		return "events"
-	}
-	return ""
-}
-
 // plan returns the units of the first pass, in collection order: everything but
 // namespaces and the definitions of collected custom resources.
 func plan(f *selection.Filter, c *resource.Catalog, live int) []unit {
@@ -102,6 +89,16 @@ func plan(f *selection.Filter, c *resource.Catalog, live int) []unit {
 		}
 	}
 	return out
+}
+
+// kindsOf returns the kinds of the units.
+func kindsOf(units []unit) (kinds []resource.Resource) {
+	for i := range units {
+		if n := len(kinds); n == 0 || kinds[n-1].GroupResource() != units[i].res.GroupResource() {
+			kinds = append(kinds, units[i].res)
+		}
+	}
+	return kinds
 }
 
 // wideShare is the share of namespaces from which one list of all of them is

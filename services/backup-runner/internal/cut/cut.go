@@ -10,12 +10,16 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Revisioner reads the newest revision of the cluster by a consistent read.
-// rawlist.Client is one.
+// Revisioner reads the newest revision of the cluster by a consistent read, and knows
+// which kinds it holds for. cluster.Cluster is one.
 type Revisioner interface {
 	Revision(ctx context.Context) (string, error)
+	// Shares is that of Kinds.
+	Shares(ctx context.Context, kind schema.GroupVersionResource, since string) (bool, error)
 }
 
 // Cut is the shared revision. Safe for concurrent use.
@@ -45,6 +49,20 @@ func (c *Cut) Current(ctx context.Context) (string, error) {
 		return c.current, nil
 	}
 	return c.take(ctx)
+}
+
+// For returns the revision to list a kind at, "" for the newest one. Apart is true for
+// a kind that does not share the revisions of the others.
+func (c *Cut) For(ctx context.Context, kind schema.GroupVersionResource) (revision string, apart bool, err error) {
+	revision, err = c.Current(ctx)
+	if err != nil || revision == "" {
+		return "", false, err
+	}
+	shares, err := c.source.Shares(ctx, kind, revision)
+	if err != nil || !shares {
+		return "", err == nil, err
+	}
+	return revision, false, nil
 }
 
 // Renew replaces an expired revision and returns the one to list at now. Of any

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // clusterAt counts how often its revision was read.
@@ -22,6 +23,10 @@ func (c *clusterAt) Revision(context.Context) (string, error) {
 	defer c.mu.Unlock()
 	c.revision++
 	return strconv.Itoa(c.revision), c.err
+}
+
+func (c *clusterAt) Shares(context.Context, schema.GroupVersionResource, string) (bool, error) {
+	return true, nil
 }
 
 func TestOneRevisionForAll(t *testing.T) {
