@@ -48,6 +48,10 @@ const (
 	// AnnotationSkipDeleteActions ("true") on a DeleteBackupRequest or a Backup lets the
 	// deletion go on without the delete item actions of plugins.
 	AnnotationSkipDeleteActions = "holdfast.io/skip-delete-actions"
+	// AnnotationLeaveVolumeData ("true") on a Backup or DeleteBackupRequest lets the
+	// backup be deleted although it has volume data that cannot be removed: CSI
+	// snapshots, PodVolumeBackups or DataUploads. That data stays where it is.
+	AnnotationLeaveVolumeData = "holdfast.io/leave-volume-data"
 	// AnnotationObjectStore ("plugin") on a location makes the plugin of its
 	// provider's name serve it instead of the built-in store.
 	AnnotationObjectStore = "holdfast.io/object-store"

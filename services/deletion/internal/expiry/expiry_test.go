@@ -54,6 +54,9 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	b.c = &Collector{
 		Reader: b.client, Client: b.client, Namespace: "velero", Locations: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
 		Running: func(p velerov1.BackupPhase) bool { return p == velerov1.BackupPhaseInProgress },
+		Settled: func(d *velerov1.DeleteBackupRequest, k *velerov1.Backup) bool {
+			return d.Labels["settled"] != "" && k.Labels["leave"] == ""
+		},
 	}
 	return b
 }
@@ -151,6 +154,26 @@ func TestPausesGrowFromRequestToRequest(t *testing.T) {
 	require.Len(t, got, 1)
 	require.Empty(t, got[0].Status.Phase)
 	require.Equal(t, 7, tries.Of(&got[0]).Failed)
+}
+
+// An expired backup with volume data that cannot be removed is not asked about every minute: the refused request stands for a
+// day, or until the backup is annotated.
+func TestARefusalThatStandsIsNotAskedForAgain(t *testing.T) {
+	k := backup("b", velerov1.BackupPhaseCompleted, 0)
+	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "velero", Name: requestName(k), UID: "first", CreationTimestamp: metav1.NewTime(start), Labels: map[string]string{"settled": "yes"},
+	}}
+	d.Spec.BackupName, d.Status.Phase = "b", velerov1.DeleteBackupRequestPhaseProcessed
+	b := newBed(t, k, d)
+	b.clock.Step(time.Hour)
+	require.Equal(t, types.UID("first"), b.pass()[0].UID)
+
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(k), k))
+	k.Labels = map[string]string{"leave": "yes"}
+	require.NoError(t, b.client.Update(t.Context(), k))
+	got := b.pass()
+	require.Len(t, got, 1)
+	require.NotEqual(t, types.UID("first"), got[0].UID)
 }
 
 func TestObstaclesAreLabels(t *testing.T) {

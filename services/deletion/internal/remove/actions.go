@@ -75,8 +75,9 @@ func (j *job) skipsActions() bool { return skipsActions(j.request) || skipsActio
 
 // What is done before anything of a backup is removed.
 const (
-	byActions   = "delete item actions"
-	bySnapshots = "native snapshots"
+	byVolumeData = "volume data"
+	byActions    = "delete item actions"
+	bySnapshots  = "native snapshots"
 )
 
 // removeSnapshots has plugins delete the snapshots that the backup's directory lists.

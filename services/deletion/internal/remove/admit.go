@@ -27,6 +27,10 @@ type job struct {
 	claim    claim.Claim
 	// resumed: the Backup went while its deletion was under way; backup holds no more than name and UID.
 	resumed bool
+	// checked: the backup has no volume data that would be left behind.
+	checked bool
+	// settled: it has, and another request would end the same way.
+	settled bool
 	lose    context.CancelCauseFunc // ends the work when the claim is lost
 }
 
@@ -61,8 +65,14 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	if neverWritten(backup) {
 		return j, "", nil
 	}
-	refusal, err = r.admitLocation(ctx, j)
-	return j, refusal, err
+	if refusal, err = r.admitLocation(ctx, j); refusal != "" || err != nil {
+		return j, refusal, err
+	}
+	if left := r.admitVolumeData(ctx, j); left != nil {
+		j.settled = true
+		return j, left.Error(), nil
+	}
+	return j, "", nil
 }
 
 // unfit says why the backup cannot be deleted now, "" if it can. One that is Deleting already cannot be refused any more; what

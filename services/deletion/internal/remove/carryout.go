@@ -27,7 +27,7 @@ func (r *Remover) carryOut(ctx context.Context, j *job) (Outcome, error) {
 	defer j.lose(context.Canceled)
 	switch err := r.markDeleting(guarded, j); {
 	case errors.Is(err, errRunning):
-		return Done, r.refuse(ctx, j.request, err.Error())
+		return Done, r.refuse(ctx, j.request, err.Error(), false)
 	case apierrors.IsNotFound(err), errors.Is(err, kube.ErrReplaced):
 		j.resumed = true
 	case err != nil:

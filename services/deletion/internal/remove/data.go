@@ -47,6 +47,9 @@ func (r *Remover) removeData(ctx context.Context, j *job) (err error) {
 		r.Log.Info("the data under the backup's name is another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
 		return nil
 	}
+	if err := r.keepsVolumeData(ctx, j, store); err != nil {
+		return &keptError{err, byVolumeData}
+	}
 	if err := r.runActions(ctx, j, store, stored); err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (r *Remover) begin(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 		return Later, err
 	}
 	if refusal != "" {
-		return Done, r.refuse(ctx, req, refusal)
+		return Done, r.refuse(ctx, req, refusal, j != nil && j.settled)
 	}
 	failpoint.Hit("deletion/before-claim")
 	var held *claim.HeldError
@@ -166,12 +166,15 @@ func (r *Remover) claim(ctx context.Context, j *job) error {
 	})
 }
 
-// refuse ends a request that cannot be carried out.
-func (r *Remover) refuse(ctx context.Context, req *velerov1.DeleteBackupRequest, reason string) error {
+// refuse ends a request that cannot be carried out; settled marks it as one that stands for those to come.
+func (r *Remover) refuse(ctx context.Context, req *velerov1.DeleteBackupRequest, reason string, settled bool) error {
 	r.Log.Info("deletion refused", "request", req.Name, "backup", req.Spec.BackupName, "reason", reason)
 	return client.IgnoreNotFound(kube.Update(ctx, r.Reader, r.Client, req, func(d *velerov1.DeleteBackupRequest) error {
 		if d.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed {
 			return kube.ErrSkip
+		}
+		if settled {
+			metav1.SetMetaDataAnnotation(&d.ObjectMeta, annotationRefused, refusedVolumeData)
 		}
 		d.Status.Phase, d.Status.Errors = velerov1.DeleteBackupRequestPhaseProcessed, []string{reason}
 		return nil

@@ -1,0 +1,197 @@
+package remove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/volumedata"
+)
+
+// annotationRefused on a processed request says that it was refused for volume data, and would be again.
+const (
+	annotationRefused = "holdfast.io/deletion-refused"
+	refusedVolumeData = "volume-data"
+)
+
+// volumeDataError is a backup with volume data that would be left behind.
+type volumeDataError struct{ text string }
+
+// Error implements error.
+func (e *volumeDataError) Error() string { return e.text }
+
+// leaves tells whether an annotation allows that data of volumes is left behind.
+func leaves(objects ...metav1.Object) bool {
+	for _, o := range objects {
+		if o.GetAnnotations()[holdfast.AnnotationLeaveVolumeData] == "true" {
+			return true
+		}
+	}
+	return false
+}
+
+// Settled tells of a processed request that another one for the backup would be refused for the same reason.
+func Settled(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool {
+	return req.Annotations[annotationRefused] == refusedVolumeData && !leaves(backup)
+}
+
+// admitVolumeData returns a *volumeDataError when the backup has volume data that cannot be removed. Where that cannot be told
+// now, the removal of the data asks again before it removes anything.
+func (r *Remover) admitVolumeData(ctx context.Context, j *job) error {
+	store, err := r.Locations.Open(ctx, j.location)
+	if err != nil {
+		return nil //nolint:nilerr // the removal asks again
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			r.Log.WarnContext(ctx, "bucket not closed", "error", err)
+		}
+	}()
+	own, _, err := owns(ctx, store, j)
+	if err != nil || !own {
+		return nil //nolint:nilerr // as above
+	}
+	var left *volumeDataError
+	if err := r.keepsVolumeData(ctx, j, store); errors.As(err, &left) {
+		return left
+	}
+	return nil
+}
+
+// keepsVolumeData returns a *volumeDataError when the backup, whose directory this is, has volume data that nothing here can
+// remove, and another error when that cannot be told. It asks once for each attempt.
+func (r *Remover) keepsVolumeData(ctx context.Context, j *job, store objectstore.Reader) error {
+	if j.checked || j.resumed || leaves(j.backup, j.request) {
+		return nil
+	}
+	found := tally{seen: map[string]bool{}}
+	err := volumedata.Each(ctx, store, j.backup.Name, func(d volumedata.Data) error {
+		found.add(d)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
+	}
+	if err := r.live(ctx, j.backup, &found); err != nil {
+		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
+	}
+	if text := found.String(); text != "" {
+		return &volumeDataError{fmt.Sprintf("the backup has volume data that this version cannot remove: %s; nothing is deleted. "+
+			"With the annotation %s: \"true\" on the Backup it is deleted, and that data stays where it is", text, holdfast.AnnotationLeaveVolumeData)}
+	}
+	j.checked = true
+	return nil
+}
+
+// live adds what the objects of Velero's data movers say: a backup that failed early has no files.
+func (r *Remover) live(ctx context.Context, b *velerov1.Backup, found *tally) error {
+	of := []client.ListOption{client.InNamespace(r.Namespace), client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name)}}
+	var pods velerov1.PodVolumeBackupList
+	if err := r.Reader.List(ctx, &pods, of...); notServed(err) != nil {
+		return fmt.Errorf("list PodVolumeBackups: %w", err)
+	}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; belongs(p, b) {
+			found.add(volumedata.OfPodVolumeBackup(p))
+		}
+	}
+	var uploads v2alpha1.DataUploadList
+	if err := r.Reader.List(ctx, &uploads, of...); notServed(err) != nil {
+		return fmt.Errorf("list DataUploads: %w", err)
+	}
+	for i := range uploads.Items {
+		if u := &uploads.Items[i]; belongs(u, b) {
+			found.add(volumedata.Data{
+				Method: volumedata.DataUpload, Namespace: u.Spec.SourceNamespace, Claim: u.Spec.SourcePVC, Stored: u.Status.SnapshotID != "",
+			})
+		}
+	}
+	return nil
+}
+
+// belongs tells whether an object is labelled as this backup's, and not another one's of the same name.
+func belongs(o metav1.Object, b *velerov1.Backup) bool {
+	uid := o.GetLabels()[velerov1.LabelBackupUID]
+	return uid == "" || uid == string(b.UID)
+}
+
+// notServed makes the absence of a kind the absence of its objects.
+func notServed(err error) error {
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// tally counts volumes with data, each once.
+type tally struct {
+	seen    map[string]bool
+	counts  map[volumedata.Method]int
+	unnamed int // CSI snapshots whose claim is not known: other files may count them
+	first   []string
+}
+
+func (t *tally) add(d volumedata.Data) {
+	if !d.Stored {
+		return
+	}
+	if d.Snapshot != "" && d.Claim == "" {
+		t.unnamed++
+		return
+	}
+	name := d.String()
+	if t.seen[name] {
+		return
+	}
+	t.seen[name] = true
+	if t.counts == nil {
+		t.counts = map[volumedata.Method]int{}
+	}
+	t.counts[d.Method]++
+	if len(t.first) < shown {
+		t.first = append(t.first, name)
+	}
+}
+
+// methods are what is counted, with the names for one and for many.
+var methods = []struct {
+	method    volumedata.Method
+	one, many string
+}{
+	{volumedata.CSISnapshot, "CSI snapshot", "CSI snapshots"},
+	{volumedata.PodVolumeBackup, "PodVolumeBackup", "PodVolumeBackups"},
+	{volumedata.DataUpload, "DataUpload", "DataUploads"},
+}
+
+// String returns the counts and some names; empty when there is no data.
+func (t *tally) String() string {
+	var counts []string
+	for _, m := range methods {
+		n := t.counts[m.method]
+		if m.method == volumedata.CSISnapshot {
+			n = max(n, t.unnamed)
+		}
+		switch n {
+		case 0:
+		case 1:
+			counts = append(counts, "1 "+m.one)
+		default:
+			counts = append(counts, fmt.Sprintf("%d %s", n, m.many))
+		}
+	}
+	text := strings.Join(counts, ", ")
+	if len(t.first) > 0 {
+		text += " (such as " + strings.Join(t.first, ", ") + ")"
+	}
+	return text
+}
