@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 )
 
 // ErrObject means that something is not the JSON of one Kubernetes object.
@@ -44,11 +46,12 @@ func (o *Object) JSON() ([]byte, error) {
 	return o.raw, nil
 }
 
-// Content returns the object decoded. The caller must not change it, see Copy. An error wraps ErrObject.
+// Content returns the object decoded. The caller must not change it, see Copy. An error wraps ErrObject; one of so many
+// values that decoding it would take more than jsonlimit.Object is one, too.
 func (o *Object) Content() (map[string]any, error) {
 	if o.content == nil {
-		var content map[string]any
-		if err := utiljson.Unmarshal(o.raw, &content); err != nil {
+		content, err := jsonlimit.UnmarshalObject(o.raw)
+		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrObject, err)
 		}
 		if content == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -86,7 +87,7 @@ func Committed(ctx context.Context, store objectstore.Reader, b *velerov1.Backup
 		return nil, false, fmt.Errorf("read %s: %w", key, err)
 	}
 	var committed velerov1.Backup
-	if err := json.Unmarshal(data, &committed); err != nil || committed.UID != b.UID {
+	if err := jsonlimit.Unmarshal(data, &committed, jsonlimit.Object); err != nil || committed.UID != b.UID {
 		return nil, true, ErrForeign
 	}
 	return &committed, true, nil

@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,10 +15,12 @@ import (
 // Namespace objects among the items, sorted. No item is decoded, except Namespace
 // objects, and blocks that lie within one namespace are not read.
 func (r *Reader) Namespaces(ctx context.Context) ([]string, error) {
-	found := map[string]struct{}{}
+	found := names{}
 	blocks := r.dir.Blocks
 	for i := 0; i < len(blocks); i++ {
-		found[spaceOf(&blocks[i])] = struct{}{}
+		if err := found.add(spaceOf(&blocks[i])); err != nil {
+			return nil, err
+		}
 		if r.uniform(i) {
 			continue
 		}
@@ -25,7 +28,7 @@ func (r *Reader) Namespaces(ctx context.Context) ([]string, error) {
 		for i+1 < len(blocks) && !r.uniform(i+1) {
 			i++
 		}
-		if err := r.spacesIn(ctx, blocks[from].Offset, blocks[i].Offset+blocks[i].Length, found); err != nil {
+		if err := r.spacesIn(ctx, blocks[from].Offset, blocks[i].Offset+blocks[i].Length, &found); err != nil {
 			return nil, err
 		}
 	}
@@ -34,11 +37,40 @@ func (r *Reader) Namespaces(ctx context.Context) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			found[item.Name] = struct{}{}
+			if err := found.add(item.Name); err != nil {
+				return nil, err
+			}
 		}
 	}
-	delete(found, "") // of cluster-scoped items
-	return slices.Sorted(maps.Keys(found)), nil
+	delete(found.set, "") // of cluster-scoped items
+	return slices.Sorted(maps.Keys(found.set)), nil
+}
+
+const (
+	// maxNamespaces bounds what the names of namespaces take, in bytes: some 100,000 of them.
+	maxNamespaces = 16 << 20
+	perNamespace  = 64 // in the map, besides the name
+)
+
+// names is a bounded set.
+type names struct {
+	set  map[string]struct{}
+	size int
+}
+
+// add adds a name; more than can be are ErrCorrupt.
+func (n *names) add(name string) error {
+	if _, known := n.set[name]; known {
+		return nil
+	}
+	if n.size += len(name) + perNamespace; n.size > maxNamespaces {
+		return fmt.Errorf("%w: more than %d namespaces", ErrCorrupt, len(n.set))
+	}
+	if n.set == nil {
+		n.set = map[string]struct{}{}
+	}
+	n.set[name] = struct{}{}
+	return nil
 }
 
 // uniform tells that all items of block i are of one kind and live in one
@@ -58,13 +90,15 @@ func spaceOf(b *block) string {
 }
 
 // spacesIn adds the namespaces whose lists begin between two offsets.
-func (r *Reader) spacesIn(ctx context.Context, from, end int64, found map[string]struct{}) error {
+func (r *Reader) spacesIn(ctx context.Context, from, end int64, found *names) error {
 	for line, err := range r.lines(ctx, from, end-from) {
 		if err != nil {
 			return err
 		}
 		if quoted, ok := bytes.CutSuffix(line, []byte(":[")); ok {
-			found[rawjson.String(quoted)] = struct{}{}
+			if err := found.add(rawjson.String(quoted)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

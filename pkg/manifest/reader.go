@@ -3,7 +3,6 @@ package manifest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,14 +11,19 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/rawjson"
 )
 
 const (
-	tailBytes     = 64 << 10  // read at once in the hope that it holds the directory
-	maxTailBytes  = 1 << 20   // of a large manifest
-	maxPlainBytes = 256 << 20 // a directory never is larger when unpacked
-	maxLineBytes  = 64 << 20
+	tailBytes    = 64 << 10 // read at once in the hope that it holds the directory
+	maxTailBytes = 1 << 20  // of a large manifest
+	// maxDirectoryBytes bounds a directory, packed and unpacked, maxDirectory what it takes in memory: those of 50 million items.
+	maxDirectoryBytes = 8 << 20
+	maxDirectory      = 48 << 20
+	// maxLineBytes bounds the line of an item, maxItem what it takes in memory: an API server stores no larger object.
+	maxLineBytes = 8 << 20
+	maxItem      = 48 << 20
 )
 
 // RangeReader gives byte ranges of the manifest.
@@ -58,7 +62,7 @@ func Open(ctx context.Context, src RangeReader, size int64) (*Reader, error) {
 }
 
 func readRange(ctx context.Context, src RangeReader, off, n int64) ([]byte, error) {
-	if n <= 0 || n > maxPlainBytes {
+	if n <= 0 || n > maxDirectoryBytes {
 		return nil, fmt.Errorf("%w: range of %d bytes", ErrCorrupt, n)
 	}
 	rc, err := src.ReadRange(ctx, off, n)
@@ -85,9 +89,12 @@ func (r *Reader) parse(packed []byte, size int64) error {
 	if err != nil {
 		return fmt.Errorf("%w: directory: %w", ErrCorrupt, err)
 	}
-	text, err := io.ReadAll(io.LimitReader(zip, maxPlainBytes))
+	text, err := io.ReadAll(io.LimitReader(zip, maxDirectoryBytes+1))
 	if err != nil {
 		return fmt.Errorf("%w: directory: %w", ErrCorrupt, err)
+	}
+	if len(text) > maxDirectoryBytes {
+		return fmt.Errorf("%w: directory: unpacks to more than %d bytes", ErrCorrupt, maxDirectoryBytes)
 	}
 	if len(text) == 0 || text[0] != ',' {
 		return fmt.Errorf("%w: no directory where the footer says", ErrCorrupt)
@@ -95,24 +102,34 @@ func (r *Reader) parse(packed []byte, size int64) error {
 	text[0] = '{'
 	var d struct {
 		Directory directory `json:"directory"`
+		Trailer
 	}
-	if err := errors.Join(json.Unmarshal(text, &d), json.Unmarshal(text, &r.trailer)); err != nil {
+	if err := jsonlimit.Unmarshal(text, &d, maxDirectory); err != nil {
 		return fmt.Errorf("%w: directory: %w", ErrCorrupt, err)
 	}
-	r.dir = d.Directory
+	r.dir, r.trailer = d.Directory, d.Trailer
 	return r.dir.check(size)
 }
 
 // check makes sure that no number of the directory leads outside the manifest.
 func (d *directory) check(size int64) error {
-	end := int64(0)
-	for i, b := range append(append([]block{}, d.Blocks...), d.Index...) {
-		if b.Offset < end || b.Length <= 0 || b.Offset > size-b.Length || b.Kind < 0 || (i < len(d.Blocks) && b.Kind >= len(d.Kinds)) {
-			return fmt.Errorf("%w: block %d", ErrCorrupt, i)
+	end, err := follow(0, d.Blocks, len(d.Kinds), size)
+	if err == nil {
+		_, err = follow(end, d.Index, 1, size)
+	}
+	return err
+}
+
+// follow returns where the last of some blocks ends, which must follow one another.
+func follow(end int64, blocks []block, kinds int, size int64) (int64, error) {
+	for i := range blocks {
+		b := &blocks[i]
+		if b.Offset < end || b.Length <= 0 || b.Offset > size-b.Length || b.Kind < 0 || b.Kind >= kinds {
+			return 0, fmt.Errorf("%w: block %d", ErrCorrupt, i)
 		}
 		end = b.Offset + b.Length
 	}
-	return nil
+	return end, nil
 }
 
 // Header returns what was known before the items.
@@ -168,7 +185,7 @@ func (r *Reader) Lookup(ctx context.Context, key Key) (Item, error) {
 
 func parseItem(line []byte) (Item, error) {
 	var item Item
-	if err := json.Unmarshal(line, &item); err != nil {
+	if err := jsonlimit.Unmarshal(line, &item, maxItem); err != nil {
 		return Item{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return item, nil

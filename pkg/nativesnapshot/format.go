@@ -6,11 +6,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -49,9 +48,12 @@ type Status struct {
 }
 
 const (
-	// maxFile and maxText bound the file, as stored and as text: some 100,000 snapshots.
-	maxFile = 16 << 20
-	maxText = 64 << 20
+	// maxFile and maxText bound the file, as stored and as text, maxElement the text of one snapshot.
+	maxFile    = 16 << 20
+	maxText    = 64 << 20
+	maxElement = 256 << 10
+	// maxSnapshots bounds their number.
+	maxSnapshots = 100_000
 )
 
 // ErrMalformed means that a backup's list of snapshots cannot be read.
@@ -82,16 +84,14 @@ func decode(data []byte) ([]Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(unzipped, maxText+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxText {
-		return nil, fmt.Errorf("more than %d bytes", maxText)
-	}
 	var snapshots []Snapshot
-	if err := json.Unmarshal(text, &snapshots); err != nil {
-		return nil, err
-	}
-	return snapshots, nil
+	limits := jsonlimit.Limits{Text: maxText, Element: maxElement, Decoded: 16 * maxElement}
+	err = jsonlimit.Each(unzipped, limits, func(s *Snapshot) error {
+		if len(snapshots) == maxSnapshots {
+			return fmt.Errorf("%w: more than %d snapshots", jsonlimit.ErrLimit, maxSnapshots)
+		}
+		snapshots = append(snapshots, *s)
+		return nil
+	})
+	return snapshots, err
 }

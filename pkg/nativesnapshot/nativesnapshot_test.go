@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
@@ -60,6 +61,17 @@ func TestMalformedLists(t *testing.T) {
 	_, err := nativesnapshot.Read(t.Context(), store, "b")
 	require.ErrorIs(t, err, away)
 	require.NotErrorIs(t, err, nativesnapshot.ErrMalformed)
+}
+
+// A list of 90 KiB unpacks to empty objects of three bytes, each of which becomes a struct of 200 and more.
+func TestAForgedListCostsBoundedMemory(t *testing.T) {
+	for name, element := range map[string]string{"empty": "{}", "null": "null"} {
+		store := memstore.New()
+		require.NoError(t, objectstore.CreateBytes(t.Context(), store, layout.BackupVolumeSnapshots("b"), limittest.Packed(t, limittest.List("[", element, "]", 60<<20))))
+		var err error
+		require.Less(t, limittest.Allocated(func() { _, err = nativesnapshot.Read(t.Context(), store, "b") }), uint64(200<<20), name)
+		require.ErrorIs(t, err, nativesnapshot.ErrMalformed, name)
+	}
 }
 
 // session is a provider "known" that shows what it was configured with.

@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 )
 
 // SidecarReader reads a sidecar: first all entries, then all notes, then the counts. It is not safe for concurrent use.
@@ -93,7 +94,7 @@ func (s *SidecarReader) Note() (joblog.Entry, error) {
 		return joblog.Entry{}, s.finish()
 	}
 	var e joblog.Entry
-	if err := json.Unmarshal(note[0], &e); err != nil {
+	if err := jsonlimit.Unmarshal(note[0], &e, jsonlimit.Object); err != nil {
 		return joblog.Entry{}, corrupt(err)
 	}
 	return e, nil

@@ -11,6 +11,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
 )
 
 func FuzzOutput(f *testing.F) {
@@ -76,6 +78,19 @@ func TestAFloodOfBytesIsBoundedAsOneOfLinesIs(t *testing.T) {
 	require.Contains(t, logged.String(), `"lines":40`)
 }
 
+// An answer of 8 MiB, the most that is taken, becomes 180 MiB of maps; the runner dies, the one that takes the job over asks again, and dies too.
+func TestAnAnswerOfManyValuesIsAnError(t *testing.T) {
+	for name, element := range map[string]string{"objects": "{}", "arrays": "[[]]", "fields": `{"":0}`, "numbers": "0"} {
+		answer := limittest.Text(t, limittest.List(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"},"spec":[`, element, `]}`, 8<<20-2000))
+		require.LessOrEqual(t, len(answer), Limits{}.withDefaults().Answer)
+		var err error
+		allocated := limittest.Allocated(func() { _, err = answerOf(action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Pod"}`)), answer, true) })
+		require.ErrorIs(t, err, ErrMalformed, name)
+		require.ErrorContains(t, err, "too many values", name)
+		require.Less(t, allocated, uint64(1<<20), name)
+	}
+}
+
 func FuzzAnswer(f *testing.F) {
 	const sent = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"a","name":"b"}}`
 	f.Add([]byte(sent))
@@ -86,7 +101,9 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"kind":["Deployment"]}`))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		for _, renamed := range []bool{false, true} {
-			object, err := answerOf(action.FromJSON([]byte(sent)), answer, renamed)
+			var object *action.Object
+			var err error
+			require.Less(t, limittest.Allocated(func() { object, err = answerOf(action.FromJSON([]byte(sent)), answer, renamed) }), uint64(2*jsonlimit.Object))
 			if err != nil {
 				require.ErrorIs(t, err, ErrMalformed)
 				continue

@@ -70,7 +70,7 @@ func (c *cache) settle(s *slot, seg *segment, err error) {
 	if !ok || e.Value != any(s) {
 		return
 	}
-	if s.err != nil {
+	if s.err != nil || s.seg.size > c.limit {
 		c.remove(e)
 		return
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func (l Limits) withDefaults() Limits {
-	l.EntryBytes = cmp.Or(l.EntryBytes, 32<<20)
+	l.EntryBytes = cmp.Or(l.EntryBytes, 16<<20)
 	l.TotalBytes = cmp.Or(l.TotalBytes, 1<<40)
 	l.CacheBytes = cmp.Or(l.CacheBytes, 16<<20)
 	return l

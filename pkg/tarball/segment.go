@@ -25,8 +25,26 @@ type segment struct {
 // maxSegmentBytes bounds a member that no honest writer makes: ours end soon after a MiB of input.
 const maxSegmentBytes = 64 << 20
 
+const (
+	// maxFullBytes is what the bodies of a member hold before the last one is added.
+	maxFullBytes = 8 << 20
+	// largeBytes of bodies are held while a member is read without waiting for others that hold as much.
+	largeBytes = 2 << 20
+)
+
+// gate lets one large member at a time into memory.
+type gate chan struct{}
+
+// reading is a member that is being read.
+type reading struct {
+	*segment
+	limit  int64 // of a body
+	gate   gate
+	inside bool
+}
+
 // readSegment reads one gzip member and keeps the bodies in it, second copies under another path left out.
-func readSegment(ctx context.Context, data manifest.RangeReader, at place, l Limits) (*segment, error) {
+func readSegment(ctx context.Context, data manifest.RangeReader, at place, l Limits, g gate) (*segment, error) {
 	if at.offset < 0 || at.length <= 0 || at.length > maxSegmentBytes {
 		return nil, fmt.Errorf("%w: gzip member at %d, %d bytes", ErrMismatch, at.offset, at.length)
 	}
@@ -40,7 +58,8 @@ func readSegment(ctx context.Context, data manifest.RangeReader, at place, l Lim
 	if err != nil {
 		return nil, in.blame(err, "gzip member")
 	}
-	s := &segment{bodies: map[string][]byte{}}
+	s := &reading{segment: &segment{bodies: map[string][]byte{}}, limit: l.EntryBytes, gate: g}
+	defer s.leave()
 	limit := 2*l.EntryBytes + maxSegmentBytes // two copies of the largest body behind a full member
 	unpacked := &bounded{r: zip, left: limit}
 	r := tar.NewReader(unpacked)
@@ -52,7 +71,10 @@ func readSegment(ctx context.Context, data manifest.RangeReader, at place, l Lim
 		if err != nil {
 			return nil, in.blame(err, "gzip member")
 		}
-		if err := s.take(r, h, l.EntryBytes); err != nil {
+		if err := s.take(ctx, r, h); err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
 			return nil, in.blame(err, h.Name)
 		}
 	}
@@ -60,15 +82,21 @@ func readSegment(ctx context.Context, data manifest.RangeReader, at place, l Lim
 	if _, err := io.Copy(io.Discard, unpacked); err != nil {
 		return nil, in.blame(err, "gzip member")
 	}
-	return s, nil
+	return s.segment, nil
 }
 
-func (s *segment) take(r io.Reader, h *tar.Header, limit int64) error {
+func (s *reading) take(ctx context.Context, r io.Reader, h *tar.Header) error {
 	if p, err := ParsePath(h.Name); err != nil || p.Preferred || h.Typeflag != tar.TypeReg {
 		return nil //nolint:nilerr // the manifest names no such path
 	}
-	if h.Size > limit {
-		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, h.Size, limit)
+	if h.Size > s.limit {
+		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, h.Size, s.limit)
+	}
+	if s.size > maxFullBytes {
+		return fmt.Errorf("%w: a gzip member of more than %d bytes", ErrTooLarge, s.size)
+	}
+	if err := s.enter(ctx, s.size+h.Size); err != nil {
+		return err
 	}
 	body := make([]byte, h.Size)
 	if _, err := io.ReadFull(r, body); err != nil {
@@ -77,6 +105,26 @@ func (s *segment) take(r io.Reader, h *tar.Header, limit int64) error {
 	s.bodies[h.Name] = body
 	s.size += h.Size + int64(len(h.Name)) + 64
 	return nil
+}
+
+// enter waits until no other large member is read, if this one is about to be one.
+func (s *reading) enter(ctx context.Context, size int64) error {
+	if s.inside || size <= largeBytes {
+		return nil
+	}
+	select {
+	case s.gate <- struct{}{}:
+		s.inside = true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *reading) leave() {
+	if s.inside {
+		<-s.gate
+	}
 }
 
 // watched tells errors of the source from errors in the content.

@@ -16,13 +16,14 @@ type source struct {
 	data     manifest.RangeReader
 	limits   Limits
 	cache    *cache
+	gate     gate
 	problems problems
 	release  func() error
 }
 
 func newSource(m *manifest.Reader, data manifest.RangeReader, l Limits) *source {
 	l = l.withDefaults()
-	return &source{manifest: m, data: data, limits: l, cache: newCache(l.CacheBytes), release: func() error { return nil }}
+	return &source{manifest: m, data: data, limits: l, cache: newCache(l.CacheBytes), gate: make(gate, 1), release: func() error { return nil }}
 }
 
 // Header describes the backup.
@@ -49,7 +50,7 @@ func (s *source) Read(ctx context.Context, item manifest.Item) ([]byte, error) {
 	}
 	at := place{offset: item.Offset, length: item.Length}
 	m, err := s.cache.get(ctx, at, func(ctx context.Context) (*segment, error) {
-		return readSegment(ctx, s.data, at, s.limits)
+		return readSegment(ctx, s.data, at, s.limits, s.gate)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", item.Path, err)

@@ -23,7 +23,7 @@ var (
 
 // Limits bounds what a tarball may cost to read. Zero fields mean the defaults.
 type Limits struct {
-	// EntryBytes is the largest body accepted, 32 MiB by default.
+	// EntryBytes is the largest body accepted, 16 MiB by default: above what any API server stores.
 	EntryBytes int64
 	// TotalBytes is the largest unpacked tarball accepted, 1 TiB by default.
 	TotalBytes int64

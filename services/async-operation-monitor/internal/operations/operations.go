@@ -4,21 +4,27 @@ package operations
 import (
 	"cmp"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 )
 
 // ErrCorrupt means that the file of operations cannot be read as one.
 var ErrCorrupt = errors.New("damaged file of operations")
 
-// fileBytes bounds a file of operations once it is unpacked: several hundred
-// thousand operations.
-const fileBytes = 256 << 20
+const (
+	// fileBytes bounds a file of operations once it is unpacked, operationBytes one of
+	// them in it.
+	fileBytes      = 256 << 20
+	operationBytes = 1 << 20
+	// liveBytes bounds what all of them may take in memory: some 40,000 operations.
+	liveBytes = 128 << 20
+)
 
 // Phases of an operation (Velero 1.18).
 const (
@@ -75,15 +81,13 @@ func Decode(r io.Reader) ([]Operation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	data, err := io.ReadAll(io.LimitReader(packed, fileBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	if len(data) > fileBytes {
-		return nil, fmt.Errorf("%w: over %d bytes", ErrCorrupt, fileBytes)
-	}
 	var list []Operation
-	if err := json.Unmarshal(data, &list); err != nil {
+	limits := jsonlimit.Limits{Text: fileBytes, Element: operationBytes, Decoded: 16 * operationBytes, Kept: liveBytes}
+	err = jsonlimit.Each(packed, limits, func(o *Operation) error {
+		list = append(list, *o)
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	slices.SortStableFunc(list, func(a, b Operation) int {

@@ -13,6 +13,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -58,7 +59,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(packed(f, `{"spec":1}`))
 	f.Add([]byte("plain"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, err := operations.Decode(bytes.NewReader(data)); err != nil {
+		var err error
+		require.Less(t, limittest.Allocated(func() { _, err = operations.Decode(bytes.NewReader(data)) }), uint64(bound))
+		if err != nil {
 			require.ErrorIs(t, err, operations.ErrCorrupt)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/journal"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -171,4 +172,35 @@ func TestDamagedRecords(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.ErrorIs(t, err, ErrDamaged)
 	}
+}
+
+// A record of 8 MiB in the bucket, a sixth of what may be read, becomes a gigabyte of structs in the runner that takes the backup over.
+func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
+	for _, field := range []string{"leftOut", "intents", "intendedSnapshots", "ranges"} {
+		store := memstore.New()
+		key, err := open(t, store, 1).Append(t.Context(), Record{})
+		require.NoError(t, err)
+		text := limittest.Text(t, limittest.List(`{"formatVersion":2,"backup":"b","uid":"u","`+field+`":[`, "{}", "]}", 8<<20))
+		require.NoError(t, objectstore.PutBytes(t.Context(), store, key, text))
+		require.Less(t, limittest.Allocated(func() {
+			err = Each(t.Context(), store, "b", "u", []string{key}, func(string, *Record) error { return nil })
+		}), uint64(96<<20), field)
+		require.ErrorIs(t, err, journal.ErrCorrupt, field)
+	}
+}
+
+// The first record of a large backup names every list of its first pass.
+func TestARecordOfManyUnitsIsRead(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	units := make([]string, 200_000)
+	for i := range units {
+		units[i] = fmt.Sprintf("deployments.apps/namespaces/a-namespace-with-a-long-name-%06d", i)
+	}
+	key, err := open(t, store, 1).Append(t.Context(), Record{Start: &Start{Units: units}})
+	require.NoError(t, err)
+	require.NoError(t, Each(t.Context(), store, "b", "u", []string{key}, func(_ string, rec *Record) error {
+		require.Len(t, rec.Start.Units, len(units))
+		return nil
+	}))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -70,7 +71,7 @@ func Fixed(ctx context.Context, store objectstore.Reader, backup, uid string) (C
 	if err != nil {
 		return c, fmt.Errorf("read composition: %w", err)
 	}
-	if err := json.Unmarshal(data, &c); err != nil {
+	if err := jsonlimit.Unmarshal(data, &c, maxDecoded); err != nil {
 		return c, fmt.Errorf("composition of backup %s: %w: %w", backup, ErrDamaged, err)
 	}
 	if c.FormatVersion != compositionVersion {

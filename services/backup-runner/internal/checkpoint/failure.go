@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -59,7 +60,7 @@ func Condemned(ctx context.Context, store objectstore.Reader, backup, uid string
 	if err != nil {
 		return r.Failure, fmt.Errorf("read failure: %w", err)
 	}
-	if err := json.Unmarshal(data, &r); err != nil {
+	if err := jsonlimit.Unmarshal(data, &r, maxDecoded); err != nil {
 		return r.Failure, fmt.Errorf("failure of backup %s: %w: %w", backup, ErrDamaged, err)
 	}
 	if r.FormatVersion != failureVersion {

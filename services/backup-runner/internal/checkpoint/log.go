@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/journal"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -95,7 +96,7 @@ func read(ctx context.Context, store objectstore.Reader, backup, uid, key string
 	if journal.IsClosing(data) {
 		return rec, fmt.Errorf("record %s: %w", key, ErrClosing)
 	}
-	if err := json.Unmarshal(data, &rec); err != nil {
+	if err := jsonlimit.Unmarshal(data, &rec, maxDecoded); err != nil {
 		return rec, fmt.Errorf("record %s: %w: %w", key, journal.ErrCorrupt, err)
 	}
 	if rec.FormatVersion < recordVersion || rec.FormatVersion > recordWithSnapshots {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -85,7 +86,7 @@ var errRecord = errors.New("damaged record")
 
 func (r *record) learn(data []byte) error {
 	var f recordFile
-	if err := json.Unmarshal(data, &f); err != nil {
+	if err := jsonlimit.Unmarshal(data, &f, jsonlimit.Object); err != nil {
 		return fmt.Errorf("%w: %w", errRecord, err)
 	}
 	if f.Version != recordVersion {

@@ -2,11 +2,11 @@ package remove
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -28,7 +28,7 @@ func owns(ctx context.Context, store objectstore.Store, j *job) (own bool, store
 		return false, nil, err
 	}
 	stored = &velerov1.Backup{}
-	if err := json.Unmarshal(data, stored); err != nil {
+	if err := jsonlimit.Unmarshal(data, stored, jsonlimit.Object); err != nil {
 		if own, rerr := reserved(ctx, store, j); own || rerr != nil {
 			return own, nil, rerr
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -178,7 +179,7 @@ func (r *Remover) load(ctx context.Context, job Job) (map[string]bool, error) {
 		}
 		var rec record
 		if err == nil {
-			err = json.Unmarshal(data, &rec)
+			err = jsonlimit.Unmarshal(data, &rec, jsonlimit.Object)
 		}
 		if err == nil && rec.Version != recordVersion {
 			err = fmt.Errorf("version %d", rec.Version)

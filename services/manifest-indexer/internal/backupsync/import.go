@@ -2,7 +2,6 @@ package backupsync
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -88,7 +88,7 @@ func (s *Syncer) leaving(ctx context.Context, store objectstore.Reader, b *veler
 
 func decode(data []byte, name string) (*velerov1.Backup, error) {
 	backup := &velerov1.Backup{}
-	if err := json.Unmarshal(data, backup); err != nil {
+	if err := jsonlimit.Unmarshal(data, backup, jsonlimit.Object); err != nil {
 		return nil, fmt.Errorf("velero-backup.json: %w", err)
 	}
 	if gvk := backup.GroupVersionKind(); gvk.Kind != "Backup" || gvk.GroupVersion() != velerov1.GroupVersion {

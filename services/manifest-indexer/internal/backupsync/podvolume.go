@@ -2,22 +2,25 @@ package backupsync
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/klauspost/compress/gzip"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// maxPodVolumes bounds the unpacked list of PodVolumeBackups; one takes about 2 KiB.
-const maxPodVolumes = 256 << 20
+const (
+	// maxPodVolumes bounds the unpacked list of PodVolumeBackups; one takes about 2 KiB.
+	maxPodVolumes = 64 << 20
+	// maxLive bounds what they may take in memory: some 10,000 of them.
+	maxLive = 128 << 20
+)
 
 // importPodVolumeBackups creates the PodVolumeBackups of a backup: a restore reads the objects, not the file.
 func (s *Syncer) importPodVolumeBackups(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, backup *velerov1.Backup) error {
@@ -60,8 +63,12 @@ func readPodVolumes(ctx context.Context, store objectstore.Reader, backup string
 		return nil, &backupError{fmt.Errorf("podvolumebackups: %w", err)}
 	}
 	var list []velerov1.PodVolumeBackup
-	limited := &io.LimitedReader{R: unzip, N: maxPodVolumes}
-	if err := json.NewDecoder(limited).Decode(&list); err != nil {
+	limits := jsonlimit.Limits{Text: maxPodVolumes, Element: 1 << 20, Decoded: 16 << 20, Kept: maxLive}
+	err = jsonlimit.Each(unzip, limits, func(pvb *velerov1.PodVolumeBackup) error {
+		list = append(list, *pvb)
+		return nil
+	})
+	if err != nil {
 		return nil, &backupError{fmt.Errorf("podvolumebackups: %w", err)}
 	}
 	return list, nil

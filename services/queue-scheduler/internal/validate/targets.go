@@ -22,6 +22,7 @@ const (
 	listingTime  = 15 * time.Second
 	tarballBytes = 32 << 20 // of a backup without a manifest; a larger one is not read
 	unpackedSize = 1 << 30
+	maxFound     = 100_000 // namespaces of such a tarball; one with more counts as unknown
 )
 
 // Targets returns the namespaces a restore writes to, sorted: the mapped names
@@ -124,6 +125,9 @@ func listed(ctx context.Context, store objectstore.Reader, backup string, size i
 	defer func() { err = errors.Join(err, body.Close()) }()
 	found := map[string]struct{}{}
 	err = tarball.List(ctx, body, tarball.Limits{TotalBytes: unpackedSize}, tarball.Visitor{Entry: func(e tarball.Entry) error {
+		if len(found) > maxFound {
+			return errTooMany
+		}
 		switch {
 		case e.Namespace != "":
 			found[e.Namespace] = struct{}{}
@@ -132,5 +136,11 @@ func listed(ctx context.Context, store objectstore.Reader, backup string, size i
 		}
 		return nil
 	}})
+	if errors.Is(err, errTooMany) {
+		return nil, false, nil
+	}
 	return slices.Sorted(maps.Keys(found)), err == nil, err
 }
+
+// errTooMany ends a listing of more namespaces than any cluster has.
+var errTooMany = errors.New("too many namespaces")

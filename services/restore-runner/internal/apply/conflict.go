@@ -8,15 +8,15 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
 // meet decides about an object that exists already. maybe tells that this very call may have created it.
 func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) Result {
-	var live map[string]any
-	if err := utiljson.Unmarshal(raw, &live); err != nil {
+	live, err := jsonlimit.UnmarshalObject(raw)
+	if err != nil {
 		return failed(fmt.Errorf("decode the existing object: %w", err))
 	}
 	uid, err := uidOf(raw)

@@ -3,7 +3,6 @@ package job
 import (
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -19,8 +19,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
-// maxVolumeInfo bounds the unpacked volume information of a backup, in bytes.
-const maxVolumeInfo = 64 << 20
+const (
+	// maxVolumeInfo bounds the unpacked volume information of a backup, in bytes.
+	maxVolumeInfo = 256 << 20
+	// maxVolumes bounds the volumes in it.
+	maxVolumes = 100_000
+)
 
 // source remembers that the connection broke: behind a decoder that looks like damage.
 type source struct {
@@ -65,7 +69,15 @@ func decodeVolumeInfos(r io.Reader) ([]volume.Info, error) {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}
 	var infos []volume.Info
-	if err := json.NewDecoder(io.LimitReader(zip, maxVolumeInfo)).Decode(&infos); err != nil {
+	limits := jsonlimit.Limits{Text: maxVolumeInfo, Element: 1 << 20, Decoded: 16 << 20}
+	err = jsonlimit.Each(zip, limits, func(info *volume.Info) error {
+		if len(infos) == maxVolumes {
+			return fmt.Errorf("%w: of more than %d volumes", jsonlimit.ErrLimit, maxVolumes)
+		}
+		infos = append(infos, *info)
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
 	return infos, nil

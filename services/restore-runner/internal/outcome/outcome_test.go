@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
@@ -244,7 +245,8 @@ func FuzzReplay(f *testing.F) {
 		data, err := pack(lines)
 		require.NoError(t, err)
 		r, history := recorder(t, io.Discard), &History{}
-		if err := r.Replay(data, history); err != nil {
+		require.Less(t, limittest.Allocated(func() { err = r.Replay(data, history) }), uint64(bound+1000*len(lines)))
+		if err != nil {
 			require.ErrorIs(t, err, ErrFormat)
 		}
 		c := r.Counts()

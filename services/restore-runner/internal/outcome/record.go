@@ -1,11 +1,10 @@
 package outcome
 
 import (
+	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -13,11 +12,18 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
 // formatVersion of the records; another one is refused.
 const formatVersion = 1
+
+const (
+	// maxLineBytes bounds a line, and maxRecord what it takes in memory: nothing in it is larger than what an object brought.
+	maxLineBytes = 8 << 20
+	maxRecord    = 48 << 20
+)
 
 // ErrFormat means that a record cannot be read.
 var ErrFormat = errors.New("unreadable record")
@@ -147,21 +153,28 @@ func each(data []byte, do func(*Record)) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	decoder := json.NewDecoder(zip)
-	for first := true; ; first = false {
+	lines := bufio.NewScanner(zip)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLineBytes)
+	first := true
+	for ; lines.Scan(); first = false {
 		var rec Record
-		err := decoder.Decode(&rec)
-		switch {
-		case errors.Is(err, io.EOF) && !first:
-			return nil
-		case err != nil:
+		if err := jsonlimit.Unmarshal(lines.Bytes(), &rec, maxRecord); err != nil {
 			return fmt.Errorf("%w: %w", ErrFormat, err)
-		case first && rec.Format != formatVersion:
-			return fmt.Errorf("%w: formatVersion is %d, not %d", ErrFormat, rec.Format, formatVersion)
+		}
+		switch {
 		case !first:
 			do(&rec)
+		case rec.Format != formatVersion:
+			return fmt.Errorf("%w: formatVersion is %d, not %d", ErrFormat, rec.Format, formatVersion)
 		}
 	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if first {
+		return fmt.Errorf("%w: empty", ErrFormat)
+	}
+	return nil
 }
 
 // pack is a file of records from their encoded lines.

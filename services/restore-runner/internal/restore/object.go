@@ -7,10 +7,10 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -123,7 +123,7 @@ func (r *run) load(ctx context.Context, v int32) (*item, error) {
 		return nil, fmt.Errorf("read from the backup: %w", err)
 	}
 	it := &item{node: v, raw: raw}
-	if err := utiljson.Unmarshal(raw, &it.body); err != nil {
+	if it.body, err = jsonlimit.UnmarshalObject(raw); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
 	meta, ok := it.body["metadata"].(map[string]any)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
@@ -327,6 +328,9 @@ func TestBadObjectsCostOnlyThemselves(t *testing.T) {
 	b.bodies["resources/configmaps/namespaces/a/anonymous.json"] = []byte(`[]`)
 	b.add("configmaps", "v1", "ConfigMap", "a", "null", nil)
 	b.bodies["resources/configmaps/namespaces/a/null.json"] = []byte(`null`)
+	b.add("configmaps", "v1", "ConfigMap", "a", "dense", nil)
+	b.bodies["resources/configmaps/namespaces/a/dense.json"] = limittest.Text(t, limittest.List(
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"dense","namespace":"a"},"data":[`, "{}", "]}", 6<<20))
 	b.add("ghosts.example.com", "example.com/v1", "Ghost", "a", "g", nil)
 	b.add("pods", "v1", "Pod", "a", "hooked", object{"metadata": object{"annotations": object{"post.hook.restore.velero.io/command": "x"}}})
 	b.add("configmaps", "v1", "ConfigMap", "Bad_Namespace", "c", nil)
@@ -334,11 +338,11 @@ func TestBadObjectsCostOnlyThemselves(t *testing.T) {
 	require.NotNil(t, s.Object("/api/v1/namespaces/a/configmaps/fine"))
 	require.NotNil(t, s.Object("/api/v1/namespaces/a/pods/hooked"))
 	errs := f.results.Errors.all()
-	for _, want := range []string{"a/broken: decode", "a/missing: read from the backup", "a/renamed: metadata.name", "a/anonymous: decode", "a/null: metadata",
+	for _, want := range []string{"a/broken: decode", "a/missing: read from the backup", "a/renamed: metadata.name", "a/anonymous: decode", "a/null: metadata", "a/dense: decode: too many values",
 		"the cluster does not serve ghosts.example.com", "annotation post.hook.restore.velero.io/command", `"Bad_Namespace"`} {
 		require.Contains(t, errs, want)
 	}
-	require.Equal(t, 9, f.recorder.Counts().Errors, errs)
+	require.Equal(t, 10, f.recorder.Counts().Errors, errs)
 }
 
 func TestTerminatingNamespaceIsWaitedFor(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 )
@@ -65,7 +65,7 @@ func (r *run) lookUp(ctx context.Context, t apply.Target) (live map[string]any, 
 	if err != nil {
 		return nil, fmt.Errorf("look for the object: %w", err)
 	}
-	if err := utiljson.Unmarshal(raw, &live); err != nil {
+	if live, err = jsonlimit.UnmarshalObject(raw); err != nil {
 		return nil, fmt.Errorf("decode the existing object: %w", err)
 	}
 	return live, nil

@@ -5,9 +5,9 @@ package volume
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 )
@@ -87,7 +87,7 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, infos []Inf
 			return nil, fmt.Errorf("read PersistentVolume %q: %w", item.Name, context.Cause(ctx))
 		}
 		var pv stored
-		if err != nil || json.Unmarshal(body, &pv) != nil {
+		if err != nil || jsonlimit.Unmarshal(body, &pv, jsonlimit.Object) != nil {
 			continue
 		}
 		now, known := d.volumes[item.Name]
