@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -61,8 +62,21 @@ func Part(b, uid string, epoch int64, unit string, attempt, n int) string {
 	return fmt.Sprintf("%s%d-%s-%d-%d", PartsPrefix(b, uid), epoch, unit, attempt, n)
 }
 
+// PartEpoch returns the epoch whose holder wrote the part with this key; ok is false for sidecars, records and keys elsewhere.
+func PartEpoch(b, uid, key string) (epoch int64, ok bool) {
+	rest, ok := strings.CutPrefix(key, PartsPrefix(b, uid))
+	digits, unit, dashed := strings.Cut(rest, "-")
+	if !ok || !dashed || unit == "" || strings.HasSuffix(rest, sidecarSuffix) || strings.Contains(rest, "/") {
+		return 0, false
+	}
+	epoch, err := strconv.ParseInt(digits, 10, 64)
+	return epoch, err == nil && epoch >= 0
+}
+
+const sidecarSuffix = ".sidecar"
+
 // Sidecar is the immutable companion of a part: manifest entries, log lines, results and counts.
-func Sidecar(part string) string { return part + ".sidecar" }
+func Sidecar(part string) string { return part + sidecarSuffix }
 
 // CheckpointPrefix is the prefix of all checkpoints of a backup, whatever their epoch; listed in order of epoch, then
 // sequence.

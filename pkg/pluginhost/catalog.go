@@ -2,6 +2,7 @@ package pluginhost
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -89,6 +90,24 @@ func (h *Host) Plugins() []Registration { return h.plugins }
 
 // Failures returns what cannot be used. The caller must not change it.
 func (h *Host) Failures() []BinaryError { return h.failures }
+
+// Unknown returns the binaries of which it is not known what they register. One registration that is left out of a list is no
+// such case.
+func (h *Host) Unknown() []BinaryError {
+	var unknown []BinaryError
+	for _, f := range h.failures {
+		listed := slices.ContainsFunc(h.plugins, func(p Registration) bool { return p.Path == f.Path })
+		if !listed || !errors.Is(f.Err, ErrMalformed) {
+			unknown = append(unknown, f)
+		}
+	}
+	return unknown
+}
+
+// MayServe tells whether a binary registers a plugin of that kind, or one may that could not be asked.
+func (h *Host) MayServe(kind Kind) bool {
+	return slices.ContainsFunc(h.plugins, func(p Registration) bool { return p.Kind == kind }) || len(h.Unknown()) > 0
+}
 
 // effective returns the plugins of the kinds that run: of a name that is registered under a kind and its newer one, the
 // newer.

@@ -3,6 +3,7 @@ package tarball
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,12 +71,29 @@ func List(ctx context.Context, r io.Reader, l Limits, v Visitor) error {
 	}
 }
 
+// ListPart reads a part of a tarball as List does: a run of whole gzip members that hold whole entries, without the end of the
+// archive.
+func ListPart(ctx context.Context, r io.Reader, l Limits, v Visitor) error {
+	var end bytes.Buffer
+	zip := gzip.NewWriter(&end)
+	if _, err := zip.Write(make([]byte, endBytes)); err != nil {
+		return err
+	}
+	if err := zip.Close(); err != nil {
+		return err
+	}
+	return List(ctx, io.MultiReader(r, &end), l, v)
+}
+
+// endBytes is how many zeros end a tar archive.
+const endBytes = 1024
+
 // finish makes sure that the archive ended on purpose: with tar's end and with gzip's checksum.
 func finish(in *watched, unpacked *bounded, last string) error {
 	if _, err := io.Copy(io.Discard, unpacked); err != nil {
 		return in.blame(err, "after "+last)
 	}
-	if unpacked.zeros < 1024 {
+	if unpacked.zeros < endBytes {
 		return in.blame(io.ErrUnexpectedEOF, "no end of archive after "+last)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
@@ -82,6 +83,7 @@ func (a *App) build(ctx context.Context) error {
 		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), workDir: rt.WorkDir()}).open,
 		Metrics:   counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
+		KeepFailed: func() bool { return plugins.MayServe(pluginhost.KindDeleteItemAction) },
 	})
 	a.dispatch = &dispatch.Dispatcher{
 		Reader: mgr.GetClient(), Namespace: namespace, Publisher: rt.Fabric(), Instance: a.instance,

@@ -100,6 +100,7 @@ func (a *App) build(host *pluginhost.Host) {
 	sweeper := sweep.New(sweep.Config{
 		Reader: a.reader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
 		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout,
+		KeepFailed: func() bool { return host.MayServe(pluginhost.KindDeleteItemAction) },
 	})
 	a.duty("backup-expiry", collector.Run)
 	a.duty("leftover-sweep", sweeper.Run)

@@ -2,9 +2,7 @@ package app
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/pluginhost"
@@ -17,14 +15,12 @@ import (
 
 // actions returns what runs the delete item actions of plugins; nil when none is registered, so that nothing is read.
 func (a *App) actions(host *pluginhost.Host) remove.Actions {
-	unknown := unknownBinaries(host)
-	registered := slices.ContainsFunc(host.Plugins(), func(p pluginhost.Registration) bool { return p.Kind == pluginhost.KindDeleteItemAction })
-	if !registered && len(unknown) == 0 {
+	if !host.MayServe(pluginhost.KindDeleteItemAction) {
 		return nil
 	}
 	return &itemaction.Runner{
 		Open:    func(ctx context.Context, log *slog.Logger) itemaction.Session { return host.Open(ctx, log) },
-		Unknown: unknown,
+		Unknown: func() []error { return unknown(host) },
 		Discover: func(ctx context.Context) (selection.Resolver, error) {
 			return resource.Discover(ctx, a.runtime.RestConfig())
 		},
@@ -42,15 +38,11 @@ func (a *App) snapshots(host *pluginhost.Host) remove.Snapshots {
 	}}
 }
 
-// unknownBinaries returns the binaries of which it is not known what they register. One registration that is left out of a
-// list is no such case.
-func unknownBinaries(host *pluginhost.Host) []error {
-	var unknown []error
-	for _, f := range host.Failures() {
-		listed := slices.ContainsFunc(host.Plugins(), func(p pluginhost.Registration) bool { return p.Path == f.Path })
-		if !listed || !errors.Is(f.Err, pluginhost.ErrMalformed) {
-			unknown = append(unknown, f)
-		}
+// unknown returns why it is not known what some binaries register.
+func unknown(host *pluginhost.Host) []error {
+	var all []error
+	for _, f := range host.Unknown() {
+		all = append(all, f)
 	}
-	return unknown
+	return all
 }

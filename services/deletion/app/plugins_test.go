@@ -20,11 +20,11 @@ func TestABinaryThatDoesNotStartIsNotOverlooked(t *testing.T) {
 		require.NoError(t, err)
 		return host
 	}
-	require.Empty(t, unknownBinaries(open()))
+	require.Empty(t, unknown(open()))
 	require.Nil(t, new(App).actions(open()), "without plugins nothing is done about them")
 	path := filepath.Join(dir, "broken")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nexit 3\n"), 0o700))
-	unknown := unknownBinaries(open())
-	require.Len(t, unknown, 1)
-	require.ErrorContains(t, unknown[0], "plugin binary "+path+": ")
+	found := unknown(open())
+	require.Len(t, found, 1)
+	require.ErrorContains(t, found[0], "plugin binary "+path+": ")
 }

@@ -72,13 +72,24 @@ func (j *execution) withStore(ctx context.Context, store objectstore.Store, dir 
 	if err != nil {
 		return err
 	}
-	if err := out.Sweep(ctx); err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		j.log.WarnContext(ctx, "parts left behind", "error", err)
+	if err := j.sweep(ctx, out, final); err != nil {
+		return err
 	}
 	return j.settle(ctx, final, published)
+}
+
+// sweep removes the parts of the committed backup. Those of one that failed are all
+// that was stored, and stay if a plugin has to see it before it goes.
+func (j *execution) sweep(ctx context.Context, out *finish.Job, final *velerov1.Backup) error {
+	if final.Status.Phase == velerov1.BackupPhaseFailed && j.KeepFailed != nil && j.KeepFailed() {
+		return nil
+	}
+	err := out.Sweep(ctx)
+	if err != nil && ctx.Err() == nil {
+		j.log.WarnContext(ctx, "parts left behind", "error", err)
+		err = nil
+	}
+	return err
 }
 
 // failedError ends the backup as Failed without a word in the bucket: the name

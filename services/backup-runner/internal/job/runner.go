@@ -100,6 +100,9 @@ type Config struct {
 	ConsistentCut bool
 	// StorePatience is how long an unreachable bucket is waited for.
 	StorePatience time.Duration
+	// KeepFailed tells whether the parts of a backup that failed stay until its
+	// deletion, which shows their objects to delete item actions; nil: they go.
+	KeepFailed func() bool
 }
 
 // Runner runs backups. Safe for concurrent use; any number may run at once.

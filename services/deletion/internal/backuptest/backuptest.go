@@ -71,10 +71,39 @@ func (i Item) Body() []byte {
 	return body
 }
 
+// WritePart stores a part as the holder of epoch leaves it in the middle of a backup, with its sidecar and a record beside it.
+func WritePart(t testing.TB, store objectstore.Store, backup string, epoch int64, n int, items ...Item) (key string) {
+	t.Helper()
+	uid := "uid-" + backup
+	key = layout.Part(backup, uid, epoch, "u", 0, n)
+	upload(t, store, key, seal(t, t.TempDir(), items))
+	err := objectstore.CreateBytes(t.Context(), store, layout.Checkpoint(backup, uid, epoch, int64(n+1)), []byte("{}"))
+	require.NoError(t, err)
+	return key
+}
+
 // Write stores the tarball and the manifest of a backup, the gzip members of the tarball small.
 func Write(t testing.TB, store objectstore.Store, backup string, items ...Item) {
 	t.Helper()
 	dir := t.TempDir()
+	sealed := seal(t, dir, items)
+	ref := publish.PartRef{Key: "backups/" + backup + "/parts/0", Size: sealed.Data.Size, SHA256: sealed.Data.SHA256}
+	ref.SidecarKey = layout.Sidecar(ref.Key)
+	plan := publish.Plan{Backup: backup, UID: "uid-" + backup, ModTime: time.Unix(1, 0), Parts: []publish.PartRef{ref}}
+	upload(t, store, ref.Key, sealed)
+	_, err := publish.Compose(t.Context(), store, plan)
+	require.NoError(t, err)
+	merged, err := publish.Merge(t.Context(), store, plan, dir)
+	require.NoError(t, err)
+	_, err = publish.Create(t.Context(), store, layout.BackupManifest(backup), merged.Manifest)
+	require.NoError(t, err)
+	require.NoError(t, store.Delete(t.Context(), ref.Key))
+	require.NoError(t, store.Delete(t.Context(), ref.SidecarKey))
+}
+
+// seal writes a part into dir.
+func seal(t testing.TB, dir string, items []Item) *part.Sealed {
+	t.Helper()
 	w, err := part.NewWriter(part.Config{Dir: dir, MemberBytes: 16 << 10})
 	require.NoError(t, err)
 	for _, i := range items {
@@ -85,21 +114,15 @@ func Write(t testing.TB, store objectstore.Store, backup string, items ...Item) 
 	}
 	sealed, err := w.Seal()
 	require.NoError(t, err)
-	ref := publish.PartRef{Key: "backups/" + backup + "/parts/0", Size: sealed.Data.Size, SHA256: sealed.Data.SHA256}
-	ref.SidecarKey = ref.Key + ".sidecar"
-	plan := publish.Plan{Backup: backup, UID: "uid-" + backup, ModTime: time.Unix(1, 0), Parts: []publish.PartRef{ref}}
-	for key, f := range map[string]part.File{ref.Key: sealed.Data, ref.SidecarKey: sealed.Sidecar} {
+	return sealed
+}
+
+func upload(t testing.TB, store objectstore.Store, key string, sealed *part.Sealed) {
+	t.Helper()
+	for key, f := range map[string]part.File{key: sealed.Data, layout.Sidecar(key): sealed.Sidecar} {
 		_, err := publish.Create(t.Context(), store, key, f)
 		require.NoError(t, err)
 	}
-	_, err = publish.Compose(t.Context(), store, plan)
-	require.NoError(t, err)
-	merged, err := publish.Merge(t.Context(), store, plan, dir)
-	require.NoError(t, err)
-	_, err = publish.Create(t.Context(), store, layout.BackupManifest(backup), merged.Manifest)
-	require.NoError(t, err)
-	require.NoError(t, store.Delete(t.Context(), ref.Key))
-	require.NoError(t, store.Delete(t.Context(), ref.SidecarKey))
 }
 
 // WriteVelero stores a tarball as Velero 1.18 writes it, each object twice and without a manifest. more are further entries by

@@ -18,6 +18,9 @@ const batchItems = 1000
 
 // open opens the manifest. Without one, and with a damaged one, the tarball is read from its start.
 func (w *walk) open(ctx context.Context) error {
+	if !w.tarball {
+		return nil
+	}
 	m, err := tarball.OpenManifest(ctx, w.job.Store, w.job.Backup.Name)
 	switch {
 	case errors.Is(err, manifest.ErrCorrupt):

@@ -54,7 +54,7 @@ func TestTheTarballIsNotReadForWhatNobodyWants(t *testing.T) {
 func TestAMissingTarballIsNoError(t *testing.T) {
 	b := newBed(t)
 	b.register("a.io/b", everything, nil).unable = errors.New("not asked")
-	b.r.Unknown = []error{errors.New("plugin binary /x: cannot start")}
+	b.r.Unknown = func() []error { return []error{errors.New("plugin binary /x: cannot start")} }
 	require.NoError(t, b.run(t.Context()))
 	b.inject(memstore.OpStat, layout.BackupTarball("b"), errStore)
 	require.ErrorIs(t, b.run(t.Context()), errStore, "but it must be known that it is missing")
@@ -160,7 +160,7 @@ func TestNothingIsShownWhileAnActionDoesNotSayWhatItWants(t *testing.T) {
 		"a bad selector":   func(_ *bed, f *fake) { f.selector.Labels = "==" },
 		"a bad expression": func(_ *bed, f *fake) { f.selector.Expression = "item." },
 		"an unknown binary": func(b *bed, _ *fake) {
-			b.r.Unknown = []error{errors.New("plugin binary /plugins/a.io/x: exec format error")}
+			b.r.Unknown = func() []error { return []error{errors.New("plugin binary /plugins/a.io/x: exec format error")} }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,9 @@ type record struct {
 	job    Job
 	log    *slog.Logger
 	prefix string
-	known  map[id]struct{} // of earlier attempts
+	known  map[id]struct{} // of earlier attempts, and of this one if it remembers
+	// remembers makes has know what this attempt did.
+	remembers bool
 
 	mu      sync.Mutex
 	pending []pair
@@ -100,7 +102,7 @@ func (r *record) learn(data []byte) error {
 	return nil
 }
 
-// has tells whether the action had done its work for the item when the record was loaded.
+// has tells whether the action had done its work for the item when the record was loaded, or since if the record remembers.
 func (r *record) has(action, path string) bool {
 	if len(r.known) == 0 {
 		return false
@@ -111,6 +113,9 @@ func (r *record) has(action, path string) bool {
 
 // add notes that the action has done its work for the item. It is written soon.
 func (r *record) add(ctx context.Context, action, path string) {
+	if r.remembers {
+		r.known[pair{action, path}.id()] = struct{}{}
+	}
 	r.mu.Lock()
 	r.pending = append(r.pending, pair{action, path})
 	full := len(r.pending)%batchPairs == 0

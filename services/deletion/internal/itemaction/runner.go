@@ -16,7 +16,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 )
@@ -35,7 +34,8 @@ type Runner struct {
 	Open func(ctx context.Context, log *slog.Logger) Session
 	// Unknown are the plugin binaries that did not say what they register. While there are any, no item is shown to anybody
 	// and every backup with items stays: one of them may be what knows how to clean up.
-	Unknown []error
+	// Nil means none.
+	Unknown func() []error
 	// Discover finds the resources that the names in selectors mean.
 	Discover func(ctx context.Context) (selection.Resolver, error)
 	Clock    clock.WithTicker
@@ -61,25 +61,30 @@ type Job struct {
 // releaseLimit bounds the last record of an attempt that was interrupted.
 const releaseLimit = 5 * time.Second
 
-// Run shows every item to the actions that want it and have not done their work for it. Where nothing is registered, nothing
-// is read; a missing tarball is no error. What actions did not do is a *FailedError; with any other error none was called.
+// Run shows every item to the actions that want it and have not done their work for it: those of the tarball, or of the parts of
+// a backup that failed or was cancelled before it had one. Where nothing is registered, nothing is read; a backup without
+// either is no error. What actions did not do is a *FailedError; with any other error none was called.
 func (r *Runner) Run(ctx context.Context, job Job) error {
 	log := r.Log.With("backup", job.Backup.Name)
 	session := r.Open(ctx, log)
 	defer session.Close()
 	actions, _ := action.Merge(nil, session.DeleteItems()) // in the order in which they run
-	if len(actions) == 0 && len(r.Unknown) == 0 {
+	var unknown []error
+	if r.Unknown != nil {
+		unknown = r.Unknown()
+	}
+	if len(actions) == 0 && len(unknown) == 0 {
 		return nil
 	}
-	present, err := objectstore.Exists(ctx, job.Store, layout.BackupTarball(job.Backup.Name))
-	if err != nil || !present {
+	w := &walk{job: job, log: log, metrics: r.Metrics, failed: &FailedError{}, record: newRecord(job, log)}
+	found, err := w.stored(ctx)
+	if err != nil || !found {
 		return err
 	}
-	if len(r.Unknown) > 0 {
-		return FailedWith(r.Unknown)
+	if len(unknown) > 0 {
+		return FailedWith(unknown)
 	}
-	w, err := r.begin(ctx, job, actions, log)
-	if err != nil {
+	if err := r.begin(ctx, w, actions); err != nil {
 		return err
 	}
 	stop := w.record.keep(ctx, r.Clock)
@@ -89,32 +94,31 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 }
 
 // begin asks the actions what they want, and reads what was done before.
-func (r *Runner) begin(ctx context.Context, job Job, actions []action.DeleteItem, log *slog.Logger) (*walk, error) {
+func (r *Runner) begin(ctx context.Context, w *walk, actions []action.DeleteItem) error {
 	cluster, err := r.Discover(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	w := &walk{job: job, log: log, metrics: r.Metrics, failed: &FailedError{}, record: newRecord(job, log)}
 	if err := w.open(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	// Whoever does not say what it wants may want every item, and before those whose names come later.
 	bound, errs := action.Bind(ctx, actions, w.resolver(cluster))
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	if len(errs) > 0 {
-		return nil, FailedWith(errs)
+		return FailedWith(errs)
 	}
 	for _, b := range bound {
 		w.bound = append(w.bound, &asked{Bound: b})
 	}
-	backup := job.Backup.DeepCopy()
+	backup := w.job.Backup.DeepCopy()
 	backup.SetGroupVersionKind(velerov1.GroupVersion.WithKind("Backup"))
 	if w.backup, err = action.NewBackup(backup); err != nil {
-		return nil, err
+		return err
 	}
-	return w, w.record.load(ctx)
+	return w.record.load(ctx)
 }
 
 // end writes the last record, also when the process is being stopped, and returns what was not done. cause is why the walk

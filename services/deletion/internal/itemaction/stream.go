@@ -11,10 +11,18 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/tarball"
 )
 
-// byTarball shows the items of a tarball that has no manifest in one pass over it. A connection that breaks, as one does
-// whose other end waits for hours while actions work, is opened again for as long as there is progress.
+// byTarball shows the items of a tarball that has no manifest in one pass over it.
 func (w *walk) byTarball(ctx context.Context) error {
-	for p := (pass{walk: w}); ; {
+	return w.through(ctx, layout.BackupTarball(w.job.Backup.Name), tarball.List)
+}
+
+// lister reads an archive from its start.
+type lister func(ctx context.Context, r io.Reader, l tarball.Limits, v tarball.Visitor) error
+
+// through shows the items of one object of the bucket. A connection that breaks, as one does whose other end waits for hours
+// while actions work, is opened again for as long as there is progress.
+func (w *walk) through(ctx context.Context, key string, list lister) error {
+	for p := (pass{walk: w, key: key, list: list}); ; {
 		before := p.passed
 		err := p.run(ctx)
 		switch {
@@ -25,26 +33,28 @@ func (w *walk) byTarball(ctx context.Context) error {
 		case err == nil || damaged(err) || p.passed == before:
 			return err
 		}
-		w.log.Info("reading the tarball was interrupted and goes on", "entries", p.passed, "error", err)
+		w.log.Info("reading the tarball was interrupted and goes on", "key", key, "entries", p.passed, "error", err)
 	}
 }
 
-// pass is one reading of the tarball.
+// pass is one reading of an archive.
 type pass struct {
 	*walk
+	key    string
+	list   lister
 	passed int   // entries that earlier passes and this one are done with
 	seen   int   // entries of this one
 	stop   error // ends the walk
 }
 
 func (p *pass) run(ctx context.Context) error {
-	in, err := p.job.Store.Get(ctx, layout.BackupTarball(p.job.Backup.Name))
+	in, err := p.job.Store.Get(ctx, p.key)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = in.Close() }()
 	p.seen = 0
-	return tarball.List(ctx, in, tarball.Limits{}, tarball.Visitor{
+	return p.list(ctx, in, tarball.Limits{}, tarball.Visitor{
 		Entry:   func(e tarball.Entry) error { return p.entry(ctx, e) },
 		Problem: p.problem,
 	})

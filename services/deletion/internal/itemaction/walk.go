@@ -26,6 +26,8 @@ type walk struct {
 	job      Job
 	log      *slog.Logger
 	metrics  *Metrics
+	tarball  bool             // the backup has one
+	parts    []string         // of a backup without one
 	manifest *manifest.Reader // nil when the backup has none that can be used
 	backup   *action.Backup
 	bound    []*asked
@@ -54,6 +56,9 @@ type item struct {
 
 // all shows every item to whoever wants it. An error ends the walk; what an item costs is in failed.
 func (w *walk) all(ctx context.Context) error {
+	if !w.tarball {
+		return w.byParts(ctx)
+	}
 	if w.manifest != nil {
 		err := w.byManifest(ctx)
 		if !errors.Is(err, manifest.ErrCorrupt) {

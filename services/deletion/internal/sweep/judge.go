@@ -2,6 +2,8 @@ package sweep
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -44,7 +46,8 @@ func (p *pass) backupStages(ctx context.Context, name string) (map[types.UID]sta
 	for i := range list.Items {
 		b := &list.Items[i]
 		stages[b.UID] = live
-		if b.Status.Phase.Terminal() && b.Status.Phase != velerov1.BackupPhaseDeleting { // which is a deletion's
+		kept := b.Status.Phase == velerov1.BackupPhaseDeleting || b.Status.Phase == velerov1.BackupPhaseFailed && p.keepsFailed()
+		if b.Status.Phase.Terminal() && !kept { // what is kept is a deletion's
 			stages[b.UID] = done
 		}
 	}
@@ -70,14 +73,38 @@ func (p *pass) judgeParts(ctx context.Context, name, uid string) (verdict, error
 	if uid != own.uid {
 		return leftoverOfGone, nil
 	}
-	committed, err := objectstore.Exists(ctx, p.store, layout.BackupMetadata(name))
-	if err != nil {
+	committed, err := p.committed(ctx, name)
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound):
+		return abandoned, nil
+	case err != nil:
 		return inUse, err
+	case committed == velerov1.BackupPhaseFailed && p.keepsFailed(): // its object is made anew from the bucket
+		return inUse, nil
 	}
-	if committed {
-		return leftoverOfGone, nil
+	return leftoverOfGone, nil
+}
+
+func (p *pass) keepsFailed() bool { return p.KeepFailed != nil && p.KeepFailed() }
+
+// maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
+const maxMetadata = 8 << 20
+
+// committed returns the phase that the backup was committed with, "" if the file says none; objectstore.ErrNotFound if there is
+// none.
+func (p *pass) committed(ctx context.Context, name string) (velerov1.BackupPhase, error) {
+	data, err := objectstore.ReadAll(ctx, p.store, layout.BackupMetadata(name), maxMetadata)
+	if errors.Is(err, objectstore.ErrSize) {
+		return "", nil
 	}
-	return abandoned, nil
+	if err != nil {
+		return "", err
+	}
+	var b velerov1.Backup
+	if json.Unmarshal(data, &b) != nil {
+		return "", nil
+	}
+	return b.Status.Phase, nil
 }
 
 // judgeDirectory tells whether everything in the directory was left by the Backup with that UID. While another of that name is

@@ -46,6 +46,9 @@ type Config struct {
 	// Grace is how long an object must have been seen to be gone before what it left is removed: a runner that still works
 	// for it has noticed by then.
 	Grace time.Duration
+	// KeepFailed tells whether the parts of failed backups stay until their deletion, which shows their objects to delete item
+	// actions; nil means that they go.
+	KeepFailed func() bool
 }
 
 // Sweeper sweeps every available location that may be written to.
