@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
@@ -23,11 +25,16 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/remove"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/server"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/slots"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/sweep"
 )
 
-// retry is how soon a fault on the way is tried again.
-const retry = 5 * time.Second
+const (
+	// retry is how soon a request that is not processed is looked at again.
+	retry = 5 * time.Second
+	// offers is how many requests may wait to be looked at.
+	offers = 64
+)
 
 // App is the service, built and not yet started.
 type App struct {
@@ -35,7 +42,8 @@ type App struct {
 	runtime  *service.Runtime
 	instance *claim.Instance
 	remover  *remove.Remover
-	direct   chan string // names of requests to work on without a hint
+	slots    *slots.Pool
+	offered  chan string // names of requests to look at
 }
 
 // New connects the service and registers what it serves.
@@ -52,7 +60,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
 	}
-	a := &App{config: c, runtime: rt, direct: make(chan string)}
+	a := &App{config: c, runtime: rt, slots: slots.New(c.Concurrency, c.Clock), offered: make(chan string, offers)}
 	a.build(host)
 	if err := a.controller(); err != nil {
 		rt.Close()
@@ -80,6 +88,7 @@ func (a *App) build(host *pluginhost.Host) {
 	a.remover = &remove.Remover{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Claims: a.instance, Clock: c.Clock, Log: c.Log,
 		Actions: a.actions(host), Snapshots: a.snapshots(host), Metrics: remove.NewMetrics(a.runtime.Registry()),
+		Slots: a.slots,
 	}
 	collector := &expiry.Collector{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
@@ -93,9 +102,8 @@ func (a *App) build(host *pluginhost.Host) {
 	a.runtime.Go("deletions", func(ctx context.Context) error {
 		return a.runtime.Fabric().Consume(ctx, fabric.WorkDeletionRun, fabric.ConsumerConfig{Concurrency: c.Concurrency}, a.handle)
 	})
-	for i := range c.Concurrency {
-		a.runtime.Go(fmt.Sprintf("deletions without hints %d", i), a.work)
-	}
+	a.runtime.Go("offered deletions", a.work)
+	a.runtime.Go("slots of deletions", a.slots.Run)
 	a.runtime.Go("takeovers", a.takeovers)
 	sweeper := sweep.New(sweep.Config{
 		Reader: a.reader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
@@ -115,14 +123,23 @@ func (a *App) duty(name string, run func(context.Context) error) {
 	a.runtime.Go(name, func(ctx context.Context) error { return duty.Run(ctx, config, run) })
 }
 
-// handle works on the request a hint points at.
+// handle offers the request that a hint points at. The hint stays until the request is found processed: its work may take hours,
+// and other hints must not wait for it.
 func (a *App) handle(ctx context.Context, hint *workv1.Hint) fabric.Outcome {
-	outcome, err := a.remover.Process(ctx, hint.GetName())
+	var d velerov1.DeleteBackupRequest
+	key := client.ObjectKey{Namespace: a.config.Options.Namespace, Name: hint.GetName()}
+	err := a.reader().Get(ctx, key, &d)
 	switch {
+	case apierrors.IsNotFound(err):
+		return fabric.Done()
 	case err != nil:
 		return fabric.Retry(retry, err)
-	case outcome == remove.Later:
-		return fabric.Retry(retry, nil)
+	case d.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed:
+		return fabric.Done()
 	}
-	return fabric.Done()
+	a.offer(d.Name)
+	if held, ok, err := claim.Parse(&d); err == nil && ok && held.Holder != "" {
+		return fabric.Retry(republish, nil) // the death of its holder is noticed without it
+	}
+	return fabric.Retry(retry, nil)
 }

@@ -25,6 +25,7 @@ func (a *App) actions(host *pluginhost.Host) remove.Actions {
 			return resource.Discover(ctx, a.runtime.RestConfig())
 		},
 		Clock: a.config.Clock, Log: a.config.Log, Metrics: itemaction.NewMetrics(a.runtime.Registry()),
+		Calls: &itemaction.Calls{Limit: a.config.Concurrency},
 	}
 }
 

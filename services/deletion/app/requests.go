@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -48,22 +49,27 @@ func (a *App) reconcile(ctx context.Context, req reconcile.Request) (reconcile.R
 	return reconcile.Result{RequeueAfter: republish}, nil
 }
 
-// offer lets a free worker look at a request. With none the next look will do.
+// offer has a request looked at soon. With too many before it the next look will do.
 func (a *App) offer(name string) {
 	select {
-	case a.direct <- name:
+	case a.offered <- name:
 	default:
 	}
 }
 
-// work carries out requests that are offered, one at a time, until ctx ends.
+// work carries out requests that are offered, each in a goroutine of its own as far as there are slots, until ctx ends and all of
+// them have handed over.
 func (a *App) work(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case name := <-a.direct:
-			a.process(ctx, name)
+		case name := <-a.offered:
+			if !a.slots.Full() {
+				group.Go(func() { a.process(ctx, name) })
+			}
 		}
 	}
 }

@@ -38,6 +38,7 @@ type bed struct {
 	closed  int
 	confirm func() error
 	attempt string
+	parts   bool
 	r       *Runner
 
 	mu    sync.Mutex
@@ -136,7 +137,7 @@ func (b *bed) run(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return b.r.Run(ctx, Job{
-		Backup: backupNamed("b"), UID: "uid-b", Attempt: b.attempt, Store: b.store,
+		Backup: backupNamed("b"), UID: "uid-b", Attempt: b.attempt, Store: b.store, Parts: b.parts,
 		Confirm: confirm,
 	})
 }

@@ -13,7 +13,7 @@ import (
 // stored finds where the objects of the backup are: in its tarball, or in the parts of a backup that ended before it had one.
 func (w *walk) stored(ctx context.Context) (found bool, err error) {
 	w.tarball, err = objectstore.Exists(ctx, w.job.Store, layout.BackupTarball(w.job.Backup.Name))
-	if err != nil || w.tarball {
+	if err != nil || w.tarball || !w.job.Parts {
 		return w.tarball, err
 	}
 	type part struct {

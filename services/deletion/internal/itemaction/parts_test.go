@@ -15,6 +15,7 @@ import (
 // cluster stays there for ever.
 func TestTheObjectsOfABackupThatWasNeverComposedAreShown(t *testing.T) {
 	b := newBed(t)
+	b.parts = true
 	backuptest.WritePart(t, b.store, "b", 1, 0, items("o", "p")...)
 	backuptest.WritePart(t, b.store, "b", 1, 1, items("q")...)
 	x := b.register("a.io/x", everything, failing("Pod a/p", errBoom))
@@ -31,6 +32,7 @@ func TestTheObjectsOfABackupThatWasNeverComposedAreShown(t *testing.T) {
 // A unit that was collected again after a takeover leaves two parts with the same objects.
 func TestAnObjectInSeveralPartsIsShownOnceAsItWasStoredLast(t *testing.T) {
 	b := newBed(t)
+	b.parts = true
 	old, later := items("o")[0], items("o")[0]
 	old.Labels, later.Labels = map[string]string{"v": "1"}, map[string]string{"v": "10"}
 	for _, epoch := range []int64{1, 2, 9} {
@@ -45,6 +47,7 @@ func TestAnObjectInSeveralPartsIsShownOnceAsItWasStoredLast(t *testing.T) {
 	require.Equal(t, []string{"a.io/x Pod a/o", "b.io/a Pod a/o"}, b.said())
 
 	b = newBed(t)
+	b.parts = true
 	backuptest.WritePart(t, b.store, "b", 9, 0, old)
 	backuptest.WritePart(t, b.store, "b", 10, 0, later)
 	selector.Labels = "v=10"
@@ -56,6 +59,7 @@ func TestAnObjectInSeveralPartsIsShownOnceAsItWasStoredLast(t *testing.T) {
 // With a tarball the parts are what its composition was made of, or has superseded.
 func TestPartsBesideATarballAreNotRead(t *testing.T) {
 	b := newBed(t)
+	b.parts = true
 	backuptest.Write(t, b.store, "b", items("o")...)
 	backuptest.WritePart(t, b.store, "b", 1, 0, items("superseded")...)
 	b.register("a.io/x", everything, nil)
@@ -65,6 +69,7 @@ func TestPartsBesideATarballAreNotRead(t *testing.T) {
 
 func TestADamagedPartKeepsTheBackupAndTheOthersAreShown(t *testing.T) {
 	b := newBed(t)
+	b.parts = true
 	backuptest.WritePart(t, b.store, "b", 1, 0, items("o")...)
 	key := backuptest.WritePart(t, b.store, "b", 1, 1, items("p")...)
 	b.store.Set(key, []byte("no gzip"))
@@ -77,6 +82,7 @@ func TestADamagedPartKeepsTheBackupAndTheOthersAreShown(t *testing.T) {
 
 func TestWithoutTarballAndPartsNothingIsAsked(t *testing.T) {
 	b := newBed(t)
+	b.parts = true
 	b.store.Set(layout.Checkpoint("b", "uid-b", 1, 1), []byte("{}"))
 	b.store.Set(layout.Part("b", "uid-of-another", 1, "u", 0, 0), []byte("x"))
 	f := b.register("a.io/x", everything, nil)
@@ -84,4 +90,13 @@ func TestWithoutTarballAndPartsNothingIsAsked(t *testing.T) {
 	require.NoError(t, b.run(t.Context()))
 	b.inject(memstore.OpList, "/parts/", errStore)
 	require.ErrorIs(t, b.run(context.WithoutCancel(t.Context())), errStore)
+}
+
+// The tarball of a completed backup goes first: an attempt that goes on afterwards shows parts that it never was made of.
+func TestPartsOfACompletedBackupAreNotRead(t *testing.T) {
+	b := newBed(t)
+	backuptest.WritePart(t, b.store, "b", 1, 0, items("superseded")...)
+	b.register("a.io/x", everything, nil)
+	require.NoError(t, b.run(t.Context()))
+	require.Empty(t, b.said())
 }

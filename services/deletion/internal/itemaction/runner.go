@@ -41,6 +41,7 @@ type Runner struct {
 	Clock    clock.WithTicker
 	Log      *slog.Logger
 	Metrics  *Metrics // nil counts nothing
+	Calls    *Calls   // of all deletions together
 }
 
 // Job is one attempt at the deletion of one backup.
@@ -51,6 +52,9 @@ type Job struct {
 	UID string
 	// Attempt names this attempt, and no other one, in characters that a key may hold.
 	Attempt string
+	// Parts tells that the objects may be in parts: the backup has not completed. Those of one that has are in its tarball alone,
+	// also when an earlier attempt has removed that.
+	Parts bool
 	// Store is the backup's location.
 	Store objectstore.Store
 	// Confirm returns an error when the deletion is not this process's any more. It is asked before every call of an action
@@ -76,7 +80,7 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 	if len(actions) == 0 && len(unknown) == 0 {
 		return nil
 	}
-	w := &walk{job: job, log: log, metrics: r.Metrics, failed: &FailedError{}, record: newRecord(job, log)}
+	w := &walk{job: job, log: log, metrics: r.Metrics, calls: r.Calls, failed: &FailedError{}, record: newRecord(job, log)}
 	found, err := w.stored(ctx)
 	if err != nil || !found {
 		return err

@@ -26,6 +26,7 @@ type walk struct {
 	job      Job
 	log      *slog.Logger
 	metrics  *Metrics
+	calls    *Calls
 	tarball  bool             // the backup has one
 	parts    []string         // of a backup without one
 	manifest *manifest.Reader // nil when the backup has none that can be used
@@ -164,6 +165,10 @@ func (w *walk) ask(ctx context.Context, a *asked, it *item, object *action.Objec
 	if err := w.job.Confirm(ctx); err != nil {
 		return false, err
 	}
+	if err := w.calls.begin(name); err != nil {
+		return false, err
+	}
+	defer w.calls.end(name)
 	err = a.Action.Execute(ctx, object, w.backup)
 	if err != nil && ctx.Err() != nil {
 		return false, context.Cause(ctx)

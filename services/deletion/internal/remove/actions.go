@@ -62,6 +62,7 @@ func (r *Remover) runActions(ctx context.Context, j *job, store objectstore.Stor
 	}
 	err := r.Actions.Run(ctx, itemaction.Job{
 		Backup: backup, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d", j.request.UID, j.claim.Epoch), Store: store,
+		Parts:   stored == nil || stored.Status.Phase == velerov1.BackupPhaseFailed,
 		Confirm: func(ctx context.Context) error { return r.confirm(ctx, j) },
 	})
 	if err != nil {

@@ -214,6 +214,27 @@ func TestActionsOfADeletionWhoseObjectIsGone(t *testing.T) {
 	require.Nil(t, b.request("d"))
 }
 
+// The objects of a backup that did not complete may be in its parts, those of one that did are in its tarball alone.
+func TestPartsAreForBackupsThatDidNotComplete(t *testing.T) {
+	for phase, want := range map[velerov1.BackupPhase]bool{
+		velerov1.BackupPhaseCompleted: false, velerov1.BackupPhasePartiallyFailed: false, velerov1.BackupPhaseFailed: true, "": true,
+	} {
+		b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
+		b.fill(backup(phase))
+		if phase == "" {
+			require.NoError(t, b.store.Delete(t.Context(), layout.BackupMetadata("b")))
+		}
+		asked := 0
+		b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
+			asked++
+			require.Equal(t, want, job.Parts, phase)
+			return nil
+		})
+		require.Equal(t, Done, b.process("d"))
+		require.Equal(t, 1, asked, phase)
+	}
+}
+
 func TestALostClaimInterruptsActions(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/slots"
 )
 
 // refusalNotFound is what a request for an absent backup says (Velero 1.18).
@@ -31,6 +32,7 @@ type job struct {
 	checked bool
 	// settled: it has, and another request would end the same way.
 	settled bool
+	slot    *slots.Slot
 	lose    context.CancelCauseFunc // ends the work when the claim is lost
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
@@ -56,46 +57,66 @@ func (r *Remover) carryOut(ctx context.Context, j *job) (Outcome, error) {
 		r.Log.Info("backup deleted", "backup", j.backup.Name, "request", j.request.Name)
 		return Done, r.succeed(ctx, j.request)
 	}
-	return r.unsuccessful(ctx, j, failures, again)
+	if again == whenFree {
+		return r.postpone(ctx, j, tries.Of(j.request).Wait(r.Clock.Now().Add(busyPause)), failures)
+	}
+	return r.unsuccessful(ctx, j, failures, again == later)
 }
 
+// repeat says whether the same request tries again what failed.
+type repeat int
+
+const (
+	never repeat = iota
+	// later means a bounded number of times, with growing pauses.
+	later
+	// whenFree means that nothing was tried, because others wait for the same plugin.
+	whenFree
+)
+
 // steps removes data, restores and the Backup, in this order, and returns what went wrong. Restores go even when the data
-// stays (Velero 1.18); the Backup does not. Nothing goes while a plugin has not done what it has to do before: then again is true,
-// since it may be able to later.
-func (r *Remover) steps(ctx context.Context, j *job) (failures []string, again bool) {
+// stays (Velero 1.18); the Backup does not. Nothing goes while a plugin has not done what it has to do before, which it may be able to
+// later.
+func (r *Remover) steps(ctx context.Context, j *job) (failures []string, again repeat) {
 	err := r.removeData(ctx, j)
 	kept := new(keptError)
 	if errors.As(err, &kept) {
-		return kept.messages(), true
+		if errors.Is(err, itemaction.ErrBusy) {
+			return kept.messages(), whenFree
+		}
+		return kept.messages(), later
 	}
 	if err != nil {
 		failures = append(failures, fmt.Sprintf("delete the data of the backup: %v", err))
 	}
 	if j.resumed { // the restores that name the backup may be another one's now
-		return failures, false
+		return failures, never
 	}
 	failpoint.Hit("deletion/data-removed")
 	if err := r.removeRestores(ctx, j); err != nil {
 		failures = append(failures, fmt.Sprintf("delete the restores of the backup: %v", err))
 	}
 	if len(failures) > 0 {
-		return failures, false
+		return failures, never
 	}
 	failpoint.Hit("deletion/restores-removed")
 	if err := r.confirm(ctx, j); err != nil {
-		return append(failures, fmt.Sprintf("delete the Backup: %v", err)), false
+		return append(failures, fmt.Sprintf("delete the Backup: %v", err)), never
 	}
 	err = r.Client.Delete(ctx, j.backup, client.Preconditions{UID: &j.backup.UID})
 	if client.IgnoreNotFound(err) != nil {
 		failures = append(failures, fmt.Sprintf("delete the Backup: %v", err))
 	}
 	failpoint.Hit("deletion/backup-removed")
-	return failures, false
+	return failures, never
 }
 
 // confirm makes sure that the work is still this process's, before an effect that no compare-and-swap fences. A process that
-// was paused must not delete what has been somebody else's since.
+// was paused must not delete what has been somebody else's since. It waits for a slot if this deletion lost its own.
 func (r *Remover) confirm(ctx context.Context, j *job) error {
+	if err := j.slot.Step(ctx); err != nil {
+		return err
+	}
 	err := r.Claims.Confirm(ctx, j.request)
 	if errors.Is(err, claim.ErrLost) {
 		j.lose(err)

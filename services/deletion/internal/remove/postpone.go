@@ -19,6 +19,9 @@ import (
 // restorePause is how soon a deletion that waits for a restore looks again.
 const restorePause = 15 * time.Second
 
+// busyPause is how soon a deletion looks again whose action works for as many others as it may.
+const busyPause = 15 * time.Second
+
 // pauses tells whether the next try of a request under way is due only later. Leave to go on without actions ends the pause.
 func (r *Remover) pauses(req *velerov1.DeleteBackupRequest) bool {
 	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && tries.Of(req).After.After(r.Clock.Now())

@@ -3,15 +3,19 @@ package remove
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/slots"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
@@ -92,4 +96,66 @@ func TestALeaveThatIsNeitherYesNorNoIsRefused(t *testing.T) {
 		require.Contains(t, errs[0], `metadata.annotations[holdfast.io/skip-delete-actions]: "yes" is neither true nor false`)
 		require.Equal(t, velerov1.BackupPhaseCompleted, b.backup().Status.Phase)
 	}
+}
+
+// Deletions whose action hangs hold every place, and those that need no action wait for as long as its calls may take.
+func TestAHungActionGivesItsPlaceToOthers(t *testing.T) {
+	other, d2 := backup(velerov1.BackupPhaseCompleted), request("d2")
+	other.Name, other.UID = "b2", "b2-uid"
+	d2.Spec.BackupName = "b2"
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), other, d2)
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b.store.Set(layout.BackupMetadata("b2"), []byte(`{"metadata":{"uid":"b2-uid"}}`))
+	b.r.Slots = slots.New(1, b.clock)
+	ctx, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { assert.NoError(t, b.r.Slots.Run(ctx)) })
+	hung, release := make(chan struct{}), make(chan struct{})
+	b.r.Actions = actionsFunc(func(ctx context.Context, job itemaction.Job) error {
+		if job.Backup.Name == "b" {
+			close(hung)
+			<-release
+		}
+		return job.Confirm(ctx)
+	})
+	group.Go(func() {
+		outcome, err := b.r.Process(ctx, "d")
+		assert.NoError(t, err)
+		assert.Equal(t, Done, outcome)
+		stop()
+	})
+	<-hung
+	require.Equal(t, Later, b.process("d2"), "there is one place")
+	require.Eventually(t, func() bool {
+		b.clock.Step(5 * time.Second)
+		return b.process("d2") == Done
+	}, time.Minute, time.Millisecond)
+	require.NotContains(t, b.store.Keys(), layout.BackupMetadata("b2"))
+	require.NotNil(t, b.backup())
+	close(release)
+	group.Wait()
+	require.Nil(t, b.backup())
+}
+
+// A deletion that cannot be worked on because others wait for its action has not failed.
+func TestADeletionOfABusyActionComesAgain(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	busy := true
+	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error {
+		if busy {
+			return itemaction.FailedWith([]error{itemaction.ErrBusy})
+		}
+		return nil
+	})
+	for range 3 * tries.PerRequest {
+		require.Equal(t, Later, b.process("d"))
+		d := b.request("d")
+		require.Equal(t, []string{"delete item actions: works for other deletions"}, d.Status.Errors)
+		require.Zero(t, tries.Of(d).Failed)
+		b.clock.Step(busyPause)
+	}
+	busy = false
+	require.Equal(t, Done, b.process("d"))
+	require.Nil(t, b.backup())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/slots"
 )
 
 // Outcome says what is left to do with a request.
@@ -67,6 +68,8 @@ type Remover struct {
 	RestoreWait time.Duration
 	// Tries is how often one request tries what may succeed later; 0 means tries.PerRequest.
 	Tries int
+	// Slots bounds how many deletions work at once; nil means no bound.
+	Slots *slots.Pool
 
 	mu      sync.Mutex
 	running map[string]bool // requests this process works on
@@ -96,7 +99,12 @@ func (r *Remover) Process(ctx context.Context, name string) (Outcome, error) {
 	if front || err != nil {
 		return Later, err
 	}
-	return r.begin(ctx, req)
+	slot, ok := r.Slots.Try()
+	if !ok {
+		return Later, nil
+	}
+	defer slot.Leave()
+	return r.begin(ctx, req, slot)
 }
 
 // enter keeps a second hint from taking the claim from this process's own work.
@@ -120,7 +128,7 @@ func (r *Remover) leave(name string) {
 }
 
 // begin refuses the request, or claims it and carries it out.
-func (r *Remover) begin(ctx context.Context, req *velerov1.DeleteBackupRequest) (Outcome, error) {
+func (r *Remover) begin(ctx context.Context, req *velerov1.DeleteBackupRequest, slot *slots.Slot) (Outcome, error) {
 	j, refusal, err := r.admit(ctx, req)
 	if err != nil {
 		return Later, err
@@ -128,6 +136,7 @@ func (r *Remover) begin(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	if refusal != "" {
 		return Done, r.refuse(ctx, req, refusal, j != nil && j.settled)
 	}
+	j.slot = slot
 	failpoint.Hit("deletion/before-claim")
 	var held *claim.HeldError
 	err = r.claim(ctx, j)
