@@ -16,7 +16,7 @@ func running(t *testing.T, n int) (*Pool, *clocktesting.FakeClock) {
 	t.Helper()
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	p := New(n, clock)
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 	t.Cleanup(func() { stop(); require.NoError(t, <-done) })
