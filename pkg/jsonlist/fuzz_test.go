@@ -3,6 +3,7 @@ package jsonlist_test
 import (
 	"bytes"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -23,6 +24,8 @@ func FuzzReader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := jsonlist.NewReader(bytes.NewReader(body), jsonlist.Options{})
+		require.Less(t, allocated(func() { skipAll(r) }), uint64(512<<10+64*len(body)), "memory")
+		r.Reset(bytes.NewReader(body))
 		items, err := readAll(r)
 		slow, slowErr := readAll(jsonlist.NewReader(iotest.OneByteReader(bytes.NewReader(body)), jsonlist.Options{}))
 		require.Equal(t, items, slow)
@@ -43,6 +46,24 @@ func FuzzReader(f *testing.F) {
 			checkItem(t, want[i], items[i])
 		}
 	})
+}
+
+// allocated is how many bytes fn takes.
+func allocated(fn func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// skipAll reads a body and keeps nothing.
+func skipAll(r *jsonlist.Reader) {
+	for {
+		if _, err := r.Next(); err != nil {
+			return
+		}
+	}
 }
 
 func checkItem(t *testing.T, want json.RawMessage, it got) {

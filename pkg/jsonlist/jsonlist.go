@@ -10,12 +10,14 @@ import "errors"
 const (
 	// DefaultMaxItemBytes is far above what an API server can store (etcd takes 1.5 MiB in one request by default).
 	DefaultMaxItemBytes = 32 << 20
+	// maxListBytes bounds what a list says about itself: a continue token is one key.
+	maxListBytes = 64 << 10
 	// DefaultMaxDepth is the deepest nesting Go's and the API server's decoders accept.
 	DefaultMaxDepth = 10_000
 )
 
 var (
-	// ErrItemTooLarge means that one item, or the list's own metadata, exceeds Options.MaxItemBytes.
+	// ErrItemTooLarge means that one item exceeds Options.MaxItemBytes, or the list's own metadata 64 KiB.
 	ErrItemTooLarge = errors.New("item too large")
 	// ErrSyntax means that the body is not JSON.
 	ErrSyntax = errors.New("invalid JSON")
@@ -31,6 +33,10 @@ type Options struct {
 	MaxItemBytes int
 	// MaxDepth is the deepest nesting accepted, counted from the list itself.
 	MaxDepth int
+	// Large, if set, is called before an item makes the buffer grow beyond LargeBytes;
+	// its error ends the body. It may be called more than once for a body.
+	Large      func() error
+	LargeBytes int
 }
 
 // Item is one object of a list.

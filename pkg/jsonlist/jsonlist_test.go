@@ -198,3 +198,26 @@ func TestParseObject(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 }
+
+// What a list says about itself is kept with every page and asked for again: a token of
+// megabytes is none.
+func TestListMetadataIsBounded(t *testing.T) {
+	for _, field := range []string{`"metadata":{"resourceVersion":"1","continue":"%s"}`, `"kind":"%s"`, `"apiVersion":"%s"`} {
+		for size, want := range map[int]error{60 << 10: io.EOF, 70 << 10: jsonlist.ErrItemTooLarge} {
+			body := "{" + fmt.Sprintf(field, strings.Repeat("x", size)) + `,"items":[]}`
+			_, err := jsonlist.NewReader(strings.NewReader(body), jsonlist.Options{}).Next()
+			require.ErrorIs(t, err, want, "%s of %d bytes", field, size)
+		}
+	}
+}
+
+// Whoever reads many lists decides when one may hold a large item.
+func TestLargeItemsAreAskedFor(t *testing.T) {
+	refused := errors.New("not now")
+	for size, want := range map[int]error{900 << 10: nil, 1100 << 10: refused} {
+		body := `{"items":[{"metadata":{"name":"a"},"data":"` + strings.Repeat("x", size) + `"}]}`
+		r := jsonlist.NewReader(strings.NewReader(body), jsonlist.Options{LargeBytes: 1 << 20, Large: func() error { return refused }})
+		_, err := r.Next()
+		require.ErrorIs(t, err, want)
+	}
+}

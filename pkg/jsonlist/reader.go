@@ -54,7 +54,8 @@ func (r *Reader) Reset(body io.Reader) {
 		buf = make([]byte, 0, size)
 	}
 	arrays := r.s.arrays
-	r.s = scanner{src: body, buf: buf[:0], arrays: arrays, maxBytes: r.opts.MaxItemBytes, maxDepth: r.opts.MaxDepth}
+	r.s = scanner{src: body, buf: buf[:0], arrays: arrays, maxBytes: r.opts.MaxItemBytes, maxDepth: r.opts.MaxDepth,
+		large: r.opts.Large, largeBytes: r.opts.LargeBytes}
 	r.list, r.state, r.err, r.items = ListMeta{Remaining: -1}, atStart, nil, false
 }
 
@@ -141,7 +142,8 @@ func (r *Reader) listField() error {
 		return err
 	}
 	var take func([]byte) error
-	switch string(key) {
+	name := string(key)
+	switch name {
 	case "items":
 		return r.openItems()
 	case "metadata":
@@ -160,6 +162,9 @@ func (r *Reader) listField() error {
 	}
 	if take == nil {
 		return nil
+	}
+	if n := r.s.pos - r.s.keep; n > maxListBytes {
+		return fmt.Errorf("%w: %s of the list has %d bytes", ErrItemTooLarge, name, n)
 	}
 	return take(r.s.buf[r.s.keep:r.s.pos])
 }

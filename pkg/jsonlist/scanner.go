@@ -16,11 +16,13 @@ type scanner struct {
 	pos  int
 	base int64 // offset in the body of buf[0]
 
-	maxBytes int
-	maxDepth int
-	depth    int
-	arrays   []uint64 // one bit for each open bracket: set for an array
-	spaced   bool
+	maxBytes   int
+	maxDepth   int
+	large      func() error // may be nil
+	largeBytes int
+	depth      int
+	arrays     []uint64 // one bit for each open bracket: set for an array
+	spaced     bool
 }
 
 // fill reads more of the body behind the window, first dropping what lies before keep.
@@ -37,7 +39,13 @@ func (s *scanner) fill() error {
 		if len(s.buf) >= s.maxBytes {
 			return fmt.Errorf("%w: more than %d bytes", ErrItemTooLarge, s.maxBytes)
 		}
-		grown := make([]byte, len(s.buf), min(2*cap(s.buf), s.maxBytes))
+		size := min(2*cap(s.buf), s.maxBytes)
+		if s.large != nil && size > s.largeBytes {
+			if err := s.large(); err != nil {
+				return err
+			}
+		}
+		grown := make([]byte, len(s.buf), size)
 		copy(grown, s.buf)
 		s.buf = grown
 	}

@@ -140,6 +140,12 @@ func (d *decoder) optional(v []byte, into *string) error {
 	return err
 }
 
+// maxEntries bounds the labels, annotations, owners and finalizers of an object, each: an API server stores far fewer,
+// and an empty one takes thirty times its JSON in memory.
+const maxEntries = 50_000
+
+var errTooMany = fmt.Errorf("more than %d entries", maxEntries)
+
 func (d *decoder) pairs(v []byte, into *Pairs) error {
 	if v == nil {
 		return nil
@@ -153,6 +159,9 @@ func (d *decoder) pairs(v []byte, into *Pairs) error {
 		var value string
 		if err := d.optional(f.Value, &value); err != nil {
 			return fmt.Errorf("%q: %w", key, err)
+		}
+		if len(*into) == maxEntries {
+			return errTooMany
 		}
 		*into = append(*into, Pair{Key: key, Value: value})
 	}
@@ -169,6 +178,9 @@ func (d *decoder) strings(v []byte, into *[]string) error {
 		if err != nil {
 			return err
 		}
+		if len(*into) == maxEntries {
+			return errTooMany
+		}
 		*into = append(*into, s)
 	}
 	return e.Err()
@@ -183,6 +195,9 @@ func (d *decoder) owners(v []byte, into *[]Owner) error {
 		var o Owner
 		if err := d.owner(e.Value, &o); err != nil {
 			return err
+		}
+		if len(*into) == maxEntries {
+			return errTooMany
 		}
 		*into = append(*into, o)
 	}

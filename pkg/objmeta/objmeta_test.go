@@ -2,6 +2,7 @@ package objmeta_test
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -100,7 +101,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("{\"labels\":{\"\xb8\":\"0\"},\"ownerReferenCes\":[{}]}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var m objmeta.Meta
-		err := objmeta.Decode(raw, &m)
+		var err error
+		require.Less(t, allocated(func() { err = objmeta.Decode(raw, &m) }), uint64(256<<10+120*len(raw)), "memory")
 		if !json.Valid(raw) {
 			return // checked by jsonlist before; here it only must not panic
 		}
@@ -164,4 +166,33 @@ func BenchmarkDecode(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// Ten million empty owners are thirty megabytes of JSON and were a gigabyte in memory.
+func TestEntriesAreBounded(t *testing.T) {
+	for field, one := range map[string]string{"ownerReferences": "{}", "finalizers": `""`, "labels": `"a":""`, "annotations": `"a":""`} {
+		for n, want := range map[int]error{50_000: nil, 50_001: objmeta.ErrInvalid} {
+			list := strings.Repeat(one+",", n-1) + one
+			if field == "labels" || field == "annotations" {
+				list = "{" + list + "}"
+			} else {
+				list = "[" + list + "]"
+			}
+			var m objmeta.Meta
+			err := objmeta.Decode([]byte(`{"`+field+`":`+list+`}`), &m)
+			require.ErrorIs(t, err, want)
+			if want != nil {
+				require.ErrorContains(t, err, "metadata."+field+": more than 50000 entries")
+			}
+		}
+	}
+}
+
+// allocated is how many bytes fn takes.
+func allocated(fn func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

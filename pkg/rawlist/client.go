@@ -26,8 +26,14 @@ type Options struct {
 	// FirstLimit is the number of items asked for before the size of the items
 	// of a resource is known. Default 100.
 	FirstLimit int64
-	// MaxItemBytes bounds one item. Default 16 MiB.
+	// MaxItemBytes bounds one item. Default 8 MiB.
 	MaxItemBytes int
+	// MaxPageBytes bounds one page, which a server that ignores limits makes as large
+	// as the list. Default 2 GiB.
+	MaxPageBytes int64
+	// Dir is where long pages wait whose revision comes last. Default: the system's
+	// directory for temporary files.
+	Dir string
 	// Tries bounds attempts that fail with an answer of the server saying that
 	// it is broken. Default 4.
 	Tries int
@@ -41,7 +47,8 @@ type Options struct {
 func (o *Options) setDefaults() {
 	setDefault(&o.PageBytes, 2<<20)
 	setDefault(&o.FirstLimit, 100)
-	setDefault(&o.MaxItemBytes, 16<<20)
+	setDefault(&o.MaxItemBytes, 8<<20)
+	setDefault(&o.MaxPageBytes, 2<<30)
 	setDefault(&o.Tries, 4)
 	setDefault(&o.Patience, 10*time.Minute)
 	setDefault(&o.Stall, 90*time.Second)
@@ -58,6 +65,8 @@ type Client struct {
 	http *http.Client
 	base *url.URL
 	opts Options
+
+	large chan struct{} // held by the list that holds a large item
 
 	mu     sync.Mutex
 	limits map[schema.GroupVersionResource]int64 // page sizes learnt
@@ -80,7 +89,7 @@ func New(cfg *rest.Config, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rawlist: %w", err)
 	}
-	return &Client{http: httpClient, base: base, opts: opts, limits: map[schema.GroupVersionResource]int64{}}, nil
+	return &Client{http: httpClient, base: base, opts: opts, large: make(chan struct{}, 1), limits: map[schema.GroupVersionResource]int64{}}, nil
 }
 
 // Request names the objects of one list.
@@ -145,7 +154,7 @@ type Sink interface {
 // ErrRevision, *StatusError, *SinkError, the error of ctx, or the last network
 // error; in every case the pages committed before stand.
 func (c *Client) List(ctx context.Context, req Request, sink Sink) error {
-	p := pager{client: c, req: req, sink: sink, revision: req.Revision, token: req.Continue}
+	p := pager{client: c, req: req, sink: sink, revision: req.Revision, token: req.Continue, large: turn{of: c.large}}
 	p.limit = req.bounded(c.limit(req.Resource))
 	defer p.forget()
 	for {
@@ -175,7 +184,7 @@ func (c *Client) Revision(ctx context.Context) (string, error) {
 // consistent read. An API server may keep resources in different ones.
 func (c *Client) RevisionOf(ctx context.Context, r schema.GroupVersionResource) (string, error) {
 	var last lastPage
-	p := pager{client: c, req: Request{Resource: r, MaxItems: 1}, sink: &last, limit: 1}
+	p := pager{client: c, req: Request{Resource: r, MaxItems: 1}, sink: &last, limit: 1, large: turn{of: c.large}}
 	page, err := p.next(ctx)
 	if err != nil {
 		return "", err
@@ -206,8 +215,8 @@ func (c *Client) limit(r schema.GroupVersionResource) int64 {
 const (
 	minLimit = 4
 	maxLimit = 4000
-	// firstLimit bounds a page whose revision is not known in advance: it is
-	// held in memory until the end of its body has told.
+	// firstLimit bounds a page whose revision is not known in advance: it may have
+	// to be kept until the end of its body has told.
 	firstLimit = 16
 )
 

@@ -13,6 +13,8 @@ var (
 	// ErrRevision means that the server answered at another revision than the
 	// one asked for, as aggregated API servers do.
 	ErrRevision = errors.New("the answer is not of the revision asked for")
+	// ErrPageTooLarge means that a page exceeds Options.MaxPageBytes.
+	ErrPageTooLarge = errors.New("page too large")
 	// ErrStalled means that an answer stopped arriving.
 	ErrStalled = errors.New("the server stopped sending")
 )

@@ -1,7 +1,6 @@
 package rawlist
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +24,14 @@ type pager struct {
 	learnt   bool             // limit fits the size of the items
 	splitter *jsonlist.Reader // kept for its buffer
 	ahead    *request         // of the next page, nil if not asked for yet
+	ctx      context.Context  //nolint:containedctx // of the page that is read
+	large    turn             // at holding a large item
 }
 
 func (p *pager) reader(body io.Reader) *jsonlist.Reader {
 	if p.splitter == nil {
-		p.splitter = jsonlist.NewReader(body, jsonlist.Options{MaxItemBytes: p.client.opts.MaxItemBytes})
+		p.splitter = jsonlist.NewReader(body, jsonlist.Options{MaxItemBytes: p.client.opts.MaxItemBytes,
+			LargeBytes: largeBytes, Large: func() error { return p.large.enter(p.ctx) }})
 		return p.splitter
 	}
 	p.splitter.Reset(body)
@@ -199,12 +201,16 @@ func causeOr(ctx context.Context, err error) error {
 
 // split hands the items of one body to the sink and verifies its end.
 func (p *pager) split(ctx context.Context, body io.Reader) (Page, error) {
-	counted := &countingReader{r: body}
+	p.ctx = ctx
+	defer p.small()
+	counted := &countingReader{r: body, max: p.client.opts.MaxPageBytes}
 	body = counted
 	revision := p.revision
 	if revision == "" {
+		kept := newSpool(p.client.opts.Dir)
+		defer kept.close()
 		var err error
-		if body, revision, err = p.foresee(counted); err != nil {
+		if body, revision, err = p.foresee(counted, kept); err != nil {
 			return Page{}, err
 		}
 	}
@@ -239,6 +245,9 @@ func (p *pager) items(reader *jsonlist.Reader, each func(jsonlist.Item) error) (
 		if errors.Is(err, jsonlist.ErrItemTooLarge) {
 			return n, fmt.Errorf("item %d of the page: %w", n+1, err)
 		}
+		if errors.Is(err, ErrPageTooLarge) || errors.Is(err, errSpool) {
+			return n, err
+		}
 		if err != nil {
 			return n, &failure{err: fmt.Errorf("read the page: %w", err), broken: true, smaller: true}
 		}
@@ -248,25 +257,45 @@ func (p *pager) items(reader *jsonlist.Reader, each func(jsonlist.Item) error) (
 	}
 }
 
-// foresee keeps a short body to learn its revision, which custom resources send
-// after the items.
-func (p *pager) foresee(body io.Reader) (io.Reader, string, error) {
-	var kept bytes.Buffer
-	reader := p.reader(io.TeeReader(body, &kept))
-	if _, err := p.items(reader, func(jsonlist.Item) error { return nil }); err != nil {
-		return nil, "", err
+// small drops what a large item needed.
+func (p *pager) small() {
+	if p.large.held {
+		p.splitter = nil
+		p.large.leave()
 	}
-	return &kept, reader.List().ResourceVersion, nil
 }
 
-// countingReader counts bytes.
+// foresee reads a body until it knows its revision, which built-in kinds send ahead of
+// the items and custom resources behind them, and returns the body from its start.
+func (p *pager) foresee(body io.Reader, kept *spool) (io.Reader, string, error) {
+	reader := p.reader(io.TeeReader(body, kept))
+	known := errors.New("the revision is known")
+	_, err := p.items(reader, func(jsonlist.Item) error {
+		if reader.List().ResourceVersion != "" {
+			return known
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, known) {
+		return nil, "", err
+	}
+	start, err := kept.reader()
+	if err != nil {
+		return nil, "", err
+	}
+	return io.MultiReader(start, body), reader.List().ResourceVersion, nil
+}
+
+// countingReader counts bytes and ends a body that is too large.
 type countingReader struct {
-	r io.Reader
-	n int64
+	r      io.Reader
+	n, max int64
 }
 
 func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.n += int64(n)
+	if c.n += int64(n); c.n > c.max {
+		return 0, fmt.Errorf("%w: more than %d bytes", ErrPageTooLarge, c.max)
+	}
 	return n, err
 }

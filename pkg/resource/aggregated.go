@@ -3,15 +3,30 @@ package resource
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 
 	"k8s.io/client-go/rest"
 )
 
-// boundBody releases the context of a request once its body is closed.
+// errTooLong means that a server sent more than a discovery document can have.
+var errTooLong = errors.New("the discovery document is too long")
+
+// boundBody ends a body that is too long, and releases the context of a request once
+// its body is closed.
 type boundBody struct {
 	io.ReadCloser
+	left    int64
 	release func()
+}
+
+// Read implements io.Reader.
+func (b *boundBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLong
+	}
+	return n, err
 }
 
 // Close implements io.Closer.
@@ -34,6 +49,8 @@ type apiServiceList struct {
 		} `json:"spec"`
 	} `json:"items"`
 }
+
+const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 // The label by which an API server marks the APIServices it keeps itself: those
 // of its own groups at start only, those of custom resources all the time
@@ -58,7 +75,7 @@ const (
 // fit anyway, and custom resources are then not told from others.
 func origins(ctx context.Context, client rest.Interface) map[string]origin {
 	out := map[string]origin{}
-	body, err := client.Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").
+	body, err := client.Get().AbsPath(apiServices).
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return out

@@ -65,8 +65,18 @@ func (t boundTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = &boundBody{ReadCloser: resp.Body, release: func() { stop(); cancel(nil) }}
+	resp.Body = &boundBody{ReadCloser: resp.Body, left: bodyBytes(req.URL.Path), release: func() { stop(); cancel(nil) }}
 	return resp, nil
+}
+
+// bodyBytes is how long an answer may be. The document of one group version may come
+// from an aggregated server and takes up to sixty times its JSON once it is decoded;
+// others the API server makes itself, of every group there is.
+func bodyBytes(path string) int64 {
+	if strings.HasSuffix(path, "/apis") || strings.HasSuffix(path, "/api") || strings.HasSuffix(path, apiServices) {
+		return 32 << 20
+	}
+	return 1 << 20
 }
 
 func failures(failed map[schema.GroupVersion]error) []GroupFailure {

@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -129,6 +130,22 @@ func TestDeadGroupIsReported(t *testing.T) {
 	require.Len(t, c.Failures(), 1)
 	require.Equal(t, schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}, c.Failures()[0].GroupVersion)
 	require.Error(t, c.Failures()[0].Err)
+}
+
+// The document of a group is decoded whole: an aggregated server that sends gigabytes
+// costs its own group, and no memory.
+func TestADocumentIsBounded(t *testing.T) {
+	for n, failures := range map[int]int{100: 0, 20_000: 1} {
+		many := make([]metav1.APIResource, n)
+		for i := range many {
+			many[i] = api(fmt.Sprintf("things%06d", i), "Thing", true)
+		}
+		c, err := Discover(t.Context(), server(t, []string{"v1", "hostile.example.com/v1"},
+			map[string][]metav1.APIResource{"v1": {api("pods", "Pod", true)}, "hostile.example.com/v1": many}))
+		require.NoError(t, err)
+		require.Len(t, c.Failures(), failures)
+		require.Contains(t, names(c.All()), "v1 pods")
+	}
 }
 
 func TestCustomResourcesAreMarked(t *testing.T) {

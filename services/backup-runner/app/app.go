@@ -67,7 +67,7 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	source, err := cluster.New(rt.RestConfig(), c.Clock)
+	source, err := cluster.New(rt.RestConfig(), c.Clock, rt.WorkDir())
 	if err != nil {
 		return err
 	}

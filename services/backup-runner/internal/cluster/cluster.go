@@ -21,9 +21,9 @@ type Cluster struct {
 	config *rest.Config
 }
 
-// New returns the cluster of cfg.
-func New(cfg *rest.Config, clk clock.WithTicker) (*Cluster, error) {
-	lists, err := rawlist.New(cfg, rawlist.Options{Clock: clk})
+// New returns the cluster of cfg. Pages that are too long for memory wait in dir.
+func New(cfg *rest.Config, clk clock.WithTicker, dir string) (*Cluster, error) {
+	lists, err := rawlist.New(cfg, rawlist.Options{Clock: clk, Dir: dir})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}

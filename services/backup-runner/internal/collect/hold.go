@@ -60,6 +60,9 @@ func (s *sink) route(item jsonlist.Item) error {
 	return nil
 }
 
+// keptBytes bounds scratch memory that outlives one large object.
+const keptBytes = 1 << 20
+
 // hold keeps the object in s.meta until its actions run.
 func (s *sink) hold(key known.Key, item jsonlist.Item) error {
 	w, kind := s.w, s.u.res.Kind
@@ -86,6 +89,9 @@ func (s *sink) hold(key known.Key, item jsonlist.Item) error {
 	offset, err := w.hold.Add(&it)
 	if err != nil {
 		return fmt.Errorf("hold %s: %w", objectKey(it.Namespace, it.Name), err)
+	}
+	if cap(w.typed) > keptBytes {
+		w.typed = nil
 	}
 	s.page.held = append(s.page.held, heldAt{key, known.Place{File: w.holdFile, Offset: uint32(offset)}}) //nolint:gosec // parts are smaller
 	s.page.items++

@@ -30,8 +30,12 @@ type Item struct {
 // prefixBytes is how long the two lengths are that a record begins with.
 const prefixBytes = 8
 
-// maxBytes bounds what is believed about a length: far above any object.
-const maxBytes = 256 << 20
+// What is believed about the lengths of a record: more than its seven names and any
+// object can have (rawlist.Options.MaxItemBytes).
+const (
+	maxTexts = 64 << 10
+	maxBody  = 16 << 20
+)
 
 // texts are the fields that name the object, in their order on disk.
 func (it *Item) texts() [7]*string {
@@ -57,7 +61,7 @@ func appendRecord(dst []byte, it *Item, scratch []byte) (record, grown []byte) {
 func lengths(prefix []byte) (texts, body int, err error) {
 	texts = int(binary.LittleEndian.Uint32(prefix))
 	body = int(binary.LittleEndian.Uint32(prefix[4:]))
-	if texts > maxBytes || body > maxBytes {
+	if texts > maxTexts || body > maxBody {
 		return 0, 0, fmt.Errorf("%w: a record of %d bytes", ErrCorrupt, texts+body)
 	}
 	return texts, body, nil
@@ -82,7 +86,7 @@ func (it *Item) decodeTexts(b []byte) error {
 // decodeBody reads the object of a record.
 func (it *Item) decodeBody(b []byte) error {
 	n, err := s2.DecodedLen(b)
-	if err != nil || n > maxBytes {
+	if err != nil || n > maxBody {
 		return fmt.Errorf("%w: body of %s/%s", ErrCorrupt, it.Namespace, it.Name)
 	}
 	if it.Raw, err = s2.Decode(nil, b); err != nil {

@@ -2,9 +2,11 @@ package held_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -65,6 +67,24 @@ func TestDiscardedFilesAreGone(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// A record that names a length is not believed: half a gigabyte was asked for at once.
+func TestLengthsOfARecordAreBounded(t *testing.T) {
+	for name, lengths := range map[string][2]uint32{"names": {128 << 10, 1}, "body": {1, 100 << 20}} {
+		data := binary.LittleEndian.AppendUint32(nil, lengths[0])
+		data = binary.LittleEndian.AppendUint32(data, lengths[1])
+		path := filepath.Join(t.TempDir(), "file")
+		require.NoError(t, os.WriteFile(path, append(data, make([]byte, 1<<10)...), 0o600))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := held.Read(path, 0)
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, held.ErrCorrupt, name)
+		require.ErrorContains(t, err, "a record of", name)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), name)
+		require.ErrorIs(t, held.Each(path, func(int64, *held.Item) error { return nil }), held.ErrCorrupt, name)
+	}
 }
 
 // FuzzFile reads files that somebody else wrote: no panic, and nothing but the

@@ -150,7 +150,7 @@ func newWorld(t *testing.T) *world {
 	srv := httptest.NewServer(w.api)
 	t.Cleanup(srv.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	source, err := cluster.New(&rest.Config{Host: srv.URL, QPS: -1}, clock.RealClock{})
+	source, err := cluster.New(&rest.Config{Host: srv.URL, QPS: -1}, clock.RealClock{}, t.TempDir())
 	require.NoError(t, err)
 	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-1"}}).Build()
