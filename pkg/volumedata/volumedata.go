@@ -58,16 +58,31 @@ type file struct {
 	decode func(entry []byte) (Data, bool, error)
 }
 
+// maxData bounds what the files of one backup may list, so that callers can keep it.
+const maxData = 200_000
+
 // Each calls fn for all volume data that the files of a backup list. Files that are not there list nothing. The error wraps
-// ErrMalformed when a file is damaged or has an entry of more than a MiB. Memory is bounded by the largest entry. An error of
-// fn ends the reading and is returned.
+// ErrMalformed when a file is damaged or has an entry of more than a MiB, or when they list more than 200,000 volumes. Memory is
+// bounded by the largest entry. An error of fn ends the reading and is returned.
 func Each(ctx context.Context, store objectstore.Reader, backup string, fn func(Data) error) error {
-	for _, f := range []file{
-		{layout.BackupVolumeInfo, fromVolumeInfo},
-		{layout.BackupPodVolumeBackups, fromPodVolumeBackup},
-		{layout.BackupItemOperations, fromOperation},
-		{layout.BackupCSISnapshots, fromCSISnapshot},
-	} {
+	return read(ctx, store, backup, append([]file{{layout.BackupVolumeInfo, fromVolumeInfo}}, lists...), fn)
+}
+
+// Beside is Each without the volume information, for callers that read it themselves.
+func Beside(ctx context.Context, store objectstore.Reader, backup string, fn func(Data) error) error {
+	return read(ctx, store, backup, lists, fn)
+}
+
+// lists are the files beside the volume information.
+var lists = []file{
+	{layout.BackupPodVolumeBackups, fromPodVolumeBackup},
+	{layout.BackupItemOperations, fromOperation},
+	{layout.BackupCSISnapshots, fromCSISnapshot},
+}
+
+func read(ctx context.Context, store objectstore.Reader, backup string, files []file, fn func(Data) error) error {
+	n := 0
+	for _, f := range files {
 		err := each(ctx, store, f.key(backup), func(entry []byte) error {
 			data, is, err := f.decode(entry)
 			if err != nil {
@@ -75,6 +90,9 @@ func Each(ctx context.Context, store objectstore.Reader, backup string, fn func(
 			}
 			if !is {
 				return nil
+			}
+			if n++; n > maxData {
+				return fmt.Errorf("%w: the backup lists more than %d volumes", ErrMalformed, maxData)
 			}
 			return fn(data)
 		})

@@ -76,6 +76,15 @@ func TestDamagedFiles(t *testing.T) {
 	require.NotErrorIs(t, err, volumedata.ErrMalformed)
 }
 
+// A hostile bucket lists millions of volumes in a file of some kilobytes, and callers keep what they are told.
+func TestEndlessListsAreRefused(t *testing.T) {
+	store := memstore.New()
+	store.Set(layout.BackupVolumeInfo("b"), zipped(t, "["+strings.Repeat(`{"pvName":"v","backupMethod":"CSISnapshot"},`, 200_001)+"{}]"))
+	_, err := all(t, store)
+	require.ErrorIs(t, err, volumedata.ErrMalformed)
+	require.ErrorContains(t, err, "more than 200000 volumes")
+}
+
 // A hostile bucket has an entry of a gibibyte, which compresses to a mebibyte: it costs an error, not the memory of the process.
 func TestAHugeEntryCostsNoMemory(t *testing.T) {
 	var out bytes.Buffer

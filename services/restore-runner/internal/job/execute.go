@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/pkg/selection"
@@ -95,6 +94,7 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 	}
 	if j.records.head.Planned != nil {
 		j.complain(actions)
+		j.unclaimed(p)
 	}
 	snapshotters, done := j.snapshotters(ctx)
 	defer done()
@@ -132,7 +132,7 @@ func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir 
 	}
 	failpoint.Hit("restore-runner/tarball-opened")
 	p := &prepared{source: &patient{Source: opened, job: j}}
-	infos, err := again(ctx, j, "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, store, backup) })
+	taken, err := j.taken(ctx, store, backup)
 	if err != nil {
 		return p, err
 	}
@@ -142,15 +142,12 @@ func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir 
 	if head.Planned == nil {
 		j.problems(p.source)
 	}
-	snapshots, err := j.snapshots(ctx, store, backup, infos)
-	if err != nil {
-		return p, err
-	}
-	if err := j.plan(ctx, p, infos, snapshots, actions); err != nil {
+	if err := j.plan(ctx, p, taken, actions); err != nil {
 		return p, j.unreadable(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
 	}
 	if head.Planned == nil {
 		j.complain(actions)
+		j.unclaimed(p)
 		return p, j.admitted(ctx, p.plan)
 	}
 	return p, nil
@@ -218,7 +215,7 @@ func (j *job) problems(source tarball.Source) {
 }
 
 // plan selects the items of the backup. Names that an earlier holder resolved mean what they meant then.
-func (j *job) plan(ctx context.Context, p *prepared, infos []volume.Info, snapshots []nativesnapshot.Snapshot, actions *acted) error {
+func (j *job) plan(ctx context.Context, p *prepared, taken volume.Taken, actions *acted) error {
 	spec := &j.restore.Spec
 	survey, err := plan.Look(ctx, p.source)
 	if err != nil {
@@ -227,7 +224,7 @@ func (j *job) plan(ctx context.Context, p *prepared, infos []volume.Info, snapsh
 	if survey.Empty() && j.records.head.Planned == nil {
 		j.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
-	p.volumes, err = volume.Decide(ctx, survey.Volumes, p.source.Read, infos, snapshots, spec.RestorePVs == nil || *spec.RestorePVs)
+	p.volumes, err = volume.Decide(ctx, survey.Volumes, p.source.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
 		return err
 	}

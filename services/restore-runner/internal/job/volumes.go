@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"k8s.io/utils/ptr"
 
@@ -15,6 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/volumedata"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
@@ -95,6 +98,46 @@ func (j *job) snapshots(ctx context.Context, store objectstore.Reader, backup st
 		}
 		return list, err
 	})
+}
+
+// taken reads what the files of the backup say of the data of its volumes.
+func (j *job) taken(ctx context.Context, store objectstore.Reader, backup string) (t volume.Taken, err error) {
+	t.Infos, err = again(ctx, j, "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, store, backup) })
+	if err != nil {
+		return t, err
+	}
+	if t.Elsewhere, err = j.elsewhere(ctx, store, backup); err != nil {
+		return t, err
+	}
+	t.Snapshots, err = j.snapshots(ctx, store, backup, t.Infos)
+	return t, err
+}
+
+// elsewhere lists the volume data that this version does not restore, beside that in the volume information.
+func (j *job) elsewhere(ctx context.Context, store objectstore.Reader, backup string) ([]volumedata.Data, error) {
+	return again(ctx, j, "read the lists of volume data", func() (list []volumedata.Data, err error) {
+		err = volumedata.Beside(ctx, store, backup, func(d volumedata.Data) error {
+			list = append(list, d)
+			return nil
+		})
+		if errors.Is(err, volumedata.ErrMalformed) {
+			return nil, fatal("volume data of the backup: %w", err) // asking again changes nothing
+		}
+		return list, err
+	})
+}
+
+// unclaimed reports snapshots that are of some claim in the namespaces of the plan, but no file of the backup tells which.
+func (j *job) unclaimed(p *prepared) {
+	from := map[string]bool{}
+	for _, ns := range p.plan.Namespaces() {
+		from[ns.Source] = true
+	}
+	for _, s := range p.volumes.Unclaimed() {
+		if namespace, _, _ := strings.Cut(s, "/"); from[namespace] {
+			j.recorder.Error(outcome.General, fmt.Sprintf("CSI snapshot %s: this version does not restore it, and the backup does not tell which claim it is of", s))
+		}
+	}
 }
 
 // snapshotters opens what makes volumes of snapshots; done ends it.

@@ -67,3 +67,42 @@ func TestABrokenConnectionIsNoDamageOfTheVolumeInformation(t *testing.T) {
 		})
 	}
 }
+
+func zipped(t *testing.T, text string) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, err := zip.Write([]byte(text))
+	require.NoError(t, err)
+	require.NoError(t, zip.Close())
+	return packed.Bytes()
+}
+
+// A backup of Velero without usable volume information has CSI snapshots: its restore is Completed, with empty volumes.
+func TestSnapshotsThatNoFileNamesTheClaimOfAreErrors(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 3)
+	b.create(t, true)
+	operation := func(namespace string) string {
+		return `{"spec":{"resourceIdentifier":{"Group":"snapshot.storage.k8s.io","Resource":"volumesnapshots","Namespace":"` + namespace + `","Name":"s"}},"status":{"phase":"Completed"}}`
+	}
+	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupItemOperations("b"), zipped(t, "["+operation("a")+","+operation("elsewhere")+"]")))
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase, r.Status.FailureReason)
+	require.Equal(t, 1, r.Status.Errors)
+	require.Contains(t, b.file(t, layout.RestoreResults("r")), "CSI snapshot a/s: this version does not restore it")
+}
+
+// A damaged list of PodVolumeBackups may hide volume data.
+func TestDamagedListsOfVolumeDataEndTheRestore(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 3)
+	b.create(t, true)
+	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupPodVolumeBackups("b"), []byte("junk")))
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Contains(t, r.Status.FailureReason, "b-podvolumebackups.json.gz")
+	require.Empty(t, b.cluster.Requests("POST "))
+}

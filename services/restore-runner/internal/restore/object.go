@@ -254,16 +254,11 @@ func (r *run) complain(e *outcome.Entry, it *item) {
 	if annotation := reset.Unsupported(it.body, r.Plan.Kind(it.node).GroupResource()); annotation != "" {
 		e.Error("annotation " + annotation + " asks for what this version does not do; the object is restored without it")
 	}
-	if r.Plan.Kind(it.node).String() != "persistentvolumeclaims" {
-		return
-	}
-	spec, ok := it.body["spec"].(map[string]any)
-	if !ok {
-		return
-	}
-	name, ok := spec["volumeName"].(string)
-	if problem := r.Volumes.Problem(name); ok && problem != "" {
-		e.Error("volume " + name + ": " + problem)
+	switch r.Plan.Kind(it.node).String() {
+	case "persistentvolumeclaims":
+		r.complainOfClaim(e, it)
+	case "pods":
+		r.complainOfPod(e, it)
 	}
 }
 

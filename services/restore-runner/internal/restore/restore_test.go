@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/volumedata"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -44,6 +45,8 @@ type backup struct {
 	bodies map[string][]byte
 	// snapshots are the native snapshots of its volumes.
 	snapshots []nativesnapshot.Snapshot
+	// elsewhere is volume data that is not restored.
+	elsewhere []volumedata.Data
 }
 
 func (b *backup) Items(context.Context) iter.Seq2[manifest.Item, error] {
@@ -149,7 +152,7 @@ func runAt(t *testing.T, clk clock.WithTicker, s *apitest.Server, b *backup, spe
 	t.Helper()
 	survey, err := plan.Look(t.Context(), b)
 	require.NoError(t, err)
-	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, nil, b.snapshots, true)
+	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, volume.Taken{Snapshots: b.snapshots, Elsewhere: b.elsewhere}, true)
 	require.NoError(t, err)
 	catalog, err := resource.Discover(t.Context(), s.Config())
 	require.NoError(t, err)
@@ -470,4 +473,44 @@ func TestVolumes(t *testing.T) {
 	require.Equal(t, object{"namespace": "a", "name": "kept-claim"}, s.Object("/api/v1/persistentvolumes/kept")["spec"].(object)["claimRef"])
 	require.Equal(t, object{"volumeName": "kept"}, s.Object("/api/v1/namespaces/a/persistentvolumeclaims/kept-claim")["spec"])
 	require.Equal(t, object{}, s.Object("/api/v1/namespaces/a/persistentvolumeclaims/new-claim")["spec"])
+}
+
+// A backup of Velero without volume information lists its PodVolumeBackups and operations in files of their own. A claim whose
+// data is there comes up empty in a restore that is Completed, and so does one whose volume the backup does not hold.
+func TestVolumeDataThatIsNotRestoredIsAnErrorOfItsClaim(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	claim := func(namespace, name, volume string) {
+		spec := object{}
+		if volume != "" {
+			spec["volumeName"] = volume
+		}
+		b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", namespace, name, object{"spec": spec})
+	}
+	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv-kept", object{"spec": object{"persistentVolumeReclaimPolicy": "Retain",
+		"claimRef": object{"namespace": "a", "name": "kept", "uid": "u"}}})
+	claim("a", "kept", "pv-kept")
+	claim("a", "moved", "")
+	claim("a", "fine", "")
+	b.add("pods", "v1", "Pod", "a", "p", object{"spec": object{"volumes": []any{
+		object{"name": "scratch", "emptyDir": object{}}, object{"name": "data", "persistentVolumeClaim": object{"claimName": "old"}}}}})
+	b.elsewhere = []volumedata.Data{
+		{Method: volumedata.PodVolumeBackup, Namespace: "a", Claim: "kept", Pod: "p", PodVolume: "v", Stored: true},
+		{Method: volumedata.DataUpload, Namespace: "a", Claim: "moved", Stored: true},
+		{Method: volumedata.PodVolumeBackup, Namespace: "a", Pod: "p", PodVolume: "scratch"},
+		{Method: volumedata.PodVolumeBackup, Namespace: "a", Pod: "p", PodVolume: "data"},
+		{Method: volumedata.DataUpload, Namespace: "b", Claim: "fine"},
+	}
+	f := run(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "c"}})
+	errs := f.results.Errors.Namespaces["c"]
+	require.Len(t, errs, 4, errs)
+	for _, want := range []string{
+		"volume pv-kept: its data is in a PodVolumeBackup, which this version does not restore",
+		"claim moved: its data is in a DataUpload, which this version does not restore",
+		"volume scratch of the pod: its data is in a PodVolumeBackup", "volume data of the pod, claim old: its data is in a PodVolumeBackup",
+	} {
+		require.Contains(t, strings.Join(errs, "\n"), want)
+	}
+	require.Equal(t, []string{"pv-kept(skipped)"}, f.list["v1/PersistentVolume"])
+	require.Equal(t, object{}, s.Object("/api/v1/namespaces/c/persistentvolumeclaims/kept")["spec"], "a new volume")
+	require.NotNil(t, s.Object("/api/v1/namespaces/c/pods/p"))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/volumedata"
 )
 
 // Info is the part of an entry of <backup>-volumeinfo.json.gz that decides.
@@ -37,6 +38,7 @@ type Reader func(ctx context.Context, item manifest.Item) ([]byte, error)
 // Decisions holds what was decided. It does not change and is safe for concurrent use.
 type Decisions struct {
 	volumes map[string]decision
+	lost    lost
 }
 
 type decision struct {
@@ -58,16 +60,26 @@ type stored struct {
 	} `json:"spec"`
 }
 
-// Decide reads the volumes of a backup one after the other. infos may be nil for backups without volume information;
-// snapshots are its native snapshots, which do not matter where restorePVs is false. restorePVs is the restore's setting: data asked for and not restorable by this version becomes a Problem. A volume whose
-// body cannot be read is decided by its information alone; restoring it will report the reason.
-func Decide(ctx context.Context, items []manifest.Item, read Reader, infos []Info, snapshots []nativesnapshot.Snapshot, restorePVs bool) (*Decisions, error) {
-	d := &Decisions{volumes: map[string]decision{}}
-	taken := byVolume(snapshots)
+// Taken is what the files of a backup say of the data of its volumes.
+type Taken struct {
+	// Infos are the volume information, nil for backups without it.
+	Infos []Info
+	// Snapshots are the native snapshots, which do not matter where volumes are not to be restored.
+	Snapshots []nativesnapshot.Snapshot
+	// Elsewhere is the data that this version does not restore.
+	Elsewhere []volumedata.Data
+}
+
+// Decide reads the volumes of a backup one after the other. restorePVs is the restore's setting: data asked for and not
+// restorable by this version becomes a Problem of the volume, the claim or the pod. A volume whose body cannot be read is decided
+// by the files alone; restoring it will report the reason.
+func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken, restorePVs bool) (*Decisions, error) {
+	d := &Decisions{volumes: map[string]decision{}, lost: newLost(from.Elsewhere, restorePVs)}
+	taken := byVolume(from.Snapshots)
 	for name := range taken { // those of a backup without volume information
 		d.volumes[name] = native(taken[name], restorePVs)
 	}
-	for _, info := range infos {
+	for _, info := range from.Infos {
 		if info.PVName == "" {
 			continue
 		}
@@ -96,6 +108,7 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, infos []Inf
 		}
 		if claim := pv.Spec.ClaimRef; claim != nil {
 			now.claimSpace, now.claim = claim.Namespace, claim.Name
+			d.lost.settle(&now, known)
 		}
 		d.volumes[item.Name] = now
 	}
@@ -108,8 +121,7 @@ func byInfo(method, policy string, restorePVs bool) decision {
 	case method == methodCSI && !restorePVs:
 		return decision{recorded: true, reprovision: true}
 	case method == methodPod, method == methodCSI:
-		return decision{recorded: true, reprovision: true,
-			problem: "its data is in a " + method + ", which this version does not restore: the claim gets a new, empty volume"}
+		return decision{recorded: true, reprovision: true, problem: notRestored(method)}
 	}
 	return decision{reprovision: policy == "Delete"}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/volumedata"
 )
 
 func TestDecisions(t *testing.T) {
@@ -59,7 +60,7 @@ func TestDecisions(t *testing.T) {
 				snapshots = []nativesnapshot.Snapshot{{Spec: nativesnapshot.Spec{PersistentVolumeName: "pv"},
 					Status: nativesnapshot.Status{ProviderSnapshotID: "snap", Phase: tt.snapshot}}}
 			}
-			d, err := Decide(t.Context(), []manifest.Item{{Name: "pv"}}, read, infos, snapshots, !tt.keep)
+			d, err := Decide(t.Context(), []manifest.Item{{Name: "pv"}}, read, Taken{Infos: infos, Snapshots: snapshots}, !tt.keep)
 			require.NoError(t, err)
 			require.Equal(t, tt.reprovision, d.Reprovision("pv"))
 			require.Equal(t, tt.problem, d.Problem("pv") != "")
@@ -75,6 +76,47 @@ func TestDecisions(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Decide(ctx, []manifest.Item{{Name: "pv"}}, func(context.Context, manifest.Item) ([]byte, error) { return nil, ctx.Err() }, nil, nil, true)
+	_, err := Decide(ctx, []manifest.Item{{Name: "pv"}}, func(context.Context, manifest.Item) ([]byte, error) { return nil, ctx.Err() }, Taken{}, true)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// What volume information or a native snapshot decides stands; beside it claims and pods are told of data that stays behind.
+func TestDataElsewhere(t *testing.T) {
+	read := func(_ context.Context, i manifest.Item) ([]byte, error) {
+		return []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain","claimRef":{"namespace":"a","name":"of-` + i.Name + `"}}}`), nil
+	}
+	data := func(method volumedata.Method, claim string) volumedata.Data {
+		return volumedata.Data{Method: method, Namespace: "a", Claim: claim}
+	}
+	from := Taken{
+		Infos:     []Info{{PVName: "skipped"}, {PVName: "csi", BackupMethod: "CSISnapshot"}},
+		Snapshots: []nativesnapshot.Snapshot{{Spec: nativesnapshot.Spec{PersistentVolumeName: "native"}, Status: nativesnapshot.Status{ProviderSnapshotID: "s", Phase: "Completed"}}},
+		Elsewhere: []volumedata.Data{
+			data(volumedata.PodVolumeBackup, "of-native"), data(volumedata.PodVolumeBackup, "of-skipped"), data(volumedata.CSISnapshot, "of-csi"),
+			data(volumedata.DataUpload, "of-unknown"), data(volumedata.CSISnapshot, "without-volume"),
+			{Method: volumedata.PodVolumeBackup, Namespace: "a", Pod: "p", PodVolume: "v"},
+			{Method: volumedata.CSISnapshot, Namespace: "a", Snapshot: "of-some-claim"}, {Method: volumedata.CSISnapshot, Namespace: "z", Snapshot: "s"},
+			{Method: volumedata.CSISnapshot, Namespace: "z", Snapshot: "s"},
+		},
+	}
+	items := []manifest.Item{{Name: "native"}, {Name: "skipped"}, {Name: "csi"}, {Name: "unknown"}, {Name: "plain"}}
+	for _, wanted := range []bool{true, false} {
+		d, err := Decide(t.Context(), items, read, from, wanted)
+		require.NoError(t, err)
+		require.Empty(t, d.ClaimProblem("a", "of-native"))
+		require.Empty(t, d.ClaimProblem("a", "of-skipped"))
+		require.Empty(t, d.ClaimProblem("a", "of-plain"))
+		require.Empty(t, d.ClaimProblem("b", "of-unknown"))
+		require.False(t, d.Reprovision("native") || d.Reprovision("skipped") || d.Reprovision("plain"))
+		require.Equal(t, wanted, d.Reprovision("unknown"), "its volume may be gone: the claim gets a new one")
+		require.Equal(t, wanted, d.Problem("unknown") != "")
+		require.Equal(t, wanted, d.ClaimProblem("a", "without-volume") != "")
+		require.Contains(t, d.PodProblems("a", "p"), "v")
+		require.Empty(t, d.PodProblems("b", "p"))
+		if wanted {
+			require.Equal(t, []string{"z/s"}, d.Unclaimed())
+		} else {
+			require.Empty(t, d.Unclaimed())
+		}
+	}
 }

@@ -1,0 +1,81 @@
+package volume
+
+import (
+	"slices"
+
+	"github.com/holdfast-io/holdfast/pkg/volumedata"
+)
+
+// lost is volume data that does not come back, by what it is restored with.
+type lost struct {
+	claims    map[name]string            // problems
+	pods      map[name]map[string]string // problems by volume of the pod
+	snapshots []string                   // CSI snapshots whose claim no file names
+}
+
+// name is an object's in the backup.
+type name struct{ namespace, name string }
+
+// notRestored is what is said of data that this version does not restore.
+func notRestored(method string) string {
+	return "its data is in a " + method + ", which this version does not restore: the claim gets a new, empty volume"
+}
+
+// newLost sorts data by claim, or by pod where no claim is named. Snapshots count only where volumes are to be restored; what is
+// in a file system backup is restored with the pod in any case (Velero 1.18).
+func newLost(data []volumedata.Data, restorePVs bool) lost {
+	l := lost{claims: map[name]string{}, pods: map[name]map[string]string{}}
+	named := map[string]bool{} // namespaces with snapshots of known claims
+	for _, d := range data {
+		if d.Claim != "" && d.Method != volumedata.PodVolumeBackup {
+			named[d.Namespace] = true
+		}
+	}
+	for _, d := range data {
+		pods := d.Method == volumedata.PodVolumeBackup
+		switch {
+		case !pods && !restorePVs:
+		case d.Claim != "":
+			l.claims[name{d.Namespace, d.Claim}] = notRestored(string(d.Method))
+		case pods && d.Pod != "":
+			pod := name{d.Namespace, d.Pod}
+			if l.pods[pod] == nil {
+				l.pods[pod] = map[string]string{}
+			}
+			l.pods[pod][d.PodVolume] = "its data is in a PodVolumeBackup, which this version does not restore"
+		case d.Snapshot != "" && !named[d.Namespace]:
+			l.snapshots = append(l.snapshots, d.Namespace+"/"+d.Snapshot)
+		}
+	}
+	slices.Sort(l.snapshots)
+	l.snapshots = slices.Compact(l.snapshots)
+	return l
+}
+
+// settle makes volume and claim agree. A volume that comes back by what is known of it brings its claim's data; one of which
+// nothing is known, and of whose claim there is data elsewhere, does not come back (Velero 1.18).
+func (l *lost) settle(volume *decision, known bool) {
+	claim := name{volume.claimSpace, volume.claim}
+	problem, has := l.claims[claim]
+	switch {
+	case !has:
+	case !known:
+		volume.recorded, volume.reprovision, volume.problem = true, true, problem
+	case !volume.reprovision:
+		delete(l.claims, claim)
+	}
+}
+
+// ClaimProblem says why the data of a claim, named as in the backup, is not restored although it was backed up; "" when nothing
+// is known to be lost.
+func (d *Decisions) ClaimProblem(namespace, claim string) string {
+	return d.lost.claims[name{namespace, claim}]
+}
+
+// PodProblems does so for the volumes of a pod that are no claims, or whose claims the backup does not tell, by the volume's name.
+func (d *Decisions) PodProblems(namespace, pod string) map[string]string {
+	return d.lost.pods[name{namespace, pod}]
+}
+
+// Unclaimed returns the CSI snapshots, as namespace/name, of which no file of the backup says what claim they are of.
+func (d *Decisions) Unclaimed() []string { return d.lost.snapshots }
