@@ -1,0 +1,50 @@
+package job_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
+)
+
+var terminalPhases = []velerov1.RestorePhase{
+	velerov1.RestorePhaseFailedValidation, velerov1.RestorePhaseCompleted, velerov1.RestorePhasePartiallyFailed, velerov1.RestorePhaseFailed,
+}
+
+// An ended Restore is left as it is, although a ledger entry of it is still there and a message asks to run it.
+func TestAnEndedRestoreIsNotRunAgain(t *testing.T) {
+	for _, phase := range terminalPhases {
+		t.Run(string(phase), func(t *testing.T) {
+			b := newBench(t)
+			b.tarball(t, 3)
+			b.create(t, true, func(r *velerov1.Restore) { r.Status.Phase, r.Status.FailureReason = phase, "an earlier end" })
+			want := b.get(t)
+			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+			require.Equal(t, want, b.get(t))
+			require.Empty(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))
+		})
+	}
+}
+
+// The phase is terminal by the time the runner wants to write its own: a runner that only looked when it began would overwrite it.
+func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
+	for _, phase := range terminalPhases {
+		t.Run(string(phase), func(t *testing.T) {
+			b := newBench(t)
+			b.tarball(t, 3)
+			b.create(t, true)
+			var want velerov1.RestoreStatus
+			b.config.Client = &marked{Client: b.client, do: func() {
+				ended := b.get(t)
+				ended.Status.Phase, ended.Status.FailureReason = phase, "ended meanwhile"
+				require.NoError(t, b.client.Update(t.Context(), ended))
+				want = b.get(t).Status
+			}}
+			require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
+			require.Equal(t, phase, want.Phase, "it ended while it ran")
+			require.Equal(t, want, b.get(t).Status)
+		})
+	}
+}
