@@ -73,6 +73,11 @@ type restoreItemV2 struct{ plugin }
 // operations are another kind.
 type restoreOperations struct{ restoreItemV2 }
 
+// Prepare implements action.Preparer.
+func (a *restoreOperations) Prepare(ctx context.Context) error {
+	return a.worker.ready(ctx, a.order("Prepare"))
+}
+
 // AppliesTo asks the plugin.
 func (a *restoreItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
 	return a.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {

@@ -20,7 +20,7 @@ func (a *App) actions(base service.Base) func(context.Context, func(joblog.Entry
 	return func(ctx context.Context, note func(joblog.Entry)) job.ActionSet {
 		session := a.plugins.Open(ctx, forservice.Log(base, note))
 		items, hidden := action.Merge(builtin.ForRestore(target), session.RestoreItems())
-		set := job.ActionSet{Items: items, Close: session.Close, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
+		set := job.ActionSet{Items: items, Close: session.Close, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }, Unsent: unsent}
 		for _, h := range hidden {
 			set.Warnings = append(set.Warnings, fmt.Sprintf("action %s of a plugin is not used: one of that name is built in", h.Name()))
 		}
@@ -29,4 +29,9 @@ func (a *App) actions(base service.Base) func(context.Context, func(joblog.Entry
 		}
 		return set
 	}
+}
+
+func unsent(err error) bool {
+	var failed *pluginhost.Error
+	return errors.As(err, &failed) && !failed.Sent
 }

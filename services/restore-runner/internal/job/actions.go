@@ -19,6 +19,8 @@ type ActionSet struct {
 	Warnings []string
 	// Collateral tells of an error of Items that the call may have failed because of another one. Nil is always false.
 	Collateral func(error) bool
+	// Unsent tells of an error of Items that the call was certainly not made. Nil is always false.
+	Unsent func(error) bool
 	// Close ends what belongs to the set; no action is called afterwards. Nil needs no call.
 	Close func()
 }

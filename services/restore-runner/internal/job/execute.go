@@ -103,7 +103,7 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 		Catalog: p.catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, History: p.history,
 		Confirm: j.confirm, Stop: j.stopped.Done(),
 		TerminatingTimeout: j.cfg.TerminatingTimeout, ResourceTimeout: j.cfg.ResourceTimeout,
-		Actions: actions.bound, Collateral: actions.set.Collateral, Snapshotters: snapshotters, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
+		Actions: actions.bound, Collateral: actions.set.Collateral, Unsent: actions.set.Unsent, Snapshotters: snapshotters, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
 	})
 }
 

@@ -23,6 +23,9 @@ type History struct {
 	Intents map[int32]apply.Intent
 	// Volumes are those that were made, or begun, of snapshots, for objects without an outcome.
 	Volumes map[int32]*Volume
+	// Calls has the calls that were announced, of objects without an outcome: the answers by action, nil where it is not known
+	// how the call ended, or whether it was made.
+	Calls map[int32]map[string]*Answer
 	// Names has the PersistentVolumes, those with an outcome too, that have another name in the cluster.
 	Names map[int32]string
 	// Served are the definitions that were seen established.
@@ -94,6 +97,9 @@ func (h *History) add(r *Recorder, node int32, rec *Record) {
 			put(&h.Names, node, rec.Volume.Name)
 		}
 	}
+	if rec.Call != nil {
+		h.called(node, rec.Call)
+	}
 	if rec.Owes != nil {
 		put(&h.Owing, node, rec.Owes)
 	}
@@ -107,6 +113,7 @@ func (h *History) add(r *Recorder, node int32, rec *Record) {
 		return
 	}
 	delete(h.Intents, node)
+	delete(h.Calls, node)
 	delete(h.Volumes, node)
 	if r.plan.Owns(node) {
 		put(&h.Owners, node, rec.UID)

@@ -47,6 +47,8 @@ type Record struct {
 	Asked bool `json:"asked,omitempty"`
 	// Intent is what is about to be done to an object that was there before.
 	Intent apply.Intent `json:"intent,omitempty"`
+	// Call is there before an action is called that may begin an operation, and again afterwards.
+	Call *Call `json:"call,omitempty"`
 	// Volume is there before a volume is made for a PersistentVolume, and again once it is.
 	Volume *Volume `json:"volume,omitempty"`
 	// Owes are the owner references an object still lacks; Linked tells that they were dealt with.

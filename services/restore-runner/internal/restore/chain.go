@@ -129,8 +129,11 @@ func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, 
 const repeats = 2
 
 // execute calls the action. A call whose process died is repeated, one such call at a time, so that in the end it costs the
-// object that is to blame, and others only where several are.
+// object that is to blame, and others only where several are. One that may begin an operation is not.
 func (t *tour) execute(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
+	if _, begins := b.Action.(action.RestoreOperations); begins {
+		return t.once(ctx, b)
+	}
 	result, err = t.call(ctx, b)
 	for range repeats {
 		if err == nil || ctx.Err() != nil || t.Collateral == nil || !t.Collateral(err) {
@@ -153,12 +156,17 @@ func (t *tour) again(ctx context.Context, b *bound) (action.RestoreResult, error
 
 // call makes one call, if the restore is still this process's: an action may have effects elsewhere, which nothing fences.
 func (t *tour) call(ctx context.Context, b *bound) (action.RestoreResult, error) {
-	if t.Confirm != nil {
-		if err := t.Confirm(ctx); err != nil {
-			return action.RestoreResult{}, err
-		}
+	if err := t.confirmed(ctx); err != nil {
+		return action.RestoreResult{}, err
 	}
 	return b.Action.Execute(ctx, t.object, t.stored, t.Object)
+}
+
+func (t *tour) confirmed(ctx context.Context) error {
+	if t.Confirm == nil {
+		return nil
+	}
+	return t.Confirm(ctx)
 }
 
 // wanted tells whether the action's selector matches the object as it is now, in its namespace of the backup.

@@ -70,6 +70,8 @@ type Config struct {
 	// Collateral tells of an action's error that the call may have failed because of another one, which took the process of
 	// both along: the object is put to the action again then, or the question repeated. Nil is always false.
 	Collateral func(error) bool
+	// Unsent tells of an action's error that the call was certainly not made. Nil is always false.
+	Unsent func(error) bool
 	// Snapshotters make volumes of snapshots. Nil makes those objects errors that need one.
 	Snapshotters Snapshotters
 	// Object is the Restore as actions get it. It is needed with Actions only.

@@ -1,0 +1,55 @@
+package outcome
+
+import "encoding/json"
+
+// Call is a call of an action that may begin an operation, about one object. It is there once before the call is made, and again
+// when it is known how the call ended.
+type Call struct {
+	Action string `json:"action"`
+	// Answer is nil before the call.
+	Answer *Answer `json:"answer,omitempty"`
+	// Unsent tells that the call was not made after all: it still may be.
+	Unsent bool `json:"unsent,omitempty"`
+}
+
+// Answer is what an action answered. Whoever has it need not make the call again.
+type Answer struct {
+	// Body is the object as the action left it; nil if it changed nothing.
+	Body json.RawMessage `json:"body,omitempty"`
+	Skip bool            `json:"skip,omitempty"`
+	// Additional, Wait, WaitTimeout (nanoseconds) and Operation are what else the action answered.
+	Additional  []Item `json:"additional,omitempty"`
+	Wait        bool   `json:"wait,omitempty"`
+	WaitTimeout int64  `json:"waitTimeout,omitempty"`
+	Operation   string `json:"operation,omitempty"`
+	// Error is set instead when the call failed.
+	Error string `json:"error,omitempty"`
+}
+
+// Item names an object by its resource.
+type Item struct {
+	Group     string `json:"group,omitempty"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// Call records a call. The first record has to be durable (Sync) before the call is made, which nobody can take back; calls that
+// are about to be made at the same time share the file that makes them durable.
+func (r *Recorder) Call(node int32, call Call) {
+	e := r.Begin(node)
+	e.record.Call = &call
+	e.Commit()
+}
+
+// called takes over what is known of a call.
+func (h *History) called(node int32, call *Call) {
+	if call.Unsent {
+		delete(h.Calls[node], call.Action)
+		return
+	}
+	if h.Calls[node] == nil {
+		put(&h.Calls, node, map[string]*Answer{})
+	}
+	h.Calls[node][call.Action] = call.Answer
+}
