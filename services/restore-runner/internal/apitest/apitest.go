@@ -3,6 +3,7 @@
 package apitest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ type Server struct {
 	log     []string                      // "POST /api/v1/namespaces"
 	next    int
 	fault   Fault
+	words   map[int]string
 }
 
 // Start returns a server of the usual kinds that is stopped with the test.
@@ -94,6 +96,22 @@ func (s *Server) Fail(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
+}
+
+// Say sets the message of the failures with a status.
+func (s *Server) Say(status int, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.words == nil {
+		s.words = map[int]string{}
+	}
+	s.words[status] = message
+}
+
+func (s *Server) said(status int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.words[status], "asked to fail")
 }
 
 // Put stores an object at a path as it is, with an identity if it has none.
@@ -178,7 +196,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
 		if status, drop = fault(r, body); status != 0 {
 			s.note(r)
 			fail(w, status, map[int]metav1.StatusReason{429: metav1.StatusReasonTooManyRequests, 503: metav1.StatusReasonServiceUnavailable,
-				403: metav1.StatusReasonForbidden, 422: metav1.StatusReasonInvalid}[status], "asked to fail")
+				403: metav1.StatusReasonForbidden, 422: metav1.StatusReasonInvalid, 500: metav1.StatusReasonInternalError}[status], s.said(status))
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -37,6 +38,9 @@ func (c *Client) mergeAccount(ctx context.Context, r *Request, live map[string]a
 		return failed(err)
 	}
 	if err := c.patch(ctx, r.Target, c.manager.existing(), patch); err != nil {
+		if _, internal := Internal(err); internal {
+			return failed(fmt.Errorf("merge: %w", err))
+		}
 		return Result{Action: Failed, UID: uid, Warning: r.refused("could not be merged: " + err.Error())}
 	}
 	return Result{Action: Updated, UID: uid}

@@ -104,7 +104,6 @@ func TestExistingObjects(t *testing.T) {
 		"label of ours, after a takeover": {live: other, mine: true, meta: object{"labels": object{"velero.io/restore-name": "r"}},
 			want: apply.Failed, warning: "exists already", data: other, label: "r"},
 		"not ours, after a takeover": {live: other, mine: true, want: apply.Failed, warning: "exists already", data: other},
-		"going away":                 {live: same, meta: object{"deletionTimestamp": "2026-01-01T00:00:00Z"}, want: apply.Failed, warning: "is being deleted", data: same},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +131,50 @@ func TestExistingObjects(t *testing.T) {
 			labels, _ := apitest.Meta(s.Object(mapPath))["labels"].(object)
 			require.Equal(t, tt.label, labels["velero.io/restore-name"])
 		})
+	}
+}
+
+// Children of an object that is being deleted are collected with it: it has no UID to refer to, whoever created it.
+func TestATerminatingObjectIsInTheWayAndNoOwner(t *testing.T) {
+	for name, tt := range map[string]struct {
+		managers []string
+		want     apply.Action
+		err      error
+	}{
+		"somebody's":         {[]string{"someone"}, apply.Failed, apply.ErrTerminating},
+		"this restore's own": {[]string{string(ours)}, apply.Created, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c, _ := start(t)
+			meta := managedBy(tt.managers...)
+			meta["name"], meta["namespace"], meta["deletionTimestamp"] = "m", "a", "2026-01-01T00:00:00Z"
+			s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "data": object{"k": "v"}, "metadata": meta})
+			request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+			request.Resumed = true
+			got := c.Apply(t.Context(), request)
+			require.ErrorIs(t, got.Err, tt.err)
+			require.Equal(t, tt.want, got.Action)
+			require.Empty(t, got.UID)
+			require.False(t, got.Fresh)
+		})
+	}
+}
+
+func TestInternalErrorsNameTheWebhook(t *testing.T) {
+	for message, want := range map[string]string{
+		`Internal error occurred: failed calling webhook "v.example.com": failed to call webhook: Post "https://x": dial tcp: connection refused`: "webhook v.example.com",
+		`conversion webhook for example.com/v1, Kind=Widget failed: Post "https://x": context deadline exceeded`:                                  "conversion of example.com/v1, Kind=Widget",
+		`Internal error occurred: something else`: "",
+	} {
+		s, c, _ := start(t)
+		s.Say(http.StatusInternalServerError, message)
+		s.Fail(func(*http.Request, map[string]any) (int, bool) { return http.StatusInternalServerError, false })
+		by, internal := apply.Internal(c.Apply(t.Context(), stored("configmaps", "ConfigMap", nil)).Err)
+		require.True(t, internal)
+		require.Equal(t, want, by)
+		s.Fail(func(*http.Request, map[string]any) (int, bool) { return http.StatusForbidden, false })
+		_, internal = apply.Internal(c.Apply(t.Context(), stored("configmaps", "ConfigMap", nil)).Err)
+		require.False(t, internal)
 	}
 }
 

@@ -28,10 +28,13 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 		return failed(fmt.Errorf("the existing object has no metadata"))
 	}
 	created := r.Intended == "" && c.manager.Made(meta)
-	if created && (r.Resumed || maybe && meta["deletionTimestamp"] == nil) {
+	deleting := meta["deletionTimestamp"] != nil
+	switch {
+	case created && r.Resumed && deleting:
+		return Result{Action: Created} // whoever deletes it does so after it was restored; it is no owner
+	case created && (r.Resumed || maybe && !deleting):
 		return Result{Action: Created, UID: uid, Fresh: true}
 	}
-	deleting := meta["deletionTimestamp"] != nil
 	r.normalize(live)
 	equal := reflect.DeepEqual(live, r.stored())
 	switch {
@@ -40,7 +43,7 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 	case deleting && r.NoCreate:
 		return failed(ErrGoing)
 	case deleting:
-		return Result{Action: Failed, UID: uid, Warning: r.refused("exists already and is being deleted")}
+		return failed(ErrTerminating)
 	case equal:
 		return c.equal(ctx, r, uid)
 	case r.GVR.Group == "" && r.GVR.Resource == "serviceaccounts":
@@ -144,6 +147,9 @@ func (c *Client) update(ctx context.Context, r *Request, live map[string]any, ui
 		return failed(err)
 	}
 	if err := c.patch(ctx, r.Target, c.manager.existing(), patch); err != nil {
+		if _, internal := Internal(err); internal {
+			return failed(fmt.Errorf("update: %w", err))
+		}
 		warning := r.refused("could not be updated: " + err.Error())
 		if err := c.relabel(ctx, r); err != nil {
 			warning += "; nor be labelled: " + err.Error()

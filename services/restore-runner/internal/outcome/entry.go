@@ -22,6 +22,12 @@ func (e *Entry) add(level, message string) {
 	e.record.Log = append(e.record.Log, Line{Time: e.recorder.clock.Now().UnixMilli(), Level: level, Message: message})
 }
 
+// Mark is how much the entry says so far, for Rewind.
+func (e *Entry) Mark() int { return len(e.record.Log) }
+
+// Rewind takes back what was said since Mark: what it was about is tried again.
+func (e *Entry) Rewind(mark int) { e.record.Log = e.record.Log[:mark] }
+
 // Info adds a line to the log.
 func (e *Entry) Info(message string) { e.add(joblog.Info.String(), message) }
 

@@ -52,7 +52,7 @@ func (t *tour) await(ctx context.Context, b *bound, result *action.RestoreResult
 func (t *tour) find(item action.Item) (int32, bool) {
 	node, ok := t.Plan.Find(item.GroupResource.String(), item.Namespace, item.Name)
 	if !ok {
-		if gr, _, known := t.catalog.Resolve(item.GroupResource.String()); known {
+		if gr, _, known := t.catalog.Load().Resolve(item.GroupResource.String()); known {
 			node, ok = t.Plan.Find(gr.String(), item.Namespace, item.Name)
 		}
 	}
@@ -134,7 +134,7 @@ func (t *tour) exists(ctx context.Context, a asked) bool {
 		}
 		target = t.present(a.node)
 	} else {
-		served, ok := t.catalog.Lookup(a.item.GroupResource)
+		served, ok := t.catalog.Load().Lookup(a.item.GroupResource)
 		if !ok {
 			return false
 		}

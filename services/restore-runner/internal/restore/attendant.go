@@ -57,9 +57,9 @@ type answer struct {
 	err      error
 }
 
-func newAttendant(c clock.WithTicker, restore *action.Restore, collateral func(error) bool) *attendant {
+func newAttendant(c clock.WithTicker, restore *action.Restore, collateral func(error) bool, woken chan int32) *attendant {
 	return &attendant{
-		clock: c, restore: restore, collateral: collateral, woken: make(chan int32), news: make(chan *question), answers: make(chan answer), calls: map[string]int{},
+		clock: c, restore: restore, collateral: collateral, woken: woken, news: make(chan *question), answers: make(chan answer), calls: map[string]int{},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
@@ -37,63 +38,64 @@ func (r *run) definitions(ctx context.Context) error {
 }
 
 // definition restores one definition and waits for it.
-func (r *run) definition(ctx context.Context, v int32) {
-	e := r.Recorder.Begin(v)
+func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait {
+	s := r.resume(v)
+	e := s.entry
 	it, err := r.load(ctx, v)
 	if err != nil {
 		r.end(ctx, e, v, err)
-		return
+		return nil
 	}
-	r.complain(e, it)
+	if s.wait == nil {
+		r.complain(e, it)
+	}
 	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
 	if chain := r.chains[r.Plan.Kind(v)]; chain != nil {
-		t := &tour{run: r, it: it, actions: chain, stay: &stay{entry: e}}
+		t := &tour{run: r, it: it, actions: chain, stay: s}
 		if _, over := t.follow(ctx); over {
-			return
+			return nil
 		}
+		s.object = t.object
 	}
 	reset.Place(it.body, "", &r.reset)
+	mark := e.Mark()
 	now, later := r.ownersOf(e, it)
 	result := r.define(ctx, it)
 	failpoint.Hit("restore-runner/definition-created")
+	if wait := r.lay(ctx, v, s, w, result.Err, mark); wait != nil {
+		return wait
+	}
 	if !r.brought(ctx, e, it, &result) {
-		return
+		return nil
 	}
 	if result.Action == apply.Created || result.Action == apply.Updated {
 		if !r.establish(ctx, e, it) {
-			return
+			return nil
 		}
 		failpoint.Hit("restore-runner/definition-established")
 	}
 	r.done(ctx, e, v, result, now, later)
+	return nil
 }
 
-// define creates or updates; a definition of that name that is going away is waited for, with all its objects.
+// define creates or updates; a definition of that name that is going away, with all its objects, is a delay.
 func (r *run) define(ctx context.Context, it *item) apply.Result {
-	start := r.Clock.Now()
-	for {
-		raw, err := r.client.Get(ctx, it.target)
+	raw, err := r.client.Get(ctx, it.target)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return apply.Result{Err: err}
+	}
+	if err == nil {
+		live, err := liveOf(raw)
 		switch {
-		case apierrors.IsNotFound(err):
 		case err != nil:
 			return apply.Result{Err: err}
-		default:
-			live, err := liveOf(raw)
-			if err != nil {
-				return apply.Result{Err: err}
-			}
-			if live.Metadata.DeletionTimestamp != nil {
-				if r.Clock.Since(start) > r.TerminatingTimeout {
-					return apply.Result{Err: fmt.Errorf("one of that name is still being deleted after %s", r.TerminatingTimeout)}
-				}
-				if err := r.wait(ctx); err != nil {
-					return apply.Result{Err: err}
-				}
-				continue
-			}
+		case live.Metadata.DeletionTimestamp != nil:
+			return apply.Result{Err: r.terminating()}
 		}
-		return r.client.Apply(ctx, r.request(it, "CustomResourceDefinition"))
 	}
+	result := r.client.Apply(ctx, r.request(it, "CustomResourceDefinition"))
+	result.Err = r.delayed(result.Err)
+	return result
 }
 
 // establish waits until the definition's names are accepted and its objects can be stored. False when the restore ends here
@@ -155,7 +157,7 @@ func (r *run) discover(ctx context.Context) error {
 	for {
 		catalog, err := resource.Discover(ctx, r.REST)
 		if err == nil {
-			r.catalog = catalog
+			r.catalog.Store(catalog)
 			if r.servesAll(catalog) {
 				r.discovered("")
 				return nil

@@ -37,39 +37,39 @@ func (r *run) namespaces(ctx context.Context) error {
 			bare = append(bare, ns.Target)
 		}
 	}
-	return dispatch.Run(ctx, flat(make([]int32, len(bare))), dispatch.Work{
-		Do:      func(ctx context.Context, v int32) *dispatch.Wait { r.bareNamespace(ctx, bare[v]); return nil },
-		Weight:  func(int32) int64 { return 0 },
-		Passive: func(int32) bool { return false },
-		Limit:   r.limiter.Limit,
-		Stop:    r.Stop,
+	return r.all(ctx, len(bare), func(int32) int64 { return 0 }, func(ctx context.Context, w waiter) *dispatch.Wait {
+		return r.bareNamespace(ctx, bare[w.v], w)
 	})
 }
 
 // storedNamespace creates a namespace as the backup has it.
-func (r *run) storedNamespace(ctx context.Context, v int32) {
+func (r *run) storedNamespace(ctx context.Context, v int32, w waiter) *dispatch.Wait {
 	target := r.Plan.MapNamespace(r.Plan.Node(v).Name)
 	e := r.Recorder.Begin(v)
 	it, err := r.load(ctx, v)
 	if err != nil {
 		r.loseStored(ctx, e, v, target, err)
-		return
+		return nil
 	}
 	it.target.Name = target
 	reset.Namespace(it.body, target)
 	now, later := r.ownersOf(e, it)
 	failpoint.Hit("restore-runner/before-namespace")
 	result, err := r.ensure(ctx, target, it.body, true)
+	if wait := w.park(err); wait != nil {
+		return wait
+	}
 	if err != nil {
 		r.loseStored(ctx, e, v, target, err)
-		return
+		return nil
 	}
 	failpoint.Hit("restore-runner/after-namespace")
 	// An owner of another pass cannot be known yet, so that now is empty; kept for completeness.
 	if result.Fresh && len(now) > 0 && !r.complete(ctx, e, v, result.UID, "ownerReferences", now) {
-		return
+		return nil
 	}
 	r.done(ctx, e, v, result, now, later)
+	return nil
 }
 
 // loseStored is the end of a stored namespace that cannot be prepared.
@@ -82,14 +82,19 @@ func (r *run) loseStored(ctx context.Context, e *outcome.Entry, v int32, target 
 }
 
 // bareNamespace creates a namespace the backup has no object of.
-func (r *run) bareNamespace(ctx context.Context, target string) {
+func (r *run) bareNamespace(ctx context.Context, target string, w waiter) *dispatch.Wait {
 	body := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": target}}
-	if _, err := r.ensure(ctx, target, body, false); err != nil && !cut(ctx, err) {
+	_, err := r.ensure(ctx, target, body, false)
+	if wait := w.park(err); wait != nil {
+		return wait
+	}
+	if err != nil && !cut(ctx, err) {
 		e := r.Recorder.Begin(outcome.General)
 		r.lose(e, target, err)
 		e.Error(fmt.Sprintf("namespace %q: %v", target, err))
 		e.Commit()
 	}
+	return nil
 }
 
 // home prepares the namespace of an object that is restored only because an action asked for it, if nothing else is restored
@@ -110,10 +115,10 @@ func (r *run) home(ctx context.Context, v int32) {
 		node, stored := r.Plan.NamespaceObject(r.Plan.Source(v))
 		switch {
 		case !stored:
-			r.bareNamespace(ctx, target)
+			r.insist(ctx, func(w waiter) *dispatch.Wait { return r.bareNamespace(ctx, target, w) })
 		case r.Recorder.Action(node) == "":
 			r.Recorder.Ask(node)
-			r.storedNamespace(ctx, node)
+			r.insist(ctx, func(w waiter) *dispatch.Wait { return r.storedNamespace(ctx, node, w) })
 		}
 	})
 }
@@ -132,12 +137,11 @@ func (r *run) lostNamespace(target string) string {
 	return r.lost[target]
 }
 
-// ensure creates a namespace unless it exists, and waits for one of that name that is going away.
+// ensure creates a namespace unless it exists. One of that name that is being deleted is a delay.
 func (r *run) ensure(ctx context.Context, name string, body map[string]any, stored bool) (apply.Result, error) {
 	if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {
 		return apply.Result{}, fmt.Errorf("not a namespace name: %s", msgs[0])
 	}
-	start := r.Clock.Now()
 	target, sent := apply.Target{GVR: namespacesGVR, Name: name}, false
 	for {
 		uid, maybe, err := r.client.Create(ctx, target, body)
@@ -146,7 +150,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 			return apply.Result{Action: apply.Created, UID: uid, Fresh: true}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return apply.Result{}, err
+			return apply.Result{}, r.delayed(err)
 		}
 		raw, err := r.client.Get(ctx, target)
 		if apierrors.IsNotFound(err) {
@@ -159,15 +163,10 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 		if err != nil {
 			return apply.Result{}, err
 		}
-		if live.Metadata.DeletionTimestamp == nil {
-			return r.existing(live, stored, sent), nil
+		if live.Metadata.DeletionTimestamp != nil {
+			return apply.Result{}, r.terminating()
 		}
-		if r.Clock.Since(start) > r.TerminatingTimeout {
-			return apply.Result{}, fmt.Errorf("one of that name is still being deleted after %s", r.TerminatingTimeout)
-		}
-		if err := r.wait(ctx); err != nil {
-			return apply.Result{}, err
-		}
+		return r.existing(live, stored, sent), nil
 	}
 }
 

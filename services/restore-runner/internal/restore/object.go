@@ -33,10 +33,13 @@ type item struct {
 
 // object restores one object that is neither a definition nor a Namespace. It is called again for one that had to wait.
 func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
-	s := r.stays.take(v)
-	if s == nil {
-		s = &stay{entry: r.Recorder.Begin(v)}
+	s := r.resume(v)
+	if s.wait == nil {
 		r.home(ctx, v)
+	}
+	if err := r.lot.Expired(v); err != nil {
+		r.end(ctx, s.entry, v, err)
+		return nil
 	}
 	if reason := r.lostNamespace(r.Plan.Target(v)); reason != "" {
 		r.end(ctx, s.entry, v, fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason))
@@ -60,15 +63,58 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 		if wait, over := t.follow(ctx); wait != nil || over {
 			return wait
 		}
+		s.object = t.object
 	}
+	return r.bring(ctx, s, it)
+}
+
+// resume takes an object up again, or begins it.
+func (r *run) resume(v int32) *stay {
+	if s := r.stays.take(v); s != nil {
+		return s
+	}
+	return &stay{entry: r.Recorder.Begin(v)}
+}
+
+// bring creates the normalized object, with the volume it needs, or has it wait.
+func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
+	mark := s.entry.Mark()
 	for again := true; again; {
-		if err := r.provision(ctx, it); err != nil {
-			r.end(ctx, s.entry, v, err)
-			return nil
+		err := r.provision(ctx, it)
+		if err == nil {
+			again, err = r.create(ctx, s.entry, it)
 		}
-		again = r.create(ctx, s.entry, it)
+		if err == nil {
+			continue
+		}
+		if wait := r.lay(ctx, it.node, s, waiter{r.lot, it.node}, err, mark); wait != nil {
+			return wait
+		}
+		r.end(ctx, s.entry, it.node, err)
+		break
+	}
+	if s.parked {
+		r.lot.Passed(it.node)
 	}
 	return nil
+}
+
+// lay lays an object aside if err is a delay that there is time for; nil is no wait. What was said about it since mark will
+// be said again.
+func (r *run) lay(ctx context.Context, v int32, s *stay, w waiter, err error, mark int) *dispatch.Wait {
+	if cut(ctx, err) {
+		return nil
+	}
+	wait := w.park(err)
+	if wait == nil {
+		return nil
+	}
+	s.entry.Rewind(mark)
+	if err := r.stays.keep(v, s, wait); err != nil {
+		r.end(ctx, s.entry, v, err)
+		return nil
+	}
+	return wait
 }
 
 // end is the outcome of an object that got no further than err. When the restore ends here it has no outcome: whoever goes
@@ -150,7 +196,7 @@ func (r *run) target(it *item) (apply.Target, error) {
 	if gv.Group != kind.GVK.Group {
 		return apply.Target{}, fmt.Errorf("apiVersion: is %q in an object stored under group %q", gv, kind.GVK.Group)
 	}
-	served, ok := r.catalog.Lookup(kind.GroupResource())
+	served, ok := r.catalog.Load().Lookup(kind.GroupResource())
 	if !ok {
 		return apply.Target{}, fmt.Errorf("the cluster does not serve %s", kind)
 	}
@@ -181,8 +227,8 @@ func (r *run) skipped(it *item) *reset.Skip {
 }
 
 // create brings the normalized object into the cluster and gives it its owners. again tells that it went away which stood
-// there, so that the object has no outcome yet.
-func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) (again bool) {
+// there; then, and after an error, the object has no outcome yet.
+func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) (again bool, err error) {
 	kind := r.Plan.Kind(it.node)
 	if kind.String() == "persistentvolumeclaims" {
 		r.followVolume(it)
@@ -200,13 +246,16 @@ func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) (again boo
 	request.New = r.fresh[kind.GroupResource()]
 	result := r.client.Apply(ctx, request)
 	failpoint.Hit("restore-runner/after-create")
-	if errors.Is(result.Err, apply.ErrGoing) {
-		return true
+	switch {
+	case errors.Is(result.Err, apply.ErrGoing):
+		return true, nil
+	case result.Err != nil:
+		return false, r.delayed(result.Err)
 	}
 	if r.brought(ctx, e, it, &result) {
 		r.done(ctx, e, it.node, result, now, later)
 	}
-	return false
+	return false, nil
 }
 
 // presume records an outcome that is none yet.

@@ -102,7 +102,7 @@ func (r *run) unlessStopped(ctx context.Context) (_ context.Context, done func()
 // volume makes the volume, once per restore whoever holds it.
 func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter, s *nativesnapshot.Snapshot) (made outcome.Volume, err error) {
 	made = r.planned(it, s)
-	switch before := r.History.Volumes[it.node]; {
+	switch before := r.before(it.node); {
 	case before != nil && before.ID != "":
 		return *before, nil // under a name that may have been taken since: point records another
 	case before != nil, r.History.Blind:
@@ -126,6 +126,16 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 	}
 	r.Recorder.Info(it.node, fmt.Sprintf("volume %q made of snapshot %q", made.ID, made.Snapshot))
 	return made, r.recorded(ctx, it, &made)
+}
+
+// before is what is known of the volume of an object: an earlier holder made it, or this one did before the object had to wait.
+func (r *run) before(node int32) *outcome.Volume {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if made := r.made[node]; made != nil {
+		return made
+	}
+	return r.History.Volumes[node]
 }
 
 // planned is the volume before it is made; recorded gives it its name.

@@ -65,12 +65,18 @@ func (r *run) recorded(ctx context.Context, it *item, made *outcome.Volume) erro
 		r.Recorder.Info(it.node, fmt.Sprintf("restored as %q", made.Name))
 	}
 	r.Recorder.Provision(it.node, *made)
-	if err := r.Recorder.Sync(ctx); err != nil || made.Name == "" {
+	if err := r.Recorder.Sync(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.names[stored] = made.Name
+	if made.ID != "" {
+		kept := *made
+		r.made[it.node] = &kept
+	}
+	if made.Name != "" {
+		r.names[stored] = made.Name
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
@@ -91,9 +93,11 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	r := &run{
-		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(), catalog: config.Catalog,
+		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(),
 		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, names: map[string]string{},
+		made: map[int32]*outcome.Volume{},
 	}
+	r.catalog.Store(config.Catalog)
 	r.bind()
 	r.reset = reset.Options{
 		Backup: config.Backup, Restore: config.Restore, MapNamespace: config.Plan.MapNamespace,
@@ -130,18 +134,20 @@ type run struct {
 	owners  *relink.Book
 	reset   reset.Options
 
+	catalog atomic.Pointer[resource.Catalog]
 	// Written between passes only.
-	catalog *resource.Catalog
-	fresh   map[schema.GroupResource]bool // kinds defined by this restore
+	fresh map[schema.GroupResource]bool // kinds defined by this restore
 
 	mu    sync.Mutex
-	lost  map[string]string // target namespaces that could not be prepared -> why
-	names map[string]string // volumes of the backup -> their other names in the cluster
+	lost  map[string]string         // target namespaces that could not be prepared -> why
+	made  map[int32]*outcome.Volume // volumes that this holder made
+	names map[string]string         // volumes of the backup -> their other names in the cluster
 
 	chains map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
 	stays  stays
 	homes  map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
-	asking *attendant            // nil but in the last pass
+	lot    *parking.Lot          // of the last pass
+	asking *attendant            // nil but in the last pass, and then without actions
 	alone  chan struct{}         // held by who puts an object to an action again
 }
 
@@ -161,10 +167,12 @@ func (r *run) others(ctx context.Context) error {
 		Budget:  bodyBudget,
 		Stop:    r.Stop,
 	}
+	r.lot = parking.New(r.Clock)
+	defer r.lot.Start(ctx)()
+	work.Woken = r.lot.Woken()
 	if r.chains != nil {
-		r.asking = newAttendant(r.Clock, r.Object, r.Collateral)
+		r.asking = newAttendant(r.Clock, r.Object, r.Collateral, r.lot.Woken())
 		defer r.asking.start(ctx)()
-		work.Woken = r.asking.woken
 	}
 	return dispatch.Run(ctx, r.Plan.Graph(), work)
 }
@@ -202,14 +210,30 @@ func (r *run) open(nodes []int32) []int32 {
 	return slices.DeleteFunc(nodes, func(v int32) bool { return r.Recorder.Action(v) != "" })
 }
 
-// each runs do for some nodes in parallel.
-func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, int32)) error {
-	return dispatch.Run(ctx, flat(nodes), dispatch.Work{
+// each runs do for some nodes in parallel, and again for those that waited.
+func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, int32, waiter) *dispatch.Wait) error {
+	return r.all(ctx, len(nodes), func(v int32) int64 { return bodyFactor*r.Plan.Node(nodes[v]).Size + bodyOverhead },
+		func(ctx context.Context, w waiter) (wait *dispatch.Wait) {
+			r.guarded(ctx, nodes[w.v], func() { wait = do(ctx, nodes[w.v], w) })
+			return wait
+		})
+}
+
+// all runs n vertices that do not depend on one another in parallel, and again those that waited.
+func (r *run) all(ctx context.Context, n int, weight func(int32) int64, do func(context.Context, waiter) *dispatch.Wait) error {
+	lot := parking.New(r.Clock)
+	defer lot.Start(ctx)()
+	return dispatch.Run(ctx, flat(make([]int32, n)), dispatch.Work{
 		Do: func(ctx context.Context, v int32) *dispatch.Wait {
-			r.guarded(ctx, nodes[v], func() { do(ctx, nodes[v]) })
-			return nil
+			w := waiter{lot, v}
+			wait := do(ctx, w)
+			if wait == nil {
+				lot.Passed(v)
+			}
+			return wait
 		},
-		Weight:  func(v int32) int64 { return bodyFactor*r.Plan.Node(nodes[v]).Size + bodyOverhead },
+		Weight:  weight,
+		Woken:   lot.Woken(),
 		Passive: func(int32) bool { return false },
 		Limit:   r.limiter.Limit,
 		Budget:  bodyBudget,

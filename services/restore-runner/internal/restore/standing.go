@@ -10,37 +10,19 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 )
 
 var claimsGVR = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 
 // standing tells that the PersistentVolume is in the cluster and stays there. One that is going away, as after its claim's
-// namespace was deleted, is waited for: its name is free afterwards, and its data is in the snapshot alone.
+// namespace was deleted, is a delay: its name is free afterwards, and its data is in the snapshot alone.
 func (r *run) standing(ctx context.Context, it *item) (there bool, err error) {
 	there, going, err := r.stands(ctx, it)
 	if err != nil || going == "" {
 		return there, err
 	}
-	dispatch.Aside(ctx, func() { there, err = r.awaitGone(ctx, it) })
-	return there, err
-}
-
-// awaitGone looks at the PersistentVolume until it is gone, or stands after all, for TerminatingTimeout.
-func (r *run) awaitGone(ctx context.Context, it *item) (bool, error) {
-	start := r.Clock.Now()
-	for {
-		there, going, err := r.stands(ctx, it)
-		if err != nil || going == "" {
-			return there, err
-		}
-		if r.Clock.Since(start) > r.TerminatingTimeout {
-			return false, fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.target.Name, r.TerminatingTimeout, going)
-		}
-		if err := r.wait(ctx); err != nil {
-			return false, err
-		}
-	}
+	return false, &delay{kind: causeTerminating, timeout: r.TerminatingTimeout,
+		err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.target.Name, r.TerminatingTimeout, going)}
 }
 
 // stands looks at the PersistentVolume once. going is why it will not stay, "" when it does or is not there.

@@ -22,7 +22,10 @@ type stay struct {
 	asked []asked        // the additional items of the action before next
 	// question is what the action before next wants to be asked about them, nil for nothing.
 	question *question
-	frozen   frozen
+	// object is what the actions made of it; nil for one that can be read from the backup again.
+	object *action.Object
+	frozen frozen
+	parked bool // it was tried already
 }
 
 // asked is an additional item, and its node or -1.
@@ -63,6 +66,19 @@ func (s *stays) put(node int32, st *stay, raw []byte) error {
 	}
 	s.of[node] = st
 	return nil
+}
+
+// keep is put for an object that has been through its actions.
+func (s *stays) keep(node int32, st *stay, wait *dispatch.Wait) error {
+	var raw []byte
+	if st.object != nil {
+		var err error
+		if raw, err = st.object.JSON(); err != nil {
+			return err
+		}
+	}
+	st.wait, st.object, st.parked = wait, nil, true
+	return s.put(node, st, raw)
 }
 
 // take returns the stay of a node, nil if it does not wait.

@@ -1,0 +1,37 @@
+package apply
+
+import (
+	"errors"
+	"net/http"
+	"regexp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// ErrTerminating is the failure of a Request in whose way an object is that is being deleted: its name is free afterwards.
+// Such an object is not there any more for anything that would refer to it.
+var ErrTerminating = errors.New("one of that name exists and is being deleted")
+
+// The words of kube-apiserver 1.36 for a webhook that it could not ask.
+var (
+	admissionWebhook  = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
+	conversionWebhook = regexp.MustCompile(`conversion webhook for (.+?) failed`)
+)
+
+// Internal tells that the server failed at a request (500), which says nothing about the object: a webhook could not be
+// asked, or something in the server broke. by names the webhook, "" where there is none: requests that need the same one
+// fail together.
+func Internal(err error) (by string, ok bool) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code != http.StatusInternalServerError {
+		return "", false
+	}
+	message := status.Status().Message
+	if m := admissionWebhook.FindStringSubmatch(message); m != nil {
+		return "webhook " + m[1], true
+	}
+	if m := conversionWebhook.FindStringSubmatch(message); m != nil {
+		return "conversion of " + m[1], true
+	}
+	return "", true
+}

@@ -1,0 +1,233 @@
+// Package parking wakes objects that wait for something outside of the restore: one of their name that is being deleted, a
+// webhook that does not answer, an API that is not served yet.
+//
+// Nothing announces these changes, so that objects are tried again, with growing pauses. Of those that wait for the same
+// cause one is tried at a time, each in its turn, and the first that gets through wakes the others: a webhook that is away
+// for minutes meets a few requests and not those of every object.
+package parking
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// tick is how often it is looked whose time has come.
+	tick = 250 * time.Millisecond
+	// firstPause and maxPause bound the time between two tries.
+	firstPause = 250 * time.Millisecond
+	maxPause   = 10 * time.Second
+)
+
+// Cause is what an object waits for.
+type Cause struct {
+	// Kind names what may be waited for as long as Timeout, counted from the first wait of the object for the kind.
+	Kind    string
+	Timeout time.Duration
+	// Key is shared by the objects that wait for the same; empty is the object's own.
+	Key string
+	// Err is the object's failure should nothing change in time.
+	Err error
+}
+
+// Lot wakes the vertices of one dispatch.Run. Safe for concurrent use.
+type Lot struct {
+	clock clock.WithTicker
+	woken chan int32
+	begin chan struct{} // closed by the first Wait
+
+	mu     sync.Mutex
+	queues map[queueKey]*queue
+	guests map[int32]*guest
+	due    []int32 // to be woken
+	news   chan struct{}
+	once   sync.Once
+}
+
+type queueKey struct {
+	shared string
+	own    int32
+}
+
+// queue are the vertices that wait for one cause, the one that is tried next first.
+type queue struct {
+	waiting []int32
+	pause   time.Duration
+	next    time.Time
+	trying  int32 // the one that was woken last and has not come back; nobody is none
+}
+
+const nobody int32 = -1
+
+// guest is a vertex that waits, or has waited.
+type guest struct {
+	since   map[string]time.Time // by kind of cause
+	cause   Cause
+	until   time.Time
+	queue   queueKey
+	expired bool
+}
+
+// New returns an empty lot. Start has to be called for anything to be woken.
+func New(c clock.WithTicker) *Lot {
+	return &Lot{
+		clock: c, woken: make(chan int32), begin: make(chan struct{}), queues: map[queueKey]*queue{}, guests: map[int32]*guest{}, news: make(chan struct{}, 1),
+	}
+}
+
+// Woken delivers the vertices that are to be tried again, for dispatch.Work.
+func (l *Lot) Woken() chan int32 { return l.woken }
+
+// Start begins to wake, until the returned function is called or ctx ends.
+func (l *Lot) Start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { l.serve(ctx) })
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+// Wait lets a vertex wait, whose Do then returns a dispatch.Wait with Wake. False means that it has waited for causes of
+// this kind for as long as it may.
+func (l *Lot) Wait(v int32, c Cause) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	g := l.guests[v]
+	if g == nil {
+		g = &guest{since: map[string]time.Time{}, queue: queueKey{own: nobody}}
+		l.guests[v] = g
+	}
+	key := queueKey{shared: c.Key, own: nobody}
+	if c.Key == "" {
+		key.own = v
+	}
+	l.leave(v, g, g.queue != key)
+	since, known := g.since[c.Kind]
+	if !known {
+		since = now
+		g.since[c.Kind] = now
+	}
+	g.cause, g.until, g.queue = c, since.Add(c.Timeout), key
+	if !now.Before(g.until) {
+		delete(l.guests, v)
+		return false
+	}
+	q := l.queues[key]
+	if q == nil {
+		q = &queue{pause: firstPause, next: now.Add(firstPause), trying: nobody}
+		l.queues[key] = q
+	}
+	q.waiting = append(q.waiting, v)
+	l.once.Do(func() { close(l.begin) })
+	return true
+}
+
+// Expired returns the failure of a vertex that was woken because it has waited for as long as it may; nil for others.
+func (l *Lot) Expired(v int32) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.guests[v]
+	if g == nil || !g.expired {
+		return nil
+	}
+	delete(l.guests, v)
+	return g.cause.Err
+}
+
+// Passed notes that a vertex waits no more, because what it waited for last has come. A vertex that never waited may pass.
+func (l *Lot) Passed(v int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if g := l.guests[v]; g != nil {
+		l.leave(v, g, true)
+		delete(l.guests, v)
+	}
+}
+
+// leave notes what came of the try of a vertex: its cause holds no longer, so that all others are tried at once, or it does.
+// The caller holds the lock.
+func (l *Lot) leave(v int32, g *guest, over bool) {
+	q := l.queues[g.queue]
+	if q == nil {
+		return
+	}
+	if !over {
+		if q.trying == v {
+			q.trying, q.pause = nobody, min(2*q.pause, maxPause)
+			q.next = l.clock.Now().Add(q.pause)
+		}
+		return
+	}
+	delete(l.queues, g.queue)
+	l.due = append(l.due, q.waiting...)
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Lot) serve(ctx context.Context) {
+	select {
+	case <-l.begin:
+	case <-ctx.Done():
+		return
+	}
+	ticker := l.clock.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C():
+			l.look()
+		case <-l.news:
+		case <-ctx.Done():
+			return
+		}
+		for _, v := range l.take() {
+			select {
+			case l.woken <- v:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (l *Lot) take() []int32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due := l.due
+	l.due = nil
+	return due
+}
+
+// look finds whose time has come: the next try of each cause, and those that may not wait any longer.
+func (l *Lot) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	for key, q := range l.queues {
+		q.waiting = slices.DeleteFunc(q.waiting, func(v int32) bool {
+			if g := l.guests[v]; now.Before(g.until) {
+				return false
+			}
+			l.guests[v].expired = true
+			l.due = append(l.due, v)
+			return true
+		})
+		switch {
+		case len(q.waiting) == 0 && q.trying == nobody:
+			delete(l.queues, key)
+		case len(q.waiting) > 0 && q.trying == nobody && !now.Before(q.next):
+			q.trying = q.waiting[0]
+			l.due = append(l.due, q.trying)
+			q.waiting = q.waiting[1:]
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package parking_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errAway = errors.New("the webhook is away")
+
+func away(key string) parking.Cause {
+	return parking.Cause{Kind: "webhook", Key: key, Timeout: time.Minute, Err: errAway}
+}
+
+// park is a lot by a clock of the test's.
+type park struct {
+	*parking.Lot
+	clock *clocktesting.FakeClock
+}
+
+func start(t *testing.T) *park {
+	t.Helper()
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	p := &park{Lot: parking.New(clk), clock: clk}
+	t.Cleanup(p.Start(t.Context()))
+	return p
+}
+
+// wakes lets time go on until n vertices were woken, and returns them and the time it took.
+func (p *park) wakes(t *testing.T, n int) (out []int32, took time.Duration) {
+	t.Helper()
+	begun := p.clock.Now()
+	require.Eventually(t, p.clock.HasWaiters, 10*time.Second, time.Millisecond)
+	for len(out) < n {
+		select {
+		case v := <-p.Woken():
+			out = append(out, v)
+		case <-time.After(5 * time.Millisecond):
+			require.Less(t, p.clock.Since(begun), time.Hour)
+			p.clock.Step(250 * time.Millisecond)
+		}
+	}
+	return out, p.clock.Since(begun)
+}
+
+// quiet tells that nothing is woken by now.
+func (p *park) quiet(t *testing.T) {
+	t.Helper()
+	select {
+	case v := <-p.Woken():
+		require.Failf(t, "woken", "%d", v)
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+func TestOneOfThoseWithACauseIsTriedAtATime(t *testing.T) {
+	p := start(t)
+	for v := range int32(100) {
+		require.True(t, p.Wait(v, away("w")))
+	}
+	for v := range int32(3) {
+		woken, _ := p.wakes(t, 1)
+		require.Equal(t, []int32{v}, woken, "each in its turn")
+		p.clock.Step(time.Second)
+		p.quiet(t)
+		require.True(t, p.Wait(v, away("w")))
+	}
+	woken, _ := p.wakes(t, 1)
+	p.Passed(woken[0])
+	rest, took := p.wakes(t, 99)
+	require.Len(t, rest, 99, "the first that gets through wakes the others")
+	require.LessOrEqual(t, took, time.Second)
+}
+
+func TestPausesGrow(t *testing.T) {
+	p := start(t)
+	require.True(t, p.Wait(1, parking.Cause{Kind: "deleted", Timeout: time.Hour}))
+	var last time.Duration
+	for range 8 {
+		_, took := p.wakes(t, 1)
+		require.GreaterOrEqual(t, took, last)
+		require.LessOrEqual(t, took, 11*time.Second)
+		last = took
+		require.True(t, p.Wait(1, parking.Cause{Kind: "deleted", Timeout: time.Hour}))
+	}
+	require.Greater(t, last, 5*time.Second)
+}
+
+func TestWhatHasNoKeyHasItsOwnCause(t *testing.T) {
+	p := start(t)
+	require.True(t, p.Wait(1, away("")))
+	require.True(t, p.Wait(2, away("")))
+	woken, _ := p.wakes(t, 2)
+	require.ElementsMatch(t, []int32{1, 2}, woken)
+}
+
+// A wait is bounded for each object, also for one that waits in turns for two things of a kind, and for one that is never
+// tried because others with its cause are.
+func TestWaitsAreBounded(t *testing.T) {
+	p := start(t)
+	require.True(t, p.Wait(1, away("w")))
+	require.True(t, p.Wait(2, away("w")))
+	woken, _ := p.wakes(t, 1)
+	require.Equal(t, []int32{1}, woken)
+	woken, took := p.wakes(t, 1) // 1 does not come back
+	require.Equal(t, []int32{2}, woken)
+	require.InDelta(t, time.Minute, took, float64(time.Second))
+	require.ErrorIs(t, p.Expired(2), errAway)
+	require.NoError(t, p.Expired(1), "it is being tried")
+	require.False(t, p.Wait(1, away("another")), "its minute is over")
+
+	require.True(t, p.Wait(1, away("w")), "a new object under the number")
+}
+
+// An object that meets another obstacle has passed the first one.
+func TestAnotherCauseWakesThoseOfTheFirst(t *testing.T) {
+	p := start(t)
+	for v := range int32(3) {
+		require.True(t, p.Wait(v, away("w")))
+	}
+	woken, _ := p.wakes(t, 1)
+	require.True(t, p.Wait(woken[0], parking.Cause{Kind: "deleted", Timeout: time.Hour}))
+	rest, _ := p.wakes(t, 2)
+	require.ElementsMatch(t, []int32{1, 2}, rest)
+}

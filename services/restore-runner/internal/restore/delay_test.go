@@ -1,0 +1,205 @@
+package restore_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+const (
+	ownerPath = "/api/v1/namespaces/a/configmaps/owner"
+	childPath = "/api/v1/namespaces/a/secrets/child"
+)
+
+// family is an object and one that it owns, into a cluster in which the owner is being deleted.
+func family() *backup {
+	b := &backup{}
+	b.add("configmaps", "v1", "ConfigMap", "a", "owner", object{"data": object{"k": "v"}})
+	b.add("secrets", "v1", "Secret", "a", "child", nil, by("v1", "ConfigMap", "owner", false))
+	return b
+}
+
+func terminating(s *apitest.Server, paths ...string) {
+	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
+	for _, path := range paths {
+		name := path[strings.LastIndex(path, "/")+1:]
+		s.Put(path, object{"apiVersion": "v1", "kind": "ConfigMap", "data": object{"k": "v"},
+			"metadata": object{"name": name, "namespace": "a", "uid": "doomed", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+	}
+}
+
+func refs(s *apitest.Server, path string) []any {
+	out, _ := apitest.Meta(s.Object(path))["ownerReferences"].([]any)
+	return out
+}
+
+// An owner that was being deleted counted as there: its children got its UID and were collected with it, on a restore without
+// errors.
+func TestATerminatingOwnerIsWaitedForAndReplaced(t *testing.T) {
+	s := apitest.Start(t)
+	b := family()
+	terminating(s, ownerPath)
+	var reads atomic.Int64
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodGet && r.URL.Path == ownerPath && reads.Add(1) == 2 {
+			s.Delete(ownerPath)
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.all())
+	require.Empty(t, f.results.Warnings.all())
+	require.Equal(t, []string{"a/owner(created)"}, f.list["v1/ConfigMap"])
+	require.Len(t, refs(s, childPath), 1)
+	require.Equal(t, s.UID(ownerPath), refs(s, childPath)[0].(object)["uid"])
+	require.NotEqual(t, "doomed", s.UID(ownerPath))
+}
+
+// Its children are brought back without it, and that is said.
+func TestAnOwnerThatDoesNotGoAwayIsAnErrorAndNoOwner(t *testing.T) {
+	s := apitest.Start(t)
+	b := family()
+	terminating(s, ownerPath)
+	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.TerminatingTimeout = 600 * time.Millisecond })
+	require.Equal(t, "configmaps a/owner: one of that name is still being deleted after 600ms", f.results.Errors.all())
+	require.Equal(t, "secrets a/child: owner reference to ConfigMap owner dropped: the owner was not restored", f.results.Warnings.all())
+	require.Equal(t, []string{"a/owner(failed)"}, f.list["v1/ConfigMap"])
+	require.Equal(t, []string{"a/child(created)"}, f.list["v1/Secret"])
+	require.Empty(t, refs(s, childPath))
+}
+
+// Objects that wait hold no place: more of them than there ever are places do not keep others from being restored, which is
+// what ends the wait here.
+func TestWaitingObjectsHoldNoPlace(t *testing.T) {
+	const many = 300
+	for name, tt := range map[string]struct{ terminating, refused bool }{
+		"terminating objects":            {terminating: true},
+		"a webhook that does not answer": {refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := apitest.Start(t), &backup{}
+			var paths []string
+			for i := range many {
+				name := fmt.Sprintf("c%03d", i)
+				b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
+				paths = append(paths, "/api/v1/namespaces/a/configmaps/"+name)
+			}
+			if tt.terminating {
+				terminating(s, paths...)
+			}
+			b.add("deployments.apps", "apps/v1", "Deployment", "b", "webhook", nil)
+			refuse, over := refusing(s, "/configmaps")
+			s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/deployments") {
+					over()
+					for _, path := range paths {
+						s.Delete(path)
+					}
+				}
+				if !tt.refused {
+					return 0, false
+				}
+				return refuse(r, body)
+			})
+			f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) {
+				c.TerminatingTimeout, c.ResourceTimeout = time.Minute, time.Minute
+			})
+			require.Empty(t, f.results.Errors.all())
+			require.Empty(t, f.results.Warnings.all())
+			require.Len(t, f.list["v1/ConfigMap"], many)
+			require.Equal(t, many+1, f.recorder.ByAction()["created"])
+		})
+	}
+}
+
+// refusing is a webhook for the creation of objects of a collection that cannot be reached until over is called.
+func refusing(s *apitest.Server, collection string) (refuse apitest.Fault, over func()) {
+	var answers atomic.Bool
+	s.Say(http.StatusInternalServerError, `Internal error occurred: failed calling webhook "w.example.com": connection refused`)
+	return func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, collection) && !answers.Load() {
+			return http.StatusInternalServerError, false
+		}
+		return 0, false
+	}, func() { answers.Store(true) }
+}
+
+func TestAWebhookThatNeverAnswersIsAnErrorOfEachObject(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	for i := range 5 {
+		b.add("configmaps", "v1", "ConfigMap", "a", fmt.Sprint("c", i), nil)
+	}
+	refuse, _ := refusing(s, "/configmaps")
+	s.Fail(refuse)
+	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.ResourceTimeout = 2 * time.Second })
+	require.Equal(t, 5, f.recorder.ByAction()["failed"])
+	require.Equal(t, 5, f.recorder.Counts().Errors)
+	require.Contains(t, f.results.Errors.all(), `failed calling webhook "w.example.com": connection refused (tried for 2s)`)
+	require.LessOrEqual(t, len(s.Requests("POST /api/v1/namespaces/a/configmaps")), 5+5, "one of them at a time is tried again")
+}
+
+// Namespaces and definitions were lost, with all that belongs to them, when a webhook did not answer at the first request.
+func TestNamespacesAndDefinitionsWaitForWebhooks(t *testing.T) {
+	for _, collection := range []string{"/namespaces", "/customresourcedefinitions"} {
+		t.Run(collection, func(t *testing.T) {
+			s, b := apitest.Start(t), &backup{}
+			crd(b)
+			b.add("namespaces", "v1", "Namespace", "", "a", nil)
+			b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
+			b.add("configmaps", "v1", "ConfigMap", "bare", "c", nil)
+			var refused atomic.Int64
+			s.Say(http.StatusInternalServerError, `failed calling webhook "w.example.com": no endpoints available`)
+			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, collection) && refused.Add(1) <= 3 {
+					return http.StatusInternalServerError, false
+				}
+				return 0, false
+			})
+			f := run(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.all())
+			require.Equal(t, 4, f.recorder.ByAction()["created"])
+		})
+	}
+}
+
+// What an object has been through is not repeated when its creation is: actions may have effects elsewhere.
+func TestActionsAreNotRepeatedWithTheCreation(t *testing.T) {
+	s := apitest.Start(t)
+	b, items := pair()
+	x := asks("a.io/x", items)
+	var refused atomic.Int64
+	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") && refused.Add(1) <= 2 {
+			return http.StatusInternalServerError, false
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, 2, f.recorder.ByAction()["created"])
+	require.Equal(t, 1, x.times("ConfigMap a/c"))
+	require.EqualValues(t, 3, refused.Load())
+}
+
+// A volume is made once, however often the creation of its object is repeated.
+func TestNoVolumeIsMadeAgainForACreationThatIsRepeated(t *testing.T) {
+	s, c := apitest.Start(t), &cloud{}
+	var refused atomic.Int64
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodPost && r.URL.Path == manyVolumes && refused.Add(1) <= 2 {
+			return http.StatusInternalServerError, false
+		}
+		return 0, false
+	})
+	madeAnew(t, s, c, run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c)))
+	require.EqualValues(t, 3, refused.Load())
+}
