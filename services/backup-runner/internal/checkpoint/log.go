@@ -99,11 +99,14 @@ func read(ctx context.Context, store objectstore.Reader, backup, uid, key string
 	if err := jsonlimit.Unmarshal(data, &rec, maxDecoded); err != nil {
 		return rec, fmt.Errorf("record %s: %w: %w", key, journal.ErrCorrupt, err)
 	}
-	if rec.FormatVersion < recordVersion || rec.FormatVersion > recordWithSnapshots {
+	if rec.FormatVersion < recordVersion || rec.FormatVersion > recordWithKinds {
 		return rec, fmt.Errorf("record %s: %w: formatVersion: %d is not supported", key, journal.ErrCorrupt, rec.FormatVersion)
 	}
 	if rec.Backup != backup || rec.UID != uid {
 		return rec, fmt.Errorf("record %s: %w: it belongs to backup %s (uid %s)", key, journal.ErrCorrupt, rec.Backup, rec.UID)
+	}
+	if rec.Start != nil {
+		rec.Start.modernize()
 	}
 	return rec, nil
 }

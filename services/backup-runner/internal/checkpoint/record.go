@@ -7,17 +7,20 @@ package checkpoint
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 // Formats of records; others are not understood. A record that a runner without
-// actions, or without snapshots, would misunderstand has a newer one.
+// actions, without snapshots, or that looks for units would misunderstand has a newer
+// one.
 const (
 	recordVersion       = 2
 	recordWithActions   = 3
 	recordWithSnapshots = 4
+	recordWithKinds     = 5
 )
 
 // Record says what one sealed part holds.
@@ -79,9 +82,34 @@ type Start struct {
 	LiveNamespaces int `json:"liveNamespaces"`
 	// Unbound are the actions that could not be asked what they apply to.
 	Unbound []string `json:"unbound,omitempty"`
-	// Units are the lists of the first pass. One whose kind is no longer served
+	// Kinds are what the first pass lists, in its order. One that is no longer served
 	// is an error; kinds that came later are not in the backup.
-	Units []string `json:"units"`
+	Kinds []Kind `json:"kinds,omitempty"`
+	// Units are all lists of the first pass, in place of Kinds, in older records.
+	Units []string `json:"units,omitempty"`
+}
+
+// Kind is a kind to be listed.
+type Kind struct {
+	// Resource is what is listed ("pods", "widgets.example.com").
+	Resource string `json:"resource"`
+	// Spread is true where each namespace is listed by itself.
+	Spread bool `json:"spread,omitempty"`
+}
+
+// modernize gives a start its kinds that names units ("pods/ns#1").
+func (s *Start) modernize() {
+	for _, unit := range s.Units {
+		name := unit
+		if end := strings.IndexAny(unit, "/#?"); end >= 0 {
+			name = unit[:end]
+		}
+		kind := Kind{Resource: strings.Clone(name), Spread: strings.HasPrefix(unit[len(name):], "/")}
+		if n := len(s.Kinds); n == 0 || s.Kinds[n-1] != kind {
+			s.Kinds = append(s.Kinds, kind)
+		}
+	}
+	s.Units = nil
 }
 
 // Part names a part and its sidecar in the bucket. A part without items has no
@@ -152,6 +180,9 @@ func (r *Record) Covers() bool {
 // format is the oldest format that says all the record does.
 func (r *Record) format() int {
 	pending := func(i volume.Info) bool { return i.Pending }
+	if r.Start != nil {
+		return recordWithKinds
+	}
 	if len(r.Intended)+len(r.Snapshots) > 0 || slices.ContainsFunc(r.Volumes, pending) {
 		return recordWithSnapshots
 	}

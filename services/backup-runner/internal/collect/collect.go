@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -171,8 +172,9 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 	if err := first.vanished(planned); err != nil {
 		return err
 	}
-	compared := r.compare(ctx, kindsOf(planned))
-	err = r.pass(ctx, workers, r.remaining(planned))
+	planned = r.remaining(planned)
+	compared := r.compare(ctx, planned)
+	err = r.pass(ctx, workers, r.units(planned))
 	compared()
 	if err != nil {
 		return err
@@ -185,7 +187,7 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 	failpoint.Hit("backup-runner/first-pass-done")
 	second := slices.Concat(r.definitions(), r.volumes(), r.namespaces())
 	for visited := map[string]bool{}; len(second) > 0; second = r.late(visited) {
-		if err := r.pass(ctx, workers, second); err != nil {
+		if err := r.pass(ctx, workers, slices.Values(second)); err != nil {
 			return err
 		}
 		if err := r.act(ctx, workers); err != nil {
@@ -204,7 +206,7 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 }
 
 // pass collects the units and makes everything durable.
-func (r *run) pass(ctx context.Context, workers []*worker, units []unit) error {
+func (r *run) pass(ctx context.Context, workers []*worker, units iter.Seq[unit]) error {
 	if err := r.each(ctx, workers, units); err != nil {
 		return err
 	}
@@ -223,21 +225,24 @@ func (r *run) settle(ctx context.Context, workers []*worker) error {
 }
 
 // each lets the workers collect the units and returns when all are done, or when
-// the run is told to stop.
-func (r *run) each(ctx context.Context, workers []*worker, units []unit) error {
-	queue := make(chan unit, len(units))
-	for _, u := range units {
-		queue <- u
+// the run is told to stop. A unit is made when a worker is free for it.
+func (r *run) each(ctx context.Context, workers []*worker, units iter.Seq[unit]) error {
+	next, end := iter.Pull(units)
+	defer end()
+	var turn sync.Mutex
+	take := func() (unit, bool) {
+		turn.Lock()
+		defer turn.Unlock()
+		return next()
 	}
-	close(queue)
 	return parallel(ctx, workers[:r.Workers], func(ctx context.Context, w *worker) error {
-		for u := range queue {
+		for u, ok := take(); ok; u, ok = take() {
 			err := context.Cause(ctx)
 			if err == nil && !r.stopping() {
 				err = w.unit(ctx, u)
 			}
 			switch {
-			case r.stopping() && errors.Is(err, ErrStopped):
+			case r.stopping() && (err == nil || errors.Is(err, ErrStopped)):
 				return nil // the others come to the end of their pages
 			case err != nil:
 				return fmt.Errorf("collect %s: %w", u.id(), err)

@@ -29,10 +29,10 @@ const maxExpiries = 5
 func (w *worker) unit(ctx context.Context, u unit) error {
 	s := w.sink(&u)
 	var token string
+	if w.run.past.isDone(u.id()) {
+		return nil
+	}
 	if at, ok := w.run.past.units[u.id()]; ok {
-		if at.Done {
-			return nil
-		}
 		s.resume(at)
 		token = at.Continue
 	}
@@ -148,20 +148,20 @@ const comparisons = 16
 // compare finds out ahead, while the lists run, which kinds share the cut's revisions,
 // so that no list waits for the answers to others. What it cannot find out is asked
 // again, and noted, by the list itself. The returned function ends it.
-func (r *run) compare(ctx context.Context, kinds []resource.Resource) (stop func()) {
+func (r *run) compare(ctx context.Context, lists []kindList) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group errgroup.Group
 	group.SetLimit(comparisons)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for i := range kinds {
+		for i := range lists {
 			if ctx.Err() != nil {
 				break
 			}
 			group.Go(func() error {
 				_ = r.safely(func() error {
-					_, _, err := r.revision(ctx, &kinds[i])
+					_, _, err := r.revision(ctx, &lists[i].res)
 					return err
 				})
 				return nil

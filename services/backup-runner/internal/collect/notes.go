@@ -57,8 +57,8 @@ func (w *worker) begin(ctx context.Context) error {
 		}
 	}
 	start := &checkpoint.Start{LiveNamespaces: live, Unbound: unbound}
-	for _, u := range plan(r.Filter, r.Catalog, live) {
-		start.Units = append(start.Units, u.id())
+	for _, l := range plan(r.Filter, r.Catalog, live) {
+		start.Kinds = append(start.Kinds, l.name())
 	}
 	w.record.Start, r.past.start = start, start
 	return w.flush()

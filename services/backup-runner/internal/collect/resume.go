@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,8 +18,9 @@ import (
 // past is what earlier holders of the backup recorded. It does not change while
 // units are collected.
 type past struct {
-	start *checkpoint.Start // nil if nothing was recorded
-	units map[string]position
+	start *checkpoint.Start   // nil if nothing was recorded
+	units map[string]position // that were begun and are not done
+	done  map[known.Key]struct{}
 	ended bool // the last log entry is recorded
 
 	// What earlier holders left to actions, and made of it.
@@ -32,6 +32,25 @@ type past struct {
 	joined map[known.Key]struct{}
 }
 
+// unitKey stands for a unit: of those that are done there may be very many.
+func unitKey(id string) known.Key { return known.KeyOf(schema.GroupKind{}, "", id) }
+
+// isDone reports whether a unit was listed to its end.
+func (p *past) isDone(id string) bool {
+	_, done := p.done[unitKey(id)]
+	return done
+}
+
+// cover notes how far a unit was listed.
+func (p *past) cover(last *checkpoint.Range) {
+	if last.Done {
+		delete(p.units, last.Unit)
+		p.done[unitKey(last.Unit)] = struct{}{}
+		return
+	}
+	p.units[last.Unit] = position{Range: *last, items: p.units[last.Unit].items + last.Items}
+}
+
 // position is how far a unit has come.
 type position struct {
 	checkpoint.Range     // the last one
@@ -40,7 +59,7 @@ type position struct {
 
 // restore reads what earlier holders recorded, one after the other.
 func (r *run) restore(ctx context.Context) error {
-	r.past.units, r.past.joined = map[string]position{}, map[known.Key]struct{}{}
+	r.past.units, r.past.done, r.past.joined = map[string]position{}, map[known.Key]struct{}{}, map[known.Key]struct{}{}
 	var revisions []string
 	keys := r.records.Earlier()
 	err := checkpoint.Each(ctx, r.Store, r.Backup.Name, string(r.Backup.UID), keys, func(key string, rec *checkpoint.Record) error {
@@ -68,8 +87,8 @@ func (r *run) replay(key string, rec *checkpoint.Record) {
 	}
 	r.past.ended = r.past.ended || rec.Ended
 	for i := range rec.Ranges {
-		last := rec.Ranges[i]
-		r.past.units[last.Unit] = position{Range: last, items: r.past.units[last.Unit].items + last.Items}
+		last := &rec.Ranges[i]
+		r.past.cover(last)
 		if last.Items > 0 {
 			r.facts.add(schema.ParseGroupResource(last.Resource), nil)
 		}
@@ -102,40 +121,44 @@ func (r *run) replay(key string, rec *checkpoint.Record) {
 
 // vanished notes the units that were to be collected and are served no longer, or
 // whose group still does not answer.
-func (w *worker) vanished(planned []unit) error {
-	served := make(map[string]struct{}, len(planned))
-	for i := range planned {
-		served[planned[i].id()] = struct{}{}
-	}
-	for _, id := range w.run.past.start.Units {
-		at := w.run.past.units[id]
-		if _, ok := served[id]; ok || at.Done {
+func (w *worker) vanished(planned []kindList) error {
+	for _, kind := range w.run.past.start.Kinds {
+		if slices.ContainsFunc(planned, func(l kindList) bool { return l.name() == kind }) {
 			continue
 		}
-		kind := resourceOf(id)
-		reason := "it is no longer served"
-		if group := schema.ParseGroupResource(kind).Group; silent(w.run.Catalog, group) {
-			reason = fmt.Sprintf("API group %q does not answer", group)
+		gone := kindList{spread: kind.Spread}
+		gr := schema.ParseGroupResource(kind.Resource)
+		gone.res.Kind.Group, gone.res.Name = gr.Group, gr.Resource
+		for u := range gone.units(w.run.Filter) {
+			if err := w.lost(&u); err != nil {
+				return err
+			}
 		}
-		message := fmt.Sprintf("objects of this kind could not be listed, %s: they are not backed up", reason)
-		if at.Last != "" {
-			message = fmt.Sprintf("objects of this kind could not be listed beyond %q, %s: the rest of them is not backed up", at.Last, reason)
-		}
-		if err := w.fail(joblog.Entry{Message: message, Scoped: true, Namespace: at.Namespace, Resource: kind}); err != nil {
-			return err
-		}
-		w.covered(checkpoint.Range{Unit: id, Resource: kind, Kind: at.Kind, Namespace: at.Namespace, Revision: at.Revision,
-			Reason: at.Reason, After: at.Last, Last: at.Last, Done: true})
 	}
 	return nil
 }
 
-// resourceOf returns the resource that the unit of that id lists.
-func resourceOf(id string) string {
-	if end := strings.IndexAny(id, "/#?"); end >= 0 {
-		return id[:end]
+// lost notes a unit that cannot be listed any more, unless it is done.
+func (w *worker) lost(u *unit) error {
+	id, kind := u.id(), u.res.String()
+	if w.run.past.isDone(id) {
+		return nil
 	}
-	return id
+	at := w.run.past.units[id]
+	reason := "it is no longer served"
+	if group := u.res.Kind.Group; silent(w.run.Catalog, group) {
+		reason = fmt.Sprintf("API group %q does not answer", group)
+	}
+	message := fmt.Sprintf("objects of this kind could not be listed, %s: they are not backed up", reason)
+	if at.Last != "" {
+		message = fmt.Sprintf("objects of this kind could not be listed beyond %q, %s: the rest of them is not backed up", at.Last, reason)
+	}
+	if err := w.fail(joblog.Entry{Message: message, Scoped: true, Namespace: u.namespace, Resource: kind}); err != nil {
+		return err
+	}
+	w.covered(checkpoint.Range{Unit: id, Resource: kind, Kind: at.Kind, Namespace: u.namespace, Revision: at.Revision,
+		Reason: at.Reason, After: at.Last, Last: at.Last, Done: true})
+	return nil
 }
 
 // silent reports whether a version of the group was announced and did not answer.
@@ -169,31 +192,22 @@ func (r *run) rediscover(ctx context.Context) error {
 	return nil
 }
 
-// missing reports whether units are left whose group does not answer.
+// missing reports whether kinds are left whose group does not answer.
 func (r *run) missing() bool {
-	return slices.ContainsFunc(r.past.start.Units, func(id string) bool {
-		gr := schema.ParseGroupResource(resourceOf(id))
-		_, served := r.Catalog.Lookup(gr)
-		return !served && !r.past.units[id].Done && silent(r.Catalog, gr.Group)
+	return slices.ContainsFunc(r.past.start.Kinds, func(kind checkpoint.Kind) bool {
+		gr := schema.ParseGroupResource(kind.Resource)
+		if _, served := r.Catalog.Lookup(gr); served || !silent(r.Catalog, gr.Group) {
+			return false
+		}
+		l := kindList{spread: kind.Spread}
+		l.res.Kind.Group, l.res.Name = gr.Group, gr.Resource
+		for u := range l.units(r.Filter) {
+			if !r.past.isDone(u.id()) {
+				return true
+			}
+		}
+		return false
 	})
-}
-
-// remaining returns the units that the first holder planned and that are not done.
-func (r *run) remaining(planned []unit) []unit {
-	var only map[string]struct{}
-	if r.past.start != nil {
-		only = make(map[string]struct{}, len(r.past.start.Units))
-		for _, id := range r.past.start.Units {
-			only[id] = struct{}{}
-		}
-	}
-	var out []unit
-	for _, u := range planned {
-		if _, ok := only[u.id()]; ok || only == nil {
-			out = append(out, u)
-		}
-	}
-	return out
 }
 
 // resume takes up a unit where an earlier holder left it.

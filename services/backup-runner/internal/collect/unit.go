@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/reference"
 	"github.com/holdfast-io/holdfast/pkg/resource"
-	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/known"
 )
 
@@ -74,58 +73,6 @@ func (u *unit) references() *reference.Finder {
 		return reference.ForCustom(u.res.GroupResource())
 	}
 	return reference.For(u.res.Kind.GroupKind())
-}
-
-// plan returns the units of the first pass, in collection order: everything but
-// namespaces and the definitions of collected custom resources.
-func plan(f *selection.Filter, c *resource.Catalog, live int) []unit {
-	var out []unit
-	for _, res := range c.Backupable(f.Resource) {
-		if res.GroupResource() == namespaceGR {
-			continue
-		}
-		for _, ns := range spread(f, res, live) {
-			out = append(out, bySelector(unit{res: res, namespace: ns}, f.Selectors())...)
-		}
-	}
-	return out
-}
-
-// kindsOf returns the kinds of the units.
-func kindsOf(units []unit) (kinds []resource.Resource) {
-	for i := range units {
-		if n := len(kinds); n == 0 || kinds[n-1].GroupResource() != units[i].res.GroupResource() {
-			kinds = append(kinds, units[i].res)
-		}
-	}
-	return kinds
-}
-
-// wideShare is the share of namespaces from which one list of all of them is
-// cheaper than a list for each.
-const wideShare = 4
-
-// spread returns the namespaces to list a kind in; "" lists all at once, and
-// objects of other namespaces are passed over.
-func spread(f *selection.Filter, res resource.Resource, live int) []string {
-	names := f.Namespaces()
-	if !res.Namespaced || f.AllNamespaces() || (len(names) > 1 && len(names)*wideShare >= live) {
-		return []string{""}
-	}
-	return names
-}
-
-// bySelector makes one unit for each selector.
-func bySelector(u unit, selectors []labels.Selector) []unit {
-	if len(selectors) == 0 {
-		return []unit{u}
-	}
-	out := make([]unit, len(selectors))
-	for i, s := range selectors {
-		out[i] = u
-		out[i].selector, out[i].before = s, selectors[:i:i]
-	}
-	return out
 }
 
 // namespaces returns the unit of Namespace objects. They are read even if they

@@ -87,10 +87,13 @@ func (w *worker) keep(e joblog.Entry) error {
 	return nil
 }
 
+// maxRanges bounds the lists that one record tells of, most of which may be empty.
+const maxRanges = 1000
+
 // full reports whether there is enough to be sealed.
 func (w *worker) full() bool {
 	return (w.open != nil && (w.open.Size() >= w.run.PartBytes || w.open.Items()+w.open.Failed() >= w.run.PartItems)) ||
-		w.unstored() >= w.run.PartItems ||
+		w.unstored() >= w.run.PartItems || len(w.record.Ranges) >= maxRanges ||
 		(w.hold != nil && (w.hold.Size() >= w.run.PartBytes || w.hold.Items() >= w.run.PartItems))
 }
 
@@ -145,7 +148,7 @@ func (b *batch) empty() bool { return b.part == nil && b.held == nil }
 // durable while the worker goes on; at most one batch is under way.
 func (w *worker) seal() error {
 	sealed, err := w.close()
-	if err != nil || (sealed.empty() && w.unstored() == 0) {
+	if err != nil || (sealed.empty() && w.unstored() == 0 && len(w.record.Ranges) < maxRanges) {
 		return err
 	}
 	return w.send(sealed)
