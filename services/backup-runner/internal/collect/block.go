@@ -2,7 +2,10 @@ package collect
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
@@ -30,50 +33,55 @@ type member struct {
 // arranger puts what is held into blocks: each object into one, with everything its
 // actions relate to it. Objects that no action looks at are stored already, at the
 // revision of the rest, and need no block. Used by one goroutine.
-type arranger struct {
-	run *run
-	// in are the objects of the blocks so far, where actions form blocks.
-	in map[known.Key]struct{}
-}
+type arranger struct{ run *run }
 
-// arrange sends the blocks to the queue.
+// errArranged ends the reading of a file when the run is told to stop.
+var errArranged = errors.New("no more blocks")
+
+// arrange sends the blocks to the queue, in the order in which objects were held.
 func (r *arranger) arrange(ctx context.Context, queue chan<- block) error {
-	register := r.run.bound.register
-	for n := 0; ; n++ {
-		key, pending, ok := register.Held(n)
-		if !ok || r.run.stopping() {
+	r.run.bound.register.Round()
+	for number, path := range r.run.held.all() {
+		if path == "" {
+			continue // a page was rolled back, and nothing else was in it
+		}
+		err := held.Each(path, func(offset int64, it *held.Item) error {
+			if r.run.stopping() {
+				return errArranged
+			}
+			key := known.KeyOf(schema.GroupKind{Group: it.Group, Kind: it.Kind}, it.Namespace, it.Name)
+			if !r.run.bound.register.PendingAt(key, known.Place{File: uint32(number), Offset: uint32(offset)}) { //nolint:gosec // see hold
+				return nil
+			}
+			return r.one(ctx, key, queue)
+		})
+		if errors.Is(err, errArranged) {
 			return nil
 		}
-		if !pending {
-			continue
-		}
-		b := block{members: []member{{key: key}}}
-		if len(r.run.bound.blocks) > 0 {
-			if !r.enter(key) {
-				continue
-			}
-			if err := r.complete(ctx, &b); err != nil {
-				return err
-			}
-		}
-		select {
-		case queue <- b:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// enter notes that an object is in a block, once.
-func (r *arranger) enter(key known.Key) bool {
-	if _, again := r.in[key]; again {
-		return false
+// one sends the block of an object to the queue, unless it is in one.
+func (r *arranger) one(ctx context.Context, key known.Key, queue chan<- block) error {
+	b := block{members: []member{{key: key}}}
+	if len(r.run.bound.blocks) > 0 {
+		if !r.run.bound.register.Enter(key) {
+			return nil
+		}
+		if err := r.complete(ctx, &b); err != nil {
+			return err
+		}
 	}
-	if r.in == nil {
-		r.in = map[known.Key]struct{}{}
+	select {
+	case queue <- b:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	r.in[key] = struct{}{}
-	return true
 }
 
 // complete adds what the members relate to, and what that relates to.
@@ -211,5 +219,5 @@ func (r *arranger) admit(by *member, item action.Item) (member, bool) {
 			return member{}, false
 		}
 	}
-	return m, r.enter(m.key)
+	return m, r.run.bound.register.Enter(m.key)
 }

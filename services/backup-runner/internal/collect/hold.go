@@ -3,6 +3,7 @@ package collect
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/pkg/jsonlist"
@@ -28,6 +29,20 @@ func (f *heldFiles) path(number uint32) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.paths[number]
+}
+
+// drop forgets a file that is gone.
+func (f *heldFiles) drop(number uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.paths[number] = ""
+}
+
+// all returns the files by their numbers, "" for those that are gone.
+func (f *heldFiles) all() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.paths)
 }
 
 // release removes the files. It is best effort: the job's directory goes at its end.

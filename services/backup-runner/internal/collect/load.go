@@ -38,11 +38,8 @@ func (r *run) load(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for i := range r.past.leftOut {
-		r.bound.register.Settle(known.LeftOut, keyOf(&r.past.leftOut[i]))
-	}
-	for i := range r.past.aside {
-		key := keyOf(&r.past.aside[i])
+	r.bound.register.Settle(known.LeftOut, r.past.leftOut...)
+	for _, key := range r.past.aside {
 		if _, done := r.past.joined[key]; !done {
 			r.bound.register.SetAside(key)
 		}

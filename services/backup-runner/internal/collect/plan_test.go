@@ -70,6 +70,7 @@ func (n *nothing) List(_ context.Context, _ rawlist.Request, sink rawlist.Sink) 
 // live is the memory in use after a collection.
 func live() uint64 {
 	runtime.GC()
+	runtime.GC() // what pools keep over one
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
@@ -97,7 +98,7 @@ func TestListsThatAreDoneAreRememberedShortly(t *testing.T) {
 	for i := range n {
 		p.cover(&checkpoint.Range{Unit: fmt.Sprintf("deployments.apps/a-namespace-with-a-name-of-some-length-%05d", i), Done: i != 7})
 	}
-	require.Less(t, live()-base, uint64(64*n))
+	require.Less(t, max(live(), base)-base, uint64(64*n))
 	require.Len(t, p.units, 1)
 	require.True(t, p.isDone("deployments.apps/a-namespace-with-a-name-of-some-length-00008"))
 	require.False(t, p.isDone("deployments.apps/a-namespace-with-a-name-of-some-length-00007"))

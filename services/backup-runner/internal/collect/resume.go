@@ -25,9 +25,9 @@ type past struct {
 
 	// What earlier holders left to actions, and made of it.
 	held    []checkpoint.Held
-	leftOut []checkpoint.Object
+	leftOut []known.Key
 	parts   []checkpoint.Part
-	aside   []checkpoint.Object
+	aside   []known.Key
 	// joined are the objects that were processed aside and whose block is done.
 	joined map[known.Key]struct{}
 }
@@ -103,8 +103,12 @@ func (r *run) replay(key string, rec *checkpoint.Record) {
 	if rec.Part.SidecarKey != "" {
 		r.past.parts = append(r.past.parts, rec.Part)
 	}
-	r.past.leftOut = append(r.past.leftOut, rec.LeftOut...)
-	r.past.aside = append(r.past.aside, rec.Aside...)
+	for i := range rec.LeftOut {
+		r.past.leftOut = append(r.past.leftOut, keyOf(&rec.LeftOut[i]))
+	}
+	for i := range rec.Aside {
+		r.past.aside = append(r.past.aside, keyOf(&rec.Aside[i]))
+	}
 	for i := range rec.Joined {
 		r.past.joined[keyOf(&rec.Joined[i])] = struct{}{}
 	}

@@ -182,6 +182,7 @@ func (w *worker) close() (b batch, err error) {
 	b.items = open.Items()
 	if b.items == 0 { // the page was rolled back
 		open.Discard()
+		w.run.held.drop(w.holdFile)
 		return b, nil
 	}
 	file, err := open.Finish()

@@ -56,31 +56,20 @@ const (
 	Busy
 	// Waiting objects are held until their actions run.
 	Waiting
-
-	firstPlace // what is larger is the number of a Place
 )
 
-// Place is where a held object lies.
+// Place is where a held object lies. Files have numbers below 2^24.
 type Place struct{ File, Offset uint32 }
 
-// Register is safe for concurrent use. A million objects take about 21 MiB.
+// Register is safe for concurrent use. It takes at most 28 bytes for each object, held
+// or not.
 type Register struct {
-	mu     sync.Mutex
-	fates  table
-	places []Place
-	keys   []Key // of places
-	open   int   // objects that wait
-	busy   map[Key]*work
-	asks   map[int]Key // by worker: the object it waits for
-	// aside are objects that were given away out of their block, which none has
-	// joined since.
-	aside map[Key]origin
-}
-
-// origin is where an object came from.
-type origin struct {
-	held bool
-	at   Place // if held
+	mu    sync.Mutex
+	known table
+	open  int // objects that wait
+	owed  int // held objects that are aside
+	busy  map[Key]*work
+	asks  map[int]Key // by worker: the object it waits for
 }
 
 // work is the processing of one object.
@@ -91,7 +80,24 @@ type work struct {
 
 // New returns an empty register.
 func New() *Register {
-	return &Register{busy: map[Key]*work{}, asks: map[int]Key{}, aside: map[Key]origin{}}
+	return &Register{busy: map[Key]*work{}, asks: map[int]Key{}}
+}
+
+// change changes what is known of an object. The slot is valid during fn alone.
+func (r *Register) change(k Key, fn func(s *slot)) {
+	s := r.known.at(k)
+	r.count(s, -1)
+	fn(s)
+	r.count(s, 1)
+}
+
+func (r *Register) count(s *slot, n int) {
+	if s.fate() == Waiting {
+		r.open += n
+	}
+	if s.has(aside | placed) {
+		r.owed += n
+	}
 }
 
 // Settle gives objects their fate.
@@ -99,10 +105,7 @@ func (r *Register) Settle(fate Fate, keys ...Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range keys {
-		if r.fates.get(k) >= firstPlace {
-			r.open--
-		}
-		r.fates.put(k, fate)
+		r.change(k, func(s *slot) { s.settle(fate) })
 	}
 }
 
@@ -111,28 +114,27 @@ func (r *Register) Settle(fate Fate, keys ...Key) {
 func (r *Register) Hold(k Key, at Place) (added bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.fates.get(k) != Unknown {
-		if o, aside := r.aside[k]; aside && !o.held {
-			r.aside[k] = origin{held: true, at: at}
-			r.places, r.keys = append(r.places, at), append(r.keys, k)
+	r.change(k, func(s *slot) {
+		switch {
+		case s.fate() == Unknown:
+			s.state &^= aside // it has its block before it
+			s.settle(Waiting)
+			s.lies(at)
+			added = true
+		case s.has(aside) && !s.has(placed):
+			s.lies(at)
 		}
-		return false
-	}
-	delete(r.aside, k)                             // it has its block before it
-	r.fates.put(k, firstPlace+Fate(len(r.places))) //nolint:gosec // far fewer than 2^32 objects
-	r.places, r.keys = append(r.places, at), append(r.keys, k)
-	r.open++
-	return true
+	})
+	return added
 }
 
 // Fate returns the fate of an object.
 func (r *Register) Fate(k Key) Fate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return plain(r.fates.get(k))
+	s := r.known.get(k)
+	return s.fate()
 }
-
-func plain(f Fate) Fate { return min(f, Waiting) }
 
 // Open returns how many objects wait.
 func (r *Register) Open() int {
@@ -145,46 +147,41 @@ func (r *Register) Open() int {
 func (r *Register) Pending() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.open
-	for _, o := range r.aside {
-		if o.held {
-			n++
-		}
-	}
-	return n
+	return r.open + r.owed
 }
 
-// Held returns the n-th object that was ever held, and whether it waits or is
-// aside; false behind the last one.
-func (r *Register) Held(n int) (k Key, pending, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n >= len(r.keys) {
-		return Key{}, false, false
-	}
-	k = r.keys[n]
-	pending = r.fates.get(k) >= firstPlace
-	if !pending {
-		_, pending = r.aside[k]
-	}
-	return k, pending, true
+// PendingAt reports whether the object that lies there waits or is aside.
+func (r *Register) PendingAt(k Key, at Place) bool {
+	found, pending := r.Place(k)
+	return pending && found == at
 }
 
 // Place returns where a held object lies that waits or is aside.
 func (r *Register) Place(k Key) (Place, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o, aside := r.aside[k]; aside {
-		return o.at, o.held
+	s := r.known.get(k)
+	if s.fate() == Waiting || s.has(aside|placed) {
+		return s.place(), true
 	}
-	return r.place(r.fates.get(k))
+	return Place{}, false
 }
 
-func (r *Register) place(f Fate) (Place, bool) {
-	if f < firstPlace {
-		return Place{}, false
-	}
-	return r.places[f-firstPlace], true
+// Round begins anew to put objects into blocks.
+func (r *Register) Round() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known.forget(entered)
+}
+
+// Enter notes that an object is in a block, once in each round.
+func (r *Register) Enter(k Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.known.at(k)
+	first := !s.has(entered)
+	s.state |= entered
+	return first
 }
 
 // Begin gives an object that waits, is unknown, or with again is unwanted, to the
@@ -193,7 +190,7 @@ func (r *Register) place(f Fate) (Place, bool) {
 func (r *Register) Begin(k Key, worker int, again bool) (was Fate, at Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.begin(k, worker, again)
+	return r.begin(k, worker, again, 0)
 }
 
 // BeginAside is Begin of an object that is not processed with its block. If it is
@@ -201,20 +198,18 @@ func (r *Register) Begin(k Key, worker int, again bool) (was Fate, at Place) {
 func (r *Register) BeginAside(k Key, worker int, again bool) (was Fate, at Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was, at = r.begin(k, worker, again)
-	if was.Waits(again) {
-		r.aside[k] = origin{held: was == Waiting, at: at}
-	}
-	return was, at
+	return r.begin(k, worker, again, aside)
 }
 
 // SetAside notes that an object was processed out of its block.
 func (r *Register) SetAside(k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, aside := r.aside[k]; !aside {
-		r.aside[k] = origin{}
-	}
+	r.change(k, func(s *slot) {
+		if !s.has(aside) {
+			s.state = s.state&^placed | aside
+		}
+	})
 }
 
 // Aside reports whether the object was given away out of its block, which none has
@@ -222,28 +217,36 @@ func (r *Register) SetAside(k Key) {
 func (r *Register) Aside(k Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, aside := r.aside[k]
-	return aside
+	s := r.known.get(k)
+	return s.has(aside)
 }
 
 // Join notes that the block of an object that may be aside is done.
 func (r *Register) Join(k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.aside, k)
+	if s := r.known.get(k); s.has(aside) {
+		r.change(k, func(s *slot) { s.state &^= aside })
+	}
 }
 
-func (r *Register) begin(k Key, worker int, again bool) (was Fate, at Place) {
-	f := r.fates.get(k)
-	if f >= firstPlace || f == Unknown || (again && f == Unwanted) {
-		r.busy[k] = &work{worker: worker, done: make(chan struct{})}
-		r.fates.put(k, Busy)
-		if f >= firstPlace {
-			r.open--
-		}
-		at, _ = r.place(f)
+func (r *Register) begin(k Key, worker int, again bool, mark state) (was Fate, at Place) {
+	s := r.known.get(k)
+	was = s.fate()
+	if !was.Waits(again) {
+		return was, Place{}
 	}
-	return plain(f), at
+	if was == Waiting {
+		at = s.place()
+	}
+	r.busy[k] = &work{worker: worker, done: make(chan struct{})}
+	r.change(k, func(s *slot) {
+		s.settle(Busy)
+		if s.state |= mark; mark != 0 && was != Waiting {
+			s.state &^= placed
+		}
+	})
+	return was, at
 }
 
 // Waits tells whether Begin gave the object away.
@@ -265,10 +268,11 @@ func (r *Register) End(k Key, fate Fate) {
 		delete(r.busy, k)
 		close(w.done)
 	}
-	if fate == Absent || fate == Unwanted {
-		delete(r.aside, k) // it has no block
-	}
-	r.fates.put(k, fate)
+	r.change(k, func(s *slot) {
+		if s.settle(fate); fate == Absent || fate == Unwanted {
+			s.state &^= aside // it has no block
+		}
+	})
 }
 
 // Wait waits until nobody works on the object. It returns false at once if that
