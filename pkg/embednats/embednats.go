@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -26,6 +27,8 @@ type Config struct {
 	Host string
 	// Port is the listen port; 0 picks a free one.
 	Port int
+	// Token, when set, is what clients must present. URL holds it then.
+	Token string
 }
 
 // Server is a running NATS server. Its methods are safe for concurrent use.
@@ -49,7 +52,8 @@ func Start(cfg Config) (*Server, error) {
 	nats, err := server.NewServer(&server.Options{
 		ServerName: "holdfast", Host: cfg.Host, Port: cfg.Port,
 		JetStream: true, StoreDir: cfg.Dir, SyncAlways: true,
-		NoLog: true, NoSigs: true, DisableJetStreamBanner: true,
+		Authorization: cfg.Token,
+		NoLog:         true, NoSigs: true, DisableJetStreamBanner: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("embedded nats: %w", err)
@@ -61,10 +65,18 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("embedded nats: not ready on %s after %s (is the port taken, the directory %s writable?)",
 			net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)), startLimit, cfg.Dir)
 	}
-	return &Server{nats: nats, url: nats.ClientURL()}, nil
+	return &Server{nats: nats, url: clientURL(nats, cfg.Token)}, nil
 }
 
-// URL is the address for clients, such as "nats://127.0.0.1:4222".
+// clientURL is the server's URL with the token, which clients send without asking for it.
+func clientURL(nats *server.Server, token string) string {
+	if token == "" {
+		return nats.ClientURL()
+	}
+	return (&url.URL{Scheme: "nats", User: url.User(token), Host: nats.Addr().String()}).String()
+}
+
+// URL is the address for clients, such as "nats://127.0.0.1:4222". With Config.Token it holds the token and is secret.
 func (s *Server) URL() string { return s.url }
 
 // Stop shuts the server down, flushes its store and waits for both.

@@ -1,6 +1,7 @@
 package embednats_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -51,4 +52,16 @@ func TestDataSurvivesARestartOnTheSamePort(t *testing.T) {
 func TestStartNamesWhatIsWrong(t *testing.T) {
 	_, err := embednats.Start(embednats.Config{})
 	require.ErrorContains(t, err, "dir")
+}
+
+// TestATokenKeepsOthersOut: loopback is open to every user of the machine, and work and events could be read and made up.
+func TestATokenKeepsOthersOut(t *testing.T) {
+	s, err := embednats.Start(embednats.Config{Dir: t.TempDir(), Token: "secret"})
+	require.NoError(t, err)
+	defer s.Stop()
+	_, err = nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", s.Port()))
+	require.ErrorIs(t, err, nats.ErrAuthorization)
+	conn, err := nats.Connect(s.URL())
+	require.NoError(t, err)
+	conn.Close()
 }

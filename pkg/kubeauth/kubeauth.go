@@ -16,10 +16,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"strings"
 	"time"
 
-	"google.golang.org/grpc/metadata"
 	authnv1 "k8s.io/api/authentication/v1"
 	authzv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/grpcserver"
 )
 
 const (
@@ -68,7 +67,7 @@ type answer struct {
 // grpcerr.ErrUnauthenticated without a valid token, grpcerr.ErrForbidden without the right, and grpcerr.ErrUnavailable when the
 // API server did not say.
 func (r *Reviewer) Authorize(ctx context.Context, fullMethod string) (context.Context, error) {
-	token, err := bearer(ctx)
+	token, err := grpcserver.BearerToken(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -128,18 +127,6 @@ func extra(from map[string]authnv1.ExtraValue) map[string]authzv1.ExtraValue {
 		to[name] = authzv1.ExtraValue(value)
 	}
 	return to
-}
-
-func bearer(ctx context.Context) (string, error) {
-	values := metadata.ValueFromIncomingContext(ctx, "authorization")
-	if len(values) != 1 {
-		return "", fmt.Errorf("metadata needs one authorization: %w", grpcerr.ErrUnauthenticated)
-	}
-	scheme, token, ok := strings.Cut(values[0], " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return "", fmt.Errorf("authorization is not a bearer token: %w", grpcerr.ErrUnauthenticated)
-	}
-	return token, nil
 }
 
 type userKey struct{}

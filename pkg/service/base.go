@@ -26,6 +26,9 @@ type Base struct {
 	Clock clock.WithTicker
 	// Tracer makes the service's spans; its spans name the service.
 	Tracer trace.TracerProvider
+	// Token, when set, is what every caller of a gRPC method must present as its bearer token, in place of what Options.Auth says.
+	// Health and reflection answer without it. It is secret.
+	Token string
 	// GRPCListener and HTTPListener, when set, are listened on instead of opening the addresses of Options, which then only describe them: nobody can
 	// take a free port between its choice and its use. [New] owns them from its call on.
 	GRPCListener, HTTPListener net.Listener

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kubeauth"
 	"github.com/holdfast-io/holdfast/pkg/rungroup"
+	"github.com/holdfast-io/holdfast/pkg/runtoken"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
@@ -126,8 +127,11 @@ func (r *Runtime) buildGRPC(context.Context) error {
 	return err
 }
 
-// authorizer is what --auth asks for; nil lets everyone in.
+// authorizer is what the token or else --auth asks for; nil lets everyone in.
 func (r *Runtime) authorizer() (grpcserver.Authorizer, error) {
+	if r.base.Token != "" {
+		return runtoken.Authorize(r.base.Token), nil
+	}
 	if r.base.Options.Auth != AuthKubernetes {
 		return nil, nil //nolint:nilnil // nobody to ask is a normal answer
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/holdfast-io/holdfast/pkg/private"
 )
 
 // lockName is the file that marks the work directory of one process; it is locked as long as the process lives.
@@ -18,10 +20,10 @@ type workDir struct {
 	lock *os.File
 }
 
-// newWorkDir removes what processes of this service that have died left below root, and makes the directory of this one. It gets its name when it is
+// newWorkDir makes root where it is missing and refuses one of another user, see [private.MakeDir]. It removes what processes of this service that have died left below root, and makes the directory of this one. It gets its name when it is
 // locked, so that another process that starts never sees it unlocked.
 func newWorkDir(root, service, instance string) (_ *workDir, err error) {
-	if err := os.MkdirAll(root, 0o700); err != nil {
+	if err := private.MakeDir(root); err != nil {
 		return nil, err
 	}
 	if err := removeDead(root, service); err != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/private"
 )
 
 func TestWorkDirOfADeadProcessIsRemoved(t *testing.T) {
@@ -30,4 +32,18 @@ func TestWorkDirOfADeadProcessIsRemoved(t *testing.T) {
 	require.NoDirExists(t, next.path)
 	require.NoError(t, living.close())
 	require.NoError(t, living.close(), "closing twice is harmless")
+}
+
+// TestAWorkDirOfSomebodyElseIsRefused: the default is below /tmp, where whoever comes first can make it and read what is spilled there:
+// Secrets among it.
+func TestAWorkDirOfSomebodyElseIsRefused(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "work")
+	require.NoError(t, os.Mkdir(root, 0o700))
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(root, 1, -1))
+	} else {
+		require.NoError(t, os.Chmod(root, 0o777)) //nolint:gosec // that is the point
+	}
+	_, err := newWorkDir(root, "backup-runner", "backup-runner-x")
+	require.ErrorIs(t, err, private.ErrNotOurs)
 }

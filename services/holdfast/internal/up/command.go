@@ -61,7 +61,7 @@ started again with the same data directory it resumes where it was.`,
 // Complete fills in what does not come from up's own flags.
 func (o *Options) Complete() error {
 	c := &o.Config
-	c.Kubeconfig, c.Out, c.Clock, c.Getenv = o.Kubeconfig, o.Out, o.Clock, o.Getenv
+	c.Kubeconfig, c.Out, c.Clock, c.Getenv, c.Home = o.Kubeconfig, o.Out, o.Clock, o.Getenv, o.Home
 	var err error
 	if c.Namespace, err = o.ServerNamespace(); err != nil {
 		return err

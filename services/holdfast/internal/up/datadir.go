@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-io/holdfast/pkg/private"
 )
 
 // ErrInUse means that another process serves from the same data directory.
@@ -21,7 +23,7 @@ type dataDir struct {
 	lock *os.File
 }
 
-// openDataDir creates what is missing and locks the directory. The lock is the
+// openDataDir creates what is missing and locks the directory; one that another user owns or may change is refused. The lock is the
 // kernel's: it ends with the process, however that ends.
 func openDataDir(path string) (*dataDir, error) {
 	absolute, err := filepath.Abs(path)
@@ -29,6 +31,9 @@ func openDataDir(path string) (*dataDir, error) {
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
 	d := &dataDir{path: absolute}
+	if err := private.MakeDir(absolute); err != nil {
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
 	for _, sub := range []string{filepath.Join(d.objects(), bucket), d.nats()} {
 		if err := os.MkdirAll(sub, 0o700); err != nil {
 			return nil, fmt.Errorf("--data-dir: %w", err)

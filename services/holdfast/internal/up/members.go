@@ -48,10 +48,17 @@ func closeAll(members []member) {
 	}
 }
 
+// shared is what all members of one run have in common.
+type shared struct {
+	dir     *dataDir
+	natsURL string // secret
+	token   string // of the run; what callers present
+}
+
 // plan decides who runs where: the first of each kind on its own ports unless
 // free ones are asked for, further ones on free ports. Free ports are taken at
 // once; closeAll gives them back.
-func plan(cfg Config, dir *dataDir, natsURL string, kinds []kind) (members []member, err error) {
+func plan(cfg Config, s shared, kinds []kind) (members []member, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(members)
@@ -62,12 +69,12 @@ func plan(cfg Config, dir *dataDir, natsURL string, kinds []kind) (members []mem
 		for k.runner && len(instances) < cfg.Runners {
 			instances = append(instances, service.NewInstance(k.name))
 		}
-		gone, err := dir.succeed(k.name, instances)
+		gone, err := s.dir.succeed(k.name, instances)
 		if err != nil {
 			return members, err
 		}
 		for n, instance := range instances {
-			m, err := newMember(cfg, k, n, service.Base{Name: k.name, Instance: instance}, natsURL, dir, gone)
+			m, err := newMember(cfg, k, n, service.Base{Name: k.name, Instance: instance, Token: s.token}, s, gone)
 			members = append(members, m)
 			if err != nil {
 				return members, fmt.Errorf("%s: %w", m.label, err)
@@ -78,14 +85,14 @@ func plan(cfg Config, dir *dataDir, natsURL string, kinds []kind) (members []mem
 }
 
 // newMember is the n-th instance of a kind.
-func newMember(cfg Config, k kind, n int, base service.Base, natsURL string, dir *dataDir, gone []string) (m member, err error) {
+func newMember(cfg Config, k kind, n int, base service.Base, s shared, gone []string) (m member, err error) {
 	m = member{label: k.name, base: base}
 	if n > 0 {
 		m.label += "-" + strconv.Itoa(n+1)
 	}
 	o := service.Defaults(k.name, k.ports)
 	o.Kubeconfig, o.Namespace, o.PluginDir = cfg.Kubeconfig, cfg.Namespace, cfg.PluginDir
-	o.NATSURL, o.WorkDir = natsURL, dir.work(m.label)
+	o.NATSURL, o.WorkDir = s.natsURL, s.dir.work(m.label)
 	o.LogLevel, o.LogFormat = cfg.LogLevel, cfg.LogFormat
 	if n > 0 || cfg.FreePorts {
 		if m.base.GRPCListener, o.GRPCAddress, err = listen(); err != nil {

@@ -5,6 +5,7 @@ package up
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/embednats"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/rungroup"
+	"github.com/holdfast-io/holdfast/pkg/runtoken"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
 )
 
 const (
@@ -29,8 +32,8 @@ const (
 	stopLimit = 45 * time.Second
 )
 
-// Config is what `holdfast up` was asked for. Every field but PluginDir and
-// Getenv is required.
+// Config is what `holdfast up` was asked for. Every field but PluginDir, Getenv
+// and Home is required.
 type Config struct {
 	Kubeconfig  string
 	Namespace   string
@@ -46,6 +49,7 @@ type Config struct {
 	Out    io.Writer // where people are told that everything is ready
 	Clock  clock.WithTicker
 	Getenv func(string) string // for OTEL_* variables
+	Home   string              // the user's directory, where commands look for a server; empty when there is none
 }
 
 // Run serves until ctx ends and returns nil after an orderly stop: first the
@@ -68,16 +72,40 @@ func run(ctx context.Context, cfg Config, kinds []kind) (err error) {
 		}
 		return err
 	}
-	nats, err := embednats.Start(embednats.Config{Dir: dir.nats()})
+	token, err := runtoken.Create(dir.path)
+	if err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	defer func() { err = errors.Join(err, runtoken.Remove(dir.path)) }()
+	nats, err := embednats.Start(embednats.Config{Dir: dir.nats(), Token: rand.Text()})
 	if err != nil {
 		return err
 	}
 	defer nats.Stop()
-	members, err := plan(cfg, dir, nats.URL(), kinds)
+	members, err := plan(cfg, shared{dir: dir, natsURL: nats.URL(), token: token}, kinds)
 	if err != nil {
 		return err
 	}
+	defer note(cfg, dir, members)()
 	return serve(ctx, cfg, members, c)
+}
+
+// announceTo notes for the user's commands where the members listen, and returns what takes that back. Without notes the commands need
+// --data-dir.
+func note(cfg Config, dir *dataDir, members []member) (forget func()) {
+	addresses := make([]string, len(members))
+	for i, m := range members {
+		addresses[i] = m.base.Options.GRPCAddress
+	}
+	if err := local.Record(cfg.Home, dir.path, addresses); err != nil {
+		cfg.Log.Warn("commands need --data-dir: addresses not noted", "error", err)
+	}
+	cfg.Log.Info("callers need the token", "file", runtoken.Path(dir.path))
+	return func() {
+		if err := local.Forget(cfg.Home, dir.path); err != nil {
+			cfg.Log.Warn("notes of addresses not removed", "error", err)
+		}
+	}
 }
 
 func connect(cfg Config) (*rest.Config, client.Client, error) {

@@ -3,14 +3,12 @@
 package remote
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
@@ -35,6 +33,9 @@ type Options struct {
 	CertFile, KeyFile string
 	// TokenFile holds the Kubernetes token to present.
 	TokenFile string
+	// DataDir is the data directory of the `holdfast up` to call; empty means what $HOLDFAST_DATA_DIR says, else what up noted for
+	// the address.
+	DataDir string
 
 	what string
 }
@@ -48,7 +49,8 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CAFile, o.flag("ca-file"), o.CAFile, "PEM certificates the service is checked against; TLS is used when given")
 	fs.StringVar(&o.CertFile, o.flag("cert-file"), o.CertFile, "PEM certificate to present to the service; TLS is used when given")
 	fs.StringVar(&o.KeyFile, o.flag("key-file"), o.KeyFile, "PEM key of the certificate")
-	fs.StringVar(&o.TokenFile, o.flag("token-file"), o.TokenFile, "file with the Kubernetes token to present to the service")
+	fs.StringVar(&o.TokenFile, o.flag("token-file"), o.TokenFile, "file with the token to present to the service")
+	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "data directory of the server on this machine (holdfast up), whose token is presented; $HOLDFAST_DATA_DIR, else found by the address")
 }
 
 func (o *Options) flag(name string) string { return o.what + "-" + name }
@@ -68,12 +70,12 @@ func (o *Options) Connect(g *global.Global) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("--%s: %s is not this machine: give --%s to use TLS", o.flag("address"), host, o.flag("ca-file"))
 	}
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast/" + buildinfo.Version())}
-	if o.TokenFile != "" {
-		token, err := os.ReadFile(o.TokenFile)
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", o.flag("token-file"), err)
-		}
-		opts = append(opts, grpc.WithPerRPCCredentials(bearer{strings.TrimSpace(string(token)), secure}))
+	token, err := o.token(g, secure)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		opts = append(opts, grpc.WithPerRPCCredentials(bearer{token, secure}))
 	}
 	conn, err := grpc.NewClient(o.Address, append(opts, g.Dial...)...)
 	if err != nil {
@@ -108,27 +110,15 @@ func (o *Options) transport() (credentials.TransportCredentials, bool, error) {
 	return credentials.NewTLS(config), true, nil
 }
 
-// bearer presents a token with every call. In the clear it goes no further than
-// this machine, see Connect.
-type bearer struct {
-	token  string
-	secure bool
-}
-
-// GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + b.token}, nil
-}
-
-// RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (b bearer) RequireTransportSecurity() bool { return b.secure }
-
 // Explain makes the error of a call one for people: what the service said, or
 // how to reach it.
 func (o *Options) Explain(err error) error {
 	err = grpcerr.FromStatus(err)
 	if errors.Is(err, grpcerr.ErrUnavailable) && grpcerr.Reason(err) == "" {
 		return fmt.Errorf("%w; no answer from %s: is `holdfast up` running there, or the port of queue-scheduler forwarded? --%s says where it is", err, o.Address, o.flag("address"))
+	}
+	if errors.Is(err, grpcerr.ErrUnauthenticated) {
+		return fmt.Errorf("%w; --data-dir names the data directory of the `holdfast up` that listens on %s, --%s a file with a token", err, o.Address, o.flag("token-file"))
 	}
 	return err
 }

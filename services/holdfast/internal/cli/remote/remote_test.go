@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/holdfast-io/holdfast/pkg/runtoken"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
@@ -103,4 +104,20 @@ func TestFilesAreChecked(t *testing.T) {
 	o.CAFile = write(t, []byte("no PEM"))
 	_, err := o.Connect(&global.Global{})
 	require.ErrorContains(t, err, "--queue-ca-file: no certificate in")
+}
+
+// TestTheTokenOfThisMachineStaysOnIt: another user may listen on a port that a name leads to, and then holds the token.
+func TestTheTokenOfThisMachineStaysOnIt(t *testing.T) {
+	dir := t.TempDir()
+	_, err := runtoken.Create(dir)
+	require.NoError(t, err)
+	o := remote.Queue()
+	o.Address, o.DataDir = "localhost:7441", dir
+	_, err = o.Connect(&global.Global{})
+	require.ErrorContains(t, err, "--data-dir: its token is only for an address such as 127.0.0.1:7441")
+	o.Address, o.DataDir = "127.0.0.1:7441", t.TempDir()
+	_, err = o.Connect(&global.Global{})
+	require.ErrorContains(t, err, "--data-dir: token:")
+	_, err = call(t, "--queue-address", serve(t))
+	require.NoError(t, err)
 }

@@ -1,0 +1,101 @@
+// Package local is how commands find the data directory of the `holdfast up` that listens on an address of this machine: up notes
+// it for each of its addresses in ~/.config/holdfast/up, where only the user can read and write. The note holds no secret.
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/private"
+	"github.com/holdfast-io/holdfast/pkg/runtoken"
+)
+
+// ErrNoHome means that there is no home directory of the user to keep notes in.
+var ErrNoHome = errors.New("no home directory")
+
+func notes(home string) string { return filepath.Join(home, ".config", "holdfast", "up") }
+
+// note is the file of an address; a colon is no good part of a file's name everywhere.
+func note(home, address string) string {
+	return filepath.Join(notes(home), strings.ReplaceAll(address, ":", "_"))
+}
+
+// Record notes that the server of dataDir, an absolute path, listens on the addresses. Notes of servers that ended without Forget go.
+// An error wraps private.ErrNotOurs where the home directory is another user's.
+func Record(home, dataDir string, addresses []string) error {
+	if home == "" {
+		return ErrNoHome
+	}
+	if err := private.CheckOwner(home); err != nil {
+		return err
+	}
+	if err := private.MakeDir(notes(home)); err != nil {
+		return err
+	}
+	errs := []error{prune(home, dataDir)}
+	for _, address := range addresses {
+		errs = append(errs, private.WriteFile(note(home, address), []byte(dataDir+"\n")))
+	}
+	return errors.Join(errs...)
+}
+
+// Forget removes the notes of a server that ended. Those that another server has replaced stay.
+func Forget(home, dataDir string) error {
+	if home == "" {
+		return nil
+	}
+	return prune(home, dataDir)
+}
+
+// prune removes the notes about dataDir, and those about data directories that hold no token any more.
+func prune(home, dataDir string) error {
+	entries, err := os.ReadDir(notes(home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, entry := range entries {
+		path := filepath.Join(notes(home), entry.Name())
+		dir, err := read(path)
+		if err != nil {
+			continue // no note, or just removed
+		}
+		if _, err := os.Lstat(runtoken.Path(dir)); dir == dataDir || errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// DataDir is the data directory of the server that listens on address; empty when none was noted.
+func DataDir(home, address string) (string, error) {
+	if home == "" {
+		return "", nil
+	}
+	dir, err := read(note(home, address))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return dir, err
+}
+
+func read(path string) (string, error) {
+	data, err := private.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	dir := strings.TrimSuffix(string(data), "\n")
+	if !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("%s: %q is no absolute path", path, dir)
+	}
+	return dir, nil
+}

@@ -1,0 +1,82 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/runtoken"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
+)
+
+// dataDirVar names the data directory where --data-dir does not.
+const dataDirVar = "HOLDFAST_DATA_DIR"
+
+// token is what to present: that of the file given, or that of the `holdfast up` on this machine; empty for none. The latter goes only to
+// a literal loopback address and in the clear: a name may lead to a port that another user listens on.
+func (o *Options) token(g *global.Global, secure bool) (string, error) {
+	if o.TokenFile != "" {
+		token, err := os.ReadFile(o.TokenFile)
+		if err != nil {
+			return "", fmt.Errorf("--%s: %w", o.flag("token-file"), err)
+		}
+		return strings.TrimSpace(string(token)), nil
+	}
+	host, _, err := net.SplitHostPort(o.Address)
+	if err != nil {
+		return "", err
+	}
+	ip := net.ParseIP(host)
+	here := !secure && ip != nil && ip.IsLoopback()
+	dir, from := o.DataDir, "--data-dir"
+	if dir == "" && g.Getenv != nil {
+		dir, from = g.Getenv(dataDirVar), dataDirVar
+	}
+	switch {
+	case dir != "" && !here && o.DataDir != "":
+		return "", fmt.Errorf("--data-dir: its token is only for an address such as 127.0.0.1:7441 without TLS, and --%s is %s", o.flag("address"), o.Address)
+	case !here:
+		return "", nil
+	case dir != "":
+		token, err := runtoken.Read(runtoken.Path(dir))
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", from, err)
+		}
+		return token, nil
+	}
+	return noted(g, o.Address)
+}
+
+// noted is the token of the server that noted the address. One that ended without removing its note has left no token, or one that
+// nothing accepts.
+func noted(g *global.Global, address string) (string, error) {
+	dir, err := local.DataDir(g.Home, address)
+	if dir == "" || err != nil {
+		return "", err
+	}
+	token, err := runtoken.Read(runtoken.Path(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return token, err
+}
+
+// bearer presents a token with every call. In the clear it goes no further than
+// this machine, see Connect.
+type bearer struct {
+	token  string
+	secure bool
+}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + b.token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (b bearer) RequireTransportSecurity() bool { return b.secure }
