@@ -69,7 +69,7 @@ func newBed(t *testing.T) *bed {
 	b.create(loc)
 	for range 2 {
 		b.run(indexer.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
-			return indexer.New(ctx, indexer.Config{Base: base, BackupSyncPeriod: time.Second})
+			return indexer.New(ctx, indexer.Config{Base: base, BackupSyncPeriod: time.Second, ArtifactAddress: "127.0.0.1:0"})
 		})
 		b.run(deletion.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
 			return deletion.New(ctx, deletion.Config{Base: base, CollectionFrequency: time.Second, SweepInterval: time.Second, ClaimTimeout: 2 * time.Second})

@@ -115,10 +115,14 @@ func (f *Fleet) startMember(service string, replica int) (*Member, error) {
 		Service: service, GRPC: fmt.Sprintf("127.0.0.1:%d", ports[0]), HTTP: fmt.Sprintf("127.0.0.1:%d", ports[1]),
 		WorkDir: filepath.Join(f.config.Dir, "work", name), place: replica,
 	}
-	args := append([]string{
+	args := []string{
 		"--kubeconfig", f.config.Kubeconfig, "--namespace", f.config.Namespace, "--nats-url", f.nats.URL(),
 		"--work-dir", m.WorkDir, "--grpc-address", m.GRPC, "--http-address", m.HTTP,
-	}, f.config.Args[service]...)
+	}
+	if service == "manifest-indexer" {
+		args = append(args, "--artifact-address", "127.0.0.1:0")
+	}
+	args = append(args, f.config.Args[service]...)
 	m.Process, err = testbed.StartProcess(testbed.ProcessSpec{Name: name, Path: path, Args: args, Env: f.config.Env, LogDir: f.config.Dir})
 	return m, err
 }

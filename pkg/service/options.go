@@ -33,9 +33,9 @@ type Options struct {
 	WorkDir string
 	// GRPCAddress is the host:port that gRPC is served on; port 0 picks a free one.
 	GRPCAddress string
-	// HTTPAddress is the host:port that metrics, probes and artifacts are served on; port 0 picks a free one.
+	// HTTPAddress is the host:port that metrics and probes are served on; port 0 picks a free one.
 	HTTPAddress string
-	// TLSCertFile and TLSKeyFile are the PEM files gRPC is served with; both or neither. They are read again at every handshake.
+	// TLSCertFile and TLSKeyFile are the PEM files gRPC and artifacts are served with; both or neither. They are read again at every handshake.
 	TLSCertFile string
 	// TLSKeyFile belongs to TLSCertFile.
 	TLSKeyFile string
@@ -83,7 +83,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WorkDir, "work-dir", o.WorkDir, "directory for data that does not fit in memory")
 	fs.StringVar(&o.GRPCAddress, "grpc-address", o.GRPCAddress, "host:port to serve gRPC on")
 	fs.StringVar(&o.HTTPAddress, "http-address", o.HTTPAddress, "host:port to serve metrics and probes on")
-	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM certificate to serve gRPC with")
+	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM certificate to serve gRPC and artifacts with")
 	fs.StringVar(&o.TLSKeyFile, "tls-key-file", o.TLSKeyFile, "PEM key of --tls-cert-file")
 	fs.StringVar(&o.TLSCAFile, "tls-ca-file", o.TLSCAFile, "PEM certificates that callers and other services are checked against")
 	fs.StringVar(&o.Auth, "auth", o.Auth, "who may call: none (everyone, loopback only) or kubernetes (RBAC decides)")

@@ -4,14 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // readyInterval is how often the gRPC health status is brought in line with the conditions.
@@ -19,17 +13,6 @@ const readyInterval = 200 * time.Millisecond
 
 // ErrRanBefore is returned by the second call of Run.
 var ErrRanBefore = errors.New("service was run before")
-
-// routes adds what every service answers over HTTP. Metrics of controller-runtime are process-wide and shown by every service in it.
-func (r *Runtime) routes() {
-	gatherers := prometheus.Gatherers{r.registry, ctrlmetrics.Registry}
-	r.mux.Handle("GET /metrics", promhttp.HandlerFor(gatherers, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(r.base.Log.Handler(), slog.LevelWarn)}))
-	r.mux.Handle("GET /readyz", &r.ready)
-	r.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = fmt.Fprintln(w, "ok")
-	})
-}
 
 // Run serves until ctx ends, a part fails, or a listener breaks. Then, in this order: not ready, parts are told to stop
 // (they pull no more work and hand over), the parts of GoLast are, gRPC and HTTP finish open calls within a limit, connections
@@ -54,18 +37,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	defer stopParts()
 	r.addOwnParts()
 
-	server := r.httpServer()
-	served := make(chan error, 2)
-	serve := func(name string, run func() error) {
-		defer stopParts()
-		if err := run(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			served <- fmt.Errorf("%s: %w", name, err)
-			return
-		}
-		served <- nil
-	}
-	go serve("grpc server", func() error { return r.grpc.Serve(r.grpcLis) })
-	go serve("http server", func() error { return server.Serve(r.httpLis) })
+	served := r.serve(stopParts)
 	stopWatching := context.AfterFunc(ctx, func() {
 		r.base.Log.Info("stopping", "cause", context.Cause(ctx))
 		r.drain()
@@ -86,8 +58,8 @@ func (r *Runtime) run(ctx context.Context) error {
 	partsErr := r.parts.Run(partsCtx)
 	stopLast()
 	failures := []error{partsErr, <-lastErr}
-	r.stopServers(detached, server)
-	return errors.Join(append(failures, <-served, <-served)...)
+	r.stopServers(detached)
+	return errors.Join(append(failures, served())...)
 }
 
 // addOwnParts adds the parts every service has.
@@ -138,24 +110,4 @@ func (r *Runtime) followReadiness(ctx context.Context) error {
 func (r *Runtime) drain() {
 	r.ready.stop()
 	r.grpc.Drain()
-}
-
-// stopServers lets open calls end, within a limit.
-func (r *Runtime) stopServers(ctx context.Context, server *http.Server) {
-	ctx, cancel := context.WithTimeout(ctx, CallLimit)
-	defer cancel()
-	r.grpc.Stop(ctx)
-	if err := server.Shutdown(ctx); err != nil {
-		r.base.Log.Warn("requests cut off", "error", err)
-		_ = server.Close()
-	}
-}
-
-func (r *Runtime) httpServer() *http.Server {
-	return &http.Server{
-		Handler:           r.mux,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(r.base.Log.Handler(), slog.LevelWarn),
-	}
 }

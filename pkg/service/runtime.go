@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -49,6 +50,8 @@ type Runtime struct {
 	grpcLis net.Listener
 	mux     *http.ServeMux
 	httpLis net.Listener
+
+	endpoints []*endpoint
 
 	closing sync.Once
 	running sync.Once
@@ -112,7 +115,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 }
 
 func (r *Runtime) buildGRPC(context.Context) error {
-	tlsConfig, err := serverTLS(r.base.Options)
+	tlsConfig, err := serverTLS(r.base.Options, tls.RequireAndVerifyClientCert, "h2")
 	if err != nil {
 		return err
 	}
@@ -200,7 +203,11 @@ func (r *Runtime) ReadyWhen(name string, check func() bool) { r.ready.add(name, 
 // Close releases what New opened. It is only needed when Run is never called; calling it again is harmless.
 func (r *Runtime) Close() {
 	r.closing.Do(func() {
-		for _, lis := range []net.Listener{r.grpcLis, r.httpLis} {
+		listeners := []net.Listener{r.grpcLis, r.httpLis}
+		for _, e := range r.endpoints {
+			listeners = append(listeners, e.listener)
+		}
+		for _, lis := range listeners {
 			if lis == nil {
 				continue
 			}

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// serverTLS is how gRPC is served, nil for in the clear. Files are read once now, so that a mistake shows at the start, and again
+// serverTLS is how protocols are served, nil for in the clear; clients is what --tls-ca-file asks of callers. Files are read once now, so that a mistake shows at the start, and again
 // for every handshake, so that renewed certificates are used without a restart.
-func serverTLS(o Options) (*tls.Config, error) {
+func serverTLS(o Options, clients tls.ClientAuthType, protocols ...string) (*tls.Config, error) {
 	if o.TLSCertFile == "" {
 		return nil, nil //nolint:nilnil // no TLS asked for is a normal answer, and grpc takes nil for it
 	}
@@ -18,12 +18,12 @@ func serverTLS(o Options) (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--tls-cert-file, --tls-key-file: %w", err)
 		}
-		cfg := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}
-		if o.TLSCAFile != "" {
+		cfg := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: protocols}
+		if o.TLSCAFile != "" && clients != tls.NoClientCert {
 			if cfg.ClientCAs, err = loadCAs(o.TLSCAFile); err != nil {
 				return nil, err
 			}
-			cfg.ClientAuth = tls.RequireAndVerifyClientCert
+			cfg.ClientAuth = clients
 		}
 		return cfg, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,7 +62,11 @@ func New(ctx context.Context, c Config) (*App, error) {
 	}
 	a := &App{config: c, runtime: rt, plugins: plugins(host.Plugins()), opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	a.build()
-	if err := a.controllers(); err != nil {
+	err = a.artifacts(ctx)
+	if err == nil {
+		err = a.controllers()
+	}
+	if err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
@@ -87,20 +92,28 @@ func (a *App) build() {
 	a.syncer = backupsync.New(backupsync.Config{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: c.BackupSyncPeriod,
 	})
-	base := c.ArtifactURL
-	if base == "" {
-		base = "http://" + a.runtime.HTTPAddr()
-		if host, _, err := net.SplitHostPort(a.runtime.HTTPAddr()); err == nil && net.ParseIP(host).IsUnspecified() {
-			c.Log.Warn("clients cannot reach artifacts: set --artifact-url", "url", base)
-		}
+	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.reader(), Namespace: namespace, Opener: a.opener})
+}
+
+// artifacts opens the endpoint of artifacts, which is not that of metrics: other machines may need the one and not the other.
+func (a *App) artifacts(ctx context.Context) error {
+	c, mux := a.config, http.NewServeMux()
+	base, err := a.runtime.Listen(ctx, "--artifact-address", c.ArtifactAddress, mux)
+	if err != nil {
+		return err
+	}
+	if c.ArtifactURL != "" {
+		base = c.ArtifactURL
+	} else if host, _, err := net.SplitHostPort(c.ArtifactAddress); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		c.Log.Warn("clients cannot reach artifacts: set --artifact-url", "url", base)
 	}
 	a.endpoint = artifacts.New(artifacts.Config{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Base: base, Open: a.opener.OpenName, Clock: c.Clock, Log: c.Log,
+		Reader: a.reader(), Client: a.client(), Namespace: c.Options.Namespace, Base: base, Open: a.opener.OpenName, Clock: c.Clock, Log: c.Log,
 	})
-	a.runtime.Mux().Handle(artifact.PathPrefix, a.endpoint)
+	mux.Handle(artifact.PathPrefix, a.endpoint)
 	a.runtime.Go("artifact key", a.endpoint.Run)
 	a.runtime.ReadyWhen("artifact key", a.endpoint.Ready)
-	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.reader(), Namespace: namespace, Opener: a.opener})
+	return nil
 }
 
 func (a *App) controllers() error {

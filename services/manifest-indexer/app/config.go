@@ -1,7 +1,9 @@
 package app
 
 import (
+	"net"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,8 +17,11 @@ import (
 // Name is the service's name.
 const Name = "manifest-indexer"
 
-// Ports are the service's default ports.
-func Ports() service.Ports { return service.Ports{GRPC: 7445, HTTP: 8445} }
+// Ports are the service's default ports. That of HTTP is not 8445 as its number suggests: artifacts have it.
+func Ports() service.Ports { return service.Ports{GRPC: 7445, HTTP: 8447} }
+
+// ArtifactPort is the default port of artifacts.
+const ArtifactPort = 8445
 
 // Defaults of the service's own flags (Velero 1.18's, where it has the flag).
 const (
@@ -28,7 +33,10 @@ const (
 // Config is the service's configuration. The zero value of a field means its default.
 type Config struct {
 	service.Base
-	// ArtifactURL is the URL under which clients reach this service's HTTP port; empty means its address.
+	// ArtifactAddress is the host:port that artifacts are served on; port 0 picks a free one. With Options.TLSCertFile they are served
+	// over TLS, without it on loopback only.
+	ArtifactAddress string
+	// ArtifactURL is the URL under which clients reach ArtifactAddress; empty means the address itself.
 	ArtifactURL string
 	// BackupSyncPeriod is how often a location is searched for backups; negative means never.
 	BackupSyncPeriod time.Duration
@@ -44,7 +52,8 @@ type Config struct {
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.ArtifactURL, "artifact-url", c.ArtifactURL, "URL under which clients reach the HTTP port of this service; its address when empty")
+	fs.StringVar(&c.ArtifactAddress, "artifact-address", defaultArtifactAddress(), "host:port to serve artifacts on; beyond loopback it needs --tls-cert-file")
+	fs.StringVar(&c.ArtifactURL, "artifact-url", c.ArtifactURL, "URL under which clients reach --artifact-address; that address when empty")
 	fs.DurationVar(&c.BackupSyncPeriod, "backup-sync-period", defaultSyncPeriod, "how often locations are searched for backups; negative means never")
 	fs.DurationVar(&c.ValidationFrequency, "store-validation-frequency", defaultValidationFrequency, "how often locations are validated; negative means once")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location made the default at every start, if it exists")
@@ -52,8 +61,15 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", duty.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }
 
+func defaultArtifactAddress() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(ArtifactPort))
+}
+
 // complete fills in defaults and checks; errors name the flag.
 func (c *Config) complete() error {
+	if c.ArtifactAddress == "" {
+		c.ArtifactAddress = defaultArtifactAddress()
+	}
 	if c.BackupSyncPeriod == 0 {
 		c.BackupSyncPeriod = defaultSyncPeriod
 	}
@@ -78,7 +94,7 @@ func (c *Config) complete() error {
 	}
 	u, err := url.Parse(c.ArtifactURL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return grpcerr.Field("--artifact-url", "%q is not an http or https URL", c.ArtifactURL)
+		return grpcerr.Field("--artifact-url", "is not an http or https URL") // not shown: it may hold a password
 	}
 	if u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return grpcerr.Field("--artifact-url", "must not hold credentials, a query or a fragment")

@@ -31,11 +31,12 @@ func TestConfig(t *testing.T) {
 	require.ErrorAs(t, (&Config{Plugins: pluginhost.Flags{StorageTimeout: time.Millisecond}}).complete(), &field)
 	require.Equal(t, "--plugin-storage-timeout", field.Field)
 
-	for _, bad := range []string{"host:8445", "ftp://x", "http://u:secret@host", "http://host?x=y", "://"} {
+	for _, bad := range []string{"host:8445", "ftp://x", "http://u:secret@host", "http://u:secret%@host", "http://host?x=y", "://"} {
 		c := Config{ArtifactURL: bad}
 		err := c.complete()
 		field := new(grpcerr.FieldError)
 		require.ErrorAs(t, err, &field, bad)
 		require.Equal(t, "--artifact-url", field.Field)
+		require.NotContains(t, err.Error(), "secret")
 	}
 }

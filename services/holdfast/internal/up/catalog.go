@@ -12,27 +12,47 @@ import (
 	restorerunner "github.com/holdfast-io/holdfast/services/restore-runner/app"
 )
 
-// kinds are the services. Each is built by the same code as its own binary, with
-// the defaults of its own flags: the zero value of its configuration.
+// kinds are the services. Each is built by the same code as its own binary. bind leads the flags of its binary to its configuration,
+// whose zero value are their defaults.
 func kinds() []kind {
+	var (
+		queue    queuescheduler.Config
+		poll     monitor.Config
+		backup   backuprunner.Config
+		restore  restorerunner.Config
+		manifest manifestindexer.Config
+		remove   deletion.Config
+	)
 	return []kind{
-		{name: queuescheduler.Name, ports: queuescheduler.Ports(), build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
-			return queuescheduler.New(ctx, queuescheduler.Config{Base: base})
+		{name: queuescheduler.Name, ports: queuescheduler.Ports(), bind: queue.BindFlags, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+			c := queue
+			c.Base = base
+			return queuescheduler.New(ctx, c)
 		}},
-		{name: monitor.Name, ports: monitor.Ports(), build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
-			return monitor.New(ctx, monitor.Config{Base: base})
+		{name: monitor.Name, ports: monitor.Ports(), bind: poll.BindFlags, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+			c := poll
+			c.Base = base
+			return monitor.New(ctx, c)
 		}},
-		{name: backuprunner.Name, ports: backuprunner.Ports, runner: true, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
-			return backuprunner.New(ctx, backuprunner.Config{Base: base, Predecessors: gone})
+		{name: backuprunner.Name, ports: backuprunner.Ports, runner: true, bind: backup.BindFlags, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+			c := backup
+			c.Base, c.Predecessors = base, gone
+			return backuprunner.New(ctx, c)
 		}},
-		{name: restorerunner.Name, ports: service.Ports{GRPC: restorerunner.GRPCPort, HTTP: restorerunner.HTTPPort}, runner: true, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
-			return restorerunner.New(ctx, restorerunner.Config{Base: base, Predecessors: gone})
+		{name: restorerunner.Name, ports: service.Ports{GRPC: restorerunner.GRPCPort, HTTP: restorerunner.HTTPPort}, runner: true, bind: restore.BindFlags, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+			c := restore
+			c.Base, c.Predecessors = base, gone
+			return restorerunner.New(ctx, c)
 		}},
-		{name: manifestindexer.Name, ports: manifestindexer.Ports(), build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
-			return manifestindexer.New(ctx, manifestindexer.Config{Base: base})
+		{name: manifestindexer.Name, ports: manifestindexer.Ports(), bind: manifest.BindFlags, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+			c := manifest
+			c.Base = base
+			return manifestindexer.New(ctx, c)
 		}},
-		{name: deletion.Name, ports: deletion.Ports(), build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
-			return deletion.New(ctx, deletion.Config{Base: base, Predecessors: gone})
+		{name: deletion.Name, ports: deletion.Ports(), bind: remove.BindFlags, build: func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+			c := remove
+			c.Base, c.Predecessors = base, gone
+			return deletion.New(ctx, c)
 		}},
 	}
 }

@@ -3,11 +3,13 @@ package up
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
+	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
@@ -23,6 +25,7 @@ type Options struct {
 
 // NewCommand returns `up`.
 func NewCommand(g *global.Global) *cobra.Command {
+	services := kinds()
 	o := &Options{Global: g}
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -33,14 +36,22 @@ data directory is created when there is none. Ctrl-C or SIGTERM stops in order;
 started again with the same data directory it resumes where it was.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := service.ApplyEnv(cmd.Flags(), os.Environ()); err != nil {
+				return err
+			}
 			if err := o.Complete(); err != nil {
 				return err
+			}
+			if artifacts := cmd.Flags().Lookup("artifact-address"); o.Config.FreePorts && !artifacts.Changed {
+				if err := artifacts.Value.Set("127.0.0.1:0"); err != nil {
+					return err
+				}
 			}
 			if err := o.Validate(); err != nil {
 				return err
 			}
 			o.Config.Log.Info("starting", "version", buildinfo.Version(), "commit", buildinfo.Commit(), "namespace", o.Config.Namespace)
-			if err := Run(cmd.Context(), o.Config); err != nil {
+			if err := run(cmd.Context(), o.Config, services); err != nil {
 				return err
 			}
 			o.Config.Log.Info("stopped")
@@ -51,10 +62,12 @@ started again with the same data directory it resumes where it was.`,
 	fs.StringVar(&c.DataDir, "data-dir", "holdfast-data", "directory for everything kept on this machine")
 	fs.StringVar(&c.PluginDir, "plugin-dir", "", "directory of plugin binaries")
 	fs.IntVar(&c.Runners, "runners", 1, "backup-runners and restore-runners each; further ones listen on free ports")
-	fs.BoolVar(&c.FreePorts, "free-ports", false, "listen on free ports instead of 7441-7446 and 8441-8446")
+	fs.BoolVar(&c.FreePorts, "free-ports", false, "listen on free ports instead of 7441-7446 and 8441-8447")
 	fs.BoolVar(&c.AllowVelero, "allow-velero", false, "start even beside a running Velero server in the namespace")
 	fs.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&c.LogFormat, "log-format", telemetry.FormatText, "text or json")
+	fs.StringSliceVar(&c.Features, "features", nil, "optional features to turn on, separated by commas")
+	bindServices(fs, services)
 	return cmd
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
@@ -20,6 +22,8 @@ type kind struct {
 	ports service.Ports
 	// runner says that --runners applies.
 	runner bool
+	// bind adds the flags of the service's own binary beyond those that all services share.
+	bind func(*pflag.FlagSet)
 	// build makes an instance; gone are earlier instances known to have ended.
 	build func(ctx context.Context, base service.Base, gone []string) (service.Runner, error)
 }
@@ -93,7 +97,7 @@ func newMember(cfg Config, k kind, n int, base service.Base, s shared, gone []st
 	o := service.Defaults(k.name, k.ports)
 	o.Kubeconfig, o.Namespace, o.PluginDir = cfg.Kubeconfig, cfg.Namespace, cfg.PluginDir
 	o.NATSURL, o.WorkDir = s.natsURL, s.dir.work(m.label)
-	o.LogLevel, o.LogFormat = cfg.LogLevel, cfg.LogFormat
+	o.LogLevel, o.LogFormat, o.Features = cfg.LogLevel, cfg.LogFormat, cfg.Features
 	if n > 0 || cfg.FreePorts {
 		if m.base.GRPCListener, o.GRPCAddress, err = listen(); err != nil {
 			return m, err

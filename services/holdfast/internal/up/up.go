@@ -32,8 +32,8 @@ const (
 	stopLimit = 45 * time.Second
 )
 
-// Config is what `holdfast up` was asked for. Every field but PluginDir, Getenv
-// and Home is required.
+// Config is what `holdfast up` was asked for. Every field but PluginDir, Features,
+// Getenv and Home is required.
 type Config struct {
 	Kubeconfig  string
 	Namespace   string
@@ -44,6 +44,7 @@ type Config struct {
 	AllowVelero bool // start beside a live Velero server
 	LogLevel    string
 	LogFormat   string
+	Features    []string
 
 	Log    *slog.Logger
 	Out    io.Writer // where people are told that everything is ready
@@ -52,10 +53,8 @@ type Config struct {
 	Home   string              // the user's directory, where commands look for a server; empty when there is none
 }
 
-// Run serves until ctx ends and returns nil after an orderly stop: first the
+// run serves until ctx ends and returns nil after an orderly stop: first the
 // services hand over and stop, then NATS, then the data directory is unlocked.
-func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, kinds()) }
-
 func run(ctx context.Context, cfg Config, kinds []kind) (err error) {
 	dir, err := openDataDir(cfg.DataDir)
 	if err != nil {

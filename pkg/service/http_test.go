@@ -1,0 +1,79 @@
+package service_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+// TestAnEndpointBeyondLoopbackNeedsTLS: links of artifacts are as good as passwords, and what they lead to holds Secrets; both went in the
+// clear over the network.
+func TestAnEndpointBeyondLoopbackNeedsTLS(t *testing.T) {
+	r := newWorld(t).runtime(t, "manifest-indexer")
+	for _, address := range []string{"0.0.0.0:0", ":0", "example.com:0", "no port"} {
+		_, err := r.Listen(t.Context(), "--artifact-address", address, http.NotFoundHandler())
+		field := new(grpcerr.FieldError)
+		require.ErrorAs(t, err, &field, address)
+		require.Equal(t, "--artifact-address", field.Field)
+	}
+	_, err := r.Listen(t.Context(), "--artifact-address", r.HTTPAddr(), http.NotFoundHandler())
+	require.ErrorContains(t, err, "--artifact-address: ", "the port of metrics is taken")
+}
+
+// TestAnEndpointServesItsHandlerOnly: whoever may fetch artifacts, or scrape metrics, reached both on one port.
+func TestAnEndpointServesItsHandlerOnly(t *testing.T) {
+	w := newWorld(t)
+	cert, key, ca := filepath.Join(w.dir, "tls.crt"), filepath.Join(w.dir, "tls.key"), filepath.Join(w.dir, "ca.crt")
+	issue(t, cert, key)
+	issue(t, ca, filepath.Join(w.dir, "ca.key"))
+	base := w.base(t, "manifest-indexer")
+	base.Options.TLSCertFile, base.Options.TLSKeyFile, base.Options.TLSCAFile = cert, key, ca
+	secure, err := service.New(t.Context(), base)
+	require.NoError(t, err)
+	for scheme, r := range map[string]*service.Runtime{"http": w.runtime(t, "deletion"), "https": secure} {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /own", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })
+		url, err := r.Listen(t.Context(), "--artifact-address", "127.0.0.1:0", mux)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(url, scheme+"://127.0.0.1:"), url)
+		stop := running(t, r)
+		body, err := fetch(t, cert, url+"/own")
+		require.NoError(t, err, "no client certificate is asked for: a link is what lets in")
+		require.Equal(t, "200 here", body)
+		body, err = fetch(t, cert, url+"/metrics")
+		require.NoError(t, err)
+		require.Contains(t, body, "404")
+		code, _ := get(t, r, "/own")
+		require.Equal(t, http.StatusNotFound, code)
+		require.NoError(t, stop())
+		_, err = fetch(t, cert, url+"/own")
+		require.Error(t, err, "it ends with the service")
+	}
+}
+
+// fetch gets a URL, trusting the authorities of caFile.
+func fetch(t *testing.T, caFile, url string) (string, error) {
+	t.Helper()
+	pem, err := os.ReadFile(caFile)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(pem))
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	resp, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp.Status[:4] + string(body), err
+}
