@@ -69,10 +69,10 @@ func request(t *testing.T, s *site.Site, name string) client.ObjectKey {
 
 func TestDeleteItemActionsOnAnAPIServer(t *testing.T) {
 	diary, plugins := t.TempDir(), selfplugin.Directory(t, "vendor")
-	t.Setenv(envDiary, diary) // inherited by the services, and from them by plugins
+	t.Setenv(envDiary, diary) // inherited by the services, and passed on to plugins as they are told
 	require.NoError(t, os.WriteFile(filepath.Join(diary, "refuse"), nil, 0o600))
 
-	s := site.Start(t, site.Config{Args: map[string][]string{"deletion": {"--plugin-dir", plugins}}})
+	s := site.Start(t, site.Config{Args: map[string][]string{"deletion": {"--plugin-dir", plugins, "--plugin-env", envDiary}}})
 	bucket, dir := site.FileBucket(t, "default")
 	s.ReachFiles(t, dir, bucket)
 	s.Estate(t, "shop", 5, 100)

@@ -5,10 +5,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
 const patience = time.Minute
@@ -39,6 +45,7 @@ func TestUp(t *testing.T) {
 		return &product.CLI{Binary: binary, Kubeconfig: cluster.Kubeconfig(), Namespace: namespace, Output: t.Output()}
 	}
 	t.Run("sets up, stops and starts again", func(t *testing.T) { startTwice(t, c, cli(t, "twice")) })
+	t.Run("serves its owner only", func(t *testing.T) { serveOwner(t, cli(t, "owner")) })
 	t.Run("refuses a data directory in use", func(t *testing.T) { refuseUsedDirectory(t, cli(t, "used")) })
 	t.Run("refuses a live Velero server", func(t *testing.T) { refuseVelero(t, c, cli(t, "live")) })
 	t.Run("keeps locations it finds", func(t *testing.T) { keepLocations(t, c, cli(t, "theirs")) })
@@ -89,6 +96,32 @@ func refused(t *testing.T, cli *product.CLI, args ...string) string {
 	require.ErrorAs(t, err, &exit)
 	require.Equal(t, 1, exit.Code)
 	return exit.Output
+}
+
+// serveOwner calls every service without the token, as another user of the machine would, and one as the owner's command does.
+func serveOwner(t *testing.T, cli *product.CLI) {
+	t.Helper()
+	server := start(t, cli, t.TempDir())
+	log, err := os.ReadFile(server.LogPath())
+	require.NoError(t, err)
+	addresses := map[string]string{}
+	for _, found := range regexp.MustCompile(`service=(\S+) .* ready=true grpc=(\S+)`).FindAllStringSubmatch(string(log), -1) {
+		addresses[found[1]] = found[2]
+	}
+	require.Len(t, addresses, 6)
+	conn, err := grpc.NewClient(addresses["manifest-indexer"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	_, err = manifestv1.NewManifestServiceClient(conn).GetItem(t.Context(), &manifestv1.GetItemRequest{})
+	require.Equal(t, codes.Unauthenticated, status.Code(err))
+	queue := []string{"queue", "get", "--queue-address", addresses["queue-scheduler"]}
+	_, err = cli.Run(t.Context(), queue...)
+	require.NoError(t, err, "found by the address")
+	_, err = cli.Run(t.Context(), append(queue, "--data-dir", server.DataDir)...)
+	require.NoError(t, err)
+	t.Setenv("HOME", t.TempDir())
+	_, err = cli.Run(t.Context(), queue...)
+	require.ErrorContains(t, err, "--data-dir")
 }
 
 func refuseUsedDirectory(t *testing.T, cli *product.CLI) {

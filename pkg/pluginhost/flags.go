@@ -21,6 +21,8 @@ type Flags struct {
 	StartTimeout time.Duration
 	// AnswerBytes is the largest answer to a call.
 	AnswerBytes int
+	// Env are names of further variables that plugins get, see Config.AllowEnv.
+	Env []string
 }
 
 // BindFlags adds the flags to fs.
@@ -31,6 +33,7 @@ func (f *Flags) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.StorageTimeout, "plugin-storage-timeout", f.StorageTimeout, "how long an object store or volume snapshotter plugin may take for one call")
 	fs.DurationVar(&f.StartTimeout, "plugin-start-timeout", f.StartTimeout, "how long a plugin's process may take to start")
 	fs.IntVar(&f.AnswerBytes, "plugin-answer-bytes", f.AnswerBytes, "largest answer of a plugin")
+	fs.StringSliceVar(&f.Env, "plugin-env", nil, "further environment variables that plugins get, separated by commas; NAME_* is every name that begins so")
 }
 
 func (f *Flags) complete() {
@@ -58,6 +61,11 @@ func (f *Flags) Validate() error {
 	}
 	if f.AnswerBytes < 64<<10 || f.AnswerBytes > 256<<20 {
 		return grpcerr.Field("--plugin-answer-bytes", "must be 64 KiB to 256 MiB, is %d", f.AnswerBytes)
+	}
+	for _, name := range f.Env {
+		if err := checkEnvName(name); err != nil {
+			return grpcerr.Field("--plugin-env", "%v", err)
+		}
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"k8s.io/utils/clock"
@@ -25,8 +24,10 @@ type Config struct {
 	// LogLevel and Features are given to plugins as flags; LogLevel is debug, info, warn or error.
 	LogLevel string
 	Features []string
-	// Environ is the environment plugins start in, without the HOLDFAST_* variables, which may hold passwords.
+	// Environ is the environment of this process. Plugins get what is on a list of names, see AllowEnv, and what that allows.
 	Environ []string
+	// AllowEnv are names of variables that plugins get beyond the list; a * at the end stands for any rest.
+	AllowEnv []string
 	// SocketDir is where sockets are put; empty means the system's directory for temporary files. Its path must be short, at
 	// most 55 bytes, because that of a socket is limited.
 	SocketDir string
@@ -65,18 +66,6 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.plugins, h.failures = arrange(listings)
 	h.failures = append(failures, h.failures...)
 	return h, nil
-}
-
-// environ returns the environment of plugins.
-func environ(cfg Config) []string {
-	env := slices.DeleteFunc(slices.Clone(cfg.Environ), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
-	if cfg.Namespace != "" {
-		env = append(env, "VELERO_NAMESPACE="+cfg.Namespace)
-	}
-	if cfg.Kubeconfig != "" {
-		env = append(env, "KUBECONFIG="+cfg.Kubeconfig)
-	}
-	return env
 }
 
 // spec returns how to start the binary. Of Velero's flags plugins get the two that mean something to them: its framework

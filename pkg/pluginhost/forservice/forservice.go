@@ -22,7 +22,7 @@ func New(ctx context.Context, base service.Base, flags pluginhost.Flags) (*plugi
 	o := base.Options
 	host, err := pluginhost.New(ctx, pluginhost.Config{
 		Dir: o.PluginDir, Namespace: o.Namespace, Kubeconfig: o.Kubeconfig, LogLevel: o.LogLevel, Features: o.Features,
-		Environ: os.Environ(), Log: base.Log, Clock: base.Clock, Limits: flags.Limits(),
+		Environ: os.Environ(), AllowEnv: flags.Env, Log: base.Log, Clock: base.Clock, Limits: flags.Limits(),
 	})
 	if err != nil {
 		return nil, err

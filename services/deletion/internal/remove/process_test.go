@@ -50,7 +50,7 @@ func newSite(t *testing.T, limits pluginhost.Limits, names ...string) *site {
 	plugins := selfplugin.Directory(t, slices.Collect(maps.Keys(vendors))...)
 	limits.Stop = 100 * time.Millisecond
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{
-		Dir: plugins, Namespace: "velero", Environ: append(os.Environ(), envOrders+"="+s.orders), Log: slog.New(slog.DiscardHandler),
+		Dir: plugins, Namespace: "velero", Environ: append(os.Environ(), envOrders+"="+s.orders), AllowEnv: []string{envOrders}, Log: slog.New(slog.DiscardHandler),
 		Clock: clock.RealClock{}, Limits: limits,
 	})
 	require.NoError(t, err)

@@ -49,6 +49,8 @@ type GetOptions struct {
 	*global.Global
 	Format output.Format
 	Dir    string
+	// Plugins are the settings of plugins that servers have too.
+	Plugins pluginhost.Flags
 }
 
 // dirFlag names the flag that servers have too.
@@ -66,6 +68,7 @@ func NewGetCommand(g *global.Global) *cobra.Command {
 	}
 	o.Format.BindFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.Dir, dirFlag, "", "directory of plugin binaries (default: $"+service.EnvName(dirFlag)+")")
+	o.Plugins.BindFlags(cmd.Flags())
 	return cmd
 }
 
@@ -78,12 +81,15 @@ func (o *GetOptions) Run(ctx context.Context) error {
 	if _, err := os.Stat(dir); err != nil { // to a server, one that is absent holds no plugins
 		return fmt.Errorf("--%s: %w", dirFlag, err)
 	}
+	if err := o.Plugins.Validate(); err != nil {
+		return err
+	}
 	namespace, err := o.ServerNamespace()
 	if err != nil {
 		return err
 	}
 	host, err := pluginhost.New(ctx, pluginhost.Config{
-		Dir: dir, Namespace: namespace, Kubeconfig: o.Kubeconfig, LogLevel: "warn", Environ: os.Environ(), Clock: o.Clock,
+		Dir: dir, Namespace: namespace, Kubeconfig: o.Kubeconfig, LogLevel: "warn", Environ: os.Environ(), AllowEnv: o.Plugins.Env, Clock: o.Clock, Limits: o.Plugins.Limits(),
 		Log: slog.New(slog.NewTextHandler(o.Err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {

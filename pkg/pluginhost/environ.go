@@ -1,0 +1,59 @@
+package pluginhost
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ownPrefix begins the variables of our own settings. They may hold passwords, and no plugin gets them.
+const ownPrefix = "HOLDFAST_"
+
+// givenEnv are the variables that every plugin gets: what programs need to run and to reach the network, and what the SDKs of
+// clouds, Kubernetes and Velero read. Everything else in the environment of a service is none of a plugin's business.
+var givenEnv = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*", "HOSTNAME", "LD_LIBRARY_PATH",
+	"SSL_CERT_FILE", "SSL_CERT_DIR",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+	"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK",
+	"KUBECONFIG", "KUBERNETES_*", "VELERO_*", "OTEL_*",
+	"AWS_*", "GOOGLE_*", "CLOUDSDK_*", "AZURE_*", "ALIBABA_CLOUD_*", "OS_*",
+}
+
+// checkEnvName refuses what is no name of a variable, or would let our own settings through.
+func checkEnvName(name string) error {
+	stem, open := strings.CutSuffix(name, "*")
+	switch {
+	case stem == "" || strings.ContainsAny(stem, "=* \t"):
+		return fmt.Errorf("%q is not the name of a variable, nor the beginning of one and *", name)
+	case strings.HasPrefix(stem, ownPrefix) || open && strings.HasPrefix(ownPrefix, stem):
+		return fmt.Errorf("%q: the settings of Holdfast may hold passwords, which plugins do not get", name)
+	}
+	return nil
+}
+
+// environ returns the environment of plugins.
+func environ(cfg Config) []string {
+	allowed := slices.Concat(givenEnv, cfg.AllowEnv)
+	var env []string
+	for _, entry := range cfg.Environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, ownPrefix) && slices.ContainsFunc(allowed, func(pattern string) bool { return matches(pattern, name) }) {
+			env = append(env, entry)
+		}
+	}
+	if cfg.Namespace != "" {
+		env = append(env, "VELERO_NAMESPACE="+cfg.Namespace)
+	}
+	if cfg.Kubeconfig != "" {
+		env = append(env, "KUBECONFIG="+cfg.Kubeconfig)
+	}
+	return env
+}
+
+func matches(pattern, name string) bool {
+	if stem, open := strings.CutSuffix(pattern, "*"); open {
+		return strings.HasPrefix(name, stem)
+	}
+	return pattern == name
+}
