@@ -247,8 +247,12 @@ func TestWatch(t *testing.T) {
 func TestWatchEndsInPeaceWhenInterrupted(t *testing.T) {
 	c := clitest.New(t)
 	c.Serve(t, &service{streams: [][]*queuev1.WatchQueueResponse{{{Changed: []*queuev1.QueueEntry{entry("big", 0)}, Complete: true}}}})
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
+	soon, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer stop()
+	// An interrupt is no deadline, which the server would know too and could end the stream by first.
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	context.AfterFunc(soon, interrupt)
 	result := c.Run(ctx, "", "queue", "watch")
 	require.Equal(t, 0, result.Code, result.Err)
 	require.Empty(t, result.Err)
