@@ -1,5 +1,5 @@
 // Package apitest is a small API server with behaviour, for tests: it stores objects, assigns identities, knows
-// namespaces, definitions and discovery, applies merge patches, and fails on request.
+// namespaces, definitions and discovery, applies patches, and fails on request.
 package apitest
 
 import (
@@ -16,6 +16,8 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -184,7 +186,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, fault Fault) {
 		return
 	}
 	var body map[string]any
-	if raw, err := io.ReadAll(r.Body); err == nil && len(raw) > 0 {
+	raw, err := io.ReadAll(r.Body)
+	if r.Header.Get("Content-Type") == string(types.JSONPatchType) { // a list
+		body = map[string]any{"patch": json.RawMessage(raw)}
+	} else if err == nil && len(raw) > 0 {
 		if err := json.Unmarshal(raw, &body); err != nil {
 			fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 			return
@@ -323,19 +328,50 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, body map[string]a
 		return
 	}
 	from, _ := json.Marshal(obj)
-	patch, _ := json.Marshal(body)
-	merged, err := jsonpatch.MergePatch(from, patch)
+	patched, err := apply(from, body)
 	if err != nil {
-		fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
 		return
 	}
 	var out map[string]any
-	_ = json.Unmarshal(merged, &out)
+	_ = json.Unmarshal(patched, &out)
 	if Meta(body)["managedFields"] == nil {
 		manage(out, r)
 	}
+	s.touch(out)
 	s.objects[path] = out
 	reply(w, http.StatusOK, out)
+}
+
+// apply returns an object after a merge patch, or a JSON patch as serve wraps it.
+func apply(object []byte, patch map[string]any) ([]byte, error) {
+	if list, ok := patch["patch"].(json.RawMessage); ok {
+		operations, err := jsonpatch.DecodePatch(list)
+		if err != nil {
+			return nil, err
+		}
+		return operations.Apply(object)
+	}
+	merge, _ := json.Marshal(patch)
+	return jsonpatch.MergePatch(object, merge)
+}
+
+// touch gives an object a new version.
+func (s *Server) touch(obj map[string]any) {
+	s.next++
+	Meta(obj)["resourceVersion"] = fmt.Sprint(s.next)
+}
+
+// Change changes the object at a path, as a controller would.
+func (s *Server) Change(path string, change func(obj map[string]any)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if obj := s.objects[path]; obj != nil {
+		obj = runtime.DeepCopyJSON(obj)
+		change(obj)
+		s.touch(obj)
+		s.objects[path] = obj
+	}
 }
 
 // split returns the kind's key and the namespace of a collection's path.

@@ -37,7 +37,7 @@ func (c *Client) mergeAccount(ctx context.Context, r *Request, live map[string]a
 	if err := r.intend(ctx, IntentUpdate); err != nil {
 		return failed(err)
 	}
-	if err := c.patch(ctx, r.Target, c.manager.existing(), patch); err != nil {
+	if _, err := c.patch(ctx, r.Target, c.manager.existing(), patch); err != nil {
 		if _, internal := Internal(err); internal {
 			return failed(fmt.Errorf("merge: %w", err))
 		}

@@ -65,6 +65,26 @@ type Request struct {
 	// NoCreate tells that Object is fit only for one that exists already. Instead of creating it, Apply fails with ErrGoing
 	// when there is none, or one that is being deleted.
 	NoCreate bool
+
+	without string // why it is not created as asked for
+}
+
+// Unblocked is what is said about an object whose owner references lack blockOwnerDeletion.
+const Unblocked = "blockOwnerDeletion of its owner references is left out: setting it needs the right to update the finalizers of the owner"
+
+// unblock takes blockOwnerDeletion off the owner references, and returns the object encoded.
+func (r *Request) unblock() ([]byte, error) {
+	r.without = Unblocked
+	if meta := member(r.Object, "metadata"); meta != nil {
+		if refs, ok := meta["ownerReferences"].([]any); ok {
+			meta["ownerReferences"] = unblock(refs)
+		}
+	}
+	body, err := json.Marshal(r.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return body, nil
 }
 
 // ErrGoing is the failure of a Request with NoCreate whose object is not there, or is going away.
@@ -75,6 +95,8 @@ type Result struct {
 	Action Action
 	// UID is the object's in the cluster, "" when it is not there or unknown.
 	UID types.UID
+	// Version is the resourceVersion at which it was created, "" where that is unknown.
+	Version string
 	// Fresh tells that the object is this restore's own: only then may its metadata be completed.
 	Fresh bool
 	// Warning is why the object is not as in the backup, without a failure.
@@ -93,10 +115,15 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		return c.meetOnly(ctx, &r)
 	}
 	for attempt := 0; ; attempt++ {
-		uid, maybe, err := c.createSettled(ctx, &r, body)
+		id, maybe, err := c.createSettled(ctx, &r, body)
 		switch {
 		case err == nil:
-			return Result{Action: Created, UID: uid, Fresh: true}
+			return Result{Action: Created, UID: id.UID, Version: id.Version, Fresh: true, Warning: r.without}
+		case ForbidsBlocking(err) && r.without == "":
+			if body, err = r.unblock(); err != nil {
+				return failed(err)
+			}
+			continue
 		case !exists(err, &r):
 			return failed(err)
 		}
@@ -148,14 +175,14 @@ func exists(err error, r *Request) bool {
 }
 
 // createSettled creates, and waits for what was created just before to be known everywhere in the server.
-func (c *Client) createSettled(ctx context.Context, r *Request, body []byte) (types.UID, bool, error) {
+func (c *Client) createSettled(ctx context.Context, r *Request, body []byte) (Identity, bool, error) {
 	start := c.clock.Now()
 	sent := false
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
-		uid, maybe, err := c.create(ctx, r.Target, body)
+		id, maybe, err := c.create(ctx, r.Target, body)
 		sent = sent || maybe
 		if err == nil || !unsettled(err, r) || c.clock.Since(start) > settle || !c.pause(ctx, pause) {
-			return uid, sent, err
+			return id, sent, err
 		}
 	}
 }

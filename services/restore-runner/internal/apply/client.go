@@ -88,61 +88,71 @@ func (t Target) path(name string) []string {
 
 // answer is the part of an object's metadata that decides.
 type answer struct {
-	Metadata struct {
-		UID types.UID `json:"uid"`
-	} `json:"metadata"`
+	Metadata Identity `json:"metadata"`
 }
 
-// create posts an object and returns its UID. maybe tells that an earlier attempt of this call may have created it,
+// Identity is an object at one version.
+type Identity struct {
+	UID     types.UID `json:"uid"`
+	Version string    `json:"resourceVersion"`
+}
+
+// create posts an object and returns what it became. maybe tells that an earlier attempt of this call may have created it,
 // without an answer having come back.
-func (c *Client) create(ctx context.Context, t Target, body []byte) (uid types.UID, maybe bool, err error) {
+func (c *Client) create(ctx context.Context, t Target, body []byte) (id Identity, maybe bool, err error) {
 	raw, maybe, err := c.send(ctx, c.confirm, func() *rest.Request {
 		return c.rest.Post().AbsPath(t.path("")...).Param("fieldManager", string(c.manager)).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
 	})
 	if err != nil {
-		return "", maybe, err
+		return Identity{}, maybe, err
 	}
-	uid, err = uidOf(raw)
-	return uid, maybe, err
+	id, err = identify(raw)
+	return id, maybe, err
 }
 
 // get reads a whole object.
 func (c *Client) get(ctx context.Context, t Target) ([]byte, error) {
-	raw, _, err := c.send(ctx, func(context.Context) error { return nil }, func() *rest.Request {
+	raw, _, err := c.send(ctx, free, func() *rest.Request {
 		return c.rest.Get().AbsPath(t.path(t.Name)...).SetHeader("Accept", wholeObject)
 	})
 	return raw, err
 }
 
+// free confirms requests that change nothing.
+func free(context.Context) error { return nil }
+
 // Get reads a whole object. It is absent when apierrors.IsNotFound says so.
 func (c *Client) Get(ctx context.Context, t Target) ([]byte, error) { return c.get(ctx, t) }
 
-// Patch sends a JSON merge patch for an object that this restore created.
-func (c *Client) Patch(ctx context.Context, t Target, patch any) error {
+// Patch sends a JSON merge patch for an object that this restore created, and returns what the object became.
+func (c *Client) Patch(ctx context.Context, t Target, patch any) (Identity, error) {
 	return c.encode(ctx, t, c.manager, patch)
 }
 
-func (c *Client) encode(ctx context.Context, t Target, manager Manager, patch any) error {
+func (c *Client) encode(ctx context.Context, t Target, manager Manager, patch any) (Identity, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
+		return Identity{}, fmt.Errorf("encode patch: %w", err)
 	}
 	return c.patch(ctx, t, manager, body)
 }
 
-func (c *Client) patch(ctx context.Context, t Target, manager Manager, body []byte) error {
-	_, _, err := c.send(ctx, c.confirm, func() *rest.Request {
+func (c *Client) patch(ctx context.Context, t Target, manager Manager, body []byte) (Identity, error) {
+	raw, _, err := c.send(ctx, c.confirm, func() *rest.Request {
 		return c.rest.Patch(types.MergePatchType).AbsPath(t.path(t.Name)...).Param("fieldManager", string(manager)).SetHeader("Accept", metadataOnly).Body(body)
 	})
-	return err
+	if err != nil {
+		return Identity{}, err
+	}
+	return identify(raw)
 }
 
-func uidOf(raw []byte) (types.UID, error) {
+func identify(raw []byte) (Identity, error) {
 	var a answer
 	if err := json.Unmarshal(raw, &a); err != nil {
-		return "", fmt.Errorf("decode the server's answer: %w", err)
+		return Identity{}, fmt.Errorf("decode the server's answer: %w", err)
 	}
-	return a.Metadata.UID, nil
+	return a.Metadata, nil
 }
 
 // send repeats a request while the answer only means "not now". maybe tells that an attempt got no answer at all.
@@ -228,5 +238,6 @@ func (c *Client) Create(ctx context.Context, t Target, obj map[string]any) (uid 
 	if err != nil {
 		return "", false, fmt.Errorf("encode: %w", err)
 	}
-	return c.create(ctx, t, body)
+	id, maybe, err := c.create(ctx, t, body)
+	return id.UID, maybe, err
 }

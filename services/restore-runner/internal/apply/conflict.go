@@ -19,10 +19,11 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 	if err != nil {
 		return failed(fmt.Errorf("decode the existing object: %w", err))
 	}
-	uid, err := uidOf(raw)
+	id, err := identify(raw)
 	if err != nil {
 		return failed(err)
 	}
+	uid := id.UID
 	meta, ok := live["metadata"].(map[string]any)
 	if !ok {
 		return failed(fmt.Errorf("the existing object has no metadata"))
@@ -122,7 +123,8 @@ func (c *Client) equal(ctx context.Context, r *Request, uid types.UID) Result {
 
 // relabel writes the restore's labels onto the live object.
 func (c *Client) relabel(ctx context.Context, r *Request) error {
-	return c.encode(ctx, r.Target, c.manager.existing(), map[string]any{"metadata": map[string]any{"labels": r.restoreLabels()}})
+	_, err := c.encode(ctx, r.Target, c.manager.existing(), map[string]any{"metadata": map[string]any{"labels": r.restoreLabels()}})
+	return err
 }
 
 func (r *Request) restoreLabels() map[string]any {
@@ -146,7 +148,7 @@ func (c *Client) update(ctx context.Context, r *Request, live map[string]any, ui
 	if err := r.intend(ctx, IntentUpdate); err != nil {
 		return failed(err)
 	}
-	if err := c.patch(ctx, r.Target, c.manager.existing(), patch); err != nil {
+	if _, err := c.patch(ctx, r.Target, c.manager.existing(), patch); err != nil {
 		if _, internal := Internal(err); internal {
 			return failed(fmt.Errorf("update: %w", err))
 		}

@@ -49,7 +49,7 @@ type Work struct {
 func Run(ctx context.Context, g Graph, w Work) error {
 	r := &run{
 		graph: g, work: w, indegree: g.Indegree(), state: make([]state, g.Vertices()),
-		ended: make(chan ending), aside: make(chan int), parked: map[int32]*parking{}, waiters: map[int32][]int32{}, early: map[int32]bool{},
+		ended: make(chan ending), aside: make(chan int), parked: map[int32]*parking{}, waiters: map[int32][]int32{}, early: map[int32]bool{}, held: map[int32][]int32{},
 	}
 	for _, v := range r.roots() {
 		r.become(v)
@@ -119,6 +119,7 @@ type run struct {
 	waiters map[int32][]int32 // vertex -> those parked until it is done, one of them twice if it asked twice
 	asleep  int               // parked ones that wait to be woken
 	early   map[int32]bool    // woken before they were parked
+	held    map[int32][]int32 // vertices that wait for one that yielded
 }
 
 // ending is what became of a call of Do.
@@ -159,6 +160,8 @@ func (r *run) end(e ending) {
 	if !late { // else those after it did not wait
 		r.release(e.v)
 	}
+	r.loose(r.held[e.v])
+	delete(r.held, e.v)
 	r.arrive(e.v)
 }
 
@@ -189,12 +192,25 @@ func (r *run) release(v int32) {
 	for len(stack) > 0 {
 		v := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		for _, s := range r.graph.Successors(v) {
-			if r.indegree[s]--; r.indegree[s] == 0 && r.pass(s) {
-				stack = append(stack, s)
-			}
+		stack = r.less(stack, r.graph.Successors(v))
+	}
+}
+
+// loose tells vertices that one which they were held up by is done.
+func (r *run) loose(held []int32) {
+	for _, v := range r.less(nil, held) {
+		r.release(v)
+	}
+}
+
+// less counts one predecessor less for each vertex, and appends those that are passed by that.
+func (r *run) less(passed, vertices []int32) []int32 {
+	for _, s := range vertices {
+		if r.indegree[s]--; r.indegree[s] == 0 && r.pass(s) {
+			passed = append(passed, s)
 		}
 	}
+	return passed
 }
 
 // queue is a heap of vertices, the lowest number first.

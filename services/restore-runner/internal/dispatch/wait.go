@@ -17,6 +17,10 @@ type Wait struct {
 	Cut []int32
 	// Wake tells that Work.Woken delivers the vertex when it may go on.
 	Wake bool
+	// Yield lets the successors of the vertex, which may be among On, go on as if it were done, but for those of Hold, none of
+	// which is done yet. It counts once for each vertex.
+	Yield bool
+	Hold  []int32
 }
 
 // state is what is known of a vertex.
@@ -55,6 +59,9 @@ func (r *run) reserve(v int32) bool { return r.work.Reserve != nil && r.work.Res
 // park keeps a vertex until what it waits for has come.
 func (r *run) park(v int32, w *Wait) {
 	p := &parking{wait: w}
+	if w.Yield && r.state[v] == open {
+		r.yield(v, w.Hold)
+	}
 	var on []int32
 	for _, t := range w.On {
 		switch {
@@ -84,6 +91,16 @@ func (r *run) park(v int32, w *Wait) {
 		delete(r.early, v)
 		r.wake(v)
 	}
+}
+
+// yield releases the successors of v before it is done. It goes on to hold up some vertices.
+func (r *run) yield(v int32, hold []int32) {
+	for _, h := range hold {
+		r.indegree[h]++
+	}
+	r.held[v] = hold
+	r.state[v] = late
+	r.release(v)
 }
 
 // wake tells that a vertex may go on, perhaps before it is parked.
@@ -128,6 +145,9 @@ func (r *run) waitsFor(from, to int32) bool {
 		after := r.waiters[v]
 		if r.state[v] == open {
 			after = append(append([]int32(nil), after...), r.graph.Successors(v)...)
+		}
+		if held := r.held[v]; len(held) > 0 {
+			after = append(append([]int32(nil), after...), held...)
 		}
 		for _, s := range after {
 			if s == from {

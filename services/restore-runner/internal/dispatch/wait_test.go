@@ -157,3 +157,46 @@ func TestThoseAsideTakeNoPlace(t *testing.T) {
 	Aside(t.Context(), func() { ran = 0 })
 	require.Zero(t, ran, "outside a run it just runs")
 }
+
+// An object that is refused without its owner has to come after it, although the owner waits for it: it lets the owner go first,
+// also where a gate stands between them, and still comes before what waits for everything.
+func TestAVertexThatYieldsLetsItsSuccessorsGoFirst(t *testing.T) {
+	g := graph{0: {1, 4}, 1: {2}, 2: {3}, 3: nil, 4: {3}} // 1 and 3 are gates; 2 is the owner of 0, and 4 another one
+	var order []int32
+	w := work(2, nil)
+	w.Passive = func(v int32) bool { return v == 1 }
+	var mu sync.Mutex
+	yielded := false
+	w.Do = func(_ context.Context, v int32) *Wait {
+		mu.Lock()
+		defer mu.Unlock()
+		if v == 0 && !yielded {
+			yielded = true
+			return &Wait{On: []int32{2}, Yield: true, Hold: []int32{3}}
+		}
+		order = append(order, v)
+		return nil
+	}
+	require.NoError(t, Run(t.Context(), g, w))
+	require.Len(t, order, 4)
+	require.Less(t, slices.Index(order, 2), slices.Index(order, 0), "the owner goes first")
+	require.Equal(t, int32(3), order[3], "what waits for everything waits for both")
+}
+
+// A second yield of the same vertex must not release its successors again.
+func TestAVertexYieldsOnce(t *testing.T) {
+	g := graph{0: {2}, 1: {2}, 2: nil}
+	var order []int32
+	times := 0
+	w := work(1, nil)
+	w.Do = func(_ context.Context, v int32) *Wait {
+		if v == 0 && times < 3 {
+			times++
+			return &Wait{On: []int32{1}, Yield: true}
+		}
+		order = append(order, v)
+		return nil
+	}
+	require.NoError(t, Run(t.Context(), g, w))
+	require.ElementsMatch(t, []int32{0, 1, 2}, order)
+}

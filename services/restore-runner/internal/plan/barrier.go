@@ -95,6 +95,18 @@ type barrier struct {
 	phase phase
 }
 
+// Barriers returns the gates behind which those objects are that come when everything else, node i included, has an outcome.
+func (p *Plan) Barriers(i int32) []int32 {
+	mine := (&draft{plan: p}).phaseOf(i)
+	var out []int32
+	for _, b := range p.barriers {
+		if b.phase > mine {
+			out = append(out, b.gate)
+		}
+	}
+	return out
+}
+
 // servedGroup returns the group that an APIService is for: its name is "<version>.<group>".
 func servedGroup(name string) string {
 	_, group, _ := strings.Cut(name, ".")

@@ -1,7 +1,7 @@
 // Package relink gives restored objects their owners back under the owners' new identities.
 //
-// An owner that is there when an object is created is written at once; the others are patched in together, when the last
-// of them has an outcome. The UID of the old cluster is never written: the garbage collector would delete the object.
+// An owner that is there when an object is created, also from before the restore, is written at once; the others are patched in
+// together, when the last of them has an outcome. The UID of the old cluster is never written: the garbage collector would delete the object.
 package relink
 
 import (
@@ -31,13 +31,22 @@ type Lost struct {
 	Reason string
 }
 
+// Child is an object that was created before some of its owners.
+type Child struct {
+	Node int32
+	UID  types.UID
+	// Version is the resourceVersion at which it had the owner references Base, "" if that is unknown.
+	Version string
+	Base    []any
+	// Namespace is where its owners are looked for.
+	Namespace string
+}
+
 // Patch is what is left to be written to a restored object.
 type Patch struct {
-	// Child is the object's node, UID its identity in the cluster.
-	Child int32
-	UID   types.UID
-	// References are all owner references of the object, nil when none came in addition to those it was created with.
-	References []any
+	Child
+	// Missing are the references to add, none when only Lost came in addition to those it was created with.
+	Missing []any
 	// Lost are references that came to nothing since it was created.
 	Lost []Lost
 }
@@ -47,19 +56,62 @@ type Book struct {
 	mu      sync.Mutex
 	settled map[int32]*Owner // nil: has an outcome and does not exist
 	waiting map[int32][]*child
+	looks   map[int32]*look // at owners without an outcome
 }
 
-// child is an object that was created before some of its owners.
+// child is an object that waits for owners.
 type child struct {
-	patch Patch
-	place string // namespace
-	base  []any  // written at creation
-	found []any  // owners that appeared since
-	open  []Reference
+	Patch
+	open []Reference
+	done bool
+}
+
+// look is a look for an owner that may be in the cluster from before.
+type look struct {
+	done  chan struct{}
+	owner *Owner
 }
 
 // New returns an empty book.
-func New() *Book { return &Book{settled: map[int32]*Owner{}, waiting: map[int32][]*child{}} }
+func New() *Book {
+	return &Book{settled: map[int32]*Owner{}, waiting: map[int32][]*child{}, looks: map[int32]*look{}}
+}
+
+// Look calls find, once for each owner, unless the owner has an outcome: what find returns, if it is not nil, owns objects from
+// now on as if it had one. Look returns when that is known.
+func (b *Book) Look(node int32, find func() *Owner) {
+	b.mu.Lock()
+	l, looked := b.looks[node]
+	if _, settled := b.settled[node]; settled {
+		b.mu.Unlock()
+		return
+	}
+	if !looked {
+		l = &look{done: make(chan struct{})}
+		b.looks[node] = l
+	}
+	b.mu.Unlock()
+	if looked {
+		<-l.done
+		return
+	}
+	defer close(l.done)
+	owner := find()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.owner = owner
+}
+
+// known returns an owner that has an outcome, or was found.
+func (b *Book) known(node int32) (owner *Owner, known bool) {
+	if owner, settled := b.settled[node]; settled {
+		return owner, true
+	}
+	if l := b.looks[node]; l != nil && l.owner != nil {
+		return l.owner, true
+	}
+	return nil, false
+}
 
 // Known splits the references of an object in namespace into those that can be written now, rewritten to the present
 // owners, those whose owners have no outcome yet, and those that are lost.
@@ -67,9 +119,9 @@ func (b *Book) Known(namespace string, refs []Reference) (now []any, later []Ref
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, ref := range refs {
-		owner, settled := b.settled[ref.Node]
+		owner, known := b.known(ref.Node)
 		switch value, reason := rewrite(namespace, ref.Value, owner); {
-		case !settled:
+		case !known:
 			later = append(later, ref)
 		case reason != "":
 			lost = append(lost, Lost{Owner: Name(ref.Value), Reason: reason})
@@ -80,15 +132,15 @@ func (b *Book) Known(namespace string, refs []Reference) (now []any, later []Ref
 	return now, later, lost
 }
 
-// Await notes that an object was created with the references now and still lacks those of later. When all their owners
-// are settled by now the patch is returned at once, else nil: Settle will return it.
-func (b *Book) Await(node int32, uid types.UID, namespace string, now []any, later []Reference) *Patch {
+// Await notes that an object was created and still lacks the references of later. When all their owners are settled by now
+// the patch is returned at once, else nil: Settle will return it.
+func (b *Book) Await(of Child, later []Reference) *Patch {
 	if len(later) == 0 {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := &child{patch: Patch{Child: node, UID: uid}, place: namespace, base: now}
+	c := &child{Patch: Patch{Child: of}}
 	for _, ref := range later {
 		if owner, settled := b.settled[ref.Node]; settled {
 			c.resolve(ref, owner)
@@ -116,6 +168,7 @@ func (b *Book) Settle(node int32, owner *Owner) []Patch {
 		}
 	}
 	delete(b.waiting, node)
+	delete(b.looks, node)
 	return out
 }
 
@@ -134,25 +187,21 @@ func (c *child) take(node int32) []Reference {
 }
 
 func (c *child) resolve(ref Reference, owner *Owner) {
-	value, reason := rewrite(c.place, ref.Value, owner)
+	value, reason := rewrite(c.Namespace, ref.Value, owner)
 	if reason != "" {
-		c.patch.Lost = append(c.patch.Lost, Lost{Owner: Name(ref.Value), Reason: reason})
+		c.Lost = append(c.Lost, Lost{Owner: Name(ref.Value), Reason: reason})
 		return
 	}
-	c.found = append(c.found, value)
+	c.Missing = append(c.Missing, value)
 }
 
 // complete returns the patch once nothing is open, and only once.
 func (c *child) complete() *Patch {
-	if len(c.open) > 0 || c.patch.References != nil || (c.found == nil && c.patch.Lost == nil) {
+	if len(c.open) > 0 || c.done {
 		return nil
 	}
-	out := c.patch
-	if len(c.found) > 0 {
-		out.References = append(append([]any(nil), c.base...), c.found...)
-	}
-	c.found, c.patch.Lost = nil, nil
-	return &out
+	c.done = true
+	return &c.Patch
 }
 
 // rewrite returns the reference with the owner's present identity, or why there can be none. The garbage collector looks

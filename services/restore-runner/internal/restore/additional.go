@@ -86,8 +86,11 @@ func (t *tour) comeBack(ctx context.Context) *dispatch.Wait {
 	if s.wait == nil {
 		return nil
 	}
-	cut := s.wait.Cut
+	cut, yielded := s.wait.Cut, s.wait.Yield
 	s.wait = nil
+	if yielded {
+		return nil // it was not an action that made it wait
+	}
 	for _, node := range cut {
 		t.Recorder.Owe(node)
 		s.entry.Warn(fmt.Sprintf("additional item %s %s, which action %s asks for, waits for this object: restored before it",

@@ -59,7 +59,11 @@ func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait 
 	}
 	reset.Place(it.body, "", &r.reset)
 	mark := e.Mark()
-	now, later := r.ownersOf(e, it)
+	owners := r.ownersOf(ctx, it)
+	owners.report(e)
+	if len(owners.now) > 0 {
+		it.metadata()["ownerReferences"] = owners.now
+	}
 	result := r.define(ctx, it)
 	failpoint.Hit("restore-runner/definition-created")
 	if wait := r.lay(ctx, v, s, w, result.Err, mark); wait != nil {
@@ -74,7 +78,7 @@ func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait 
 		}
 		failpoint.Hit("restore-runner/definition-established")
 	}
-	r.done(ctx, e, v, result, now, later)
+	r.done(ctx, e, v, result, owners.now, owners.later)
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
@@ -53,7 +54,8 @@ func (r *run) storedNamespace(ctx context.Context, v int32, w waiter) *dispatch.
 	}
 	it.target.Name = target
 	reset.Namespace(it.body, target)
-	now, later := r.ownersOf(e, it)
+	owners := r.ownersOf(ctx, it)
+	owners.report(e)
 	failpoint.Hit("restore-runner/before-namespace")
 	result, err := r.ensure(ctx, target, it.body, true)
 	if wait := w.park(err); wait != nil {
@@ -64,11 +66,11 @@ func (r *run) storedNamespace(ctx context.Context, v int32, w waiter) *dispatch.
 		return nil
 	}
 	failpoint.Hit("restore-runner/after-namespace")
-	// An owner of another pass cannot be known yet, so that now is empty; kept for completeness.
-	if result.Fresh && len(now) > 0 && !r.complete(ctx, e, v, result.UID, "ownerReferences", now) {
+	// Of the owners, which come in the last pass, those are known that are in the cluster from before.
+	if result.Fresh && len(owners.now) > 0 && !r.adopt(ctx, e, &relink.Child{Node: v, UID: result.UID}, owners.now) {
 		return nil
 	}
-	r.done(ctx, e, v, result, now, later)
+	r.done(ctx, e, v, result, nil, owners.later)
 	return nil
 }
 
@@ -147,6 +149,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 		uid, maybe, err := r.client.Create(ctx, target, body)
 		sent = sent || maybe
 		if err == nil {
+			r.make(name)
 			return apply.Result{Action: apply.Created, UID: uid, Fresh: true}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
@@ -168,6 +171,19 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 		}
 		return r.existing(live, stored, sent), nil
 	}
+}
+
+// make notes that this process created a namespace: nothing of before the restore is in it.
+func (r *run) make(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.homesMade[namespace] = true
+}
+
+func (r *run) isNew(namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.homesMade[namespace]
 }
 
 // existing is the outcome of a namespace that is there: this restore's work if its field manager says so, and this call or

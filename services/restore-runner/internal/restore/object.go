@@ -29,6 +29,9 @@ type item struct {
 	fields  []any  // managed fields as stored, where they must come back
 	stands  bool   // it is in the cluster, and is not to be created should it go
 	renamed string // its name in this cluster, where that is not the backup's
+
+	foreign      []any // owner references that actions added
+	foreignKnown bool
 }
 
 // object restores one object that is neither a definition nor a Namespace. It is called again for one that had to wait.
@@ -58,8 +61,8 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 		r.complain(s.entry, it)
 	}
 	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
-	if chain := r.chains[r.Plan.Kind(v)]; chain != nil {
-		t := &tour{run: r, it: it, actions: chain, stay: s, parks: true}
+	t := &tour{run: r, it: it, actions: r.chains[r.Plan.Kind(v)], stay: s, parks: true}
+	if t.actions != nil {
 		if wait, over := t.follow(ctx); wait != nil || over {
 			return wait
 		}
@@ -82,10 +85,14 @@ func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
 	for again := true; again; {
 		err := r.provision(ctx, it)
 		if err == nil {
-			again, err = r.create(ctx, s.entry, it)
+			again, err = r.create(ctx, s, it)
 		}
 		if err == nil {
 			continue
+		}
+		var refused *refusal
+		if errors.As(err, &refused) {
+			return r.yield(ctx, it.node, s, refused)
 		}
 		if wait := r.lay(ctx, it.node, s, waiter{r.lot, it.node}, err, mark); wait != nil {
 			return wait
@@ -146,7 +153,10 @@ func (r *run) done(ctx context.Context, e *outcome.Entry, v int32, result apply.
 	e.Commit()
 	failpoint.Hit("restore-runner/after-outcome")
 	if owes {
-		r.patchOwners(ctx, r.owners.Await(v, result.UID, r.place(v), now, later))
+		child := relink.Child{Node: v, UID: result.UID, Version: result.Version, Base: now, Namespace: r.place(v)}
+		if p := r.owners.Await(child, later); p != nil {
+			r.patchOwner(ctx, p)
+		}
 	}
 	r.settle(ctx, v, result)
 }
@@ -228,15 +238,15 @@ func (r *run) skipped(it *item) *reset.Skip {
 
 // create brings the normalized object into the cluster and gives it its owners. again tells that it went away which stood
 // there; then, and after an error, the object has no outcome yet.
-func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) (again bool, err error) {
+func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err error) {
 	kind := r.Plan.Kind(it.node)
-	if kind.String() == "persistentvolumeclaims" {
+	if kind.String() == claimsGVR.Resource {
 		r.followVolume(it)
 	}
 	reset.Place(it.body, it.target.Namespace, &r.reset)
-	now, later := r.ownersOf(e, it)
-	if len(now) > 0 {
-		it.metadata()["ownerReferences"] = now
+	owners := r.ownersOf(ctx, it)
+	if len(owners.now) > 0 {
+		it.metadata()["ownerReferences"] = owners.now
 	}
 	if outcomesFirst {
 		r.presume(ctx, it.node)
@@ -249,11 +259,15 @@ func (r *run) create(ctx context.Context, e *outcome.Entry, it *item) (again boo
 	switch {
 	case errors.Is(result.Err, apply.ErrGoing):
 		return true, nil
+	case len(owners.later) > 0 && !s.yielded && refusedAsIs(result.Err):
+		return false, &refusal{err: result.Err, owners: owners.later}
 	case result.Err != nil:
+		owners.report(s.entry)
 		return false, r.delayed(result.Err)
 	}
-	if r.brought(ctx, e, it, &result) {
-		r.done(ctx, e, it.node, result, now, later)
+	owners.report(s.entry)
+	if r.brought(ctx, s.entry, it, &result) {
+		r.done(ctx, s.entry, it.node, result, owners.now, owners.later)
 	}
 	return false, nil
 }
@@ -295,7 +309,7 @@ func (r *run) brought(ctx context.Context, e *outcome.Entry, it *item, result *a
 		}
 		e.Warn(result.Warning)
 	}
-	return !result.Fresh || r.completeFields(ctx, e, it, result.UID)
+	return !result.Fresh || r.completeFields(ctx, e, it, result)
 }
 
 // complain reports what the object asks for and this version does not do.

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
@@ -37,9 +38,22 @@ func reference(ref any) (map[string]any, objmeta.Owner, bool) {
 	}, true
 }
 
-// ownersOf splits an object's stored references into those to create it with and those to add later, and reports those
-// that are dropped. References that a controller renews by adoption are dropped without a word.
-func (r *run) ownersOf(e *outcome.Entry, it *item) (now []any, later []relink.Reference) {
+// owners are an object's stored references, split into those to create it with, those to add later, and those that are dropped.
+type owners struct {
+	now   []any
+	later []relink.Reference
+	lost  []relink.Lost
+}
+
+// report tells what is dropped.
+func (o *owners) report(e *outcome.Entry) {
+	for _, l := range o.lost {
+		dropped(e, l)
+	}
+}
+
+// ownersOf splits an object's stored references. Those that a controller renews by adoption are dropped without a word.
+func (r *run) ownersOf(ctx context.Context, it *item) (o owners) {
 	var known []relink.Reference
 	for _, ref := range it.refs {
 		value, owner, ok := reference(ref)
@@ -48,16 +62,33 @@ func (r *run) ownersOf(e *outcome.Entry, it *item) (now []any, later []relink.Re
 		}
 		node, ok := r.ownerNode(owner.UID)
 		if !ok {
-			dropped(e, relink.Lost{Owner: relink.Name(value), Reason: "the owner is not part of the restore"})
+			o.lost = append(o.lost, relink.Lost{Owner: relink.Name(value), Reason: "the owner is not part of the restore"})
 			continue
 		}
+		r.findOwner(ctx, node)
 		known = append(known, relink.Reference{Node: node, Value: value})
 	}
 	now, later, lost := r.owners.Known(it.target.Namespace, known)
-	for _, l := range lost {
-		dropped(e, l)
+	return owners{now: append(now, it.foreignRefs()...), later: later, lost: append(o.lost, lost...)}
+}
+
+// findOwner looks once for an owner that may be in the cluster from before the restore: what it owns is created with the
+// reference then. In a namespace that this restore made it cannot be.
+func (r *run) findOwner(ctx context.Context, node int32) {
+	if r.Plan.Class(node) != plan.Other || r.isNew(r.Plan.Target(node)) {
+		return
 	}
-	return append(now, it.foreignRefs()...), later
+	r.owners.Look(node, func() *relink.Owner {
+		live, err := r.lookUp(ctx, r.present(node))
+		if live == nil || err != nil {
+			return nil // its own creation will tell
+		}
+		meta := object(live, "metadata")
+		if meta["deletionTimestamp"] != nil {
+			return nil // it will take with it what it owns
+		}
+		return r.owner(node, types.UID(text(meta, "uid")))
+	})
 }
 
 // ownerNode returns the node that had this UID in the old cluster; false when it is not restored.
@@ -67,26 +98,27 @@ func (r *run) ownerNode(uid string) (int32, bool) {
 }
 
 // foreignRefs returns the references that actions added. A stored one that an action brought back is not among them: its
-// UID is of the old cluster.
+// UID is of the old cluster. What this restore wrote there since the first call is none of them.
 func (it *item) foreignRefs() []any {
 	added := list(it.metadata(), "ownerReferences")
-	if len(added) == 0 {
-		return nil
-	}
 	delete(it.metadata(), "ownerReferences")
+	if it.foreignKnown || len(added) == 0 {
+		it.foreignKnown = true
+		return it.foreign
+	}
+	it.foreignKnown = true
 	old := map[string]bool{"": true}
 	for _, ref := range it.refs {
 		if _, owner, ok := reference(ref); ok {
 			old[owner.UID] = true
 		}
 	}
-	var out []any
 	for _, ref := range added {
 		if _, owner, ok := reference(ref); ok && !old[owner.UID] {
-			out = append(out, ref)
+			it.foreign = append(it.foreign, ref)
 		}
 	}
-	return out
+	return it.foreign
 }
 
 func dropped(e *outcome.Entry, l relink.Lost) {
@@ -98,8 +130,11 @@ func (r *run) settle(ctx context.Context, node int32, result apply.Result) {
 	if !r.Plan.Owns(node) {
 		return
 	}
-	for _, p := range r.owners.Settle(node, r.owner(node, result.UID)) {
-		r.patchOwners(ctx, &p)
+	patches := r.owners.Settle(node, r.owner(node, result.UID))
+	if len(patches) == 1 {
+		r.patchOwner(ctx, &patches[0])
+	} else if len(patches) > 1 {
+		_ = r.patchOwners(ctx, patches) // those that a stop left out are recorded as owing
 	}
 }
 
@@ -127,18 +162,31 @@ func (r *run) liveName(node int32) string {
 	return name
 }
 
-// patchOwners completes the references of an object that came before its owners; nil is nothing to do.
-func (r *run) patchOwners(ctx context.Context, p *relink.Patch) {
-	if p == nil {
-		return
-	}
-	e := r.Recorder.Begin(p.Child)
+// patchOwners completes the references of objects that came before their owners.
+func (r *run) patchOwners(ctx context.Context, patches []relink.Patch) error {
+	return dispatch.Run(ctx, flat(make([]int32, len(patches))), dispatch.Work{
+		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.patchOwner(ctx, &patches[i]); return nil },
+		Weight:  func(int32) int64 { return 0 },
+		Passive: func(int32) bool { return false },
+		Limit:   r.limiter.Limit,
+		Stop:    r.Stop,
+	})
+}
+
+// patchOwner completes the references of one object.
+func (r *run) patchOwner(ctx context.Context, p *relink.Patch) {
+	e := r.Recorder.Begin(p.Node)
+	defer func() {
+		if defect := recover(); defect != nil {
+			r.Recorder.Error(p.Node, fmt.Sprintf("metadata.ownerReferences could not be added: internal error: %v", defect))
+		}
+	}()
 	for _, l := range p.Lost {
 		dropped(e, l)
 	}
-	if len(p.References) > 0 {
+	if len(p.Missing) > 0 {
 		failpoint.Hit("restore-runner/before-owner-patch")
-		if !r.complete(ctx, e, p.Child, p.UID, "ownerReferences", p.References) {
+		if !r.adopt(ctx, e, &p.Child, p.Missing) {
 			return
 		}
 		failpoint.Hit("restore-runner/after-owner-patch")
@@ -148,16 +196,20 @@ func (r *run) patchOwners(ctx context.Context, p *relink.Patch) {
 	failpoint.Hit("restore-runner/owner-patch-noted")
 }
 
-// complete writes one field of the metadata of an object of this restore. The UID makes sure that it still is the one. False
-// when ctx ended before it was written.
-func (r *run) complete(ctx context.Context, e *outcome.Entry, node int32, uid types.UID, field string, value []any) bool {
-	patch := map[string]any{"metadata": map[string]any{"uid": string(uid), field: value}}
-	err := r.client.Patch(ctx, r.present(node), patch)
-	if err == nil {
-		return true
+// adopt adds owner references to an object of this restore. False when ctx ended before it was done.
+func (r *run) adopt(ctx context.Context, e *outcome.Entry, c *relink.Child, missing []any) bool {
+	adopted, err := r.client.Adopt(ctx, apply.Orphan{Target: r.present(c.Node), UID: c.UID, Version: c.Version, Base: c.Base, Missing: missing})
+	for _, note := range adopted.Notes {
+		e.Info(note)
 	}
-	e.Error(fmt.Sprintf("metadata.%s could not be added: %v", field, err))
-	return ctx.Err() == nil
+	if adopted.Unblocked {
+		e.Warn(apply.Unblocked)
+	}
+	if err != nil {
+		e.Error(fmt.Sprintf("metadata.ownerReferences could not be added: %v", err))
+		return ctx.Err() == nil
+	}
+	return true
 }
 
 // present names a restored object.
@@ -178,11 +230,20 @@ func appliedFields(fields []any) []any {
 	return nil
 }
 
-func (r *run) completeFields(ctx context.Context, e *outcome.Entry, it *item, uid types.UID) bool {
+// completeFields writes managed fields that must come back. The UID makes sure that it still is the object of this restore.
+// False when ctx ended before they were written.
+func (r *run) completeFields(ctx context.Context, e *outcome.Entry, it *item, result *apply.Result) bool {
 	if len(it.fields) == 0 {
 		return true
 	}
 	// Without the mark a taker would not recognize the object, should its outcome not be recorded any more.
 	mark := r.manager.Mark(text(it.body, "apiVersion"), reset.RestoreLabels(object(it.metadata(), "labels")))
-	return r.complete(ctx, e, it.node, uid, "managedFields", append(slices.Clone(it.fields), mark))
+	patch := map[string]any{"metadata": map[string]any{"uid": string(result.UID), "managedFields": append(slices.Clone(it.fields), mark)}}
+	now, err := r.client.Patch(ctx, r.present(it.node), patch)
+	result.Version = now.Version
+	if err == nil {
+		return true
+	}
+	e.Error(fmt.Sprintf("metadata.managedFields could not be added: %v", err))
+	return ctx.Err() == nil
 }

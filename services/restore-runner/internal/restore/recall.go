@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 )
@@ -36,18 +35,12 @@ func (r *run) recall() func(context.Context) error {
 				later = append(later, relink.Reference{Node: node, Value: value})
 			}
 		}
-		if p := r.owners.Await(v, owes.UID, r.place(v), owes.Now, later); p != nil {
+		if p := r.owners.Await(relink.Child{Node: v, UID: owes.UID, Namespace: r.place(v)}, later); p != nil {
 			due = append(due, *p)
 		}
 	}
 	return func(ctx context.Context) error {
-		return dispatch.Run(ctx, flat(make([]int32, len(due))), dispatch.Work{
-			Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.patchOwners(ctx, &due[i]); return nil },
-			Weight:  func(int32) int64 { return 0 },
-			Passive: func(int32) bool { return false },
-			Limit:   r.limiter.Limit,
-			Stop:    r.Stop,
-		})
+		return r.patchOwners(ctx, due)
 	}
 }
 

@@ -95,7 +95,7 @@ func Run(ctx context.Context, config Config) error {
 	r := &run{
 		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(),
 		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, names: map[string]string{},
-		made: map[int32]*outcome.Volume{},
+		made: map[int32]*outcome.Volume{}, homesMade: map[string]bool{},
 	}
 	r.catalog.Store(config.Catalog)
 	r.bind()
@@ -138,10 +138,11 @@ type run struct {
 	// Written between passes only.
 	fresh map[schema.GroupResource]bool // kinds defined by this restore
 
-	mu    sync.Mutex
-	lost  map[string]string         // target namespaces that could not be prepared -> why
-	made  map[int32]*outcome.Volume // volumes that this holder made
-	names map[string]string         // volumes of the backup -> their other names in the cluster
+	mu        sync.Mutex
+	lost      map[string]string         // target namespaces that could not be prepared -> why
+	made      map[int32]*outcome.Volume // volumes that this holder made
+	names     map[string]string         // volumes of the backup -> their other names in the cluster
+	homesMade map[string]bool           // target namespaces that this process created
 
 	chains map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
 	stays  stays

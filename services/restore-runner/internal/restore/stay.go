@@ -23,9 +23,10 @@ type stay struct {
 	// question is what the action before next wants to be asked about them, nil for nothing.
 	question *question
 	// object is what the actions made of it; nil for one that can be read from the backup again.
-	object *action.Object
-	frozen frozen
-	parked bool // it was tried already
+	object  *action.Object
+	frozen  frozen
+	parked  bool // it was tried already
+	yielded bool // it was refused without its owners, and waited for them
 }
 
 // asked is an additional item, and its node or -1.

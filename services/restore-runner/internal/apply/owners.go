@@ -1,0 +1,180 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+)
+
+// relinks is how often owner references are tried to be added to an object that others change all the time.
+const relinks = 20
+
+// errGone means that the object is not there any more.
+var errGone = errors.New("the object is gone")
+
+// Orphan is an object that lacks owner references.
+type Orphan struct {
+	Target
+	UID types.UID
+	// Version is the resourceVersion at which the object had the owner references Base, "" if that is unknown.
+	Version string
+	Base    []any
+	// Missing are the references to add, with the identities of now.
+	Missing []any
+}
+
+// Adopted is what came of adding owner references.
+type Adopted struct {
+	// Notes say which references were left out, and why: the object has them already, they would be its second controller, or
+	// it is gone.
+	Notes []string
+	// Unblocked tells that the references were written without blockOwnerDeletion, which the API server did not let this
+	// client set.
+	Unblocked bool
+}
+
+// Adopt adds owner references to those that the object has, and takes none away: controllers add theirs meanwhile.
+func (c *Client) Adopt(ctx context.Context, o Orphan) (out Adopted, err error) {
+	for range relinks {
+		if o.Version == "" {
+			if err = c.referenced(ctx, &o); errors.Is(err, errGone) {
+				out.Notes = []string{"owner references are not added: the object is gone"}
+				return out, nil
+			} else if err != nil {
+				return out, err
+			}
+		}
+		var fit []any
+		if fit, out.Notes = fitting(o.Base, o.Missing); len(fit) == 0 {
+			return out, nil
+		}
+		switch err = c.writeOwners(ctx, &o, slices.Concat(o.Base, fit)); {
+		case err == nil:
+			return out, nil
+		case ForbidsBlocking(err) && !out.Unblocked:
+			o.Missing, out.Unblocked = unblock(o.Missing), true
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+			tested := o.Version
+			// A test that failed is reported like a value that is refused: only the object tells them apart.
+			if o.Version = ""; apierrors.IsInvalid(err) && c.referenced(ctx, &o) == nil && o.Version == tested {
+				return out, err
+			}
+		default:
+			return out, err
+		}
+	}
+	return out, err
+}
+
+// referenced reads what owner references the object has, and at which version.
+func (c *Client) referenced(ctx context.Context, o *Orphan) error {
+	raw, _, err := c.send(ctx, free, func() *rest.Request {
+		return c.rest.Get().AbsPath(o.path(o.Name)...).SetHeader("Accept", metadataOnly)
+	})
+	if apierrors.IsNotFound(err) {
+		return errGone
+	}
+	if err != nil {
+		return fmt.Errorf("read the object: %w", err)
+	}
+	live, err := jsonlimit.UnmarshalObject(raw)
+	if err != nil {
+		return fmt.Errorf("decode the object: %w", err)
+	}
+	meta := member(live, "metadata")
+	if types.UID(text(meta, "uid")) != o.UID {
+		return errGone // and another one of that name came
+	}
+	refs, ok := meta["ownerReferences"].([]any)
+	if !ok {
+		refs = nil
+	}
+	o.Version, o.Base = text(meta, "resourceVersion"), refs
+	return nil
+}
+
+// writeOwners replaces the owner references of the very object and version that was looked at.
+func (c *Client) writeOwners(ctx context.Context, o *Orphan, refs []any) error {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	body, err := json.Marshal([]operation{
+		{"test", "/metadata/uid", o.UID}, {"test", "/metadata/resourceVersion", o.Version}, {"add", "/metadata/ownerReferences", refs},
+	})
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	_, _, err = c.send(ctx, c.confirm, func() *rest.Request {
+		return c.rest.Patch(types.JSONPatchType).AbsPath(o.path(o.Name)...).Param("fieldManager", string(c.manager)).SetHeader("Accept", metadataOnly).Body(body)
+	})
+	return err
+}
+
+// fitting returns the references that an object with those of base still lacks and can have.
+func fitting(base, missing []any) (fit []any, notes []string) {
+	has, controller := map[string]bool{}, ""
+	for _, ref := range base {
+		if member, ok := ref.(map[string]any); ok {
+			has[text(member, "uid")] = true
+			if member["controller"] == true {
+				controller = text(member, "kind") + " " + text(member, "name")
+			}
+		}
+	}
+	for _, ref := range missing {
+		member, ok := ref.(map[string]any)
+		name := text(member, "kind") + " " + text(member, "name")
+		switch {
+		case !ok || has[text(member, "uid")]:
+			notes = append(notes, "owner reference to "+name+": the object has it already")
+		case member["controller"] == true && controller != "":
+			notes = append(notes, "owner reference to "+name+" left out: "+controller+" controls the object")
+		default:
+			fit = append(fit, ref)
+			has[text(member, "uid")] = true
+			if member["controller"] == true {
+				controller = name
+			}
+		}
+	}
+	return fit, notes
+}
+
+// ForbidsBlocking tells that the API server, by its admission plugin OwnerReferencesPermissionEnforcement, refuses
+// blockOwnerDeletion: it needs the right to update the finalizers of the owner.
+func ForbidsBlocking(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "blockOwnerDeletion")
+}
+
+// unblock returns the references without blockOwnerDeletion.
+func unblock(refs []any) []any {
+	out := slices.Clone(refs)
+	for i, ref := range out {
+		if member, ok := ref.(map[string]any); ok {
+			member = maps.Clone(member)
+			delete(member, "blockOwnerDeletion")
+			out[i] = member
+		}
+	}
+	return out
+}
+
+func text(o map[string]any, key string) string {
+	s, ok := o[key].(string)
+	if !ok {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,265 @@
+package restore_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/action"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+const (
+	widgetPath  = "/apis/example.com/v1/namespaces/a/widgets/w"
+	secretsPath = "/api/v1/namespaces/a/secrets"
+)
+
+// widget is a backup of a custom resource with some Secrets that it owns.
+func widget(secrets int) *backup {
+	b := &backup{}
+	crd(b)
+	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", object{"spec": object{"size": 1.0}})
+	for i := range secrets {
+		owner := by("example.com/v1", "Widget", "w", true)
+		owner["blockOwnerDeletion"] = true
+		b.add("secrets", "v1", "Secret", "a", fmt.Sprint("s", i), object{"data": object{"password": "c3RvcmVk"}}, owner)
+	}
+	return b
+}
+
+func isCreate(r *http.Request, resource string) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+resource)
+}
+
+func references(s *apitest.Server, path string) []any {
+	meta, _ := s.Object(path)["metadata"].(object)
+	refs, _ := meta["ownerReferences"].([]any)
+	return refs
+}
+
+// With the owner first, an operator that makes what it does not find replaced the stored Secrets of live databases by new ones.
+func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
+	s, b := apitest.Start(t), widget(5)
+	b.add("secrets", "v1", "Secret", "a", "unowned", object{"data": object{"password": "c3RvcmVk"}})
+	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data-db-0", nil)
+	b.add("statefulsets.apps", "apps/v1", "StatefulSet", "a", "db", nil)
+	s.Serve("apps/v1", "statefulsets", "StatefulSet", true)
+	reconciled := 0
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if isCreate(r, "widgets") || isCreate(r, "statefulsets") {
+			reconciled++
+			for _, looked := range []string{secretsPath + "/s0", secretsPath + "/s4", secretsPath + "/unowned", "/api/v1/namespaces/a/persistentvolumeclaims/data-db-0"} {
+				if s.Object(looked) == nil {
+					s.Put(looked, object{"metadata": object{"name": "made"}, "data": object{"password": "bmV3"}})
+				}
+			}
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Equal(t, 2, reconciled)
+	require.Empty(t, f.results.Errors.all())
+	require.Empty(t, f.results.Warnings.all())
+	for i := range 5 {
+		path := fmt.Sprint(secretsPath, "/s", i)
+		require.Equal(t, object{"password": "c3RvcmVk"}, s.Object(path)["data"])
+		require.Equal(t, []any{object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": s.UID(widgetPath), "controller": true, "blockOwnerDeletion": true}},
+			references(s, path))
+	}
+	require.Empty(t, s.Requests("GET "+widgetPath), "in a namespace that the restore made there is no owner to look for")
+	require.Empty(t, s.Requests("GET "+secretsPath), "nothing but the restore touched them")
+}
+
+// A live owner is there before its dependants whatever the order: its controller must not meet objects that seem to be
+// somebody else's. It is looked for once, not once per object.
+func TestDependantsOfALiveOwnerAreCreatedWithTheReference(t *testing.T) {
+	s, b := apitest.Start(t), widget(8)
+	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
+	s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": object{"name": "w", "namespace": "a"}, "spec": object{"size": 2.0}})
+	var mu sync.Mutex
+	without := 0
+	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if isCreate(r, "secrets") && apitest.Meta(body)["ownerReferences"] == nil {
+			without++
+		}
+		return 0, false
+	})
+	run(t, s, b, velerov1.RestoreSpec{})
+	require.Zero(t, without)
+	require.Empty(t, s.Requests("PATCH "+secretsPath))
+	require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s7")[0].(object)["uid"])
+	require.Len(t, s.Requests("GET "+widgetPath), 2, "one look, and one when it could not be created")
+}
+
+// The garbage collector removes a terminating owner, and with it everything that refers to it.
+func TestATerminatingObjectIsNoOwner(t *testing.T) {
+	s, b := apitest.Start(t), widget(1)
+	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
+	s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": object{"name": "w", "namespace": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		if isCreate(r, "secrets") && apitest.Meta(body)["ownerReferences"] != nil {
+			return http.StatusTeapot, false
+		}
+		if isCreate(r, "widgets") {
+			s.Delete(widgetPath)
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s0")[0].(object)["uid"])
+}
+
+// A merge patch of the whole list took away what controllers had added between the creation and the patch.
+func TestReferencesOfControllersAreKept(t *testing.T) {
+	s, b := apitest.Start(t), widget(1)
+	other := object{"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g", "uid": "theirs"}
+	adds := 2
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, secretsPath) && adds > 0 {
+			adds--
+			s.Change(secretsPath+"/s0", func(o object) {
+				meta := apitest.Meta(o)
+				meta["labels"].(object)["changed"] = fmt.Sprint(adds)
+				if adds == 1 {
+					meta["ownerReferences"] = []any{other}
+				}
+			})
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.all())
+	refs := references(s, secretsPath+"/s0")
+	require.Len(t, refs, 2)
+	require.Equal(t, other, refs[0])
+	require.Equal(t, s.UID(widgetPath), refs[1].(object)["uid"])
+}
+
+// What became of a dependant meanwhile is not an error of the restore.
+func TestADependantThatCannotTakeItsReferenceIsANote(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(s *apitest.Server, path string)
+		want   int // references
+	}{
+		"gone": {func(s *apitest.Server, path string) { s.Delete(path) }, 0},
+		"another object": {func(s *apitest.Server, path string) {
+			s.Put(path, object{"metadata": object{"name": "s0"}})
+		}, 0},
+		"adopted already": {func(s *apitest.Server, path string) {
+			uid := s.UID(widgetPath)
+			s.Change(path, func(o object) {
+				apitest.Meta(o)["ownerReferences"] = []any{object{"kind": "Widget", "name": "w", "uid": uid, "controller": true}}
+			})
+		}, 1},
+		"another controller": {func(s *apitest.Server, path string) {
+			s.Change(path, func(o object) {
+				apitest.Meta(o)["ownerReferences"] = []any{object{"kind": "Other", "name": "o", "uid": "u", "controller": true}}
+			})
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := apitest.Start(t), widget(1)
+			var once sync.Once
+			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+				if r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, secretsPath) {
+					once.Do(func() { tt.change(s, secretsPath+"/s0") })
+				}
+				return 0, false
+			})
+			f := run(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.all())
+			require.Empty(t, f.results.Warnings.all())
+			require.Len(t, references(s, secretsPath+"/s0"), tt.want)
+		})
+	}
+}
+
+// An admission webhook may insist on an owner: such an object failed, and nothing tried it again once the owner was there.
+func TestWhatIsRefusedWithoutItsOwnerComesAfterIt(t *testing.T) {
+	for _, actions := range []bool{false, true} {
+		t.Run(fmt.Sprint("actions ", actions), func(t *testing.T) {
+			s, b := apitest.Start(t), widget(2)
+			s.Serve("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false)
+			b.add("validatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "hook", nil)
+			s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+				if isCreate(r, "secrets") && apitest.Meta(body)["ownerReferences"] == nil {
+					return http.StatusForbidden, false
+				}
+				return 0, false
+			})
+			marks := &fake{name: "example.com/marks", selector: action.Selector{IncludedResources: []string{"secrets"}},
+				execute: func(o, _ *action.Object) (action.RestoreResult, error) {
+					content, err := o.Content()
+					content["marked"] = true
+					return action.RestoreResult{Object: action.FromContent(content)}, err
+				}}
+			change := func(*restore.Config) {}
+			if actions {
+				change = with(t, marks)
+			}
+			f := run(t, s, b, velerov1.RestoreSpec{}, change)
+			require.Empty(t, f.results.Errors.all())
+			require.Empty(t, f.results.Warnings.all())
+			require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s1")[0].(object)["uid"])
+			if actions {
+				require.Equal(t, 1, marks.times("Secret a/s1"), marks.seen)
+				require.Equal(t, true, s.Object(secretsPath + "/s1")["marked"])
+			}
+			posts := s.Requests("POST ")
+			require.True(t, strings.HasSuffix(posts[len(posts)-1], "/validatingwebhookconfigurations"), posts)
+			require.Equal(t, 4, len(slices.DeleteFunc(posts, func(p string) bool { return !strings.HasSuffix(p, "/secrets") })))
+		})
+	}
+}
+
+// What is refused with its owner, too, is an error, and is not tried for ever.
+func TestWhatIsRefusedAnywayIsAnError(t *testing.T) {
+	s, b := apitest.Start(t), widget(1)
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if isCreate(r, "secrets") {
+			return http.StatusUnprocessableEntity, false
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Equal(t, 1, f.recorder.Counts().Errors)
+	require.Contains(t, f.results.Errors.all(), "secrets a/s0: ")
+	require.Empty(t, f.results.Warnings.all())
+}
+
+// With OwnerReferencesPermissionEnforcement the API server refuses blockOwnerDeletion to who may not update the owner's
+// finalizers: the reference is worth more than the flag.
+func TestWithoutTheRightToBlockOwnersTheReferenceIsWrittenAllTheSame(t *testing.T) {
+	for name, live := range map[string]bool{"at creation": true, "by a patch": false} {
+		t.Run(name, func(t *testing.T) {
+			s, b := apitest.Start(t), widget(1)
+			s.Say(http.StatusForbidden, "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on")
+			if live {
+				s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
+				s.Put(widgetPath, object{"metadata": object{"name": "w"}})
+			}
+			s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+				if strings.HasPrefix(r.URL.Path, secretsPath) && strings.Contains(fmt.Sprintf("%s", body), "blockOwnerDeletion") {
+					return http.StatusForbidden, false
+				}
+				return 0, false
+			})
+			f := run(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.all())
+			require.Contains(t, f.results.Warnings.all(), "blockOwnerDeletion of its owner references is left out")
+			require.Equal(t, []any{object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": s.UID(widgetPath), "controller": true}},
+				references(s, secretsPath+"/s0"))
+		})
+	}
+}

@@ -1,0 +1,52 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+)
+
+// refusal is that of an object which was to be created before its owners.
+type refusal struct {
+	err    error
+	owners []relink.Reference
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return r.err.Error() }
+
+// refusedAsIs tells that the API server, or what admits, would not have the object as it is. Whether it is for its missing owners
+// only another attempt with them tells.
+func refusedAsIs(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code == http.StatusForbidden || code == http.StatusUnprocessableEntity || code == http.StatusBadRequest
+}
+
+// yield lays the object aside until its owners have an outcome, and lets them, and whatever else waits for it, go first; what
+// comes when everything else has an outcome does not.
+func (r *run) yield(ctx context.Context, v int32, s *stay, refused *refusal) *dispatch.Wait {
+	s.entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
+	s.yielded = true
+	wait := &dispatch.Wait{Yield: true, Hold: r.Plan.Barriers(v)}
+	for _, ref := range refused.owners {
+		if !slices.Contains(wait.On, ref.Node) {
+			wait.On = append(wait.On, ref.Node)
+		}
+	}
+	if err := r.stays.keep(v, s, wait); err != nil {
+		r.end(ctx, s.entry, v, err)
+		return nil
+	}
+	return wait
+}
