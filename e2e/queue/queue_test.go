@@ -43,6 +43,7 @@ func TestRules(t *testing.T) {
 		{"a backup of everything does not starve", b.wholeCluster},
 		{"a restore goes before queued backups", b.restoreFirst},
 		{"a restore that ignores running backups", b.restoreNow},
+		{"a namespace that no backup takes", b.excluded},
 	} {
 		began := time.Now()
 		if !t.Run(scenario.name, scenario.run) {

@@ -3,9 +3,16 @@ package queue
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
 // example is the one of the queue's design, letter by letter: a limit of two; b1 runs, and b2 to b5 queue behind it. Only b5 starts, b2 when b1 ends,
@@ -124,4 +131,36 @@ func (b *bed) restoreNow(t *testing.T) {
 	restore, backup := b.trace.restoreRan(t, "now"), b.trace.backupRan(t, "now-running")
 	require.True(t, restore.together(backup))
 	require.Less(t, restore.end, backup.end)
+}
+
+// excluded labels a namespace as one that no backup takes while a backup waits that selects it: what the runner collects is decided at admission.
+func (b *bed) excluded(t *testing.T) {
+	b.space(t, "ex-busy", "ex-kept", "ex-secret", "ex-later")
+	b.exclude(t, "ex-secret")
+	busy := b.hold(t, "ex-busy")
+	b.submit(t, "ex-busy", "ex-busy")
+	works(t, busy)
+	b.submit(t, "ex-all", "ex-*")
+	b.exclude(t, "ex-later")
+	busy.Release()
+	b.completes(t, "ex-busy", "ex-all")
+	held := map[string]bool{}
+	for path := range b.bucket.Stored(t, "ex-all") {
+		if name, ok := strings.CutPrefix(path, "resources/configmaps/namespaces/"); ok && strings.HasSuffix(name, "/content.json") {
+			held[strings.TrimSuffix(name, "/content.json")] = true
+		}
+	}
+	require.Equal(t, map[string]bool{"ex-busy": true, "ex-kept": true}, held)
+	for path := range b.bucket.Stored(t, "ex-all") {
+		require.NotContains(t, path, "ex-secret")
+		require.NotContains(t, path, "ex-later")
+	}
+}
+
+// exclude labels a namespace so that no backup takes it.
+func (b *bed) exclude(t *testing.T, name string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, velerov1.LabelExcludeFromBackup)
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	require.NoError(t, b.Client.Patch(t.Context(), space, client.RawPatch(types.MergePatchType, []byte(patch))))
 }

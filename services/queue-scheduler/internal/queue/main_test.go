@@ -168,16 +168,20 @@ func newBed(t *testing.T, limits ledger.Limits, funcs interceptor.Funcs) *bed {
 }
 
 // scheduler is one that nobody runs yet.
-func (b *bed) scheduler() *queue.Scheduler {
+func (b *bed) scheduler() *queue.Scheduler { return b.schedulerWith(b.rules) }
+
+func (b *bed) schedulerWith(rules queue.Validator) *queue.Scheduler {
 	return queue.New(queue.Config{
-		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
+		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: rules, Limits: b.limits,
 		Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
 // run starts a scheduler; the test wakes it whenever it looks.
-func (b *bed) run() *queue.Scheduler {
-	s := b.scheduler()
+func (b *bed) run() *queue.Scheduler { return b.runWith(b.rules) }
+
+func (b *bed) runWith(rules queue.Validator) *queue.Scheduler {
+	s := b.schedulerWith(rules)
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {
