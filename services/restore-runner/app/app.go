@@ -60,7 +60,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "restores run at once by this process")
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", c.ClaimTimeout, "time without a sign of life after which a runner's restores are taken over")
 	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", c.TerminatingTimeout, "longest wait for an object of the same name that is being deleted, or a volume with a snapshot that is going away")
-	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", c.ResourceTimeout, "longest wait for a restored definition to be served, or a webhook to answer")
+	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", c.ResourceTimeout, "longest wait for a restored definition or APIService to serve, or a webhook to answer")
 	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", c.ReadyTimeout, "longest wait for the additional items of a plugin to be ready, where it does not say")
 	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.StorePatience, "store-patience", c.StorePatience, "how long a location that cannot be reached is waited for before a restore fails")

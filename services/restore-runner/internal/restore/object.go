@@ -40,13 +40,8 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 	if s.wait == nil {
 		r.home(ctx, v)
 	}
-	if err := r.lot.Expired(v); err != nil {
-		r.end(ctx, s.entry, v, err)
-		return nil
-	}
-	if reason := r.lostNamespace(r.Plan.Target(v)); reason != "" {
-		r.end(ctx, s.entry, v, fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason))
-		return nil
+	if wait, over := r.reachable(ctx, v, s); over {
+		return wait
 	}
 	it, err := r.load(ctx, v)
 	if err != nil {
@@ -69,6 +64,35 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 		s.object = t.object
 	}
 	return r.bring(ctx, s, it)
+}
+
+// reachable finds out whether there is a place for an object in the cluster. over tells that it waits for that, or has its
+// outcome.
+func (r *run) reachable(ctx context.Context, v int32, s *stay) (wait *dispatch.Wait, over bool) {
+	err := r.lot.Expired(v)
+	if reason := r.lostNamespace(r.Plan.Target(v)); err == nil && reason != "" {
+		err = fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason)
+	}
+	if err != nil {
+		r.end(ctx, s.entry, v, err)
+		return nil, true
+	}
+	if s.wait != nil {
+		return nil, false // it was reachable before
+	}
+	if err = r.unserved(ctx, v); err == nil {
+		r.lot.Passed(v)
+		return nil, false
+	}
+	if wait = (waiter{r.lot, v}).park(err); wait == nil {
+		r.end(ctx, s.entry, v, err)
+		return nil, true
+	}
+	if err := r.stays.put(v, s, nil); err != nil { // it is begun anew
+		r.end(ctx, s.entry, v, err)
+		return nil, true
+	}
+	return wait, true
 }
 
 // resume takes an object up again, or begins it.
@@ -99,9 +123,6 @@ func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
 		}
 		r.end(ctx, s.entry, it.node, err)
 		break
-	}
-	if s.parked {
-		r.lot.Passed(it.node)
 	}
 	return nil
 }

@@ -148,8 +148,10 @@ type run struct {
 	stays  stays
 	homes  map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
 	lot    *parking.Lot          // of the last pass
-	asking *attendant            // nil but in the last pass, and then without actions
-	alone  chan struct{}         // held by who puts an object to an action again
+	// aggregates are the kinds that APIServices of the restore serve.
+	aggregates map[*plan.Kind]*aggregated
+	asking     *attendant    // nil but in the last pass, and then without actions
+	alone      chan struct{} // held by who puts an object to an action again
 }
 
 // others is the last pass.
@@ -157,6 +159,9 @@ func (r *run) others(ctx context.Context) error {
 	work := dispatch.Work{
 		Do: func(ctx context.Context, v int32) (wait *dispatch.Wait) {
 			r.guarded(ctx, v, func() { wait = r.object(ctx, v) })
+			if wait == nil || !wait.Wake {
+				r.lot.Passed(v)
+			}
 			return wait
 		},
 		Weight: func(v int32) int64 { return bodyFactor*r.Plan.Node(v).Size + bodyOverhead },
@@ -168,6 +173,7 @@ func (r *run) others(ctx context.Context) error {
 		Budget:  bodyBudget,
 		Stop:    r.Stop,
 	}
+	r.aggregate()
 	r.lot = parking.New(r.Clock)
 	defer r.lot.Start(ctx)()
 	work.Woken = r.lot.Woken()

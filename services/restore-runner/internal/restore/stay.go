@@ -25,7 +25,6 @@ type stay struct {
 	// object is what the actions made of it; nil for one that can be read from the backup again.
 	object  *action.Object
 	frozen  frozen
-	parked  bool // it was tried already
 	yielded bool // it was refused without its owners, and waited for them
 }
 
@@ -78,7 +77,7 @@ func (s *stays) keep(node int32, st *stay, wait *dispatch.Wait) error {
 			return err
 		}
 	}
-	st.wait, st.object, st.parked = wait, nil, true
+	st.wait, st.object = wait, nil
 	return s.put(node, st, raw)
 }
 
