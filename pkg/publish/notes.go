@@ -11,14 +11,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extsort"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/part"
-	"github.com/holdfast-io/holdfast/pkg/rawjson"
+	"github.com/holdfast-io/holdfast/pkg/results"
 )
 
 // notes turns log entries into the log, by time, and into the results, by what they concern.
 type notes struct {
 	dir              string
 	field, value     string
-	lines, results   *extsort.Sorter
+	lines            *extsort.Sorter
+	results          *results.Results
 	warnings, errors int
 	key, text        []byte
 	seq              uint32
@@ -27,18 +28,9 @@ type notes struct {
 func newNotes(dir string, plan *Plan) *notes {
 	cfg := extsort.Config{Dir: dir, MemoryBytes: 1 << 20}
 	return &notes{
-		dir: dir, field: cmp.Or(plan.LogField, "backup"), value: plan.LogValue, lines: extsort.New(cfg), results: extsort.New(cfg),
+		dir: dir, field: cmp.Or(plan.LogField, "backup"), value: plan.LogValue, lines: extsort.New(cfg), results: results.New(dir),
 	}
 }
-
-// Groups of the results, in the order of the file.
-const (
-	ofWarnings = 'w'
-	ofErrors   = 'x'
-	ofVelero   = 'a'
-	ofCluster  = 'b'
-	ofSpace    = 'c'
-)
 
 // add files an entry of the part numbered order.
 func (n *notes) add(e *joblog.Entry, order uint32) error {
@@ -49,26 +41,13 @@ func (n *notes) add(e *joblog.Entry, order uint32) error {
 	switch e.Level {
 	case joblog.Warning:
 		n.warnings++
-		n.key = append(n.key[:0], ofWarnings)
 	case joblog.Error:
 		n.errors++
-		n.key = append(n.key[:0], ofErrors)
 	default:
 		return nil
 	}
-	switch {
-	case !e.Scoped:
-		n.key = append(n.key, ofVelero)
-	case e.Namespace == "":
-		n.key = append(n.key, ofCluster)
-	default:
-		n.key = append(append(n.key, ofSpace), e.Namespace...)
-	}
-	group := len(n.key)
-	n.key = n.place(append(n.key, 0), e, order)
-	n.text = binary.AppendUvarint(n.text[:0], uint64(group)) // a length
-	n.text = append(n.text, joblog.ResultMessage(e)...)
-	if err := n.results.Add(n.key, n.text); err != nil {
+	n.key = n.place(n.key[:0], e, order)
+	if err := n.results.Add(e, n.key, joblog.ResultMessage(e)); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	return nil
@@ -86,119 +65,58 @@ func (n *notes) close() { _ = errors.Join(n.lines.Close(), n.results.Close()) }
 // write writes both files.
 func (n *notes) write(ctx context.Context, into *Merged) (err error) {
 	into.Warnings, into.Errors = n.warnings, n.errors
-	if into.Log, err = n.file(ctx, "log-*", n.lines, func(out io.Writer, _, line []byte) error {
-		_, err := out.Write(line)
-		return err
-	}, nil); err != nil {
+	if into.Log, err = n.file(ctx, "log-*", n.log); err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
-	var r resultsWriter
-	if into.Results, err = n.file(ctx, "results-*", n.results, r.add, r.end); err != nil {
+	if into.Results, err = n.file(ctx, "results-*", n.results.Write); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	return nil
 }
 
-// file writes what each makes of the sorted records, and end of what follows them.
-func (n *notes) file(ctx context.Context, pattern string, s *extsort.Sorter, each func(out io.Writer, key, value []byte) error, end func(io.Writer) error) (_ part.File, err error) {
-	sorted, err := s.Sort()
+// log writes the sorted lines.
+func (n *notes) log(out io.Writer) (err error) {
+	sorted, err := n.lines.Sort()
 	if err != nil {
-		return part.File{}, err
+		return err
 	}
 	defer func() { err = errors.Join(err, sorted.Close()) }()
+	for {
+		_, line, err := sorted.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			_, err = out.Write(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// file makes a file of what write writes, unless ctx ends before.
+func (n *notes) file(ctx context.Context, pattern string, write func(io.Writer) error) (part.File, error) {
 	out, err := newOutput(n.dir, pattern, true)
 	if err != nil {
 		return part.File{}, err
 	}
-	for err == nil {
-		var key, value []byte
-		if key, value, err = sorted.Next(); err == nil {
-			err = errors.Join(each(out, key, value), context.Cause(ctx))
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-		if end != nil {
-			err = end(out)
-		}
-	}
-	if err != nil {
+	if err := write(ending{ctx, out}); err != nil {
 		return part.File{}, errors.Join(err, out.discard())
 	}
 	return out.finish()
 }
 
-// resultsWriter writes {"warnings":{"velero":[...],"cluster":[...],"namespaces":{"ns":[...]}},"errors":{...}} from messages
-// in that order.
-type resultsWriter struct {
-	group string
-	text  []byte
+// ending is a writer that fails once ctx has ended.
+type ending struct {
+	ctx context.Context //nolint:containedctx // it is the writer's whole purpose
+	out io.Writer
 }
 
-func (r *resultsWriter) add(out io.Writer, key, value []byte) error {
-	length, n := binary.Uvarint(value)
-	if n <= 0 || length > uint64(len(key)) {
-		return part.ErrCorrupt
+// Write implements io.Writer.
+func (e ending) Write(p []byte) (int, error) {
+	if err := context.Cause(e.ctx); err != nil {
+		return 0, err
 	}
-	r.text = r.text[:0]
-	if group := string(key[:length]); group != r.group {
-		r.open(group)
-		r.group = group
-	} else {
-		r.text = append(r.text, ',')
-	}
-	r.text = rawjson.AppendQuoted(r.text, string(value[n:]))
-	_, err := out.Write(r.text)
-	return err
-}
-
-// open closes the present group and opens another.
-func (r *resultsWriter) open(group string) {
-	sameHalf := false
-	switch {
-	case r.group == "" && group[0] == ofWarnings:
-		r.text = append(r.text, `{"warnings":{`...)
-	case r.group == "":
-		r.text = append(r.text, `{"warnings":{},"errors":{`...)
-	case r.group[0] == group[0]:
-		sameHalf = true
-		r.text = append(r.text, "],"...)
-	default:
-		r.closeGroup()
-		r.text = append(r.text, `},"errors":{`...)
-	}
-	switch group[1] {
-	case ofVelero:
-		r.text = append(r.text, `"velero":[`...)
-	case ofCluster:
-		r.text = append(r.text, `"cluster":[`...)
-	default:
-		if !sameHalf || r.group[1] != ofSpace {
-			r.text = append(r.text, `"namespaces":{`...)
-		}
-		r.text = append(rawjson.AppendQuoted(r.text, group[2:]), ":["...)
-	}
-}
-
-func (r *resultsWriter) closeGroup() {
-	r.text = append(r.text, ']')
-	if r.group[1] == ofSpace {
-		r.text = append(r.text, '}')
-	}
-}
-
-func (r *resultsWriter) end(out io.Writer) error {
-	r.text = r.text[:0]
-	switch {
-	case r.group == "":
-		r.text = append(r.text, `{"warnings":{},"errors":{}}`...)
-	case r.group[0] == ofWarnings:
-		r.closeGroup()
-		r.text = append(r.text, `},"errors":{}}`...)
-	default:
-		r.closeGroup()
-		r.text = append(r.text, `}}`...)
-	}
-	_, err := out.Write(append(r.text, '\n'))
-	return err
+	return e.out.Write(p)
 }

@@ -40,6 +40,8 @@ type job struct {
 	callOff context.CancelCauseFunc // ends off
 	lose    context.CancelCauseFunc // ends the job
 
+	dir       string // the job's work directory
+	built     *plan.Plan
 	recorder  *outcome.Recorder
 	records   *records
 	ready     atomic.Bool // the recorder is where the earlier holders came
@@ -245,7 +247,9 @@ func (j *job) plan(ctx context.Context, p *prepared, taken volume.Taken, actions
 		Filter: filter, Mapping: spec.NamespaceMapping, Claim: p.volumes.Claim,
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
 		Reserve:            reserve,
+		Dir:                j.dir,
 	})
+	j.built = p.plan
 	p.planned = names.planned
 	p.planned.Reserve = reserve
 	return err

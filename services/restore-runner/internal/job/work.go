@@ -101,12 +101,21 @@ func (j *job) run(ctx context.Context) (err error) {
 		return fatal("prepare the work directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	j.dir = dir
+	defer func() {
+		if j.recorder != nil {
+			err = errors.Join(err, j.recorder.Close())
+		}
+		if j.built != nil {
+			err = errors.Join(err, j.built.Close())
+		}
+	}()
 	files, err := newFiles(dir, j.restore)
 	if err != nil {
 		return fatal("prepare the work directory: %w", err)
 	}
 	defer files.close()
-	j.recorder = outcome.NewRecorder(files.log, j.cfg.Clock, j.cfg.RecordBatch)
+	j.recorder = outcome.NewRecorder(files.log, j.cfg.Clock, j.cfg.RecordBatch, dir)
 	if j.records, err = j.openRecords(quick, store, dir); err != nil {
 		return err
 	}

@@ -1,12 +1,17 @@
 package outcome
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
 )
 
@@ -29,4 +34,35 @@ func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 		require.ErrorIs(t, looked, ErrFormat, name)
 		require.ErrorIs(t, err, ErrFormat, name)
 	}
+}
+
+// A restore over a cluster that refuses most objects has a warning for each, and all of them were kept in memory until the end.
+func TestAMillionWarningsAreNotHeldInMemory(t *testing.T) {
+	const warnings = 100_000
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	r, bucket := recorder(t, io.Discard), &flaky{}
+	r.Open()
+	before := heap()
+	for i := range warnings {
+		r.Warn(int32(i%4), fmt.Sprintf("exists already, and is not as in the backup: %0100d", i))
+		if i%1000 == 0 {
+			require.NoError(t, r.Flush(t.Context(), bucket))
+			bucket.files = nil
+		}
+	}
+	held := heap() - min(before, heap())
+	require.Less(t, held, uint64(6<<20))
+	var out bytes.Buffer
+	require.NoError(t, r.WriteResults(&out))
+	require.Equal(t, warnings, bytes.Count(out.Bytes(), []byte("exists already")))
+	var written joblog.Results
+	require.NoError(t, json.Unmarshal(out.Bytes(), &written))
+	require.Len(t, written.Warnings.Namespaces["z"], warnings/2)
+	require.Contains(t, written.Warnings.Namespaces["z"][1], "deployments.apps z/d: ", "in the order they came")
+	require.NoError(t, r.Close())
 }

@@ -2,86 +2,87 @@ package outcome
 
 import (
 	"bufio"
-	"cmp"
-	"encoding/json"
+	"bytes"
+	"errors"
 	"io"
-	"slices"
-	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/extsort"
+	"github.com/holdfast-io/holdfast/pkg/rawjson"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
 // WriteResourceList writes <restore>-resource-list.json.gz's document (Velero 1.18): for each "<apiVersion>/<Kind>" the
-// sorted "namespace/name(action)" of every object with an outcome. It is written kind by kind.
-func (r *Recorder) WriteResourceList(w io.Writer) error {
+// sorted "namespace/name(action)" of every object with an outcome. The names are sorted in the work directory.
+func (r *Recorder) WriteResourceList(w io.Writer) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := bufio.NewWriter(w)
-	separator := "{"
-	for _, kind := range r.byKind() {
-		key, err := json.Marshal(kind.key)
+	sorted, err := r.sorted()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sorted.Close()) }()
+	list := listWriter{out: bufio.NewWriter(w)}
+	for {
+		key, action, err := sorted.Next()
+		if errors.Is(err, io.EOF) {
+			return errors.Join(list.end(), r.plan.Err())
+		}
+		if err == nil {
+			err = list.add(key, codes[action[0]])
+		}
 		if err != nil {
 			return err
 		}
-		if _, err := out.WriteString(separator + string(key) + ":["); err != nil {
-			return err
-		}
-		if err := r.writeNames(out, kind.nodes); err != nil {
-			return err
-		}
-		separator = "],"
 	}
-	end := map[string]string{"{": "{}\n", "],": "]}\n"}[separator]
-	if _, err := out.WriteString(end); err != nil {
-		return err
-	}
-	return out.Flush()
 }
 
-// kindNodes are the touched objects of one kind, by their name in the list.
-type kindNodes struct {
-	key   string
-	nodes []int32
-}
-
-func (r *Recorder) byKind() []kindNodes {
-	place := map[string]int{}
-	var kinds []kindNodes
+// sorted returns the objects with an outcome by kind and name, and the code of each outcome.
+func (r *Recorder) sorted() (extsort.Stream, error) {
+	sorter := extsort.New(extsort.Config{Dir: r.dir})
+	var key []byte
 	for i, action := range r.actions {
 		if action == 0 {
 			continue
 		}
 		node := int32(i)
-		key := apiVersionKind(r.plan.Kind(node).GVK.GroupVersion().String(), r.plan.Kind(node).GVK.Kind)
-		k, ok := place[key]
-		if !ok {
-			k = len(kinds)
-			place[key] = k
-			kinds = append(kinds, kindNodes{key: key})
+		key = append(key[:0], r.plan.Kind(node).GVK.GroupVersion().String()+"/"+r.plan.Kind(node).GVK.Kind...)
+		key = append(append(key, 0), r.name(node)...)
+		if err := sorter.Add(key, []byte{byte(action)}); err != nil {
+			return nil, errors.Join(err, sorter.Close())
 		}
-		kinds[k].nodes = append(kinds[k].nodes, node)
 	}
-	slices.SortFunc(kinds, func(a, b kindNodes) int { return cmp.Compare(a.key, b.key) })
-	for _, k := range kinds {
-		slices.SortFunc(k.nodes, func(a, b int32) int { return strings.Compare(r.name(a), r.name(b)) })
-	}
-	return kinds
+	return sorter.Sort()
 }
 
-func apiVersionKind(apiVersion, kind string) string { return apiVersion + "/" + kind }
+// listWriter writes {"v1/Pod":["ns/name(created)",...]} from keys in order.
+type listWriter struct {
+	out  *bufio.Writer
+	kind []byte
+	any  bool
+}
 
-func (r *Recorder) writeNames(out *bufio.Writer, nodes []int32) error {
-	for i, node := range nodes {
-		if i > 0 {
-			if err := out.WriteByte(','); err != nil {
-				return err
-			}
+func (l *listWriter) add(key []byte, action apply.Action) error {
+	kind, name, _ := bytes.Cut(key, []byte{0})
+	text := []byte(",")
+	if !l.any || !bytes.Equal(kind, l.kind) {
+		text = append(text[:0], "],"...)
+		if !l.any {
+			text = append(text[:0], '{')
 		}
-		entry, err := json.Marshal(r.name(node) + "(" + string(codes[r.actions[node]]) + ")")
-		if err != nil {
-			return err
-		}
-		if _, err := out.Write(entry); err != nil {
-			return err
-		}
+		text = append(rawjson.AppendQuoted(text, string(kind)), ":["...)
+		l.any, l.kind = true, append(l.kind[:0], kind...)
 	}
-	return nil
+	_, err := l.out.Write(rawjson.AppendQuoted(text, string(name)+"("+string(action)+")"))
+	return err
+}
+
+func (l *listWriter) end() error {
+	end := "]}\n"
+	if !l.any {
+		end = "{}\n"
+	}
+	if _, err := l.out.WriteString(end); err != nil {
+		return err
+	}
+	return l.out.Flush()
 }

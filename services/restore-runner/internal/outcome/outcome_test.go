@@ -46,7 +46,7 @@ func recorder(t *testing.T, w io.Writer) *Recorder {
 		{Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: "a", Name: "d", Preferred: true},
 	}, plan.Config{Filter: filter, Mapping: map[string]string{"a": "z"}})
 	require.NoError(t, err)
-	r := NewRecorder(NewLog(w, "velero/r"), clocktesting.NewFakePassiveClock(time.Unix(0, 0)), 100)
+	r := NewRecorder(NewLog(w, "velero/r"), clocktesting.NewFakePassiveClock(time.Unix(0, 0)), 100, t.TempDir())
 	r.SetPlan(p)
 	return r
 }
@@ -182,7 +182,7 @@ func TestRecordsOfOtherPlansAndFormatsAreNotTakenForOurs(t *testing.T) {
 	fill(r)
 	r.Open()
 	require.NoError(t, r.Flush(t.Context(), bucket))
-	empty, history := NewRecorder(NewLog(io.Discard, "velero/r"), clocktesting.NewFakePassiveClock(time.Unix(0, 0)), 10), &History{}
+	empty, history := NewRecorder(NewLog(io.Discard, "velero/r"), clocktesting.NewFakePassiveClock(time.Unix(0, 0)), 10, t.TempDir()), &History{}
 	require.NoError(t, empty.Replay(bucket.files[0], history))
 	require.Equal(t, 4, history.Unknown)
 	require.Equal(t, Counts{Warnings: 1}, empty.Counts())

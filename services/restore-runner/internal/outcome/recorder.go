@@ -1,7 +1,8 @@
 package outcome
 
 import (
-	"encoding/json"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/results"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -36,7 +38,9 @@ type Recorder struct {
 	asked   map[int32]struct{} // of the nodes in reserve
 	noted   int                // bytes
 	counts  Counts
-	results joblog.Results
+	dir     string
+	results *results.Results
+	filed   uint64            // messages in results
 	volumes map[int32]*Volume // that were made of snapshots
 	batch   batch
 
@@ -57,10 +61,11 @@ func codeOf(a apply.Action) code {
 	return 0
 }
 
-// NewRecorder returns a recorder that writes to log and asks for a flush after each batch of that many records. The plan is
-// set once it is known.
-func NewRecorder(log *Log, clk clock.PassiveClock, batch int) *Recorder {
-	return &Recorder{clock: clk, log: log, plan: &plan.Plan{}, batch: newBatch(batch)}
+// NewRecorder returns a recorder that writes to log and asks for a flush after each batch of that many records. Messages that do
+// not fit into a little memory are kept in dir; empty is the system's directory for temporary files. The plan is set once it is
+// known.
+func NewRecorder(log *Log, clk clock.PassiveClock, batch int, dir string) *Recorder {
+	return &Recorder{clock: clk, log: log, plan: &plan.Plan{}, batch: newBatch(batch), dir: dir, results: results.New(dir)}
 }
 
 // SetPlan says what is being restored, before the first outcome of an object.
@@ -235,7 +240,7 @@ func (r *Recorder) apply(node int32, rec *Record) {
 		if line.Source != "" {
 			message = line.Source + ": " + message
 		}
-		r.results.Add(e, r.named(node, message))
+		r.file(e, r.named(node, message))
 	}
 	if node == General {
 		return
@@ -258,11 +263,28 @@ func (r *Recorder) apply(node int32, rec *Record) {
 	r.write(joblog.Info, node, &Line{Message: string(rec.Action), Time: rec.Time})
 }
 
-// WriteResults writes <restore>-results.gz's document: the messages so far (Velero 1.18).
+// file keeps a message for the results; the caller holds the lock. A work directory that takes nothing more ends the restore.
+func (r *Recorder) file(e *joblog.Entry, message string) {
+	r.filed++
+	place := binary.BigEndian.AppendUint64(nil, r.filed)
+	if err := r.results.Add(e, place, message); err != nil {
+		r.batch.err = errors.Join(r.batch.err, fmt.Errorf("keep the results: %w", err))
+	}
+}
+
+// WriteResults writes <restore>-results.gz's document: the messages so far (Velero 1.18). It can be called once, and nothing
+// may be recorded after it.
 func (r *Recorder) WriteResults(w io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return json.NewEncoder(w).Encode(r.results)
+	return r.results.Write(w)
+}
+
+// Close releases the files of messages that were not written after all.
+func (r *Recorder) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.results.Close()
 }
 
 // CloseLog ends the log; nothing may be recorded after it.

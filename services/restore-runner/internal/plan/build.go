@@ -1,9 +1,10 @@
 package plan
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/extsort"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 )
 
@@ -34,6 +36,9 @@ type Config struct {
 	Claim func(volume string) (namespace, name string)
 	// NoClusterResources says that cluster-scoped objects were refused outright.
 	NoClusterResources bool
+	// Dir is an existing directory for files without names that hold what is looked at only when an object is worked on; empty is
+	// the system's for temporary files.
+	Dir string
 	// Reserve keeps in the plan what is not selected and may be restored all the same when an action asks for it by name.
 	Reserve bool
 }
@@ -60,13 +65,20 @@ func mapped(mapping map[string]string, namespace string) string {
 	return namespace
 }
 
-// Build reads the listing of a backup once and plans its restore.
-func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
+// Build reads the listing of a backup once and plans its restore. The plan has to be closed.
+func Build(ctx context.Context, source Source, config Config) (_ *Plan, err error) {
 	b := &builder{
-		config: config, plan: &Plan{objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admits, claim: config.Claim},
+		config: config, plan: &Plan{
+			objects: map[string]int32{}, owners: owners{seed: maphash.MakeSeed()}, mapping: config.Mapping, admits: config.admits, claim: config.Claim, dir: config.Dir,
+		},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
-		hints: newHints(),
+		hints: newHints(), sorter: extsort.New(extsort.Config{Dir: config.Dir}),
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.sorter.Close(), b.plan.Close())
+		}
+	}()
 	for item, err := range source.Items(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("list the items of the backup: %w", err)
@@ -75,12 +87,16 @@ func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 			return nil, err
 		}
 	}
-	b.takeHeldBack()
-	b.sort()
-	b.dropDuplicates()
-	b.index()
-	b.plan.graph, b.plan.notes = build(b.plan, b.hints, b.plan.notes)
-	b.forget()
+	if err := b.takeHeldBack(); err != nil {
+		return nil, err
+	}
+	if err := b.sort(); err != nil {
+		return nil, fmt.Errorf("sort the plan: %w", err)
+	}
+	b.plan.graph, b.plan.notes, err = build(b.plan, b.hints, b.plan.notes)
+	if err != nil {
+		return nil, fmt.Errorf("plan the order: %w", err)
+	}
 	return b.plan, nil
 }
 
@@ -92,6 +108,9 @@ type builder struct {
 	needed     map[string]bool    // namespaces that selected objects live in
 	claims     map[[2]string]bool // selected PersistentVolumeClaims
 	hints      *hints
+	sorter     *extsort.Sorter
+	taken      int
+	key, value []byte
 	// Decided once everything else is known: Namespaces, and volumes that are not selected by themselves.
 	spaces  []manifest.Item
 	volumes []manifest.Item
@@ -105,30 +124,36 @@ func (b *builder) take(item *manifest.Item) error {
 	if item.Name == "" || item.Resource == "" || item.Kind == "" {
 		return fmt.Errorf("item %q of the backup has no name, resource or kind", item.Path)
 	}
-	if len(b.plan.nodes) == math.MaxInt32/2 {
+	if b.taken == math.MaxInt32/2 {
 		return fmt.Errorf("the backup holds more than %d objects", math.MaxInt32/2)
 	}
 	gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
 	switch {
 	case gr.String() == namespacesResource:
-		b.spaces = append(b.spaces, *item)
+		b.spaces = append(b.spaces, lean(item))
 	case b.selected(item, gr):
-		b.add(item, gr)
+		return b.add(item, gr)
 	case gr.String() == volumesResource && !b.config.NoClusterResources:
-		b.volumes = append(b.volumes, *item)
+		b.volumes = append(b.volumes, lean(item))
 	default:
-		b.keep(item, gr)
+		return b.keep(item, gr)
 	}
 	return nil
 }
 
+// lean leaves out of an item what is not asked for later.
+func lean(item *manifest.Item) manifest.Item {
+	out := *item
+	out.Annotations, out.HiddenAnnotations, out.References, out.Actions = nil, nil, nil, nil
+	return out
+}
+
 // keep holds an item in reserve. Definitions are not: what they define was looked for before any action is asked.
-func (b *builder) keep(item *manifest.Item, gr schema.GroupResource) {
+func (b *builder) keep(item *manifest.Item, gr schema.GroupResource) error {
 	if !b.config.Reserve || gr.String() == definitionsResource || !b.config.admits(gr, item.Namespace) {
-		return
+		return nil
 	}
-	b.put(item, gr)
-	b.plan.nodes[len(b.plan.nodes)-1].reserve = true
+	return b.put(item, gr, true)
 }
 
 func (b *builder) selected(item *manifest.Item, gr schema.GroupResource) bool {
@@ -141,20 +166,23 @@ func (b *builder) selected(item *manifest.Item, gr schema.GroupResource) bool {
 	return b.config.Filter.MatchesLabels(labels.Set(item.Labels))
 }
 
-func (b *builder) add(item *manifest.Item, gr schema.GroupResource) {
+func (b *builder) add(item *manifest.Item, gr schema.GroupResource) error {
 	if item.Namespace != "" {
 		b.needed[item.Namespace] = true
 		if gr.String() == claimsResource {
 			b.claims[[2]string{item.Namespace, item.Name}] = true
 		}
 	}
-	b.put(item, gr)
+	return b.put(item, gr, false)
 }
 
 // put makes a node of an item.
-func (b *builder) put(item *manifest.Item, gr schema.GroupResource) {
+func (b *builder) put(item *manifest.Item, gr schema.GroupResource, reserve bool) error {
 	kind, ok := b.kinds[gr]
 	if !ok {
+		if len(b.plan.kinds) == math.MaxUint16 {
+			return fmt.Errorf("the backup holds more than %d kinds", math.MaxUint16)
+		}
 		kind = int32(len(b.plan.kinds))
 		b.kinds[gr] = kind
 		b.plan.kinds = append(b.plan.kinds, Kind{
@@ -164,7 +192,17 @@ func (b *builder) put(item *manifest.Item, gr schema.GroupResource) {
 		})
 	}
 	b.hints.take(item, gr, b.config.Claim)
-	b.plan.nodes = append(b.plan.nodes, newNode(item, kind, b.namespace(item.Namespace)))
+	b.taken++
+	n := node{
+		size: uint32(min(max(item.Size, 0), math.MaxUint32)), namespace: b.namespace(item.Namespace), kind: uint16(kind), reserve: reserve, scoped: scoped(item),
+	}
+	d := detailOf(item)
+	for _, l := range d.links {
+		b.plan.owners.refer(l.uid)
+	}
+	b.key = appendKey(b.key[:0], &b.plan.kinds[kind], uint16(kind), item)
+	b.value = appendDetail(appendNode(b.value[:0], &n), d)
+	return b.sorter.Add(b.key, b.value)
 }
 
 func (b *builder) namespace(name string) int32 {
@@ -183,113 +221,38 @@ func (b *builder) namespace(name string) int32 {
 
 // takeHeldBack adds the Namespaces that selected objects live in or that are selected themselves, and the volumes that
 // selected claims are bound to. Namespaces that only objects in reserve live in are in reserve, too.
-func (b *builder) takeHeldBack() {
+func (b *builder) takeHeldBack() error {
 	for i := range b.volumes {
 		item := &b.volumes[i]
 		gr := schema.GroupResource{Resource: volumesResource}
 		if b.config.Claim == nil || !b.config.Filter.Resource(gr, true) {
 			continue // true: only the lists decide, not the scope
 		}
+		take := b.keep
 		if namespace, name := b.config.Claim(item.Name); b.claims[[2]string{namespace, name}] {
-			b.add(item, gr)
-		} else {
-			b.keep(item, gr)
+			take = b.add
+		}
+		if err := take(item, gr); err != nil {
+			return err
 		}
 	}
 	gr := schema.GroupResource{Resource: namespacesResource}
 	for i := range b.spaces {
 		item := &b.spaces[i]
 		wanted := b.config.Filter.Resource(gr, false) && b.config.Filter.Namespace(item.Name) && b.config.Filter.MatchesLabels(labels.Set(item.Labels))
+		_, used := b.namespaces[item.Name]
+		var err error
 		if wanted || b.needed[item.Name] {
-			b.add(item, gr)
-		} else if _, used := b.namespaces[item.Name]; used { // by what is in reserve
-			b.put(item, gr)
-			b.plan.nodes[len(b.plan.nodes)-1].reserve = true
+			err = b.add(item, gr)
+		} else if used { // by what is in reserve
+			err = b.put(item, gr, true)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	for i := range b.plan.namespaces {
 		b.plan.namespaces[i].reserve = !b.needed[b.plan.namespaces[i].Source]
 	}
-}
-
-// sort numbers kinds, then nodes, in the order of dispatch.
-func (b *builder) sort() {
-	p := b.plan
-	order := make([]int32, len(p.kinds)) // old kind index -> place
-	perm := make([]int32, len(p.kinds))
-	for i := range perm {
-		perm[i] = int32(i)
-	}
-	slices.SortFunc(perm, func(x, y int32) int {
-		return cmp.Or(cmp.Compare(p.kinds[x].rank, p.kinds[y].rank), cmp.Compare(p.kinds[x].name, p.kinds[y].name))
-	})
-	sorted := make([]Kind, len(perm))
-	for place, old := range perm {
-		sorted[place], order[old] = p.kinds[old], int32(place)
-	}
-	p.kinds = sorted
-	p.places = make(map[string]int32, len(sorted))
-	for i := range sorted {
-		p.places[sorted[i].name] = int32(i)
-	}
-	for i := range p.nodes {
-		p.nodes[i].kind = order[p.nodes[i].kind]
-	}
-	slices.SortStableFunc(p.nodes, b.compare)
-}
-
-func (b *builder) compare(x, y Node) int {
-	if c := cmp.Compare(x.kind, y.kind); c != 0 {
-		return c
-	}
-	if x.namespace != y.namespace {
-		return strings.Compare(b.sourceOf(x), b.sourceOf(y))
-	}
-	return strings.Compare(x.Name, y.Name)
-}
-
-func (b *builder) sourceOf(n Node) string {
-	if n.namespace < 0 {
-		return ""
-	}
-	return b.plan.namespaces[n.namespace].Source
-}
-
-// dropDuplicates keeps the first of several items of one name.
-func (b *builder) dropDuplicates() {
-	b.plan.nodes = slices.CompactFunc(b.plan.nodes, func(x, y Node) bool {
-		return x.kind == y.kind && x.namespace == y.namespace && x.Name == y.Name
-	})
-}
-
-// index finds Namespace objects and the nodes that others refer to as owners.
-func (b *builder) index() {
-	p := b.plan
-	referred := map[string]struct{}{}
-	for i := range p.nodes {
-		for _, l := range p.nodes[i].links {
-			referred[l.uid] = struct{}{}
-		}
-	}
-	for i := range p.nodes {
-		n := &p.nodes[i]
-		if p.kinds[n.kind].name == namespacesResource {
-			p.objects[n.Name] = int32(i)
-		}
-		if _, ok := referred[n.uid]; ok && n.uid != "" {
-			n.owns = true
-			p.owners[n.uid] = int32(i)
-		}
-		if n.reserve {
-			p.reserve++
-		}
-	}
-}
-
-// forget drops what only building needed.
-func (b *builder) forget() {
-	for i := range b.plan.nodes {
-		b.plan.nodes[i].uid, b.plan.nodes[i].links = "", nil
-	}
-	b.plan.nodes = slices.Clip(b.plan.nodes)
+	return nil
 }

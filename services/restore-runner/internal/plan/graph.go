@@ -70,12 +70,14 @@ func (d *draft) add(from, to int32, b bond) {
 }
 
 // build derives the graph of a plan whose nodes are in order.
-func build(p *Plan, h *hints, notes []Note) (Graph, []Note) {
+func build(p *Plan, h *hints, notes []Note) (Graph, []Note, error) {
 	d := &draft{plan: p, hints: h, spans: kindSpans(p), vertices: int32(len(p.nodes))}
 	d.phases()
 	d.volumes()
 	d.sources()
-	d.owners()
+	if err := d.owners(); err != nil {
+		return Graph{}, nil, err
+	}
 	d.rules()
 	d.stages()
 	d.conversions()
@@ -84,20 +86,19 @@ func build(p *Plan, h *hints, notes []Note) (Graph, []Note) {
 	d.edges, broken = breakCycles(int(d.vertices), d.edges)
 	notes = append(notes, cuts(p, broken)...)
 	d.barriers()
-	return compile(int(d.vertices), d.edges), notes
+	return compile(int(d.vertices), d.edges), notes, p.Err()
 }
 
 // owners adds what owner references ask for, among objects of one phase.
-func (d *draft) owners() {
+func (d *draft) owners() error {
 	p := d.plan
-	for i := range p.nodes {
-		node := int32(i)
+	return p.details.each(func(node int32, own *detail) {
 		if p.Class(node) != Other {
-			continue
+			return
 		}
-		for _, l := range p.nodes[i].links {
-			owner, ok := p.owners[l.uid]
-			if !ok || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || p.nodes[i].reserve || d.phaseOf(node) != d.phaseOf(owner) {
+		for _, l := range own.links {
+			owner, ok := p.Owner(l.uid)
+			if !ok || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || p.nodes[node].reserve || d.phaseOf(node) != d.phaseOf(owner) {
 				continue
 			}
 			switch l.relation {
@@ -108,7 +109,7 @@ func (d *draft) owners() {
 			case Remake:
 			}
 		}
-	}
+	})
 }
 
 // cuts are the remarks about edges that were left out.

@@ -90,13 +90,13 @@ func (d *draft) volumes() {
 		if d.plan.claim == nil {
 			break
 		}
-		namespace, name := d.plan.claim(d.plan.nodes[v].Name)
+		namespace, name := d.plan.claim(d.plan.Node(v).Name)
 		if c, ok := d.plan.Find(claimsResource, namespace, name); ok {
 			d.add(v, c, need)
 		}
 	}
 	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
-		if v, ok := d.plan.Find(volumesResource, "", d.hints.volumes[place{d.plan.Source(c), d.plan.nodes[c].Name}]); ok {
+		if v, ok := d.plan.Find(volumesResource, "", d.hints.volumes[place{d.plan.Source(c), d.plan.Node(c).Name}]); ok {
 			d.add(v, c, need)
 		}
 	}
@@ -105,7 +105,7 @@ func (d *draft) volumes() {
 // sources makes claims wait for what they are filled from, which then waits for no stage.
 func (d *draft) sources() {
 	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
-		r, ok := d.hints.sources[place{d.plan.Source(c), d.plan.nodes[c].Name}]
+		r, ok := d.hints.sources[place{d.plan.Source(c), d.plan.Node(c).Name}]
 		if !ok {
 			continue
 		}

@@ -1,8 +1,8 @@
 package plan
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -44,18 +44,17 @@ type Node struct {
 	Name string
 	// Size is the length of the body in bytes.
 	Size int64
+}
 
-	kind, namespace int32 // namespace is -1 for cluster-scoped objects
-	path            string
-	offset, length  int64
-	sha256          [32]byte
-	hashed          bool
-	links           []link
-	uid             string // only while the plan is built
-	owns            bool
-	reserve         bool
-	early           bool // it waits for no stage
-	scoped          bool // it is a quota of certain priority classes
+// node is what is kept in memory of an object, 16 bytes.
+type node struct {
+	size      uint32 // of the body, or the largest number there is
+	namespace int32  // -1 for cluster-scoped objects
+	kind      uint16
+	owns      bool
+	reserve   bool
+	early     bool // it waits for no stage
+	scoped    bool // it is a quota of certain priority classes
 }
 
 // link is an owner reference of a node.
@@ -64,24 +63,20 @@ type link struct {
 	relation Relation
 }
 
-// newNode keeps of an item what is needed to order it and to read its body.
-func newNode(item *manifest.Item, kind, namespace int32) Node {
-	n := Node{
-		Name: strings.Clone(item.Name), Size: item.Size, kind: kind, namespace: namespace,
-		offset: item.Offset, length: item.Length, uid: strings.Clone(item.UID), scoped: scoped(item),
-	}
+// detailOf keeps of an item what is needed to read its body and to find its owners.
+func detailOf(item *manifest.Item) *detail {
+	d := &detail{name: item.Name, uid: item.UID, size: item.Size, offset: item.Offset, length: item.Length}
 	if item.Path != standardPath(item.GroupResource(), item.Namespace, item.Name) {
-		n.path = strings.Clone(item.Path)
+		d.path = item.Path
 	}
-	if sum, err := hex.DecodeString(item.SHA256); err == nil && len(sum) == len(n.sha256) {
-		n.hashed = true
-		copy(n.sha256[:], sum)
+	if sum, err := hex.DecodeString(item.SHA256); err == nil && len(sum) == sha256.Size {
+		d.sha256 = sum
 	}
 	of := schema.GroupKind{Group: item.Group, Kind: item.Kind}
 	for _, owner := range item.Owners {
-		n.links = append(n.links, link{uid: strings.Clone(owner.UID), relation: Relate(of, owner)})
+		d.links = append(d.links, link{uid: owner.UID, relation: Relate(of, owner)})
 	}
-	return n
+	return d
 }
 
 // standardPath is where Velero's tarballs keep an object in its preferred version.
@@ -94,18 +89,15 @@ func standardPath(groupResource, namespace, name string) string {
 
 // Item returns what a source needs to read the body of node i.
 func (p *Plan) Item(i int32) manifest.Item {
-	n := &p.nodes[i]
-	k := &p.kinds[n.kind]
+	d := p.details.get(i)
+	k := p.Kind(i)
 	item := manifest.Item{
 		Group: k.GVK.Group, Version: k.GVK.Version, Kind: k.GVK.Kind, Resource: k.Resource,
-		Namespace: p.Source(i), Name: n.Name, Preferred: true,
-		Path: n.path, Size: n.Size, Offset: n.offset, Length: n.length,
+		Namespace: p.Source(i), Name: d.name, Preferred: true,
+		Path: d.path, Size: d.size, Offset: d.offset, Length: d.length, SHA256: hex.EncodeToString(d.sha256),
 	}
 	if item.Path == "" {
-		item.Path = standardPath(k.name, item.Namespace, n.Name)
-	}
-	if n.hashed {
-		item.SHA256 = hex.EncodeToString(n.sha256[:])
+		item.Path = standardPath(k.name, item.Namespace, d.name)
 	}
 	return item
 }

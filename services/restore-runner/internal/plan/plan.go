@@ -24,11 +24,13 @@ const (
 
 // Plan is what a restore does. It does not change once built and is safe for concurrent use.
 type Plan struct {
-	nodes      []Node
+	nodes      []node
+	details    *spill // of nodes
+	dir        string
 	kinds      []Kind
 	namespaces []Namespace
 	objects    map[string]int32 // source namespace -> its Namespace node
-	owners     map[string]int32 // old UID -> node, for nodes that own others
+	owners     owners
 	graph      Graph
 	notes      []Note
 	mapping    map[string]string
@@ -64,8 +66,33 @@ func (p *Plan) Admits(gr schema.GroupResource, namespace string) bool {
 	return p.admits != nil && p.admits(gr, namespace)
 }
 
-// Node returns object i.
-func (p *Plan) Node(i int32) *Node { return &p.nodes[i] }
+// Node returns object i. It is read from a file, see Err.
+func (p *Plan) Node(i int32) *Node {
+	d := p.details.get(i)
+	return &Node{Name: d.name, Size: d.size}
+}
+
+// Size returns about how long the body of object i is, in bytes; at most 4 GiB.
+func (p *Plan) Size(i int32) int64 { return int64(p.nodes[i].size) }
+
+// Err tells that the file of the plan could not be read: what was returned of some objects is empty.
+func (p *Plan) Err() error {
+	if p.details == nil {
+		return nil
+	}
+	return p.details.failed()
+}
+
+// Dir is the directory the plan keeps its file in.
+func (p *Plan) Dir() string { return p.dir }
+
+// Close releases the file; nothing can be asked about single objects afterwards.
+func (p *Plan) Close() error {
+	if p.details == nil {
+		return nil
+	}
+	return p.details.close()
+}
 
 // Kind returns the kind of object i.
 func (p *Plan) Kind(i int32) *Kind { return &p.kinds[p.nodes[i].kind] }
@@ -99,11 +126,19 @@ func (p *Plan) Find(kind, source, name string) (int32, bool) {
 	if !ok {
 		return 0, false
 	}
-	i, ok := sort.Find(len(p.nodes), func(i int) int {
-		n := &p.nodes[i]
-		return cmp.Or(cmp.Compare(k, n.kind), strings.Compare(source, p.Source(int32(i))), strings.Compare(name, n.Name))
+	from := p.search(k, source, false)
+	i, ok := sort.Find(p.search(k, source, true)-from, func(i int) int {
+		return strings.Compare(name, p.details.get(int32(from+i)).name)
 	})
-	return int32(i), ok
+	return int32(from + i), ok
+}
+
+// search returns the first node of a kind in a namespace of the backup, or the first one after all of these.
+func (p *Plan) search(kind int32, source string, after bool) int {
+	return sort.Search(len(p.nodes), func(i int) bool {
+		c := cmp.Or(cmp.Compare(int32(p.nodes[i].kind), kind), strings.Compare(p.Source(int32(i)), source))
+		return c > 0 || c == 0 && !after
+	})
 }
 
 // Class returns the pass of object i.
@@ -137,8 +172,12 @@ func (p *Plan) NamespaceObject(source string) (int32, bool) {
 
 // Owner returns the node that had this UID in the old cluster; false when it is not part of the restore.
 func (p *Plan) Owner(uid string) (int32, bool) {
-	i, ok := p.owners[uid]
-	return i, ok
+	for i := range p.owners.of(uid) {
+		if p.details.get(i).uid == uid {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // Owns reports whether other nodes refer to node i as their owner.

@@ -151,7 +151,7 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 				} else {
 					first.Snapshotters = &dying{cloud: c, die: die}
 				}
-				first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10)
+				first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10, t.TempDir())
 				first.Recorder.SetPlan(config.Plan)
 				first.Recorder.Planned(&outcome.Planned{})
 				stored := keepRecords(t, first.Recorder, records)
@@ -242,7 +242,7 @@ func TestAStopWhileThePluginStartsCostsNoVolume(t *testing.T) {
 		first, stop, records := *config, make(chan struct{}), t.TempDir()
 		plugin := &starting{cloud: c, stop: func() { close(stop) }}
 		first.Stop, first.Snapshotters = stop, plugin
-		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10)
+		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10, t.TempDir())
 		first.Recorder.SetPlan(config.Plan)
 		first.Recorder.Planned(&outcome.Planned{})
 		stored := keepRecords(t, first.Recorder, records)

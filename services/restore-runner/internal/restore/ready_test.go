@@ -349,7 +349,7 @@ func TestATakerRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
 			return 0, false
 		})
 		first, records := *c, t.TempDir()
-		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), c.Clock, 10)
+		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), c.Clock, 10, t.TempDir())
 		first.Recorder.SetPlan(c.Plan)
 		first.Recorder.Planned(&outcome.Planned{Reserve: true})
 		stored := keepRecords(t, first.Recorder, records)

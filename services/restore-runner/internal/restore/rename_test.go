@@ -102,7 +102,7 @@ func holder(t *testing.T, config restore.Config, at func(r *http.Request) bool, 
 	})
 	records = t.TempDir()
 	config.REST = door
-	config.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10)
+	config.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10, t.TempDir())
 	config.Recorder.SetPlan(config.Plan)
 	if len(earlier) > 0 {
 		replay(t, &config, earlier...)

@@ -109,6 +109,9 @@ func Run(ctx context.Context, config Config) error {
 		if err := pass(ctx); err != nil {
 			return err
 		}
+		if err := r.Plan.Err(); err != nil {
+			return err
+		}
 	}
 	if c := r.Recorder.Counts(); c.Done < c.Total && r.stopping() {
 		return dispatch.ErrStopped // what was waited for last has no outcome
@@ -164,7 +167,7 @@ func (r *run) others(ctx context.Context) error {
 			}
 			return wait
 		},
-		Weight: func(v int32) int64 { return bodyFactor*r.Plan.Node(v).Size + bodyOverhead },
+		Weight: func(v int32) int64 { return bodyFactor*r.Plan.Size(v) + bodyOverhead },
 		Passive: func(v int32) bool {
 			return int(v) >= r.Plan.Len() || r.Plan.Class(v) != plan.Other || r.Recorder.Action(v) != ""
 		},
@@ -219,7 +222,7 @@ func (r *run) open(nodes []int32) []int32 {
 
 // each runs do for some nodes in parallel, and again for those that waited.
 func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, int32, waiter) *dispatch.Wait) error {
-	return r.all(ctx, len(nodes), func(v int32) int64 { return bodyFactor*r.Plan.Node(nodes[v]).Size + bodyOverhead },
+	return r.all(ctx, len(nodes), func(v int32) int64 { return bodyFactor*r.Plan.Size(nodes[v]) + bodyOverhead },
 		func(ctx context.Context, w waiter) (wait *dispatch.Wait) {
 			r.guarded(ctx, nodes[w.v], func() { wait = do(ctx, nodes[w.v], w) })
 			return wait

@@ -162,7 +162,7 @@ func runAt(t *testing.T, clk clock.WithTicker, s *apitest.Server, b *backup, spe
 	require.NoError(t, err)
 	p, err := plan.Build(t.Context(), b, plan.Config{Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim, Reserve: true})
 	require.NoError(t, err)
-	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clk, 10), records: t.TempDir()}
+	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clk, 10, t.TempDir()), records: t.TempDir()}
 	f.recorder.SetPlan(p)
 	f.recorder.Planned(&outcome.Planned{})
 	stored := keepRecords(t, f.recorder, f.records)

@@ -145,7 +145,7 @@ func TestAStopEndsTheWaitForAVolume(t *testing.T) {
 	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c), func(config *restore.Config) {
 		first, stop, records := *config, make(chan struct{}), t.TempDir()
 		first.Stop, first.TerminatingTimeout = stop, time.Hour
-		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10)
+		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10, t.TempDir())
 		first.Recorder.SetPlan(config.Plan)
 		first.Recorder.Planned(&outcome.Planned{})
 		stored := keepRecords(t, first.Recorder, records)

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const readHeaderTimeout = 10 * time.Second
+
+// api is an API server without a memory: whatever is created is new, and nothing is there.
+type api struct{ created atomic.Int64 }
+
+func newAPI() *api { return &api{} }
+
+// ServeHTTP implements http.Handler.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := strings.Trim(r.URL.Path, "/")
+	switch {
+	case path == "api":
+		reply(w, http.StatusOK, metav1.APIVersions{Versions: []string{"v1"}})
+	case path == "apis":
+		reply(w, http.StatusOK, metav1.APIGroupList{})
+	case path == "api/v1":
+		reply(w, http.StatusOK, metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{
+			{Name: "namespaces", Kind: "Namespace", Verbs: verbs}, {Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: verbs},
+		}})
+	case r.Method == http.MethodPost:
+		a.create(w)
+	case r.Method == http.MethodPatch:
+		reply(w, http.StatusOK, metav1.PartialObjectMetadata{})
+	default:
+		reply(w, http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+	}
+}
+
+var verbs = metav1.Verbs{"create", "get", "list", "patch"}
+
+// create answers with what the caller looks at.
+func (a *api) create(w http.ResponseWriter) {
+	id := strconv.FormatInt(a.created.Add(1), 10)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"uid":"` + id + `","resourceVersion":"` + id + `"}}`))
+}
+
+func reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}

@@ -1,0 +1,64 @@
+// Command footprint measures what a restore of many objects takes in memory: it plans and executes one from a manifest of its own making against an API
+// server that only answers, in another process, and prints the peak of the restoring process's resident set in MiB.
+//
+// The objects are ConfigMaps in 200 namespaces with names of 60 characters. Reading bodies from a bucket is not part of it, and neither are custom
+// resources of the group velero.io.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+func main() {
+	objects := flag.Int("objects", 1_000_000, "number of objects")
+	owned := flag.Int("owned", 0, "how many in a hundred have an owner, which is restored after them")
+	dir := flag.String("dir", "", "work directory; it must exist")
+	server := flag.String("server", "", "URL of the API server: this is the restoring process")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is where contexts begin
+	run := func() error { return measure(ctx, *dir, *objects, *owned) }
+	if *server != "" {
+		run = func() error { return restoreAll(ctx, *dir, *server) }
+	}
+	err := run()
+	stop()
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "footprint:", err)
+		os.Exit(1) //nolint:forbidigo // the end of main
+	}
+}
+
+// measure makes the manifest, serves the API and runs the restoring process.
+func measure(ctx context.Context, dir string, objects, owned int) error {
+	if err := writeManifest(filepath.Join(dir, manifestFile), dir, objects, owned); err != nil {
+		return fmt.Errorf("write the manifest: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	api := &http.Server{Handler: newAPI(), ReadHeaderTimeout: readHeaderTimeout}
+	served := make(chan error, 1)
+	go func() { served <- api.Serve(listener) }()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-dir", dir, "-objects", strconv.Itoa(objects), "-server", "http://"+listener.Addr().String()) //nolint:gosec // itself
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err = cmd.Run()
+	if closeErr := api.Close(); err == nil {
+		err = closeErr
+	}
+	if serveErr := <-served; err == nil && !errors.Is(serveErr, http.ErrServerClosed) {
+		err = serveErr
+	}
+	return err
+}
