@@ -3,7 +3,9 @@
 package site
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,6 +37,10 @@ type Config struct {
 	Replicas int                 // of each service
 	Counts   map[string]int      // of single services, in place of Replicas
 	Args     map[string][]string // further flags by service
+	// Cluster changes how the cluster is started; nil changes nothing.
+	Cluster func(*testbed.Config)
+	// Arrange is called when the cluster runs and the services do not, and returns flags in addition to Args; nil returns none.
+	Arrange func(*Site) map[string][]string
 }
 
 // Site is a cluster with the services on it.
@@ -48,7 +54,11 @@ type Site struct {
 // Start starts a cluster and the services for a test, and stops both when the test is done.
 func Start(t *testing.T, config Config) *Site {
 	t.Helper()
-	s := &Site{Cluster: testbed.StartT(t)}
+	var options []func(*testbed.Config)
+	if config.Cluster != nil {
+		options = append(options, config.Cluster)
+	}
+	s := &Site{Cluster: testbed.StartT(t, options...)}
 	require.NoError(t, crds.Install(t.Context(), s.Cluster.RestConfig()))
 	var err error
 	s.Client, err = client.New(s.Cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
@@ -56,6 +66,9 @@ func Start(t *testing.T, config Config) *Site {
 	s.Namespace(t, Server)
 	ctrllog.SetLogger(logr.Discard()) // what informers say about outages
 	s.History = watch(t, s.Cluster.RestConfig())
+	if config.Arrange != nil {
+		config.Args = with(config.Args, config.Arrange(s))
+	}
 	s.Fleet, err = fleet.Start(t.Context(), fleet.Config{
 		Dir: t.TempDir(), Kubeconfig: s.Cluster.Kubeconfig(), Rest: s.Cluster.RestConfig(), Replicas: config.Replicas,
 		Counts: config.Counts, Args: config.Args,
@@ -64,6 +77,18 @@ func Start(t *testing.T, config Config) *Site {
 	t.Cleanup(s.Fleet.Stop)
 	t.Cleanup(func() { s.showLogs(t) })
 	return s
+}
+
+// with returns the flags of both.
+func with(args, more map[string][]string) map[string][]string {
+	out := maps.Clone(args)
+	if out == nil {
+		out = map[string][]string{}
+	}
+	for service, flags := range more {
+		out[service] = append(slices.Clone(out[service]), flags...)
+	}
+	return out
 }
 
 // showLogs adds what every service complained about to the log of a failed test.
