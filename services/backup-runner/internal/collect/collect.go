@@ -159,6 +159,8 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 	if err := r.restore(ctx); err != nil {
 		return err
 	}
+	compared := r.compare(ctx)
+	defer compared()
 	r.chooseSnapshots()
 	first := workers[0]
 	if r.past.start == nil {
@@ -173,12 +175,10 @@ func (r *run) collect(ctx context.Context, workers []*worker) (err error) {
 		return err
 	}
 	planned = r.remaining(planned)
-	compared := r.compare(ctx, planned)
-	err = r.pass(ctx, workers, r.units(planned))
-	compared()
-	if err != nil {
+	if err := r.pass(ctx, workers, r.units(planned)); err != nil {
 		return err
 	}
+	compared()
 	if err := r.act(ctx, workers); err != nil {
 		return err
 	}

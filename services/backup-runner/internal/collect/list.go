@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/rawlist"
-	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
@@ -119,59 +116,6 @@ func (w *worker) list(ctx context.Context, s *sink, token string) error {
 		default:
 			return err
 		}
-	}
-}
-
-// revision returns the revision to list a kind at, and why it is not the common one:
-// aggregated servers count revisions of their own, events may live in a store of their
-// own, and so may any built-in kind.
-func (r *run) revision(ctx context.Context, res *resource.Resource) (revision, reason string, err error) {
-	switch {
-	case res.Aggregated:
-		return "", "aggregated", nil
-	case res.Name == "events" && (res.Kind.Group == "" || res.Kind.Group == "events.k8s.io"):
-		return "", "events", nil
-	case res.Custom: // all of them are kept with the rest
-		revision, err = r.Cut.Current(ctx)
-		return revision, "", err
-	}
-	revision, apart, err := r.Cut.For(ctx, res.GVR())
-	if apart {
-		reason = reasonApart
-	}
-	return revision, reason, err
-}
-
-// comparisons is how many kinds are compared with the cut at once.
-const comparisons = 16
-
-// compare finds out ahead, while the lists run, which kinds share the cut's revisions,
-// so that no list waits for the answers to others. What it cannot find out is asked
-// again, and noted, by the list itself. The returned function ends it.
-func (r *run) compare(ctx context.Context, lists []kindList) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var group errgroup.Group
-	group.SetLimit(comparisons)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := range lists {
-			if ctx.Err() != nil {
-				break
-			}
-			group.Go(func() error {
-				_ = r.safely(func() error {
-					_, _, err := r.revision(ctx, &lists[i].res)
-					return err
-				})
-				return nil
-			})
-		}
-		_ = group.Wait() // no error is returned
-	}()
-	return func() {
-		cancel()
-		<-done
 	}
 }
 

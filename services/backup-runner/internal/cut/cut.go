@@ -65,6 +65,25 @@ func (c *Cut) For(ctx context.Context, kind schema.GroupVersionResource) (revisi
 	return revision, false, nil
 }
 
+// Newest returns the newest revision of the cluster now, "" if there is no common one.
+// It takes no cut.
+func (c *Cut) Newest(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	off := c.off
+	c.mu.Unlock()
+	if off {
+		return "", nil
+	}
+	return c.source.Revision(ctx)
+}
+
+// Compare finds out ahead what For needs to know of a kind; since is what Newest
+// returned.
+func (c *Cut) Compare(ctx context.Context, kind schema.GroupVersionResource, since string) error {
+	_, err := c.source.Shares(ctx, kind, since)
+	return err
+}
+
 // Renew replaces an expired revision and returns the one to list at now. Of any
 // number of callers that saw the same revision expire, one takes the new one.
 func (c *Cut) Renew(ctx context.Context, expired string) (string, error) {

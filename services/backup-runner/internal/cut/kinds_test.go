@@ -115,7 +115,17 @@ func TestACutHoldsForKindsThatShareIt(t *testing.T) {
 		require.Equal(t, want, revision)
 		require.Equal(t, want == "", apart)
 	}
+	require.Equal(t, []string{"100"}, c.Revisions())
+	s.revision = 200
+	since, err := c.Newest(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "200", since)
+	require.NoError(t, c.Compare(t.Context(), pods, since))
+	require.Equal(t, []string{"100"}, c.Revisions(), "no cut is taken by comparing")
 	off := New(source, false)
+	since, err = off.Newest(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, since)
 	revision, apart, err := off.For(t.Context(), leases)
 	require.NoError(t, err)
 	require.Empty(t, revision)
