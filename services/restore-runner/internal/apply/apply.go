@@ -55,6 +55,8 @@ type Request struct {
 	// Resumed tells that this restore was interrupted before: what has its field manager counts as created by it. Otherwise
 	// that needs a creation whose answer was lost.
 	Resumed bool
+	// Taken tells that another object of this restore has the name: what exists is that one, and is left as it is.
+	Taken bool
 	// Intend is called before something is done to an object that was there before, and returns when that is durable. Nil
 	// needs no call.
 	Intend func(ctx context.Context, intent Intent) error

@@ -28,7 +28,7 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 	if !ok {
 		return failed(fmt.Errorf("the existing object has no metadata"))
 	}
-	created := r.Intended == "" && c.manager.Made(meta)
+	created := !r.Taken && r.Intended == "" && c.manager.Made(meta)
 	deleting := meta["deletionTimestamp"] != nil
 	switch {
 	case created && r.Resumed && deleting:
@@ -39,7 +39,7 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 	r.normalize(live)
 	equal := reflect.DeepEqual(live, r.stored())
 	switch {
-	case maybe && equal && !deleting:
+	case maybe && equal && !deleting && !r.Taken:
 		return Result{Action: Created, UID: uid, Fresh: true}
 	case deleting && r.NoCreate:
 		return failed(ErrGoing)
@@ -49,7 +49,7 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 		return c.equal(ctx, r, uid)
 	case r.GVR.Group == "" && r.GVR.Resource == "serviceaccounts":
 		return c.mergeAccount(ctx, r, live, uid)
-	case r.Update:
+	case r.Update && !r.Taken:
 		return c.update(ctx, r, live, uid)
 	}
 	return Result{Action: Failed, UID: uid, Warning: r.refused("exists already and differs from the backup")}

@@ -81,6 +81,7 @@ func build(p *Plan, h *hints, notes []Note) (Graph, []Note, error) {
 	d.rules()
 	d.stages()
 	d.conversions()
+	d.rivals()
 	d.forward()
 	var broken []edge
 	d.edges, broken = breakCycles(int(d.vertices), d.edges)

@@ -39,6 +39,7 @@ type Plan struct {
 	admits     func(gr schema.GroupResource, namespace string) bool
 	claim      func(volume string) (namespace, name string)
 	barriers   []barrier
+	rivals     map[int32]int32 // object -> the one that goes to its name before it
 }
 
 // Note is a remark about one node that the restore's log and results must hold.

@@ -29,8 +29,18 @@ var namespacesGVR = schema.GroupVersionResource{Version: "v1", Resource: "namesp
 // namespaces makes every target namespace exist. Those that exist are left as they are.
 func (r *run) namespaces(ctx context.Context) error {
 	stored := r.open(r.Plan.Of(plan.NamespaceObject))
-	if err := r.each(ctx, stored, r.storedNamespace); err != nil {
-		return err
+	var first, mergedInto []int32
+	for _, v := range stored {
+		if _, ok := r.Plan.Rival(v); ok {
+			mergedInto = append(mergedInto, v)
+		} else {
+			first = append(first, v)
+		}
+	}
+	for _, nodes := range [][]int32{first, mergedInto} {
+		if err := r.each(ctx, nodes, r.storedNamespace); err != nil {
+			return err
+		}
 	}
 	var bare []string
 	for _, ns := range r.Plan.Namespaces() {
@@ -57,13 +67,18 @@ func (r *run) storedNamespace(ctx context.Context, v int32, w waiter) *dispatch.
 	owners := r.ownersOf(ctx, it)
 	owners.report(e)
 	failpoint.Hit("restore-runner/before-namespace")
-	result, err := r.ensure(ctx, target, it.body, true)
+	rival, taken := r.rival(v)
+	result, err := r.ensure(ctx, target, it.body, !taken)
 	if wait := w.park(err); wait != nil {
 		return wait
 	}
 	if err != nil {
 		r.loseStored(ctx, e, v, target, err)
 		return nil
+	}
+	if taken {
+		e.Warn(fmt.Sprintf("namespaces %q and %q of the backup are both mapped to %q, which has the labels and annotations of the first",
+			r.Plan.Node(rival).Name, r.Plan.Node(v).Name, target))
 	}
 	failpoint.Hit("restore-runner/after-namespace")
 	// Of the owners, which come in the last pass, those are known that are in the cluster from before.

@@ -275,6 +275,8 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 	failpoint.Hit("restore-runner/before-create")
 	request := r.request(it, kind.GVK.Kind)
 	request.New = r.fresh[kind.GroupResource()]
+	rival, taken := r.rival(it.node)
+	request.Taken = taken
 	result := r.client.Apply(ctx, request)
 	failpoint.Hit("restore-runner/after-create")
 	switch {
@@ -285,6 +287,9 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 	case result.Err != nil:
 		owners.report(s.entry)
 		return false, r.delayed(result.Err)
+	case taken && result.Action == apply.Failed:
+		owners.report(s.entry)
+		return false, r.collision(it.node, rival)
 	}
 	owners.report(s.entry)
 	if r.brought(ctx, s.entry, it, &result) {

@@ -1,0 +1,62 @@
+package restore_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+// merged is a backup of two namespaces that are mapped to one.
+func merged() (*backup, velerov1.RestoreSpec) {
+	b := &backup{}
+	for i, namespace := range []string{"one", "two"} {
+		b.add("namespaces", "v1", "Namespace", "", namespace, object{"metadata": object{"labels": object{"team": namespace}}})
+		b.add("configmaps", "v1", "ConfigMap", namespace, "same", object{"data": object{"k": "v"}})
+		b.add("configmaps", "v1", "ConfigMap", namespace, "differs", object{"data": object{"k": namespace}})
+		b.add("configmaps", "v1", "ConfigMap", namespace, namespace, nil)
+		b.add("serviceaccounts", "v1", "ServiceAccount", namespace, "default", object{"imagePullSecrets": []any{object{"name": fmt.Sprint("pull", i)}}})
+	}
+	return b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"one": "t", "two": "t"}}
+}
+
+// Of two objects that are mapped to one name the later one was a warning that names neither, or with policy update it
+// overwrote the first; which of them was later was left to chance.
+func TestTwoNamespacesMappedToOneReportTheirCollisions(t *testing.T) {
+	for _, policy := range []velerov1.PolicyType{"", velerov1.PolicyTypeUpdate} {
+		for name, history := range map[string]outcome.History{"undisturbed": {}, "after a takeover": {Resumed: true}} {
+			t.Run(string(policy)+" "+name, func(t *testing.T) {
+				s := apitest.Start(t)
+				b, spec := merged()
+				spec.ExistingResourcePolicy = policy
+				f := run(t, s, b, spec, func(c *restore.Config) { c.History = &history })
+				require.Equal(t, `configmaps t/differs: configmaps one/differs and configmaps two/differs of the backup are both mapped to namespace "t": the first is kept, this one is not restored`,
+					f.results.Errors.all())
+				require.Equal(t, object{"k": "one"}, s.Object("/api/v1/namespaces/t/configmaps/differs")["data"])
+				require.Equal(t, []string{"t/differs(created)", "t/differs(failed)", "t/one(created)", "t/same(created)", "t/same(skipped)", "t/two(created)"},
+					slices.Sorted(slices.Values(f.list["v1/ConfigMap"])))
+				require.Len(t, s.Object("/api/v1/namespaces/t/serviceaccounts/default")["imagePullSecrets"], 2, "accounts are merged")
+				require.Equal(t, "one", apitest.Meta(s.Object("/api/v1/namespaces/t"))["labels"].(object)["team"])
+				require.Equal(t, `namespaces t: namespaces "one" and "two" of the backup are both mapped to "t", which has the labels and annotations of the first`,
+					f.results.Warnings.all())
+			})
+		}
+	}
+}
+
+// A name that the first of them does not take is the other's.
+func TestACollisionNeedsAFirst(t *testing.T) {
+	s := apitest.Start(t)
+	b, spec := merged()
+	b.bodies["resources/configmaps/namespaces/one/differs.json"] = []byte("{")
+	f := run(t, s, b, spec)
+	require.Contains(t, f.results.Errors.all(), "decode")
+	require.Equal(t, 1, f.recorder.Counts().Errors)
+	require.Equal(t, object{"k": "two"}, s.Object("/api/v1/namespaces/t/configmaps/differs")["data"])
+}
