@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,6 +21,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/redact"
 )
 
 // What names one kind of work; all replicas of its owner share one consumer.
@@ -73,8 +77,8 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("connect to nats: %w", err)
 	}
-	if cfg.URL == "" {
-		return nil, errors.New("connect to nats: url is empty")
+	if err := CheckURL(cfg.URL); err != nil {
+		return nil, fmt.Errorf("connect to nats: url %w", err)
 	}
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider()
@@ -87,7 +91,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	conn, err := nats.Connect(cfg.URL, options...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to nats: %w", err)
+		return nil, fmt.Errorf("connect to nats: %w", redact.Error(err))
 	}
 	js, err := jetstream.New(conn)
 	if err != nil {
@@ -95,6 +99,24 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("connect to nats: %w", err)
 	}
 	return &Client{cfg: cfg, conn: conn, js: js, tracer: cfg.Tracer.Tracer(tracerName), line: line}, nil
+}
+
+// CheckURL refuses what is not one URL or a comma-separated list of them. The error begins with a verb and shows nothing of the text,
+// which may hold a password.
+func CheckURL(text string) error {
+	if text == "" {
+		return errors.New("is empty")
+	}
+	for i, one := range strings.Split(text, ",") {
+		one = strings.TrimSpace(one)
+		if !strings.Contains(one, "://") {
+			one = "nats://" + one
+		}
+		if u, err := url.Parse(one); err != nil || u.Host == "" {
+			return fmt.Errorf("is no URL in its place %d; a %% in a password is written %%25", i+1)
+		}
+	}
+	return nil
 }
 
 // connectOptions make the connection last for ever and hold nothing back: a

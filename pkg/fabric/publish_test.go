@@ -88,6 +88,16 @@ func TestConnectRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
+// TestAPasswordIsNotPartOfAnError: a % that begins no escape makes the URL unreadable, and the library repeats all of it.
+func TestAPasswordIsNotPartOfAnError(t *testing.T) {
+	for _, bad := range []string{"nats://u:secret%zz@host", "nats://ok, nats://u:secret%@host", "u:secret%@host", "nats://u:sec ret@host", "nats://"} {
+		_, err := fabric.Connect(t.Context(), fabric.Config{URL: bad})
+		require.ErrorContains(t, err, "is no URL in its place", bad)
+		require.NotContains(t, err.Error(), "sec", bad)
+	}
+	require.NoError(t, fabric.CheckURL("host, nats://u:se%25cret@host:4222,tls://x"))
+}
+
 // The header is the wire: exact lower-case names, whoever reads it.
 func TestTraceContextTravels(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,16 @@ clusters:
 - {name: one, cluster: {server: "https://127.0.0.1:1"}}
 - {name: two, cluster: {server: "https://127.0.0.1:2"}}
 `
+
+// TestErrorsOfAKubeconfigHoldNoPassword: the library repeats a proxy's URL that it cannot parse.
+func TestErrorsOfAKubeconfigHoldNoPassword(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	bad := strings.Replace(kubeconfig, `server: "https://127.0.0.1:1"`, `server: "https://127.0.0.1:1", proxy-url: "http://u:secret%zz@proxy"`, 1)
+	require.NoError(t, os.WriteFile(path, []byte(bad), 0o600))
+	_, err := kube.Config(path)
+	require.ErrorContains(t, err, "proxy-url")
+	require.NotContains(t, err.Error(), "secret")
+}
 
 func TestConfigReadsAFileAndAContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")

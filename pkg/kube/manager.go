@@ -12,6 +12,7 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/holdfast-io/holdfast/pkg/redact"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
@@ -39,7 +40,7 @@ func NewManager(cfg *rest.Config, namespace string, log *slog.Logger) (ctrl.Mana
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create manager for namespace %q: %w", namespace, err)
+		return nil, fmt.Errorf("create manager for namespace %q: %w", namespace, redact.Error(err))
 	}
 	return mgr, nil
 }

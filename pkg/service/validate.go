@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
@@ -21,8 +22,8 @@ func (o *Options) Validate() error {
 	if msgs := validation.IsDNS1123Label(o.Namespace); len(msgs) > 0 {
 		bad("namespace", "%q: %s", o.Namespace, msgs[0])
 	}
-	if o.NATSURL == "" {
-		bad("nats-url", "must not be empty")
+	if err := fabric.CheckURL(o.NATSURL); err != nil {
+		bad("nats-url", "%v", err)
 	}
 	if o.WorkDir == "" {
 		bad("work-dir", "must not be empty")

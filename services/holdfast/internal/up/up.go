@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/crds"
 	"github.com/holdfast-io/holdfast/pkg/embednats"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/redact"
 	"github.com/holdfast-io/holdfast/pkg/rungroup"
 	"github.com/holdfast-io/holdfast/pkg/runtoken"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
@@ -114,7 +115,7 @@ func connect(cfg Config) (*rest.Config, client.Client, error) {
 	}
 	c, err := client.New(rest, client.Options{Scheme: kube.Scheme()})
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
+		return nil, nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
 	}
 	return rest, c, nil
 }

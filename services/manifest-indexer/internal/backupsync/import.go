@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,18 +125,30 @@ func (s *Syncer) adopt(ctx context.Context, b *velerov1.Backup, loc *velerov1.Ba
 	if err != nil {
 		return err
 	}
-	meta := metav1.ObjectMeta{
-		Name: b.Name, Namespace: s.Namespace, Labels: b.Labels, Annotations: b.Annotations, Finalizers: b.Finalizers, OwnerReferences: owners,
-	}
-	b.ObjectMeta = meta
-	delete(b.Annotations, holdfast.AnnotationClaim)
-	if b.Labels == nil {
-		b.Labels = map[string]string{}
-	}
+	b.ObjectMeta = s.metadata(b.ObjectMeta)
+	b.OwnerReferences = owners
 	b.Labels[velerov1.LabelStorageLocation] = velerov1.LabelValue(loc.Name)
 	b.Spec.StorageLocation = loc.Name
 	b.Status.QueuePosition = 0
 	return nil
+}
+
+// metadata keeps the name, labels and annotations of what a bucket holds. What is ours among them, such as claims, requests to cancel and the
+// leave to delete without volume data, was said of an object in another cluster, or by whoever writes the bucket. A finalizer would be one
+// that nothing here removes.
+func (s *Syncer) metadata(from metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: from.Name, Namespace: s.Namespace, Labels: notOurs(from.Labels), Annotations: notOurs(from.Annotations)}
+}
+
+// notOurs returns the entries whose key has no prefix of Holdfast, never nil.
+func notOurs(from map[string]string) map[string]string {
+	kept := make(map[string]string, len(from))
+	for key, value := range from {
+		if !strings.HasPrefix(key, holdfast.Prefix) {
+			kept[key] = value
+		}
+	}
+	return kept
 }
 
 // owners keeps a Schedule only where that very Schedule exists; with another UID the garbage collector would delete the backup.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
@@ -30,23 +29,51 @@ func (s *Syncer) importPodVolumeBackups(ctx context.Context, loc *velerov1.Backu
 	}
 	for i := range list {
 		pvb := &list[i]
-		pvb.ObjectMeta = metav1.ObjectMeta{
-			Name: pvb.Name, Namespace: s.Namespace, Labels: pvb.Labels, Annotations: pvb.Annotations, OwnerReferences: pvb.OwnerReferences,
+		if why := unfit(pvb, backup); why != "" {
+			s.Log.Warn("PodVolumeBackup in the bucket is not imported", "location", loc.Name, "backup", backup.Name, "podVolumeBackup", pvb.Name, "reason", why)
+			continue
 		}
-		for j := range pvb.OwnerReferences {
-			if ref := &pvb.OwnerReferences[j]; ref.Kind == "Backup" && ref.Name == backup.Name {
-				ref.UID = backup.UID
-			}
-		}
-		if _, ok := pvb.Labels[velerov1.LabelBackupUID]; ok {
-			pvb.Labels[velerov1.LabelBackupUID] = string(backup.UID)
-		}
-		pvb.Spec.BackupStorageLocation = loc.Name
-		if err := s.Client.Create(ctx, pvb); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.adoptPodVolume(pvb, loc, backup)
+		err := s.Client.Create(ctx, pvb)
+		switch {
+		case err == nil, apierrors.IsAlreadyExists(err):
+		case apierrors.IsInvalid(err):
+			s.Log.Warn("PodVolumeBackup in the bucket is not imported", "location", loc.Name, "backup", backup.Name, "podVolumeBackup", pvb.Name, "error", err)
+		default:
 			return fmt.Errorf("PodVolumeBackup %q: %w", pvb.Name, err)
 		}
 	}
 	return nil
+}
+
+// unfit says why an entry is not imported; empty when it is. A node agent of Velero runs whatever is not in a terminal phase, with the Pod
+// and node that it names, and a restore takes the entries that are labelled with its backup's name.
+func unfit(pvb *velerov1.PodVolumeBackup, backup *velerov1.Backup) string {
+	switch pvb.Status.Phase {
+	case velerov1.PodVolumePhaseCompleted, velerov1.PodVolumePhaseFailed, velerov1.PodVolumePhaseCanceled:
+	default:
+		return "its phase is not terminal"
+	}
+	if pvb.Labels[velerov1.LabelBackupName] != velerov1.LabelValue(backup.Name) {
+		return "its label names another backup"
+	}
+	return ""
+}
+
+// adoptPodVolume makes the object this cluster's, owned by the backup alone.
+func (s *Syncer) adoptPodVolume(pvb *velerov1.PodVolumeBackup, loc *velerov1.BackupStorageLocation, backup *velerov1.Backup) {
+	owners := pvb.OwnerReferences
+	pvb.ObjectMeta = s.metadata(pvb.ObjectMeta)
+	for _, ref := range owners {
+		if ref.Kind == "Backup" && ref.Name == backup.Name {
+			ref.UID = backup.UID
+			pvb.OwnerReferences = append(pvb.OwnerReferences, ref)
+		}
+	}
+	if _, ok := pvb.Labels[velerov1.LabelBackupUID]; ok {
+		pvb.Labels[velerov1.LabelBackupUID] = string(backup.UID)
+	}
+	pvb.Spec.BackupStorageLocation = loc.Name
 }
 
 func readPodVolumes(ctx context.Context, store objectstore.Reader, backup string) (_ []velerov1.PodVolumeBackup, err error) {

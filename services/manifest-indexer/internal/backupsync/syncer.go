@@ -44,11 +44,14 @@ type Config struct {
 // Syncer syncs locations that are due.
 type Syncer struct {
 	Config
-	wake chan struct{}
+	wake  chan struct{}
+	limit int // of backups in the namespace
 }
 
 // New returns a Syncer.
-func New(c Config) *Syncer { return &Syncer{Config: c, wake: make(chan struct{}, 1)} }
+func New(c Config) *Syncer {
+	return &Syncer{Config: c, wake: make(chan struct{}, 1), limit: maxBackups}
+}
 
 // Wake asks for a pass soon; it never blocks.
 func (s *Syncer) Wake() {
@@ -152,13 +155,25 @@ func (s *Syncer) sync(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 // maxFailures is how many backups that cannot be read end an import: the bucket is away rather than they.
 const maxFailures = 5
 
+// maxBackups is how many backups the namespace may hold before no more are made from a bucket. Whoever writes a bucket could fill the API server
+// with them otherwise.
+const maxBackups = 50_000
+
 // importNew makes the objects that are missing. One that fails does not hold up the others; the next sync tries it again.
 func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, stored, known map[string]bool) error {
-	var errs []error
+	var missing []string
 	for name := range stored {
-		if known[name] {
-			continue
+		if !known[name] {
+			missing = append(missing, name)
 		}
+	}
+	if room := max(0, s.limit-len(known)); len(missing) > room {
+		slices.Sort(missing) // so that it is always the same ones
+		s.Log.Error("backups in the bucket are not synced: there are too many", "location", loc.Name, "left", len(missing)-room, "limit", s.limit)
+		missing = missing[:room]
+	}
+	var errs []error
+	for _, name := range missing {
 		if len(errs) == maxFailures || ctx.Err() != nil {
 			break
 		}

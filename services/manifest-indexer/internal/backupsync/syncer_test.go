@@ -193,7 +193,7 @@ func TestImportsPodVolumeBackups(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "velero.io/v1", Kind: "Backup", Name: "b", UID: "their-uid"}},
 	}}
 	pvb.Spec.BackupStorageLocation = "theirs"
-	pvb.Status.SnapshotID = "snap"
+	pvb.Status.SnapshotID, pvb.Status.Phase = "snap", velerov1.PodVolumePhaseCompleted
 	data, err := json.Marshal([]velerov1.PodVolumeBackup{pvb})
 	require.NoError(t, err)
 	b.store.Set(layout.BackupPodVolumeBackups("b"), zip(t, data))

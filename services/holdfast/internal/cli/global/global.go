@@ -20,6 +20,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/redact"
 )
 
 // Streams are a command's input and outputs.
@@ -138,7 +139,7 @@ func connect(g *Global) (client.WithWatch, error) {
 	}
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kube.Scheme()})
 	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
+		return nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
 	}
 	return c, nil
 }
