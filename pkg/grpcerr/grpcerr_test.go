@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +56,23 @@ func TestStatus(t *testing.T) {
 			require.Equal(t, tc.reason, info(t, st).GetReason())
 		})
 	}
+}
+
+// TestAnAPIServerThatIsAwayIsUnavailable: clients repeat a call that is UNAVAILABLE; a refused connection was INTERNAL, which they give up on.
+func TestAnAPIServerThatIsAwayIsUnavailable(t *testing.T) {
+	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1/api?token=swordfish", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+	for _, err := range []error{refused, fmt.Errorf("list backups: %w", refused), fmt.Errorf("look up: %w", &net.DNSError{Err: "no such host"})} {
+		st, withheld := grpcerr.Status(err)
+		require.Equal(t, codes.Unavailable, st.Code())
+		require.Equal(t, grpcerr.ReasonUnreachable, info(t, st).GetReason())
+		require.True(t, withheld, "the log has the text")
+		require.NotContains(t, st.Message(), "swordfish")
+		require.ErrorIs(t, grpcerr.FromStatus(st.Err()), grpcerr.ErrUnavailable)
+	}
+	st, _ := grpcerr.Status(&url.Error{Op: "Get", URL: "https://x", Err: context.DeadlineExceeded})
+	require.Equal(t, codes.DeadlineExceeded, st.Code(), "the caller's time is over")
+	st, _ = grpcerr.Status(&url.Error{Op: "Get", URL: "https://x", Err: context.Canceled})
+	require.Equal(t, codes.Canceled, st.Code())
 }
 
 func TestUnknownErrorsAreWithheld(t *testing.T) {

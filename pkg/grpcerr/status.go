@@ -3,6 +3,7 @@ package grpcerr
 import (
 	"context"
 	"errors"
+	"net"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -15,6 +16,9 @@ import (
 const (
 	// ReasonInvalidField comes with at least one field violation.
 	ReasonInvalidField = "INVALID_FIELD"
+	// ReasonUnreachable: the API server, or an object store, gave no answer. The text, which may hold more of a URL than callers should see, is
+	// in the service's log.
+	ReasonUnreachable = "UNREACHABLE"
 	// ReasonInternal stands for errors that are only explained in the service's log.
 	ReasonInternal = "INTERNAL"
 )
@@ -47,6 +51,14 @@ var rules = []rule{
 	{isApiserverAway, codes.Unavailable, "API_SERVER_UNAVAILABLE"},
 	{sentinel(context.DeadlineExceeded), codes.DeadlineExceeded, "DEADLINE_EXCEEDED"},
 	{sentinel(context.Canceled), codes.Canceled, "CANCELED"},
+	{isNetwork, codes.Unavailable, ReasonUnreachable},
+}
+
+// isNetwork tells of a request that got no answer: client-go returns such errors of the API server as they are. It comes after the rules
+// for the context, whose errors look like timeouts of the network.
+func isNetwork(err error) bool {
+	var network net.Error
+	return errors.As(err, &network)
 }
 
 func isApiserverAway(err error) bool {
@@ -65,8 +77,14 @@ func Status(err error) (st *status.Status, internal bool) {
 	}
 	code, info, violations := classify(err)
 	message := err.Error()
-	if code == codes.Internal {
+	withheld := true
+	switch {
+	case code == codes.Internal:
 		message = "internal error"
+	case code == codes.Unavailable && info.GetReason() == ReasonUnreachable:
+		message = "the API server or an object store cannot be reached"
+	default:
+		withheld = false
 	}
 	details := []protoadapt.MessageV1{info}
 	if len(violations) > 0 {
@@ -76,7 +94,7 @@ func Status(err error) (st *status.Status, internal bool) {
 	if detailed, err := st.WithDetails(details...); err == nil {
 		st = detailed
 	}
-	return st, code == codes.Internal
+	return st, withheld
 }
 
 func classify(err error) (codes.Code, *errdetails.ErrorInfo, []*errdetails.BadRequest_FieldViolation) {

@@ -17,6 +17,10 @@ const (
 	AuthKubernetes = "kubernetes"
 )
 
+// FeatureCSI is Velero's feature of CSI snapshots. It is accepted, since installations made for Velero set it, and passed on to plugins;
+// native snapshots leave volumes of CSI drivers out with it. CSI snapshots themselves are not built.
+const FeatureCSI = "EnableCSI"
+
 // Options are the settings all services share. Each is a flag and a HOLDFAST_* variable of the same name.
 type Options struct {
 	// Kubeconfig is the path of a kubeconfig file; empty means KUBECONFIG, then the in-cluster account.

@@ -32,7 +32,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"no work dir":          {"--work-dir", func(o *service.Options) { o.WorkDir = "" }},
 		"level":                {"--log-level", func(o *service.Options) { o.LogLevel = "loud" }},
 		"format":               {"--log-format", func(o *service.Options) { o.LogFormat = "xml" }},
-		"feature":              {"--features", func(o *service.Options) { o.Features = []string{"EnableCSI"} }},
+		"feature":              {"--features", func(o *service.Options) { o.Features = []string{"EnableCSI", "EnableMagic"} }},
 		"grpc address":         {"--grpc-address", func(o *service.Options) { o.GRPCAddress = "127.0.0.1" }},
 		"grpc port":            {"--grpc-address", func(o *service.Options) { o.GRPCAddress = "127.0.0.1:70000" }},
 		"http address":         {"--http-address", func(o *service.Options) { o.HTTPAddress = "::1" }},
@@ -109,4 +109,13 @@ func TestServiceLinksAreNotOurs(t *testing.T) {
 	require.ErrorContains(t, service.ApplyEnv(fs, append(links, "HOLDFAST_NATS_URI=x")), "HOLDFAST_NATS_URI")
 	_, fs = flags(t)
 	require.ErrorContains(t, service.ApplyEnv(fs, []string{"HOLDFAST_X_PORT=1"}), "HOLDFAST_X_PORT", "no such Service")
+}
+
+// TestEnableCSIIsAccepted: installations made for Velero set it, and every service refused to start.
+func TestEnableCSIIsAccepted(t *testing.T) {
+	o := service.Defaults("x", service.Ports{GRPC: 1, HTTP: 2})
+	o.Features = []string{service.FeatureCSI}
+	require.NoError(t, o.Validate())
+	o.Features = []string{"EnableAPIGroupVersions"}
+	require.ErrorContains(t, o.Validate(), `--features: unknown feature "EnableAPIGroupVersions"`)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,6 +80,9 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		}
 	}
 	r.routes()
+	if slices.Contains(base.Options.Features, FeatureCSI) {
+		base.Log.Warn("--features EnableCSI: CSI snapshots are not built yet, and native snapshots leave out volumes of CSI drivers")
+	}
 	return r, nil
 }
 

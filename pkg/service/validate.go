@@ -35,7 +35,9 @@ func (o *Options) Validate() error {
 		bad("log-format", "%q is not text or json", o.LogFormat)
 	}
 	for _, feature := range o.Features {
-		bad("features", "unknown feature %q", feature)
+		if feature != FeatureCSI {
+			bad("features", "unknown feature %q: only %s is known", feature, FeatureCSI)
+		}
 	}
 	if err := checkAddress(o.HTTPAddress); err != nil {
 		bad("http-address", "%v", err)

@@ -16,9 +16,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
-// featureCSI is Velero's name for CSI snapshots.
-const featureCSI = "EnableCSI"
-
 // snapshots opens the volume snapshotters of plugins, in processes of one backup.
 type snapshots struct {
 	host    *pluginhost.Host
@@ -31,7 +28,7 @@ func (s *snapshots) open(ctx context.Context, backup *velerov1.Backup, note func
 	session := s.host.Open(ctx, forservice.Log(s.base, note))
 	locations := &nativesnapshot.Opener{Reader: nativesnapshot.Patient(s.reader, s.base.Clock), Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
 	return &snapshot.Taker{
-		Backup: backup, Locations: locations, SkipCSI: slices.Contains(s.base.Options.Features, featureCSI),
+		Backup: backup, Locations: locations, SkipCSI: slices.Contains(s.base.Options.Features, service.FeatureCSI),
 		Close: sync.OnceFunc(func() {
 			session.Close()
 			if err := locations.Close(); err != nil {
