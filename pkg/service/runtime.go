@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kubeauth"
 	"github.com/holdfast-io/holdfast/pkg/rungroup"
 	"github.com/holdfast-io/holdfast/pkg/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/servertime"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
@@ -39,6 +40,7 @@ const (
 type Runtime struct {
 	base     Base
 	config   *rest.Config
+	time     *servertime.Clock
 	manager  ctrl.Manager
 	fabric   *fabric.Client
 	registry *prometheus.Registry
@@ -69,6 +71,7 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		grpcLis:  base.GRPCListener,
 		httpLis:  base.HTTPListener,
 		registry: prometheus.NewRegistry(),
+		time:     servertime.New(base.Clock),
 		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
 		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
 		mux:      http.NewServeMux(),
@@ -107,6 +110,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 		return err
 	}
 	cfg.UserAgent = "holdfast-" + r.base.Name + "/" + buildinfo.Version()
+	cfg.Wrap(r.time.Wrap)
 	r.config = cfg
 	if r.manager, err = kube.NewManager(cfg, o.Namespace, r.base.Log); err != nil {
 		return err
@@ -175,6 +179,9 @@ func (r *Runtime) Manager() ctrl.Manager { return r.manager }
 
 // WorkDir is the directory of this process below --work-dir. It is removed at the end of Run, or by a later process of the service when this one dies.
 func (r *Runtime) WorkDir() string { return r.work.path }
+
+// ServerTime tells the time by this process's clock, and never later than by the API server's.
+func (r *Runtime) ServerTime() *servertime.Clock { return r.time }
 
 // RestConfig is the connection to the API server. Copy it before changing it.
 func (r *Runtime) RestConfig() *rest.Config { return r.config }

@@ -18,7 +18,7 @@ func (a *App) schedules() error {
 	}
 	scheduler := schedule.New(schedule.Config{
 		Reader: reader, Client: writer, Namespace: namespace, SkipImmediately: c.ScheduleSkipImmediately,
-		Events: rt.Manager().GetEventRecorder(Name), Metrics: counters, Clock: c.Clock, Log: c.Log,
+		Events: rt.Manager().GetEventRecorder(Name), Metrics: counters, Clock: c.Clock, Now: rt.ServerTime().Now, Log: c.Log,
 	})
 	if err := scheduler.Watch(rt.Manager(), Name+"-schedule"); err != nil {
 		return fmt.Errorf("controller schedule: %w", err)

@@ -36,7 +36,10 @@ type Config struct {
 	Events          Events
 	Metrics         Counter
 	Clock           clock.Clock
-	Log             *slog.Logger
+	// Now is the time that Schedules are judged by and that is written into them: of
+	// Clock, and not later than by the API server. Nil is the time of Clock alone.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // Scheduler makes passes. Wake may be called from anywhere, Run once at a time.
@@ -48,6 +51,9 @@ type Scheduler struct {
 
 // New returns a Scheduler.
 func New(cfg Config) *Scheduler {
+	if cfg.Now == nil {
+		cfg.Now = cfg.Clock.Now
+	}
 	return &Scheduler{Config: cfg, wake: make(chan struct{}, 1), told: map[types.UID]time.Time{}}
 }
 
@@ -83,7 +89,7 @@ func (s *Scheduler) until(next time.Time) time.Duration {
 	if next.IsZero() {
 		return period
 	}
-	return min(period, max(0, next.Sub(s.Clock.Now())))
+	return min(period, max(0, next.Sub(s.Now())))
 }
 
 // pass looks at every Schedule once and returns when the next slot starts, zero
@@ -94,7 +100,7 @@ func (s *Scheduler) pass(ctx context.Context) (time.Time, error) {
 	if err := s.Reader.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
 		return time.Time{}, fmt.Errorf("list schedules: %w", err)
 	}
-	p := &pass{Scheduler: s, now: s.Clock.Now()}
+	p := &pass{Scheduler: s, now: s.Now()}
 	var next time.Time
 	var errs []error
 	for i := range list.Items {

@@ -1,0 +1,59 @@
+package schedule
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/servertime"
+)
+
+// A leader whose clock is two hours fast takes slots that have not come and writes
+// lastBackup and lastSkipped into the future: the leader after it makes no backup
+// until that time has come.
+func TestAFastClockWritesNoFutureTime(t *testing.T) {
+	b := newBed(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", b.clock.Now().UTC().Format(http.TimeFormat))
+	}))
+	defer server.Close()
+	fast := clocktesting.NewFakeClock(start.Add(2 * time.Hour))
+	now := servertime.New(fast)
+	answer := func() {
+		resp, err := now.Wrap(server.Client().Transport).RoundTrip(must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+	}
+	b.create("hourly", "0 * * * *", nil)
+	b.create("skips", "0 * * * *", func(s *velerov1.Schedule) { s.Spec.SkipImmediately = ptr.To(true) })
+	s := b.scheduler(interceptor.Funcs{})
+	s.Clock, s.Now = fast, now.Now
+	answer()
+	next := b.pass(s, 0)
+	require.Empty(t, b.backups(), "no slot has come")
+	require.Equal(t, start, b.get("skips").Status.LastSkipped.UTC())
+	require.Equal(t, 15*time.Second, s.until(next), "and it does not spin until one does")
+
+	b.clock.Step(time.Hour)
+	fast.Step(time.Hour)
+	answer()
+	b.pass(s, 0)
+	require.Equal(t, []string{"hourly-20260506080000", "skips-20260506080000"}, b.backups())
+	for _, name := range []string{"hourly", "skips"} {
+		require.False(t, b.get(name).Status.LastBackup.After(b.clock.Now()))
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
