@@ -3,9 +3,32 @@ package kube
 import (
 	"errors"
 	"net"
+	"net/http"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
+
+// What the API server and etcd say of an object that is too large for them.
+var tooLarge = []string{"request is too large", "trying to send message larger than max"}
+
+// IsRefused reports whether the API server refuses a write for good: admission
+// policy, validation, rights or the size of the object. The same write is refused
+// again until somebody changes one of these.
+func IsRefused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	s := status.Status()
+	switch s.Code {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
+		return false
+	}
+	large := slices.ContainsFunc(tooLarge, func(text string) bool { return strings.Contains(s.Message, text) })
+	return large || s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError
+}
 
 // IsTransient reports whether an error of a request to the API server may go away by itself: the network or the server is away or busy, or a write met
 // another one. What the server says about the object, such as that it does not exist or may not be read, stays.

@@ -31,3 +31,20 @@ func TestIsTransient(t *testing.T) {
 		require.False(t, kube.IsTransient(stays), stays)
 	}
 }
+
+func TestIsRefused(t *testing.T) {
+	backups := schema.GroupResource{Resource: "backups"}
+	for _, final := range []error{
+		apierrors.NewForbidden(backups, "b", nil), apierrors.NewBadRequest("no"), apierrors.NewRequestEntityTooLargeError("limit is 3145728"),
+		apierrors.NewInvalid(schema.GroupKind{Kind: "Backup"}, "b", nil), apierrors.NewInternalError(errors.New("etcdserver: request is too large")),
+	} {
+		require.True(t, kube.IsRefused(fmt.Errorf("patch: %w", final)), final)
+	}
+	for _, other := range []error{
+		nil, errors.New("unexpected"), apierrors.NewNotFound(backups, "b"), apierrors.NewUnauthorized("expired"), apierrors.NewTooManyRequests("busy", 1),
+		apierrors.NewConflict(backups, "b", errors.New("changed")), apierrors.NewInternalError(errors.New("failed calling webhook")),
+		apierrors.NewServiceUnavailable("starting"), &url.Error{Op: "Patch", URL: "https://server", Err: errors.New("connection refused")},
+	} {
+		require.False(t, kube.IsRefused(other), other)
+	}
+}

@@ -16,6 +16,9 @@ const (
 	sequenceKey = "sequence"
 )
 
+// maxBytes bounds the list: an API server takes 1 MiB of data of a ConfigMap.
+const maxBytes = 900 << 10
+
 // book is the ConfigMap read as a ledger. An entry that cannot be read is an
 // error, never skipped: what it protects is unknown.
 type book struct{ cm *corev1.ConfigMap }
@@ -66,6 +69,15 @@ func (b *book) put(e Entry) error {
 	}
 	b.set(entryPrefix+string(e.UID), string(text))
 	return nil
+}
+
+// size is what the list takes of maxBytes.
+func (b *book) size() int {
+	size := 0
+	for key, text := range b.cm.Data {
+		size += len(key) + len(text)
+	}
+	return size
 }
 
 func (b *book) remove(uid types.UID) bool {

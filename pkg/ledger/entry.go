@@ -2,16 +2,24 @@ package ledger
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// All as the only namespace of an entry overlaps every other entry, even one
-// without namespaces.
-const All = "*"
+// MaxNamespaces bounds the namespaces of an entry, as the sum of Size: a few
+// entries must fit into the list together.
+const MaxNamespaces = 256 << 10
+
+// Size is what a list of namespaces takes of MaxNamespaces, in bytes.
+func Size(namespaces []string) int {
+	const quotes = 3 // and a comma
+	size := 0
+	for _, ns := range namespaces {
+		size += len(ns) + quotes
+	}
+	return size
+}
 
 // Entry is an admitted job and the namespaces it was admitted for.
 type Entry struct {
@@ -19,7 +27,7 @@ type Entry struct {
 	Kind       string    `json:"kind"` // KindBackup or KindRestore
 	Namespace  string    `json:"namespace"`
 	Name       string    `json:"name"`
-	Namespaces []string  `json:"namespaces"` // sorted; [All] means every namespace
+	Namespaces []string  `json:"namespaces"` // sorted; with All those it leaves out, and All
 	Since      time.Time `json:"since"`
 	// IgnoreBackups lets a restore be admitted beside backups it overlaps with. No
 	// backup is ever admitted beside it.
@@ -50,41 +58,9 @@ func (e *Entry) normalize() error {
 	case e.IgnoreBackups && e.Kind != KindRestore:
 		return fmt.Errorf("%w: ignoreBackups is set on a %s", ErrInvalidEntry, e.Kind)
 	}
-	if slices.Contains(e.Namespaces, All) {
-		e.Namespaces = []string{All}
-		return nil
+	e.Namespaces = spaces(e.Namespaces)
+	if size := Size(e.Namespaces); size > MaxNamespaces {
+		return fmt.Errorf("%w: namespaces: %d names take %d bytes, at most %d do fit", ErrInvalidEntry, len(e.Namespaces), size, MaxNamespaces)
 	}
-	e.Namespaces = slices.Compact(slices.Sorted(slices.Values(e.Namespaces)))
 	return nil
-}
-
-// Overlap returns what two sorted lists of namespaces share. All shares
-// everything with anything: the result is then the other list, or [All].
-func Overlap(a, b []string) []string {
-	switch {
-	case slices.Equal(a, []string{All}):
-		return orAll(b)
-	case slices.Equal(b, []string{All}):
-		return orAll(a)
-	}
-	var shared []string
-	for len(a) > 0 && len(b) > 0 {
-		switch c := strings.Compare(a[0], b[0]); {
-		case c < 0:
-			a = a[1:]
-		case c > 0:
-			b = b[1:]
-		default:
-			shared = append(shared, a[0])
-			a, b = a[1:], b[1:]
-		}
-	}
-	return shared
-}
-
-func orAll(namespaces []string) []string {
-	if len(namespaces) == 0 {
-		return []string{All}
-	}
-	return namespaces
 }

@@ -13,6 +13,9 @@ type FullError struct {
 	Kind    string
 	Limit   int
 	Running []Entry // the admitted jobs of that kind
+	// Space says that it is not the limit: the list has no room for another entry
+	// of that size.
+	Space bool
 }
 
 // Error implements error.
@@ -20,6 +23,9 @@ func (e *FullError) Error() string {
 	names := make([]string, len(e.Running))
 	for i, r := range e.Running {
 		names[i] = r.Name
+	}
+	if e.Space {
+		return fmt.Sprintf("the ledger has no room for as many namespaces beside those of %d running %ss", len(e.Running), strings.ToLower(e.Kind))
 	}
 	return fmt.Sprintf("all %d places for %ss are taken, by %s", e.Limit, strings.ToLower(e.Kind), some(names))
 }

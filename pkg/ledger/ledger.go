@@ -105,8 +105,17 @@ func (l *Ledger) enter(ctx context.Context, e Entry, check func(entries []Entry)
 			return err
 		}
 		e.Beside = beside(entries, &e)
-		return b.put(e)
+		if err := b.put(e); err != nil || b.size() <= maxBytes {
+			return err
+		}
+		return crowded(entries, e.Kind)
 	})
+}
+
+// crowded says that a job has to wait until others leave the list.
+func crowded(entries []Entry, kind string) error {
+	running := slices.DeleteFunc(slices.Clone(entries), func(o Entry) bool { return o.Kind != kind })
+	return &FullError{Kind: kind, Limit: len(running), Running: running, Space: true}
 }
 
 // admissible tells what of the admitted entries is in the way of e, if anything.

@@ -347,3 +347,55 @@ func TestAdmitWhileOthersStand(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found)
 }
+
+// What carries the exclude label is outside of a backup of all namespaces, and
+// nothing else is: a namespace made later, or a job of cluster-scoped objects
+// alone, overlaps it still.
+func TestAllButSome(t *testing.T) {
+	but := ledger.AllBut([]string{"y", "x"})
+	require.Equal(t, []string{"!x", "!y", "*"}, but)
+	require.True(t, ledger.IsAll(but))
+	require.Equal(t, []string{"x", "y"}, ledger.Excepted(but))
+	for _, tt := range []struct{ a, b, want []string }{
+		{but, []string{"x"}, nil},
+		{but, []string{"x", "y"}, nil},
+		{but, []string{"new", "x"}, []string{"new"}},
+		{but, nil, but},
+		{but, []string{"*"}, but},
+		{but, ledger.AllBut([]string{"z"}), []string{"!x", "!y", "!z", "*"}},
+		{[]string{"*"}, []string{"x"}, []string{"x"}},
+		{[]string{"*"}, nil, []string{"*"}},
+		{[]string{"x"}, nil, nil},
+	} {
+		require.Equal(t, tt.want, ledger.Overlap(tt.a, tt.b), "%v and %v", tt.a, tt.b)
+		require.Equal(t, tt.want, ledger.Overlap(tt.b, tt.a), "%v and %v", tt.b, tt.a)
+	}
+}
+
+// A list of a megabyte of namespaces is stored in the ledger until the API server
+// refuses every write of it, and no job is admitted any more.
+func TestTheLedgerStaysBounded(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	l := ledger.New(c, c, "velero")
+	many := func(prefix string, bytes int) (names []string) {
+		for i := 0; ledger.Size(names) < bytes; i++ {
+			names = append(names, fmt.Sprintf("%s-%s-%05d", prefix, strings.Repeat("n", 40), i))
+		}
+		return names
+	}
+	huge := ledger.Entry{UID: "huge", Kind: ledger.KindBackup, Namespace: "velero", Name: "huge", Namespaces: many("huge", 1<<20)}
+	err := l.Admit(t.Context(), huge, ledger.Limits{})
+	require.ErrorIs(t, err, ledger.ErrInvalidEntry)
+	require.ErrorContains(t, err, "namespaces: ")
+	var full *ledger.FullError
+	for i := 0; !errors.As(err, &full); i++ {
+		require.Less(t, i, 8)
+		name := fmt.Sprintf("big%d", i)
+		err = l.Admit(t.Context(), ledger.Entry{UID: types.UID(name), Kind: ledger.KindBackup, Namespace: "velero", Name: name, Namespaces: many(name, 200<<10)}, ledger.Limits{})
+	}
+	require.Len(t, full.Running, 4)
+	require.ErrorContains(t, err, "no room")
+	cm := &corev1.ConfigMap{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: ledger.Name}, cm))
+	require.Len(t, cm.Data, 4, "what does not fit is not stored")
+}

@@ -3,6 +3,7 @@ package selection
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +44,7 @@ type Filter struct {
 	allNamespaces bool
 	names         []string
 	namespaceSet  map[string]struct{}
+	left          map[string]struct{} // nil unless all but these are selected
 	selectors     []labels.Selector
 }
 
@@ -68,6 +70,10 @@ func NewFilter(spec Spec, namespaces []string, resolver Resolver) (*Filter, erro
 		namespaceSet:  make(map[string]struct{}, len(namespaces)),
 		selectors:     selectors,
 	}
+	if names, ok := allBut(namespaces); ok {
+		f.left = names
+		return f, nil
+	}
 	if !f.allNamespaces {
 		f.names = slices.Sorted(slices.Values(namespaces))
 		for _, name := range namespaces {
@@ -77,17 +83,38 @@ func NewFilter(spec Spec, namespaces []string, resolver Resolver) (*Filter, erro
 	return f, nil
 }
 
+// allBut reads a set as the ledger stores it: names with a "!" before them, then All.
+func allBut(namespaces []string) (map[string]struct{}, bool) {
+	last := len(namespaces) - 1
+	if last < 1 || namespaces[last] != All {
+		return nil, false
+	}
+	left := make(map[string]struct{}, last)
+	for _, entry := range namespaces[:last] {
+		left[strings.TrimPrefix(entry, "!")] = struct{}{}
+	}
+	return left, true
+}
+
 // AllNamespaces reports whether no namespace is left out.
 func (f *Filter) AllNamespaces() bool { return f.allNamespaces }
 
-// Namespaces returns the selected names, sorted; nil when AllNamespaces. The
-// caller must not change it.
+// AllButSome reports whether every namespace is selected except some, which were
+// excluded by label when the job was admitted.
+func (f *Filter) AllButSome() bool { return f.left != nil }
+
+// Namespaces returns the selected names, sorted; nil when AllNamespaces or
+// AllButSome. The caller must not change it.
 func (f *Filter) Namespaces() []string { return f.names }
 
 // Namespace reports whether the namespace of that name is selected.
 func (f *Filter) Namespace(name string) bool {
 	if f.allNamespaces {
 		return true
+	}
+	if f.left != nil {
+		_, left := f.left[name]
+		return !left
 	}
 	_, ok := f.namespaceSet[name]
 	return ok

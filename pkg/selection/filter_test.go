@@ -184,3 +184,18 @@ func TestMayTakeFromAGroupThatDoesNotAnswer(t *testing.T) {
 		})
 	}
 }
+
+// Admission stores all namespaces but those with the exclude label as what is left
+// out: one that is made afterwards is collected.
+func TestAllNamespacesButSome(t *testing.T) {
+	f, err := NewFilter(Spec{}, []string{"!a", "!b", "*"}, known)
+	require.NoError(t, err)
+	require.True(t, f.AllButSome())
+	require.False(t, f.AllNamespaces())
+	require.Empty(t, f.Namespaces())
+	require.False(t, f.Namespace("a"))
+	require.False(t, f.Item(Object{Namespace: "b", Name: "x"}))
+	require.True(t, f.Item(Object{Namespace: "new", Name: "x"}))
+	require.True(t, f.NamespaceObject(Object{Name: "new"}, true, false))
+	require.False(t, f.NamespaceObject(Object{Name: "a"}, true, false))
+}

@@ -14,7 +14,8 @@ const (
 	// it decides the order among jobs of one priority and never changes.
 	AnnotationQueueSequence = "holdfast.io/queue-sequence"
 	// AnnotationNamespaces holds the namespaces a Backup was admitted for, or those
-	// a Restore writes to, as a sorted JSON list of names or ["*"]. It is written
+	// a Restore writes to, as a sorted JSON list of names or ["*"], before which
+	// "!name" leaves a namespace out. It is written
 	// in the same patch as ReadyToStart, on a Restore when it is validated, and
 	// left out above 128 KiB.
 	AnnotationNamespaces = "holdfast.io/namespaces"

@@ -28,6 +28,7 @@ const (
 	defaultDutyTimeout          = 15 * time.Second
 	defaultConcurrentRestores   = 1
 	defaultPriorityAgeing       = 30 * time.Minute
+	defaultLocationTimeout      = time.Hour
 	// csiSnapshotTimeout has no flag in Velero either.
 	csiSnapshotTimeout = 10 * time.Minute
 )
@@ -43,6 +44,9 @@ type Config struct {
 	// PriorityAgeing is after how long of waiting the class of a backup rises by
 	// one; 0 is never, nil the default.
 	PriorityAgeing *time.Duration
+	// LocationTimeout is how long a queued backup waits for an unavailable location
+	// before it is FailedValidation.
+	LocationTimeout time.Duration
 	// DefaultBackupTTL is the ttl of backups that name none.
 	DefaultBackupTTL time.Duration
 	// DefaultItemOperationTimeout bounds asynchronous operations of jobs that name no limit.
@@ -68,6 +72,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.ConcurrentRestores, "concurrent-restores", defaultConcurrentRestores, "restores that may run at once")
 	c.PriorityAgeing = new(time.Duration)
 	fs.DurationVar(c.PriorityAgeing, "priority-ageing", defaultPriorityAgeing, "waiting that raises the priority of a backup by one class, up to high; 0 is never")
+	fs.DurationVar(&c.LocationTimeout, "location-timeout", defaultLocationTimeout, "how long a queued backup waits for a storage location that is unavailable, before it fails validation")
 	fs.DurationVar(&c.DefaultBackupTTL, "default-backup-ttl", defaultBackupTTL, "how long backups that name no ttl are kept")
 	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", defaultItemOperationTimeout, "longest time of asynchronous operations where none is named")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location used when none is marked as the default")
@@ -107,6 +112,7 @@ func (c *Config) complete() error {
 		value *time.Duration
 		def   time.Duration
 	}{
+		{"--location-timeout", &c.LocationTimeout, defaultLocationTimeout},
 		{"--default-backup-ttl", &c.DefaultBackupTTL, defaultBackupTTL},
 		{"--default-item-operation-timeout", &c.DefaultItemOperationTimeout, defaultItemOperationTimeout},
 		{"--resource-timeout", &c.ResourceTimeout, defaultResourceTimeout},

@@ -23,6 +23,7 @@ func TestConfig(t *testing.T) {
 	for flag, bad := range map[string]Config{
 		"--concurrent-backups":             {ConcurrentBackups: -1},
 		"--concurrent-restores":            {ConcurrentRestores: -1},
+		"--location-timeout":               {LocationTimeout: -time.Second},
 		"--default-backup-ttl":             {DefaultBackupTTL: -time.Second},
 		"--default-item-operation-timeout": {DefaultItemOperationTimeout: -time.Second},
 		"--resource-timeout":               {ResourceTimeout: -time.Second},

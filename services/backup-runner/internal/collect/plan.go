@@ -43,7 +43,7 @@ const wideShare = 4
 // once, and objects of other namespaces are passed over.
 func spreads(f *selection.Filter, res *resource.Resource, live int) bool {
 	n := len(f.Namespaces())
-	return res.Namespaced && !f.AllNamespaces() && (n <= 1 || n*wideShare < live)
+	return res.Namespaced && !f.AllNamespaces() && !f.AllButSome() && (n <= 1 || n*wideShare < live)
 }
 
 // units returns the units of the lists.

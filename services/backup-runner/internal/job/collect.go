@@ -104,7 +104,7 @@ func (j *execution) fix(ctx context.Context, out *finish.Job, c *cut.Cut, result
 
 // liveNamespaces counts namespaces, where the number matters.
 func (j *execution) liveNamespaces(ctx context.Context, f *selection.Filter) (int, error) {
-	if f.AllNamespaces() {
+	if f.AllNamespaces() || f.AllButSome() {
 		return 0, nil
 	}
 	list := &metav1.PartialObjectMetadataList{}

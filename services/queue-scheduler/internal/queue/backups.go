@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // enqueueLimit bounds what one pass queues, so that backups which may start do not
@@ -24,25 +26,27 @@ const enqueueLimit = 250
 // enqueue validates new backups and puts them behind the last one. Their numbers
 // come from the ledger in one block.
 func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
-	fresh := v.fresh
+	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.barred(b) != nil })
+	fresh := all[:min(len(all), enqueueLimit)]
 	if len(fresh) == 0 {
 		return nil
-	}
-	if len(fresh) > enqueueLimit {
-		fresh = fresh[:enqueueLimit]
 	}
 	first, err := s.Ledger.NextSequences(ctx, len(fresh), v.lastSequence())
 	if err != nil {
 		return err
 	}
-	before := len(v.queued)
+	settled := 0
 	var errs []error
 	for i, b := range fresh {
-		if err := s.enqueueOne(ctx, v, b, first+int64(i)); err != nil {
-			errs = append(errs, fmt.Errorf("queue backup %s: %w", b.Name, err))
+		version := b.ResourceVersion
+		err := s.enqueueOne(ctx, v, b, first+int64(i))
+		if err == nil || s.bar(b, version, err) {
+			settled++
+			continue
 		}
+		errs = append(errs, fmt.Errorf("queue backup %s: %w", b.Name, err))
 	}
-	if len(fresh) < len(v.fresh) && len(v.queued) > before {
+	if len(fresh) < len(all) && settled > 0 {
 		s.Wake() // there are more, and queueing works
 	}
 	return errors.Join(errs...)
@@ -71,7 +75,7 @@ func (s *Scheduler) queue(ctx context.Context, b *velerov1.Backup, number int64,
 	if err != nil {
 		return err
 	}
-	if len(problems) > 0 {
+	if len(problems.Lasting()) > 0 {
 		refuse(completed, problems.Strings())
 		*b = *completed
 		return nil
@@ -104,6 +108,14 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	var errs []error
 	waiting := make([]*velerov1.Backup, 0, len(v.queued))
 	for i, b := range v.queued {
+		if line[i].Aside != nil {
+			waits, err := s.stand(ctx, v, &line[i])
+			errs = append(errs, err)
+			if waits {
+				waiting = append(waiting, b)
+			}
+			continue
+		}
 		if !v.admitted(b.UID) {
 			reason, err := s.verdict(v, &line[i], w)
 			if err != nil || reason != nil {
@@ -113,6 +125,7 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 			}
 		}
 		watch.pause()
+		version := b.ResourceVersion
 		started, err := s.start(ctx, v, b, w)
 		watch.resume()
 		if errors.Is(err, ledger.ErrMoved) {
@@ -121,9 +134,11 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 			break
 		}
 		switch {
+		case s.bar(b, version, err), becauseOf(err).away != nil:
+			waiting = append(waiting, b) // it claims nothing
 		case err != nil:
 			errs = append(errs, fmt.Errorf("admit backup %s: %w", b.Name, err))
-			w.wait(b.Name, []string{ledger.All}, err) // unknown namespaces may overlap anything
+			w.wait(b.Name, line[i].Namespaces, err)
 			waiting = append(waiting, b)
 		case started:
 			v.ready = append(v.ready, b)
@@ -167,8 +182,11 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 	if err != nil {
 		return false, err
 	}
+	if len(problems.Lasting()) > 0 || ledger.Size(namespaces) > ledger.MaxNamespaces {
+		return false, s.decline(ctx, b, problems, namespaces)
+	}
 	if len(problems) > 0 {
-		return s.ready(ctx, b) // which refuses it
+		return false, &awayError{problems[0].Message} // since the line was made
 	}
 	failpoint.Hit("queue-scheduler/before-swap")
 	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now()}
@@ -182,6 +200,23 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 	w.admit(e)
 	failpoint.Hit("queue-scheduler/admitted")
 	return s.ready(ctx, b)
+}
+
+// decline is the write Queued to FailedValidation.
+func (s *Scheduler) decline(ctx context.Context, b *velerov1.Backup, problems validate.Problems, namespaces []string) error {
+	if size := ledger.Size(namespaces); size > ledger.MaxNamespaces {
+		problems = append(problems, validate.Problem{
+			Field:   "spec.includedNamespaces",
+			Message: fmt.Sprintf("selects %d namespaces, which take %d bytes: at most %d can be admitted", len(namespaces), size, ledger.MaxNamespaces),
+		})
+	}
+	return s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+		if _, err := s.Validator.Backup(ctx, b); err != nil {
+			return err
+		}
+		refuse(b, problems.Strings())
+		return nil
+	})
 }
 
 // ready is the write Queued to ReadyToStart, with everything computed, or to
@@ -201,7 +236,7 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 		if err != nil {
 			return err
 		}
-		if len(problems) > 0 {
+		if lasting := problems.Lasting(); len(lasting) > 0 {
 			refuse(b, problems.Strings())
 			return nil
 		}
@@ -217,6 +252,9 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 		failpoint.Hit("queue-scheduler/before-ready")
 		return nil
 	})
+	if admitted && kube.IsRefused(err) {
+		err = s.abandon(ctx, b, err)
+	}
 	if err != nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
 		return false, err
 	}
@@ -225,6 +263,19 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 	s.announce(ctx, "Backup", b, string(b.Status.Phase))
 	s.hintBackup(ctx, b)
 	return true, nil
+}
+
+// abandon ends an admitted backup that the API server refuses to make ReadyToStart:
+// its place is not kept for it. That write is smaller, and of another phase.
+func (s *Scheduler) abandon(ctx context.Context, b *velerov1.Backup, refused error) error {
+	err := s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+		refuse(b, validate.Problems{{Message: (&refusedError{refused}).Error()}}.Strings())
+		return nil
+	})
+	if err == nil {
+		s.Wake() // its entry is to be released
+	}
+	return err
 }
 
 // update writes a backup that is in the expected phase; one that is not, is

@@ -11,8 +11,8 @@ import (
 // ahead, with the job each belongs to.
 type claims struct {
 	owner map[string]string
-	first *behindError // the first claim of all
-	all   string       // who waits for every namespace
+	list  []behindError // every claim, in order
+	whole []behindError // of every namespace, but perhaps for some; each set once
 	rule  claimRule
 }
 
@@ -21,7 +21,7 @@ type claimRule func(c *claims, name string, namespaces []string)
 
 // newClaims has room for about so many namespaces.
 func newClaims(rule claimRule, room int) *claims {
-	return &claims{owner: make(map[string]string, room), rule: rule}
+	return &claims{owner: make(map[string]string, room), list: make([]behindError, 0, room/2), rule: rule}
 }
 
 // behindError says that a job waits further ahead for the same namespaces.
@@ -39,13 +39,17 @@ func (c *claims) add(name string, namespaces []string) { c.rule(c, name, namespa
 
 // claimAll is the rule: every namespace of a job that waits belongs to it.
 func claimAll(c *claims, name string, namespaces []string) {
-	if c.first == nil && len(namespaces) > 0 {
-		c.first = &behindError{name, namespaces}
+	if len(namespaces) > 0 {
+		c.list = append(c.list, behindError{name, namespaces})
+	}
+	if ledger.IsAll(namespaces) {
+		known := func(o behindError) bool { return slices.Equal(o.namespaces, namespaces) }
+		if !slices.ContainsFunc(c.whole, known) {
+			c.whole = append(c.whole, behindError{name, namespaces})
+		}
+		return
 	}
 	for _, ns := range namespaces {
-		if ns == ledger.All && c.all == "" {
-			c.all = name
-		}
 		if _, taken := c.owner[ns]; !taken {
 			c.owner[ns] = name
 		}
@@ -54,11 +58,18 @@ func claimAll(c *claims, name string, namespaces []string) {
 
 // overlap returns a *behindError when one of the namespaces is claimed.
 func (c *claims) overlap(namespaces []string) error {
-	if c.all != "" {
-		return &behindError{c.all, namespaces}
+	for i := range c.whole {
+		if shared := ledger.Overlap(c.whole[i].namespaces, namespaces); len(shared) > 0 {
+			return &behindError{c.whole[i].name, shared}
+		}
 	}
-	if c.first != nil && slices.Contains(namespaces, ledger.All) {
-		return c.first
+	if ledger.IsAll(namespaces) {
+		for i := range c.list {
+			if shared := ledger.Overlap(c.list[i].namespaces, namespaces); len(shared) > 0 {
+				return &behindError{c.list[i].name, shared}
+			}
+		}
+		return nil
 	}
 	for i, ns := range namespaces {
 		if name, taken := c.owner[ns]; taken {

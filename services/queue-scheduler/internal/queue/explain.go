@@ -29,6 +29,10 @@ const (
 	OverlapAhead
 	// NoPlace: as many backups run, or start before it, as may run at once.
 	NoPlace
+	// LocationUnavailable: its location is. It holds up nobody meanwhile.
+	LocationUnavailable
+	// WriteRefused: the API server refuses to write it. It holds up nobody meanwhile.
+	WriteRefused
 )
 
 // Obstacle is one thing that is in the way of a backup.
@@ -42,6 +46,8 @@ type Obstacle struct {
 	Since time.Time
 	// Limit is how many backups may run at once, with NoPlace.
 	Limit int
+	// Message says what is wrong, with LocationUnavailable and WriteRefused.
+	Message string
 }
 
 // Ref names a backup or restore of the server namespace.
@@ -110,6 +116,12 @@ func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid 
 	w := s.newWalk(v)
 	for i := range line {
 		b := line[i].Backup
+		if line[i].Aside != nil {
+			if b.UID == uid {
+				return []Obstacle{besides(&line[i])}, nil
+			}
+			continue
+		}
 		namespaces, err := s.resolve(ctx, v, b)
 		if err != nil {
 			return nil, err
@@ -125,6 +137,15 @@ func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid 
 		}
 	}
 	return nil, nil
+}
+
+// besides is what a backup waits for that stands beside the queue.
+func besides(b *Waiting) Obstacle {
+	out := Obstacle{Reason: WriteRefused, Message: b.Aside.Error(), Since: b.Backup.CreationTimestamp.Time}
+	if becauseOf(b.Aside).away != nil {
+		out.Reason = LocationUnavailable
+	}
+	return out
 }
 
 // inTheWay lists everything that holds b up, where verdict is content with the

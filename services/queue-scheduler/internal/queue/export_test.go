@@ -20,6 +20,9 @@ func (s *Scheduler) Pass(ctx context.Context) error {
 	return err
 }
 
+// EnqueueLimit is what one pass queues.
+const EnqueueLimit = enqueueLimit
+
 // View is what a walk goes by.
 type View = view
 

@@ -37,10 +37,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rules is a validator whose answers the tests choose.
 type rules struct {
-	mu      sync.Mutex
-	refused map[string]string // object name to problem
-	down    error
-	more    []string // namespaces beside the usual ones
+	mu       sync.Mutex
+	refused  map[string]string // object name to problem
+	down     error
+	more     []string          // namespaces beside the usual ones
+	labelled []string          // namespaces with the exclude label
+	away     map[string]string // location to what is wrong with it
 }
 
 func (r *rules) Forget() {}
@@ -58,8 +60,30 @@ func (r *rules) judge(name string) (validate.Problems, error) {
 }
 
 func (r *rules) Backup(_ context.Context, b *velerov1.Backup) (validate.Problems, error) {
-	b.Spec.StorageLocation = "computed"
-	return r.judge(b.Name)
+	problems, err := r.judge(b.Name)
+	if message, _ := r.Away(context.Background(), b); message != "" && err == nil {
+		problems = append(problems, validate.Problem{Field: "spec.storageLocation", Message: message, Passing: true})
+	}
+	if b.Spec.StorageLocation == "" {
+		b.Spec.StorageLocation = "computed"
+	}
+	return problems, err
+}
+
+func (r *rules) Away(_ context.Context, b *velerov1.Backup) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.away[b.Spec.StorageLocation], nil
+}
+
+// setAway makes a location unavailable, or available again.
+func (r *rules) setAway(location, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.away == nil {
+		r.away = map[string]string{}
+	}
+	r.away[location] = message
 }
 
 func (r *rules) Restore(_ context.Context, o *velerov1.Restore) (validate.Problems, error) {
@@ -88,7 +112,7 @@ func (r *rules) Targets(_ context.Context, o *velerov1.Restore) ([]string, error
 func (r *rules) Namespaces(context.Context) (live, excluded []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]string{"ns1", "ns2", "ns3", "team-a", "team-b"}, r.more...), nil, nil
+	return append([]string{"ns1", "ns2", "ns3", "team-a", "team-b"}, r.more...), r.labelled, nil
 }
 
 func (r *rules) addNamespaces(names ...string) {

@@ -219,7 +219,7 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	for _, o := range before {
 		held = append(held, o.Namespaces)
 	}
-	for _, q := range arranged(queueOf(a.known), a.clock.Now()) {
+	for _, q := range arranged(a.present(queueOf(a.known), before), a.clock.Now()) {
 		if q.UID == e.UID {
 			h.overtaken(a, &backups[i], before)
 			break
@@ -241,7 +241,7 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 // overtaken notes who went ahead of a lower number, and checks that it overlaps
 // with none of those.
 func (h *history) overtaken(a *actor, b *velerov1.Backup, before []ledger.Entry) {
-	for _, q := range queueOf(a.known) {
+	for _, q := range a.present(queueOf(a.known), before) {
 		if number(q) >= number(b) || contains(before, q.UID) || q.Status.Phase != velerov1.BackupPhaseQueued {
 			continue
 		}
@@ -252,6 +252,14 @@ func (h *history) overtaken(a *actor, b *velerov1.Backup, before []ledger.Entry)
 			h.violation("%s overtook %s, which it overlaps with", b.Name, q.Name)
 		}
 	}
+}
+
+// present are those of a queue whose location its scheduler knows to be available:
+// the others wait beside the queue, ahead of nobody.
+func (a *actor) present(queued []*velerov1.Backup, admitted []ledger.Entry) []*velerov1.Backup {
+	return slices.DeleteFunc(queued, func(b *velerov1.Backup) bool {
+		return a.away[b.Spec.StorageLocation] && !contains(admitted, b.UID)
+	})
 }
 
 func contains(entries []ledger.Entry, uid types.UID) bool {
@@ -304,9 +312,12 @@ func (h *history) settled() {
 			held = append(held, w) // those behind it that overlap wait for it
 		}
 	}
-	for i, q := range arranged(queueOf(backups), h.now) {
+	queued := queueOf(backups)
+	there := slices.DeleteFunc(slices.Clone(queued), h.away)
+	aside := slices.DeleteFunc(queued, func(b *velerov1.Backup) bool { return !h.away(b) })
+	for i, q := range slices.Concat(arranged(there, h.now), arranged(aside, h.now)) {
 		w := backupWork(q)
-		if len(running) < h.limits.Backups && free(w) {
+		if i < len(there) && len(running) < h.limits.Backups && free(w) {
 			h.violation("%s could run and waits", q.Name)
 		}
 		if q.Status.QueuePosition != i+1 {
@@ -323,6 +334,9 @@ func (h *history) settled() {
 
 // drain submits no more and lets everything end: nobody may be left over.
 func (h *history) drain() {
+	for _, l := range locations {
+		h.rules.setAway(l, "")
+	}
 	for range h.names + 2 {
 		h.quiet()
 		if len(h.problems) > 0 {

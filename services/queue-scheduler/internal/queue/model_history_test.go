@@ -37,13 +37,14 @@ type history struct {
 	started     uint64            // backups admitted in all
 	overtakings uint64            // lower numbers they went ahead of
 	problems    []string
+	rules       *rules
 
 	bookVersion string // of the ledger read last, and what it held
 	bookEntries []ledger.Entry
 }
 
 func newHistory(ctx context.Context, seed uint64, bug func(*queue.Scheduler)) *history {
-	h := &history{now: start.Add(time.Hour), ctx: ctx, store: &store{}, random: rand.New(rand.NewPCG(seed, 11)), seed: bug}
+	h := &history{now: start.Add(time.Hour), ctx: ctx, store: &store{}, rules: &rules{}, random: rand.New(rand.NewPCG(seed, 11)), seed: bug}
 	h.setLimits()
 	h.actors = []*actor{h.newActor(), h.newActor()}
 	return h
@@ -97,7 +98,9 @@ func (h *history) violation(format string, args ...any) {
 
 func (h *history) event() {
 	i := h.random.IntN(len(h.actors))
-	switch n := h.random.IntN(23); {
+	switch n := h.random.IntN(25); {
+	case n >= 23:
+		h.probe()
 	case n < 4:
 		h.submit()
 	case n < 5 && h.random.IntN(2) == 0:
@@ -148,7 +151,25 @@ func (h *history) submit() {
 		b.Annotations = map[string]string{"holdfast.io/priority": class}
 	}
 	b.Spec.IncludedNamespaces = h.namespaces()
+	b.Spec.StorageLocation = locations[h.random.IntN(len(locations))]
 	_ = h.store.Create(h.ctx, b)
+}
+
+var locations = []string{"l0", "l1", "l2"}
+
+// probe finds a location available or not.
+func (h *history) probe() {
+	message := ""
+	if h.random.IntN(2) == 0 {
+		message = "unavailable"
+	}
+	h.rules.setAway(locations[h.random.IntN(2)], message)
+}
+
+// away tells whether a queued backup waits for its location now.
+func (h *history) away(b *velerov1.Backup) bool {
+	message, _ := h.rules.Away(h.ctx, b)
+	return message != ""
 }
 
 func (h *history) submitRestore() {

@@ -36,6 +36,24 @@ type actor struct {
 	known    []velerov1.Backup
 	restores map[types.UID]bool // that were new
 	targets  [][]string         // what those write to
+	away     map[string]bool    // locations it was told are unavailable, in this pass
+}
+
+// Away notes what the actor is told of a location.
+func (a *actor) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
+	message, err := a.h.rules.Away(ctx, b)
+	a.away[b.Spec.StorageLocation] = message != ""
+	return message, err
+}
+
+// hearing is a validator that notes what an actor is told.
+type hearing struct {
+	*rules
+	*actor
+}
+
+func (v hearing) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
+	return v.actor.Away(ctx, b)
 }
 
 var errKilled = errors.New("killed")
@@ -45,7 +63,7 @@ func (h *history) newActor() *actor {
 	a.pass = queue.New(queue.Config{
 		Reader: a, Client: a, Namespace: "velero", Ledger: ledger.New(a, a, "velero"), Publisher: &wire{}, Ageing: ageing,
 		Settings:  settings.New(settings.Config{Reader: a, Namespace: "velero", Events: &voice{}, Log: slog.New(slog.DiscardHandler)}),
-		Validator: &rules{}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: a.clock,
+		Validator: hearing{h.rules, a}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: a.clock,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if h.seed != nil {
@@ -59,6 +77,7 @@ func (a *actor) advance() {
 	if !a.busy {
 		a.busy = true
 		a.clock.SetTime(a.h.now)
+		a.away = map[string]bool{}
 		a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
 			a.yield = yield
 			_ = a.pass.Pass(a.h.ctx) // injected faults end passes; the next one goes on

@@ -42,7 +42,7 @@ func lives(t *testing.T, histories uint64, bug func(*queue.Scheduler)) (admitted
 }
 
 // Two schedulers, faults, pauses, deaths and old lists, priorities that age, queued
-// backups cancelled, limits changed on the way: never two overlapping jobs, never
+// backups cancelled, limits changed and locations unavailable on the way: never two overlapping jobs, never
 // out of order, nobody stuck or starved, positions dense when it is quiet.
 func TestModel(t *testing.T) {
 	admitted, overtaken, seed, problems := lives(t, *histories, nil)

@@ -9,9 +9,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
-// maxNamespacesBytes bounds the annotation: an API server takes 256 KiB of all
-// annotations together.
-const maxNamespacesBytes = 128 << 10
+// An API server takes 256 KiB of all annotations of an object together. Some are
+// left for a claim, a request to cancel and what others add.
+const (
+	maxNamespacesBytes  = 128 << 10
+	maxAnnotationsBytes = 224 << 10
+)
 
 // setNamespaces notes on a job what it is admitted for. A list that is too large
 // is left out, and whoever needs it resolves it anew.
@@ -27,13 +30,20 @@ func setNamespaces(obj metav1.Object, namespaces []string) error {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	if len(text) > maxNamespacesBytes {
-		delete(annotations, holdfast.AnnotationNamespaces)
-	} else {
+	delete(annotations, holdfast.AnnotationNamespaces)
+	if len(text) <= maxNamespacesBytes && len(text)+taken(annotations) <= maxAnnotationsBytes {
 		annotations[holdfast.AnnotationNamespaces] = string(text)
 	}
 	obj.SetAnnotations(annotations)
 	return nil
+}
+
+func taken(annotations map[string]string) int {
+	size := 0
+	for key, value := range annotations {
+		size += len(key) + len(value)
+	}
+	return size
 }
 
 // notedNamespaces returns what setNamespaces noted; false if it noted nothing. An

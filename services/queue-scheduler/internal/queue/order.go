@@ -21,6 +21,8 @@ type Waiting struct {
 	// Class is set by Order: the class it has come to by waiting, or a higher one
 	// that a backup behind it lends, because that one waits for it.
 	Class priority.Class
+	// Aside is why it stands beside the queue, behind all others; nil if it does not.
+	Aside error
 
 	sequence int64
 }
@@ -65,7 +67,7 @@ type lent struct {
 }
 
 func (l *lent) inherit(w *Waiting) {
-	all := slices.Contains(w.Namespaces, ledger.All)
+	all := ledger.IsAll(w.Namespaces)
 	w.Class = max(w.Class, l.whole)
 	if all {
 		w.Class = max(w.Class, l.any)
@@ -94,19 +96,27 @@ func (s *Scheduler) order(ctx context.Context, v *view) []Waiting {
 }
 
 // line is the order of the queue for the queued backups of a view. While their
-// namespaces cannot be read they count as overlapping, and keep their order.
+// namespaces cannot be read they count as overlapping, and keep their order. Those
+// that stand aside come last, in an order of their own.
 func (s *Scheduler) line(ctx context.Context, v *view) []Waiting {
 	if len(v.spaces) == 0 {
 		v.spaces = make(map[types.UID][]string, len(v.queued))
 	}
-	waiting := make([]Waiting, len(v.queued))
-	for i, b := range v.queued {
+	waiting := make([]Waiting, 0, len(v.queued))
+	var aside []Waiting
+	for _, b := range v.queued {
 		namespaces, err := s.resolve(ctx, v, b)
 		if err != nil {
 			namespaces = []string{ledger.All}
 		}
-		waiting[i] = Waiting{Backup: b, Namespaces: namespaces}
+		w := Waiting{Backup: b, Namespaces: namespaces, Aside: s.aside(ctx, v, b)}
+		if w.Aside != nil {
+			aside = append(aside, w)
+		} else {
+			waiting = append(waiting, w)
+		}
 	}
 	s.arrange(waiting, s.Ageing, s.Clock.Now())
-	return waiting
+	s.arrange(aside, s.Ageing, s.Clock.Now())
+	return append(waiting, aside...)
 }

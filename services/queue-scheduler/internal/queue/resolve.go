@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 )
 
@@ -27,7 +28,7 @@ func (s *Scheduler) namespaces(ctx context.Context, v *view) *liveNamespaces {
 }
 
 // resolve expands the namespaces a backup selects, sorted; no filter at all is
-// [ledger.All]. What it answered stands for the whole pass.
+// [ledger.All], without what carries the exclude label. What it answered stands for the whole pass.
 func (s *Scheduler) resolve(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
 	if found, ok := v.spaces[b.UID]; ok {
 		return found, nil
@@ -41,9 +42,29 @@ func (s *Scheduler) resolve(ctx context.Context, v *view, b *velerov1.Backup) ([
 	return found, nil
 }
 
+// whole are all namespaces but those that carry the label: of a backup without a
+// filter of its own. One that is made later belongs to it.
+func (l *liveNamespaces) whole() []string {
+	if len(l.excluded) == 0 {
+		return []string{ledger.All}
+	}
+	return ledger.AllBut(l.excluded)
+}
+
+// everything tells that nothing but the label narrows the choice. Validation adds
+// the labelled namespaces to the spec.
+func (l *liveNamespaces) everything(spec *velerov1.BackupSpec) bool {
+	named := func(ns string) bool { return ns != "" && !slices.Contains(l.excluded, ns) }
+	return (len(spec.IncludedNamespaces) == 0 || slices.Contains(spec.IncludedNamespaces, selection.All)) &&
+		!slices.ContainsFunc(spec.ExcludedNamespaces, named)
+}
+
 // expand looks through the namespaces only for patterns, and once for the same
 // ones: the backups of a schedule share them.
 func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
+	if l.everything(spec) {
+		return l.whole()
+	}
 	excludes := spec.ExcludedNamespaces
 	if len(l.excluded) > 0 {
 		excludes = slices.Concat(excludes, l.excluded)
@@ -57,8 +78,21 @@ func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
 	key := strings.Join(spec.IncludedNamespaces, "\x00") + "\x01" + strings.Join(spec.ExcludedNamespaces, "\x00")
 	found, ok := l.expanded[key]
 	if !ok {
-		found = selection.ExpandNamespaces(spec.IncludedNamespaces, excludes, l.names)
+		found = l.compact(spec, selection.ExpandNamespaces(spec.IncludedNamespaces, excludes, l.names), excludes)
 		l.expanded[key] = found
+	}
+	return found
+}
+
+// compact keeps a set that does not fit into the ledger as what it leaves out,
+// where that is all the filter says and smaller: it overlaps with no less.
+func (l *liveNamespaces) compact(spec *velerov1.BackupSpec, found, excludes []string) []string {
+	all := len(spec.IncludedNamespaces) == 0 || slices.Contains(spec.IncludedNamespaces, selection.All)
+	if ledger.Size(found) <= ledger.MaxNamespaces || !all || slices.ContainsFunc(excludes, open) {
+		return found
+	}
+	if rest := ledger.AllBut(excludes); ledger.Size(rest) < ledger.Size(found) {
+		return rest
 	}
 	return found
 }

@@ -28,14 +28,18 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 	line := newRestoreLine(v.limits, v.entries, s.claim)
 	waiting := v.pending[:0:0]
 	for i, r := range v.pending {
+		if !v.admitted(r.UID) && s.barred(r) != nil {
+			continue
+		}
+		version := r.ResourceVersion
 		started, err := s.dispatchRestore(ctx, v, r, line)
 		if errors.Is(err, ledger.ErrMoved) {
 			waiting = append(waiting, v.pending[i:]...)
 			s.Wake() // one that waits before it may start now: begin at the front again
 			break
 		}
-		if errors.Is(err, errUnread) {
-			continue
+		if errors.Is(err, errUnread) || s.bar(r, version, err) {
+			continue // it claims nothing
 		}
 		if !started && r.Status.Phase.IsNew() && r.UID != "" {
 			line.wait(r, err)

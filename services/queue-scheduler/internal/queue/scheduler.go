@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -52,6 +53,8 @@ type Publisher interface {
 // Validator checks and completes objects; validate.Validator is one.
 type Validator interface {
 	Backup(ctx context.Context, b *velerov1.Backup) (validate.Problems, error)
+	// Away says why the location of a queued backup is unavailable for now, else nothing.
+	Away(ctx context.Context, b *velerov1.Backup) (string, error)
 	Restore(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
 	// Source judges the backup of a restore that was valid before.
 	Source(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
@@ -100,12 +103,15 @@ type Config struct {
 	// used then.
 	Settings Settings
 	// Ageing is after how long of waiting the class of a backup rises by one; 0 is never.
-	Ageing  time.Duration
-	Metrics Metrics
-	Events  Events // nil tells nobody
-	Tracer  trace.TracerProvider
-	Clock   clock.WithTicker
-	Log     *slog.Logger
+	Ageing time.Duration
+	// LocationTimeout is how long a queued backup waits for a location that is
+	// unavailable, as one process sees it; 0 is without end.
+	LocationTimeout time.Duration
+	Metrics         Metrics
+	Events          Events // nil tells nobody
+	Tracer          trace.TracerProvider
+	Clock           clock.WithTicker
+	Log             *slog.Logger
 }
 
 // Scheduler runs passes. Wake may be called from anywhere, Run once.
@@ -116,6 +122,9 @@ type Scheduler struct {
 	told   map[types.UID]said // the last reason told for a job that waits
 	voice  *rate.Limiter      // of what is told about jobs that wait
 	looks  bucketLooks
+
+	mu     sync.Mutex // of parked.refused, which readers of the queue look at too
+	parked parked
 
 	misplaced []placement // positions to be written, front first
 	placed    time.Time   // when the last one was
@@ -134,9 +143,10 @@ func New(cfg Config) *Scheduler {
 	return &Scheduler{
 		Config: cfg, tracer: cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler"),
 		wake: make(chan struct{}, 1), told: map[types.UID]said{},
-		looks: bucketLooks{hung: map[string]hang{}},
-		voice: rate.NewLimiter(tellRate, tellBurst),
-		claim: claimAll, arrange: Order, holding: beforeOver(),
+		parked: newParked(),
+		looks:  bucketLooks{hung: map[string]hang{}},
+		voice:  rate.NewLimiter(tellRate, tellBurst),
+		claim:  claimAll, arrange: Order, holding: beforeOver(),
 	}
 }
 

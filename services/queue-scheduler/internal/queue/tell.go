@@ -24,7 +24,7 @@ const (
 
 // said is a reason without its wording: telling it again would be no news.
 type said struct {
-	what byte // full, overlap, behind
+	what byte // full, overlap, behind, away
 	whom string
 }
 
@@ -33,6 +33,7 @@ type because struct {
 	full    *ledger.FullError
 	overlap *ledger.OverlapError
 	behind  *behindError
+	away    *awayError
 }
 
 // becauseOf sorts a reason. A walk gives it bare, ten thousand times; others wrap it.
@@ -44,12 +45,14 @@ func becauseOf(reason error) because {
 		return because{overlap: bare}
 	case *behindError:
 		return because{behind: bare}
+	case *awayError:
+		return because{away: bare}
 	}
 	return wrapped(reason)
 }
 
 func wrapped(reason error) (b because) {
-	_ = errors.As(reason, &b.overlap) || errors.As(reason, &b.behind) || errors.As(reason, &b.full)
+	_ = errors.As(reason, &b.overlap) || errors.As(reason, &b.behind) || errors.As(reason, &b.full) || errors.As(reason, &b.away)
 	return b
 }
 
@@ -63,6 +66,8 @@ func reasonOf(reason error) (said, []string, bool) {
 		return said{'b', b.behind.name}, b.behind.namespaces, true
 	case b.full != nil:
 		return said{'f', ""}, nil, true
+	case b.away != nil:
+		return said{'a', b.away.message}, nil, true
 	}
 	return said{}, nil, false
 }
@@ -83,6 +88,11 @@ func (s *Scheduler) explain(obj client.Object, reason error) {
 		return
 	}
 	s.told[obj.GetUID()] = news
+	if news.what == 'a' {
+		s.Log.Warn("backup waits for its location", "name", obj.GetName(), "reason", reason)
+		s.Events.Eventf(obj, nil, corev1.EventTypeWarning, "LocationUnavailable", "Queue", "%s", clipped(reason.Error()))
+		return
+	}
 	if len(namespaces) == 0 {
 		s.Log.Info("job waits", "kind", kindOf(obj), "name", obj.GetName(), "reason", reason)
 		return
@@ -111,6 +121,9 @@ func (s *Scheduler) tellStart(ctx context.Context, b *velerov1.Backup, waited ti
 
 // forget drops notes about jobs that wait no more.
 func (s *Scheduler) forget(v *view) {
+	s.mu.Lock()
+	s.parked.forget(v)
+	s.mu.Unlock()
 	if len(s.told) == 0 {
 		return
 	}

@@ -32,6 +32,8 @@ type view struct {
 	traced     map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
 	live       *liveNamespaces                 // read when first needed
 	spaces     map[types.UID][]string          // what resolve found
+	away       map[string]*awayError           // by location, nil for an available one
+	asides     map[types.UID]bool              // queued backups whose location is unavailable
 }
 
 // look reads ledger and objects. The ledger comes first: an entry made after it
@@ -77,6 +79,7 @@ func newView(entries []ledger.Entry) *view {
 	v := &view{
 		entries: entries, entered: make(map[types.UID]bool, len(entries)), holds: make(map[types.UID]bool, len(entries)),
 		traced: map[types.UID]*velerov1.Restore{}, spaces: map[types.UID][]string{},
+		away: map[string]*awayError{}, asides: map[types.UID]bool{},
 	}
 	for i := range entries {
 		v.entered[entries[i].UID] = true

@@ -14,7 +14,7 @@ type walk struct {
 	running []ledger.Entry
 	backups []ledger.Entry // the running ones that count against the limit
 	on      map[string]int // who of running holds a namespace
-	whole   int            // who of running holds every namespace, -1 for nobody
+	whole   []int          // who of running holds every namespace, but perhaps for some
 	claimed *claims
 	// standing are entries that made somebody wait: while they stand, no job
 	// passed over could start.
@@ -26,7 +26,7 @@ type walk struct {
 // newWalk begins with what is admitted, and with the restores that wait: they go
 // before every backup.
 func (s *Scheduler) newWalk(v *view) *walk {
-	w := &walk{limits: v.limits, on: map[string]int{}, whole: -1, claimed: newClaims(s.claim, 2*len(v.queued)), standing: map[types.UID]bool{}}
+	w := &walk{limits: v.limits, on: map[string]int{}, claimed: newClaims(s.claim, 2*len(v.queued)), standing: map[types.UID]bool{}}
 	for _, e := range v.entries {
 		w.admit(e)
 	}
@@ -41,10 +41,10 @@ func (s *Scheduler) newWalk(v *view) *walk {
 
 // admit notes a job that runs from now on.
 func (w *walk) admit(e ledger.Entry) {
+	if ledger.IsAll(e.Namespaces) {
+		w.whole = append(w.whole, len(w.running))
+	}
 	for _, ns := range e.Namespaces {
-		if ns == ledger.All {
-			w.whole = len(w.running)
-		}
 		if _, held := w.on[ns]; !held { // two restores may share one
 			w.on[ns] = len(w.running)
 		}
@@ -57,13 +57,20 @@ func (w *walk) admit(e ledger.Entry) {
 
 // holder is who runs on one of the namespaces; nil if nobody does.
 func (w *walk) holder(namespaces []string) *ledger.Entry {
-	if w.whole >= 0 {
-		return &w.running[w.whole]
+	for _, i := range w.whole {
+		if len(ledger.Overlap(w.running[i].Namespaces, namespaces)) > 0 {
+			return &w.running[i]
+		}
+	}
+	if ledger.IsAll(namespaces) {
+		for i := range w.running {
+			if len(ledger.Overlap(w.running[i].Namespaces, namespaces)) > 0 {
+				return &w.running[i]
+			}
+		}
+		return nil
 	}
 	for _, ns := range namespaces {
-		if ns == ledger.All && len(w.running) > 0 {
-			return &w.running[0]
-		}
 		if i, held := w.on[ns]; held {
 			return &w.running[i]
 		}

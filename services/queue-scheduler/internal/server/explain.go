@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
@@ -47,10 +48,13 @@ var reasons = map[queue.Reason]queuev1.WaitReason{
 	queue.RestoreAhead:   queuev1.WaitReason_WAIT_REASON_RESTORE_AHEAD,
 	queue.OverlapAhead:   queuev1.WaitReason_WAIT_REASON_OVERLAP_AHEAD,
 	queue.NoPlace:        queuev1.WaitReason_WAIT_REASON_NO_PLACE,
+
+	queue.LocationUnavailable: queuev1.WaitReason_WAIT_REASON_LOCATION_UNAVAILABLE,
+	queue.WriteRefused:        queuev1.WaitReason_WAIT_REASON_WRITE_REFUSED,
 }
 
 func obstacle(o queue.Obstacle) *queuev1.Obstacle {
-	out := &queuev1.Obstacle{Reason: reasons[o.Reason], Namespaces: o.Namespaces, Since: timestamppb.New(o.Since), Limit: int32(min(o.Limit, 1<<30))}
+	out := &queuev1.Obstacle{Reason: reasons[o.Reason], Namespaces: o.Namespaces, Since: timestamppb.New(o.Since), Limit: int32(min(o.Limit, 1<<30)), Message: o.Message}
 	for _, j := range o.Jobs {
 		out.Jobs = append(out.Jobs, &queuev1.JobReference{Kind: kinds[j.Kind], Name: j.Name, Uid: string(j.UID)})
 	}
@@ -83,6 +87,8 @@ func sentence(x *queue.Explanation) string {
 		return fmt.Sprintf("%s is ahead in the queue and needs %s too%s", jobs[0], namespaces(o.Namespaces), more)
 	case queue.NoPlace:
 		return fmt.Sprintf("%d of %d backups that may run at once do, or start before it: %s", len(o.Jobs), o.Limit, some(jobs))
+	case queue.LocationUnavailable, queue.WriteRefused:
+		return o.Message
 	}
 	return ""
 }
@@ -108,6 +114,8 @@ func namespaces(names []string) string {
 	switch {
 	case slices.Equal(names, []string{"*"}):
 		return "all namespaces"
+	case ledger.IsAll(names):
+		return "all namespaces but " + some(ledger.Excepted(names))
 	case len(names) == 1:
 		return "namespace " + names[0]
 	}

@@ -86,3 +86,17 @@ func TestExplanationsDoNotGrowWithTheQueue(t *testing.T) {
 	require.EqualValues(t, 30, resp.GetObstaclesLeftOut())
 	require.Equal(t, "backup big runs on all namespaces; 79 more things are in the way", resp.GetMessage())
 }
+
+// What stands beside the queue says what is wrong.
+func TestExplainABackupWithoutItsLocation(t *testing.T) {
+	b := queued("waits", 1, "a")
+	b.Spec.StorageLocation = "main"
+	l := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "main"}}
+	l.Status.Phase, l.Status.Message = velerov1.LocationPhaseUnavailable, "no route"
+	s, _ := newServer(b, l)
+	resp, err := s.ExplainBackup(t.Context(), &queuev1.ExplainBackupRequest{Name: "waits"})
+	require.NoError(t, err)
+	require.Equal(t, queuev1.WaitReason_WAIT_REASON_LOCATION_UNAVAILABLE, resp.GetReason())
+	require.Equal(t, `backup storage location "main" is unavailable: no route`, resp.GetMessage())
+	require.Equal(t, resp.GetMessage(), resp.GetObstacles()[0].GetMessage())
+}

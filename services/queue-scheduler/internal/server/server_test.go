@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/location"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/server"
@@ -41,7 +42,7 @@ func newServer(objects ...client.Object) (*server.Server, client.Client) {
 func newQueue(c client.Client) *queue.Scheduler {
 	return queue.New(queue.Config{
 		Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"), Limits: ledger.Limits{Backups: 2},
-		Validator: &validate.Validator{Reader: c, Namespace: "velero", Clock: clock.RealClock{}}, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{},
+		Validator: &validate.Validator{Reader: c, Namespace: "velero", Locations: location.New(c, "velero"), Clock: clock.RealClock{}}, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{},
 	})
 }
 

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
 )
@@ -10,6 +11,8 @@ import (
 type Problem struct {
 	Field   string // path below the object, "spec.hooks"; empty when Message names it
 	Message string
+	// Passing says that it may go away by itself: the backup waits for that.
+	Passing bool
 }
 
 // String is the text for status.validationErrors.
@@ -32,13 +35,41 @@ func (p Problem) Err() error {
 // Problems is everything found wrong with one object.
 type Problems []Problem
 
-// Strings is status.validationErrors.
-func (p Problems) Strings() []string {
-	out := make([]string, len(p))
-	for i, problem := range p {
-		out[i] = problem.String()
+// Lasting are the problems that no waiting solves.
+func (p Problems) Lasting() Problems {
+	var out Problems
+	for _, problem := range p {
+		if !problem.Passing {
+			out = append(out, problem)
+		}
 	}
 	return out
+}
+
+// What status.validationErrors holds is bounded, whatever a spec lists.
+const (
+	maxProblems     = 50
+	maxProblemBytes = 1 << 10
+)
+
+// Strings is status.validationErrors: the first problems, and how many more there are.
+func (p Problems) Strings() []string {
+	shown := p[:min(len(p), maxProblems)]
+	out := make([]string, len(shown), len(shown)+1)
+	for i, problem := range shown {
+		out[i] = cut(problem.String())
+	}
+	if more := len(p) - len(shown); more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
+}
+
+func cut(text string) string {
+	if len(text) <= maxProblemBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxProblemBytes], "") + "…"
 }
 
 func (p *Problems) add(field, format string, args ...any) {

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 )
@@ -50,6 +51,8 @@ func BackupSpec(spec *velerov1.BackupSpec) Problems {
 			p.add(d.field, "must not be negative")
 		}
 	}
+	p.sized("spec.includedNamespaces", spec.IncludedNamespaces)
+	p.sized("spec.excludedNamespaces", spec.ExcludedNamespaces)
 	p.filters(backupFilters(spec))
 	return p
 }
@@ -85,6 +88,13 @@ func RestoreSpec(spec *velerov1.RestoreSpec) Problems {
 	}
 	p.filters(restoreFilters(spec))
 	return p
+}
+
+// sized bounds a list of namespaces: what is admitted is stored in the ledger.
+func (p *Problems) sized(field string, names []string) {
+	if size := ledger.Size(names); size > ledger.MaxNamespaces {
+		p.add(field, "%d namespaces take %d bytes, at most %d can be admitted", len(names), size, ledger.MaxNamespaces)
+	}
 }
 
 // filters adds the problems of the filter fields; those of lists are worded and

@@ -12,6 +12,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/pkg/tarball"
@@ -26,7 +27,7 @@ const (
 )
 
 // Targets returns the namespaces a restore writes to, sorted: the mapped names
-// where the spec lists them, else all.
+// where the spec lists them and the ledger has room for them, else all.
 func Targets(spec *velerov1.RestoreSpec) []string {
 	if len(spec.IncludedNamespaces) == 0 || slices.ContainsFunc(spec.IncludedNamespaces, selection.IsPattern) {
 		return []string{selection.All}
@@ -41,6 +42,15 @@ func Targets(spec *velerov1.RestoreSpec) []string {
 		return []string{selection.All}
 	}
 	return mapped(names, spec.NamespaceMapping)
+}
+
+// bounded counts a restore that writes to more namespaces than the ledger stores as
+// one of all namespaces.
+func bounded(names []string) []string {
+	if ledger.Size(names) > ledger.MaxNamespaces {
+		return []string{selection.All}
+	}
+	return names
 }
 
 // Targets returns the namespaces a restore writes to, sorted. Where the spec does
@@ -77,7 +87,7 @@ func mapped(names []string, mapping map[string]string) []string {
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return bounded(slices.Compact(out))
 }
 
 // held returns the namespaces of everything in a backup; not known where that is

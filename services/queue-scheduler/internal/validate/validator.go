@@ -84,24 +84,57 @@ func (v *Validator) Backup(ctx context.Context, b *velerov1.Backup) (Problems, e
 
 // backupLocation resolves where the backup goes; it must be writable and available.
 func (v *Validator) backupLocation(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
-	name := b.Spec.StorageLocation
-	if name == "" {
-		switch loc, err := v.main(ctx); {
-		case err == nil:
-			name = loc.Name
-		case errors.Is(err, location.ErrNoDefault):
-			name = v.Defaults.Location
-		default:
-			return err
-		}
+	name, err := v.locationName(ctx, b)
+	if err != nil {
+		return err
 	}
 	b.Spec.StorageLocation = name
 	metav1.SetMetaDataLabel(&b.ObjectMeta, velerov1.LabelStorageLocation, velerov1.LabelValue(name))
 	loc, err := v.available(ctx, "spec.storageLocation", name, problems)
+	if loc != nil && passing(loc, b.Status.Phase) {
+		(*problems)[len(*problems)-1].Passing = true
+	}
 	if loc != nil && loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
 		problems.add("spec.storageLocation", "backup storage location %q is read-only", name)
 	}
 	return err
+}
+
+func (v *Validator) locationName(ctx context.Context, b *velerov1.Backup) (string, error) {
+	if b.Spec.StorageLocation != "" {
+		return b.Spec.StorageLocation, nil
+	}
+	loc, err := v.main(ctx)
+	if errors.Is(err, location.ErrNoDefault) {
+		return v.Defaults.Location, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return loc.Name, nil
+}
+
+// passing tells that a location is unavailable for now: it worked before, is to be
+// validated yet, or the backup was queued while it worked. One that never worked is
+// a mistake, which whoever makes a backup for it learns at once.
+func passing(loc *velerov1.BackupStorageLocation, phase velerov1.BackupPhase) bool {
+	return loc.Status.Phase != velerov1.LocationPhaseAvailable &&
+		(loc.Status.Phase != velerov1.LocationPhaseUnavailable || loc.Status.LastSyncedTime != nil || !phase.IsNew())
+}
+
+// Away says why the location of a queued backup is unavailable; empty where it is
+// available, or absent, which validation speaks about.
+func (v *Validator) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
+	name, err := v.locationName(ctx, b)
+	if err != nil {
+		return "", err
+	}
+	var problems Problems
+	loc, err := v.available(ctx, "spec.storageLocation", name, &problems)
+	if err != nil || loc == nil || len(problems) == 0 {
+		return "", err
+	}
+	return problems[0].Message, nil
 }
 
 // available reads a location and notes when it is missing or not available; one

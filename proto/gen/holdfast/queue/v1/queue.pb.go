@@ -152,6 +152,10 @@ const (
 	WaitReason_WAIT_REASON_RESTORE_AHEAD WaitReason = 4
 	// As many backups run, or start before it, as may run at once.
 	WaitReason_WAIT_REASON_NO_PLACE WaitReason = 5
+	// Its backup storage location is unavailable. It holds up nobody meanwhile.
+	WaitReason_WAIT_REASON_LOCATION_UNAVAILABLE WaitReason = 6
+	// The API server refuses to write it, by policy or size. It is tried again every minute and holds up nobody meanwhile.
+	WaitReason_WAIT_REASON_WRITE_REFUSED WaitReason = 7
 )
 
 // Enum value maps for WaitReason.
@@ -163,14 +167,18 @@ var (
 		3: "WAIT_REASON_OVERLAP_AHEAD",
 		4: "WAIT_REASON_RESTORE_AHEAD",
 		5: "WAIT_REASON_NO_PLACE",
+		6: "WAIT_REASON_LOCATION_UNAVAILABLE",
+		7: "WAIT_REASON_WRITE_REFUSED",
 	}
 	WaitReason_value = map[string]int32{
-		"WAIT_REASON_UNSPECIFIED":     0,
-		"WAIT_REASON_NEXT_PASS":       1,
-		"WAIT_REASON_OVERLAP_RUNNING": 2,
-		"WAIT_REASON_OVERLAP_AHEAD":   3,
-		"WAIT_REASON_RESTORE_AHEAD":   4,
-		"WAIT_REASON_NO_PLACE":        5,
+		"WAIT_REASON_UNSPECIFIED":          0,
+		"WAIT_REASON_NEXT_PASS":            1,
+		"WAIT_REASON_OVERLAP_RUNNING":      2,
+		"WAIT_REASON_OVERLAP_AHEAD":        3,
+		"WAIT_REASON_RESTORE_AHEAD":        4,
+		"WAIT_REASON_NO_PLACE":             5,
+		"WAIT_REASON_LOCATION_UNAVAILABLE": 6,
+		"WAIT_REASON_WRITE_REFUSED":        7,
 	}
 )
 
@@ -603,7 +611,7 @@ type QueueEntry struct {
 	Position int32 `protobuf:"varint,6,opt,name=position,proto3" json:"position,omitempty"`
 	// The number it was given when it entered the queue: order among equal priorities. 0 before it has one.
 	Sequence int64 `protobuf:"varint,7,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The namespaces it reads or writes, sorted; one "*" stands for all. As admitted or, while it waits, as it would be now.
+	// The namespaces it reads or writes, sorted; one "*" stands for all, and with it a name behind a "!" is left out. As admitted or, while it waits, as it would be now.
 	Namespaces []string `protobuf:"bytes,8,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	// When the object was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -872,7 +880,9 @@ type Obstacle struct {
 	// Since when it has been in the way of this backup, as far as can be told.
 	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	// For NO_PLACE how many backups may run at once.
-	Limit         int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	// For LOCATION_UNAVAILABLE and WRITE_REFUSED what is wrong.
+	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,6 +950,13 @@ func (x *Obstacle) GetLimit() int32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *Obstacle) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
 }
 
 // JobReference names a backup or restore.
@@ -1441,7 +1458,7 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\x0e2\x1d.holdfast.queue.v1.WaitReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x129\n" +
 	"\tobstacles\x18\x04 \x03(\v2\x1b.holdfast.queue.v1.ObstacleR\tobstacles\x12,\n" +
-	"\x12obstacles_left_out\x18\x05 \x01(\x05R\x10obstaclesLeftOut\"\xde\x01\n" +
+	"\x12obstacles_left_out\x18\x05 \x01(\x05R\x10obstaclesLeftOut\"\xf8\x01\n" +
 	"\bObstacle\x125\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1d.holdfast.queue.v1.WaitReasonR\x06reason\x123\n" +
 	"\x04jobs\x18\x02 \x03(\v2\x1f.holdfast.queue.v1.JobReferenceR\x04jobs\x12\x1e\n" +
@@ -1449,7 +1466,8 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"namespaces\x18\x03 \x03(\tR\n" +
 	"namespaces\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\x05R\x05limit\"d\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limit\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"d\n" +
 	"\fJobReference\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.holdfast.queue.v1.JobKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1484,7 +1502,7 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPRIORITY_LOW\x10\x01\x12\x13\n" +
 	"\x0fPRIORITY_NORMAL\x10\x02\x12\x11\n" +
-	"\rPRIORITY_HIGH\x10\x03*\xbd\x01\n" +
+	"\rPRIORITY_HIGH\x10\x03*\x82\x02\n" +
 	"\n" +
 	"WaitReason\x12\x1b\n" +
 	"\x17WAIT_REASON_UNSPECIFIED\x10\x00\x12\x19\n" +
@@ -1492,7 +1510,9 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"\x1bWAIT_REASON_OVERLAP_RUNNING\x10\x02\x12\x1d\n" +
 	"\x19WAIT_REASON_OVERLAP_AHEAD\x10\x03\x12\x1d\n" +
 	"\x19WAIT_REASON_RESTORE_AHEAD\x10\x04\x12\x18\n" +
-	"\x14WAIT_REASON_NO_PLACE\x10\x052\xb1\x05\n" +
+	"\x14WAIT_REASON_NO_PLACE\x10\x05\x12$\n" +
+	" WAIT_REASON_LOCATION_UNAVAILABLE\x10\x06\x12\x1d\n" +
+	"\x19WAIT_REASON_WRITE_REFUSED\x10\a2\xb1\x05\n" +
 	"\fQueueService\x12_\n" +
 	"\fSubmitBackup\x12&.holdfast.queue.v1.SubmitBackupRequest\x1a'.holdfast.queue.v1.SubmitBackupResponse\x12b\n" +
 	"\rSubmitRestore\x12'.holdfast.queue.v1.SubmitRestoreRequest\x1a(.holdfast.queue.v1.SubmitRestoreResponse\x12V\n" +
