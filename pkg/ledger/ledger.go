@@ -167,6 +167,22 @@ func (l *Ledger) Release(ctx context.Context, uid types.UID) error {
 	})
 }
 
+// Withdraw removes an entry as it was read: a job that was admitted again since
+// keeps its new one.
+func (l *Ledger) Withdraw(ctx context.Context, e Entry) error {
+	return l.swap(ctx, func(b *book) error {
+		stored, found, err := b.get(e.UID)
+		if err != nil {
+			return err
+		}
+		if !found || !stored.Since.Equal(e.Since) {
+			return errUnchanged
+		}
+		b.remove(e.UID)
+		return nil
+	})
+}
+
 // List returns all entries, oldest first.
 func (l *Ledger) List(ctx context.Context) ([]Entry, error) {
 	b, err := l.read(ctx)

@@ -33,6 +33,10 @@ const (
 	// AnnotationCommitting is the epoch in which a job began to commit what it
 	// did, a space, and the object's UID. A request to cancel that comes later is not heeded.
 	AnnotationCommitting = "holdfast.io/committing"
+	// AnnotationSuspended marks a Backup in progress that its runner let go of because
+	// its bucket is away: the admission it ran under, the reason and the object's UID
+	// as JSON. It is removed when the Backup is admitted again.
+	AnnotationSuspended = "holdfast.io/suspended"
 	// AnnotationIgnoreRunning ("true") lets a restore start beside running
 	// backups that overlap with it.
 	AnnotationIgnoreRunning = "holdfast.io/ignore-running"

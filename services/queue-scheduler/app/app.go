@@ -89,7 +89,7 @@ func (a *App) build() error {
 			Reader: reader, Namespace: namespace, Flags: ledger.Limits{Backups: c.ConcurrentBackups, Restores: c.ConcurrentRestores},
 			Events: rt.Manager().GetEventRecorder(Name), Log: c.Log,
 		}),
-		Ageing: *c.PriorityAgeing, LocationTimeout: c.LocationTimeout,
+		Ageing: *c.PriorityAgeing, LocationTimeout: c.LocationTimeout, ClaimTimeout: c.ClaimTimeout,
 		Events:  rt.Manager().GetEventRecorder(Name),
 		Metrics: counters, Tracer: c.Tracer, Clock: c.Clock, Log: c.Log,
 	})

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/offer"
+	"github.com/holdfast-io/holdfast/pkg/suspend"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
@@ -106,7 +107,7 @@ func (d *Dispatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		d.offers().Waits(req.NamespacedName, false)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !awaitsRunner(b.Status.Phase) {
+	if _, suspended := suspend.Of(&b); suspended || !awaitsRunner(b.Status.Phase) {
 		d.offers().Waits(req.NamespacedName, false)
 		return ctrl.Result{}, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/suspend"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/linger"
@@ -78,6 +79,9 @@ func (j *execution) claim(ctx context.Context) error {
 	err = kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
 		ok, needsLedger := runnable(b.Status.Phase)
 		if !ok || b.DeletionTimestamp != nil || (needsLedger && !admitted) {
+			return errNotNow
+		}
+		if _, suspended := suspend.Of(b); suspended && needsLedger {
 			return errNotNow
 		}
 		if ended = hopeless(b); ended != nil {
@@ -159,7 +163,12 @@ func (j *execution) guarded(ctx context.Context) error {
 	case errors.Is(context.Cause(guard), claim.ErrLost), errors.Is(err, claim.ErrLost),
 		errors.Is(err, journal.ErrFenced), errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
 		j.log.WarnContext(ctx, "claim lost, job stopped", "error", err, "cause", context.Cause(guard))
+		j.leave(ctx)
 		return nil // its new holder goes on
+	}
+	var away *unreachableError
+	if errors.As(err, &away) && ctx.Err() == nil && j.suspend(ctx, away) {
+		return nil
 	}
 	j.handOver(ctx)
 	return err

@@ -202,7 +202,7 @@ func (j *execution) storeError(ctx context.Context, err error) error {
 	case errors.Is(err, ending.ErrForeign):
 		return &failedError{reason: ending.ErrForeign.Error()}
 	case j.reserved && !steady.Refused(err):
-		return err
+		return &unreachableError{err}
 	}
 	return &failedError{reason: err.Error()}
 }
@@ -245,7 +245,7 @@ func (j *execution) open(ctx context.Context) (objectstore.Store, error) {
 		case patient:
 			return err
 		case j.reserved: // the bucket may hold the end of the backup
-			return &unopenedError{name: name, err: err}
+			return &unreachableError{&unopenedError{name: name, err: err}}
 		}
 		return &failedError{reason: fmt.Sprintf("BackupStorageLocation %q: %v", name, err)}
 	})

@@ -41,6 +41,8 @@ type Instance interface {
 
 // Ledger tells what was admitted; ledger.Ledger is one.
 type Ledger interface {
+	// Release removes the entry of a backup whose object is gone.
+	Release(ctx context.Context, uid types.UID) error
 	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
 }
 

@@ -142,7 +142,7 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 			waiting = append(waiting, b)
 		case started:
 			v.ready = append(v.ready, b)
-		case b.Status.Phase == velerov1.BackupPhaseQueued:
+		case b.Status.Phase == velerov1.BackupPhaseQueued, suspended(b):
 			waiting = append(waiting, b)
 		}
 	}
@@ -172,13 +172,13 @@ func (s *Scheduler) verdict(v *view, b *Waiting, w *walk) (reason, err error) {
 // still Queued means that it waits all the same.
 func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *walk) (bool, error) {
 	if v.admitted(b.UID) {
-		return s.ready(ctx, b) // an admission that was cut off is completed
+		return s.complete(ctx, b) // an admission that was cut off is completed
 	}
 	namespaces, err := s.resolve(ctx, v, b)
 	if err != nil {
 		return false, err
 	}
-	problems, err := s.Validator.Backup(ctx, b.DeepCopy())
+	problems, err := s.check(ctx, b)
 	if err != nil {
 		return false, err
 	}
@@ -189,7 +189,7 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 		return false, &awayError{problems[0].Message} // since the line was made
 	}
 	failpoint.Hit("queue-scheduler/before-swap")
-	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now()}
+	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.admissionTime(b)}
 	if err := s.Ledger.Admit(ctx, e, v.limits, w.while()...); err != nil {
 		if reason := s.waitOrFail(b, err); reason != nil {
 			return false, reason
@@ -199,6 +199,22 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 	}
 	w.admit(e)
 	failpoint.Hit("queue-scheduler/admitted")
+	return s.complete(ctx, b)
+}
+
+// check validates a queued backup. One that was begun is what it was validated as.
+func (s *Scheduler) check(ctx context.Context, b *velerov1.Backup) (validate.Problems, error) {
+	if suspended(b) {
+		return nil, nil
+	}
+	return s.Validator.Backup(ctx, b.DeepCopy())
+}
+
+// complete lets an admitted backup begin, or go on.
+func (s *Scheduler) complete(ctx context.Context, b *velerov1.Backup) (bool, error) {
+	if suspended(b) {
+		return s.goOn(ctx, b)
+	}
 	return s.ready(ctx, b)
 }
 

@@ -45,6 +45,9 @@ func (s *Scheduler) Told() int { return len(s.told) }
 // IgnoreQueuedAhead seeds a bug: who waits claims nothing.
 func (s *Scheduler) IgnoreQueuedAhead() { s.claim = func(*claims, string, []string) {} }
 
+// ForgetAtOnce seeds a bug: the entry of a job whose object is gone goes with it.
+func (s *Scheduler) ForgetAtOnce() { s.ClaimTimeout = 0 }
+
 // IgnoreReadyToStart seeds a bug: only what is in progress keeps its entry.
 func (s *Scheduler) IgnoreReadyToStart() {
 	s.holding = slices.DeleteFunc(beforeOver(), func(p velerov1.BackupPhase) bool { return p == velerov1.BackupPhaseReadyToStart })

@@ -35,7 +35,7 @@ func number(b *velerov1.Backup) int {
 func queueOf(backups []velerov1.Backup) []*velerov1.Backup {
 	var out []*velerov1.Backup
 	for i := range backups {
-		if backups[i].Status.Phase == velerov1.BackupPhaseQueued {
+		if waits(&backups[i]) {
 			out = append(out, &backups[i])
 		}
 	}
@@ -108,7 +108,7 @@ func (w work) holdsUp(o work) bool {
 // runs returns the jobs a runner has or may take, by the phases alone.
 func runs(backups []velerov1.Backup, restores []velerov1.Restore) (b, r []work) {
 	for i := range backups {
-		if p := backups[i].Status.Phase; p == velerov1.BackupPhaseReadyToStart || p == velerov1.BackupPhaseInProgress {
+		if p := backups[i].Status.Phase; (p == velerov1.BackupPhaseReadyToStart || p == velerov1.BackupPhaseInProgress) && !suspended(&backups[i]) {
 			b = append(b, backupWork(&backups[i]))
 		}
 	}
@@ -128,6 +128,11 @@ func (h *history) beside(who string) {
 		h.violation("%s: %d backups and %d restores run, limits were never above %+v", who, len(b), len(r), h.most)
 	}
 	running := slices.Concat(b, r)
+	for _, g := range h.ghosts {
+		if h.now.Before(g.until) {
+			running = append(running, g.work)
+		}
+	}
 	for i, j := range running {
 		for _, o := range running[:i] {
 			if j.holdsUp(o) && o.holdsUp(j) {
@@ -202,7 +207,7 @@ func (h *history) inPlace(a *actor, e ledger.Entry, before []ledger.Entry) {
 func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	backups, restores := h.all()
 	i := slices.IndexFunc(backups, func(b velerov1.Backup) bool { return b.UID == e.UID })
-	if i < 0 || backups[i].Status.Phase != velerov1.BackupPhaseQueued {
+	if i < 0 || !waits(&backups[i]) {
 		return // over or gone: entered once more by one who slept, and taken out again
 	}
 	namespaces := scope(backups[i].Spec.IncludedNamespaces)
@@ -219,14 +224,14 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	for _, o := range before {
 		held = append(held, o.Namespaces)
 	}
-	for _, q := range arranged(a.present(queueOf(a.known), before), a.clock.Now()) {
+	for _, q := range arranged(a.present(queueOf(a.known), before, e.UID), a.clock.Now()) {
 		if q.UID == e.UID {
 			h.overtaken(a, &backups[i], before)
 			break
 		}
 		ns := scope(q.Spec.IncludedNamespaces)
 		waits := slices.ContainsFunc(backups, func(b velerov1.Backup) bool {
-			return b.UID == q.UID && b.Status.Phase == velerov1.BackupPhaseQueued
+			return b.UID == q.UID && waits(&b)
 		}) && !contains(before, q.UID)
 		switch {
 		case waits && meet(ns, namespaces):
@@ -241,24 +246,24 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 // overtaken notes who went ahead of a lower number, and checks that it overlaps
 // with none of those.
 func (h *history) overtaken(a *actor, b *velerov1.Backup, before []ledger.Entry) {
-	for _, q := range a.present(queueOf(a.known), before) {
-		if number(q) >= number(b) || contains(before, q.UID) || q.Status.Phase != velerov1.BackupPhaseQueued {
+	for _, q := range a.present(queueOf(a.known), before, b.UID) {
+		if number(q) >= number(b) || contains(before, q.UID) || !waits(q) {
 			continue
 		}
 		h.overtakings++
 		i := slices.IndexFunc(h.store.objects, func(o client.Object) bool { return o.GetUID() == q.UID })
-		now, waits := h.store.objects[max(i, 0)].(*velerov1.Backup)
-		if waits = waits && i >= 0 && now.Status.Phase == velerov1.BackupPhaseQueued; waits && meet(scope(q.Spec.IncludedNamespaces), scope(b.Spec.IncludedNamespaces)) {
+		now, there := h.store.objects[max(i, 0)].(*velerov1.Backup)
+		if there && i >= 0 && waits(now) && meet(scope(q.Spec.IncludedNamespaces), scope(b.Spec.IncludedNamespaces)) {
 			h.violation("%s overtook %s, which it overlaps with", b.Name, q.Name)
 		}
 	}
 }
 
 // present are those of a queue whose location its scheduler knows to be available:
-// the others wait beside the queue, ahead of nobody.
-func (a *actor) present(queued []*velerov1.Backup, admitted []ledger.Entry) []*velerov1.Backup {
+// the others wait beside the queue, ahead of nobody, and so do suspended ones at first.
+func (a *actor) present(queued []*velerov1.Backup, admitted []ledger.Entry, started types.UID) []*velerov1.Backup {
 	return slices.DeleteFunc(queued, func(b *velerov1.Backup) bool {
-		return a.away[b.Spec.StorageLocation] && !contains(admitted, b.UID)
+		return (a.away[b.Spec.StorageLocation] || suspended(b)) && b.UID != started && !contains(admitted, b.UID)
 	})
 }
 
@@ -273,16 +278,27 @@ func (h *history) quiet() {
 	for _, a := range h.actors {
 		a.finish()
 	}
+	rested := false // nothing happened for once
 	for range 20 {
 		before := h.store.version
+		h.now = h.now.Add(claimTimeout) // what is gone has stopped
 		h.actors[0].advance()
 		h.actors[0].finish()
-		if h.store.version == before {
+		still := h.store.version == before && len(h.lost()) == 0
+		if still && rested {
 			h.settled()
 			return
 		}
+		rested = still
 	}
 	h.violation("the scheduler never comes to rest")
+}
+
+// lost are the entries of jobs that are gone.
+func (h *history) lost() []ledger.Entry {
+	return slices.DeleteFunc(slices.Clone(h.book()), func(e ledger.Entry) bool {
+		return slices.ContainsFunc(h.store.objects, func(o client.Object) bool { return o.GetUID() == e.UID })
+	})
 }
 
 // settled is the reference: who must be running when nothing moves.
@@ -320,7 +336,7 @@ func (h *history) settled() {
 		if i < len(there) && len(running) < h.limits.Backups && free(w) {
 			h.violation("%s could run and waits", q.Name)
 		}
-		if q.Status.QueuePosition != i+1 {
+		if !suspended(q) && q.Status.QueuePosition != i+1 {
 			h.violation("%s is at %d and says %d", q.Name, i+1, q.Status.QueuePosition)
 		}
 		held = append(held, w)
@@ -346,11 +362,11 @@ func (h *history) drain() {
 		left := 0
 		for i := range backups {
 			b := &backups[i]
-			if b.Status.Phase == velerov1.BackupPhaseReadyToStart || b.Status.Phase == velerov1.BackupPhaseInProgress {
+			if (b.Status.Phase == velerov1.BackupPhaseReadyToStart || b.Status.Phase == velerov1.BackupPhaseInProgress) && !suspended(b) {
 				b.Status.Phase = velerov1.BackupPhaseCompleted
 				_ = h.store.Update(h.ctx, b)
 			}
-			if b.Status.Phase == velerov1.BackupPhaseQueued {
+			if waits(b) {
 				left++
 			}
 		}

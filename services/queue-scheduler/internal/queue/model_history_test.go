@@ -14,6 +14,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/suspend"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 )
@@ -38,6 +39,7 @@ type history struct {
 	overtakings uint64            // lower numbers they went ahead of
 	problems    []string
 	rules       *rules
+	ghosts      []ghost
 
 	bookVersion string // of the ledger read last, and what it held
 	bookEntries []ledger.Entry
@@ -110,6 +112,7 @@ func (h *history) event() {
 	case n < 10 && h.random.IntN(2) == 0:
 		if len(h.store.objects) > 0 {
 			if o := h.store.objects[h.random.IntN(len(h.store.objects))]; o.GetName() != ledger.Name && o.GetName() != settings.Name {
+				h.haunt(o)
 				h.store.remove(o)
 			}
 		}
@@ -155,6 +158,40 @@ func (h *history) submit() {
 	_ = h.store.Create(h.ctx, b)
 }
 
+const claimTimeout = 30 * time.Second
+
+// ghost is a job that runs on for a while though its object is gone.
+type ghost struct {
+	work
+
+	until time.Time
+}
+
+// haunt notes a running job whose object goes now. Time stands still for a scheduler
+// in the middle of a pass: it may count from the beginning of that.
+func (h *history) haunt(o client.Object) {
+	from := h.now
+	for _, a := range h.actors {
+		if a.busy && a.clock.Now().Before(from) {
+			from = a.clock.Now()
+		}
+	}
+	var w work
+	switch o := o.(type) {
+	case *velerov1.Backup:
+		w = backupWork(o)
+		if o.Status.Phase != velerov1.BackupPhaseInProgress || suspended(o) {
+			return
+		}
+	case *velerov1.Restore:
+		w = restoreWork(o)
+		if o.Status.Phase != velerov1.RestorePhaseInProgress {
+			return
+		}
+	}
+	h.ghosts = append(h.ghosts, ghost{w, from.Add(claimTimeout)})
+}
+
 var locations = []string{"l0", "l1", "l2"}
 
 // probe finds a location available or not.
@@ -189,7 +226,9 @@ func (h *history) work() {
 	}
 	switch o := h.store.objects[h.random.IntN(len(h.store.objects))].DeepCopyObject().(type) {
 	case *velerov1.Backup:
-		if next := h.after(o); next != "" {
+		if h.suspends(o) {
+			_ = h.store.Update(h.ctx, o)
+		} else if next := h.after(o); next != "" {
 			o.Status.Phase = next
 			_ = h.store.Update(h.ctx, o)
 		}
@@ -205,6 +244,25 @@ func (h *history) work() {
 	h.beside("a runner")
 }
 
+// suspends lets a runner let go of a backup whose bucket is away.
+func (h *history) suspends(b *velerov1.Backup) bool {
+	i := slices.IndexFunc(h.book(), func(e ledger.Entry) bool { return e.UID == b.UID })
+	if b.Status.Phase != velerov1.BackupPhaseInProgress || suspended(b) || i < 0 || h.random.IntN(3) > 0 {
+		return false
+	}
+	return suspend.Set(b, suspend.Mark{Admission: h.book()[i].Since}) == nil
+}
+
+func suspended(b *velerov1.Backup) bool {
+	_, marked := suspend.Of(b)
+	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
+}
+
+// waits tells that a backup is in the queue: for the first time, or once more.
+func waits(b *velerov1.Backup) bool {
+	return b.Status.Phase == velerov1.BackupPhaseQueued || suspended(b)
+}
+
 // after is the next phase a runner would give a backup; empty if none.
 func (h *history) after(b *velerov1.Backup) velerov1.BackupPhase {
 	switch b.Status.Phase {
@@ -213,6 +271,9 @@ func (h *history) after(b *velerov1.Backup) velerov1.BackupPhase {
 			return velerov1.BackupPhaseInProgress
 		}
 	case velerov1.BackupPhaseInProgress:
+		if suspended(b) {
+			return ""
+		}
 		return []velerov1.BackupPhase{
 			velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseCompleted, velerov1.BackupPhaseFailed,
 		}[h.random.IntN(4)]

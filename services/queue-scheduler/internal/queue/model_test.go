@@ -56,6 +56,7 @@ func TestModelNoticesSeededBugs(t *testing.T) {
 	for name, bug := range map[string]func(*queue.Scheduler){
 		"a more urgent one overtakes":  (*queue.Scheduler).OvertakeIntoOverlaps,
 		"queued ahead is ignored":      (*queue.Scheduler).IgnoreQueuedAhead,
+		"what is gone has stopped":     (*queue.Scheduler).ForgetAtOnce,
 		"ReadyToStart is ignored":      (*queue.Scheduler).IgnoreReadyToStart,
 		"Finalizing counts as running": (*queue.Scheduler).CountFinalizing,
 	} {

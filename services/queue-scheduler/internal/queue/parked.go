@@ -11,6 +11,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/suspend"
 )
 
 // refusedPause is how long a job rests that the API server refused to write.
@@ -21,11 +22,19 @@ const refusedPause = time.Minute
 type parked struct {
 	away    map[types.UID]time.Time // since when the location of a queued backup is unavailable
 	refused map[types.UID]refusal
+	resting map[types.UID]rest // suspended backups
 }
 
 func newParked() parked {
-	return parked{away: map[types.UID]time.Time{}, refused: map[types.UID]refusal{}}
+	return parked{away: map[types.UID]time.Time{}, refused: map[types.UID]refusal{}, resting: map[types.UID]rest{}}
 }
+
+// restPause is how long a suspended backup stands aside at least: others come first
+// also where its location seems to be available.
+const restPause = 30 * time.Second
+
+// rest is since when a backup is seen suspended under an admission.
+type rest struct{ admission, since time.Time }
 
 // refusal is a write that the API server refused for good.
 type refusal struct {
@@ -57,6 +66,9 @@ func (s *Scheduler) aside(ctx context.Context, v *view, b *velerov1.Backup) erro
 	if err := s.barred(b); err != nil {
 		return err
 	}
+	if m, _ := suspend.Of(b); suspended(b) && s.rests(b, m) {
+		return &awayError{"its bucket did not answer: " + m.Reason}
+	}
 	name := b.Spec.StorageLocation
 	found, known := v.away[name]
 	if !known {
@@ -69,6 +81,17 @@ func (s *Scheduler) aside(ctx context.Context, v *view, b *velerov1.Backup) erro
 		return nil
 	}
 	return found
+}
+
+func (s *Scheduler) rests(b *velerov1.Backup, m suspend.Mark) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, known := s.parked.resting[b.UID]
+	if !known || !r.admission.Equal(m.Admission) {
+		r = rest{m.Admission, s.Clock.Now()}
+		s.parked.resting[b.UID] = r
+	}
+	return s.Clock.Since(r.since) < restPause
 }
 
 // barred is why a job is not written now: the API server refused it a moment ago.
@@ -115,6 +138,10 @@ func (s *Scheduler) stand(ctx context.Context, v *view, b *Waiting) (bool, error
 		return true, nil
 	}
 	v.asides[b.Backup.UID] = true
+	if suspended(b.Backup) { // it was begun: it waits until somebody cancels it
+		s.explain(b.Backup, b.Aside)
+		return true, nil
+	}
 	return s.await(ctx, b.Backup, b.Aside)
 }
 
@@ -153,6 +180,7 @@ func (p *parked) since(uid types.UID, now time.Time) time.Time {
 // forget drops what is noted about jobs that are not parked any more.
 func (p *parked) forget(v *view) {
 	away, refused := make(map[types.UID]time.Time, len(p.away)), make(map[types.UID]refusal, len(p.refused))
+	resting := make(map[types.UID]rest, len(p.resting))
 	keep := func(uid types.UID) {
 		if r, ok := p.refused[uid]; ok {
 			refused[uid] = r
@@ -165,6 +193,9 @@ func (p *parked) forget(v *view) {
 		if since, ok := p.away[b.UID]; ok && v.asides[b.UID] {
 			away[b.UID] = since
 		}
+		if r, ok := p.resting[b.UID]; ok {
+			resting[b.UID] = r
+		}
 	}
-	p.away, p.refused = away, refused
+	p.away, p.refused, p.resting = away, refused, resting
 }

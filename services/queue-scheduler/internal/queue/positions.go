@@ -23,7 +23,7 @@ type placement struct {
 func (s *Scheduler) renumber(v *view) {
 	s.misplaced = s.misplaced[:0]
 	for i, b := range v.queued {
-		if b.Status.QueuePosition != i+1 {
+		if b.Status.Phase == velerov1.BackupPhaseQueued && b.Status.QueuePosition != i+1 {
 			s.misplaced = append(s.misplaced, placement{b, i + 1})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,7 +64,9 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
 		}
 		e.Namespaces = namespaces
 	}
-	if over, err := s.over(ctx, e); over || err != nil {
+	unlisted := e
+	unlisted.Since = time.Time{}
+	if over, gone, err := s.over(ctx, unlisted); over || gone || err != nil {
 		return err
 	}
 	s.Log.Warn("running job was not in the ledger", "kind", e.Kind, "name", e.Name)

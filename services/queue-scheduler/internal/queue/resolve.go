@@ -33,6 +33,12 @@ func (s *Scheduler) resolve(ctx context.Context, v *view, b *velerov1.Backup) ([
 	if found, ok := v.spaces[b.UID]; ok {
 		return found, nil
 	}
+	if suspended(b) { // it goes on with what it was admitted for
+		if noted, ok, err := notedNamespaces(b); ok && err == nil {
+			v.spaces[b.UID] = noted
+			return noted, nil
+		}
+	}
 	live := s.namespaces(ctx, v)
 	if live.err != nil {
 		return nil, live.err

@@ -38,7 +38,7 @@ const period = 15 * time.Second
 type Ledger interface {
 	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits, while ...types.UID) error
 	Readmit(ctx context.Context, e ledger.Entry) error
-	Release(ctx context.Context, uid types.UID) error
+	Withdraw(ctx context.Context, e ledger.Entry) error
 	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
 	List(ctx context.Context) ([]ledger.Entry, error)
 	NextSequences(ctx context.Context, n int, above int64) (first int64, err error)
@@ -107,11 +107,14 @@ type Config struct {
 	// LocationTimeout is how long a queued backup waits for a location that is
 	// unavailable, as one process sees it; 0 is without end.
 	LocationTimeout time.Duration
-	Metrics         Metrics
-	Events          Events // nil tells nobody
-	Tracer          trace.TracerProvider
-	Clock           clock.WithTicker
-	Log             *slog.Logger
+	// ClaimTimeout is the runners'. Within it who runs a job finds out that its object
+	// is gone, and does nothing more for it.
+	ClaimTimeout time.Duration
+	Metrics      Metrics
+	Events       Events // nil tells nobody
+	Tracer       trace.TracerProvider
+	Clock        clock.WithTicker
+	Log          *slog.Logger
 }
 
 // Scheduler runs passes. Wake may be called from anywhere, Run once.
@@ -122,8 +125,9 @@ type Scheduler struct {
 	told   map[types.UID]said // the last reason told for a job that waits
 	voice  *rate.Limiter      // of what is told about jobs that wait
 	looks  bucketLooks
+	gone   map[types.UID]time.Time // since when the object of an entry is not found
 
-	mu     sync.Mutex // of parked.refused, which readers of the queue look at too
+	mu     sync.Mutex // of parked.refused and parked.resting, which readers of the queue look at too
 	parked parked
 
 	misplaced []placement // positions to be written, front first
@@ -143,10 +147,10 @@ func New(cfg Config) *Scheduler {
 	return &Scheduler{
 		Config: cfg, tracer: cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler"),
 		wake: make(chan struct{}, 1), told: map[types.UID]said{},
-		parked: newParked(),
-		looks:  bucketLooks{hung: map[string]hang{}},
-		voice:  rate.NewLimiter(tellRate, tellBurst),
-		claim:  claimAll, arrange: Order, holding: beforeOver(),
+		parked: newParked(), gone: map[types.UID]time.Time{},
+		looks: bucketLooks{hung: map[string]hang{}},
+		voice: rate.NewLimiter(tellRate, tellBurst),
+		claim: claimAll, arrange: Order, holding: beforeOver(),
 	}
 }
 

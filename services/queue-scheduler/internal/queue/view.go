@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +21,7 @@ import (
 type view struct {
 	limits     ledger.Limits
 	entries    []ledger.Entry
-	entered    map[types.UID]bool              // the UIDs of entries
+	entered    map[types.UID]time.Time         // the entries by UID, and since when they are there
 	holds      map[types.UID]bool              // admitted, and listed in a phase that keeps its entry
 	fresh      []*velerov1.Backup              // new ones, oldest first
 	queued     []*velerov1.Backup              // in queue order from admit on
@@ -77,12 +78,12 @@ func (s *Scheduler) limits(ctx context.Context) (ledger.Limits, error) {
 
 func newView(entries []ledger.Entry) *view {
 	v := &view{
-		entries: entries, entered: make(map[types.UID]bool, len(entries)), holds: make(map[types.UID]bool, len(entries)),
+		entries: entries, entered: make(map[types.UID]time.Time, len(entries)), holds: make(map[types.UID]bool, len(entries)),
 		traced: map[types.UID]*velerov1.Restore{}, spaces: map[types.UID][]string{},
 		away: map[string]*awayError{}, asides: map[types.UID]bool{},
 	}
 	for i := range entries {
-		v.entered[entries[i].UID] = true
+		v.entered[entries[i].UID] = entries[i].Since
 	}
 	return v
 }
@@ -90,13 +91,14 @@ func newView(entries []ledger.Entry) *view {
 // enter notes what was admitted.
 func (v *view) enter(e ledger.Entry) {
 	v.entries = append(v.entries, e)
-	v.entered[e.UID] = true
+	v.entered[e.UID] = e.Since
 }
 
 // hold notes an admitted backup that has not run yet, by the phases in which one
 // keeps its entry.
 func (v *view) hold(b *velerov1.Backup, phases []velerov1.BackupPhase) {
-	if v.admitted(b.UID) && slices.Contains(phases, b.Status.Phase) {
+	since, admitted := v.entered[b.UID]
+	if admitted && slices.Contains(phases, b.Status.Phase) && !suspendedUnder(b, since) {
 		v.holds[b.UID] = true
 	}
 }
@@ -109,7 +111,7 @@ func (v *view) sort(b *velerov1.Backup) {
 	case b.DeletionTimestamp != nil:
 	case phase.IsNew():
 		v.fresh = append(v.fresh, b)
-	case phase == velerov1.BackupPhaseQueued:
+	case phase == velerov1.BackupPhaseQueued, suspended(b):
 		v.queued = append(v.queued, b)
 	case phase == velerov1.BackupPhaseReadyToStart:
 		v.ready = append(v.ready, b)
@@ -148,7 +150,10 @@ func sequence(obj metav1.Object) int64 {
 	return n
 }
 
-func (v *view) admitted(uid types.UID) bool { return v.entered[uid] }
+func (v *view) admitted(uid types.UID) bool {
+	_, ok := v.entered[uid]
+	return ok
+}
 
 // plausible bounds the numbers that lastSequence believes: a hand that edits an
 // annotation must not use up all there are.

@@ -1,0 +1,89 @@
+package job
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/pkg/suspend"
+)
+
+// A backup whose bucket goes away while it runs is claimed again and again, and
+// keeps its place from others for as long.
+func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
+	w := newWorld(t)
+	w.StorePatience = time.Second
+	b := w.admit(t, "b1")
+	away := false
+	w.store.Inject(func(op memstore.Op, _ string) error {
+		if away = away || op == memstore.OpCompose; away {
+			return errors.New("connection refused")
+		}
+		return nil
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
+	mark, suspended := suspend.Of(got)
+	require.True(t, suspended)
+	require.True(t, mark.Admission.Equal(time.Unix(1, 0)))
+	require.Contains(t, mark.Reason, "connection refused")
+	c, _, err := claim.Parse(got)
+	require.NoError(t, err)
+	require.Equal(t, claim.Claim{Epoch: 1}, c, "the claim is free")
+
+	before := w.store.Keys()
+	w.store.Inject(nil)
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.Equal(t, before, w.store.Keys(), "no call before it is admitted again")
+	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.Clear(b); return nil }))
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+}
+
+// requireSuspended checks a backup that waits for its bucket, and admits it again.
+func (w *world) requireSuspended(t *testing.T, b *velerov1.Backup, reason string) {
+	t.Helper()
+	w.requireHandedOver(t, b)
+	got := w.read(t, b)
+	mark, suspended := suspend.Of(got)
+	require.True(t, suspended)
+	require.Contains(t, mark.Reason, reason)
+	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.Clear(b); return nil }))
+}
+
+// The runner of a deleted backup has stopped: others need not wait for the claim
+// timeout, unless another instance may have taken the backup over before.
+func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
+	for name, certain := range map[string]bool{"certain": true, "perhaps taken over": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.admit(t, "b1")
+			gone := false
+			w.store.Inject(func(op memstore.Op, _ string) error {
+				if op == memstore.OpCompose && !gone {
+					gone = true
+					require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+					if !certain {
+						w.instance.confirm = func(client.Object) error { return claim.ErrLost }
+					}
+					w.instance.loseClaim()
+				}
+				return nil
+			})
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			_, found, err := ledger.New(w.client, w.client, namespace).Get(t.Context(), types.UID("uid-1"))
+			require.NoError(t, err)
+			require.Equal(t, !certain, found)
+		})
+	}
+}
