@@ -2,7 +2,6 @@ package pluginhost
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -27,7 +26,11 @@ type Registration struct {
 type BinaryError struct {
 	// Path is the binary.
 	Path string
+	// Kind is what the plugin would be for; empty where that is not known.
+	Kind Kind
 	Err  error
+
+	unread bool // nothing is known of the binary
 }
 
 // Error names the binary.
@@ -45,80 +48,103 @@ type listing struct {
 	err      error
 }
 
-// arrange checks the listings and puts them into one order: binaries as they were found, in each the older versions
-// before the newer, and names in alphanumeric order. Of two plugins with one kind and name the first counts.
-func arrange(listings []listing) (plugins []Registration, failures []BinaryError) {
-	type key struct {
-		kind Kind
-		name string
-	}
-	owner := map[key]string{}
-	for _, l := range listings {
+// catalog is what is known of the binaries. Immutable.
+type catalog struct {
+	plugins  []Registration
+	failures []BinaryError
+}
+
+// arrange makes the listings the host's catalog: binaries as they were found, in each the older versions before the newer, and
+// names in alphanumeric order. Of two plugins with one kind and name the first counts.
+func (h *Host) arrange() {
+	c := &catalog{failures: slices.Clone(h.unread)}
+	owners := map[plugged]string{}
+	for _, l := range h.listings {
 		if l.err != nil {
-			failures = append(failures, BinaryError{l.path, l.err})
+			c.failures = append(c.failures, BinaryError{Path: l.path, Err: l.err, unread: true})
 			continue
 		}
 		for _, problem := range l.problems {
-			failures = append(failures, BinaryError{l.path, problem})
+			c.failures = append(c.failures, BinaryError{Path: l.path, Err: problem})
 		}
 		sorted := slices.SortedStableFunc(slices.Values(l.plugins), func(a, b Registration) int {
 			return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(a.Name, b.Name))
 		})
 		for _, p := range sorted {
-			if !known(p.Kind) {
-				failures = append(failures, BinaryError{l.path, fmt.Errorf("%w: plugin %q has the unknown kind %q", ErrMalformed, clip(p.Name), clip(string(p.Kind)))})
-				continue
-			}
-			if err := CheckName(p.Name); err != nil {
-				failures = append(failures, BinaryError{l.path, fmt.Errorf("%w: %s: %s", ErrMalformed, p.Kind, clip(err.Error()))})
-				continue
-			}
-			if first, taken := owner[key{p.Kind, p.Name}]; taken {
-				failures = append(failures, BinaryError{l.path, fmt.Errorf("%w: %s %s is registered by %s already", ErrMalformed, p.Kind, p.Name, first)})
-				continue
-			}
-			owner[key{p.Kind, p.Name}] = l.path
-			plugins = append(plugins, p)
+			c.add(p, owners)
 		}
 	}
-	return plugins, failures
+	h.known.Store(c)
+}
+
+// plugged is what a plugin is known by.
+type plugged struct {
+	kind Kind
+	name string
+}
+
+// add takes a registration in, or says why not.
+func (c *catalog) add(p Registration, owners map[plugged]string) {
+	fail := func(kind Kind, err error) {
+		c.failures = append(c.failures, BinaryError{Path: p.Path, Kind: kind, Err: err})
+	}
+	if !known(p.Kind) {
+		fail("", fmt.Errorf("%w: plugin %q has the unknown kind %q", ErrMalformed, clip(p.Name), clip(string(p.Kind))))
+		return
+	}
+	if err := CheckName(p.Name); err != nil {
+		fail(p.Kind, fmt.Errorf("%w: %s: %s", ErrMalformed, p.Kind, clip(err.Error())))
+		return
+	}
+	if first, taken := owners[plugged{p.Kind, p.Name}]; taken {
+		fail(p.Kind, fmt.Errorf("%w: %s %s is registered by %s already", ErrMalformed, p.Kind, p.Name, first))
+		return
+	}
+	owners[plugged{p.Kind, p.Name}] = p.Path
+	c.plugins = append(c.plugins, p)
+	if instead, waits := unserved[p.Kind]; waits && owners[plugged{instead, p.Name}] != p.Path {
+		fail(p.Kind, fmt.Errorf("%w: %s %s", ErrUnserved, p.Kind, p.Name))
+	}
+}
+
+// unserved are the kinds that no job calls, and the kind under which jobs call a plugin that is registered so too.
+var unserved = map[Kind]Kind{
+	KindAsyncBackupItemAction:  KindBackupItemActionV2,
+	KindAsyncRestoreItemAction: KindRestoreItemActionV2,
 }
 
 // Plugins returns everything that can be used, binaries as they were found and in each the names of a kind in alphanumeric
 // order; a plugin registered in two versions is in it twice, though only the newer one runs. The caller must not change it.
-func (h *Host) Plugins() []Registration { return h.plugins }
+func (h *Host) Plugins() []Registration { return h.known.Load().plugins }
 
 // Failures returns what cannot be used. The caller must not change it.
-func (h *Host) Failures() []BinaryError { return h.failures }
+func (h *Host) Failures() []BinaryError { return h.known.Load().failures }
 
-// Unknown returns the binaries of which it is not known what they register. One registration that is left out of a list is no
-// such case.
+// Unknown returns the binaries of which it is not known what they register.
 func (h *Host) Unknown() []BinaryError {
-	var unknown []BinaryError
-	for _, f := range h.failures {
-		listed := slices.ContainsFunc(h.plugins, func(p Registration) bool { return p.Path == f.Path })
-		if !listed || !errors.Is(f.Err, ErrMalformed) {
-			unknown = append(unknown, f)
-		}
-	}
-	return unknown
+	return slices.DeleteFunc(slices.Clone(h.Failures()), func(f BinaryError) bool { return !f.unread })
 }
 
 // MayServe tells whether a binary registers a plugin of that kind, or one may that could not be asked.
 func (h *Host) MayServe(kind Kind) bool {
-	return slices.ContainsFunc(h.plugins, func(p Registration) bool { return p.Kind == kind }) || len(h.Unknown()) > 0
+	return slices.ContainsFunc(h.Plugins(), func(p Registration) bool { return p.Kind == kind }) || len(h.Unknown()) > 0
+}
+
+// missing returns what cannot be used and may be of one of these kinds.
+func (c *catalog) missing(kinds ...Kind) []BinaryError {
+	return slices.DeleteFunc(slices.Clone(c.failures), func(f BinaryError) bool { return f.Kind != "" && !slices.Contains(kinds, f.Kind) })
 }
 
 // effective returns the plugins of the kinds that run: of a name that is registered under a kind and its newer one, the
 // newer.
-func (h *Host) effective(kinds ...Kind) []Registration {
+func (c *catalog) effective(kinds ...Kind) []Registration {
 	var out []Registration
-	for _, p := range h.plugins {
+	for _, p := range c.plugins {
 		if !slices.Contains(kinds, p.Kind) {
 			continue
 		}
 		if newer, has := newer[p.Kind]; has {
-			if _, replaced := h.find(newer, p.Name); replaced {
+			if _, replaced := c.find(newer, p.Name); replaced {
 				continue
 			}
 		}
@@ -127,10 +153,10 @@ func (h *Host) effective(kinds ...Kind) []Registration {
 	return out
 }
 
-func (h *Host) find(kind Kind, name string) (Registration, bool) {
-	i := slices.IndexFunc(h.plugins, func(p Registration) bool { return p.Kind == kind && p.Name == name })
+func (c *catalog) find(kind Kind, name string) (Registration, bool) {
+	i := slices.IndexFunc(c.plugins, func(p Registration) bool { return p.Kind == kind && p.Name == name })
 	if i < 0 {
 		return Registration{}, false
 	}
-	return h.plugins[i], true
+	return c.plugins[i], true
 }

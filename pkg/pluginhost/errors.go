@@ -31,6 +31,8 @@ var (
 	ErrTooLarge = errors.New("message too large")
 	// ErrMalformed means that the answer is not what the protocol asks for.
 	ErrMalformed = errors.New("malformed answer")
+	// ErrUnserved means that the plugin is registered under a kind that this version never calls.
+	ErrUnserved = errors.New("this version calls no plugin of this kind")
 	// ErrClosed means that the session was closed.
 	ErrClosed = errors.New("plugin session is closed")
 )

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/utils/clock"
 )
@@ -39,32 +40,34 @@ type Config struct {
 	Limits Limits
 }
 
-// Host knows the plugins of a directory. Immutable, safe for concurrent use.
+// Host knows the plugins of a directory. Safe for concurrent use.
 type Host struct {
-	cfg      Config
-	plugins  []Registration
-	failures []BinaryError
+	cfg Config
+	// unread are files that could not be looked at, and listings what the others registered; Run alone changes these.
+	unread   []BinaryError
+	listings []listing
+	known    atomic.Pointer[catalog]
+	tolls    *tolls
 }
 
 // featureCSI is Velero's feature without which the actions of its CSI support do not run.
 const featureCSI = "EnableCSI"
 
-// New starts each binary in the directory once and asks what it registers. What cannot be used is in Failures; an error
-// means that the directory cannot be read, or that ctx ended.
+// New starts each binary in the directory and asks what it registers. What cannot be used is in Failures, and Run tries again; an
+// error means that the directory cannot be read, or that ctx ended.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	cfg.Environ = environ(cfg)
-	h := &Host{cfg: cfg}
+	h := &Host{cfg: cfg, tolls: newTolls()}
 	paths, failures, err := executables(cfg.Dir, cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("plugin directory: %w", err)
 	}
-	listings := h.ask(ctx, paths)
+	h.unread, h.listings = failures, h.ask(ctx, paths)
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	h.plugins, h.failures = arrange(listings)
-	h.failures = append(failures, h.failures...)
+	h.arrange()
 	return h, nil
 }
 
@@ -104,7 +107,7 @@ func executables(dir string, log *slog.Logger) (paths []string, failures []Binar
 		}
 		switch {
 		case err != nil:
-			failures = append(failures, BinaryError{path, err})
+			failures = append(failures, BinaryError{Path: path, Err: err, unread: true})
 		case info.IsDir():
 		case info.Mode()&0o111 == 0:
 			log.Warn("file in the plugin directory is not executable", "path", path)

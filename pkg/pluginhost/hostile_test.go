@@ -163,6 +163,29 @@ func TestAPluginThatKeepsDyingIsLeftAloneForAWhileAndOthersOfItsBinaryAreNot(t *
 	require.NoError(t, call(t, s, "echo"))
 }
 
+// A plugin that keeps dying is started five times by every job, and each loses as many objects to it.
+func TestAPluginThatKeepsDyingIsLeftAloneByTheNextJobToo(t *testing.T) {
+	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
+	h := host(t, func(c *pluginhost.Config) {
+		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Rest: time.Hour}
+	})
+	call := callers["DeleteItemAction"]
+	first := open(t, h)
+	for range 2 {
+		require.ErrorIs(t, call(t, first, "exit"), pluginhost.ErrCrashed)
+	}
+	first.Close()
+	second := open(t, h)
+	require.ErrorIs(t, call(t, second, "exit"), pluginhost.ErrStopped)
+	require.NoError(t, call(t, second, "echo"), "others of its binary are not")
+	second.Close()
+	fake.Step(time.Hour)
+	third := open(t, h)
+	require.ErrorIs(t, call(t, third, "exit"), pluginhost.ErrCrashed, "one more try")
+	require.ErrorIs(t, call(t, third, "exit"), pluginhost.ErrStopped, "which failed")
+	require.ErrorIs(t, call(t, open(t, h), "exit"), pluginhost.ErrStopped)
+}
+
 func TestAnOwnAnswerBeginsTheCountOfDeathsAnew(t *testing.T) {
 	h := host(t, func(c *pluginhost.Config) { c.Limits = pluginhost.Limits{Deaths: 2} })
 	s := open(t, h)

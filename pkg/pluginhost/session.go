@@ -16,8 +16,9 @@ import (
 // concurrent use.
 type Session struct {
 	host *Host
-	ctx  context.Context
-	log  *slog.Logger
+	*catalog
+	ctx context.Context
+	log *slog.Logger
 
 	mu        sync.Mutex
 	workers   map[string]*worker // by binary, and by plugin and configuration where those have processes of their own
@@ -29,7 +30,7 @@ type Session struct {
 // processes. log gets what the plugins log, at their level and with their fields; "plugin" names the binary. An error that a
 // plugin logs is an error of the job, as in Velero: that is for log's handler to count.
 func (h *Host) Open(ctx context.Context, log *slog.Logger) *Session {
-	return &Session{host: h, ctx: ctx, log: log, workers: map[string]*worker{}, providers: map[string]any{}}
+	return &Session{host: h, catalog: h.known.Load(), ctx: ctx, log: log, workers: map[string]*worker{}, providers: map[string]any{}}
 }
 
 // Close ends the processes, and returns when they and everything else in their process groups are gone.
@@ -53,6 +54,7 @@ func (s *Session) worker(key, path string) *worker {
 		return w
 	}
 	w := newWorker(s.ctx, s.host.spec(path, s.log))
+	w.key, w.tolls = key, s.host.tolls
 	s.workers[key] = w
 	if s.closed {
 		w.close()
@@ -72,13 +74,24 @@ func (s *Session) use(r Registration) bool {
 // collect makes the actions of some kinds, in alphanumeric order of their names, which is the order in which they run.
 func collect[A action.Action](s *Session, kinds []Kind, adapt func(Kind, plugin) A) []A {
 	var out []A
-	for _, r := range s.host.effective(kinds...) {
+	for _, r := range s.effective(kinds...) {
 		if s.use(r) {
 			out = append(out, adapt(r.Kind, s.plugin(r)))
 		}
 	}
 	slices.SortFunc(out, func(a, b A) int { return strings.Compare(a.Name(), b.Name()) })
 	return out
+}
+
+// MissingFromBackups returns what a backup does without: plugins for it that cannot be used, and binaries that may have some. The
+// session's job is not whole then.
+func (s *Session) MissingFromBackups() []BinaryError {
+	return s.missing(KindBackupItemAction, KindBackupItemActionV2, KindItemBlockAction, KindAsyncBackupItemAction)
+}
+
+// MissingFromRestores returns what a restore does without, as MissingFromBackups does for a backup.
+func (s *Session) MissingFromRestores() []BinaryError {
+	return s.missing(KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction)
 }
 
 // BackupItems returns the backup item actions of both versions in the order in which they run.
@@ -136,7 +149,7 @@ func (s *Session) VolumeSnapshotter(provider string, config map[string]string) (
 
 func provide[P any](s *Session, kind Kind, provider string, config map[string]string, adapt func(plugin, map[string]string) *P) (*P, error) {
 	name := FullName(provider)
-	r, ok := s.host.find(kind, name)
+	r, ok := s.find(kind, name)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s %s", ErrUnknown, kind, name)
 	}

@@ -2,6 +2,7 @@ package pluginhost
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -33,4 +34,41 @@ func (t *toll) rests(s *spec) error {
 	}
 	// The last death is told, and is none of this call, which was not made.
 	return fmt.Errorf("%w (%d times): %s", ErrStopped, t.deaths, t.last.Error())
+}
+
+// tolls are those of a host: what a plugin did in one job counts in the next. Safe for concurrent use.
+type tolls struct {
+	mu  sync.Mutex
+	all map[tollKey]*toll
+}
+
+// tollKey is a plugin, with the configuration that its processes have; without a name it is the binary itself: starts that
+// failed, and processes that died without a call.
+type tollKey struct {
+	worker string
+	who    who
+}
+
+func newTolls() *tolls { return &tolls{all: map[tollKey]*toll{}} }
+
+func (t *tolls) count(key tollKey, why error, s *spec) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all[key] == nil {
+		t.all[key] = new(toll)
+	}
+	t.all[key].count(why, s)
+}
+
+func (t *tolls) rests(key tollKey, s *spec) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all[key].rests(s)
+}
+
+// clear forgets the deaths of a plugin that answered.
+func (t *tolls) clear(key tollKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, key)
 }

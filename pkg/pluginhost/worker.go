@@ -26,9 +26,10 @@ type worker struct {
 	attempt *attempt // a start under way
 	live    map[*process]struct{}
 	ending  sync.WaitGroup // processes that are being ended
-	idle    toll           // of starts that failed, and of processes that died without a call
-	tolls   map[who]*toll  // of processes that died under a call of the plugin
 	closed  bool
+
+	key   string // what the tolls of its processes are known by
+	tolls *tolls
 }
 
 // attempt is a start that any number of calls wait for.
@@ -37,9 +38,10 @@ type attempt struct {
 	err  error
 }
 
+// newWorker returns a worker whose tolls nobody shares.
 func newWorker(ctx context.Context, s *spec) *worker {
 	ctx, cancel := context.WithCancel(ctx)
-	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, tolls: map[who]*toll{}}
+	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, tolls: newTolls()}
 }
 
 // call describes one call.
@@ -146,12 +148,12 @@ func (w *worker) isClosed() bool {
 }
 
 // acquire returns a living process for one call, which release gives back.
-func (w *worker) acquire(ctx context.Context, who who) (*process, error) {
+func (w *worker) acquire(ctx context.Context, by who) (*process, error) {
 	for {
 		if ctx.Err() != nil {
 			return nil, ended(ctx)
 		}
-		p, a, err := w.offer(who)
+		p, a, err := w.offer(by)
 		if p != nil || err != nil {
 			return p, err
 		}
@@ -167,7 +169,7 @@ func (w *worker) acquire(ctx context.Context, who who) (*process, error) {
 }
 
 // offer returns a process, or a start to wait for.
-func (w *worker) offer(who who) (*process, *attempt, error) {
+func (w *worker) offer(by who) (*process, *attempt, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -175,11 +177,11 @@ func (w *worker) offer(who who) (*process, *attempt, error) {
 	}
 	if p := w.current; p != nil && p.cmd.gone() {
 		if p.calls == 0 { // else it is counted where they end
-			w.idle.count(fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate()), w.spec)
+			w.tolls.count(w.toll(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate()), w.spec)
 		}
 		w.bury(p)
 	}
-	if err := w.tolls[who].rests(w.spec); err != nil {
+	if err := w.tolls.rests(w.toll(by), w.spec); err != nil {
 		return nil, nil, err
 	}
 	switch {
@@ -189,7 +191,7 @@ func (w *worker) offer(who who) (*process, *attempt, error) {
 	case w.attempt != nil:
 		return nil, w.attempt, nil
 	}
-	if err := w.idle.rests(w.spec); err != nil {
+	if err := w.tolls.rests(w.toll(who{}), w.spec); err != nil {
 		return nil, nil, err
 	}
 	w.attempt = &attempt{done: make(chan struct{})}
@@ -208,7 +210,7 @@ func (w *worker) launch(a *attempt) {
 	switch {
 	case err != nil:
 		a.err = err
-		w.idle.count(err, w.spec)
+		w.tolls.count(w.toll(who{}), err, w.spec)
 	case w.closed:
 		a.err = ErrClosed
 		w.ending.Add(1)
@@ -220,18 +222,18 @@ func (w *worker) launch(a *attempt) {
 }
 
 // release gives the process back after a call.
-func (w *worker) release(p *process, who who, v verdict, err error) {
+func (w *worker) release(p *process, by who, v verdict, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.calls--
 	switch v {
 	case died:
-		w.blame(p, who, err)
+		w.blame(p, by, err)
 		w.bury(p)
 	case answered:
-		delete(w.tolls, who)
+		w.tolls.clear(w.toll(by))
 		if !p.buried {
-			w.idle = toll{}
+			w.tolls.clear(w.toll(who{}))
 		}
 	case unknown:
 	}
@@ -239,18 +241,15 @@ func (w *worker) release(p *process, who who, v verdict, err error) {
 }
 
 // blame counts the death of a process against a plugin, once. The caller holds the lock.
-func (w *worker) blame(p *process, who who, why error) {
-	if _, counted := p.blamed[who]; counted {
+func (w *worker) blame(p *process, by who, why error) {
+	if _, counted := p.blamed[by]; counted {
 		return
 	}
-	p.blamed[who] = struct{}{}
-	t, ok := w.tolls[who]
-	if !ok {
-		t = new(toll)
-		w.tolls[who] = t
-	}
-	t.count(why, w.spec)
+	p.blamed[by] = struct{}{}
+	w.tolls.count(w.toll(by), why, w.spec)
 }
+
+func (w *worker) toll(by who) tollKey { return tollKey{w.key, by} }
 
 // bury takes a process out of use. Calls it is still answering may end; then retire ends it. The caller holds the lock.
 func (w *worker) bury(p *process) {

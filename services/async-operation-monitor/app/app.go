@@ -63,6 +63,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
 	}
+	rt.Go("plugin binaries", host.Run)
 	reader, namespace := rt.Manager().GetAPIReader(), c.Options.Namespace
 	source := &operations.Source{Reader: reader, Namespace: namespace, Stores: location.New(reader, namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	m := &monitor.Monitor{

@@ -55,8 +55,8 @@ func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *re
 	set.Items, hiddenItems = action.Merge(ownItems, items)
 	set.Blocks, hiddenBlocks = action.Merge(ownBlocks, blocks)
 	set.Warnings = append(hidden(hiddenItems), hidden(hiddenBlocks)...)
-	for _, failure := range a.host.Failures() {
-		set.Warnings = append(set.Warnings, fmt.Sprintf("objects may lack what a plugin changes: %v", failure))
+	for _, missing := range session.MissingFromBackups() {
+		set.Errors = append(set.Errors, fmt.Sprintf("objects may lack what a plugin changes: %v", missing))
 	}
 	return set
 }

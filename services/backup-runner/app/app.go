@@ -75,6 +75,7 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--plugin-dir: %w", err)
 	}
+	rt.Go("plugin binaries", plugins.Run)
 	a.runner = job.New(job.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),

@@ -102,6 +102,7 @@ func (a *App) build(host *pluginhost.Host) {
 	a.runtime.Go("deletions", func(ctx context.Context) error {
 		return a.runtime.Fabric().Consume(ctx, fabric.WorkDeletionRun, fabric.ConsumerConfig{Concurrency: c.Concurrency}, a.handle)
 	})
+	a.runtime.Go("plugin binaries", host.Run)
 	a.runtime.Go("offered deletions", a.work)
 	a.runtime.Go("slots of deletions", a.slots.Run)
 	a.runtime.Go("takeovers", a.takeovers)

@@ -39,7 +39,7 @@ type App struct {
 	config  Config
 	runtime *service.Runtime
 	opener  *location.Opener
-	plugins []velerov1.PluginInfo // all that is registered
+	plugins func() []velerov1.PluginInfo // all that is registered
 
 	validator *locations.Validator
 	syncer    *backupsync.Syncer
@@ -60,7 +60,8 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
 	}
-	a := &App{config: c, runtime: rt, plugins: plugins(host.Plugins()), opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
+	rt.Go("plugin binaries", host.Run)
+	a := &App{config: c, runtime: rt, plugins: func() []velerov1.PluginInfo { return plugins(host.Plugins()) }, opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	a.build()
 	err = a.artifacts(ctx)
 	if err == nil {

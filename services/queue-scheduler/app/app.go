@@ -46,6 +46,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
 	}
+	rt.Go("plugin binaries", host.Run)
 	a := &App{config: c, runtime: rt, locations: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	if err := a.build(); err != nil {
 		rt.Close()

@@ -24,8 +24,8 @@ func (a *App) actions(base service.Base) func(context.Context, func(joblog.Entry
 		for _, h := range hidden {
 			set.Warnings = append(set.Warnings, fmt.Sprintf("action %s of a plugin is not used: one of that name is built in", h.Name()))
 		}
-		for _, failure := range a.plugins.Failures() {
-			set.Warnings = append(set.Warnings, fmt.Sprintf("objects may lack what a plugin changes: %v", failure))
+		for _, missing := range session.MissingFromRestores() {
+			set.Errors = append(set.Errors, fmt.Sprintf("objects may lack what a plugin changes: %v", missing))
 		}
 		return set
 	}

@@ -141,6 +141,7 @@ func (a *App) wire(config *Config) error {
 	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), server.New(mgr.GetAPIReader(), namespace, runner, config.Clock))
 	a.runtime.ReadyWhen("instance lease", instance.Ready)
 	a.runtime.GoLast("instance", instance.Run)
+	a.runtime.Go("plugin binaries", a.plugins.Run)
 	a.runtime.Go("restores", func(ctx context.Context) error {
 		return a.runtime.Fabric().Consume(ctx, fabric.WorkRestoreRun, fabric.ConsumerConfig{Concurrency: config.Concurrency}, runner.Handle)
 	})

@@ -80,7 +80,8 @@ const maxDecoded = 128 << 20
 type Start struct {
 	// LiveNamespaces is how many namespaces the cluster had.
 	LiveNamespaces int `json:"liveNamespaces"`
-	// Unbound are the actions that could not be asked what they apply to.
+	// Unbound are the actions that could not be asked what they apply to, and what
+	// else was missing of them, as the errors say it.
 	Unbound []string `json:"unbound,omitempty"`
 	// Kinds are what the first pass lists, in its order. One that is no longer served
 	// is an error; kinds that came later are not in the backup.

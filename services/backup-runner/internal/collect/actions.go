@@ -24,9 +24,12 @@ type Actions struct {
 	// Asks are the only resources of which the actions name objects, so that
 	// nothing is remembered of others. Empty means any.
 	Asks []schema.GroupResource
-	// Warnings say what is not among the actions; the backup's first holder notes
-	// them.
+	// Warnings say what is not among the actions as it should be; the backup's first
+	// holder notes them.
 	Warnings []string
+	// Errors say what the backup does without, as long as it is not known what that
+	// would have changed.
+	Errors []string
 	// Collateral tells of an error of Items that the call may have failed because
 	// of another one. Nil is always false.
 	Collateral func(error) bool
@@ -127,8 +130,17 @@ func (w *wants) touch(m *objmeta.Meta, raw []byte) bool {
 func (w *worker) bind(ctx context.Context, noted []string) (unbound []string, err error) {
 	r := w.run
 	b := &r.bound
+	for _, missing := range r.Actions.Errors {
+		unbound = append(unbound, missing)
+		if slices.Contains(noted, missing) {
+			continue
+		}
+		if err := w.fail(joblog.Entry{Message: missing}); err != nil {
+			return nil, err
+		}
+	}
 	if len(r.Actions.Items)+len(r.Actions.Blocks)+len(r.past.held) == 0 {
-		return nil, nil
+		return unbound, w.drain()
 	}
 	b.register, b.kinds, b.asks = known.New(), map[schema.GroupResource]*wants{}, r.Actions.Asks
 	if b.backup, err = action.NewBackup(r.Backup); err != nil {

@@ -67,7 +67,7 @@ func listing(b testing.TB, actions Actions) (step func(), size int64) {
 	st.cfg.setDefaults()
 	st.cfg.PartItems, st.cfg.PartBytes = 1<<30, 1<<40
 	st.job.Actions = actions
-	r := &run{Config: st.cfg, Job: st.job, facts: newFacts(st.job.Backup)}
+	r := &run{Config: st.cfg, Job: st.job, facts: newFacts(st.job.Backup), again: make(chan struct{}, 1)}
 	w := &worker{run: r}
 	b.Cleanup(w.discard)
 	unbound, err := w.bind(b.Context(), nil)

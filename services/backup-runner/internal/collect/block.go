@@ -158,9 +158,7 @@ func (r *arranger) related(ctx context.Context, m *member, it *held.Item) ([]act
 	object := action.FromJSON(o.Raw)
 	var out []action.Item
 	for i := range w.blocks {
-		r.run.alone.RLock()
 		items, err := relatedBy(ctx, &w.blocks[i], o.Meta, object, r.run.bound.backup)
-		r.run.alone.RUnlock()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

@@ -256,31 +256,41 @@ func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult,
 	return r, nil
 }
 
+// repeats is how often a call is made again whose process died.
+const repeats = 2
+
 // repeatable makes a call that may be made again. One that may have failed because
-// of another that its process was answering is: while no other is made, so that it
-// costs the object that is to blame and no other.
+// of another that its process was answering is, one such call at a time, so that it
+// costs the object that is to blame, and others only where several are. Nobody
+// waits for that but who repeats too.
 func (t *turn) repeatable(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	r := t.run
-	result, err := t.execute(ctx, a, o, b)
-	if err != nil && r.stopping() {
-		return result, &fatalError{ErrStopped} // perhaps that is why, and the next holder calls again
-	}
 	concurrent := r.BlockWorkers > 1 || len(r.bound.blocks) > 0
-	if err == nil || ctx.Err() != nil || !concurrent || r.Actions.Collateral == nil || !r.Actions.Collateral(err) {
-		return result, err
+	result, err := t.execute(ctx, a, o, b)
+	for range repeats {
+		if err != nil && r.stopping() {
+			return result, &fatalError{ErrStopped} // perhaps that is why, and the next holder calls again
+		}
+		if err == nil || ctx.Err() != nil || !concurrent || r.Actions.Collateral == nil || !r.Actions.Collateral(err) {
+			return result, err
+		}
+		result, err = t.repeat(ctx, a, o, b)
 	}
-	r.alone.Lock()
-	defer r.alone.Unlock()
-	if err := r.confirm(ctx); err != nil {
-		return result, err
+	return result, err
+}
+
+func (t *turn) repeat(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	select {
+	case t.run.again <- struct{}{}:
+	case <-ctx.Done():
+		return action.BackupResult{}, context.Cause(ctx)
 	}
-	return chain.Execute(ctx, a, o, b)
+	defer func() { <-t.run.again }()
+	return t.execute(ctx, a, o, b)
 }
 
 // execute makes a call beside others.
 func (t *turn) execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
-	t.run.alone.RLock()
-	defer t.run.alone.RUnlock()
 	if err := t.run.confirm(ctx); err != nil {
 		return action.BackupResult{}, err
 	}

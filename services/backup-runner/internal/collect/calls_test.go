@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -209,7 +210,7 @@ func TestThePoolOfBlockWorkersIsBounded(t *testing.T) {
 func TestACallThatAnotherOneBroughtDownIsRepeated(t *testing.T) {
 	crash := errors.New("plugin process died")
 	var mu sync.Mutex
-	running, crashes := map[string]bool{}, 0
+	seen, repeating := map[string]int{}, 0
 	together := make(chan struct{})
 	dies := &fakeAction{name: "a.io/dies"}
 	dies.do = func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
@@ -217,23 +218,30 @@ func TestACallThatAnotherOneBroughtDownIsRepeated(t *testing.T) {
 			return action.BackupResult{}, nil
 		}
 		mu.Lock()
-		running[id.Name] = true
-		if crashes == 0 && len(running) == 2 {
+		seen[id.Name]++
+		first := seen[id.Name] == 1
+		if first && len(seen) == 2 {
 			close(together)
 		}
-		mu.Unlock()
-		select {
-		case <-together:
-		case <-ctx.Done():
+		if !first {
+			repeating++
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		delete(running, id.Name)
-		if crashes++; crashes <= 2 {
+		others := repeating > 1
+		mu.Unlock()
+		if first {
+			select {
+			case <-together:
+			case <-ctx.Done():
+			}
 			return action.BackupResult{}, crash // both
 		}
-		if len(running) > 0 {
-			return action.BackupResult{}, errors.New("it is not alone")
+		defer func() {
+			mu.Lock()
+			defer mu.Unlock()
+			repeating--
+		}()
+		if others {
+			return action.BackupResult{}, errors.New("two are repeated at once")
 		}
 		if id.Name == "cm-000" {
 			return action.BackupResult{}, crash
@@ -248,6 +256,74 @@ func TestACallThatAnotherOneBroughtDownIsRepeated(t *testing.T) {
 	require.Equal(t, []string{"plugin process died"}, errorsOf(got))
 	require.NotContains(t, got.items, configMap("cm-000"))
 	require.Contains(t, got.items, configMap("cm-006"))
+}
+
+// While a call is repeated whose process died, no other worker gets on, for as long as a call may take.
+func TestARepeatedCallDoesNotStopTheOtherWorkers(t *testing.T) {
+	crash := errors.New("plugin process died")
+	var mu sync.Mutex
+	seen, rest := map[string]int{}, make(chan struct{})
+	slow := &fakeAction{name: "a.io/slow"}
+	slow.do = func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		mu.Lock()
+		seen[id.Name]++
+		first := seen[id.Name] == 1
+		if len(seen) == 50 {
+			select {
+			case <-rest:
+			default:
+				close(rest)
+			}
+		}
+		mu.Unlock()
+		switch {
+		case id.Name != "cm-000":
+			return action.BackupResult{}, nil
+		case first:
+			return action.BackupResult{}, crash
+		}
+		select {
+		case <-rest:
+			return action.BackupResult{}, nil
+		case <-time.After(30 * time.Second):
+			return action.BackupResult{}, errors.New("the others wait")
+		}
+	}
+	s := newSetup(t, estate(), fifty(), "a").with(slow)
+	s.job.Actions.Collateral = func(err error) bool { return errors.Is(err, crash) }
+	s.cfg.Workers, s.cfg.BlockWorkers = 1, 2
+	res, _ := s.run(t)
+	require.Zero(t, res.Errors)
+}
+
+// A plugin that cannot be asked what it registers is a warning, and the backup is Completed without what it would have changed.
+func TestWhatABackupDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
+	for _, actions := range [][]action.BackupItem{nil, {annotate("a.io/x", action.Selector{})}} {
+		base := newSetup(t, estate(), fifty(), "a").with(actions...)
+		base.job.Actions.Errors = []string{"plugin x cannot be asked"}
+		whole := base.first(t)
+		res, got := whole.run(t)
+		require.Equal(t, 1, res.Errors)
+		require.Equal(t, []string{" /: plugin x cannot be asked"}, got.at(joblog.Error))
+
+		for n := 2; ; n++ { // also after a takeover, and what is missing there alone is told too
+			s := base.first(t)
+			died := dieAt(s.store, n)
+			_, err := Run(t.Context(), s.cfg, s.job)
+			if !died() {
+				require.NoError(t, err)
+				require.Greater(t, n, 3)
+				break
+			}
+			s.store.Inject(nil)
+			next := s.holder(t, 2)
+			next.job.Actions.Errors = []string{"plugin x cannot be asked", "plugin y cannot be asked"}
+			res, got := next.run(t)
+			require.Equal(t, 2, res.Errors, "death at write %d", n)
+			require.ElementsMatch(t, []string{" /: plugin x cannot be asked", " /: plugin y cannot be asked"}, got.at(joblog.Error), "death at write %d", n)
+			n += 5
+		}
+	}
 }
 
 func TestWhatIsNotAmongTheActionsIsAWarning(t *testing.T) {

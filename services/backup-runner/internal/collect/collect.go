@@ -113,7 +113,7 @@ type Result struct {
 // ErrStopped. The epoch must not have been used before.
 func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 	cfg.setDefaults()
-	r := &run{Config: cfg, Job: job, facts: newFacts(job.Backup)}
+	r := &run{Config: cfg, Job: job, facts: newFacts(job.Backup), again: make(chan struct{}, 1)}
 	uploads, cancel := context.WithCancel(ctx)
 	workers := make([]*worker, max(cfg.Workers, cfg.BlockWorkers))
 	for i := range workers {
@@ -145,7 +145,7 @@ type run struct {
 	calls   calls
 	mine    confirmation
 	shots   shots
-	alone   sync.RWMutex // held for writing by the only call to an action
+	again   chan struct{} // held by who repeats a call
 	held    heldFiles
 	extras  atomic.Bool // objects were stored that no list selected
 	results

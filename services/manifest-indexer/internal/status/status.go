@@ -27,8 +27,8 @@ type Reconciler struct {
 	Reader client.Reader // uncached
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Plugins are what is told of them, built-in actions included. It does not change.
-	Plugins []velerov1.PluginInfo
+	// Plugins returns what is told of them, built-in actions included.
+	Plugins func() []velerov1.PluginInfo
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -47,7 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return kube.ErrSkip
 		}
 		s.Status = velerov1.ServerStatusRequestStatus{
-			Phase: velerov1.ServerStatusRequestPhaseProcessed, ProcessedTimestamp: &now, ServerVersion: ServerVersion, Plugins: r.Plugins,
+			Phase: velerov1.ServerStatusRequestPhaseProcessed, ProcessedTimestamp: &now, ServerVersion: ServerVersion, Plugins: r.Plugins(),
 		}
 		return nil
 	})

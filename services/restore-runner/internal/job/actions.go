@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -15,8 +16,8 @@ import (
 type ActionSet struct {
 	// Items are the actions in the order in which they run.
 	Items []action.RestoreItem
-	// Warnings say what is left out of Items.
-	Warnings []string
+	// Warnings say what is left out of Items as it should be, Errors what the restore does without.
+	Warnings, Errors []string
 	// Collateral tells of an error of Items that the call may have failed because of another one. Nil is always false.
 	Collateral func(error) bool
 	// Unsent tells of an error of Items that the call was certainly not made. Nil is always false.
@@ -71,11 +72,18 @@ func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.R
 	return false, nil
 }
 
-// complain reports the actions that are left out: warnings once, by the first holder, and those it could not ask by each.
+// complain reports the actions that are left out: warnings once, by the first holder, what the restore does without by whoever
+// does so first, and those it could not ask by each.
 func (j *job) complain(a *acted) {
-	if j.records.head.Planned == nil {
+	before := j.records.head.Planned
+	if before == nil {
 		for _, warning := range a.set.Warnings {
 			j.recorder.Warn(outcome.General, warning)
+		}
+	}
+	for _, missing := range a.set.Errors {
+		if before == nil || !slices.Contains(before.Missing, missing) {
+			j.recorder.Error(outcome.General, missing)
 		}
 	}
 	for _, err := range a.complaints {

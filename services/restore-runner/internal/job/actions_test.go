@@ -88,6 +88,31 @@ func TestActionsThatCannotBeAskedAreAnErrorOfTheRestore(t *testing.T) {
 	require.Len(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"), 2)
 }
 
+// A plugin that cannot be asked what it registers is a warning, and the restore is Completed without what it would have changed.
+func TestWhatARestoreDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	interrupted(t, b, cancel)
+	without := func(missing ...string) func(context.Context, func(joblog.Entry)) job.ActionSet {
+		return func(context.Context, func(joblog.Entry)) job.ActionSet { return job.ActionSet{Errors: missing} }
+	}
+	first := b.config
+	first.Actions = without("plugin x cannot be asked")
+	var leave func()
+	first.REST, leave = b.cluster.Door(nil)
+	require.ErrorIs(t, job.New(first).Run(ctx, "r", "uid-r"), context.Canceled)
+	leave()
+	b.cluster.Fail(nil)
+	next := b.config
+	next.Claims, next.Actions = &claims{holder: "next"}, without("plugin x cannot be asked", "plugin y cannot be asked")
+	require.NoError(t, job.New(next).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
+	require.Equal(t, 2, b.get(t).Status.Errors)
+	results := b.file(t, layout.RestoreResults("r"))
+	require.Equal(t, 1, strings.Count(results, "plugin x cannot be asked"))
+	require.Equal(t, 1, strings.Count(results, "plugin y cannot be asked"))
+}
+
 // mute does not say what it applies to.
 type mute struct{ *stuck }
 

@@ -251,7 +251,7 @@ func (j *job) plan(ctx context.Context, p *prepared, taken volume.Taken, actions
 	})
 	j.built = p.plan
 	p.planned = names.planned
-	p.planned.Reserve = reserve
+	p.planned.Reserve, p.planned.Missing = reserve, actions.set.Errors
 	return err
 }
 

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -253,4 +256,54 @@ func FuzzReplay(f *testing.F) {
 		require.LessOrEqual(t, c.Done, c.Total)
 		require.NoError(t, r.WriteResourceList(io.Discard))
 	})
+}
+
+// gate is a store that stops before it stores.
+type gate struct {
+	Dir
+	mu    sync.Mutex
+	files int
+	open  chan struct{}
+}
+
+func (g *gate) Add(ctx context.Context, data []byte) error {
+	<-g.open
+	g.mu.Lock()
+	g.files++
+	g.mu.Unlock()
+	return g.Dir.Add(ctx, data)
+}
+
+// Each call of an action that may begin an operation costs a write to the bucket of its own.
+func TestCallsThatAreAnnouncedTogetherShareARecord(t *testing.T) {
+	r := recorder(t, io.Discard)
+	r.Open()
+	store := &gate{Dir: Dir{Path: t.TempDir()}, open: make(chan struct{})}
+	ctx, stop := context.WithCancel(t.Context())
+	var flushing, calling sync.WaitGroup
+	flushing.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.Wanted():
+				assert.NoError(t, r.Flush(t.Context(), store))
+			}
+		}
+	})
+	var announced sync.WaitGroup
+	announced.Add(50)
+	for i := range 50 {
+		calling.Go(func() {
+			r.Call(0, Call{Action: fmt.Sprint("a.io/", i)})
+			announced.Done()
+			assert.NoError(t, r.Sync(t.Context()))
+		})
+	}
+	announced.Wait()
+	close(store.open)
+	calling.Wait()
+	stop()
+	flushing.Wait()
+	require.LessOrEqual(t, store.files, 2, "what was announced first, and what came meanwhile")
 }

@@ -123,6 +123,8 @@ type Lost struct {
 // Planned is what the plan was made from besides the backup and the Restore: a taker makes the same one.
 type Planned struct {
 	Resolved []Resolved `json:"resolved,omitempty"`
+	// Missing is what the first holder did without, as its errors say it.
+	Missing []string `json:"missing,omitempty"`
 	// Reserve tells that the plan keeps what actions may ask for.
 	Reserve bool `json:"reserve,omitempty"`
 }
