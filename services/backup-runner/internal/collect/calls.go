@@ -46,13 +46,6 @@ type callKey struct {
 	action string
 }
 
-// intents go into one record.
-type intents struct {
-	calls []checkpoint.Call
-	done  chan struct{}
-	err   error // valid when done
-}
-
 func callOf(c *checkpoint.Call) callKey { return callKey{keyOf(&c.Object), c.Action} }
 
 // replay learns from a record of an earlier holder.
@@ -90,7 +83,7 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, o *action.Object, 
 	if err := t.prepare(ctx, a); err != nil {
 		return action.BackupResult{}, err
 	}
-	if err := t.intend(&call); err != nil {
+	if err := t.run.intend(t.uploads, func(i *intents) { i.calls = append(i.calls, call) }); err != nil {
 		return action.BackupResult{}, &fatalError{err}
 	}
 	result, err := t.execute(ctx, a, o, b)
@@ -117,46 +110,6 @@ func (t *turn) prepare(ctx context.Context, a action.BackupItem) error {
 		return &fatalError{ErrStopped}
 	}
 	return t.run.confirm(ctx)
-}
-
-// intend makes durable that the call is about to be made. It does not end with
-// the lists: a record that may be there or not would cost the object.
-func (t *turn) intend(call *checkpoint.Call) error {
-	c := &t.run.calls
-	mine, first := c.gather(call)
-	if first {
-		c.writing.Lock()
-		rec := checkpoint.Record{Intents: c.close()}
-		var upTo int
-		rec.Outcomes, upTo = c.outcomes()
-		if _, mine.err = t.run.records.Append(t.uploads, rec); mine.err == nil {
-			c.recorded(upTo)
-		}
-		c.writing.Unlock()
-		close(mine.done)
-	}
-	<-mine.done
-	return mine.err
-}
-
-// gather adds an intent to those of the next record, which the first is to write.
-func (c *calls) gather(call *checkpoint.Call) (mine *intents, first bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if first = c.next == nil; first {
-		c.next = &intents{done: make(chan struct{})}
-	}
-	c.next.calls = append(c.next.calls, *call)
-	return c.next, first
-}
-
-// close returns what gathered.
-func (c *calls) close() []checkpoint.Call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	closed := c.next.calls
-	c.next = nil
-	return closed
 }
 
 // end keeps the outcome of a call for the next record, and returns its error.

@@ -147,7 +147,7 @@ func (s *shot) decide(ctx context.Context) error {
 		return s.taken(v.PV, &v.Snapshot, nil, err)
 	}
 	started := metav1.NewTime(r.Clock.Now())
-	if _, err := r.records.Append(s.uploads, checkpoint.Record{Intended: []nativesnapshot.Snapshot{v.Snapshot}}); err != nil {
+	if err := r.intend(s.uploads, func(i *intents) { i.snapshots = append(i.snapshots, v.Snapshot) }); err != nil {
 		return err
 	}
 	id, err := r.Snapshots.Take(s.uploads, &v)
