@@ -79,8 +79,9 @@ func TestVelerosFrameworkInTheServices(t *testing.T) {
 	d.Spec.BackupName = "b"
 	require.NoError(t, s.Client.Create(t.Context(), d))
 	require.Eventually(t, func() bool {
-		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d) == nil && d.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed
+		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d) == nil && len(d.Status.Errors) > 0
 	}, site.Patience, site.Look)
+	require.Equal(t, velerov1.DeleteBackupRequestPhaseInProgress, d.Status.Phase, "it waits for its next try")
 	require.Len(t, d.Status.Errors, 1)
 	require.Contains(t, d.Status.Errors[0], "plugin velerofw.io/delete: Execute of Pod a/kept: velerofw cannot delete what b holds")
 	require.Contains(t, bucket.Keys(t), "backups/b/b.tar.gz", "nothing is removed before all actions are done")
