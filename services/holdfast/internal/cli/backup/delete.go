@@ -112,7 +112,7 @@ func (o *DeleteOptions) waitGone(ctx context.Context, c client.WithWatch, b *vel
 	case err != nil && !apierrors.IsNotFound(err):
 		return err
 	}
-	if len(request.Status.Errors) > 0 {
+	if request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed && len(request.Status.Errors) > 0 { // else they are of an earlier try
 		return fmt.Errorf("delete backup %q: %s", b.Name, strings.Join(request.Status.Errors, "; "))
 	}
 	now := &velerov1.Backup{}
