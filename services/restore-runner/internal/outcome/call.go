@@ -15,8 +15,8 @@ type Call struct {
 // Answer is what an action answered. Whoever has it need not make the call again.
 type Answer struct {
 	// Body is the object as the action left it; nil if it changed nothing.
-	Body json.RawMessage `json:"body,omitempty"`
-	Skip bool            `json:"skip,omitempty"`
+	Body []byte `json:"body,omitempty"`
+	Skip bool   `json:"skip,omitempty"`
 	// Additional, Wait, WaitTimeout (nanoseconds) and Operation are what else the action answered.
 	Additional  []Item `json:"additional,omitempty"`
 	Wait        bool   `json:"wait,omitempty"`
@@ -25,6 +25,9 @@ type Answer struct {
 	// Error is set instead when the call failed.
 	Error string `json:"error,omitempty"`
 }
+
+// maxAnswer bounds an answer in a record, in bytes; a line may be twice as long.
+const maxAnswer = maxLineBytes / 2
 
 // Item names an object by its resource.
 type Item struct {
@@ -35,8 +38,14 @@ type Item struct {
 }
 
 // Call records a call. The first record has to be durable (Sync) before the call is made, which nobody can take back; calls that
-// are about to be made at the same time share the file that makes them durable.
+// are about to be made at the same time share the file that makes them durable. An answer that is larger than any object an API
+// server takes is not kept: to whoever goes on it is not known how the call ended.
 func (r *Recorder) Call(node int32, call Call) {
+	if call.Answer != nil {
+		if text, err := json.Marshal(call.Answer); err != nil || len(text) > maxAnswer {
+			return
+		}
+	}
 	e := r.Begin(node)
 	e.record.Call = &call
 	e.Commit()

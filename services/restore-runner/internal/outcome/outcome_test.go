@@ -307,3 +307,24 @@ func TestCallsThatAreAnnouncedTogetherShareARecord(t *testing.T) {
 	flushing.Wait()
 	require.LessOrEqual(t, store.files, 2, "what was announced first, and what came meanwhile")
 }
+
+// A plugin may answer with more than a record may hold: then nobody could read the records after a takeover.
+func TestAnAnswerThatIsTooLargeIsNotRecorded(t *testing.T) {
+	r, bucket := recorder(t, io.Discard), &flaky{}
+	r.Open()
+	r.Call(1, Call{Action: "a.io/x"})
+	r.Call(1, Call{Action: "a.io/x", Answer: &Answer{Body: make([]byte, maxAnswer)}})
+	r.Call(1, Call{Action: "a.io/y", Answer: &Answer{Body: make([]byte, maxAnswer/2), Operation: "op"}})
+	r.Call(1, Call{Action: "a.io/z"})
+	r.Call(1, Call{Action: "a.io/z", Unsent: true})
+	require.NoError(t, r.Flush(t.Context(), bucket))
+	history := &History{}
+	for _, file := range bucket.files {
+		require.NoError(t, recorder(t, io.Discard).Replay(file, history))
+	}
+	known, announced := history.Calls[1]["a.io/x"]
+	require.True(t, announced)
+	require.Nil(t, known, "how it ended is not known")
+	require.Equal(t, "op", history.Calls[1]["a.io/y"].Operation)
+	require.NotContains(t, history.Calls[1], "a.io/z", "it still may be made")
+}
