@@ -92,9 +92,9 @@ func startServer(t *testing.T, h http.Handler, opts Options) *Client {
 // which was kept in memory until its revision was known.
 func TestAPageThatIgnoresItsLimitIsNotHeld(t *testing.T) {
 	for _, lastFirst := range []bool{false, true} {
-		server := &endless{items: 32 << 10, size: 2 << 10, lastFirst: lastFirst} // 64 MiB
+		server := &endless{items: 16 << 10, size: 2 << 10, lastFirst: lastFirst} // 32 MiB
 		c := startServer(t, server, Options{})
-		w := &weigher{every: 8 << 10, base: live()}
+		w := &weigher{every: 4 << 10, base: live()}
 		require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Aggregated: true}, w))
 		require.Equal(t, server.items, w.n)
 		require.Less(t, w.grown(), uint64(8<<20), "metadata last: %v", lastFirst)

@@ -198,7 +198,7 @@ func TestManyObjectsTakeLittle(t *testing.T) {
 			r.End(k, known.Stored)
 		},
 	} {
-		for _, n := range []int{60_000, 70_000, 80_000} { // at different times of growing
+		for _, n := range []int{30_000, 35_000, 40_000} { // at different times of growing
 			before := live()
 			r := known.New()
 			for i := range n {
