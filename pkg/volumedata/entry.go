@@ -2,7 +2,6 @@ package volumedata
 
 import (
 	"cmp"
-	"encoding/json"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
@@ -41,11 +40,7 @@ type handle struct {
 
 func (h *handle) known() bool { return h != nil && h.Handle != "" }
 
-func fromVolumeInfo(entry []byte) (d Data, is bool, err error) {
-	var i info
-	if err := json.Unmarshal(entry, &i); err != nil {
-		return d, false, err
-	}
+func fromVolumeInfo(i *info) (d Data, is bool) {
 	d = Data{Namespace: i.Namespace, Claim: i.Claim, Volume: i.Volume}
 	held := false
 	switch Method(i.Method) {
@@ -61,19 +56,13 @@ func fromVolumeInfo(entry []byte) (d Data, is bool, err error) {
 			d.Method, held = DataUpload, i.Movement.known()
 		}
 	default:
-		return d, false, nil
+		return d, false
 	}
 	d.Stored = held || i.Result != resultFailed
-	return d, true, nil
+	return d, true
 }
 
-func fromPodVolumeBackup(entry []byte) (d Data, is bool, err error) {
-	var p velerov1.PodVolumeBackup
-	if err := json.Unmarshal(entry, &p); err != nil {
-		return d, false, err
-	}
-	return OfPodVolumeBackup(&p), true, nil
-}
+func fromPodVolumeBackup(p *velerov1.PodVolumeBackup) (Data, bool) { return OfPodVolumeBackup(p), true }
 
 // OfPodVolumeBackup returns what a PodVolumeBackup stands for.
 func OfPodVolumeBackup(p *velerov1.PodVolumeBackup) Data {
@@ -98,38 +87,32 @@ type operation struct {
 }
 
 // fromOperation finds DataUploads, and snapshots, whose claims other files name.
-func fromOperation(entry []byte) (d Data, is bool, err error) {
-	var o operation
-	if err := json.Unmarshal(entry, &o); err != nil {
-		return d, false, err
-	}
+func fromOperation(o *operation) (d Data, is bool) {
 	for _, r := range o.Spec.After {
 		if r.Group != groupVelero || r.Resource != "datauploads" {
 			continue
 		}
-		return Data{Method: DataUpload, Namespace: o.Spec.Item.Namespace, Claim: o.Spec.Item.Name, Stored: o.Status.Phase != phaseFailed}, true, nil
+		return Data{Method: DataUpload, Namespace: o.Spec.Item.Namespace, Claim: o.Spec.Item.Name, Stored: o.Status.Phase != phaseFailed}, true
 	}
 	if o.Spec.Item.Group == groupSnapshots && o.Spec.Item.Resource == "volumesnapshots" {
-		return Data{Method: CSISnapshot, Namespace: o.Spec.Item.Namespace, Snapshot: o.Spec.Item.Name, Stored: o.Status.Phase != phaseFailed}, true, nil
+		return Data{Method: CSISnapshot, Namespace: o.Spec.Item.Namespace, Snapshot: o.Spec.Item.Name, Stored: o.Status.Phase != phaseFailed}, true
 	}
-	return d, false, nil
+	return d, false
 }
 
-// fromCSISnapshot reads a VolumeSnapshot.
-func fromCSISnapshot(entry []byte) (d Data, is bool, err error) {
-	var s struct {
-		Metadata struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-		} `json:"metadata"`
-		Spec struct {
-			Source struct {
-				Claim string `json:"persistentVolumeClaimName"`
-			} `json:"source"`
-		} `json:"spec"`
-	}
-	if err := json.Unmarshal(entry, &s); err != nil {
-		return d, false, err
-	}
-	return Data{Method: CSISnapshot, Namespace: s.Metadata.Namespace, Claim: s.Spec.Source.Claim, Snapshot: s.Metadata.Name, Stored: true}, true, nil
+// snapshot is the part of a VolumeSnapshot that matters here.
+type snapshot struct {
+	Metadata struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Source struct {
+			Claim string `json:"persistentVolumeClaimName"`
+		} `json:"source"`
+	} `json:"spec"`
+}
+
+func fromCSISnapshot(s *snapshot) (Data, bool) {
+	return Data{Method: CSISnapshot, Namespace: s.Metadata.Namespace, Claim: s.Spec.Source.Claim, Snapshot: s.Metadata.Name, Stored: true}, true
 }

@@ -2,25 +2,37 @@ package volumedata
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-const (
-	// maxEntry bounds one entry of a file, in bytes: an API server takes no object of twice that size.
-	maxEntry = 1 << 20
-	// maxFile bounds a file once it is unpacked: a million entries of the usual size.
-	maxFile = 1 << 30
-)
+// limits bound a file once it is unpacked, one entry of it, in bytes (an API server takes no object of twice that size), and
+// what an entry takes in memory.
+var limits = jsonlimit.Limits{Text: 1 << 30, Element: 1 << 20, Decoded: 32 << 20}
 
-// each calls fn for each element of the compressed JSON array under key. null and a missing file are empty.
-func each(ctx context.Context, store objectstore.Reader, key string, fn func(entry []byte) error) (err error) {
+// list reads a list of entries; false from convert is an entry that is about no volume.
+type list func(r io.Reader, fn func(Data) error) error
+
+// listOf reads entries of one type.
+func listOf[T any](convert func(*T) (Data, bool)) list {
+	return func(r io.Reader, fn func(Data) error) error {
+		return jsonlimit.Each(r, limits, func(entry *T) error {
+			if data, is := convert(entry); is {
+				return fn(data)
+			}
+			return nil
+		})
+	}
+}
+
+// each calls fn for each volume in the compressed list under key. A missing file is empty.
+func each(ctx context.Context, store objectstore.Reader, key string, of list, fn func(Data) error) error {
 	body, err := store.Get(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil
@@ -30,43 +42,23 @@ func each(ctx context.Context, store objectstore.Reader, key string, fn func(ent
 	}
 	defer func() { _ = body.Close() }()
 	from := &broken{Reader: body}
-	err = decode(from, fn)
-	if err != nil && from.err != nil {
-		return from.err // what follows a broken connection looks like damage
+	zip, err := gzip.NewReader(from)
+	var own error
+	if err == nil {
+		err = of(zip, func(d Data) error {
+			own = fn(d)
+			return own
+		})
 	}
-	return err
-}
-
-func decode(r io.Reader, fn func(entry []byte) error) error {
-	zip, err := gzip.NewReader(r)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
-	}
-	limit := &limited{r: zip, file: maxFile, entry: maxEntry}
-	d := json.NewDecoder(limit)
-	begin, err := d.Token()
 	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
-	case begin == nil:
-		return nil // null
-	case begin != json.Delim('['):
-		return fmt.Errorf("%w: is no list", ErrMalformed)
+	case err == nil:
+		return nil
+	case from.err != nil:
+		return from.err // what follows a broken connection looks like damage
+	case own != nil:
+		return own
 	}
-	var entry json.RawMessage
-	for d.More() {
-		limit.entry = maxEntry
-		if err := d.Decode(&entry); err != nil {
-			return fmt.Errorf("%w: %w", ErrMalformed, err)
-		}
-		if err := fn(entry); err != nil {
-			return err
-		}
-	}
-	if _, err := d.Token(); err != nil {
-		return fmt.Errorf("%w: %w", ErrMalformed, err)
-	}
-	return nil
+	return fmt.Errorf("%w: %w", ErrMalformed, err)
 }
 
 // broken remembers that the connection broke.
@@ -81,22 +73,5 @@ func (b *broken) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.err = err
 	}
-	return n, err
-}
-
-// limited fails when more is read than a file, or an entry, may have: the decoder keeps a whole entry in memory.
-type limited struct {
-	r           io.Reader
-	file, entry int64
-}
-
-// Read implements io.Reader.
-func (l *limited) Read(p []byte) (int, error) {
-	left := min(l.file, l.entry)
-	if left <= 0 {
-		return 0, fmt.Errorf("an entry of more than %d bytes, or a file of more than %d", maxEntry, maxFile)
-	}
-	n, err := l.r.Read(p[:min(int64(len(p)), left)])
-	l.file, l.entry = l.file-int64(n), l.entry-int64(n)
 	return n, err
 }

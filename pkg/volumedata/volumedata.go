@@ -52,10 +52,10 @@ func (d Data) String() string {
 	return fmt.Sprintf("%s %s/%s", d.Method, d.Namespace, d.Snapshot)
 }
 
-// file is one that may tell of volume data. decode returns false for an entry that is about none.
+// file is one that may tell of volume data.
 type file struct {
-	key    func(backup string) string
-	decode func(entry []byte) (Data, bool, error)
+	key  func(backup string) string
+	list list
 }
 
 // maxData bounds what the files of one backup may list, so that callers can keep it.
@@ -65,7 +65,7 @@ const maxData = 200_000
 // ErrMalformed when a file is damaged or has an entry of more than a MiB, or when they list more than 200,000 volumes. Memory is
 // bounded by the largest entry. An error of fn ends the reading and is returned.
 func Each(ctx context.Context, store objectstore.Reader, backup string, fn func(Data) error) error {
-	return read(ctx, store, backup, append([]file{{layout.BackupVolumeInfo, fromVolumeInfo}}, lists...), fn)
+	return read(ctx, store, backup, append([]file{{layout.BackupVolumeInfo, listOf(fromVolumeInfo)}}, lists...), fn)
 }
 
 // Beside is Each without the volume information, for callers that read it themselves.
@@ -75,22 +75,15 @@ func Beside(ctx context.Context, store objectstore.Reader, backup string, fn fun
 
 // lists are the files beside the volume information.
 var lists = []file{
-	{layout.BackupPodVolumeBackups, fromPodVolumeBackup},
-	{layout.BackupItemOperations, fromOperation},
-	{layout.BackupCSISnapshots, fromCSISnapshot},
+	{layout.BackupPodVolumeBackups, listOf(fromPodVolumeBackup)},
+	{layout.BackupItemOperations, listOf(fromOperation)},
+	{layout.BackupCSISnapshots, listOf(fromCSISnapshot)},
 }
 
 func read(ctx context.Context, store objectstore.Reader, backup string, files []file, fn func(Data) error) error {
 	n := 0
 	for _, f := range files {
-		err := each(ctx, store, f.key(backup), func(entry []byte) error {
-			data, is, err := f.decode(entry)
-			if err != nil {
-				return fmt.Errorf("%w: %w", ErrMalformed, err)
-			}
-			if !is {
-				return nil
-			}
+		err := each(ctx, store, f.key(backup), f.list, func(data Data) error {
 			if n++; n > maxData {
 				return fmt.Errorf("%w: the backup lists more than %d volumes", ErrMalformed, maxData)
 			}
