@@ -67,7 +67,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	reader, namespace := rt.Manager().GetAPIReader(), c.Options.Namespace
 	source := &operations.Source{Reader: reader, Namespace: namespace, Stores: location.New(reader, namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	m := &monitor.Monitor{
-		Reader: reader, Client: rt.Manager().GetClient(), Operations: source, Publisher: rt.Fabric(), Frequency: c.Frequency, Log: c.Log,
+		Reader: reader, Client: rt.Manager().GetClient(), Operations: source, Publisher: rt.Fabric(), Frequency: c.Frequency, Clock: c.Clock, Log: c.Log,
 	}
 	if err := m.Setup(rt.Manager()); err != nil {
 		rt.Close()

@@ -3,22 +3,28 @@ package monitor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 )
 
 type list struct {
@@ -26,15 +32,15 @@ type list struct {
 	err    error
 }
 
-func (l list) OfBackup(context.Context, string) ([]operations.Operation, error) {
-	var out []operations.Operation
+func (l list) OfBackup(context.Context, string) ([]itemoperation.Operation, error) {
+	var out []itemoperation.Operation
 	for _, p := range l.phases {
-		out = append(out, operations.Operation{Status: operations.Status{Phase: p}})
+		out = append(out, itemoperation.Operation{Status: itemoperation.Status{Phase: p}})
 	}
 	return out, l.err
 }
 
-func (l list) OfRestore(ctx context.Context, name string) ([]operations.Operation, error) {
+func (l list) OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error) {
 	return l.OfBackup(ctx, name)
 }
 
@@ -45,57 +51,130 @@ func (w *wire) Publish(_ context.Context, what fabric.What, _ *workv1.Hint) erro
 	return errors.New("a lost hint is no failure")
 }
 
-func TestJobsMoveOnWhenNothingIsLeft(t *testing.T) {
-	const waiting, waitingPF = velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
+func ptr[T any](v T) *T { return &v }
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func newMonitor(l list, w *wire, objects ...client.Object) (*monitor.Monitor, client.Client) {
+	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
+	return &monitor.Monitor{
+		Reader: c, Client: c, Operations: l, Publisher: w, Frequency: time.Second, Clock: clocktesting.NewFakePassiveClock(now), Log: slog.New(slog.DiscardHandler),
+	}, c
+}
+
+const (
+	waiting   = velerov1.BackupPhaseWaitingForPluginOperations
+	waitingPF = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
+	finalPF   = velerov1.BackupPhaseFinalizingPartiallyFailed
+)
+
+// Operations that another server began wait for ever: nothing here asks about them. They count as failed.
+func TestJobsMoveOnWhateverTheirOperationsDo(t *testing.T) {
 	for name, tc := range map[string]struct {
-		phase, want velerov1.BackupPhase
-		list        []string
-		again       bool
+		phase, want       velerov1.BackupPhase
+		list              []string
+		completed, failed int
 	}{
-		"none":             {waiting, velerov1.BackupPhaseFinalizing, nil, false},
-		"all completed":    {waiting, velerov1.BackupPhaseFinalizing, []string{"Completed", "Completed"}, false},
-		"one failed":       {waiting, velerov1.BackupPhaseFinalizingPartiallyFailed, []string{"Completed", "Failed"}, false},
-		"failed before":    {waitingPF, velerov1.BackupPhaseFinalizingPartiallyFailed, []string{"Completed"}, false},
-		"one running":      {waiting, waiting, []string{"Failed", "InProgress"}, true},
-		"one not begun":    {waitingPF, waitingPF, []string{"New"}, true},
-		"in another phase": {velerov1.BackupPhaseInProgress, velerov1.BackupPhaseInProgress, nil, false},
+		"none":          {phase: waiting, want: velerov1.BackupPhaseFinalizing},
+		"all completed": {phase: waiting, want: velerov1.BackupPhaseFinalizing, list: []string{"Completed", "Completed"}, completed: 2},
+		"one failed":    {phase: waiting, want: finalPF, list: []string{"Completed", "Failed"}, completed: 1, failed: 1},
+		"failed before": {phase: waitingPF, want: finalPF, list: []string{"Completed"}, completed: 1},
+		"one running":   {phase: waiting, want: finalPF, list: []string{"Completed", "InProgress"}, completed: 1, failed: 1},
+		"one not begun": {phase: waitingPF, want: finalPF, list: []string{"New"}, failed: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			meta := metav1.ObjectMeta{Namespace: "velero", Name: "x", UID: "u"}
 			b, r := &velerov1.Backup{ObjectMeta: meta}, &velerov1.Restore{ObjectMeta: meta}
 			b.Status.Phase, r.Status.Phase = tc.phase, velerov1.RestorePhase(tc.phase)
-			c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(b, r).Build()
 			w := &wire{}
-			m := &monitor.Monitor{
-				Reader: c, Client: c, Operations: list{phases: tc.list}, Publisher: w, Frequency: time.Second, Log: slog.New(slog.DiscardHandler),
-			}
+			m, c := newMonitor(list{phases: tc.list}, w, b, r)
 			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
 			for _, do := range []reconcile.Func{m.Backup, m.Restore} {
 				result, err := do(t.Context(), request)
 				require.NoError(t, err)
-				require.Equal(t, tc.again, result.RequeueAfter == time.Second)
+				require.Zero(t, result)
 			}
 			require.NoError(t, c.Get(t.Context(), request.NamespacedName, b))
 			require.NoError(t, c.Get(t.Context(), request.NamespacedName, r))
 			require.Equal(t, tc.want, b.Status.Phase)
 			require.Equal(t, velerov1.RestorePhase(tc.want), r.Status.Phase)
-			if tc.want == tc.phase {
-				require.Empty(t, w.sent)
-				return
-			}
+			require.Equal(t, []int{tc.completed, tc.failed}, []int{b.Status.BackupItemOperationsCompleted, b.Status.BackupItemOperationsFailed})
+			require.Equal(t, []int{tc.completed, tc.failed}, []int{r.Status.RestoreItemOperationsCompleted, r.Status.RestoreItemOperationsFailed})
 			require.Equal(t, []fabric.What{fabric.WorkBackupFinalize, fabric.WorkRestoreFinalize}, w.sent)
 		})
 	}
 }
 
-func TestUnreadableOperationsHoldTheJob(t *testing.T) {
-	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "x"}}
-	b.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
-	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(b).Build()
+// Every phase but the two that wait is another service's.
+func TestJobsInOtherPhasesAreLeftAlone(t *testing.T) {
+	for _, phase := range []velerov1.BackupPhase{
+		"", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseFailedValidation, velerov1.BackupPhaseInProgress,
+		velerov1.BackupPhaseFinalizing, finalPF, velerov1.BackupPhaseCompleted, velerov1.BackupPhasePartiallyFailed, velerov1.BackupPhaseFailed, velerov1.BackupPhaseDeleting,
+	} {
+		meta := metav1.ObjectMeta{Namespace: "velero", Name: "x", UID: "u"}
+		b, r := &velerov1.Backup{ObjectMeta: meta}, &velerov1.Restore{ObjectMeta: meta}
+		b.Status.Phase, r.Status.Phase = phase, velerov1.RestorePhase(phase)
+		w := &wire{}
+		m, c := newMonitor(list{phases: []string{"New"}}, w, b, r)
+		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
+		for _, do := range []reconcile.Func{m.Backup, m.Restore} {
+			_, err := do(t.Context(), request)
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.Get(t.Context(), request.NamespacedName, b))
+		require.NoError(t, c.Get(t.Context(), request.NamespacedName, r))
+		require.Equal(t, phase, b.Status.Phase)
+		require.Equal(t, velerov1.RestorePhase(phase), r.Status.Phase)
+		require.Empty(t, w.sent)
+	}
+}
+
+// A job whose operations cannot be read stands still for ever when the location is gone or the file damaged, and cannot be
+// cancelled. It waits for a bucket that is away until itemOperationTimeout.
+func TestUnreadableOperationsHoldTheJobForABoundedTime(t *testing.T) {
 	boom := errors.New("boom")
-	m := &monitor.Monitor{Reader: c, Client: c, Operations: list{err: boom}, Publisher: &wire{}, Log: slog.New(slog.DiscardHandler)}
-	_, err := m.Backup(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
-	require.ErrorIs(t, err, boom)
-	_, err = m.Restore(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "velero", Name: "gone"}})
+	for name, tc := range map[string]struct {
+		err     error
+		begun   time.Duration // ago
+		timeout time.Duration
+		cancel  bool
+		holds   bool
+	}{
+		"away":                       {err: boom, begun: time.Hour, holds: true},
+		"away for the default time":  {err: boom, begun: 4 * time.Hour},
+		"away for the time it gives": {err: boom, begun: time.Minute, timeout: time.Minute},
+		"away and cancelled":         {err: boom, cancel: true},
+		"damaged":                    {err: fmt.Errorf("read: %w", grpcerr.ErrCorrupt)},
+		"no location":                {err: apierrors.NewNotFound(schema.GroupResource{}, "default")},
+		"no backup":                  {err: fmt.Errorf("backup: %w", grpcerr.ErrNotFound)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meta := metav1.ObjectMeta{Namespace: "velero", Name: "x", UID: "u", CreationTimestamp: metav1.NewTime(now.Add(-tc.begun))}
+			if tc.cancel {
+				meta.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"}
+			}
+			b, r := &velerov1.Backup{ObjectMeta: meta}, &velerov1.Restore{ObjectMeta: meta}
+			b.Status.Phase, r.Status.Phase = waiting, velerov1.RestorePhase(waiting)
+			b.Spec.ItemOperationTimeout.Duration, r.Spec.ItemOperationTimeout.Duration = tc.timeout, tc.timeout
+			r.Status.StartTimestamp = ptr(metav1.NewTime(now.Add(-tc.begun)))
+			m, c := newMonitor(list{err: tc.err}, &wire{}, b, r)
+			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
+			want := finalPF
+			if tc.holds {
+				want = waiting
+			}
+			for _, do := range []reconcile.Func{m.Backup, m.Restore} {
+				result, err := do(t.Context(), request)
+				require.NoError(t, err)
+				require.Equal(t, tc.holds, result.RequeueAfter == time.Second)
+			}
+			require.NoError(t, c.Get(t.Context(), request.NamespacedName, b))
+			require.NoError(t, c.Get(t.Context(), request.NamespacedName, r))
+			require.Equal(t, want, b.Status.Phase)
+			require.Equal(t, velerov1.RestorePhase(want), r.Status.Phase)
+		})
+	}
+	m, _ := newMonitor(list{}, &wire{})
+	_, err := m.Restore(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "velero", Name: "gone"}})
 	require.NoError(t, err)
 }

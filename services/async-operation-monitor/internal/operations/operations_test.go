@@ -13,7 +13,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -34,37 +33,6 @@ func packed(t testing.TB, text string) []byte {
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	return b.Bytes()
-}
-
-func TestDecode(t *testing.T) {
-	list, err := operations.Decode(bytes.NewReader(packed(t, file)))
-	require.NoError(t, err)
-	require.Len(t, list, 2)
-	require.Equal(t, "one", list[0].Spec.ID, "oldest first")
-	require.True(t, list[0].Done())
-	require.False(t, list[1].Done())
-	require.Equal(t, "data", list[1].Spec.Resource.Name)
-	require.EqualValues(t, 9, list[1].Status.Total)
-	for _, empty := range []string{"[]", "null", "[]\n"} {
-		list, err := operations.Decode(bytes.NewReader(packed(t, empty)))
-		require.NoError(t, err)
-		require.Empty(t, list)
-	}
-}
-
-func FuzzDecode(f *testing.F) {
-	whole := packed(f, file)
-	f.Add(whole)
-	f.Add(whole[:len(whole)/2])
-	f.Add(packed(f, `{"spec":1}`))
-	f.Add([]byte("plain"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var err error
-		require.Less(t, limittest.Allocated(func() { _, err = operations.Decode(bytes.NewReader(data)) }), uint64(bound))
-		if err != nil {
-			require.ErrorIs(t, err, operations.ErrCorrupt)
-		}
-	})
 }
 
 // stores has one location, "main".

@@ -1,3 +1,4 @@
+// Package operations finds the asynchronous operations of a job in the bucket.
 package operations
 
 import (
@@ -10,6 +11,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -28,7 +30,7 @@ type Source struct {
 
 // OfBackup returns the operations of a backup, oldest first; none recorded is an
 // empty list. A backup that does not exist wraps grpcerr.ErrNotFound.
-func (s *Source) OfBackup(ctx context.Context, name string) ([]Operation, error) {
+func (s *Source) OfBackup(ctx context.Context, name string) ([]itemoperation.Operation, error) {
 	b := &velerov1.Backup{}
 	if err := s.get(ctx, "backup", name, b); err != nil {
 		return nil, err
@@ -40,7 +42,7 @@ func (s *Source) OfBackup(ctx context.Context, name string) ([]Operation, error)
 }
 
 // OfRestore is OfBackup for a restore, whose files lie beside its backup.
-func (s *Source) OfRestore(ctx context.Context, name string) ([]Operation, error) {
+func (s *Source) OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error) {
 	r := &velerov1.Restore{}
 	if err := s.get(ctx, "restore", name, r); err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func (s *Source) get(ctx context.Context, kind, name string, into client.Object)
 	return nil
 }
 
-func (s *Source) load(ctx context.Context, location, key string) (list []Operation, err error) {
+func (s *Source) load(ctx context.Context, location, key string) (list []itemoperation.Operation, err error) {
 	store, err := s.Stores.OpenName(ctx, location)
 	if err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func (s *Source) load(ctx context.Context, location, key string) (list []Operati
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if list, err = Decode(file); err != nil {
+	if list, err = itemoperation.Decode(file); err != nil {
 		return nil, fmt.Errorf("read %s: %w: %w", key, grpcerr.ErrCorrupt, err)
 	}
 	return list, nil

@@ -11,16 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/itemoperation"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 )
 
 const defaultPage = 100
 
 // Operations finds the operations of a job; operations.Source is one.
 type Operations interface {
-	OfBackup(ctx context.Context, name string) ([]operations.Operation, error)
-	OfRestore(ctx context.Context, name string) ([]operations.Operation, error)
+	OfBackup(ctx context.Context, name string) ([]itemoperation.Operation, error)
+	OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error)
 }
 
 // Server implements operation.v1.OperationMonitorService.
@@ -35,7 +35,7 @@ func (s *Server) ListOperations(ctx context.Context, req *operationv1.ListOperat
 	if err != nil {
 		return nil, err
 	}
-	var list []operations.Operation
+	var list []itemoperation.Operation
 	switch owner := req.GetOwner().(type) {
 	case *operationv1.ListOperationsRequest_Backup:
 		list, err = s.Operations.OfBackup(ctx, owner.Backup)
@@ -72,19 +72,15 @@ func offset(token string) (int, error) {
 }
 
 var phases = map[string]operationv1.OperationPhase{
-	operations.PhaseNew:        operationv1.OperationPhase_OPERATION_PHASE_NEW,
-	operations.PhaseInProgress: operationv1.OperationPhase_OPERATION_PHASE_IN_PROGRESS,
-	operations.PhaseCompleted:  operationv1.OperationPhase_OPERATION_PHASE_COMPLETED,
-	operations.PhaseFailed:     operationv1.OperationPhase_OPERATION_PHASE_FAILED,
+	itemoperation.PhaseNew:        operationv1.OperationPhase_OPERATION_PHASE_NEW,
+	itemoperation.PhaseInProgress: operationv1.OperationPhase_OPERATION_PHASE_IN_PROGRESS,
+	itemoperation.PhaseCompleted:  operationv1.OperationPhase_OPERATION_PHASE_COMPLETED,
+	itemoperation.PhaseFailed:     operationv1.OperationPhase_OPERATION_PHASE_FAILED,
 }
 
-func toProto(o *operations.Operation) *operationv1.Operation {
-	resource := o.Spec.Resource.Resource
-	if o.Spec.Resource.Group != "" {
-		resource += "." + o.Spec.Resource.Group
-	}
+func toProto(o *itemoperation.Operation) *operationv1.Operation {
 	return &operationv1.Operation{
-		Id: o.Spec.ID, Action: cmp.Or(o.Spec.BackupAction, o.Spec.RestoreAction), GroupResource: resource,
+		Id: o.Spec.ID, Action: o.Spec.Action(), GroupResource: o.Spec.Resource.GroupResource(),
 		Namespace: o.Spec.Resource.Namespace, Name: o.Spec.Resource.Name, Phase: phases[o.Status.Phase], Error: o.Status.Error,
 		Completed: o.Status.Completed, Total: o.Status.Total, Units: o.Status.Units, Description: o.Status.Description,
 		CreateTime: stamp(o.Status.Created), StartTime: stamp(o.Status.Started), UpdateTime: stamp(o.Status.Updated),

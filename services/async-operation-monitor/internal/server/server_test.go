@@ -9,25 +9,25 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/itemoperation"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/server"
 )
 
-type jobs map[string][]operations.Operation
+type jobs map[string][]itemoperation.Operation
 
-func (j jobs) find(name string) ([]operations.Operation, error) {
+func (j jobs) find(name string) ([]itemoperation.Operation, error) {
 	if list, ok := j[name]; ok {
 		return list, nil
 	}
 	return nil, fmt.Errorf("%q: %w", name, grpcerr.ErrNotFound)
 }
 
-func (j jobs) OfBackup(_ context.Context, name string) ([]operations.Operation, error) {
+func (j jobs) OfBackup(_ context.Context, name string) ([]itemoperation.Operation, error) {
 	return j.find("backup " + name)
 }
 
-func (j jobs) OfRestore(_ context.Context, name string) ([]operations.Operation, error) {
+func (j jobs) OfRestore(_ context.Context, name string) ([]itemoperation.Operation, error) {
 	return j.find("restore " + name)
 }
 
@@ -36,11 +36,11 @@ func ofBackup(name, token string) *operationv1.ListOperationsRequest {
 }
 
 func TestListOperations(t *testing.T) {
-	resource := operations.Resource{Group: "apps", Resource: "deployments", Namespace: "n", Name: "x"}
-	three := []operations.Operation{
-		{Spec: operations.Spec{ID: "1", BackupAction: "act", Resource: resource}, Status: operations.Status{Phase: "Failed", Error: "no"}},
-		{Spec: operations.Spec{ID: "2"}, Status: operations.Status{Phase: "New"}},
-		{Spec: operations.Spec{ID: "3", RestoreAction: "other"}, Status: operations.Status{Phase: "InProgress"}},
+	resource := itemoperation.Resource{Group: "apps", Resource: "deployments", Namespace: "n", Name: "x"}
+	three := []itemoperation.Operation{
+		{Spec: itemoperation.Spec{ID: "1", BackupAction: "act", Resource: resource}, Status: itemoperation.Status{Phase: "Failed", Error: "no"}},
+		{Spec: itemoperation.Spec{ID: "2"}, Status: itemoperation.Status{Phase: "New"}},
+		{Spec: itemoperation.Spec{ID: "3", RestoreAction: "other"}, Status: itemoperation.Status{Phase: "InProgress"}},
 	}
 	s := &server.Server{Operations: jobs{"backup b": three, "restore r": {}}}
 	first, err := s.ListOperations(t.Context(), ofBackup("b", ""))

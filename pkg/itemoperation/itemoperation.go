@@ -1,5 +1,5 @@
-// Package operations reads the asynchronous operations of a job from the bucket.
-package operations
+// Package itemoperation reads the file of a job's asynchronous operations, and ends those in it that another server began.
+package itemoperation
 
 import (
 	"cmp"
@@ -42,13 +42,26 @@ type Resource struct {
 	Name      string `json:"Name"`
 }
 
+// GroupResource returns "persistentvolumeclaims" or "datauploads.velero.io".
+func (r *Resource) GroupResource() string {
+	if r.Group == "" {
+		return r.Resource
+	}
+	return r.Resource + "." + r.Group
+}
+
 // Spec is what was started. Backups and restores name the action differently.
 type Spec struct {
 	BackupAction  string   `json:"backupItemAction"`
 	RestoreAction string   `json:"restoreItemAction"`
 	Resource      Resource `json:"resourceIdentifier"`
 	ID            string   `json:"operationID"`
+	// After are the items that the operation changes before it ends.
+	After []Resource `json:"postOperationItems"`
 }
+
+// Action returns the name of the action that began the operation.
+func (s *Spec) Action() string { return cmp.Or(s.BackupAction, s.RestoreAction) }
 
 // Status is how far it is.
 type Status struct {

@@ -1,4 +1,4 @@
-package operations_test
+package itemoperation_test
 
 import (
 	"bytes"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 )
 
 // bound is what reading any file of operations may allocate, in bytes.
@@ -18,13 +18,13 @@ func TestAForgedFileOfOperationsCostsBoundedMemory(t *testing.T) {
 	for name, element := range map[string]string{"empty": "{}", "nulls": "null", "texts": `{"spec":{"operationID":"an operation"}}`} {
 		file := limittest.Packed(t, limittest.List("[", element, "]", 64<<20))
 		var err error
-		require.Less(t, limittest.Allocated(func() { _, err = operations.Decode(bytes.NewReader(file)) }), uint64(3*bound), name)
-		require.ErrorIs(t, err, operations.ErrCorrupt, name)
+		require.Less(t, limittest.Allocated(func() { _, err = itemoperation.Decode(bytes.NewReader(file)) }), uint64(3*bound), name)
+		require.ErrorIs(t, err, itemoperation.ErrCorrupt, name)
 	}
 	file := limittest.Packed(t, limittest.List(`[{"status":{"error":"`, "x", `"}}]`, 64<<20))
 	var err error
-	require.Less(t, limittest.Allocated(func() { _, err = operations.Decode(bytes.NewReader(file)) }), uint64(bound))
-	require.ErrorIs(t, err, operations.ErrCorrupt)
+	require.Less(t, limittest.Allocated(func() { _, err = itemoperation.Decode(bytes.NewReader(file)) }), uint64(bound))
+	require.ErrorIs(t, err, itemoperation.ErrCorrupt)
 }
 
 // A large job has an operation for each volume.
@@ -32,7 +32,7 @@ func TestTenThousandOperationsAreRead(t *testing.T) {
 	t.Parallel()
 	one := `{"spec":{"backupName":"b","backupItemAction":"velero.io/csi","resourceIdentifier":{"Group":"","Resource":"persistentvolumeclaims","Namespace":"n","Name":"data"},` +
 		`"operationID":"two"},"status":{"phase":"InProgress","nCompleted":3,"nTotal":9,"operationUnits":"Bytes","created":"2026-01-02T00:00:00Z"}}`
-	list, err := operations.Decode(bytes.NewReader(limittest.Packed(t, limittest.List("[", one, "]", 10_100*len(one)))))
+	list, err := itemoperation.Decode(bytes.NewReader(limittest.Packed(t, limittest.List("[", one, "]", 10_100*len(one)))))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(list), 10_000)
 }
