@@ -94,16 +94,17 @@ func TestStages(t *testing.T) {
 	for phase, want := range map[velerov1.BackupPhase]cancel.Stage{
 		"": cancel.Waiting, velerov1.BackupPhaseNew: cancel.Waiting, velerov1.BackupPhaseQueued: cancel.Waiting,
 		velerov1.BackupPhaseReadyToStart: cancel.Waiting, velerov1.BackupPhaseInProgress: cancel.Running,
-		velerov1.BackupPhaseWaitingForPluginOperations: cancel.Closing, velerov1.BackupPhaseFinalizing: cancel.Closing,
-		velerov1.BackupPhaseFinalizingPartiallyFailed: cancel.Closing, velerov1.BackupPhaseFailedValidation: cancel.Ended,
+		velerov1.BackupPhaseWaitingForPluginOperations: cancel.Running, velerov1.BackupPhaseFinalizing: cancel.Running,
+		velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed: cancel.Running,
+		velerov1.BackupPhaseFinalizingPartiallyFailed:                 cancel.Running, velerov1.BackupPhaseFailedValidation: cancel.Ended,
 		velerov1.BackupPhaseCompleted: cancel.Ended, velerov1.BackupPhaseFailed: cancel.Ended, velerov1.BackupPhaseDeleting: cancel.Ended,
 	} {
 		b := &velerov1.Backup{Status: velerov1.BackupStatus{Phase: phase}}
 		require.Equal(t, want, cancel.BackupStage(b), phase)
 	}
 	for phase, want := range map[velerov1.RestorePhase]cancel.Stage{
-		"": cancel.Waiting, velerov1.RestorePhaseInProgress: cancel.Running, velerov1.RestorePhaseFinalizing: cancel.Closing,
-		velerov1.RestorePhaseWaitingForPluginOperations: cancel.Closing, velerov1.RestorePhaseFailed: cancel.Ended,
+		"": cancel.Waiting, velerov1.RestorePhaseInProgress: cancel.Running, velerov1.RestorePhaseFinalizing: cancel.Running,
+		velerov1.RestorePhaseWaitingForPluginOperations: cancel.Running, velerov1.RestorePhaseFailed: cancel.Ended,
 	} {
 		r := &velerov1.Restore{Status: velerov1.RestoreStatus{Phase: phase}}
 		require.Equal(t, want, cancel.RestoreStage(r), phase)

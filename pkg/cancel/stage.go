@@ -13,7 +13,7 @@ const (
 	Waiting Stage = iota + 1
 	// Running: its holder has to stop it.
 	Running
-	// Closing: it is about to end, or what is left of it is not its holder's.
+	// Closing: it is about to end.
 	Closing
 	// Ended: its phase is terminal.
 	Ended
@@ -26,8 +26,8 @@ func BackupStage(b *velerov1.Backup) Stage {
 		return Ended
 	case phase.IsNew(), phase == velerov1.BackupPhaseQueued, phase == velerov1.BackupPhaseReadyToStart:
 		return Waiting
-	case phase == velerov1.BackupPhaseInProgress && !Committing(b):
-		return Running
+	case !Committing(b):
+		return Running // what another server left after InProgress has no holder at first, and ends as what has one
 	}
 	return Closing
 }
@@ -39,7 +39,7 @@ func RestoreStage(r *velerov1.Restore) Stage {
 		return Ended
 	case phase.IsNew():
 		return Waiting
-	case phase == velerov1.RestorePhaseInProgress && !Committing(r):
+	case !Committing(r):
 		return Running
 	}
 	return Closing

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/journal"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/steady"
@@ -116,8 +117,17 @@ func (j *execution) decide(ctx context.Context, out *finish.Job) (*velerov1.Back
 	if err != nil {
 		return nil, none, j.storeError(ctx, err)
 	}
-	if found {
+	switch {
+	case found && !committed.Status.Phase.Terminal():
+		final, err := j.inherit(ctx, out, committed)
+		if err != nil {
+			err = j.storeError(ctx, err)
+		}
+		return final, none, err
+	case found:
 		return committed, none, nil
+	case finalizing(j.claimed.Status.Phase):
+		return nil, none, &failedError{reason: fmt.Sprintf("another server left the backup in phase %s, and the bucket holds no %s", j.claimed.Status.Phase, layout.BackupMetadata(j.backup.Name))}
 	}
 	if err := j.reserve(ctx, out); err != nil {
 		return nil, none, j.storeError(ctx, err)

@@ -78,8 +78,13 @@ func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, reason strin
 		}
 	}()
 	committed, found, err := ending.Committed(ctx, store, b)
-	if err != nil || found {
-		return committed, err
+	switch {
+	case err != nil:
+		return nil, err
+	case found && !committed.Status.Phase.Terminal():
+		return c.disinherit(ctx, store, committed, reason)
+	case found:
+		return committed, nil
 	}
 	cluster, err := c.reserve(ctx, store, b)
 	if err != nil {
@@ -93,6 +98,19 @@ func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, reason strin
 		failpoint.Hit("queue-scheduler/cancel-committed")
 	}
 	return committed, err
+}
+
+// disinherit ends a backup that another server stored and left unfinished. It was
+// not marked when its claim was taken, so nobody else ends it in another way.
+func (c *Canceller) disinherit(ctx context.Context, store objectstore.Store, stored *velerov1.Backup, reason string) (*velerov1.Backup, error) {
+	final := ending.Inherited(stored, velerov1.BackupPhaseFailed, c.Clock.Now())
+	final.Status.FailureReason = reason
+	final.Status.Errors = max(final.Status.Errors, 1)
+	if err := ending.Replace(ctx, store, final); err != nil {
+		return nil, err
+	}
+	failpoint.Hit("queue-scheduler/cancel-committed")
+	return final, nil
 }
 
 // reserve makes the directory in the bucket this backup's, as its runner may not

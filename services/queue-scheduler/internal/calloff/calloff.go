@@ -34,7 +34,7 @@ import (
 const (
 	// ReasonEnded: the job has ended.
 	ReasonEnded = "JOB_ENDED"
-	// ReasonCommitting: the job is about to end, or waits for operations.
+	// ReasonCommitting: the job is about to end.
 	ReasonCommitting = "JOB_COMMITTING"
 )
 

@@ -168,10 +168,10 @@ func TestItMayBeTooLate(t *testing.T) {
 	committing := running("committing")
 	require.NoError(t, cancel.Commit(committing, 3))
 	b := newBed(committing, backup("done", velerov1.BackupPhaseCompleted), backup("own", velerov1.BackupPhaseFailed),
-		backup("waiting", velerov1.BackupPhaseWaitingForPluginOperations), restore("restored", velerov1.RestorePhasePartiallyFailed))
+		restore("restored", velerov1.RestorePhasePartiallyFailed))
 	c := b.replica(t, "one")
 	for name, reason := range map[string]string{
-		"committing": calloff.ReasonCommitting, "waiting": calloff.ReasonCommitting, "done": calloff.ReasonEnded, "own": calloff.ReasonEnded,
+		"committing": calloff.ReasonCommitting, "done": calloff.ReasonEnded, "own": calloff.ReasonEnded,
 	} {
 		before := read(t, b, backup(name, "")).ResourceVersion
 		_, err := c.AskBackup(t.Context(), name, "alice")
