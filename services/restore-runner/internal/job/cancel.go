@@ -72,7 +72,7 @@ func (j *job) restoring(ctx context.Context, do func(context.Context) error) err
 
 // mark says that the restore is done: from now on a request to stop it comes too late. One that was there before ends it.
 func (j *job) mark(ctx context.Context) error {
-	if j.records.head.Finished != nil {
+	if j.records != nil && j.records.head.Finished != nil {
 		return nil // decided by an earlier holder
 	}
 	err := j.retry(ctx, "mark the end of the restore", func() error {

@@ -69,7 +69,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if work {
 		c.hint(ctx, restore)
 	}
-	if work && (restore.Status.Phase == velerov1.RestorePhaseInProgress || waited >= offer.Overdue) {
+	if work && (begun(restore.Status.Phase) || waited >= offer.Overdue) {
 		c.offer(restore) // handed over, orphaned, or announced in vain: it goes on, whatever becomes of the hint
 	}
 	return ctrl.Result{RequeueAfter: offer.Period}, nil
@@ -84,7 +84,7 @@ func (c *Controller) work(ctx context.Context, restore *velerov1.Restore) (bool,
 		}
 		_, admitted, err := c.runner.cfg.Ledger.Get(ctx, restore.UID)
 		return admitted, err
-	case restore.Status.Phase == velerov1.RestorePhaseInProgress:
+	case begun(restore.Status.Phase):
 		return c.free(restore), nil
 	}
 	return false, nil
@@ -161,7 +161,7 @@ func (c *Controller) orphans(ctx context.Context, holder string) error {
 			errs = append(errs, err)
 			continue
 		}
-		if ok && held.Holder == holder && o.Status.Phase == velerov1.RestorePhaseInProgress {
+		if ok && held.Holder == holder && begun(o.Status.Phase) {
 			c.offer(o)
 		}
 	}

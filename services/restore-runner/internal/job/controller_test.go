@@ -79,6 +79,8 @@ func TestUnfinishedRestoresAreAnnouncedUntilTheyEnd(t *testing.T) {
 		"handed over":          {true, held(""), 1, true},
 		"holder lives":         {true, held("alive"), 0, true},
 		"ours and not running": {true, held("me"), 1, true},
+		"left finalizing":      {false, func(r *velerov1.Restore) { r.Status.Phase = velerov1.RestorePhaseFinalizing }, 1, true},
+		"left waiting":         {false, func(r *velerov1.Restore) { r.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperations }, 0, true},
 		"ended":                {true, func(r *velerov1.Restore) { r.Status.Phase = velerov1.RestorePhaseCompleted }, 0, false},
 	}
 	for name, tt := range tests {
@@ -92,6 +94,22 @@ func TestUnfinishedRestoresAreAnnouncedUntilTheyEnd(t *testing.T) {
 		})
 	}
 	require.Zero(t, newControl(newBench(t)).reconcile(t), "an absent one is nobody's business")
+}
+
+// A restore that another server left is not announced to anybody who takes it, or not at all without messages.
+func TestARestoreThatAnotherServerLeftIsTakenWithoutMessages(t *testing.T) {
+	for _, phase := range []velerov1.RestorePhase{velerov1.RestorePhaseFinalizing, velerov1.RestorePhaseFinalizingPartiallyFailed} {
+		b := newBench(t)
+		b.left(t, phase, "[]", func(r *velerov1.Restore) { _ = claim.Set(r, claim.Claim{Holder: "dead", Epoch: 1}) })
+		c := newControl(b)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Serve(ctx) }()
+		c.reconcile(t)
+		require.Eventually(t, func() bool { return b.get(t).Status.Phase.Terminal() }, time.Minute, 10*time.Millisecond)
+		cancel()
+		require.NoError(t, <-done)
+	}
 }
 
 func TestWithoutMessagesTheRunnerLooksItself(t *testing.T) {

@@ -43,8 +43,11 @@ func (j *job) decide(ctx context.Context, end outcome.Finished) error {
 
 // ending is how a restore ends that failed.
 func (j *job) ending(failure *fatalError) *outcome.Finished {
-	if j.finished != nil {
+	switch {
+	case j.finished != nil:
 		return j.finished
+	case finalizing(j.restore.Status.Phase):
+		return j.inherited(failure)
 	}
 	end := &outcome.Finished{Phase: velerov1.RestorePhaseFailed, Reason: failure.Error(), Time: j.cfg.Clock.Now().UnixMilli()}
 	if j.recorder != nil {

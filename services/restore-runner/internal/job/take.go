@@ -28,12 +28,10 @@ func (r *Runner) take(ctx context.Context, name string, uid types.UID) (*velerov
 	restore := r.object(name, uid)
 	err = kube.Update(ctx, r.cfg.Reader, r.cfg.Client, restore, func(o *velerov1.Restore) error {
 		switch {
-		case o.DeletionTimestamp != nil, o.Status.Phase.Terminal():
+		case o.DeletionTimestamp != nil, !open(o.Status.Phase):
 			return errNothing
-		case !admitted:
+		case !admitted && !finalizing(o.Status.Phase): // which writes nothing to the cluster
 			return errNotAdmitted
-		case !o.Status.Phase.IsNew() && o.Status.Phase != velerov1.RestorePhaseInProgress:
-			return errNothing // waiting for operations, which belongs to async-operation-monitor
 		}
 		if err := readable(o); err != nil {
 			return err
@@ -46,7 +44,9 @@ func (r *Runner) take(ctx context.Context, name string, uid types.UID) (*velerov
 		if !slices.Contains(o.Finalizers, velerov1.RestoreFinalizer) {
 			o.Finalizers = append(o.Finalizers, velerov1.RestoreFinalizer)
 		}
-		o.Status.Phase = velerov1.RestorePhaseInProgress
+		if o.Status.Phase.IsNew() {
+			o.Status.Phase = velerov1.RestorePhaseInProgress
+		}
 		if o.Status.StartTimestamp == nil {
 			o.Status.StartTimestamp = r.now()
 		}

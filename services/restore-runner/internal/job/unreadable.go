@@ -36,8 +36,7 @@ func readable(o *velerov1.Restore) error {
 func (r *Runner) settle(ctx context.Context, restore *velerov1.Restore, damage *unreadableError) error {
 	final := r.object(restore.Name, restore.UID)
 	err := kube.Update(ctx, r.cfg.Reader, r.cfg.Client, final, func(o *velerov1.Restore) error {
-		open := o.Status.Phase.IsNew() || o.Status.Phase == velerov1.RestorePhaseInProgress
-		if !open || o.DeletionTimestamp != nil || o.Annotations[holdfast.AnnotationClaim] != damage.value {
+		if !open(o.Status.Phase) || o.DeletionTimestamp != nil || o.Annotations[holdfast.AnnotationClaim] != damage.value {
 			return errNothing
 		}
 		o.Status.Phase = velerov1.RestorePhaseFailed

@@ -48,7 +48,11 @@ func (r *Runner) work(ctx context.Context, restore *velerov1.Restore, mine claim
 	defer lose(nil)
 	j.lose = lose
 	j.heed(restore) // an earlier holder may have been asked
-	err := j.survive(func() error { return j.run(owned) })
+	run := j.run
+	if finalizing(restore.Status.Phase) {
+		run = j.inherit
+	}
+	err := j.survive(func() error { return run(owned) })
 	err = j.unlessCalledOff(owned, err)
 	var failure *fatalError
 	if owned.Err() == nil && errors.As(err, &failure) {
