@@ -37,8 +37,8 @@ type Collector struct {
 	Log       *slog.Logger
 	// Period is how often it looks, and how long a failed attempt rests at least.
 	Period time.Duration
-	// Running tells whether a backup in that phase cannot be deleted yet.
-	Running func(velerov1.BackupPhase) bool
+	// Running tells whether a backup cannot be deleted yet.
+	Running func(*velerov1.Backup) bool
 	// Settled tells of a processed request that another one would only be refused for the same reason. It stands for that one
 	// until it is removed, a day after it was made.
 	Settled func(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool
@@ -71,7 +71,7 @@ func (c *Collector) Pass(ctx context.Context) error {
 	var errs []error
 	for i := range list.Items {
 		b := &list.Items[i]
-		if exp := b.Status.Expiration; exp == nil || exp.After(now) || b.DeletionTimestamp != nil || c.Running(b.Status.Phase) {
+		if exp := b.Status.Expiration; exp == nil || exp.After(now) || b.DeletionTimestamp != nil || c.Running(b) {
 			continue
 		}
 		if needed == nil {

@@ -80,7 +80,7 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 // unfit says why the backup cannot be deleted now, "" if it can. One that is Deleting already cannot be refused any more; what
 // stands in the way of it is waited for.
 func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, b *velerov1.Backup) (refusal string, err error) {
-	if Running(b.Status.Phase) {
+	if Running(b) {
 		return errRunning.Error(), nil
 	}
 	if problem := checkSkip(req); problem != "" {
@@ -126,13 +126,15 @@ func (r *Remover) admitLocation(ctx context.Context, j *job) (refusal string, er
 	return "", nil
 }
 
-// Running tells whether a runner works on the backup, so that it cannot be deleted.
-func Running(phase velerov1.BackupPhase) bool {
-	switch phase {
-	case velerov1.BackupPhaseInProgress, velerov1.BackupPhaseWaitingForPluginOperations,
-		velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed, velerov1.BackupPhaseFinalizing,
-		velerov1.BackupPhaseFinalizingPartiallyFailed:
+// Running tells whether a runner works on the backup, so that it cannot be deleted. One that another server left waiting for
+// operations, or finalizing, has no holder until a runner takes it.
+func Running(b *velerov1.Backup) bool {
+	switch b.Status.Phase {
+	case velerov1.BackupPhaseInProgress:
 		return true
+	case velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
+		held, _, err := claim.Parse(b)
+		return err == nil && held.Holder != ""
 	default:
 		return false
 	}
@@ -150,7 +152,7 @@ var errRunning = errors.New("backup is still in progress")
 // markDeleting is the swap against a runner that would start the backup: whoever comes first wins.
 func (r *Remover) markDeleting(ctx context.Context, j *job) error {
 	return kube.Update(ctx, r.Reader, r.Client, j.backup, func(b *velerov1.Backup) error {
-		if Running(b.Status.Phase) {
+		if Running(b) {
 			return errRunning
 		}
 		if b.Status.Phase == velerov1.BackupPhaseDeleting {

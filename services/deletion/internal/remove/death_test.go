@@ -317,6 +317,7 @@ func TestARunnerThatComesFirstWins(t *testing.T) {
 				if _, ok := obj.(*velerov1.DeleteBackupRequest); ok && b.backup().Status.Phase == velerov1.BackupPhaseReadyToStart {
 					run := b.backup()
 					run.Status.Phase = phase
+					require.NoError(t, claim.Set(run, claim.Claim{Holder: "runner", Epoch: 1}))
 					require.NoError(t, c.Update(ctx, run))
 					b.reserve("b-uid")
 				}

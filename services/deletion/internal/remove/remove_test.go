@@ -258,9 +258,7 @@ func TestRefusals(t *testing.T) {
 		}, "backup is still in progress"},
 		"finalizing": {func(_ *bed, k *velerov1.Backup, _ *velerov1.DeleteBackupRequest) {
 			k.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
-		}, "backup is still in progress"},
-		"waiting": {func(_ *bed, k *velerov1.Backup, _ *velerov1.DeleteBackupRequest) {
-			k.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
+			_ = claim.Set(k, claim.Claim{Holder: "runner", Epoch: 1})
 		}, "backup is still in progress"},
 		"no location": {func(b *bed, _ *velerov1.Backup, _ *velerov1.DeleteBackupRequest) { b.location = nil }, `"default" not found`},
 		"read-only": {func(b *bed, _ *velerov1.Backup, _ *velerov1.DeleteBackupRequest) {

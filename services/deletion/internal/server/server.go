@@ -29,8 +29,8 @@ type Server struct {
 	Reader    client.Reader // uncached
 	Client    client.Writer
 	Namespace string
-	// Running tells whether a backup in that phase cannot be deleted yet.
-	Running func(velerov1.BackupPhase) bool
+	// Running tells whether a backup cannot be deleted yet.
+	Running func(*velerov1.Backup) bool
 	// Restoring says which restores of a backup run; "" if none does, or the deletion has begun.
 	Restoring func(ctx context.Context, b *velerov1.Backup) (string, error)
 }
@@ -41,7 +41,7 @@ func (s *Server) DeleteBackup(ctx context.Context, req *deletionv1.DeleteBackupR
 	if err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: req.GetBackup()}, &backup); err != nil {
 		return nil, fmt.Errorf("backup %q: %w", req.GetBackup(), err)
 	}
-	if s.Running(backup.Status.Phase) {
+	if s.Running(&backup) {
 		err := fmt.Errorf("backup %q is still in progress (%s): %w", backup.Name, backup.Status.Phase, grpcerr.ErrPrecondition)
 		return nil, grpcerr.WithReason(err, reasonInProgress, map[string]string{"backup": backup.Name, "phase": string(backup.Status.Phase)})
 	}

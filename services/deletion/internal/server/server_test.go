@@ -28,7 +28,7 @@ func TestDeleteBackup(t *testing.T) {
 	failed.Spec.BackupName, failed.Status.Phase, failed.Status.Errors = long, velerov1.DeleteBackupRequestPhaseProcessed, []string{"object is locked"}
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
 		backup(long, velerov1.BackupPhaseCompleted), backup("running", velerov1.BackupPhaseInProgress), backup("restored", velerov1.BackupPhaseCompleted), failed).Build()
-	s := &Server{Reader: c, Client: c, Namespace: "velero", Running: func(p velerov1.BackupPhase) bool { return p == velerov1.BackupPhaseInProgress },
+	s := &Server{Reader: c, Client: c, Namespace: "velero", Running: func(k *velerov1.Backup) bool { return k.Status.Phase == velerov1.BackupPhaseInProgress },
 		Restoring: func(_ context.Context, b *velerov1.Backup) (string, error) {
 			if b.Name == "restored" {
 				return "the backup is being restored by r", nil
