@@ -70,13 +70,11 @@ func (j *execution) finalize(ctx context.Context, out *finish.Job, stored *veler
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, found.Close()) }()
-	failpoint.Hit("backup-runner/inherited-read")
 	if err := files.Publish(ctx, found); errors.Is(err, finalize.ErrLeft) {
 		j.log.WarnContext(ctx, "results of the backup do not tell what was found while it was finalized", "error", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("complete the files of the backup: %w", err)
 	}
-	failpoint.Hit("backup-runner/inherited-published")
 	phase := velerov1.BackupPhaseCompleted
 	if found.Errors > 0 || failing(stored.Status.Phase) || failing(j.claimed.Status.Phase) {
 		phase = velerov1.BackupPhasePartiallyFailed

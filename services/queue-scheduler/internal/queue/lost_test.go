@@ -11,6 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
@@ -74,6 +75,9 @@ func TestALostEntryIsMadeAgain(t *testing.T) {
 	s := b.passes(b.ledger)
 	for _, name := range []string{"run", "ready"} {
 		b.backup(name, 1, "ns1")
+		o := b.get(name)
+		o.Annotations = map[string]string{holdfast.AnnotationQueueSequence: "1"}
+		require.NoError(t, b.c.Update(t.Context(), o))
 	}
 	b.set("run", velerov1.BackupPhaseInProgress)
 	b.set("ready", velerov1.BackupPhaseReadyToStart)

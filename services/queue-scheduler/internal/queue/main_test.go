@@ -87,6 +87,9 @@ func (r *rules) setAway(location, message string) {
 }
 
 func (r *rules) Restore(_ context.Context, o *velerov1.Restore) (validate.Problems, error) {
+	if o.Spec.BackupName != "" && o.Spec.ScheduleName != "" {
+		return validate.Problems{{Message: "exactly one of them must be set"}}, nil
+	}
 	o.Spec.ScheduleName = "computed"
 	return r.judge(o.Name)
 }

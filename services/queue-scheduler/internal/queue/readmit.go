@@ -45,6 +45,12 @@ func (v *view) expect(j job) {
 func (s *Scheduler) readmit(ctx context.Context, v *view) error {
 	var errs []error
 	for _, j := range v.orphans {
+		if foreign(j) {
+			if err := s.adopt(ctx, v, j); err != nil { // nobody works on it, so nothing has to wait for that
+				s.Log.WarnContext(ctx, "job of another server not adopted yet", "kind", j.kind(), "name", j.object().GetName(), "error", err)
+			}
+			continue
+		}
 		if err := s.readmitOne(ctx, v, j); err != nil {
 			errs = append(errs, fmt.Errorf("readmit %s %s: %w", j.kind(), j.object().GetName(), err))
 		}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/finalize"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -90,7 +89,6 @@ func (j *job) complete(ctx context.Context, store objectstore.Store, dir string)
 		}
 		return struct{}{}, err
 	})
-	failpoint.Hit("restore-runner/inherited-published")
 	return found, err
 }
 
