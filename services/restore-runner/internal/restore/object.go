@@ -1,20 +1,14 @@
 package restore
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
@@ -66,85 +60,6 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 	return r.bring(ctx, s, it)
 }
 
-// reachable finds out whether there is a place for an object in the cluster. over tells that it waits for that, or has its
-// outcome.
-func (r *run) reachable(ctx context.Context, v int32, s *stay) (wait *dispatch.Wait, over bool) {
-	err := r.lot.Expired(v)
-	if reason := r.lostNamespace(r.Plan.Target(v)); err == nil && reason != "" {
-		err = fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason)
-	}
-	if err != nil {
-		r.end(ctx, s.entry, v, err)
-		return nil, true
-	}
-	if s.wait != nil {
-		return nil, false // it was reachable before
-	}
-	if err = r.unserved(ctx, v); err == nil {
-		r.lot.Passed(v)
-		return nil, false
-	}
-	if wait = (waiter{r.lot, v}).park(err); wait == nil {
-		r.end(ctx, s.entry, v, err)
-		return nil, true
-	}
-	if err := r.stays.put(v, s, nil); err != nil { // it is begun anew
-		r.end(ctx, s.entry, v, err)
-		return nil, true
-	}
-	return wait, true
-}
-
-// resume takes an object up again, or begins it.
-func (r *run) resume(v int32) *stay {
-	if s := r.stays.take(v); s != nil {
-		return s
-	}
-	return &stay{entry: r.Recorder.Begin(v)}
-}
-
-// bring creates the normalized object, with the volume it needs, or has it wait.
-func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
-	mark := s.entry.Mark()
-	for again := true; again; {
-		err := r.provision(ctx, it)
-		if err == nil {
-			again, err = r.create(ctx, s, it)
-		}
-		if err == nil {
-			continue
-		}
-		var refused *refusal
-		if errors.As(err, &refused) {
-			return r.yield(ctx, it.node, s, refused)
-		}
-		if wait := r.lay(ctx, it.node, s, waiter{r.lot, it.node}, err, mark); wait != nil {
-			return wait
-		}
-		r.end(ctx, s.entry, it.node, err)
-		break
-	}
-	return nil
-}
-
-// lay lays an object aside if err is a delay that there is time for; nil is no wait. What was said about it since mark will
-// be said again.
-func (r *run) lay(ctx context.Context, v int32, s *stay, w waiter, err error, mark int) *dispatch.Wait {
-	if cut(ctx, err) {
-		return nil
-	}
-	wait := w.park(err)
-	if wait == nil {
-		return nil
-	}
-	s.entry.Rewind(mark)
-	if err := r.stays.keep(v, s, wait); err != nil {
-		r.end(ctx, s.entry, v, err)
-		return nil
-	}
-	return wait
-}
-
 // end is the outcome of an object that got no further than err. When the restore ends here it has no outcome: whoever goes
 // on restores it.
 func (r *run) end(ctx context.Context, e *outcome.Entry, v int32, err error) {
@@ -193,70 +108,6 @@ func (r *run) skip(ctx context.Context, v int32, skip *reset.Skip) {
 	r.done(ctx, e, v, apply.Result{Action: apply.Skipped}, nil, nil)
 }
 
-// load reads and decodes a body and checks that it is what the plan says.
-func (r *run) load(ctx context.Context, v int32) (*item, error) {
-	raw, err := r.Source.Read(ctx, r.Plan.Item(v))
-	if err != nil {
-		return nil, fmt.Errorf("read from the backup: %w", err)
-	}
-	it := &item{node: v, raw: raw}
-	if it.body, err = jsonlimit.UnmarshalObject(raw); err != nil {
-		return nil, fmt.Errorf("decode: %w", err)
-	}
-	meta, ok := it.body["metadata"].(map[string]any)
-	if !ok {
-		return nil, errors.New("metadata: missing or not an object")
-	}
-	if meta["name"] != r.Plan.Node(v).Name {
-		return nil, fmt.Errorf("metadata.name: is %q in an object stored as %q", meta["name"], r.Plan.Node(v).Name)
-	}
-	if it.target, err = r.target(it); err != nil {
-		return nil, err
-	}
-	it.refs, it.fields = list(meta, "ownerReferences"), appliedFields(list(meta, "managedFields"))
-	return it, nil
-}
-
-// target finds where the object belongs in this cluster: the version is the stored object's own.
-func (r *run) target(it *item) (apply.Target, error) {
-	kind := r.Plan.Kind(it.node)
-	gv, err := groupVersion(it.body)
-	if err != nil {
-		return apply.Target{}, err
-	}
-	if gv.Group != kind.GVK.Group {
-		return apply.Target{}, fmt.Errorf("apiVersion: is %q in an object stored under group %q", gv, kind.GVK.Group)
-	}
-	served, ok := r.catalog.Load().Lookup(kind.GroupResource())
-	if !ok {
-		return apply.Target{}, fmt.Errorf("the cluster does not serve %s", kind)
-	}
-	t := apply.Target{GVR: gv.WithResource(kind.Resource), Namespace: r.Plan.Target(it.node), Name: cmp.Or(it.renamed, r.Plan.Node(it.node).Name)}
-	if served.Namespaced != (t.Namespace != "") {
-		return t, fmt.Errorf("the scope of %s in the cluster is not that in the backup", kind)
-	}
-	return t, nil
-}
-
-// skipped tells whether the object stays out.
-func (r *run) skipped(it *item) *reset.Skip {
-	kind := r.Plan.Kind(it.node)
-	if skip := reset.Skipped(it.body, kind.GroupResource()); skip != nil {
-		return skip
-	}
-	switch kind.String() {
-	case "pods":
-		if job := r.remade(it); job != "" {
-			return &reset.Skip{Reason: job + " is restored and makes its own pods", Report: true}
-		}
-	case "persistentvolumes":
-		if r.Volumes.Reprovision(it.target.Name) {
-			return &reset.Skip{Reason: "its claim gets a new volume"}
-		}
-	}
-	return nil
-}
-
 // create brings the normalized object into the cluster and gives it its owners. again tells that it went away which stood
 // there; then, and after an error, the object has no outcome yet.
 func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err error) {
@@ -293,6 +144,9 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 	}
 	owners.report(s.entry)
 	if r.brought(ctx, s.entry, it, &result) {
+		if result.Action == apply.Created {
+			r.injected(ctx, s.entry, it)
+		}
 		r.done(ctx, s.entry, it.node, result, owners.now, owners.later)
 	}
 	return false, nil
@@ -379,30 +233,4 @@ func list(o map[string]any, key string) []any {
 		return nil
 	}
 	return l
-}
-
-// remade returns the restored Job that makes this pod anew, "" when there is none.
-func (r *run) remade(it *item) string {
-	for _, ref := range it.refs {
-		value, owner, ok := reference(ref)
-		if !ok || plan.Relate(r.Plan.Kind(it.node).GVK.GroupKind(), owner) != plan.Remake {
-			continue
-		}
-		if node, ok := r.ownerNode(owner.UID); ok && r.Recorder.Action(node) != apply.Failed {
-			return "Job " + text(value, "name")
-		}
-	}
-	return ""
-}
-
-func groupVersion(body map[string]any) (schema.GroupVersion, error) {
-	version := text(body, "apiVersion")
-	if version == "" || text(body, "kind") == "" {
-		return schema.GroupVersion{}, errors.New("apiVersion or kind: missing")
-	}
-	gv, err := schema.ParseGroupVersion(version)
-	if err != nil {
-		return gv, fmt.Errorf("apiVersion: %w", err)
-	}
-	return gv, nil
 }

@@ -153,6 +153,7 @@ type run struct {
 	lot    *parking.Lot          // of the last pass
 	// aggregates are the kinds that APIServices of the restore serve.
 	aggregates map[*plan.Kind]*aggregated
+	injectors  *injectors
 	asking     *attendant    // nil but in the last pass, and then without actions
 	alone      chan struct{} // held by who puts an object to an action again
 }
@@ -177,6 +178,7 @@ func (r *run) others(ctx context.Context) error {
 		Stop:    r.Stop,
 	}
 	r.aggregate()
+	r.inject(ctx)
 	r.lot = parking.New(r.Clock)
 	defer r.lot.Start(ctx)()
 	work.Woken = r.lot.Woken()

@@ -1,0 +1,169 @@
+package restore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+)
+
+var mutatingGVR = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+
+// workloads are the kinds that are named when an injecting webhook comes after them, with the path to the template of their
+// Pods; a Pod has none.
+var workloads = map[schema.GroupResource][]string{
+	{Resource: "pods"}:                       nil,
+	{Resource: "replicationcontrollers"}:     {"spec", "template"},
+	{Group: "apps", Resource: "deployments"}: {"spec", "template"}, {Group: "apps", Resource: "statefulsets"}: {"spec", "template"},
+	{Group: "apps", Resource: "daemonsets"}: {"spec", "template"}, {Group: "apps", Resource: "replicasets"}: {"spec", "template"},
+	{Group: "batch", Resource: "jobs"}: {"spec", "template"},
+}
+
+// injector is a mutating webhook of the restore, which comes after the workloads that it would change.
+type injector struct {
+	name    string
+	webhook *admissionv1.MutatingWebhook
+	space   labels.Selector
+	object  labels.Selector
+}
+
+// injectors are the mutating webhooks of a restore that were not in the cluster before it.
+type injectors struct {
+	all []injector
+
+	mu     sync.Mutex
+	spaces map[string]labels.Set // of namespaces of the cluster
+}
+
+// inject finds the mutating webhooks that come with the restore.
+func (r *run) inject(ctx context.Context) {
+	r.injectors = &injectors{spaces: map[string]labels.Set{}}
+	kinds := r.Plan.Kinds()
+	if !slices.ContainsFunc(kinds, func(k plan.Kind) bool { return k.GroupResource() == mutatingGVR.GroupResource() }) {
+		return
+	}
+	for v := range int32(r.Plan.Len()) {
+		if r.Plan.Kind(v).GroupResource() != mutatingGVR.GroupResource() || !r.Recorder.Concerns(v) || r.standsAlready(ctx, v) {
+			continue
+		}
+		raw, err := r.Source.Read(ctx, r.Plan.Item(v))
+		var config admissionv1.MutatingWebhookConfiguration
+		if err != nil || json.Unmarshal(raw, &config) != nil {
+			continue // its own outcome says so
+		}
+		for i := range config.Webhooks {
+			hook := &config.Webhooks[i]
+			space, err := metav1.LabelSelectorAsSelector(orEverything(hook.NamespaceSelector))
+			object, more := metav1.LabelSelectorAsSelector(orEverything(hook.ObjectSelector))
+			if errors.Join(err, more) == nil {
+				r.injectors.all = append(r.injectors.all, injector{config.Name, hook, space, object})
+			}
+		}
+	}
+}
+
+// orEverything is what no selector means here.
+func orEverything(s *metav1.LabelSelector) *metav1.LabelSelector {
+	if s == nil {
+		return &metav1.LabelSelector{}
+	}
+	return s
+}
+
+// standsAlready tells that an object was in the cluster before the restore.
+func (r *run) standsAlready(ctx context.Context, v int32) bool {
+	raw, err := r.client.Get(ctx, r.present(v))
+	if err != nil {
+		return false
+	}
+	live, err := liveOf(raw)
+	return err == nil && live.Metadata.DeletionTimestamp == nil && !live.madeBy(r.manager)
+}
+
+// injected warns of a workload that was created before a webhook that would have changed it, or the Pods that are made of it.
+// Conditions of a webhook in CEL count as met.
+func (r *run) injected(ctx context.Context, e *outcome.Entry, it *item) {
+	gr := r.Plan.Kind(it.node).GroupResource()
+	template, ok := workloads[gr]
+	if !ok || len(r.injectors.all) == 0 || controlled(it) {
+		return
+	}
+	for i := range r.injectors.all {
+		j := &r.injectors.all[i]
+		what := ""
+		switch pods := podsOf(it.body, template); {
+		case j.changes(gr, it.body):
+			what = "it"
+		case template != nil && pods != nil && j.changes(schema.GroupResource{Resource: "pods"}, pods):
+			what = "its Pods"
+		}
+		if what == "" || !j.space.Matches(r.spaceLabels(ctx, it.target.Namespace)) {
+			continue
+		}
+		e.Warn(fmt.Sprintf("mutating webhook %q of %q comes after it, and would have changed %s: what it adds may be missing until the Pods are made anew",
+			j.webhook.Name, j.name, what))
+		return
+	}
+}
+
+// controlled tells that another object, which is named instead, controls this one.
+func controlled(it *item) bool {
+	for _, ref := range it.refs {
+		if _, owner, ok := reference(ref); ok && owner.Controller {
+			return true
+		}
+	}
+	return false
+}
+
+// podsOf returns the template of the Pods of a workload.
+func podsOf(body map[string]any, path []string) map[string]any {
+	for _, key := range path {
+		body = object(body, key)
+	}
+	return body
+}
+
+// changes tells whether the webhook is asked about the creation of an object, whatever its namespace.
+func (j *injector) changes(gr schema.GroupResource, body map[string]any) bool {
+	return slices.ContainsFunc(j.webhook.Rules, func(r admissionv1.RuleWithOperations) bool {
+		return (slices.Contains(r.Operations, admissionv1.Create) || slices.Contains(r.Operations, admissionv1.OperationAll)) &&
+			(slices.Contains(r.APIGroups, gr.Group) || slices.Contains(r.APIGroups, "*")) &&
+			(slices.Contains(r.Resources, gr.Resource) || slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "*/*")) &&
+			(r.Scope == nil || *r.Scope != admissionv1.ClusterScope)
+	}) && j.object.Matches(labelled(object(object(body, "metadata"), "labels")))
+}
+
+// spaceLabels returns the labels of a namespace of the cluster, which is read once.
+func (r *run) spaceLabels(ctx context.Context, name string) labels.Set {
+	r.injectors.mu.Lock()
+	set, known := r.injectors.spaces[name]
+	r.injectors.mu.Unlock()
+	if known {
+		return set
+	}
+	raw, err := r.client.Get(ctx, apply.Target{GVR: namespacesGVR, Name: name})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil
+	}
+	var namespace metav1.PartialObjectMetadata
+	if err == nil && json.Unmarshal(raw, &namespace) != nil {
+		return nil
+	}
+	r.injectors.mu.Lock()
+	defer r.injectors.mu.Unlock()
+	r.injectors.spaces[name] = namespace.Labels
+	return namespace.Labels
+}

@@ -1,0 +1,59 @@
+package restore_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+)
+
+const injectorPath = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/inject"
+
+func injector() object {
+	return object{"webhooks": []any{object{"name": "sidecar.example.com",
+		"namespaceSelector": object{"matchLabels": object{"inject": "yes"}}, "objectSelector": object{"matchExpressions": []any{object{"key": "plain", "operator": "DoesNotExist"}}},
+		"rules": []any{object{"operations": []any{"CREATE"}, "apiGroups": []any{""}, "apiVersions": []any{"v1"}, "resources": []any{"pods"}}}}}}
+}
+
+// A mesh whose webhook is restored after the workloads let their Pods start without its sidecar, and nothing said which ones.
+func TestWorkloadsBeforeTheirInjectingWebhookAreNamed(t *testing.T) {
+	for name, there := range map[string]bool{"the webhook is restored": false, "the webhook was there": true} {
+		t.Run(name, func(t *testing.T) {
+			s, b := apitest.Start(t), &backup{}
+			s.Serve("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false)
+			b.add("mutatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "inject", injector())
+			template := func(labels object) object {
+				return object{"spec": object{"template": object{"metadata": object{"labels": labels}}}}
+			}
+			for namespace, labels := range map[string]object{"mesh": {"inject": "yes"}, "other": {}} {
+				b.add("namespaces", "v1", "Namespace", "", namespace, object{"metadata": object{"labels": labels}})
+				b.add("deployments.apps", "apps/v1", "Deployment", namespace, "d", template(object{"app": "d"}))
+				b.add("deployments.apps", "apps/v1", "Deployment", namespace, "plain", template(object{"plain": ""}))
+				b.add("pods", "v1", "Pod", namespace, "bare", nil)
+				b.add("pods", "v1", "Pod", namespace, "of-d", nil, by("apps/v1", "ReplicaSet", "rs", true))
+				b.add("configmaps", "v1", "ConfigMap", namespace, "c", nil)
+			}
+			if there {
+				live := injector()
+				live["apiVersion"], live["kind"], live["metadata"] = "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", object{"name": "inject"}
+				s.Put(injectorPath, live)
+			}
+			f := run(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.all())
+			if there {
+				require.Empty(t, f.results.Warnings.all())
+				return
+			}
+			got := strings.Split(f.results.Warnings.all(), "\n")
+			slices.Sort(got)
+			const hook = `mutating webhook "sidecar.example.com" of "inject" comes after it, and would have changed `
+			require.Len(t, got, 2, got)
+			require.Contains(t, got[0], "deployments.apps mesh/d: "+hook+"its Pods")
+			require.Contains(t, got[1], "pods mesh/bare: "+hook+"it:")
+		})
+	}
+}
