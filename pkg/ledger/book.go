@@ -84,6 +84,7 @@ func (b *book) remove(uid types.UID) bool {
 	key := entryPrefix + string(uid)
 	_, ok := b.cm.Data[key]
 	delete(b.cm.Data, key)
+	b.unlock(uid)
 	return ok
 }
 

@@ -88,6 +88,9 @@ type Job struct {
 	// Snapshots takes snapshots of volumes if the backup wants any, or did when it
 	// began; nil takes none.
 	Snapshots *snapshot.Taker
+	// LockVolume waits until no other backup takes a snapshot of a volume, named by its
+	// provider, and keeps others from it until unlock is called. Nil waits for nobody.
+	LockVolume func(ctx context.Context, volume string) (unlock func(), err error)
 	// Progress is updated while Run works.
 	Progress *Progress
 	// Stop, when closed, ends the run at the next page end, with everything

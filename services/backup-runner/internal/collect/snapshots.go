@@ -146,6 +146,14 @@ func (s *shot) decide(ctx context.Context) error {
 		v.Snapshot.Status.Phase = nativesnapshot.PhaseFailed
 		return s.taken(v.PV, &v.Snapshot, nil, err)
 	}
+	unlock, err := r.lock(ctx, v.Snapshot.Spec.ProviderVolumeID)
+	if end := r.interrupted(ctx, err); end != nil {
+		return end
+	}
+	if err != nil {
+		v.Snapshot.Status.Phase = nativesnapshot.PhaseFailed
+		return s.taken(v.PV, &v.Snapshot, nil, err)
+	}
 	started := metav1.NewTime(r.Clock.Now())
 	if err := r.intend(s.uploads, func(i *intents) { i.snapshots = append(i.snapshots, v.Snapshot) }); err != nil {
 		return err
@@ -155,13 +163,23 @@ func (s *shot) decide(ctx context.Context) error {
 		r.Log.InfoContext(ctx, "snapshot taken", "snapshot", id, "volume", s.name, "location", v.Snapshot.Spec.Location)
 	}
 	if err != nil && s.uploads.Err() != nil {
-		return context.Cause(s.uploads) // nobody knows
+		return context.Cause(s.uploads) // nobody knows, so the lock stays with the backup
 	}
+	unlock()
 	v.Snapshot.Status = nativesnapshot.Status{ProviderSnapshotID: id, Phase: nativesnapshot.PhaseCompleted}
 	if err != nil {
 		v.Snapshot.Status.Phase = nativesnapshot.PhaseFailed
 	}
 	return s.taken(v.PV, &v.Snapshot, &started, err)
+}
+
+// lock waits until this backup alone takes a snapshot of the volume. It is unlocked
+// only when it is known how that came out: until then another holder may have it.
+func (r *run) lock(ctx context.Context, volumeID string) (unlock func(), err error) {
+	if r.LockVolume == nil {
+		return func() {}, nil
+	}
+	return r.LockVolume(ctx, volumeID)
 }
 
 // interrupted returns why what failed, or seemed to, says nothing about the volume:

@@ -50,6 +50,7 @@ func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Co
 	if j.Snapshots != nil {
 		work.Snapshots = j.Snapshots(lingering, j.backup.DeepCopy(), work.Actions.Lines.Add)
 		defer work.Snapshots.Close()
+		work.LockVolume = j.lockVolume
 	}
 	stop := j.report(ctx, work.Progress)
 	defer stop() // also when collecting panics

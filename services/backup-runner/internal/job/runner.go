@@ -43,6 +43,8 @@ type Instance interface {
 type Ledger interface {
 	// Release removes the entry of a backup whose object is gone.
 	Release(ctx context.Context, uid types.UID) error
+	LockVolume(ctx context.Context, uid types.UID, volume string) error
+	UnlockVolume(ctx context.Context, uid types.UID, volume string) error
 	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
 }
 

@@ -1,0 +1,46 @@
+package job
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
+)
+
+// A runner that waits for a volume goes on once the other backup lets go of it or
+// ends, and stops when it is told to.
+func TestAVolumeOfAnotherBackupIsWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	l := ledger.New(w.client, w.client, namespace)
+	other := ledger.Entry{UID: "uid-2", Kind: ledger.KindBackup, Namespace: namespace, Name: "b2", Since: time.Unix(2, 0)}
+	require.NoError(t, l.Readmit(t.Context(), other))
+	require.NoError(t, l.LockVolume(t.Context(), other.UID, "disk"))
+	stop := make(chan struct{})
+	j := &execution{Runner: w.Runner, backup: b, log: w.Log, stop: stop}
+	got := make(chan error, 1)
+	var unlock func()
+	go func() {
+		var err error
+		unlock, err = j.lockVolume(t.Context(), "disk")
+		got <- err
+	}()
+	require.NoError(t, l.Withdraw(t.Context(), other))
+	require.NoError(t, <-got)
+	require.NoError(t, l.Readmit(t.Context(), other))
+	require.ErrorIs(t, l.LockVolume(t.Context(), other.UID, "disk"), ledger.ErrVolumeBusy)
+	unlock()
+	require.NoError(t, l.LockVolume(t.Context(), other.UID, "disk"))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	close(stop)
+	_, err := j.lockVolume(ctx, "disk")
+	require.ErrorIs(t, err, collect.ErrStopped)
+	cancel()
+	_, err = j.lockVolume(ctx, "disk")
+	require.ErrorIs(t, err, context.Canceled)
+}
