@@ -11,6 +11,9 @@ import (
 // keys are what signs requests. They must never be formatted into errors or logs.
 type keys struct{ id, secret, token string }
 
+// errNoProfile means that a credentials file does not have the profile.
+var errNoProfile = errors.New("there is no profile")
+
 // parseCredentials reads one profile of an AWS shared credentials file: sections in brackets, "name = value" lines, comments
 // that begin with # or ;. Errors name line and setting but never a value.
 func parseCredentials(data []byte, profile string) (keys, error) {
@@ -40,7 +43,7 @@ func parseCredentials(data []byte, profile string) (keys, error) {
 	case lines.Err() != nil:
 		return keys{}, errors.New("a line is too long")
 	case !seen:
-		return keys{}, fmt.Errorf("there is no profile [%s]", profile)
+		return keys{}, fmt.Errorf("%w [%s]", errNoProfile, profile)
 	case found.id == "" || found.secret == "":
 		return keys{}, fmt.Errorf("profile [%s] needs aws_access_key_id and aws_secret_access_key", profile)
 	}

@@ -81,11 +81,7 @@ func (o *Opener) pluginConfig(ctx context.Context, loc *velerov1.BackupStorageLo
 		config["caCert"] = string(bundle)
 	}
 	forget = func() error { return nil }
-	ref := loc.Spec.Credential
-	if ref == nil {
-		return config, forget, nil
-	}
-	secret, err := o.secret(ctx, "spec.credential", ref)
+	secret, err := o.credential(ctx, loc.Spec.Credential)
 	if secret == nil || err != nil {
 		return config, forget, err
 	}

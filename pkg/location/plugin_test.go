@@ -111,6 +111,35 @@ func TestAMissingPluginIsNamedWithWhatToDo(t *testing.T) {
 	}
 }
 
+// TestCredentialsOfTheInstallationServeEveryLocation: `velero install` puts the cloud's keys into one Secret and names it in no location, so
+// that an installation that changed over had none.
+func TestCredentialsOfTheInstallationServeEveryLocation(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud-credentials"}, Data: map[string][]byte{"cloud": []byte("TOPSECRET")}}
+	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}, Data: map[string][]byte{"keys": []byte("OWN")}}
+	o, work := pluginOpener(t, pluginhost.Limits{}, secret, own)
+	for want, ref := range map[string]*corev1.SecretKeySelector{"TOPSECRET": nil, "OWN": key("own", "keys")} {
+		loc, _ := pluginLocation(t)
+		loc.Spec.Credential = ref
+		store, err := o.Open(t.Context(), loc)
+		require.NoError(t, err)
+		files, err := filepath.Glob(filepath.Join(work, "credentials-*", "*"))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		data, err := os.ReadFile(files[0])
+		require.NoError(t, err)
+		require.Equal(t, want, string(data))
+		require.NoError(t, store.Close())
+	}
+	none, work := pluginOpener(t, pluginhost.Limits{})
+	loc, _ := pluginLocation(t)
+	store, err := none.Open(t.Context(), loc)
+	require.NoError(t, err)
+	left, err := os.ReadDir(work)
+	require.NoError(t, err)
+	require.Empty(t, left, "none is there")
+	require.NoError(t, store.Close())
+}
+
 func TestCredentialsAreOnTheDiskWhileTheStoreIsOpen(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud"}, Data: map[string][]byte{"keys": []byte("TOPSECRET")}}
 	o, work := pluginOpener(t, pluginhost.Limits{}, secret)

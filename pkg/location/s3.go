@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -70,12 +71,10 @@ func (o *Opener) caBundle(ctx context.Context, spec *velerov1.ObjectStorageLocat
 	return o.secret(ctx, "spec.objectStorage.caCertRef", spec.CACertRef)
 }
 
-// credentials returns the keys of the Secret, nil for those of the environment.
+// credentials returns the keys of the Secret, nil for those of the environment. Of the installation's own Secret, which may be for another
+// provider, a profile that is not there is no error.
 func (o *Opener) credentials(ctx context.Context, ref *corev1.SecretKeySelector, profile string) (aws.CredentialsProvider, error) {
-	if ref == nil {
-		return nil, nil //nolint:nilnil // no provider means the SDK's own chain
-	}
-	data, err := o.secret(ctx, "spec.credential", ref)
+	data, err := o.credential(ctx, ref)
 	if data == nil || err != nil {
 		return nil, err
 	}
@@ -83,10 +82,24 @@ func (o *Opener) credentials(ctx context.Context, ref *corev1.SecretKeySelector,
 		profile = defaultProfile
 	}
 	keys, err := parseCredentials(data, profile)
+	if ref == nil {
+		if errors.Is(err, errNoProfile) {
+			return nil, nil //nolint:nilnil // no provider means the SDK's own chain
+		}
+		ref = velerov1.InstalledCredential()
+	}
 	if err != nil {
 		return nil, grpcerr.Field("spec.credential", "Secret %q, key %q: %v", ref.Name, ref.Key, err)
 	}
 	return credentials.NewStaticCredentialsProvider(keys.id, keys.secret, keys.token), nil
+}
+
+// credential is what the location's Secret holds, or else the installation's; nil when there is neither.
+func (o *Opener) credential(ctx context.Context, ref *corev1.SecretKeySelector) ([]byte, error) {
+	if ref == nil {
+		ref = velerov1.InstalledCredential()
+	}
+	return o.secret(ctx, "spec.credential", ref)
 }
 
 // secret reads one key of a Secret; nil without an error when it is optional and not there.

@@ -100,14 +100,16 @@ func (o *Opener) openNew(ctx context.Context, name string) (action.VolumeSnapsho
 	if config == nil {
 		config = map[string]string{}
 	}
-	if ref := loc.Spec.Credential; ref != nil {
-		file, err := o.credentials(ctx, ref)
-		if err != nil {
-			return nil, err
-		}
-		if file != "" {
-			config["credentialsFile"] = file // Velero's key for it
-		}
+	ref := loc.Spec.Credential
+	if ref == nil {
+		ref = velerov1.InstalledCredential()
+	}
+	file, err := o.credentials(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if file != "" {
+		config["credentialsFile"] = file // Velero's key for it
 	}
 	s, err := o.Session.VolumeSnapshotter(loc.Spec.Provider, config)
 	if errors.Is(err, pluginhost.ErrUnknown) {

@@ -64,15 +64,17 @@ func (r *Runtime) run(ctx context.Context) error {
 
 // addOwnParts adds the parts every service has.
 func (r *Runtime) addOwnParts() {
-	var synced, connected atomic.Bool
+	var synced atomic.Bool
+	api, nats := &reach{clock: r.base.Clock}, &reach{clock: r.base.Clock}
+	r.ReadyWhen("kubernetes API", api.recent)
 	r.ReadyWhen("kubernetes cache", synced.Load)
 	r.ReadyWhen("nats", func() bool {
-		// Once is enough: an outage delays work and leaves the service's answers right.
-		if !connected.Load() && r.fabric.Connected() {
-			connected.Store(true)
+		if r.fabric.Connected() {
+			nats.saw()
 		}
-		return connected.Load()
+		return nats.recent()
 	})
+	r.Go("API server probe", func(ctx context.Context) error { return api.probe(ctx, r.config, r.base.Clock) })
 	r.Go("controllers", r.manager.Start)
 	r.Go("cache", func(ctx context.Context) error {
 		synced.Store(r.manager.GetCache().WaitForCacheSync(ctx))

@@ -37,6 +37,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is what a service needs around it: an API server that knows nothing, and a real NATS server.
 type world struct {
 	kubeconfig, nats, dir string
+	api                   *httptest.Server
 }
 
 func newWorld(t *testing.T) world {
@@ -44,6 +45,7 @@ func newWorld(t *testing.T) world {
 	w := world{dir: t.TempDir()}
 	api := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(api.Close)
+	w.api = api
 	w.kubeconfig = filepath.Join(w.dir, "kubeconfig")
 	require.NoError(t, os.WriteFile(w.kubeconfig, []byte(strings.ReplaceAll(`apiVersion: v1
 kind: Config
@@ -273,7 +275,7 @@ func TestOutagesDelayReadinessOnly(t *testing.T) {
 	require.Eventually(t, isReady, patience, 5*time.Millisecond)
 	nats.Stop()
 	require.Eventually(t, func() bool { return !r.Fabric().Connected() }, patience, 5*time.Millisecond)
-	require.True(t, isReady(), "an outage later on does not send callers away")
+	require.True(t, isReady(), "a short outage later on does not send callers away")
 	require.NoError(t, stop())
 }
 

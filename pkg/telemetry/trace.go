@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
@@ -37,8 +38,10 @@ type Tracing struct {
 // OTEL_TRACES_EXPORTER=none, no span is recorded. Spans go out in the background over gRPC; a collector that is away loses
 // spans and nothing else. Endpoint, headers, TLS, sampler and batching are read by the OpenTelemetry SDK itself.
 func NewTracing(ctx context.Context, service, instance string, getenv func(string) string) (Tracing, error) {
-	if err := checkEnv(getenv); err != nil {
-		return Tracing{}, err
+	if !disabled(getenv) {
+		if err := checkEnv(getenv); err != nil {
+			return Tracing{}, err
+		}
 	}
 	if !exportWanted(getenv) {
 		return Tracing{Provider: noop.NewTracerProvider(), Shutdown: func(context.Context) error { return nil }}, nil
@@ -61,8 +64,13 @@ func NewTracing(ctx context.Context, service, instance string, getenv func(strin
 	return Tracing{Provider: provider, Shutdown: provider.Shutdown}, nil
 }
 
+// disabled tells whether OTEL_SDK_DISABLED is true, in any case of letters as the specification has it; then no other variable counts.
+func disabled(getenv func(string) string) bool {
+	return strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true")
+}
+
 func exportWanted(getenv func(string) string) bool {
-	if getenv("OTEL_SDK_DISABLED") == "true" || getenv("OTEL_TRACES_EXPORTER") == "none" {
+	if disabled(getenv) || getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false
 	}
 	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""

@@ -185,3 +185,9 @@ type VolumeSnapshotLocationStatus struct {
 	// +optional
 	Phase VolumeSnapshotLocationPhase `json:"phase,omitempty"`
 }
+
+// InstalledCredential is the Secret that `velero install` makes, which serves locations that name none, where it exists.
+func InstalledCredential() *corev1.SecretKeySelector {
+	optional := true
+	return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-credentials"}, Key: "cloud", Optional: &optional}
+}
