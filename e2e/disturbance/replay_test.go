@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/service"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
@@ -106,6 +107,8 @@ func (b *bed) replay(t *testing.T) {
 func (b *bed) foreign(t *testing.T) {
 	t.Helper()
 	finished := b.backups["alpha"]
+	installation, err := service.Installation(b.Client, "velero")(t.Context())
+	require.NoError(t, err)
 	for _, what := range []fabric.What{fabric.WorkBackupRun, fabric.WorkRestoreRun, fabric.WorkDeletionRun} {
 		for _, hint := range []*workv1.Hint{
 			{Kind: "Backup", Namespace: "velero", Name: finished.Name, Uid: string(uuid.NewUUID())},    // a name of ours, another object
@@ -117,8 +120,8 @@ func (b *bed) foreign(t *testing.T) {
 		} {
 			data, err := proto.Marshal(hint)
 			require.NoError(t, err)
-			require.NoError(t, b.messages.send(t.Context(), subjects+string(what)+"."+hint.GetUid(), data))
+			require.NoError(t, b.messages.send(t.Context(), subjects+string(what)+"."+installation+"."+hint.GetUid(), data))
 		}
-		require.NoError(t, b.messages.send(t.Context(), subjects+string(what)+".noise", []byte("\xff\xfenoise")))
+		require.NoError(t, b.messages.send(t.Context(), subjects+string(what)+"."+installation+".noise", []byte("\xff\xfenoise")))
 	}
 }

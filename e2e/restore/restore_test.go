@@ -67,7 +67,8 @@ func start(t *testing.T) *bench {
 			StorageType: velerov1.StorageType{ObjectStorage: &velerov1.ObjectStorageLocation{Bucket: "backups"}}},
 	}))
 	url := testbed.StartNATST(t)
-	b.nats, err = fabric.Connect(t.Context(), fabric.Config{URL: url, Name: "test", Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
+	b.nats, err = fabric.Connect(t.Context(), fabric.Config{URL: url, Name: "test", Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
+		Installation: service.Installation(c, "velero")})
 	require.NoError(t, err)
 	t.Cleanup(b.nats.Close)
 	b.runner = b.startRunner(t, url)

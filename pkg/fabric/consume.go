@@ -95,8 +95,18 @@ func (w *worker) run(ctx context.Context) {
 }
 
 func (w *worker) consumer(ctx context.Context) (jetstream.Consumer, error) {
-	config := consumerConfig(w.what, w.tune.AckWait)
+	installation, err := w.installation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config := consumerConfig(w.what, installation, w.tune.AckWait)
 	consumer, err := w.js.CreateOrUpdateConsumer(ctx, StreamWork, config)
+	if installation != "" && overlaps(err) {
+		if err := w.leaveUnnamed(ctx); err != nil {
+			return nil, err
+		}
+		return w.js.CreateOrUpdateConsumer(ctx, StreamWork, config)
+	}
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return consumer, err
 	}

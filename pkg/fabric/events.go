@@ -34,7 +34,11 @@ func (c *Client) PublishEvent(ctx context.Context, event *eventv1.Event) (err er
 	}
 	ctx, end := c.startProducer(ctx, "event", event.GetUid())
 	defer func() { end(err) }()
-	if err = c.send(ctx, subjectEvents+event.GetUid(), data, nil); err != nil {
+	installation, err := c.installation(ctx)
+	if err == nil {
+		err = c.send(ctx, subjectEvents+installation+event.GetUid(), data, nil)
+	}
+	if err != nil {
 		return fmt.Errorf("publish event for %s %s: %w", event.GetKind(), event.GetName(), err)
 	}
 	return nil
@@ -68,7 +72,12 @@ type subscription struct {
 }
 
 func (s *subscription) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	installation, err := s.installation(ctx)
+	if err != nil {
+		return nil, err
+	}
 	config := jetstream.ConsumerConfig{
+		FilterSubject: subjectEvents + installation + ">",
 		DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckNonePolicy,
 		InactiveThreshold: eventIdle, MemoryStorage: true, Replicas: 1,
 	}

@@ -55,6 +55,10 @@ type Config struct {
 	// Tracer makes the producer and consumer spans; nil makes none, trace
 	// context is passed on all the same.
 	Tracer trace.TracerProvider
+	// Installation names what this client works for, in letters, digits and "-": it
+	// hears and is heard by clients of the same name only. It is asked until it has
+	// answered once; nil stands for no name.
+	Installation func(ctx context.Context) (string, error)
 	// Replicas of the streams when they are created; 0 means 1. Existing streams
 	// keep theirs.
 	Replicas int
@@ -68,6 +72,7 @@ type Client struct {
 	js     jetstream.JetStream
 	tracer trace.Tracer
 	line   *line
+	name   installation
 }
 
 // Connect starts a connection. An unreachable server is not an error: the

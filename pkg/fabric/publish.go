@@ -31,12 +31,18 @@ func (w What) check() error {
 	return fmt.Errorf("unknown kind of work %q", string(w))
 }
 
-// consumer is the name of the durable consumer: names hold no dots.
-func (w What) consumer() string { return strings.ReplaceAll(string(w), ".", "-") }
+// consumer is the name of the durable consumer of an installation: names hold no dots.
+func (w What) consumer(installation string) string {
+	name := strings.ReplaceAll(string(w), ".", "-")
+	if installation != "" {
+		name += "-" + strings.TrimSuffix(installation, ".")
+	}
+	return name
+}
 
-// subject is where a hint of this kind is kept, one per object or unit.
-func (w What) subject(prefix string, hint *workv1.Hint) string {
-	subject := prefix + string(w) + "." + hint.GetUid()
+// subject is where a hint of this kind is kept, one per object or unit of an installation.
+func (w What) subject(prefix, installation string, hint *workv1.Hint) string {
+	subject := prefix + string(w) + "." + installation + hint.GetUid()
 	if unit := hint.GetUnit(); unit != "" {
 		subject += "." + unit
 	}
@@ -58,7 +64,11 @@ func (c *Client) Publish(ctx context.Context, what What, hint *workv1.Hint) (err
 	}
 	ctx, end := c.startProducer(ctx, string(what), hint.GetUid())
 	defer func() { end(err) }()
-	if err = c.send(ctx, what.subject(subjectWork, hint), data, nil); isPending(err) {
+	installation, err := c.installation(ctx)
+	if err == nil {
+		err = c.send(ctx, what.subject(subjectWork, installation, hint), data, nil)
+	}
+	if isPending(err) {
 		err = nil
 	}
 	if err != nil {

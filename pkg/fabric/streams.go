@@ -67,9 +67,9 @@ func (c *Client) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) e
 
 // consumerConfig is the durable consumer of one kind of work. Limits that make
 // the server give up or hold back a hint are off: giving up is decided here.
-func consumerConfig(what What, ackWait time.Duration) jetstream.ConsumerConfig {
+func consumerConfig(what What, installation string, ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
-		Durable: what.consumer(), FilterSubject: subjectWork + string(what) + ".>",
+		Durable: what.consumer(installation), FilterSubject: subjectWork + string(what) + "." + installation + ">",
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: -1,
 	}
 }

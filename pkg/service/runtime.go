@@ -118,6 +118,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 	r.fabric, err = fabric.Connect(ctx, fabric.Config{
 		URL: o.NATSURL, CredsFile: o.NATSCredsFile, Name: r.base.Instance,
 		Log: r.base.Log, Clock: r.base.Clock, Tracer: r.base.Tracer,
+		Installation: Installation(r.manager.GetAPIReader(), o.Namespace),
 	})
 	return err
 }

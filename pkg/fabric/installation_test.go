@@ -1,0 +1,113 @@
+package fabric_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/fabric"
+	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+)
+
+func named(name string) func(*fabric.Config) {
+	return func(cfg *fabric.Config) {
+		cfg.Installation = func(context.Context) (string, error) { return name, nil }
+	}
+}
+
+// other is a second client of the server.
+func (b *bed) other(configure func(*fabric.Config)) *fabric.Client {
+	b.t.Helper()
+	cfg := fabric.Config{URL: b.server.URL(), Name: "other", Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
+	configure(&cfg)
+	client, err := fabric.Connect(b.t.Context(), cfg)
+	require.NoError(b.t, err)
+	b.t.Cleanup(client.Close)
+	return client
+}
+
+func changed(uid string) *eventv1.Event {
+	return &eventv1.Event{Kind: "Backup", Namespace: "velero", Name: "daily", Uid: uid, Phase: "Queued", Time: timestamppb.Now()}
+}
+
+// Two installations on one NATS account share a consumer: each takes half of the
+// other's hints, finds no such object, and acknowledges them.
+func TestInstallationsDoNotTakeEachOthersWork(t *testing.T) {
+	b := newBed(t, named("one"))
+	two := b.other(named("two"))
+	var mine atomic.Int32
+	b.consume(fabric.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) fabric.Outcome {
+		if h.GetUid() != "mine" {
+			t.Errorf("got the hint of %s", h.GetUid())
+		}
+		mine.Add(1)
+		return fabric.Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	events := make(chan string, 9)
+	var group sync.WaitGroup
+	group.Go(func() { _ = b.client.Subscribe(ctx, func(e *eventv1.Event) { events <- e.GetUid() }) })
+	for range 5 {
+		require.NoError(t, two.Publish(t.Context(), fabric.WorkBackupRun, hint("theirs")))
+		require.NoError(t, two.PublishEvent(t.Context(), changed("theirs")))
+	}
+	b.publish("mine")
+	b.eventually(func() bool { return mine.Load() == 1 && b.pending(fabric.StreamWork) == 1 }, "ours is done, theirs waits for them")
+	var seen string
+	b.eventually(func() bool {
+		_ = b.client.PublishEvent(t.Context(), changed("mine"))
+		select {
+		case seen = <-events:
+			return true
+		default:
+			return false
+		}
+	}, "an event of ours")
+	require.Equal(t, "mine", seen)
+	cancel()
+	group.Wait()
+}
+
+// A stream from before subjects named the installation has a consumer of all of them,
+// which keeps every other away.
+func TestAConsumerOfAllInstallationsIsReplaced(t *testing.T) {
+	b := newBed(t)
+	stop := b.consume(fabric.ConsumerConfig{}, func(context.Context, *workv1.Hint) fabric.Outcome { return fabric.Done() })
+	b.publish("old")
+	b.eventually(func() bool { return b.pending(fabric.StreamWork) == 0 }, "the old consumer works")
+	stop()
+	b.publish("left")
+	b.client = b.other(named("one"))
+	var done atomic.Int32
+	b.consume(fabric.ConsumerConfig{}, func(context.Context, *workv1.Hint) fabric.Outcome { done.Add(1); return fabric.Done() })
+	b.publish("new")
+	b.eventually(func() bool { return done.Load() == 1 && b.pending(fabric.StreamWork) == 0 }, "and so does the new one")
+}
+
+// As long as it is not known which installation it is, nothing is published under
+// another name.
+func TestAnUnknownInstallationPublishesNothing(t *testing.T) {
+	var known atomic.Bool
+	b := newBed(t, func(cfg *fabric.Config) {
+		cfg.Installation = func(context.Context) (string, error) {
+			if !known.Load() {
+				return "", errors.New("the API server is away")
+			}
+			return "one", nil
+		}
+	})
+	require.ErrorIs(t, b.client.Publish(t.Context(), fabric.WorkBackupRun, hint("u1")), fabric.ErrInstallation)
+	require.Zero(t, b.pending(fabric.StreamWork))
+	known.Store(true)
+	b.publish("u1")
+	require.EqualValues(t, 1, b.pending(fabric.StreamWork))
+}
