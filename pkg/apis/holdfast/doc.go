@@ -40,6 +40,12 @@ const (
 	// AnnotationIgnoreRunning ("true") lets a restore start beside running
 	// backups that overlap with it.
 	AnnotationIgnoreRunning = "holdfast.io/ignore-running"
+	// AnnotationOrder on a Restore is the order of its objects: stages (the
+	// default), owners or velero.
+	AnnotationOrder = "holdfast.io/order"
+	// AnnotationRunAgain on a Restore lists resources ("workflows.argoproj.io", or
+	// "*") that are restored although their objects would run again.
+	AnnotationRunAgain = "holdfast.io/run-again"
 	// AnnotationSpreadWindow on a Schedule is a duration ("30m"). Its backups start
 	// after the slot by a part of it that the Schedule's UID decides.
 	AnnotationSpreadWindow = "holdfast.io/spread-window"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/restoreorder"
 )
 
 // AnnotationValidated on a Restore holds the UID of the Restore whose computed
@@ -28,6 +29,12 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 	problems.annotations(r.Annotations)
 	if value, set := r.Annotations[holdfast.AnnotationIgnoreRunning]; set && value != "true" && value != "false" {
 		problems.add("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "%q is neither true nor false", value)
+	}
+	if _, err := restoreorder.ParseOrder(r.Annotations[holdfast.AnnotationOrder]); err != nil {
+		problems.add("metadata.annotations["+holdfast.AnnotationOrder+"]", "%s", err)
+	}
+	if _, err := restoreorder.ParseRuns(r.Annotations[holdfast.AnnotationRunAgain]); err != nil {
+		problems.add("metadata.annotations["+holdfast.AnnotationRunAgain+"]", "%s", err)
 	}
 	r.Spec.ExcludedResources = append(r.Spec.ExcludedResources, missing(r.Spec.ExcludedResources, nonRestorable)...)
 	orDefault(&r.Spec.ItemOperationTimeout, v.Defaults.ItemOperationTimeout)

@@ -172,3 +172,22 @@ func TestTargetsAreSorted(t *testing.T) {
 	spec := velerov1.RestoreSpec{IncludedNamespaces: []string{"c", "a", "b", "a"}, NamespaceMapping: map[string]string{"b": "c"}}
 	require.Equal(t, []string{"a", "c"}, validate.Targets(&spec))
 }
+
+// A restore in another order than the one asked for may lose what the asker wanted to keep: a typing error is none of ours.
+func TestTheOrderOfARestoreMustBeKnown(t *testing.T) {
+	for _, tt := range []struct{ annotation, good, bad string }{
+		{holdfast.AnnotationOrder, "owners", "Owners"}, {holdfast.AnnotationRunAgain, "workflows.argoproj.io,orders.acme.cert-manager.io", "workflows"},
+	} {
+		v := validator(t, bsl("main", isDefault), stored("b", "", velerov1.BackupPhaseCompleted, 0))
+		r := restore(velerov1.RestoreSpec{BackupName: "b"})
+		r.Annotations = map[string]string{tt.annotation: tt.good}
+		problems, err := v.Restore(t.Context(), r)
+		require.NoError(t, err)
+		require.Empty(t, problems)
+		r.Annotations[tt.annotation] = tt.bad
+		problems, err = v.Restore(t.Context(), r)
+		require.NoError(t, err)
+		require.Len(t, problems, 1)
+		require.Equal(t, "metadata.annotations["+tt.annotation+"]", problems[0].Field)
+	}
+}

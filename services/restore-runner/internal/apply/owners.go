@@ -35,8 +35,7 @@ type Orphan struct {
 
 // Adopted is what came of adding owner references.
 type Adopted struct {
-	// Notes say which references were left out, and why: the object has them already, they would be its second controller, or
-	// it is gone.
+	// Notes say which references were left out, and why: they would be its second controller, or it is gone.
 	Notes []string
 	// Unblocked tells that the references were written without blockOwnerDeletion, which the API server did not let this
 	// client set.
@@ -137,8 +136,7 @@ func fitting(base, missing []any) (fit []any, notes []string) {
 		member, ok := ref.(map[string]any)
 		name := text(member, "kind") + " " + text(member, "name")
 		switch {
-		case !ok || has[text(member, "uid")]:
-			notes = append(notes, "owner reference to "+name+": the object has it already")
+		case !ok || has[text(member, "uid")]: // a controller was faster, or an earlier holder of the restore
 		case member["controller"] == true && controller != "":
 			notes = append(notes, "owner reference to "+name+" left out: "+controller+" controls the object")
 		default:

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/restoreorder"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/pkg/tarball"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -58,6 +59,8 @@ type prepared struct {
 	catalog *resource.Catalog
 	history *outcome.History
 	planned outcome.Planned
+	order   restoreorder.Order
+	runs    restoreorder.Runs
 }
 
 // restoreFrom plans and restores, or goes on where an earlier holder came to. Damage of the backup is an error of the restore,
@@ -105,7 +108,7 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 		Catalog: p.catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, History: p.history,
 		Confirm: j.confirm, Stop: j.stopped.Done(),
 		TerminatingTimeout: j.cfg.TerminatingTimeout, ResourceTimeout: j.cfg.ResourceTimeout,
-		Actions: actions.bound, Collateral: actions.set.Collateral, Unsent: actions.set.Unsent, Snapshotters: snapshotters, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
+		Actions: actions.bound, Collateral: actions.set.Collateral, Unsent: actions.set.Unsent, Snapshotters: snapshotters, Runs: p.runs, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
 	})
 }
 
@@ -134,6 +137,9 @@ func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir 
 	}
 	failpoint.Hit("restore-runner/tarball-opened")
 	p := &prepared{source: &patient{Source: opened, job: j}}
+	if p.order, p.runs, err = restoreorder.Parse(j.restore.Annotations); err != nil {
+		return p, fatal("%w", err)
+	}
 	taken, err := j.taken(ctx, store, backup)
 	if err != nil {
 		return p, err
@@ -248,6 +254,7 @@ func (j *job) plan(ctx context.Context, p *prepared, taken volume.Taken, actions
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
 		Reserve:            reserve,
 		Dir:                j.dir,
+		Order:              p.order,
 	})
 	j.built = p.plan
 	p.planned = names.planned

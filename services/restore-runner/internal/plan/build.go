@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extsort"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/restoreorder"
 )
 
 // Filter decides what is selected; pkg/selection's is one.
@@ -41,6 +42,8 @@ type Config struct {
 	Dir string
 	// Reserve keeps in the plan what is not selected and may be restored all the same when an action asks for it by name.
 	Reserve bool
+	// Order is what comes first; the zero value is restoreorder.Stages.
+	Order restoreorder.Order
 }
 
 // admits tells whether an object may be restored because an action asks for it: the lists of resources and namespaces
@@ -69,7 +72,7 @@ func mapped(mapping map[string]string, namespace string) string {
 func Build(ctx context.Context, source Source, config Config) (_ *Plan, err error) {
 	b := &builder{
 		config: config, plan: &Plan{
-			objects: map[string]int32{}, owners: owners{seed: maphash.MakeSeed()}, mapping: config.Mapping, admits: config.admits, claim: config.Claim, dir: config.Dir,
+			objects: map[string]int32{}, owners: owners{seed: maphash.MakeSeed()}, mapping: config.Mapping, admits: config.admits, claim: config.Claim, dir: config.Dir, order: config.Order,
 		},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
 		hints: newHints(), sorter: extsort.New(extsort.Config{Dir: config.Dir}),

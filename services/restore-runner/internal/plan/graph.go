@@ -1,5 +1,7 @@
 package plan
 
+import "github.com/holdfast-io/holdfast/pkg/restoreorder"
+
 // Graph says which nodes wait for which. It has no cycles. Vertices up to Plan.Len are nodes; the others are gates: they
 // stand for "all of these" and are passed as soon as nothing holds them.
 type Graph struct {
@@ -72,22 +74,56 @@ func (d *draft) add(from, to int32, b bond) {
 // build derives the graph of a plan whose nodes are in order.
 func build(p *Plan, h *hints, notes []Note) (Graph, []Note, error) {
 	d := &draft{plan: p, hints: h, spans: kindSpans(p), vertices: int32(len(p.nodes))}
-	d.phases()
-	d.volumes()
-	d.sources()
-	if err := d.owners(); err != nil {
+	if err := d.draw(); err != nil {
 		return Graph{}, nil, err
 	}
-	d.rules()
-	d.stages()
-	d.conversions()
-	d.rivals()
 	d.forward()
 	var broken []edge
 	d.edges, broken = breakCycles(int(d.vertices), d.edges)
 	notes = append(notes, cuts(p, broken)...)
 	d.barriers()
 	return compile(int(d.vertices), d.edges), notes, p.Err()
+}
+
+// draw adds the edges of the order that was asked for.
+func (d *draft) draw() error {
+	d.rivals()
+	if d.plan.order == restoreorder.Velero {
+		d.list()
+		return nil
+	}
+	d.phases()
+	d.volumes()
+	d.sources()
+	if err := d.owners(); err != nil {
+		return err
+	}
+	d.rules()
+	d.conversions()
+	if d.plan.order != restoreorder.Owners {
+		d.stages()
+	}
+	return nil
+}
+
+// list makes each resource wait for the one before it in Velero's list.
+func (d *draft) list() {
+	before := none
+	for k := range d.plan.kinds {
+		after := none
+		for v := d.spans[k].from; v < d.spans[k].to; v++ {
+			if after == none {
+				after = d.gate()
+			}
+			if before != none {
+				d.add(before, v, need)
+			}
+			d.add(v, after, need)
+		}
+		if after != none {
+			before = after
+		}
+	}
 }
 
 // owners adds what owner references ask for, among objects of one phase.
@@ -102,12 +138,12 @@ func (d *draft) owners() error {
 			if !ok || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || p.nodes[node].reserve || d.phaseOf(node) != d.phaseOf(owner) {
 				continue
 			}
-			switch l.relation {
-			case Hold:
-				d.add(owner, node, toOwner)
-			case Late, Adopt:
+			switch {
+			case l.relation == Remake:
+			case l.relation == Adopt, l.relation == Late && p.order != restoreorder.Owners:
 				d.add(node, owner, toOwned)
-			case Remake:
+			default:
+				d.add(owner, node, toOwner)
 			}
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/restoreorder"
 )
 
 // Class says in which pass a node is restored.
@@ -40,6 +42,7 @@ type Plan struct {
 	claim      func(volume string) (namespace, name string)
 	barriers   []barrier
 	rivals     map[int32]int32 // object -> the one that goes to its name before it
+	order      restoreorder.Order
 }
 
 // Note is a remark about one node that the restore's log and results must hold.

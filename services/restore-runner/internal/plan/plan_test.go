@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/restoreorder"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 )
 
@@ -82,6 +83,7 @@ type options struct {
 	mapping    map[string]string
 	claim      func(string) (string, string)
 	noCluster  bool
+	order      restoreorder.Order
 }
 
 func planOf(t testing.TB, l *listing, o options) *Plan {
@@ -90,7 +92,7 @@ func planOf(t testing.TB, l *listing, o options) *Plan {
 	require.NoError(t, err)
 	filter, err := selection.NewFilter(o.spec, selection.ExpandNamespaces(o.namespaces, o.excluded, survey.Namespaces), survey.Resolver(nobody{}))
 	require.NoError(t, err)
-	p, err := Build(t.Context(), l, Config{Filter: filter, Mapping: o.mapping, Claim: o.claim, NoClusterResources: o.noCluster})
+	p, err := Build(t.Context(), l, Config{Filter: filter, Mapping: o.mapping, Claim: o.claim, NoClusterResources: o.noCluster, Order: o.order})
 	require.NoError(t, err)
 	return p
 }

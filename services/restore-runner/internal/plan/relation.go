@@ -18,26 +18,17 @@ const (
 	Hold
 	// Adopt: the reference is dropped for good; the controller comes later and adopts the object by its selector.
 	Adopt
-	// Remake: the owner, a Job, makes new objects of this kind itself; the stored ones are not restored beside it.
+	// Remake: the owner makes new objects of this kind itself, or they are of no use without the run that made them; the stored
+	// ones are not restored beside it.
 	Remake
 )
 
 // Relate tells how the reference of an object of a kind to an owner is brought back.
 func Relate(kind schema.GroupKind, owner objmeta.Owner) Relation {
-	by := schema.GroupKind{Group: groupOf(owner.APIVersion), Kind: owner.Kind}
-	switch kind {
-	case schema.GroupKind{Kind: "Pod"}:
-		if by == (schema.GroupKind{Group: "batch", Kind: "Job"}) && owner.Controller {
-			return Remake
-		}
-		if adopts(by, owner) {
-			return Adopt
-		}
-	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "apps", Kind: "ControllerRevision"}:
-		if adopts(by, owner) {
-			return Adopt
-		}
+	if r, ok := treated(kind, owner); ok {
+		return r
 	}
+	by := kindOf(groupOf(owner.APIVersion), owner.Kind)
 	if precedes(roleOf(kind), roleOf(by), by) {
 		return Late
 	}
@@ -51,9 +42,4 @@ func precedes(kind, owner role, by schema.GroupKind) bool {
 		return true
 	}
 	return (by.Kind == "Service" || by.Kind == "PersistentVolumeClaim") && by.Group == "" && !kind.acts()
-}
-
-// adopts tells that the built-in controller of the owner adopts orphans that its selector matches.
-func adopts(by schema.GroupKind, owner objmeta.Owner) bool {
-	return owner.Controller && (by.Group == "apps" || by == schema.GroupKind{Kind: "ReplicationController"})
 }

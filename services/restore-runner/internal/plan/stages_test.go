@@ -4,9 +4,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/reference"
+	"github.com/holdfast-io/holdfast/pkg/restoreorder"
 )
 
 func refers(i manifest.Item, refs ...manifest.Reference) manifest.Item {
@@ -193,4 +196,60 @@ func TestAStageInACycleGivesWayWithAWarning(t *testing.T) {
 	require.True(t, before(t, p, "secrets a/s", "deployments.apps a/d"))
 	require.True(t, before(t, p, "deployments.apps a/d", "fillers.example.com a/f"))
 	require.True(t, before(t, p, "fillers.example.com a/f", "persistentvolumeclaims a/c"))
+}
+
+// An operator may want its custom resource before what belongs to it; a graph of owners alone gives it that.
+func TestTheOrderOfOwnersHasRootsBeforeLeaves(t *testing.T) {
+	p := planOf(t, all(item("widgets.example.com a/w"), item("secrets a/s", owned("example.com/v1", "Widget", "widgets.example.com a/w", true)), item("secrets a/free"),
+		item("deployments.apps a/d", owned("example.com/v1", "Widget", "widgets.example.com a/w", true)), item("replicasets.apps a/rs", owned("apps/v1", "Deployment", "deployments.apps a/d", true)),
+		item("validatingwebhookconfigurations.admissionregistration.k8s.io h")), options{order: restoreorder.Owners})
+	require.True(t, before(t, p, "widgets.example.com a/w", "secrets a/s"))
+	require.True(t, before(t, p, "widgets.example.com a/w", "deployments.apps a/d"))
+	require.True(t, before(t, p, "replicasets.apps a/rs", "deployments.apps a/d"), "they are adopted in any order")
+	require.False(t, before(t, p, "secrets a/free", "widgets.example.com a/w"), "there are no stages")
+	require.True(t, before(t, p, "secrets a/s", "validatingwebhookconfigurations.admissionregistration.k8s.io h"))
+	requireAcyclic(t, p)
+}
+
+// Velero's order is its list, one resource after the other, whatever owns what.
+func TestTheOrderOfVeleroIsItsList(t *testing.T) {
+	p := planOf(t, all(item("widgets.example.com a/w"), item("secrets a/s", owned("example.com/v1", "Widget", "widgets.example.com a/w", true)), item("secrets b/s"),
+		item("apples.example.com a/x", owned("example.com/v1", "Widget", "widgets.example.com a/w", true)), item("persistentvolumes v"), item("pods a/p"),
+		item("clusters.cluster.x-k8s.io a/c"), item("validatingwebhookconfigurations.admissionregistration.k8s.io h")), options{order: restoreorder.Velero})
+	order := names(p)
+	require.Equal(t, []string{"persistentvolumes v", "secrets a/s", "secrets b/s", "pods a/p", "apples.example.com a/x",
+		"validatingwebhookconfigurations.admissionregistration.k8s.io h", "widgets.example.com a/w", "clusters.cluster.x-k8s.io a/c"}, order)
+	for i := range order {
+		for j := i + 1; j < len(order); j++ {
+			require.Equal(t, p.Kind(int32(i)) != p.Kind(int32(j)), before(t, p, order[i], order[j]), "%s, %s", order[i], order[j])
+		}
+	}
+	requireAcyclic(t, p)
+}
+
+// Some controllers adopt, or make anew, what is theirs: a patched reference, or a second object, would be in their way.
+func TestTreatments(t *testing.T) {
+	by := func(apiVersion, kind string, controller bool) objmeta.Owner {
+		return objmeta.Owner{APIVersion: apiVersion, Kind: kind, Controller: controller}
+	}
+	for _, tt := range []struct {
+		group, kind string
+		owner       objmeta.Owner
+		want        Relation
+	}{
+		{"apps", "ReplicaSet", by("apps/v1", "Deployment", true), Adopt},
+		{"", "Pod", by("apps/v1", "StatefulSet", true), Adopt},
+		{"", "Pod", by("apps/v1", "StatefulSet", false), Late},
+		{"apps", "ControllerRevision", by("apps/v1", "DaemonSet", true), Adopt},
+		{"", "Pod", by("batch/v1", "Job", true), Remake},
+		{"batch", "Job", by("batch/v1", "CronJob", true), Late},
+		{"", "PersistentVolumeClaim", by("postgresql.cnpg.io/v1", "Cluster", true), Adopt},
+		{"", "Pod", by("postgresql.cnpg.io/v1", "Cluster", true), Remake},
+		{"", "Service", by("postgresql.cnpg.io/v1", "Cluster", true), Remake},
+		{"", "Secret", by("postgresql.cnpg.io/v1", "Cluster", true), Late},
+		{"", "Pod", by("argoproj.io/v1alpha1", "Workflow", true), Remake},
+		{"", "Secret", by("v1", "ConfigMap", true), Hold},
+	} {
+		require.Equal(t, tt.want, Relate(schema.GroupKind{Group: tt.group, Kind: tt.kind}, tt.owner), "%s of %s", tt.kind, tt.owner.Kind)
+	}
 }

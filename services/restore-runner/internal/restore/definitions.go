@@ -69,7 +69,7 @@ func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait 
 	if wait := r.lay(ctx, v, s, w, result.Err, mark); wait != nil {
 		return wait
 	}
-	if !r.brought(ctx, e, it, &result) {
+	if !r.brought(ctx, e, it, &result) || !r.catchUp(ctx, e, v, &result, owners.now) {
 		return nil
 	}
 	if result.Action == apply.Created || result.Action == apply.Updated {

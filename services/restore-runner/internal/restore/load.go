@@ -8,9 +8,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
@@ -65,20 +67,19 @@ func (r *run) skipped(it *item) *reset.Skip {
 	if skip := reset.Skipped(it.body, kind.GroupResource()); skip != nil {
 		return skip
 	}
-	switch kind.String() {
-	case "pods":
-		if job := r.remade(it); job != "" {
-			return &reset.Skip{Reason: job + " is restored and makes its own pods", Report: true}
-		}
-	case "persistentvolumes":
-		if r.Volumes.Reprovision(it.target.Name) {
-			return &reset.Skip{Reason: "its claim gets a new volume"}
-		}
+	if r.Runs.LeavesOut(kind.GroupResource()) {
+		return &reset.Skip{Reason: "it would run again; the annotation " + holdfast.AnnotationRunAgain + " of a restore asks for it all the same", Report: true}
+	}
+	if owner := r.remade(it); owner != "" {
+		return &reset.Skip{Reason: owner + ", which is restored or left out, makes such objects itself", Report: true}
+	}
+	if kind.String() == "persistentvolumes" && r.Volumes.Reprovision(it.target.Name) {
+		return &reset.Skip{Reason: "its claim gets a new volume"}
 	}
 	return nil
 }
 
-// remade returns the restored Job that makes this pod anew, "" when there is none.
+// remade returns the owner that makes this object anew, "" when there is none.
 func (r *run) remade(it *item) string {
 	for _, ref := range it.refs {
 		value, owner, ok := reference(ref)
@@ -86,7 +87,7 @@ func (r *run) remade(it *item) string {
 			continue
 		}
 		if node, ok := r.ownerNode(owner.UID); ok && r.Recorder.Action(node) != apply.Failed {
-			return "Job " + text(value, "name")
+			return relink.Name(value)
 		}
 	}
 	return ""

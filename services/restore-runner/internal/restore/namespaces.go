@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
@@ -82,7 +81,7 @@ func (r *run) storedNamespace(ctx context.Context, v int32, w waiter) *dispatch.
 	}
 	failpoint.Hit("restore-runner/after-namespace")
 	// Of the owners, which come in the last pass, those are known that are in the cluster from before.
-	if result.Fresh && len(owners.now) > 0 && !r.adopt(ctx, e, &relink.Child{Node: v, UID: result.UID}, owners.now) {
+	if !r.catchUp(ctx, e, v, &result, owners.now) {
 		return nil
 	}
 	r.done(ctx, e, v, result, nil, owners.later)

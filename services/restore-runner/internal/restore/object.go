@@ -143,7 +143,7 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 		return false, r.collision(it.node, rival)
 	}
 	owners.report(s.entry)
-	if r.brought(ctx, s.entry, it, &result) {
+	if r.brought(ctx, s.entry, it, &result) && r.catchUp(ctx, s.entry, it.node, &result, owners.now) {
 		if result.Action == apply.Created {
 			r.injected(ctx, s.entry, it)
 		}

@@ -212,6 +212,15 @@ func (r *run) adopt(ctx context.Context, e *outcome.Entry, c *relink.Child, miss
 	return true
 }
 
+// catchUp adds those owner references to an object that it was not created with: an earlier holder of the restore, or an earlier
+// attempt, made it when its owners were not known yet. False when ctx ended before that was done.
+func (r *run) catchUp(ctx context.Context, e *outcome.Entry, v int32, result *apply.Result, now []any) bool {
+	if !result.Fresh || result.Version != "" || len(now) == 0 {
+		return true
+	}
+	return r.adopt(ctx, e, &relink.Child{Node: v, UID: result.UID}, now)
+}
+
 // present names a restored object.
 func (r *run) present(node int32) apply.Target {
 	kind := r.Plan.Kind(node)
@@ -240,7 +249,9 @@ func (r *run) completeFields(ctx context.Context, e *outcome.Entry, it *item, re
 	mark := r.manager.Mark(text(it.body, "apiVersion"), reset.RestoreLabels(object(it.metadata(), "labels")))
 	patch := map[string]any{"metadata": map[string]any{"uid": string(result.UID), "managedFields": append(slices.Clone(it.fields), mark)}}
 	now, err := r.client.Patch(ctx, r.present(it.node), patch)
-	result.Version = now.Version
+	if result.Version != "" { // else it is not known what else it has
+		result.Version = now.Version
+	}
 	if err == nil {
 		return true
 	}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
@@ -219,6 +221,43 @@ func TestWhatIsRefusedWithoutItsOwnerComesAfterIt(t *testing.T) {
 			posts := s.Requests("POST ")
 			require.True(t, strings.HasSuffix(posts[len(posts)-1], "/validatingwebhookconfigurations"), posts)
 			require.Equal(t, 4, len(slices.DeleteFunc(posts, func(p string) bool { return !strings.HasSuffix(p, "/secrets") })))
+		})
+	}
+}
+
+// An object that a dead runner made before its owner was there counts as created, and its owner is there by now: that it was
+// created with the reference is not so.
+func TestATakenOverObjectGetsTheReferenceThatItLacks(t *testing.T) {
+	s, b := apitest.Start(t), widget(1)
+	mine := []any{object{"manager": "holdfast-restore-uid", "operation": "Update"}}
+	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
+	s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": object{"name": "w", "managedFields": mine}})
+	s.Put(secretsPath+"/s0", object{"metadata": object{"name": "s0", "managedFields": mine}})
+	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.UID, c.History = "uid", &outcome.History{Resumed: true} })
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, []string{"a/s0(created)"}, f.list["v1/Secret"])
+	require.Len(t, references(s, secretsPath+"/s0"), 1)
+}
+
+// A CertificateRequest, Order or Workflow that comes back without its status runs once more, and with it what it orders.
+func TestRunsAreLeftOutUnlessAskedFor(t *testing.T) {
+	for _, asked := range []string{"", "workflows.argoproj.io"} {
+		t.Run("asked "+asked, func(t *testing.T) {
+			s, b := apitest.Start(t), &backup{}
+			s.Serve("argoproj.io/v1alpha1", "workflows", "Workflow", true)
+			b.add("workflows.argoproj.io", "argoproj.io/v1alpha1", "Workflow", "a", "build", nil)
+			b.add("pods", "v1", "Pod", "a", "step", nil, by("argoproj.io/v1alpha1", "Workflow", "build", true))
+			runs, err := restoreorder.ParseRuns(asked)
+			require.NoError(t, err)
+			f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.Runs = runs })
+			require.Empty(t, f.results.Errors.all())
+			require.Equal(t, []string{"a/step(skipped)"}, f.list["v1/Pod"], "it would run on without its workflow, or beside the steps of the new one")
+			if asked != "" {
+				require.Equal(t, []string{"a/build(created)"}, f.list["argoproj.io/v1alpha1/Workflow"])
+				return
+			}
+			require.Equal(t, []string{"a/build(skipped)"}, f.list["argoproj.io/v1alpha1/Workflow"])
+			require.Contains(t, f.results.Warnings.all(), "holdfast.io/run-again")
 		})
 	}
 }

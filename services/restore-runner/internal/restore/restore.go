@@ -18,6 +18,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -74,6 +75,8 @@ type Config struct {
 	Collateral func(error) bool
 	// Unsent tells of an action's error that the call was certainly not made. Nil is always false.
 	Unsent func(error) bool
+	// Runs are the objects that are left out because they would run again.
+	Runs restoreorder.Runs
 	// Snapshotters make volumes of snapshots. Nil makes those objects errors that need one.
 	Snapshotters Snapshotters
 	// Object is the Restore as actions get it. It is needed with Actions only.

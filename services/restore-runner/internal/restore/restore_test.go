@@ -277,7 +277,7 @@ func TestOwnersAddedLater(t *testing.T) {
 	require.Equal(t, []string{"a/jobpod(skipped)"}, f.list["v1/Pod"])
 	warnings := f.results.Warnings.all()
 	require.Contains(t, warnings, "owner reference to Widget absent dropped")
-	require.Contains(t, warnings, "jobpod: not restored: Job job is restored")
+	require.Contains(t, warnings, "jobpod: not restored: Job job, which is restored")
 	require.Contains(t, warnings, "waits for its owner, which waits for it")
 	require.Equal(t, 3, f.recorder.Counts().Warnings)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/restoreorder"
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
@@ -30,6 +31,7 @@ type CreateOptions struct {
 	Spec                 velerov1.RestoreSpec
 	AllowPartiallyFailed bool
 	Now                  bool
+	Order                string
 	Wait                 bool
 	Format               output.Format
 
@@ -91,6 +93,7 @@ func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
 	flags.MapVar(fs, &o.Labels, "labels", "=", "labels of the restore itself")
 	flags.MapVar(fs, &o.Annotations, "annotations", "=", "annotations of the restore itself")
 	fs.BoolVar(&o.Now, "now", false, "do not wait for running backups of the same namespaces")
+	fs.StringVar(&o.Order, "order", "", "what comes first: stages (the default: no controller acts before what it would make is there), owners, or velero for its list of priorities alone")
 	fs.BoolVarP(&o.Wait, "wait", "w", false, "wait for the end; exit code 2 means partially failed")
 	o.Format.BindFlag(fs)
 }
@@ -117,14 +120,21 @@ func (o *CreateOptions) Complete(args []string) error {
 		o.Spec.UploaderConfig = &velerov1.UploaderConfigForRestore{WriteSparseFiles: o.sparse, ParallelFilesDownload: o.parallelFiles}
 	}
 	if o.Now {
-		if o.Annotations == nil {
-			o.Annotations = map[string]string{}
-		}
-		o.Annotations[holdfast.AnnotationIgnoreRunning] = "true"
+		o.annotate(holdfast.AnnotationIgnoreRunning, "true")
+	}
+	if o.Order != "" {
+		o.annotate(holdfast.AnnotationOrder, o.Order)
 	}
 	var err error
 	o.client, o.namespace, err = o.Client()
 	return err
+}
+
+func (o *CreateOptions) annotate(key, value string) {
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	o.Annotations[key] = value
 }
 
 // Validate refuses what the server would refuse.
@@ -147,6 +157,9 @@ func (o *CreateOptions) Validate(ctx context.Context) error {
 	}
 	if len(o.status.ExcludedResources) > 0 && len(o.status.IncludedResources) == 0 {
 		errs = append(errs, errors.New("--status-exclude-resources needs --status-include-resources"))
+	}
+	if _, err := restoreorder.ParseOrder(o.Order); err != nil {
+		errs = append(errs, fmt.Errorf("--order: %w", err))
 	}
 	if o.AllowPartiallyFailed && s.ScheduleName == "" {
 		errs = append(errs, errors.New("--allow-partially-failed needs --from-schedule"))

@@ -43,18 +43,25 @@ func only(t *testing.T, c client.Client) *velerov1.Restore {
 	return &list.Items[0]
 }
 
+func TestCreateRefusesAnUnknownOrder(t *testing.T) {
+	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	result := c.Run(t.Context(), "", "restore", "create", "r", "--from-backup", "first", "--order", "roots")
+	require.NotEqual(t, 0, result.Code)
+	require.Contains(t, result.Err, `--order: "roots" is not stages, owners or velero`)
+}
+
 func TestCreateSendsWhatTheFlagsSay(t *testing.T) {
 	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
 	result := c.Run(t.Context(), "", "restore", "create", "r", "--from-backup", "first", "--include-namespaces", "a", "--exclude-namespaces", "b",
 		"--include-resources", "pods", "--exclude-resources", "nodes", "--namespace-mappings", "a:z,b:y", "--include-cluster-resources=false",
 		"--or-selector", "a=b or c=d", "--existing-resource-policy", "update", "--restore-volumes=false", "--preserve-nodeports",
 		"--status-include-resources", "jobs", "--status-exclude-resources", "pods", "--resource-modifier-configmap", "m",
-		"--item-operation-timeout", "1h", "--write-sparse-files", "--parallel-files-download", "2", "--labels", "a=b", "--annotations", "c=d", "--now")
+		"--item-operation-timeout", "1h", "--write-sparse-files", "--parallel-files-download", "2", "--labels", "a=b", "--annotations", "c=d", "--now", "--order", "owners")
 	require.Equal(t, 0, result.Code, result.Err)
 	r := only(t, c)
 	require.Equal(t, "r", r.Name)
 	require.Equal(t, map[string]string{"a": "b"}, r.Labels)
-	require.Equal(t, map[string]string{"c": "d", "holdfast.io/ignore-running": "true"}, r.Annotations)
+	require.Equal(t, map[string]string{"c": "d", "holdfast.io/ignore-running": "true", "holdfast.io/order": "owners"}, r.Annotations)
 	spec, err := json.Marshal(r.Spec)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"hooks":{},"backupName":"first","includedNamespaces":["a"],"excludedNamespaces":["b"],"includedResources":["pods"],"excludedResources":["nodes"],

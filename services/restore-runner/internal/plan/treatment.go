@@ -1,0 +1,45 @@
+package plan
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+)
+
+// pair is the controller of an object and the object.
+type pair struct{ owner, owned schema.GroupKind }
+
+func kindOf(group, kind string) schema.GroupKind { return schema.GroupKind{Group: group, Kind: kind} }
+
+// treatments says what becomes of objects that some controller adopts, or makes anew, whatever their references say. All others
+// get their reference.
+var treatments = map[pair]Relation{
+	// Built-in controllers adopt orphans that their selector matches:
+	// https://github.com/kubernetes/design-proposals-archive/blob/main/api-machinery/controller-ref.md
+	{kindOf("apps", "Deployment"), kindOf("apps", "ReplicaSet")}:          Adopt,
+	{kindOf("apps", "ReplicaSet"), kindOf("", "Pod")}:                     Adopt,
+	{kindOf("apps", "StatefulSet"), kindOf("", "Pod")}:                    Adopt,
+	{kindOf("apps", "DaemonSet"), kindOf("", "Pod")}:                      Adopt,
+	{kindOf("", "ReplicationController"), kindOf("", "Pod")}:              Adopt,
+	{kindOf("apps", "StatefulSet"), kindOf("apps", "ControllerRevision")}: Adopt,
+	{kindOf("apps", "DaemonSet"), kindOf("apps", "ControllerRevision")}:   Adopt,
+	// A restored Job gets a selector of its own, which the stored Pods do not match.
+	{kindOf("batch", "Job"), kindOf("", "Pod")}: Remake,
+	// What a run left behind would run on without it.
+	{kindOf("tekton.dev", "TaskRun"), kindOf("", "Pod")}:   Remake,
+	{kindOf("argoproj.io", "Workflow"), kindOf("", "Pod")}: Remake,
+	// The operator makes instances of the claims that it finds by their labels, and Services and Pods anew:
+	// https://cloudnative-pg.io/documentation/current/appendixes/backup_volumesnapshot/
+	{kindOf("postgresql.cnpg.io", "Cluster"), kindOf("", "PersistentVolumeClaim")}: Adopt,
+	{kindOf("postgresql.cnpg.io", "Cluster"), kindOf("", "Pod")}:                   Remake,
+	{kindOf("postgresql.cnpg.io", "Cluster"), kindOf("", "Service")}:               Remake,
+}
+
+// treated returns what treatments say about the reference of an object of a kind to its controller.
+func treated(kind schema.GroupKind, owner objmeta.Owner) (Relation, bool) {
+	if !owner.Controller {
+		return Late, false
+	}
+	r, ok := treatments[pair{kindOf(groupOf(owner.APIVersion), owner.Kind), kind}]
+	return r, ok
+}
