@@ -26,6 +26,14 @@ func TestOwnProcessIsMeasured(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestTheLastLineIsTheFigure(t *testing.T) {
+	peak, err := lastNumber("1000 objects in 3s, peak in MiB:\n97.5\n")
+	require.NoError(t, err)
+	require.InDelta(t, 97.5, peak, 0)
+	_, err = lastNumber("")
+	require.Error(t, err)
+}
+
 func TestFiguresAreOneFlatObject(t *testing.T) {
 	figures := &Figures{Log: &bytes.Buffer{}}
 	figures.Set("b.2", 2)

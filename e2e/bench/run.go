@@ -23,6 +23,8 @@ type Config struct {
 	Resume  int       // number of objects of the backup whose runner is killed; 0 leaves that out
 	Plugins int       // number of objects to back up with and without plugins; 0 leaves that out
 	Queue   []int     // lengths of the queue to measure
+	// Footprint is the number of made-up objects whose restore is measured in memory; 0 leaves that out.
+	Footprint int
 	// ClaimTimeout is the runners' --claim-timeout where one is killed.
 	ClaimTimeout time.Duration
 }
@@ -73,6 +75,11 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 	if config.Resume > 0 {
 		if err := b.resume(ctx, config.Resume); err != nil {
 			return b.figures, fmt.Errorf("resume: %w", err)
+		}
+	}
+	if config.Footprint > 0 {
+		if err := b.footprint(ctx, config.Footprint); err != nil {
+			return b.figures, fmt.Errorf("footprint: %w", err)
 		}
 	}
 	if config.Huge > 0 {

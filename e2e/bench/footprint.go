@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/e2e/testbed"
+)
+
+// footprint measures what planning and executing a restore of many objects takes in memory. The program that does it makes the manifest and the API server
+// up: creating a million objects in a real one would take an hour.
+func (b *bench) footprint(ctx context.Context, objects int) error {
+	_, _ = fmt.Fprintf(b.Log, "restore of %d objects\n", objects)
+	root, err := testbed.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(b.Dir, "footprint")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "e2e", "footprint"), "-objects", strconv.Itoa(objects), "-dir", dir)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, b.Log
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, said.String())
+	}
+	peak, err := lastNumber(said.String())
+	if err != nil {
+		return err
+	}
+	b.figures.Set(fmt.Sprintf("restore.peak_rss_mib.%d", objects), peak)
+	return os.RemoveAll(dir)
+}
+
+// lastNumber reads the last line of what a program said.
+func lastNumber(said string) (float64, error) {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	peak, err := strconv.ParseFloat(lines[len(lines)-1], 64)
+	if err != nil {
+		return 0, fmt.Errorf("footprint said %q: %w", said, err)
+	}
+	return peak, nil
+}
