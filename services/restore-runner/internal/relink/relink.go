@@ -5,9 +5,12 @@
 package relink
 
 import (
+	"encoding/json"
+	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // Owner is an object as it is now.
@@ -51,19 +54,30 @@ type Patch struct {
 	Lost []Lost
 }
 
+// Due is an object whose owners have all been settled. Patch tells what is to be written to it.
+type Due int32
+
 // Book knows the owners of one restore. Safe for concurrent use.
 type Book struct {
-	mu      sync.Mutex
-	settled map[int32]*Owner // nil: has an outcome and does not exist
-	waiting map[int32][]*child
-	looks   map[int32]*look // at owners without an outcome
+	mu       sync.Mutex
+	settled  map[int32]*Owner // nil: has an outcome and does not exist
+	waiting  map[int32][]Due
+	children []child
+	spill    spill
+	looks    map[int32]*look // at owners without an outcome
 }
 
-// child is an object that waits for owners.
+// child is an object that waits for owners, 16 bytes: the rest is in a file.
 type child struct {
-	Patch
-	open []Reference
-	done bool
+	at   int64 // where in the file it begins; the next one follows
+	node int32
+	open int32 // references whose owners have no outcome
+}
+
+// record is what the file has of a child.
+type record struct {
+	Child
+	Later []Reference
 }
 
 // look is a look for an owner that may be in the cluster from before.
@@ -72,9 +86,16 @@ type look struct {
 	owner *Owner
 }
 
-// New returns an empty book.
-func New() *Book {
-	return &Book{settled: map[int32]*Owner{}, waiting: map[int32][]*child{}, looks: map[int32]*look{}}
+// New returns an empty book that keeps objects which wait in a file in dir; empty is the system's directory for temporary files.
+func New(dir string) *Book {
+	return &Book{settled: map[int32]*Owner{}, waiting: map[int32][]Due{}, spill: spill{dir: dir}, looks: map[int32]*look{}}
+}
+
+// Close releases the file.
+func (b *Book) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spill.close()
 }
 
 // Look calls find, once for each owner, unless the owner has an outcome: what find returns, if it is not nil, owns objects from
@@ -132,39 +153,44 @@ func (b *Book) Known(namespace string, refs []Reference) (now []any, later []Ref
 	return now, later, lost
 }
 
-// Await notes that an object was created and still lacks the references of later. When all their owners are settled by now
-// the patch is returned at once, else nil: Settle will return it.
-func (b *Book) Await(of Child, later []Reference) *Patch {
+// Await notes that an object was created and still lacks the references of later. It is due at once when all their owners are
+// settled by now; else Settle will return it.
+func (b *Book) Await(of Child, later []Reference) (due Due, now bool, err error) {
 	if len(later) == 0 {
-		return nil
+		return 0, false, nil
+	}
+	encoded, err := json.Marshal(record{of, later})
+	if err != nil {
+		return 0, false, fmt.Errorf("keep what an object waits for: %w", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := &child{Patch: Patch{Child: of}}
-	for _, ref := range later {
-		if owner, settled := b.settled[ref.Node]; settled {
-			c.resolve(ref, owner)
-			continue
-		}
-		c.open = append(c.open, ref)
-		b.waiting[ref.Node] = append(b.waiting[ref.Node], c)
+	c := child{node: of.Node}
+	if c.at, err = b.spill.add(encoded); err != nil {
+		return 0, false, fmt.Errorf("keep what an object waits for: %w", err)
 	}
-	return c.complete()
+	due = Due(len(b.children)) //nolint:gosec // there are fewer nodes
+	for _, ref := range later {
+		if _, settled := b.settled[ref.Node]; !settled {
+			c.open++
+			b.waiting[ref.Node] = append(b.waiting[ref.Node], due)
+		}
+	}
+	b.children = append(b.children, c)
+	return due, c.open == 0, nil
 }
 
 // Settle notes the outcome of a node that owns others: what it is now, or nil when it does not exist. It returns the
 // objects whose last open owner it was.
-func (b *Book) Settle(node int32, owner *Owner) []Patch {
+func (b *Book) Settle(node int32, owner *Owner) []Due {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.settled[node] = owner
-	var out []Patch
-	for _, c := range b.waiting[node] {
-		for _, ref := range c.take(node) {
-			c.resolve(ref, owner)
-		}
-		if p := c.complete(); p != nil {
-			out = append(out, *p)
+	waited := b.waiting[node]
+	out := waited[:0]
+	for _, due := range waited {
+		if b.children[due].open--; b.children[due].open == 0 {
+			out = append(out, due)
 		}
 	}
 	delete(b.waiting, node)
@@ -172,36 +198,35 @@ func (b *Book) Settle(node int32, owner *Owner) []Patch {
 	return out
 }
 
-// take removes the open references to a node and returns them; none when an earlier entry for the same node had them.
-func (c *child) take(node int32) []Reference {
-	var taken, open []Reference
-	for _, ref := range c.open {
-		if ref.Node == node {
-			taken = append(taken, ref)
-		} else {
-			open = append(open, ref)
+// Patch returns what is left to be written to an object that is due. After an error only its node is known.
+func (b *Book) Patch(due Due) (Patch, error) {
+	b.mu.Lock()
+	c, end := b.children[due], b.spill.size
+	if int(due)+1 < len(b.children) {
+		end = b.children[due+1].at
+	}
+	b.mu.Unlock()
+	encoded, err := b.spill.read(c.at, end)
+	r := record{Child: Child{Node: c.node}}
+	if err == nil {
+		err = utiljson.Unmarshal(encoded, &r)
+	}
+	p := Patch{Child: r.Child}
+	if err != nil {
+		p.Node = c.node
+		return p, fmt.Errorf("read what the object waited for: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ref := range r.Later {
+		value, reason := rewrite(r.Namespace, ref.Value, b.settled[ref.Node])
+		if reason != "" {
+			p.Lost = append(p.Lost, Lost{Owner: Name(ref.Value), Reason: reason})
+			continue
 		}
+		p.Missing = append(p.Missing, value)
 	}
-	c.open = open
-	return taken
-}
-
-func (c *child) resolve(ref Reference, owner *Owner) {
-	value, reason := rewrite(c.Namespace, ref.Value, owner)
-	if reason != "" {
-		c.Lost = append(c.Lost, Lost{Owner: Name(ref.Value), Reason: reason})
-		return
-	}
-	c.Missing = append(c.Missing, value)
-}
-
-// complete returns the patch once nothing is open, and only once.
-func (c *child) complete() *Patch {
-	if len(c.open) > 0 || c.done {
-		return nil
-	}
-	c.done = true
-	return &c.Patch
+	return p, nil
 }
 
 // rewrite returns the reference with the owner's present identity, or why there can be none. The garbage collector looks

@@ -1,6 +1,8 @@
 package relink
 
 import (
+	"os"
+	"runtime"
 	"testing"
 	"testing/synctest"
 
@@ -15,29 +17,46 @@ func owner(uid, namespace string) *Owner {
 	return &Owner{UID: "new", APIVersion: "apps/v1", Kind: "Deployment", Namespace: namespace, Name: uid}
 }
 
+func patchesOf(t *testing.T, b *Book, all []Due) (out []Patch) {
+	t.Helper()
+	for _, due := range all {
+		p, err := b.Patch(due)
+		require.NoError(t, err)
+		out = append(out, p)
+	}
+	return out
+}
+
+func requireOpen(t *testing.T, b *Book, c Child, later []Reference) {
+	t.Helper()
+	_, settled, err := b.Await(c, later)
+	require.NoError(t, err)
+	require.False(t, settled)
+}
+
 func born(node int32, base []any) Child {
 	return Child{Node: node, UID: "child", Version: "1", Base: base, Namespace: "a"}
 }
 
 func TestKnownOwnerIsWrittenWithItsNewIdentity(t *testing.T) {
-	b := New()
+	b := New(t.TempDir())
 	require.Empty(t, b.Settle(1, owner("d", "a")))
 	now, later, lost := b.Known("a", []Reference{ref(1, "d")})
 	require.Empty(t, later)
 	require.Empty(t, lost)
 	require.Equal(t, []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "new", "controller": true}}, now)
-	require.Nil(t, b.Await(born(5, now), later))
+	requireOpen(t, b, born(5, now), later)
 }
 
 func TestLateOwnersArePatchedTogether(t *testing.T) {
-	b := New()
+	b := New(t.TempDir())
 	b.Settle(1, owner("one", "a"))
 	now, later, _ := b.Known("a", []Reference{ref(1, "one"), ref(2, "two"), ref(3, "three")})
 	require.Len(t, now, 1)
 	require.Len(t, later, 2)
-	require.Nil(t, b.Await(born(9, now), later))
+	requireOpen(t, b, born(9, now), later)
 	require.Empty(t, b.Settle(2, owner("two", "a")), "one owner is still open")
-	patches := b.Settle(3, owner("three", ""))
+	patches := patchesOf(t, b, b.Settle(3, owner("three", "")))
 	require.Len(t, patches, 1)
 	require.Equal(t, int32(9), patches[0].Node)
 	require.EqualValues(t, "child", patches[0].UID)
@@ -49,17 +68,18 @@ func TestLateOwnersArePatchedTogether(t *testing.T) {
 }
 
 func TestOwnerSettledBetweenCreateAndAwait(t *testing.T) {
-	b := New()
+	b := New(t.TempDir())
 	now, later, _ := b.Known("a", []Reference{ref(1, "d")})
 	require.Len(t, later, 1)
 	b.Settle(1, owner("d", "a"))
-	patch := b.Await(born(9, now), later)
-	require.NotNil(t, patch)
-	require.Len(t, patch.Missing, 1)
+	due, settled, err := b.Await(born(9, now), later)
+	require.NoError(t, err)
+	require.True(t, settled)
+	require.Len(t, patchesOf(t, b, []Due{due})[0].Missing, 1)
 }
 
 func TestOwnersThatCannotOwn(t *testing.T) {
-	b := New()
+	b := New(t.TempDir())
 	b.Settle(1, nil)
 	b.Settle(2, owner("d", "other"))
 	now, later, lost := b.Known("a", []Reference{ref(1, "failed"), ref(2, "elsewhere")})
@@ -69,31 +89,31 @@ func TestOwnersThatCannotOwn(t *testing.T) {
 	require.Equal(t, "Old failed", lost[0].Owner)
 
 	_, later, _ = b.Known("a", []Reference{ref(3, "x")})
-	require.Nil(t, b.Await(born(9, nil), later))
-	patches := b.Settle(3, nil)
+	requireOpen(t, b, born(9, nil), later)
+	patches := patchesOf(t, b, b.Settle(3, nil))
 	require.Len(t, patches, 1)
 	require.Empty(t, patches[0].Missing)
 	require.Len(t, patches[0].Lost, 1)
 }
 
 func TestClusterScopedChildOfNamespacedOwner(t *testing.T) {
-	b := New()
+	b := New(t.TempDir())
 	b.Settle(1, owner("d", "a"))
 	_, _, lost := b.Known("", []Reference{ref(1, "d")})
 	require.Len(t, lost, 1)
 }
 
 func TestTwoReferencesToOneOwner(t *testing.T) {
-	b := New()
+	b := New(t.TempDir())
 	_, later, _ := b.Known("a", []Reference{ref(1, "d"), ref(1, "d")})
-	require.Nil(t, b.Await(born(9, nil), later))
+	requireOpen(t, b, born(9, nil), later)
 	require.Len(t, b.Settle(1, owner("d", "a")), 1)
 }
 
 // Dependants come before their owner now; one that is in the cluster already owns them from their creation, so that its
 // controller never sees objects that seem to be strangers'. Each owner is looked for once, however many it owns.
 func TestAnOwnerFoundInTheClusterIsWrittenAtOnce(t *testing.T) {
-	b := New()
+	b := New(t.TempDir())
 	looks := 0
 	for range 3 {
 		b.Look(1, func() *Owner { looks++; return owner("d", "a") })
@@ -112,7 +132,7 @@ func TestAnOwnerFoundInTheClusterIsWrittenAtOnce(t *testing.T) {
 
 func TestALookIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New()
+		b := New(t.TempDir())
 		found := make(chan struct{})
 		go b.Look(1, func() *Owner { <-found; return owner("d", "a") })
 		synctest.Wait()
@@ -127,4 +147,31 @@ func TestALookIsWaitedFor(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, now, 1)
 	})
+}
+
+// Dependants come before their owner, so that all objects of an operator wait for it: each was kept in memory with its references, a kilobyte of maps.
+func TestThoseThatWaitTakeFewBytes(t *testing.T) {
+	const children = 100_000
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	b := New(t.TempDir())
+	before := heap()
+	for i := range int32(children) {
+		requireOpen(t, b, born(i, nil), []Reference{ref(children+i%10, "an-owner-with-a-name-of-forty-characters")})
+	}
+	held := heap() - min(before, heap())
+	require.Less(t, held, uint64(32*children))
+	due := b.Settle(children+3, owner("new", "a"))
+	require.Len(t, due, children/10)
+	p := patchesOf(t, b, due[1:2])[0]
+	require.Equal(t, int32(13), p.Node)
+	require.Len(t, p.Missing, 1)
+	require.NoError(t, b.Close())
+	p, err := b.Patch(due[0])
+	require.ErrorIs(t, err, os.ErrClosed)
+	require.Equal(t, int32(3), p.Node, "the error can name the object")
 }

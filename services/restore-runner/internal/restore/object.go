@@ -90,8 +90,10 @@ func (r *run) done(ctx context.Context, e *outcome.Entry, v int32, result apply.
 	failpoint.Hit("restore-runner/after-outcome")
 	if owes {
 		child := relink.Child{Node: v, UID: result.UID, Version: result.Version, Base: now, Namespace: r.place(v)}
-		if p := r.owners.Await(child, later); p != nil {
-			r.patchOwner(ctx, p)
+		if due, now, err := r.owners.Await(child, later); err != nil {
+			r.Recorder.Error(v, fmt.Sprintf("metadata.ownerReferences could not be added: %v", err))
+		} else if now {
+			r.patchOwner(ctx, due)
 		}
 	}
 	r.settle(ctx, v, result)

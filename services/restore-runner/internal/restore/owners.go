@@ -130,11 +130,11 @@ func (r *run) settle(ctx context.Context, node int32, result apply.Result) {
 	if !r.Plan.Owns(node) {
 		return
 	}
-	patches := r.owners.Settle(node, r.owner(node, result.UID))
-	if len(patches) == 1 {
-		r.patchOwner(ctx, &patches[0])
-	} else if len(patches) > 1 {
-		_ = r.patchOwners(ctx, patches) // those that a stop left out are recorded as owing
+	due := r.owners.Settle(node, r.owner(node, result.UID))
+	if len(due) == 1 {
+		r.patchOwner(ctx, due[0])
+	} else if len(due) > 1 {
+		_ = r.patchOwners(ctx, due) // those that a stop left out are recorded as owing
 	}
 }
 
@@ -163,9 +163,9 @@ func (r *run) liveName(node int32) string {
 }
 
 // patchOwners completes the references of objects that came before their owners.
-func (r *run) patchOwners(ctx context.Context, patches []relink.Patch) error {
-	return dispatch.Run(ctx, flat(make([]int32, len(patches))), dispatch.Work{
-		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.patchOwner(ctx, &patches[i]); return nil },
+func (r *run) patchOwners(ctx context.Context, due []relink.Due) error {
+	return dispatch.Run(ctx, flat(make([]int32, len(due))), dispatch.Work{
+		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.patchOwner(ctx, due[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
 		Passive: func(int32) bool { return false },
 		Limit:   r.limiter.Limit,
@@ -174,7 +174,12 @@ func (r *run) patchOwners(ctx context.Context, patches []relink.Patch) error {
 }
 
 // patchOwner completes the references of one object.
-func (r *run) patchOwner(ctx context.Context, p *relink.Patch) {
+func (r *run) patchOwner(ctx context.Context, due relink.Due) {
+	p, err := r.owners.Patch(due)
+	if err != nil {
+		r.Recorder.Error(p.Node, fmt.Sprintf("metadata.ownerReferences could not be added: %v", err))
+		return
+	}
 	e := r.Recorder.Begin(p.Node)
 	defer func() {
 		if defect := recover(); defect != nil {

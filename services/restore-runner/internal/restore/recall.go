@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,7 +28,7 @@ func (r *run) recall() func(context.Context) error {
 	for v, uid := range h.Owners {
 		r.owners.Settle(v, r.owner(v, uid)) // nobody waits yet
 	}
-	var due []relink.Patch
+	var all []relink.Due
 	for v, owes := range h.Owing {
 		var later []relink.Reference
 		for _, value := range owes.Later {
@@ -35,13 +36,15 @@ func (r *run) recall() func(context.Context) error {
 				later = append(later, relink.Reference{Node: node, Value: value})
 			}
 		}
-		if p := r.owners.Await(relink.Child{Node: v, UID: owes.UID, Namespace: r.place(v)}, later); p != nil {
-			due = append(due, *p)
+		due, now, err := r.owners.Await(relink.Child{Node: v, UID: owes.UID, Namespace: r.place(v)}, later)
+		if err != nil {
+			r.Recorder.Error(v, fmt.Sprintf("metadata.ownerReferences could not be added: %v", err))
+		} else if now {
+			all = append(all, due)
 		}
 	}
-	return func(ctx context.Context) error {
-		return r.patchOwners(ctx, due)
-	}
+	h.Owing = nil // the book has it
+	return func(ctx context.Context) error { return r.patchOwners(ctx, all) }
 }
 
 // place is the namespace that owners of a node are looked for in.

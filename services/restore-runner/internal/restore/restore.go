@@ -96,10 +96,11 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	r := &run{
-		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(),
+		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(config.Dir),
 		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, names: map[string]string{},
 		made: map[int32]*outcome.Volume{}, homesMade: map[string]bool{},
 	}
+	defer func() { _ = r.owners.Close() }() // nothing in it is needed any more
 	r.catalog.Store(config.Catalog)
 	r.bind()
 	r.reset = reset.Options{
