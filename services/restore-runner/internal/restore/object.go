@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"fmt"
 	"errors"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
