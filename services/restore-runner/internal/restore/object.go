@@ -2,8 +2,8 @@ package restore
 
 import (
 	"context"
-	"fmt"
 	"errors"
+	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
