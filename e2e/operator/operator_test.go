@@ -282,6 +282,15 @@ func TestNothingIsLostBesideAnOperator(t *testing.T) {
 		require.Zero(t, late.Load(), "claims of live owners are created with their owner")
 	})
 	shape("killed runner", func(t *testing.T, name string) { b.killed(t, name, half) })
+	// The check itself is able to fail: roots first is what loses objects.
+	shape("owners first", func(t *testing.T, name string) {
+		b.operator.Start()
+		b.proxy.Before(b.settling)
+		b.restore(t, name, map[string]string{"holdfast.io/order": "owners"})
+		lost, err := b.estate.Lost(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, lost, "with the owner first, the operator makes its own Secrets and claims")
+	})
 }
 
 // killed kills the runner that holds the restore when half of the custom resources are created.

@@ -42,7 +42,7 @@ func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 				want = w.read(t, b).Status
 			})
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			require.Equal(t, phase, want.Phase, "it ended while it ran")
+			require.Equal(t, want.Phase, phase, "it ended while it ran")
 			require.Equal(t, want, w.read(t, b).Status)
 		})
 	}

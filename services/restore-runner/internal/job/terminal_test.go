@@ -43,7 +43,7 @@ func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 				want = b.get(t).Status
 			}}
 			require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
-			require.Equal(t, phase, want.Phase, "it ended while it ran")
+			require.Equal(t, want.Phase, phase, "it ended while it ran")
 			require.Equal(t, want, b.get(t).Status)
 		})
 	}
