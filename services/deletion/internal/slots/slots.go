@@ -36,9 +36,11 @@ func New(n int, c clock.WithTicker) *Pool {
 	return p
 }
 
-// Slot is one deletion's leave to work. Its methods are for one goroutine; those of a nil Slot do nothing.
+// Slot is one deletion's leave to work. Step may be called by several goroutines at once, Leave after all of them. The methods of a nil
+// Slot do nothing.
 type Slot struct {
 	pool *Pool
+	turn chan struct{} // holds an element while a step waits for a slot
 
 	mu   sync.Mutex
 	held bool
@@ -60,7 +62,7 @@ func (p *Pool) Try() (s *Slot, ok bool) {
 	default:
 		return nil, false
 	}
-	s = &Slot{pool: p, held: true, step: p.clock.Now()}
+	s = &Slot{pool: p, turn: make(chan struct{}, 1), held: true, step: p.clock.Now()}
 	p.all[s] = struct{}{}
 	return s, true
 }
@@ -72,16 +74,18 @@ func (p *Pool) Full() bool {
 	return len(p.all) >= p.max || len(p.free) == 0
 }
 
-// Step is called before each step of the work. It waits for a slot if this one was lost meanwhile.
+// Step is called before each step of the work. It waits for a slot if this one was lost meanwhile. Of steps at once one takes it for all.
 func (s *Slot) Step(ctx context.Context) error {
-	if s == nil {
+	if s == nil || s.goOn() {
 		return nil
 	}
-	s.mu.Lock()
-	held := s.held
-	s.step = s.pool.clock.Now()
-	s.mu.Unlock()
-	if held {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if s.goOn() {
 		return nil
 	}
 	select {
@@ -93,6 +97,14 @@ func (s *Slot) Step(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.held, s.step = true, s.pool.clock.Now()
 	return nil
+}
+
+// goOn notes a step, and tells whether the slot is held.
+func (s *Slot) goOn() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.step = s.pool.clock.Now()
+	return s.held
 }
 
 // Leave ends the work.

@@ -2,7 +2,9 @@ package slots
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -61,6 +63,39 @@ func TestWhoeverWaitsLosesItsSlotAndGetsOneAgain(t *testing.T) {
 	hung.Leave()
 	hung.Leave()
 	require.Len(t, p.free, 1)
+}
+
+// A deletion removes many objects at once, each of which is a step. Those that find the slot lost take a slot each, of which one is given
+// back: after one bucket that stood still for a while no deletion gets a slot any more.
+func TestStepsAtOnceTakeOneSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, steps = 2, 16
+		p := New(n, clocktesting.NewFakeClock(time.Unix(0, 0)))
+		slow := try(t, p)
+		slow.release(func() bool { return true })
+		others := []*Slot{try(t, p), try(t, p)}
+		var done atomic.Int32
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		for range steps {
+			go func() {
+				if slow.Step(t.Context()) == nil {
+					done.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		require.Zero(t, done.Load())
+		require.ErrorIs(t, slow.Step(stopped), context.Canceled, "one that waits behind another can be stopped")
+		for _, o := range others {
+			o.Leave()
+		}
+		synctest.Wait()
+		require.EqualValues(t, steps, done.Load())
+		require.Len(t, p.free, n-1)
+		slow.Leave()
+		require.Len(t, p.free, n)
+	})
 }
 
 func TestAStepEndsWithItsContext(t *testing.T) {
