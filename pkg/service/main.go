@@ -103,7 +103,7 @@ func (p process) serve(ctx context.Context, options Options, build Build) (err e
 	instance := NewInstance(p.name)
 	log = log.With("service", p.name, "instance", instance)
 	telemetry.AdoptProcess(log)
-	tracing, err := telemetry.NewTracing(ctx, p.name, instance, p.getenv)
+	tracing, err := telemetry.NewTracing(ctx, p.name, instance, telemetry.Environment{Getenv: p.getenv, Console: p.stdout})
 	if err != nil {
 		return err
 	}

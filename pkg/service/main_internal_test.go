@@ -3,6 +3,7 @@ package service
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -23,11 +24,18 @@ type outcome struct {
 
 func start(t *testing.T, ctx context.Context, args, environ []string, build func(context.Context, Base) (Runner, error)) outcome {
 	t.Helper()
+	return startWith(t, ctx, func(string) string { return "" }, args, environ, build)
+}
+
+func startWith(
+	t *testing.T, ctx context.Context, getenv func(string) string, args, environ []string, build func(context.Context, Base) (Runner, error),
+) outcome {
+	t.Helper()
 	var out, errs bytes.Buffer
 	var o outcome
 	p := process{
 		name: "queue-scheduler", args: args, environ: environ,
-		getenv: func(string) string { return "" }, stdout: &out, stderr: &errs,
+		getenv: getenv, stdout: &out, stderr: &errs,
 	}
 	o.code = p.main(ctx, Ports{GRPC: 7441, HTTP: 8441},
 		func(fs *pflag.FlagSet) { fs.StringVar(&o.knob, "knob", "as-it-is", "a knob") },
@@ -82,6 +90,27 @@ func TestMainVersionAndHelp(t *testing.T) {
 	require.Equal(t, ExitOK, o.code)
 	require.Contains(t, o.stdout, "--knob")
 	require.Contains(t, o.stdout, "--tls-ca-file")
+}
+
+// Logs are on standard error, so spans may have standard output.
+func TestMainPrintsSpans(t *testing.T) {
+	traced := func(ctx context.Context, base Base) (Runner, error) {
+		_, span := base.Tracer.Tracer("test").Start(ctx, "built")
+		span.End()
+		return ends(nil)(ctx, base)
+	}
+	exporter := func(value string) func(string) string {
+		return func(name string) string { return map[string]string{"OTEL_TRACES_EXPORTER": value}[name] }
+	}
+	o := startWith(t, t.Context(), exporter("console"), nil, nil, traced)
+	require.Equal(t, ExitOK, o.code, o.stderr)
+	var span struct{ Name string }
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &span), o.stdout)
+	require.Equal(t, "built", span.Name)
+
+	o = startWith(t, t.Context(), exporter("zipkin"), nil, nil, traced)
+	require.Equal(t, ExitFailed, o.code)
+	require.Contains(t, o.stderr, "OTEL_TRACES_EXPORTER=zipkin")
 }
 
 func TestMainFailures(t *testing.T) {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -33,22 +34,18 @@ type Tracing struct {
 	Shutdown func(context.Context) error
 }
 
-// NewTracing sets up traces for one service from the OTEL_* variables (OpenTelemetry's environment specification), which getenv
-// looks up. Without OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or with OTEL_SDK_DISABLED=true or
-// OTEL_TRACES_EXPORTER=none, no span is recorded. Spans go out in the background over gRPC; a collector that is away loses
-// spans and nothing else. Endpoint, headers, TLS, sampler and batching are read by the OpenTelemetry SDK itself.
-func NewTracing(ctx context.Context, service, instance string, getenv func(string) string) (Tracing, error) {
-	if !disabled(getenv) {
-		if err := checkEnv(getenv); err != nil {
-			return Tracing{}, err
-		}
-	}
-	if !exportWanted(getenv) {
-		return Tracing{Provider: noop.NewTracerProvider(), Shutdown: func(context.Context) error { return nil }}, nil
-	}
-	exporter, err := otlptracegrpc.New(ctx)
+// NewTracing sets up traces for one service from the OTEL_* variables (OpenTelemetry's environment specification) of env.
+// No span is recorded with OTEL_SDK_DISABLED=true or OTEL_TRACES_EXPORTER=none, or without OTEL_TRACES_EXPORTER where no endpoint
+// is set (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT). Spans go out in the background, over gRPC or HTTP or
+// to env.Console; a collector that is away loses spans and nothing else. Endpoint, headers, TLS, sampler and batching are read by
+// the OpenTelemetry SDK itself, from the environment of the process; values that it would not understand are errors that name the variable.
+func NewTracing(ctx context.Context, service, instance string, env Environment) (Tracing, error) {
+	exporter, err := newExporter(ctx, env)
 	if err != nil {
-		return Tracing{}, fmt.Errorf("trace exporter: %w", err)
+		return Tracing{}, err
+	}
+	if exporter == nil {
+		return Tracing{Provider: noop.NewTracerProvider(), Shutdown: func(context.Context) error { return nil }}, nil
 	}
 	res, err := resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
@@ -64,26 +61,32 @@ func NewTracing(ctx context.Context, service, instance string, getenv func(strin
 	return Tracing{Provider: provider, Shutdown: provider.Shutdown}, nil
 }
 
-// disabled tells whether OTEL_SDK_DISABLED is true, in any case of letters as the specification has it; then no other variable counts.
-func disabled(getenv func(string) string) bool {
-	return strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true")
-}
-
-func exportWanted(getenv func(string) string) bool {
-	if disabled(getenv) || getenv("OTEL_TRACES_EXPORTER") == "none" {
-		return false
+// newExporter returns what sends spans where env wants them, nil when it wants none.
+func newExporter(ctx context.Context, env Environment) (sdktrace.SpanExporter, error) {
+	kind, err := env.exporter()
+	if err != nil || kind == exporterNone {
+		return nil, err
 	}
-	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
-}
-
-func checkEnv(getenv func(string) string) error {
-	if v := getenv("OTEL_TRACES_EXPORTER"); v != "" && v != "otlp" && v != "none" {
-		return fmt.Errorf("OTEL_TRACES_EXPORTER=%s: %w, use otlp or none", v, ErrUnsupported)
-	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"} {
-		if v := getenv(name); v != "" && v != "grpc" {
-			return fmt.Errorf("%s=%s: %w, use grpc", name, v, ErrUnsupported)
+	protocol := ""
+	if kind == exporterOTLP {
+		if protocol, err = env.protocol(); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	if err := env.check(kind, protocol); err != nil {
+		return nil, err
+	}
+	var exporter sdktrace.SpanExporter
+	switch {
+	case kind == exporterConsole:
+		exporter, err = stdouttrace.New(stdouttrace.WithWriter(env.Console))
+	case protocol == protocolHTTP:
+		exporter, err = otlptracehttp.New(ctx, otlptracehttp.WithEncoding(otlptracehttp.EncodingProtobuf))
+	default:
+		exporter, err = otlptracegrpc.New(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("trace exporter: %w", err)
+	}
+	return exporter, nil
 }

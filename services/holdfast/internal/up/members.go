@@ -125,7 +125,7 @@ func runMember(ctx context.Context, cfg Config, k kind, m member, gone []string)
 	defer m.close()
 	base := m.base
 	base.Clock, base.Log = cfg.Clock, cfg.Log.With("service", k.name, "instance", base.Instance)
-	tracing, err := telemetry.NewTracing(ctx, k.name, base.Instance, cfg.Getenv)
+	tracing, err := telemetry.NewTracing(ctx, k.name, base.Instance, telemetry.Environment{Getenv: cfg.Getenv, Console: cfg.Out})
 	if err != nil {
 		return err
 	}

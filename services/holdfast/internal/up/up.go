@@ -48,7 +48,7 @@ type Config struct {
 	Features    []string
 
 	Log    *slog.Logger
-	Out    io.Writer // where people are told that everything is ready
+	Out    io.Writer // where people are told that everything is ready, and spans go with OTEL_TRACES_EXPORTER=console
 	Clock  clock.WithTicker
 	Getenv func(string) string // for OTEL_* variables
 	Home   string              // the user's directory, where commands look for a server; empty when there is none

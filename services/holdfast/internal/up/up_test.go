@@ -3,12 +3,14 @@ package up
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -172,10 +174,15 @@ func (s *stage) kinds() []kind {
 
 func start(t *testing.T, cfg Config, s *stage, c client.Client) (stop func(), result <-chan error) {
 	t.Helper()
+	return startKinds(t, cfg, s.kinds(), c)
+}
+
+func startKinds(t *testing.T, cfg Config, kinds []kind, c client.Client) (stop func(), result <-chan error) {
+	t.Helper()
 	dir, err := openDataDir(cfg.DataDir)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, dir.close()) })
-	members, err := plan(cfg, shared{dir: dir, natsURL: "nats://127.0.0.1:1", token: "t"}, s.kinds())
+	members, err := plan(cfg, shared{dir: dir, natsURL: "nats://127.0.0.1:1", token: "t"}, kinds)
 	require.NoError(t, err)
 	require.Len(t, members, 3)
 	require.Equal(t, "backup-runner-2", members[2].label)
@@ -206,6 +213,40 @@ func TestReadyOnceAllServicesAndTheLocationAre(t *testing.T) {
 	stop()
 	require.NoError(t, <-result)
 	require.EqualValues(t, 3, s.stopped.Load(), "every service stopped in order")
+}
+
+// Spans of OTEL_TRACES_EXPORTER=console are lines of the same output as ReadyLine, from several services at once.
+func TestSpansOfUpGoToItsOutput(t *testing.T) {
+	out := &screen{}
+	cfg := config(t, out)
+	cfg.Getenv = func(name string) string { return map[string]string{"OTEL_TRACES_EXPORTER": "console"}[name] }
+	s := &stage{end: make(chan error)}
+	s.ready.Store(true)
+	kinds := s.kinds()
+	for i, k := range kinds {
+		kinds[i].build = func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
+			_, span := base.Tracer.Tracer("test").Start(ctx, "built")
+			span.End()
+			return k.build(ctx, base, gone)
+		}
+	}
+	stop, result := startKinds(t, cfg, kinds, cluster())
+	require.Eventually(t, func() bool { return strings.Contains(out.text(), ReadyLine+"\n") }, time.Minute, 10*time.Millisecond)
+	stop()
+	require.NoError(t, <-result)
+	var spans, ready int
+	for line := range strings.Lines(out.text()) {
+		if line == ReadyLine+"\n" {
+			ready++
+			continue
+		}
+		var span struct{ Name string }
+		require.NoError(t, json.Unmarshal([]byte(line), &span), line)
+		require.Equal(t, "built", span.Name)
+		spans++
+	}
+	require.Equal(t, 3, spans, "one of each service")
+	require.Equal(t, 1, ready)
 }
 
 func TestOneFailureStopsAll(t *testing.T) {
