@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/itemoperation"
 )
 
 const (
@@ -83,7 +84,13 @@ type operation struct {
 	} `json:"spec"`
 	Status struct {
 		Phase string `json:"phase"`
+		Error string `json:"error"`
 	} `json:"status"`
+}
+
+// stored tells that the operation may have stored data. One that only counts as failed, since nothing can ask about it, may have.
+func (o *operation) stored() bool {
+	return o.Status.Phase != phaseFailed || o.Status.Error == itemoperation.Abandoned
 }
 
 // fromOperation finds DataUploads, and snapshots, whose claims other files name.
@@ -92,10 +99,10 @@ func fromOperation(o *operation) (d Data, is bool) {
 		if r.Group != groupVelero || r.Resource != "datauploads" {
 			continue
 		}
-		return Data{Method: DataUpload, Namespace: o.Spec.Item.Namespace, Claim: o.Spec.Item.Name, Stored: o.Status.Phase != phaseFailed}, true
+		return Data{Method: DataUpload, Namespace: o.Spec.Item.Namespace, Claim: o.Spec.Item.Name, Stored: o.stored()}, true
 	}
 	if o.Spec.Item.Group == groupSnapshots && o.Spec.Item.Resource == "volumesnapshots" {
-		return Data{Method: CSISnapshot, Namespace: o.Spec.Item.Namespace, Snapshot: o.Spec.Item.Name, Stored: o.Status.Phase != phaseFailed}, true
+		return Data{Method: CSISnapshot, Namespace: o.Spec.Item.Namespace, Snapshot: o.Spec.Item.Name, Stored: o.stored()}, true
 	}
 	return d, false
 }
