@@ -36,8 +36,11 @@ type Job struct {
 	Confirm func(ctx context.Context) error
 }
 
-// maxEntries bounds what is said of one job: a bucket must not decide how much memory is taken.
-const maxEntries = 20_000
+// maxEntries and maxText, in bytes, bound what is said of one job: a bucket must not decide how much memory is taken.
+const (
+	maxEntries = 20_000
+	maxText    = 4 << 20
+)
 
 // Outcome is what becomes of a job's operations.
 type Outcome struct {
@@ -49,6 +52,7 @@ type Outcome struct {
 	Snapshots int
 
 	entries []joblog.Entry
+	text    int    // what the entries hold, in bytes
 	more    int    // entries that are counted only
 	ended   string // the file of operations as it has to be; empty when it is so already
 }
@@ -94,10 +98,12 @@ func (o *Outcome) add(e joblog.Entry) {
 		o.Warnings++
 	default:
 	}
-	if len(o.entries) >= maxEntries {
+	size := len(e.Message) + len(e.Err) + len(e.Namespace) + len(e.Resource) + len(e.Name)
+	if len(o.entries) >= maxEntries || o.text+size > maxText {
 		o.more++
 		return
 	}
+	o.text += size
 	o.entries = append(o.entries, e)
 }
 

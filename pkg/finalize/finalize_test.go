@@ -186,3 +186,21 @@ func TestEndlessOperationsAreCountedNotListed(t *testing.T) {
 	require.LessOrEqual(t, got.Errors.Count(), 20_001)
 	require.Contains(t, got.Errors.Velero[0], "30001 more errors and warnings")
 }
+
+// A hostile file of operations has long texts in some kilobytes. Each of them is in an entry, its line of the results and its line of the
+// log at once: 200 MiB of them take several times that.
+func TestLongTextsOfOperationsAreCountedNotListed(t *testing.T) {
+	store := memstore.New()
+	one := `{"spec":{"operationID":"` + strings.Repeat("x", 200<<10) + `","resourceIdentifier":{"Namespace":"` + strings.Repeat("n", 200<<10) + `"}}}`
+	store.Set(layout.BackupItemOperations("b"), packed(t, "["+strings.Repeat(one+",", 99)+one+"]"))
+	j := job(t, store)
+	o, err := j.Look(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 100, o.Failed)
+	require.NoError(t, j.Publish(t.Context(), o))
+	require.NoError(t, o.Close())
+	got := results(t, store)
+	require.Less(t, len(text(t, store, layout.BackupResults("b"))), 6<<20)
+	require.Contains(t, got.Errors.Velero[0], "more errors and warnings")
+	require.NotEmpty(t, got.Errors.Namespaces)
+}
