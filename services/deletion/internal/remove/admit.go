@@ -126,13 +126,14 @@ func (r *Remover) admitLocation(ctx context.Context, j *job) (refusal string, er
 	return "", nil
 }
 
-// Running tells whether a runner works on the backup, so that it cannot be deleted. One that another server left waiting for
-// operations, or finalizing, has no holder until a runner takes it.
+// Running tells whether somebody works on the backup, so that it cannot be deleted. One that another server left waiting for
+// operations, or finalizing, has no holder until a runner finalizes it, or a request to cancel it is carried out.
 func Running(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
 	case velerov1.BackupPhaseInProgress:
 		return true
-	case velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
+	case velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
+		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
 		held, _, err := claim.Parse(b)
 		return err == nil && held.Holder != ""
 	default:
