@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -106,6 +107,40 @@ func TestAWorkDirectoryThatIsGoneEndsThePlan(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Build(t.Context(), estate(10), Config{Filter: filter, Dir: t.TempDir() + "/none"})
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// Objects with thousands of owner references each filled the cache of blocks with gigabytes.
+func TestLargeEntriesAreNotKeptInMemory(t *testing.T) {
+	out, err := newSpill(t.TempDir())
+	require.NoError(t, err)
+	const objects = 16 * perBlock
+	for range objects {
+		require.NoError(t, out.add(appendDetail(nil, &detail{name: "n", uid: strings.Repeat("u", 64<<10)})))
+	}
+	s, err := out.complete()
+	require.NoError(t, err)
+	for i := range int32(objects) {
+		require.Equal(t, "n", s.get(i).name)
+	}
+	held := 0
+	for i := range s.cache {
+		held += cap(s.cache[i].data)
+	}
+	require.LessOrEqual(t, held, cachedBlocks*largestBlock)
+	require.NoError(t, s.failed())
+	require.NoError(t, s.close())
+}
+
+// Each object whose entry cannot be read added one more line to the error, which a million objects made a gigabyte.
+func TestTheFirstFailureOfThePlansFileIsKept(t *testing.T) {
+	const objects = 2 * cachedBlocks * perBlock
+	p := estate(objects).plan(t)
+	require.NoError(t, p.Close())
+	for i := range int32(objects) {
+		_ = p.Node(i)
+	}
+	require.ErrorIs(t, p.Err(), os.ErrClosed)
+	require.NotContains(t, p.Err().Error(), "\n")
 }
 
 func FuzzDetail(f *testing.F) {

@@ -46,8 +46,10 @@ func (h *hints) take(item *manifest.Item, gr schema.GroupResource, bound func(vo
 			}
 		}
 	case "apiservices.apiregistration.k8s.io":
-		if _, own := item.Labels[automanaged]; !own {
-			h.served[strings.Clone(servedGroup(item.Name))] = true
+		group := servedGroup(item.Name)
+		_, own := item.Labels[automanaged]
+		if _, builtIn := groups[group]; !own && !builtIn {
+			h.served[strings.Clone(group)] = true
 		}
 	}
 }
@@ -102,7 +104,8 @@ func (d *draft) volumes() {
 	}
 }
 
-// sources makes claims wait for what they are filled from, which then waits for no stage.
+// sources makes claims wait for what they are filled from, which then waits for no stage. What a claim of another namespace names
+// keeps its place: its own namespace has not agreed to that.
 func (d *draft) sources() {
 	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
 		r, ok := d.hints.sources[place{d.plan.Source(c), d.plan.Node(c).Name}]
@@ -115,7 +118,7 @@ func (d *draft) sources() {
 				continue
 			}
 			if v, ok := d.plan.Find(kind.name, r.at.namespace, r.at.name); ok && v != c {
-				d.plan.nodes[v].early = true
+				d.plan.nodes[v].early = d.plan.nodes[v].early || r.at.namespace == d.plan.Source(c)
 				d.add(v, c, need)
 			}
 		}

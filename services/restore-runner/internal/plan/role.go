@@ -34,6 +34,10 @@ var roles = map[schema.GroupKind]role{
 	{Group: "apps", Kind: "Deployment"}: roleWorkload, {Group: "apps", Kind: "ReplicaSet"}: roleWorkload,
 	{Group: "apps", Kind: "StatefulSet"}: roleWorkload, {Group: "apps", Kind: "DaemonSet"}: roleWorkload,
 	{Group: "batch", Kind: "Job"}: roleWorkload, {Group: "batch", Kind: "CronJob"}: roleWorkload,
+	// Controllers make certificates, with new keys, for what an Ingress asks for and does not find:
+	// https://cert-manager.io/docs/usage/ingress/
+	{Group: "networking.k8s.io", Kind: "Ingress"}:                                     roleCustom,
+	{Group: "extensions", Kind: "Ingress"}:                                            roleCustom,
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}:                             roleAPI,
 	{Kind: "ResourceQuota"}:                                                           roleAdmission,
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}:   roleAdmission,

@@ -24,6 +24,8 @@ const (
 	perBlock = 32
 	// cachedBlocks are kept in memory, of 5 KiB each where names have 60 characters.
 	cachedBlocks = 256
+	// largestBlock is what is kept of one, in bytes: names of 253 characters, and owners, for each of its objects.
+	largestBlock = 64 << 10
 	spillBuffer  = 64 << 10
 )
 
@@ -35,7 +37,7 @@ type spill struct {
 	cache  [cachedBlocks]cached
 
 	mu  sync.Mutex
-	err error // the first one that Get could not return
+	err error // the first one that get could not return
 }
 
 // cached is a block in memory.
@@ -92,7 +94,9 @@ func (s *spill) get(i int32) detail {
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.err = errors.Join(s.err, fmt.Errorf("read the plan in the work directory: %w", err))
+		if s.err == nil {
+			s.err = fmt.Errorf("read the plan in the work directory: %w", err)
+		}
 	}
 	return d
 }
@@ -104,29 +108,40 @@ func (s *spill) failed() error {
 	return s.err
 }
 
-func (s *spill) read(i int32) (d detail, err error) {
+func (s *spill) read(i int32) (detail, error) {
 	block := i / perBlock
+	if s.starts[block+1]-s.starts[block] > largestBlock {
+		data := make([]byte, s.starts[block+1]-s.starts[block])
+		if _, err := s.file.ReadAt(data, s.starts[block]); err != nil {
+			return detail{}, err
+		}
+		return within(data, i%perBlock)
+	}
 	c := &s.cache[block%cachedBlocks]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.block != block+1 {
 		n := int(s.starts[block+1] - s.starts[block])
-		if cap(c.data) < n || cap(c.data) > 2*n+spillBuffer {
+		if cap(c.data) < n {
 			c.data = make([]byte, n)
 		}
 		c.data, c.block = c.data[:n], 0
 		if _, err := s.file.ReadAt(c.data, s.starts[block]); err != nil {
-			return d, err
+			return detail{}, err
 		}
 		c.block = block + 1
 	}
-	rest := c.data
-	for range i % perBlock {
-		if _, rest, err = cutBytes(rest); err != nil {
+	return within(c.data, i%perBlock)
+}
+
+// within returns an entry of a block.
+func within(block []byte, entry int32) (d detail, err error) {
+	for range entry {
+		if _, block, err = cutBytes(block); err != nil {
 			return d, err
 		}
 	}
-	encoded, _, err := cutBytes(rest)
+	encoded, _, err := cutBytes(block)
 	if err != nil {
 		return d, err
 	}

@@ -24,13 +24,13 @@ func all(items ...manifest.Item) *listing { return &listing{items: items} }
 func TestWhatControllersLookForComesBeforeThem(t *testing.T) {
 	material := []string{"secrets a/x", "configmaps a/x", "serviceaccounts a/x", "services a/x", "endpoints a/x", "persistentvolumeclaims a/x"}
 	acting := []string{"pods a/y", "statefulsets.apps a/y", "deployments.apps a/y", "jobs.batch a/y", "widgets.example.com a/y", "replicationcontrollers a/y"}
-	p := planOf(t, &listing{items: items(append(append([]string{"deployments.apps b/other", "ingresses.networking.k8s.io a/free"}, material...), acting...)...)}, options{})
+	p := planOf(t, &listing{items: items(append(append([]string{"deployments.apps b/other", "networkpolicies.networking.k8s.io a/free"}, material...), acting...)...)}, options{})
 	for _, m := range material {
 		for _, a := range acting {
 			require.True(t, before(t, p, m, a), "%s, %s", m, a)
 		}
 		require.False(t, before(t, p, m, "deployments.apps b/other"), "other namespaces do not wait")
-		require.False(t, before(t, p, m, "ingresses.networking.k8s.io a/free"))
+		require.False(t, before(t, p, m, "networkpolicies.networking.k8s.io a/free"))
 	}
 	require.Empty(t, p.Notes())
 }
@@ -98,6 +98,28 @@ func TestWhatFillsAClaimComesBeforeIt(t *testing.T) {
 	require.Empty(t, p.Notes())
 }
 
+// A claim can name a custom resource of another namespace as what fills it, and no permission is needed for that: the resource lost
+// its place behind the Secrets of its own namespace, and its operator made new ones.
+func TestAClaimOfAnotherNamespaceTakesNoStageAway(t *testing.T) {
+	p := planOf(t, all(item("databases.example.com victim/db"), item("secrets victim/password"),
+		refers(item("persistentvolumeclaims other/c"), manifest.Reference{Group: "example.com", Kind: "Database", Namespace: "victim", Name: "db", Relation: reference.FilledFrom}),
+	), options{})
+	require.True(t, before(t, p, "secrets victim/password", "databases.example.com victim/db"))
+	require.True(t, before(t, p, "databases.example.com victim/db", "persistentvolumeclaims other/c"))
+	require.Empty(t, p.Notes())
+}
+
+// A controller that watches Ingresses (cert-manager's ingress-shim) made a Certificate, and with it a new key, for each Ingress that
+// came before the stored Certificate and Secret.
+func TestWhatAnIngressMakesComesBeforeIt(t *testing.T) {
+	p := planOf(t, all(item("ingresses.networking.k8s.io a/i"), item("secrets a/tls"), item("ingressclasses.networking.k8s.io c"),
+		item("certificates.cert-manager.io a/tls", owned("networking.k8s.io/v1", "Ingress", "ingresses.networking.k8s.io a/i", true))), options{})
+	for _, first := range []string{"secrets a/tls", "certificates.cert-manager.io a/tls", "ingressclasses.networking.k8s.io c"} {
+		require.True(t, before(t, p, first, "ingresses.networking.k8s.io a/i"), first)
+	}
+	require.Empty(t, p.Notes())
+}
+
 // Once a webhook configuration, a binding or a quota exists it judges the requests for all the rest: a fail-closed webhook
 // whose own Deployment is not up yet refuses that one's Pods. As a rank it came too early for what was not ready yet.
 func TestWhatAdmitsComesAfterEverythingElse(t *testing.T) {
@@ -136,6 +158,15 @@ func TestAPIServicesComeBetweenTheRestAndTheirObjects(t *testing.T) {
 	require.False(t, before(t, p, "apiservices.apiregistration.k8s.io v1.example.com", "widgets.example.com a/w"))
 	require.Empty(t, p.Notes())
 	requireAcyclic(t, p)
+}
+
+// An APIService of a group that the API server serves by itself, whose label somebody removed, put all objects of that group behind
+// the workloads that look for them.
+func TestAnAPIServiceOfABuiltInGroupHoldsNobodyUp(t *testing.T) {
+	p := planOf(t, all(item("apiservices.apiregistration.k8s.io v1."), item("apiservices.apiregistration.k8s.io v1.apps"),
+		item("secrets a/s"), item("deployments.apps a/d")), options{})
+	require.True(t, before(t, p, "secrets a/s", "deployments.apps a/d"))
+	require.False(t, before(t, p, "apiservices.apiregistration.k8s.io v1.", "secrets a/s"))
 }
 
 // Where the API server limits a priority class to namespaces with a quota for it, a Pod that precedes the quota is refused.
