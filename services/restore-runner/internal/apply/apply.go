@@ -52,8 +52,8 @@ type Request struct {
 	Normalize func(live map[string]any)
 	// Update follows existing-resource policy "update"; otherwise existing objects that differ stay as they are.
 	Update bool
-	// Resumed tells that this restore was interrupted before: what has its field manager counts as created by it. Otherwise
-	// that needs a creation whose answer was lost.
+	// Resumed tells that this restore was interrupted before, or that an earlier request for the object failed: what has its field
+	// manager counts as created by it. Otherwise that needs a creation whose answer was lost.
 	Resumed bool
 	// Taken tells that another object of this restore has the name: what exists is that one, and is left as it is.
 	Taken bool

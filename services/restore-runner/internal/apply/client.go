@@ -231,13 +231,13 @@ func network(err error) bool {
 	return errors.As(err, &inner)
 }
 
-// Create posts an object and returns its UID. An existing one satisfies apierrors.IsAlreadyExists; maybe tells that it may be
-// the work of this call, whose first answer was lost.
-func (c *Client) Create(ctx context.Context, t Target, obj map[string]any) (uid types.UID, maybe bool, err error) {
+// Create posts an object and returns its UID. An existing one, which may be the work of this very call, satisfies
+// apierrors.IsAlreadyExists.
+func (c *Client) Create(ctx context.Context, t Target, obj map[string]any) (types.UID, error) {
 	body, err := json.Marshal(obj)
 	if err != nil {
-		return "", false, fmt.Errorf("encode: %w", err)
+		return "", fmt.Errorf("encode: %w", err)
 	}
-	id, maybe, err := c.create(ctx, t, body)
-	return id.UID, maybe, err
+	id, _, err := c.create(ctx, t, body)
+	return id.UID, err
 }

@@ -60,7 +60,8 @@ func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
 		if errors.As(err, &refused) {
 			return r.yield(ctx, it.node, s, refused)
 		}
-		if wait := r.lay(ctx, it.node, s, waiter{r.lot, it.node}, err, mark); wait != nil {
+		var wait *dispatch.Wait
+		if wait, err = r.lay(ctx, it.node, s, waiter{r.lot, it.node}, err, mark); wait != nil {
 			return wait
 		}
 		r.end(ctx, s.entry, it.node, err)
@@ -69,20 +70,20 @@ func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
 	return nil
 }
 
-// lay lays an object aside if err is a delay that there is time for; nil is no wait. What was said about it since mark will
-// be said again.
-func (r *run) lay(ctx context.Context, v int32, s *stay, w waiter, err error, mark int) *dispatch.Wait {
+// lay lays an object aside if err is a delay that there is time for, and what was said about it since mark will be said again.
+// Without a wait it returns why the object gets no further.
+func (r *run) lay(ctx context.Context, v int32, s *stay, w waiter, err error, mark int) (*dispatch.Wait, error) {
 	if cut(ctx, err) {
-		return nil
+		return nil, err
 	}
 	wait := w.park(err)
 	if wait == nil {
-		return nil
+		return nil, err
+	}
+	s.tried = true
+	if err := r.stays.keep(v, s, wait); err != nil {
+		return nil, err
 	}
 	s.entry.Rewind(mark)
-	if err := r.stays.keep(v, s, wait); err != nil {
-		r.end(ctx, s.entry, v, err)
-		return nil
-	}
-	return wait
+	return wait, nil
 }

@@ -64,9 +64,11 @@ func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait 
 	if len(owners.now) > 0 {
 		it.metadata()["ownerReferences"] = owners.now
 	}
+	it.tried = s.tried
 	result := r.define(ctx, it)
 	failpoint.Hit("restore-runner/definition-created")
-	if wait := r.lay(ctx, v, s, w, result.Err, mark); wait != nil {
+	var wait *dispatch.Wait
+	if wait, result.Err = r.lay(ctx, v, s, w, result.Err, mark); wait != nil {
 		return wait
 	}
 	if !r.brought(ctx, e, it, &result) || !r.catchUp(ctx, e, v, &result, owners.now) {

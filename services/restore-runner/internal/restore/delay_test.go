@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
@@ -202,4 +204,54 @@ func TestNoVolumeIsMadeAgainForACreationThatIsRepeated(t *testing.T) {
 	})
 	madeAnew(t, s, c, run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c)))
 	require.EqualValues(t, 3, refused.Load())
+}
+
+// A server that fails after it has stored an object (a conversion webhook that breaks at the answer) left an object that counted as
+// one from before the restore: skipped, and without the owner references that it was owed.
+func TestWhatWasStoredDespiteAnErrorIsOurs(t *testing.T) {
+	s, b := apitest.Start(t), widget(1)
+	var failed atomic.Bool
+	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		if isCreate(r, "secrets") && !failed.Swap(true) {
+			apitest.Meta(body)["managedFields"] = []any{object{"manager": r.URL.Query().Get("fieldManager"), "operation": "Update"}}
+			s.Put(secretsPath+"/s0", body)
+			return http.StatusInternalServerError, false
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, []string{"a/s0(created)"}, f.list["v1/Secret"])
+	require.Len(t, references(s, secretsPath+"/s0"), 1)
+	require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s0")[0].(object)["uid"])
+}
+
+// The same namespace was left without the owner references of the backup, and counted as one that had been there.
+func TestANamespaceStoredDespiteAnErrorIsOurs(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("namespaces", "v1", "Namespace", "", "n", nil)
+	var failed atomic.Bool
+	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		if isCreate(r, "namespaces") && !failed.Swap(true) {
+			apitest.Meta(body)["managedFields"] = []any{object{"manager": r.URL.Query().Get("fieldManager"), "operation": "Update"}}
+			s.Put("/api/v1/namespaces/n", body)
+			return http.StatusInternalServerError, false
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.all())
+	require.Equal(t, []string{"n(created)"}, f.list["v1/Namespace"])
+}
+
+// An object that was to wait, while the work directory took nothing more, had its messages twice, and its errors were counted twice.
+func TestAnObjectThatCannotBeKeptWhileItWaitsIsOneError(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", object{"data": object{"k": strings.Repeat("v", 9<<20)}})
+	refuse, _ := refusing(s, "/configmaps")
+	s.Fail(refuse)
+	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.Dir = t.TempDir() + "/gone" },
+		with(t, change("example.com/any", action.Selector{}, func(*unstructured.Unstructured, map[string]any) {})))
+	require.Contains(t, f.results.Errors.all(), "keep the object while it waits")
+	require.Equal(t, 1, f.recorder.Counts().Errors)
 }

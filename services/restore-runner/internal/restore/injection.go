@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -60,7 +61,7 @@ func (r *run) inject(ctx context.Context) {
 		}
 		raw, err := r.Source.Read(ctx, r.Plan.Item(v))
 		var config admissionv1.MutatingWebhookConfiguration
-		if err != nil || json.Unmarshal(raw, &config) != nil {
+		if err != nil || jsonlimit.Unmarshal(raw, &config, jsonlimit.Object) != nil {
 			continue // its own outcome says so
 		}
 		for i := range config.Webhooks {

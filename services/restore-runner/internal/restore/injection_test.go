@@ -1,6 +1,8 @@
 package restore_test
 
 import (
+	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -56,4 +58,30 @@ func TestWorkloadsBeforeTheirInjectingWebhookAreNamed(t *testing.T) {
 			require.Contains(t, got[1], "pods mesh/bare: "+hook+"it:")
 		})
 	}
+}
+
+// A configuration of a million empty webhooks is three megabytes in the backup and took hundreds in memory, for the whole restore.
+func TestAConfigurationOfManyWebhooksIsNotKept(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	const gr = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+	s.Serve("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false)
+	hooks := make([]any, 1<<20)
+	for i := range hooks {
+		hooks[i] = object{}
+	}
+	b.add(gr, "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "hostile", object{"webhooks": hooks})
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	var held uint64
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if isCreate(r, "configmaps") {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			held = m.HeapAlloc
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{})
+	require.Contains(t, f.results.Errors.all(), "hostile: decode: too many values")
+	require.Less(t, held, uint64(64<<20))
 }

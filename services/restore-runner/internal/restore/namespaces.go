@@ -158,10 +158,9 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 	if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {
 		return apply.Result{}, fmt.Errorf("not a namespace name: %s", msgs[0])
 	}
-	target, sent := apply.Target{GVR: namespacesGVR, Name: name}, false
+	target := apply.Target{GVR: namespacesGVR, Name: name}
 	for {
-		uid, maybe, err := r.client.Create(ctx, target, body)
-		sent = sent || maybe
+		uid, err := r.client.Create(ctx, target, body)
 		if err == nil {
 			r.make(name)
 			return apply.Result{Action: apply.Created, UID: uid, Fresh: true}, nil
@@ -183,7 +182,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 		if live.Metadata.DeletionTimestamp != nil {
 			return apply.Result{}, r.terminating()
 		}
-		return r.existing(live, stored, sent), nil
+		return r.existing(live, stored), nil
 	}
 }
 
@@ -200,10 +199,10 @@ func (r *run) isNew(namespace string) bool {
 	return r.homesMade[namespace]
 }
 
-// existing is the outcome of a namespace that is there: this restore's work if its field manager says so, and this call or
-// an earlier holder may have created it.
-func (r *run) existing(l *live, stored, sent bool) apply.Result {
-	if stored && (sent || r.History.Resumed) && l.madeBy(r.manager) {
+// existing is the outcome of a namespace that is there: this restore's work if its field manager says so. An earlier holder made
+// it then, or a request that failed.
+func (r *run) existing(l *live, stored bool) apply.Result {
+	if stored && l.madeBy(r.manager) {
 		return apply.Result{Action: apply.Created, UID: l.Metadata.UID, Fresh: true}
 	}
 	return apply.Result{Action: apply.Skipped, UID: l.Metadata.UID}

@@ -23,6 +23,7 @@ type item struct {
 	refs    []any  // owner references as stored
 	fields  []any  // managed fields as stored, where they must come back
 	stands  bool   // it is in the cluster, and is not to be created should it go
+	tried   bool   // an earlier request for it failed, and may have taken effect all the same
 	renamed string // its name in this cluster, where that is not the backup's
 
 	foreign      []any // owner references that actions added
@@ -127,6 +128,7 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 		r.presume(ctx, it.node)
 	}
 	failpoint.Hit("restore-runner/before-create")
+	it.tried = s.tried
 	request := r.request(it, kind.GVK.Kind)
 	request.New = r.fresh[kind.GroupResource()]
 	rival, taken := r.rival(it.node)
@@ -169,7 +171,7 @@ func (r *run) request(it *item, kind string) apply.Request {
 		Target: it.target, Kind: kind, Object: it.body, NoCreate: it.stands,
 		Normalize: r.normalizeLive(it),
 		Update:    r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
-		Resumed:   r.History.Resumed, Intended: r.History.Intents[it.node],
+		Resumed:   r.History.Resumed || it.tried, Intended: r.History.Intents[it.node],
 		Intend: func(ctx context.Context, intent apply.Intent) error {
 			r.Recorder.Intend(it.node, intent)
 			err := r.Recorder.Sync(ctx)

@@ -26,6 +26,7 @@ type stay struct {
 	object  *action.Object
 	frozen  frozen
 	yielded bool // it was refused without its owners, and waited for them
+	tried   bool // it was laid aside, perhaps after a request that took effect although it failed
 }
 
 // asked is an additional item, and its node or -1.
