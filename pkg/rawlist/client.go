@@ -173,7 +173,7 @@ func (c *Client) List(ctx context.Context, req Request, sink Sink) error {
 
 // Revision returns the newest revision of the cluster, by a consistent read.
 func (c *Client) Revision(ctx context.Context) (string, error) {
-	revision, err := c.RevisionOf(ctx, namespaces)
+	revision, err := c.RevisionOf(ctx, namespaces, "")
 	if err != nil {
 		return "", fmt.Errorf("read the cluster's revision: %w", err)
 	}
@@ -181,10 +181,11 @@ func (c *Client) Revision(ctx context.Context) (string, error) {
 }
 
 // RevisionOf returns the newest revision of the storage that holds a resource, by a
-// consistent read. An API server may keep resources in different ones.
-func (c *Client) RevisionOf(ctx context.Context, r schema.GroupVersionResource) (string, error) {
+// consistent read. An API server may keep resources in different ones. The namespace
+// to read in is for who may not read in all of them; else it is empty.
+func (c *Client) RevisionOf(ctx context.Context, r schema.GroupVersionResource, namespace string) (string, error) {
 	var last lastPage
-	p := pager{client: c, req: Request{Resource: r, MaxItems: 1}, sink: &last, limit: 1, large: turn{of: c.large}}
+	p := pager{client: c, req: Request{Resource: r, Namespace: namespace, MaxItems: 1}, sink: &last, limit: 1, large: turn{of: c.large}}
 	page, err := p.next(ctx)
 	if err != nil {
 		return "", err

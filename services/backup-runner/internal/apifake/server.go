@@ -32,6 +32,8 @@ type Kind struct {
 	Own int64
 	// Dead kinds are discovered and answer every list with 500.
 	Dead bool
+	// Narrow kinds may be listed in one namespace at a time only.
+	Narrow bool
 }
 
 func (k *Kind) groupVersion() string {
@@ -214,6 +216,10 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, k *Kind, namespace
 	}
 	if k.Dead {
 		reply(w, http.StatusInternalServerError, status(http.StatusInternalServerError, "conversion webhook failed"))
+		return
+	}
+	if k.Narrow && namespace == "" {
+		reply(w, http.StatusForbidden, status(http.StatusForbidden, "not at the cluster scope"))
 		return
 	}
 	now := s.revision

@@ -61,6 +61,24 @@ func TestAKindInAStorageOfItsOwn(t *testing.T) {
 	}
 }
 
+// A runner that may list a kind in some namespaces only reads its revision in all of them: nothing of the kind is backed up.
+func TestAKindThatMayBeListedInItsNamespaceOnly(t *testing.T) {
+	for name, own := range map[string]int64{"in the cluster's storage": 0, "ahead of the cut": 5000} {
+		t.Run(name, func(t *testing.T) {
+			api := apifake.New(append(slices.Clone(kinds), apifake.Kind{Version: "v1", Kind: "Secret", Resource: "secrets", Namespaced: true, Own: own, Narrow: true})...)
+			api.Add("namespaces", apifake.Object{Name: "a"})
+			api.Add("secrets", apifake.Object{Namespace: "a", Name: "s"})
+			s := newSetup(t, api, velerov1.BackupSpec{}, "a")
+			res, err := Run(t.Context(), s.cfg, s.job)
+			require.NoError(t, err)
+			got := s.read(t, res)
+			require.Zero(t, res.Errors, got.at(joblog.Error))
+			require.Equal(t, 1, got.of("secrets"))
+			require.Equal(t, own != 0, rangesOf(got.records, "secrets/a")[0].Reason == reasonApart)
+		})
+	}
+}
+
 // What actions ask for by name is compared with the cut, too.
 func TestAnAdditionalItemInAStorageOfItsOwn(t *testing.T) {
 	for _, own := range []int64{50, 5000} {

@@ -21,8 +21,9 @@ func foreign(res *resource.Resource) string {
 	return ""
 }
 
-// revision returns the revision to list a kind at, and why it is not the common one.
-func (r *run) revision(ctx context.Context, res *resource.Resource) (revision, reason string, err error) {
+// revision returns the revision to list a kind at, in a namespace or, where that is
+// empty, in all, and why it is not the common one.
+func (r *run) revision(ctx context.Context, res *resource.Resource, namespace string) (revision, reason string, err error) {
 	if reason = foreign(res); reason != "" {
 		return "", reason, nil
 	}
@@ -30,7 +31,7 @@ func (r *run) revision(ctx context.Context, res *resource.Resource) (revision, r
 		revision, err = r.Cut.Current(ctx)
 		return revision, "", err
 	}
-	revision, apart, err := r.Cut.For(ctx, res.GVR())
+	revision, apart, err := r.Cut.For(ctx, res.GVR(), namespace)
 	if apart {
 		reason = reasonApart
 	}

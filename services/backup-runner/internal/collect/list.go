@@ -92,7 +92,7 @@ func (w *worker) list(ctx context.Context, s *sink, token string) error {
 		req.Revision, req.Continue = s.revision, token
 	} else {
 		var err error
-		if req.Revision, s.reason, err = w.run.revision(ctx, &u.res); err != nil {
+		if req.Revision, s.reason, err = w.run.revision(ctx, &u.res, u.namespace); err != nil {
 			return err
 		}
 		if s.reason == "" && req.Revision != s.main {

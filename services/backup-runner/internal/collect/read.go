@@ -69,7 +69,7 @@ func (s *single) Rollback() error {
 func (r *run) read(ctx context.Context, res *resource.Resource, item action.Item) (*single, error) {
 	req := rawlist.Request{Resource: res.GVR(), Namespace: item.Namespace, Fields: "metadata.name=" + item.Name, Aggregated: res.Aggregated}
 	var err error
-	if req.Revision, _, err = r.revision(ctx, res); err != nil {
+	if req.Revision, _, err = r.revision(ctx, res, item.Namespace); err != nil {
 		return nil, err
 	}
 	for expiries := 0; ; {

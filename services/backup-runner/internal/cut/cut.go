@@ -19,7 +19,7 @@ import (
 type Revisioner interface {
 	Revision(ctx context.Context) (string, error)
 	// Shares is that of Kinds.
-	Shares(ctx context.Context, kind schema.GroupVersionResource, since string) (bool, error)
+	Shares(ctx context.Context, kind schema.GroupVersionResource, namespace, since string) (bool, error)
 }
 
 // Cut is the shared revision. Safe for concurrent use.
@@ -51,14 +51,15 @@ func (c *Cut) Current(ctx context.Context) (string, error) {
 	return c.take(ctx)
 }
 
-// For returns the revision to list a kind at, "" for the newest one. Apart is true for
-// a kind that does not share the revisions of the others.
-func (c *Cut) For(ctx context.Context, kind schema.GroupVersionResource) (revision string, apart bool, err error) {
+// For returns the revision to list a kind at, "" for the newest one, in a namespace or,
+// where that is empty, in all. Apart is true for a kind that does not share the
+// revisions of the others.
+func (c *Cut) For(ctx context.Context, kind schema.GroupVersionResource, namespace string) (revision string, apart bool, err error) {
 	revision, err = c.Current(ctx)
 	if err != nil || revision == "" {
 		return "", false, err
 	}
-	shares, err := c.source.Shares(ctx, kind, revision)
+	shares, err := c.source.Shares(ctx, kind, namespace, revision)
 	if err != nil || !shares {
 		return "", err == nil, err
 	}
@@ -80,7 +81,7 @@ func (c *Cut) Newest(ctx context.Context) (string, error) {
 // Compare finds out ahead what For needs to know of a kind; since is what Newest
 // returned.
 func (c *Cut) Compare(ctx context.Context, kind schema.GroupVersionResource, since string) error {
-	_, err := c.source.Shares(ctx, kind, since)
+	_, err := c.source.Shares(ctx, kind, "", since)
 	return err
 }
 

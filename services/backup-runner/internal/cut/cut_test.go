@@ -25,7 +25,7 @@ func (c *clusterAt) Revision(context.Context) (string, error) {
 	return strconv.Itoa(c.revision), c.err
 }
 
-func (c *clusterAt) Shares(context.Context, schema.GroupVersionResource, string) (bool, error) {
+func (c *clusterAt) Shares(context.Context, schema.GroupVersionResource, string, string) (bool, error) {
 	return true, nil
 }
 

@@ -2,13 +2,17 @@ package cut
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/rawlist"
 )
 
 // Source reads revisions by consistent reads. rawlist.Client is one.
@@ -16,7 +20,7 @@ type Source interface {
 	// Revision returns the newest revision of the cluster.
 	Revision(ctx context.Context) (string, error)
 	// RevisionOf returns the newest revision of the storage that holds a kind.
-	RevisionOf(ctx context.Context, kind schema.GroupVersionResource) (string, error)
+	RevisionOf(ctx context.Context, kind schema.GroupVersionResource, namespace string) (string, error)
 }
 
 // remembered is how long an answer of Kinds stands. Moving a kind to another storage
@@ -54,7 +58,9 @@ func NewKinds(source Source, clk clock.PassiveClock) *Kinds {
 // Shares reports whether the kind shares the cluster's revisions, of which since was
 // the newest at some time before the call. The kind's newest revision is read between
 // since and another read of the cluster's: one that shares them lies between the two.
-func (k *Kinds) Shares(ctx context.Context, gvr schema.GroupVersionResource, since string) (bool, error) {
+// It is read in the namespace, unless that is empty, where the process may not read it
+// in all of them.
+func (k *Kinds) Shares(ctx context.Context, gvr schema.GroupVersionResource, namespace, since string) (bool, error) {
 	of := k.kind(gvr)
 	select {
 	case of.turn <- struct{}{}:
@@ -65,7 +71,10 @@ func (k *Kinds) Shares(ctx context.Context, gvr schema.GroupVersionResource, sin
 	if of.known && k.clock.Since(of.at) < remembered {
 		return of.shares, nil
 	}
-	revision, err := k.source.RevisionOf(ctx, gvr)
+	revision, err := k.source.RevisionOf(ctx, gvr, "")
+	if namespace != "" && forbidden(err) {
+		revision, err = k.source.RevisionOf(ctx, gvr, namespace)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -75,6 +84,11 @@ func (k *Kinds) Shares(ctx context.Context, gvr schema.GroupVersionResource, sin
 	}
 	of.known, of.at, of.shares = true, k.clock.Now(), shares
 	return shares, nil
+}
+
+func forbidden(err error) bool {
+	var answer *rawlist.StatusError
+	return errors.As(err, &answer) && answer.Code == http.StatusForbidden
 }
 
 func (k *Kinds) kind(gvr schema.GroupVersionResource) *kind {

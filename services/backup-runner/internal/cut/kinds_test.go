@@ -32,7 +32,7 @@ func (s *storages) Revision(context.Context) (string, error) {
 	return strconv.Itoa(s.revision), s.err
 }
 
-func (s *storages) RevisionOf(_ context.Context, kind schema.GroupVersionResource) (string, error) {
+func (s *storages) RevisionOf(_ context.Context, kind schema.GroupVersionResource, _ string) (string, error) {
 	s.probes++
 	s.revision += s.step
 	if own, ok := s.own[kind]; ok {
@@ -43,7 +43,7 @@ func (s *storages) RevisionOf(_ context.Context, kind schema.GroupVersionResourc
 
 func shares(t *testing.T, k *Kinds, kind schema.GroupVersionResource, since string) bool {
 	t.Helper()
-	ok, err := k.Shares(t.Context(), kind, since)
+	ok, err := k.Shares(t.Context(), kind, "", since)
 	require.NoError(t, err)
 	return ok
 }
@@ -85,7 +85,7 @@ func TestKindsAreReadOnce(t *testing.T) {
 func TestErrorsOfKindsAreNotRemembered(t *testing.T) {
 	s := &storages{revision: 100, err: errors.New("away")}
 	k := NewKinds(s, clocktesting.NewFakeClock(time.Unix(0, 0)))
-	_, err := k.Shares(t.Context(), pods, "100")
+	_, err := k.Shares(t.Context(), pods, "", "100")
 	require.ErrorIs(t, err, s.err)
 	s.err = nil
 	require.True(t, shares(t, k, pods, "100"))
@@ -98,7 +98,7 @@ func TestWaitingForAKindEndsWithItsContext(t *testing.T) {
 	reason := errors.New("claim lost")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)
-	_, err := k.Shares(ctx, pods, "1")
+	_, err := k.Shares(ctx, pods, "", "1")
 	require.ErrorIs(t, err, reason)
 }
 
@@ -110,7 +110,7 @@ func TestACutHoldsForKindsThatShareIt(t *testing.T) {
 	}{s, NewKinds(s, clocktesting.NewFakeClock(time.Unix(0, 0)))}
 	c := New(source, true)
 	for kind, want := range map[schema.GroupVersionResource]string{pods: "100", leases: ""} {
-		revision, apart, err := c.For(t.Context(), kind)
+		revision, apart, err := c.For(t.Context(), kind, "")
 		require.NoError(t, err)
 		require.Equal(t, want, revision)
 		require.Equal(t, want == "", apart)
@@ -126,7 +126,7 @@ func TestACutHoldsForKindsThatShareIt(t *testing.T) {
 	since, err = off.Newest(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, since)
-	revision, apart, err := off.For(t.Context(), leases)
+	revision, apart, err := off.For(t.Context(), leases, "")
 	require.NoError(t, err)
 	require.Empty(t, revision)
 	require.False(t, apart, "without a common revision none is apart")
