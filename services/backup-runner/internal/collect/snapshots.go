@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
@@ -52,7 +51,7 @@ func (r *run) chooseSnapshots() {
 	case r.Snapshots == nil:
 	case r.shots.promised:
 		r.facts.claimsByChoice = false
-	case !snapshot.Wanted(r.Backup):
+	case !r.Snapshots.Wanted():
 		r.Snapshots = nil
 	}
 }
@@ -214,8 +213,9 @@ func (s *shot) taken(pv *corev1.PersistentVolume, snapshot *nativesnapshot.Snaps
 }
 
 // untaken notes that no location has a way to take the volume: a warning, or an
-// error where that could not be asked or the backup insists on snapshots. A location
-// without its plugin is often one that Velero left behind.
+// error where that could not be asked, the backup insists on snapshots, or a CSI
+// snapshot was to be taken. A location without its plugin is often one that Velero
+// left behind.
 func (s *shot) untaken(cause error) error {
 	missing := new(nativesnapshot.NoPluginError)
 	counts := ptr.Deref(s.run.Backup.Spec.SnapshotVolumes, false) || cause != nil && !errors.As(cause, &missing)

@@ -211,6 +211,48 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 	}
 }
 
+// EnableCSI asks for CSI snapshots of all volumes of CSI drivers. None is taken, and the backup is Completed, with a warning that
+// looks as if no plugin was there (P10).
+func TestAVolumeForACSISnapshotIsAnError(t *testing.T) {
+	csi := func(name string) apifake.Object {
+		return apifake.Object{Name: name, Body: map[string]any{"spec": map[string]any{"csi": map[string]string{"driver": "ebs.csi.aws.com", "volumeHandle": name}}}}
+	}
+	for name, tc := range map[string]struct {
+		locations []string
+		wanted    *bool
+		errors    []string
+		taken     map[string]int
+	}{
+		"a location that knows it": {[]string{"main"}, nil, []string{
+			"persistentvolumeclaims a/csi: volume data was not backed up: " + volume.ReasonNoTaker,
+			"persistentvolumes /pv-csi-alone: volume data was not backed up: " + volume.ReasonNoTaker,
+		}, map[string]int{"disk-pv-good": 1}},
+		"no location": {nil, nil, []string{
+			"persistentvolumeclaims a/csi: volume data was not backed up: " + volume.ReasonNoTaker,
+			"persistentvolumes /pv-csi-alone: volume data was not backed up: " + volume.ReasonNoTaker,
+		}, nil},
+		"by choice": {[]string{"main"}, ptr.To(false), nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := estate()
+			api.Add("persistentvolumes", disk("pv-good"), csi("pv-csi"), csi("pv-csi-alone"))
+			api.Add("persistentvolumeclaims", volumeClaim("a", "good", "pv-good"), volumeClaim("a", "csi", "pv-csi"))
+			c := &cloud{knows: func(string) bool { return true }}
+			s := newSetup(t, api, velerov1.BackupSpec{SnapshotVolumes: tc.wanted}).snapshots(c, tc.locations...)
+			s.job.Snapshots.SkipCSI = true
+			res, got := s.run(t)
+			errs := got.at(joblog.Error)
+			slices.Sort(errs)
+			require.Equal(t, tc.errors, errs)
+			require.Equal(t, len(tc.errors), res.Errors)
+			require.Equal(t, tc.taken, c.taken)
+			infos, _ := decided(t, got)
+			require.True(t, infos["pv-csi"].Skipped)
+			require.Equal(t, len(tc.errors) > 0, slices.ContainsFunc(got.notes, func(e joblog.Entry) bool { return strings.Contains(e.Err, "EnableCSI") }))
+		})
+	}
+}
+
 // With volumes excluded nothing is known that a provider could be asked about.
 func TestNoSnapshotsOfVolumesThatAreNotInTheBackup(t *testing.T) {
 	c := &cloud{knows: native}

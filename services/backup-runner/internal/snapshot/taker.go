@@ -32,16 +32,20 @@ type Taker struct {
 	// Backup says what the snapshots are for, and in spec.volumeSnapshotLocations which locations are asked, in this order.
 	Backup    *velerov1.Backup
 	Locations Locations
-	// SkipCSI leaves volumes of CSI drivers to CSI snapshots (Velero 1.18 with its feature EnableCSI).
+	// SkipCSI leaves volumes of CSI drivers to CSI snapshots (Velero 1.18 with its feature EnableCSI): Find fails with ErrCSI.
 	SkipCSI bool
 	// Close ends the processes behind Locations. It may be called more than once.
 	Close func()
 }
 
-// Wanted tells whether a backup may take native snapshots at all. Once it runs, its records say whether it does: a spec can
-// be changed.
-func Wanted(b *velerov1.Backup) bool {
-	return len(b.Spec.VolumeSnapshotLocations) > 0 && (b.Spec.SnapshotVolumes == nil || *b.Spec.SnapshotVolumes)
+// ErrCSI reports a volume whose data was to be in a CSI snapshot.
+var ErrCSI = errors.New("volumes of CSI drivers are left to CSI snapshots (--features EnableCSI), which are not built yet")
+
+// Wanted tells whether the volumes of the backup are to be looked at: there are locations to ask, or CSI snapshots were to be
+// taken. Once the backup runs, its records say whether they are: a spec can be changed.
+func (t *Taker) Wanted() bool {
+	spec := &t.Backup.Spec
+	return (t.SkipCSI || len(spec.VolumeSnapshotLocations) > 0) && (spec.SnapshotVolumes == nil || *spec.SnapshotVolumes)
 }
 
 // Volume is a volume that a snapshotter knows.
@@ -56,15 +60,15 @@ type Volume struct {
 
 // Find asks the locations which of them knows the volume, the PersistentVolume as JSON, and what it is. Without an error and
 // without Snapshot.Spec.Location none does. An error together with one means that it could not be described; else nobody
-// knows the volume, and the error says which locations could not be asked: one that wraps a *nativesnapshot.NoPluginError
-// means that only plugins are missing.
+// knows the volume, and the error is ErrCSI or says which locations could not be asked: one that wraps a
+// *nativesnapshot.NoPluginError means that only plugins are missing.
 func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
 	v := Volume{PV: &corev1.PersistentVolume{}}
 	if err := json.Unmarshal(raw, v.PV); err != nil {
 		return v, fmt.Errorf("read the PersistentVolume: %w", err)
 	}
 	if t.SkipCSI && v.PV.Spec.CSI != nil {
-		return v, nil
+		return v, ErrCSI
 	}
 	var failed, unserved []error
 	for _, location := range t.Backup.Spec.VolumeSnapshotLocations {
