@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,9 +24,12 @@ func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 	w := newWorld(t)
 	w.StorePatience = time.Second
 	b := w.admit(t, "b1")
-	away := false
+	var away atomic.Bool
 	w.store.Inject(func(op memstore.Op, _ string) error {
-		if away = away || op == memstore.OpCompose; away {
+		if op == memstore.OpCompose {
+			away.Store(true)
+		}
+		if away.Load() {
 			return errors.New("connection refused")
 		}
 		return nil
@@ -68,10 +72,9 @@ func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			b := w.admit(t, "b1")
-			gone := false
+			var gone atomic.Bool
 			w.store.Inject(func(op memstore.Op, _ string) error {
-				if op == memstore.OpCompose && !gone {
-					gone = true
+				if op == memstore.OpCompose && gone.CompareAndSwap(false, true) {
 					require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
 					if !certain {
 						w.instance.confirm = func(client.Object) error { return claim.ErrLost }
