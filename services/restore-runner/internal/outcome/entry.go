@@ -1,6 +1,9 @@
 package outcome
 
 import (
+	"fmt"
+	"unicode/utf8"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -13,12 +16,42 @@ type Entry struct {
 	recorder *Recorder
 	node     int32
 	record   Record
+	said     int  // bytes of the messages
+	cut      bool // there are more than are kept
+}
+
+// maxMessage bounds a message, and maxSaid those of an entry that are no errors, in bytes: however they are escaped, they fit
+// into a line of a record, which a later holder of the restore has to read.
+const (
+	maxMessage = 64 << 10
+	maxSaid    = 512 << 10
+)
+
+// bounded cuts a message that is too long, and says so.
+func bounded(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	end := maxMessage
+	for end > 0 && !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s... (%d more bytes)", message[:end], len(message)-end)
 }
 
 // Begin starts an entry about an object.
 func (r *Recorder) Begin(node int32) *Entry { return &Entry{recorder: r, node: node} }
 
 func (e *Entry) add(level, message string) {
+	message = bounded(message)
+	if e.said+len(message) > maxSaid && level != joblog.Error.String() && level != levelFatal {
+		if e.cut {
+			return
+		}
+		e.cut, level = true, joblog.Warning.String()
+		message = fmt.Sprintf("there are more than %d KiB of messages: those that are no errors are left out from here", maxSaid>>10)
+	}
+	e.said += len(message)
 	e.record.Log = append(e.record.Log, Line{Time: e.recorder.clock.Now().UnixMilli(), Level: level, Message: message})
 }
 
@@ -26,7 +59,12 @@ func (e *Entry) add(level, message string) {
 func (e *Entry) Mark() int { return len(e.record.Log) }
 
 // Rewind takes back what was said since Mark: what it was about is tried again.
-func (e *Entry) Rewind(mark int) { e.record.Log = e.record.Log[:mark] }
+func (e *Entry) Rewind(mark int) {
+	for _, line := range e.record.Log[mark:] {
+		e.said -= len(line.Message)
+	}
+	e.record.Log, e.cut = e.record.Log[:mark], false
+}
 
 // Info adds a line to the log.
 func (e *Entry) Info(message string) { e.add(joblog.Info.String(), message) }

@@ -3,11 +3,13 @@ package outcome
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,5 +66,60 @@ func TestAMillionWarningsAreNotHeldInMemory(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out.Bytes(), &written))
 	require.Len(t, written.Warnings.Namespaces["z"], warnings/2)
 	require.Contains(t, written.Warnings.Namespaces["z"][1], "deployments.apps z/d: ", "in the order they came")
+	require.NoError(t, r.Close())
+}
+
+// An API server repeats a refused value in its error: one of some megabytes made a line that no later holder of the restore could
+// read, whose records were all lost with it.
+func TestLongMessagesCanBeReplayed(t *testing.T) {
+	for name, long := range map[string]string{"escaped": strings.Repeat("<\x01", 2<<20), "many bytes to a character": strings.Repeat("\u20ac", 3<<20)} {
+		t.Run(name, func(t *testing.T) {
+			r, bucket := recorder(t, io.Discard), &flaky{}
+			r.Open()
+			r.Error(General, "spec: Invalid value: "+long)
+			r.Note(&joblog.Entry{Level: joblog.Info, Message: long[:4<<20-100]})
+			require.NoError(t, r.Flush(t.Context(), bucket))
+			require.Len(t, bucket.files, 1)
+			var messages []string
+			require.NoError(t, each(bucket.files[0], func(rec *Record) {
+				for _, line := range rec.Log {
+					messages = append(messages, line.Message)
+				}
+			}))
+			require.Len(t, messages, 2)
+			require.True(t, strings.HasPrefix(messages[0], "spec: Invalid value: "+string([]rune(long)[:1000])))
+			require.Contains(t, messages[0], " more bytes)")
+			for _, m := range messages {
+				require.True(t, utf8.ValidString(m))
+				require.LessOrEqual(t, len(m), maxMessage+50)
+			}
+			require.NoError(t, r.Close())
+		})
+	}
+}
+
+// So did an object with more owner references to be dropped, a warning each, than fit into a line.
+func TestManyMessagesOfOneObjectCanBeReplayed(t *testing.T) {
+	r, bucket := recorder(t, io.Discard), &flaky{}
+	r.Open()
+	e := r.Begin(0)
+	e.Info("first")
+	mark := e.Mark()
+	for range 2 {
+		e.Rewind(mark)
+		for range 100_000 {
+			e.Warn(strings.Repeat("<", 100))
+		}
+	}
+	e.Fail(errors.New("refused"))
+	e.Commit()
+	require.NoError(t, r.Flush(t.Context(), bucket))
+	require.Len(t, bucket.files, 1)
+	var last *Record
+	require.NoError(t, each(bucket.files[0], func(rec *Record) { last = rec }))
+	require.Greater(t, len(last.Log), 1000)
+	require.Equal(t, "refused", last.Log[len(last.Log)-1].Message)
+	require.Contains(t, last.Log[len(last.Log)-2].Message, "left out from here")
+	require.Equal(t, 1, r.Counts().Errors)
 	require.NoError(t, r.Close())
 }

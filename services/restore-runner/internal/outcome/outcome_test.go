@@ -225,8 +225,8 @@ func TestAnAbsentBucketIsWaitedForBeforeMemoryRunsOut(t *testing.T) {
 	r := recorder(t, io.Discard)
 	r.Open()
 	require.NoError(t, r.Room(t.Context()))
-	for range 5 {
-		r.Info(General, strings.Repeat("x", 1<<20))
+	for range 5 * 16 {
+		r.Info(General, strings.Repeat("x", 1<<16))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -172,7 +172,7 @@ func (r *Recorder) Note(line *joblog.Entry) {
 		return
 	}
 	e := r.Begin(General)
-	e.record.Log = append(e.record.Log, Line{Time: line.Time.UnixMilli(), Level: line.Level.String(), Message: message, Source: line.Source})
+	e.record.Log = append(e.record.Log, Line{Time: line.Time.UnixMilli(), Level: line.Level.String(), Message: bounded(message), Source: line.Source})
 	e.Commit()
 }
 
