@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/volumedata"
 )
@@ -69,10 +70,17 @@ func (r *Remover) admitVolumeData(ctx context.Context, j *job) error {
 }
 
 // keepsVolumeData returns a *volumeDataError when the backup, whose directory this is, has volume data that nothing here can
-// remove, and another error when that cannot be told. It asks once for each attempt.
+// remove, and another error when that cannot be told. It asks once for each attempt, and not where an earlier attempt has begun
+// to remove.
 func (r *Remover) keepsVolumeData(ctx context.Context, j *job, store objectstore.Reader) error {
-	if j.checked || j.resumed || leaves(j.backup, j.request) {
+	if j.checked || leaves(j.backup, j.request) {
 		return nil
+	}
+	if j.resumed { // what the annotations of the Backup said is not known any more
+		untouched, err := objectstore.Exists(ctx, store, layout.BackupTarball(j.backup.Name))
+		if err != nil || !untouched {
+			return err
+		}
 	}
 	found := tally{seen: map[string]bool{}}
 	err := volumedata.Each(ctx, store, j.backup.Name, func(d volumedata.Data) error {

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,5 +133,38 @@ func TestVolumeDataThatCannotBeToldKeepsTheBackup(t *testing.T) {
 			require.Equal(t, Done, b.process("e"))
 			require.Nil(t, b.backup())
 		})
+	}
+}
+
+// While it cannot be told whether there is volume data the Backup shows as Deleting, and somebody in a hurry removes the object. The deletion
+// goes on with what the bucket holds, and loses the only record of that data.
+func TestVolumeDataIsAskedForAfterTheBackupObjectIsGone(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+		b.fill(backup(velerov1.BackupPhaseCompleted))
+		b.r.Tries = 0
+		b.store.Set(layout.BackupVolumeInfo("b"), zipped(t, `[{"pvcName":"data","pvcNamespace":"n","backupMethod":"CSISnapshot","csiSnapshotInfo":{"snapshotHandle":"h"}}]`))
+		b.store.Inject(func(op memstore.Op, key string) error {
+			if key == layout.BackupVolumeInfo("b") {
+				return errors.New("bucket is away")
+			}
+			return nil
+		})
+		require.Equal(t, Later, b.process("d"))
+		require.NoError(t, b.client.Delete(t.Context(), b.backup()))
+		b.store.Inject(nil)
+		if begun { // that was decided before, perhaps with leave to do so
+			require.NoError(t, b.store.Delete(t.Context(), layout.BackupTarball("b")))
+		}
+		keys := b.store.Keys()
+		b.clock.Step(time.Minute)
+		if begun {
+			require.Equal(t, Done, b.process("d"))
+			require.Equal(t, neighbours, b.store.Keys())
+			continue
+		}
+		require.Equal(t, Later, b.process("d"))
+		require.Contains(t, b.request("d").Status.Errors[0], "1 CSI snapshot")
+		require.Equal(t, keys, b.store.Keys())
 	}
 }
