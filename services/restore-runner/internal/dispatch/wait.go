@@ -17,8 +17,8 @@ type Wait struct {
 	Cut []int32
 	// Wake tells that Work.Woken delivers the vertex when it may go on.
 	Wake bool
-	// Yield lets the successors of the vertex, which may be among On, go on as if it were done, but for those of Hold, none of
-	// which is done yet. It counts once for each vertex.
+	// Yield lets the successors of the vertex, which may be among On, go on as if it were done, but for those of Hold that wait
+	// for something yet. It counts once for each vertex.
 	Yield bool
 	Hold  []int32
 }
@@ -96,9 +96,11 @@ func (r *run) park(v int32, w *Wait) {
 // yield releases the successors of v before it is done. It goes on to hold up some vertices.
 func (r *run) yield(v int32, hold []int32) {
 	for _, h := range hold {
-		r.indegree[h]++
+		if r.indegree[h] > 0 { // else it has begun
+			r.indegree[h]++
+			r.held[v] = append(r.held[v], h)
+		}
 	}
-	r.held[v] = hold
 	r.state[v] = late
 	r.release(v)
 }

@@ -200,3 +200,21 @@ func TestAVertexYieldsOnce(t *testing.T) {
 	require.NoError(t, Run(t.Context(), g, w))
 	require.ElementsMatch(t, []int32{0, 1, 2}, order)
 }
+
+// What was begun before the yield cannot be held up any more: it would be worked on twice.
+func TestAYieldHoldsOnlyWhatHasNotBegun(t *testing.T) {
+	g := graph{0: nil, 1: {0}, 2: nil}
+	var order []int32
+	w := work(1, nil)
+	yielded := false
+	w.Do = func(_ context.Context, v int32) *Wait {
+		if v == 2 && !yielded {
+			yielded = true
+			return &Wait{Yield: true, Hold: []int32{0, 1}}
+		}
+		order = append(order, v)
+		return nil
+	}
+	require.NoError(t, Run(t.Context(), g, w))
+	require.Equal(t, []int32{1, 0, 2}, order)
+}

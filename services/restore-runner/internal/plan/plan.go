@@ -42,6 +42,7 @@ type Plan struct {
 	claim      func(volume string) (namespace, name string)
 	barriers   []barrier
 	rivals     map[int32]int32 // object -> the one that goes to its name before it
+	behind     map[int32]int32 // and back
 	order      restoreorder.Order
 }
 

@@ -27,9 +27,9 @@ func (d *draft) rivals() {
 		}
 		if before, ok := last[n]; ok {
 			if p.rivals == nil {
-				p.rivals = map[int32]int32{}
+				p.rivals, p.behind = map[int32]int32{}, map[int32]int32{}
 			}
-			p.rivals[v] = before
+			p.rivals[v], p.behind[before] = before, v
 			if p.Class(v) == Other {
 				d.add(before, v, need)
 			}
@@ -43,4 +43,10 @@ func (d *draft) rivals() {
 func (p *Plan) Rival(i int32) (int32, bool) {
 	before, ok := p.rivals[i]
 	return before, ok
+}
+
+// Behind returns the object that is restored to the name of node i after it; false when there is none.
+func (p *Plan) Behind(i int32) (int32, bool) {
+	after, ok := p.behind[i]
+	return after, ok
 }

@@ -34,11 +34,14 @@ func refusedAsIs(err error) bool {
 }
 
 // yield lays the object aside until its owners have an outcome, and lets them, and whatever else waits for it, go first; what
-// comes when everything else has an outcome does not.
+// comes when everything else has an outcome does not, nor does another object of its name.
 func (r *run) yield(ctx context.Context, v int32, s *stay, refused *refusal) *dispatch.Wait {
 	s.entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
 	s.yielded = true
 	wait := &dispatch.Wait{Yield: true, Hold: r.Plan.Barriers(v)}
+	if rival, ok := r.Plan.Behind(v); ok {
+		wait.Hold = append(wait.Hold, rival)
+	}
 	for _, ref := range refused.owners {
 		if !slices.Contains(wait.On, ref.Node) {
 			wait.On = append(wait.On, ref.Node)

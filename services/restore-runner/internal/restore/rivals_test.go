@@ -2,6 +2,7 @@ package restore_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 
@@ -59,4 +60,25 @@ func TestACollisionNeedsAFirst(t *testing.T) {
 	require.Contains(t, f.results.Errors.all(), "decode")
 	require.Equal(t, 1, f.recorder.Counts().Errors)
 	require.Equal(t, object{"k": "two"}, s.Object("/api/v1/namespaces/t/configmaps/differs")["data"])
+}
+
+// While the first of them waited for its owner, without which it is refused, the other took the name: with policy update it was
+// overwritten without an error.
+func TestTheFirstKeepsItsNameWhileItWaitsForItsOwner(t *testing.T) {
+	s, b := apitest.Start(t), &backup{}
+	crd(b)
+	b.add("widgets.example.com", "example.com/v1", "Widget", "one", "w", nil)
+	b.add("secrets", "v1", "Secret", "one", "s", object{"data": object{"k": "one"}}, by("example.com/v1", "Widget", "w", true))
+	b.add("secrets", "v1", "Secret", "two", "s", object{"data": object{"k": "two"}})
+	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		if isCreate(r, "secrets") && body["data"].(object)["k"] == "one" && apitest.Meta(body)["ownerReferences"] == nil {
+			return http.StatusForbidden, false
+		}
+		return 0, false
+	})
+	f := run(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"one": "t", "two": "t"}, ExistingResourcePolicy: velerov1.PolicyTypeUpdate})
+	require.Contains(t, f.results.Errors.all(), "secrets one/s and secrets two/s of the backup are both mapped")
+	require.Equal(t, 1, f.recorder.Counts().Errors)
+	require.Equal(t, object{"k": "one"}, s.Object("/api/v1/namespaces/t/secrets/s")["data"])
+	require.Equal(t, []string{"t/s(created)", "t/s(failed)"}, slices.Sorted(slices.Values(f.list["v1/Secret"])))
 }
