@@ -39,6 +39,9 @@ func (m Manager) Made(meta map[string]any) bool {
 	return false
 }
 
+// Changed tells whether the restore created the object with this metadata, or changed it.
+func (m Manager) Changed(meta map[string]any) bool { return m.Made(meta) || m.existing().Made(meta) }
+
 // Mark is the managed fields entry that keeps an object recognizable whose stored managed fields are written back. It claims
 // the labels of the restore, which are the fields that the restore alone has set.
 func (m Manager) Mark(apiVersion string, labels map[string]any) map[string]any {

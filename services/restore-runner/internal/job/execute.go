@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/claim"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
@@ -18,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/selection"
 	"github.com/holdfast-io/holdfast/pkg/tarball"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
@@ -61,6 +64,7 @@ type prepared struct {
 	planned outcome.Planned
 	order   restoreorder.Order
 	runs    restoreorder.Runs
+	pauses  pause.Rules
 }
 
 // restoreFrom plans and restores, or goes on where an earlier holder came to. Damage of the backup is an error of the restore,
@@ -108,7 +112,7 @@ func (j *job) restoreFrom(ctx context.Context, store objectstore.Store, backup, 
 		Catalog: p.catalog, Recorder: j.recorder, REST: j.cfg.REST, Clock: j.cfg.Clock, History: p.history,
 		Confirm: j.confirm, Stop: j.stopped.Done(),
 		TerminatingTimeout: j.cfg.TerminatingTimeout, ResourceTimeout: j.cfg.ResourceTimeout,
-		Actions: actions.bound, Collateral: actions.set.Collateral, Unsent: actions.set.Unsent, Snapshotters: snapshotters, Runs: p.runs, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
+		Actions: actions.bound, Collateral: actions.set.Collateral, Unsent: actions.set.Unsent, Snapshotters: snapshotters, Runs: p.runs, Pauses: p.pauses, Object: actions.object, ReadyTimeout: j.cfg.ReadyTimeout, Dir: dir,
 	})
 }
 
@@ -139,6 +143,9 @@ func (j *job) prepare(ctx context.Context, store objectstore.Store, backup, dir 
 	p := &prepared{source: &patient{Source: opened, job: j}}
 	if p.order, p.runs, err = restoreorder.Parse(j.restore.Annotations); err != nil {
 		return p, fatal("%w", err)
+	}
+	if p.pauses, err = j.pauses(ctx, p.order); err != nil {
+		return p, err
 	}
 	taken, err := j.taken(ctx, store, backup)
 	if err != nil {
@@ -255,10 +262,11 @@ func (j *job) plan(ctx context.Context, p *prepared, taken volume.Taken, actions
 		Reserve:            reserve,
 		Dir:                j.dir,
 		Order:              p.order,
+		Paused:             func(kind schema.GroupKind) bool { return p.pauses.For(kind) != nil },
 	})
 	j.built = p.plan
 	p.planned = names.planned
-	p.planned.Reserve, p.planned.Missing = reserve, actions.set.Errors
+	p.planned.Reserve, p.planned.Missing, p.planned.Pauses = reserve, actions.set.Errors, p.pauses
 	return err
 }
 

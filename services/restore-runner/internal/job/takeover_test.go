@@ -52,6 +52,9 @@ func (b *bench) archive(t *testing.T) {
 		{"tenants.example.com", "example.com/v1", "Tenant", "", "tenant", nil, nil},
 		{"widgets.example.com", "example.com/v1", "Widget", "a", "w", nil, nil},
 		{"configmaps", "v1", "ConfigMap", "a", "owned", object{"data": object{"k": "v"}}, []any{owner("example.com/v1", "Widget", "w")}},
+		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets.example.com", definition("gadgets", "Gadget", "Namespaced"), nil},
+		{"gadgets.example.com", "example.com/v1", "Gadget", "a", "g", object{"spec": object{"size": 1.0}}, nil},
+		{"secrets", "v1", "Secret", "a", "gadget", object{"data": object{"k": "v"}}, []any{owner("example.com/v1", "Gadget", "g")}},
 		{"configmaps", "v1", "ConfigMap", "a", "one", nil, []any{owner("v1", "ConfigMap", "two")}},
 		{"configmaps", "v1", "ConfigMap", "a", "two", nil, []any{owner("v1", "ConfigMap", "one")}},
 		{"configmaps", "v1", "ConfigMap", "a", "orphan", nil, []any{owner("v1", "Widget", "absent")}},
@@ -111,6 +114,7 @@ func scene(t *testing.T, policy velerov1.PolicyType) *bench {
 	b.config.RecordBatch = 2 // so that deaths come before, between and after records
 	b.archive(t)
 	b.create(t, true, func(r *velerov1.Restore) { r.Spec.ExistingResourcePolicy = policy })
+	b.pauseGadgets(t)
 	b.cluster.Put("/api/v1/namespaces/there", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "there"}})
 	put := func(kind, resource, name string, fields object) {
 		obj := object{"apiVersion": "v1", "kind": kind, "metadata": object{"name": name, "namespace": "there"}}

@@ -129,6 +129,9 @@ func (j *job) run(ctx context.Context) (err error) {
 		}
 		return j.restoreFrom(ctx, store, backup.Name, dir)
 	})
+	if err := j.unpause(ctx, err); err != nil {
+		return err
+	}
 	if err != nil {
 		j.explain(ctx, store, files, err)
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 )
 
 // formatVersion of the records; another one is refused.
@@ -54,6 +55,8 @@ type Record struct {
 	// Owes are the owner references an object still lacks; Linked tells that they were dealt with.
 	Owes   *Owes `json:"owes,omitempty"`
 	Linked bool  `json:"linked,omitempty"`
+	// Paused is there before an object is created paused, and again once its mark is as in the backup.
+	Paused *Paused `json:"paused,omitempty"`
 	// Served tells that a definition was seen established.
 	Served bool `json:"served,omitempty"`
 	// Lost is a target namespace nothing can be restored into.
@@ -97,6 +100,16 @@ type Owes struct {
 	Later []map[string]any `json:"later"`
 }
 
+// Paused is an object that is created paused, until the restore ends. It is complete without the plan: a restore whose backup
+// cannot be read any more ends too.
+type Paused struct {
+	Target apply.Target `json:"target"`
+	// Back is the merge patch that makes its mark what the backup says.
+	Back map[string]any `json:"back,omitempty"`
+	// Resumed tells that this was done, or is not to be done any more.
+	Resumed bool `json:"resumed,omitempty"`
+}
+
 // Volume is a volume that is made of a snapshot.
 type Volume struct {
 	Location string `json:"location"`
@@ -127,6 +140,8 @@ type Planned struct {
 	Missing []string `json:"missing,omitempty"`
 	// Reserve tells that the plan keeps what actions may ask for.
 	Reserve bool `json:"reserve,omitempty"`
+	// Pauses are the rules by which objects are created paused.
+	Pauses pause.Rules `json:"pauses,omitempty"`
 }
 
 // Resolved is what a name in the lists of resources meant in this cluster.

@@ -42,6 +42,7 @@ type Recorder struct {
 	results *results.Results
 	filed   uint64            // messages in results
 	volumes map[int32]*Volume // that were made of snapshots
+	paused  map[apply.Target]*Paused
 	batch   batch
 
 	flushing sync.Mutex // held while a file of records is stored
@@ -242,6 +243,7 @@ func (r *Recorder) apply(node int32, rec *Record) {
 		}
 		r.file(e, r.named(node, message))
 	}
+	r.pause(rec)
 	if node == General {
 		return
 	}

@@ -44,6 +44,8 @@ type Config struct {
 	Reserve bool
 	// Order is what comes first; the zero value is restoreorder.Stages.
 	Order restoreorder.Order
+	// Paused tells of a kind that its objects are created paused: they come before what they own. Nil is none.
+	Paused func(kind schema.GroupKind) bool
 }
 
 // admits tells whether an object may be restored because an action asks for it: the lists of resources and namespaces
@@ -188,10 +190,11 @@ func (b *builder) put(item *manifest.Item, gr schema.GroupResource, reserve bool
 		}
 		kind = int32(len(b.plan.kinds))
 		b.kinds[gr] = kind
+		of := schema.GroupKind{Group: item.Group, Kind: item.Kind}
 		b.plan.kinds = append(b.plan.kinds, Kind{
 			GVK:      schema.GroupVersionKind{Group: item.Group, Version: item.Version, Kind: item.Kind},
 			Resource: item.Resource, Namespaced: item.Namespace != "", rank: rank(gr.String()), name: gr.String(),
-			role: roleOf(schema.GroupKind{Group: item.Group, Kind: item.Kind}),
+			role: roleOf(of), paused: b.config.Paused != nil && b.config.Paused(of),
 		})
 	}
 	b.hints.take(item, gr, b.config.Claim)

@@ -126,7 +126,7 @@ func (d *draft) list() {
 	}
 }
 
-// owners adds what owner references ask for, among objects of one phase.
+// owners adds what owner references ask for, among objects of one phase. An owner that is created paused comes first, whatever it owns.
 func (d *draft) owners() error {
 	p := d.plan
 	return p.details.each(func(node int32, own *detail) {
@@ -139,6 +139,8 @@ func (d *draft) owners() error {
 				continue
 			}
 			switch {
+			case p.Kind(owner).paused:
+				d.add(owner, node, toOwner)
 			case l.relation == Remake:
 			case l.relation == Adopt, l.relation == Late && p.order != restoreorder.Owners:
 				d.add(node, owner, toOwned)

@@ -20,6 +20,7 @@ type Kind struct {
 	name       string
 	role       role
 	phase      phase
+	paused     bool // its objects are created paused
 }
 
 // GroupResource returns the name without the version.

@@ -185,6 +185,9 @@ func (p *Plan) Owner(uid string) (int32, bool) {
 	return 0, false
 }
 
+// Paused reports whether objects of node i's kind are created paused.
+func (p *Plan) Paused(i int32) bool { return p.Kind(i).paused }
+
 // Owns reports whether other nodes refer to node i as their owner.
 func (p *Plan) Owns(i int32) bool { return p.nodes[i].owns }
 

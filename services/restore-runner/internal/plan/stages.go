@@ -4,13 +4,14 @@ package plan
 const none int32 = -1
 
 // stages makes a gate of each namespace: its Secrets, ConfigMaps, ServiceAccounts, Services and claims come before its Pods,
-// workloads and custom resources, whose controllers would make them anew. Cluster-scoped custom resources wait for the
+// workloads and custom resources, whose controllers would make them anew. What is
+// created paused waits for nothing: its controller does not act. Cluster-scoped custom resources wait for the
 // gates of all namespaces: their controllers make objects in any of them.
 func (d *draft) stages() {
 	gates := d.stageGates()
 	wide := none
 	for k := range d.plan.kinds {
-		if !d.plan.kinds[k].role.acts() {
+		if !d.plan.kinds[k].role.acts() || d.plan.kinds[k].paused {
 			continue
 		}
 		for v := d.spans[k].from; v < d.spans[k].to; v++ {

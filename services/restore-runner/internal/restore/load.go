@@ -83,7 +83,7 @@ func (r *run) skipped(it *item) *reset.Skip {
 func (r *run) remade(it *item) string {
 	for _, ref := range it.refs {
 		value, owner, ok := reference(ref)
-		if !ok || plan.Relate(r.Plan.Kind(it.node).GVK.GroupKind(), owner) != plan.Remake {
+		if !ok || r.relate(it.node, owner) != plan.Remake {
 			continue
 		}
 		if node, ok := r.ownerNode(owner.UID); ok && r.Recorder.Action(node) != apply.Failed {

@@ -124,6 +124,9 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 	if len(owners.now) > 0 {
 		it.metadata()["ownerReferences"] = owners.now
 	}
+	if err := r.pause(ctx, it); err != nil {
+		return false, err
+	}
 	if outcomesFirst {
 		r.presume(ctx, it.node)
 	}

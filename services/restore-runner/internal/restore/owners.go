@@ -57,7 +57,7 @@ func (r *run) ownersOf(ctx context.Context, it *item) (o owners) {
 	var known []relink.Reference
 	for _, ref := range it.refs {
 		value, owner, ok := reference(ref)
-		if !ok || plan.Relate(r.Plan.Kind(it.node).GVK.GroupKind(), owner) == plan.Adopt {
+		if !ok || r.relate(it.node, owner) == plan.Adopt {
 			continue
 		}
 		node, ok := r.ownerNode(owner.UID)

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
@@ -77,6 +78,8 @@ type Config struct {
 	Unsent func(error) bool
 	// Runs are the objects that are left out because they would run again.
 	Runs restoreorder.Runs
+	// Pauses are the rules by which objects are created paused. Resume ends that.
+	Pauses pause.Rules
 	// Snapshotters make volumes of snapshots. Nil makes those objects errors that need one.
 	Snapshotters Snapshotters
 	// Object is the Restore as actions get it. It is needed with Actions only.

@@ -2,6 +2,7 @@ package restore_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -30,6 +32,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
@@ -47,6 +50,10 @@ type backup struct {
 	snapshots []nativesnapshot.Snapshot
 	// elsewhere is volume data that is not restored.
 	elsewhere []volumedata.Data
+	// pauses are the rules by which objects are created paused.
+	pauses pause.Rules
+	// records is the directory that its restore records in; empty is a new one.
+	records string
 }
 
 func (b *backup) Items(context.Context) iter.Seq2[manifest.Item, error] {
@@ -160,21 +167,23 @@ func runAt(t *testing.T, clk clock.WithTicker, s *apitest.Server, b *backup, spe
 		IncludedResources: spec.IncludedResources, ExcludedResources: spec.ExcludedResources, LabelSelector: spec.LabelSelector,
 	}, []string{"*"}, survey.Resolver(catalog))
 	require.NoError(t, err)
-	p, err := plan.Build(t.Context(), b, plan.Config{Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim, Reserve: true})
+	p, err := plan.Build(t.Context(), b, plan.Config{Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim, Reserve: true,
+		Paused: func(kind schema.GroupKind) bool { return b.pauses.For(kind) != nil }})
 	require.NoError(t, err)
-	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clk, 10, t.TempDir()), records: t.TempDir()}
+	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clk, 10, t.TempDir()), records: cmp.Or(b.records, t.TempDir())}
 	f.recorder.SetPlan(p)
 	f.recorder.Planned(&outcome.Planned{})
 	stored := keepRecords(t, f.recorder, f.records)
 	config := restore.Config{
 		Backup: "b", Restore: "r", UID: restoreUID, Spec: &spec, Plan: p, Source: b, Volumes: volumes, Catalog: catalog, Recorder: f.recorder,
 		REST: s.Config(), Clock: clk, TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
-		History: &outcome.History{},
+		History: &outcome.History{}, Pauses: b.pauses,
 	}
 	for _, c := range change {
 		c(&config)
 	}
 	require.NoError(t, restore.Run(t.Context(), config))
+	require.NoError(t, restore.Resume(t.Context(), config))
 	stored()
 	var list, messages bytes.Buffer
 	require.NoError(t, f.recorder.WriteResourceList(&list))

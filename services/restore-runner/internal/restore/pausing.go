@@ -1,0 +1,109 @@
+package restore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+)
+
+// resumeTries is how often a mark is written to an object that changes meanwhile.
+const resumeTries = 4
+
+// relate tells how the reference of an object to an owner is brought back. An owner that was created paused makes and adopts
+// nothing; one that was in the cluster before is not paused.
+func (r *run) relate(v int32, owner objmeta.Owner) plan.Relation {
+	if node, ok := r.Plan.Owner(owner.UID); ok && r.Plan.Paused(node) && r.Recorder.Action(node) == apply.Created {
+		return plan.Hold
+	}
+	return plan.Relate(r.Plan.Kind(v).GVK.GroupKind(), owner)
+}
+
+// pause marks an object whose operator lets it be paused, once it is durable how the mark is brought back. One that is in the
+// cluster from before is left to its operator.
+func (r *run) pause(ctx context.Context, it *item) error {
+	rule := r.Pauses.For(r.Plan.Kind(it.node).GVK.GroupKind())
+	if rule == nil || it.stands {
+		return nil
+	}
+	if !r.isNew(it.target.Namespace) {
+		live, err := r.lookUp(ctx, it.target)
+		if err != nil {
+			return err
+		}
+		if live != nil && !r.manager.Made(object(live, "metadata")) {
+			return nil
+		}
+	}
+	back, paused := rule.Pause(it.body)
+	if !paused {
+		return nil
+	}
+	r.Recorder.Pause(&outcome.Paused{Target: it.target, Back: back})
+	return r.Recorder.Sync(ctx)
+}
+
+// Resume makes the marks of all objects that this restore created paused, by this holder or an earlier one, what the backup
+// says. It needs UID, Recorder, REST, Clock and Confirm only. An object whose mark cannot be written is an error of the restore;
+// the error returned is the cause of ctx's end.
+func Resume(ctx context.Context, config Config) error {
+	paused := config.Recorder.Paused()
+	if len(paused) == 0 {
+		return nil
+	}
+	limiter := &dispatch.Limiter{}
+	client, err := apply.NewClient(config.REST, apply.ManagerOf(config.UID), limiter, config.Clock, config.Confirm)
+	if err != nil {
+		return err
+	}
+	r := &run{Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter}
+	return dispatch.Run(ctx, flat(make([]int32, len(paused))), dispatch.Work{
+		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.resumeOne(ctx, paused[i]); return nil },
+		Weight:  func(int32) int64 { return 0 },
+		Passive: func(int32) bool { return false },
+		Limit:   limiter.Limit,
+	})
+}
+
+// resumeOne ends the pause of one object.
+func (r *run) resumeOne(ctx context.Context, p *outcome.Paused) {
+	e := r.Recorder.Begin(outcome.General)
+	err := r.bringBack(ctx, p)
+	if ctx.Err() != nil {
+		return // whoever goes on does it
+	}
+	if err != nil {
+		e.Error(fmt.Sprintf("%s %s/%s is still paused: its mark could not be made what the backup says: %v",
+			p.Target.GVR.GroupResource(), p.Target.Namespace, p.Target.Name, err))
+	}
+	e.Resumed(p.Target)
+	e.Commit()
+}
+
+// bringBack makes the mark of an object what the backup says, if this restore made it and it is there.
+func (r *run) bringBack(ctx context.Context, p *outcome.Paused) error {
+	var last error
+	for range resumeTries {
+		live, err := r.lookUp(ctx, p.Target)
+		meta := object(live, "metadata")
+		if err != nil || live == nil || !r.manager.Changed(meta) {
+			return err
+		}
+		patch, own := maps.Clone(p.Back), map[string]any{}
+		maps.Copy(own, object(patch, "metadata"))
+		own["uid"] = text(meta, "uid")
+		patch["metadata"] = own
+		if _, err = r.client.Patch(ctx, p.Target, patch); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+		last = err
+	}
+	return last
+}
