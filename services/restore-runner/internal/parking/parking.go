@@ -7,6 +7,7 @@
 package parking
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -30,7 +31,7 @@ type Cause struct {
 	Timeout time.Duration
 	// Key is shared by the objects that wait for the same; empty is the object's own.
 	Key string
-	// Err is the object's failure should nothing change in time.
+	// Err is the object's failure should nothing change in time. Of those with one Key the last one is kept for all.
 	Err error
 }
 
@@ -58,6 +59,7 @@ type queue struct {
 	waiting []int32
 	pause   time.Duration
 	next    time.Time
+	err     error // the last failure, where the cause is shared
 	trying  int32 // the one that was woken last and has not come back; nobody is none
 }
 
@@ -123,6 +125,9 @@ func (l *Lot) Wait(v int32, c Cause) bool {
 	if q == nil {
 		q = &queue{pause: firstPause, next: now.Add(firstPause), trying: nobody}
 		l.queues[key] = q
+	}
+	if c.Key != "" {
+		q.err, g.cause.Err = c.Err, nil
 	}
 	q.waiting = append(q.waiting, v)
 	l.once.Do(func() { close(l.begin) })
@@ -214,10 +219,11 @@ func (l *Lot) look() {
 	now := l.clock.Now()
 	for key, q := range l.queues {
 		q.waiting = slices.DeleteFunc(q.waiting, func(v int32) bool {
-			if g := l.guests[v]; now.Before(g.until) {
+			g := l.guests[v]
+			if now.Before(g.until) {
 				return false
 			}
-			l.guests[v].expired = true
+			g.expired, g.cause.Err = true, cmp.Or(g.cause.Err, q.err)
 			l.due = append(l.due, v)
 			return true
 		})

@@ -2,6 +2,8 @@ package parking_test
 
 import (
 	"errors"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,4 +132,27 @@ func TestAnotherCauseWakesThoseOfTheFirst(t *testing.T) {
 	require.True(t, p.Wait(woken[0], parking.Cause{Kind: "deleted", Timeout: time.Hour}))
 	rest, _ := p.wakes(t, 2)
 	require.ElementsMatch(t, []int32{1, 2}, rest)
+}
+
+// Each of a million objects that wait for one webhook held the answer of the API server, of a kilobyte or more.
+func TestThoseThatWaitForOneCauseShareItsFailure(t *testing.T) {
+	const waiting = 10_000
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	p := start(t)
+	before := heap()
+	for v := range int32(waiting) {
+		c := away("w")
+		c.Err = errors.New(strings.Repeat("x", 4<<10))
+		require.True(t, p.Wait(v, c))
+	}
+	held := heap() - min(before, heap())
+	require.Less(t, held, uint64(waiting*1<<10))
+	p.clock.Step(time.Hour)
+	woken, _ := p.wakes(t, waiting-1)
+	require.Len(t, p.Expired(woken[len(woken)-1]).Error(), 4<<10)
 }
