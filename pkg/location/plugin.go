@@ -94,6 +94,10 @@ func (o *Opener) pluginConfig(ctx context.Context, loc *velerov1.BackupStorageLo
 	if err := os.WriteFile(file, secret, 0o600); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("spec.credential: %w", err), forget())
 	}
-	config["credentialsFile"] = file
+	if loc.Spec.Credential == nil {
+		config[pluginhost.InstalledCredentials] = file
+	} else {
+		config["credentialsFile"] = file
+	}
 	return config, forget, nil
 }

@@ -134,4 +134,21 @@ func TestLocationsAreOpenedWithTheirCredentials(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// As for object stores: what nobody gave the location is not in its configuration.
+func TestTheInstallationsCredentialsAreNotInTheConfiguration(t *testing.T) {
+	loc := &velerov1.VolumeSnapshotLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "plain"}}
+	loc.Spec.Provider = "known"
+	cluster := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "cloud-credentials"}, Data: map[string][]byte{"cloud": []byte("sesame")}}, loc).Build()
+	made := &session{}
+	o := &nativesnapshot.Opener{Reader: cluster, Namespace: "velero", Session: made, WorkDir: t.TempDir()}
+	_, err := o.Open(t.Context(), "plain")
+	require.NoError(t, err)
+	require.Len(t, made.configs[0], 1)
+	text, err := os.ReadFile(made.configs[0][pluginhost.InstalledCredentials])
+	require.NoError(t, err)
+	require.Equal(t, "sesame", string(text))
+	require.NoError(t, o.Close())
+}
+
 var _ nativesnapshot.Session = (*pluginhost.Session)(nil)

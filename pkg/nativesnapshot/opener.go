@@ -100,16 +100,16 @@ func (o *Opener) openNew(ctx context.Context, name string) (action.VolumeSnapsho
 	if config == nil {
 		config = map[string]string{}
 	}
-	ref := loc.Spec.Credential
+	ref, key := loc.Spec.Credential, "credentialsFile" // Velero's key for it
 	if ref == nil {
-		ref = velerov1.InstalledCredential()
+		ref, key = velerov1.InstalledCredential(), pluginhost.InstalledCredentials
 	}
 	file, err := o.credentials(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	if file != "" {
-		config["credentialsFile"] = file // Velero's key for it
+		config[key] = file
 	}
 	s, err := o.Session.VolumeSnapshotter(loc.Spec.Provider, config)
 	if errors.Is(err, pluginhost.ErrUnknown) {

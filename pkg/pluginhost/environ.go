@@ -51,6 +51,26 @@ func environ(cfg Config) []string {
 	return env
 }
 
+// InstalledCredentials is a key of configurations that plugins never see: its value, the path of a file, is what they find in their environment
+// as the credentials of the installation.
+const InstalledCredentials = "holdfast.io/installed-credentials"
+
+// installedEnv are the variables that `velero install` sets to the path of the installation's credentials (Velero 1.18).
+var installedEnv = []string{
+	"AWS_SHARED_CREDENTIALS_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CREDENTIALS_FILE", "ALIBABA_CLOUD_CREDENTIALS_FILE",
+}
+
+// installed returns the variables that name the file. Those that the environment has already stay.
+func installed(environ []string, file string) []string {
+	var env []string
+	for _, name := range installedEnv {
+		if file != "" && !slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, name+"=") }) {
+			env = append(env, name+"="+file)
+		}
+	}
+	return env
+}
+
 func matches(pattern, name string) bool {
 	if stem, open := strings.CutSuffix(pattern, "*"); open {
 		return strings.HasPrefix(name, stem)

@@ -46,14 +46,17 @@ func (s *Session) Close() {
 	all.Wait()
 }
 
-// worker returns the worker of a key, which is made when it is first asked for. In a closed session it is a closed one.
-func (s *Session) worker(key, path string) *worker {
+// worker returns the worker of a key, which is made when it is first asked for; its processes get env beyond the host's. In a closed session
+// it is a closed one.
+func (s *Session) worker(key, path string, env ...string) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w, ok := s.workers[key]; ok {
 		return w
 	}
-	w := newWorker(s.ctx, s.host.spec(path, s.log))
+	how := s.host.spec(path, s.log)
+	how.env = slices.Concat(how.env, env)
+	w := newWorker(s.ctx, how)
 	w.key, w.tolls = key, s.host.tolls
 	s.workers[key] = w
 	if s.closed {
@@ -155,13 +158,15 @@ func provide[P any](s *Session, kind Kind, provider string, config map[string]st
 	}
 	// %q and the order of keys that package fmt gives maps make this one text per configuration.
 	key := fmt.Sprintf("%s %s %q", kind, name, config)
-	w := s.worker(key, r.Path)
+	w := s.worker(key, r.Path, installed(s.host.cfg.Environ, config[InstalledCredentials])...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if made, ok := s.providers[key].(*P); ok {
 		return made, nil
 	}
-	made := adapt(plugin{name: name, registration: r, worker: w}, maps.Clone(config))
+	seen := maps.Clone(config)
+	delete(seen, InstalledCredentials)
+	made := adapt(plugin{name: name, registration: r, worker: w}, seen)
 	s.providers[key] = made
 	return made, nil
 }
