@@ -55,6 +55,9 @@ func environ(cfg Config) []string {
 // as the credentials of the installation.
 const InstalledCredentials = "holdfast.io/installed-credentials"
 
+// credentialsFile is Velero's key for the path of a location's own credentials.
+const credentialsFile = "credentialsFile"
+
 // installedEnv are the variables that `velero install` sets to the path of the installation's credentials (Velero 1.18).
 var installedEnv = []string{
 	"AWS_SHARED_CREDENTIALS_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CREDENTIALS_FILE", "ALIBABA_CLOUD_CREDENTIALS_FILE",

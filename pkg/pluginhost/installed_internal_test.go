@@ -35,3 +35,22 @@ func TestTheInstallationsCredentialsAreNoPartOfAConfiguration(t *testing.T) {
 	require.Len(t, given, 2, "the caller's")
 	require.Equal(t, h.cfg.Environ, open(map[string]string{"region": "r"}).env)
 }
+
+// The file with a location's credentials has another name in every job. Known by it, a plugin that dies is as good as new in the next job, and
+// what is remembered of each stays.
+func TestDeathsAreCountedWhateverTheNameOfTheCredentials(t *testing.T) {
+	h := &Host{tolls: newTolls(), cfg: Config{Clock: clock.RealClock{}}}
+	h.known.Store(&catalog{plugins: []Registration{{Kind: KindObjectStore, Name: "velero.io/x", Path: "/x"}}})
+	for _, key := range []string{InstalledCredentials, credentialsFile} {
+		for _, file := range []string{"/work/1", "/work/2"} {
+			s := h.Open(t.Context(), slog.New(slog.DiscardHandler))
+			defer s.Close()
+			for _, other := range []string{file, "/work/other"} {
+				w, err := provide(s, KindObjectStore, "x", map[string]string{"region": "r", key: other}, func(p plugin, _ map[string]string) *worker { return p.worker })
+				require.NoError(t, err)
+				require.Equal(t, tollKey{`ObjectStore velero.io/x map["region":"r"]`, who{}}, w.toll(who{}))
+			}
+			require.Len(t, s.workers, 2, "another Secret has processes of its own")
+		}
+	}
+}

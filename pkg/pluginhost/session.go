@@ -46,9 +46,9 @@ func (s *Session) Close() {
 	all.Wait()
 }
 
-// worker returns the worker of a key, which is made when it is first asked for; its processes get env beyond the host's. In a closed session
-// it is a closed one.
-func (s *Session) worker(key, path string, env ...string) *worker {
+// worker returns the worker of a key, which is made when it is first asked for; its processes get env beyond the host's, and their deaths are
+// known by toll. In a closed session it is a closed one.
+func (s *Session) worker(key, toll, path string, env ...string) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w, ok := s.workers[key]; ok {
@@ -57,7 +57,7 @@ func (s *Session) worker(key, path string, env ...string) *worker {
 	how := s.host.spec(path, s.log)
 	how.env = slices.Concat(how.env, env)
 	w := newWorker(s.ctx, how)
-	w.key, w.tolls = key, s.host.tolls
+	w.key, w.tolls = toll, s.host.tolls
 	s.workers[key] = w
 	if s.closed {
 		w.close()
@@ -66,7 +66,7 @@ func (s *Session) worker(key, path string, env ...string) *worker {
 }
 
 func (s *Session) plugin(r Registration) plugin {
-	return plugin{name: r.Name, registration: r, worker: s.worker(r.Path, r.Path)}
+	return plugin{name: r.Name, registration: r, worker: s.worker(r.Path, r.Path, r.Path)}
 }
 
 // use tells whether an action runs: those of Velero's CSI support only with the feature.
@@ -158,7 +158,12 @@ func provide[P any](s *Session, kind Kind, provider string, config map[string]st
 	}
 	// %q and the order of keys that package fmt gives maps make this one text per configuration.
 	key := fmt.Sprintf("%s %s %q", kind, name, config)
-	w := s.worker(key, r.Path, installed(s.host.cfg.Environ, config[InstalledCredentials])...)
+	// The names of files are of this session; what is known of a plugin survives it.
+	lasting := maps.Clone(config)
+	delete(lasting, InstalledCredentials)
+	delete(lasting, credentialsFile)
+	toll := fmt.Sprintf("%s %s %q", kind, name, lasting)
+	w := s.worker(key, toll, r.Path, installed(s.host.cfg.Environ, config[InstalledCredentials])...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if made, ok := s.providers[key].(*P); ok {
