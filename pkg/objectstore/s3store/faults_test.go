@@ -49,6 +49,23 @@ func TestAFailedProbeIsRepeated(t *testing.T) {
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "k", nil))
 }
 
+// A server on a file system refuses an object while it removes the emptied directory of its neighbours: the create failed although nothing was there.
+func TestACreateThatMeetsAnEmptiedDirectoryIsRetried(t *testing.T) {
+	f, s := newServer(t)
+	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "probe", nil))
+	refused := 0
+	f.refuse = func(r *http.Request) (int, string) {
+		if r.Method != http.MethodPut || refused == 1 {
+			return 0, ""
+		}
+		refused++
+		return http.StatusConflict, "ExistingObjectIsDirectory"
+	}
+	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "d/k", []byte("v")))
+	require.Equal(t, 1, refused)
+	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), s, "d/k", nil), objectstore.ErrExists)
+}
+
 // TestServersWithoutConditions stay usable by one cluster.
 func TestServersWithoutConditions(t *testing.T) {
 	for name, set := range map[string]func(*server){

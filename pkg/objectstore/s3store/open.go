@@ -44,10 +44,15 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
+// emptiedDirectory is the code of a 409 of S3 servers on a file system (versitygw), also of a create that meets the removal of the
+// directory that the last object beside it leaves empty: the next attempt succeeds.
+const emptiedDirectory = "ExistingObjectIsDirectory"
+
 func (s *Store) load(ctx context.Context) (aws.Config, error) {
 	options := []func(*awsconfig.LoadOptions) error{
 		awsconfig.WithRetryer(func() aws.Retryer {
-			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = attempts })
+			standard := retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = attempts })
+			return retry.AddWithErrorCodes(standard, emptiedDirectory)
 		}),
 	}
 	if s.config.Credentials != nil {

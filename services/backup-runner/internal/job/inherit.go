@@ -8,7 +8,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/cancel"
 	"github.com/holdfast-io/holdfast/pkg/ending"
-	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/finalize"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -45,7 +44,6 @@ func (j *execution) inherit(ctx context.Context, out *finish.Job, stored *velero
 	if err := j.confirm(ctx); err != nil {
 		return nil, err
 	}
-	failpoint.Hit("backup-runner/before-commit")
 	return final, ending.Replace(ctx, out.Store, final)
 }
 
