@@ -109,7 +109,6 @@ func (c *Canceller) disinherit(ctx context.Context, store objectstore.Store, sto
 	if err := ending.Replace(ctx, store, final); err != nil {
 		return nil, err
 	}
-	failpoint.Hit("queue-scheduler/cancel-committed")
 	return final, nil
 }
 
