@@ -102,13 +102,15 @@ func refused(t *testing.T, cli *product.CLI, args ...string) string {
 func serveOwner(t *testing.T, cli *product.CLI) {
 	t.Helper()
 	server := start(t, cli, t.TempDir())
-	log, err := os.ReadFile(server.LogPath())
-	require.NoError(t, err)
 	addresses := map[string]string{}
-	for _, found := range regexp.MustCompile(`service=(\S+) .* ready=true grpc=(\S+)`).FindAllStringSubmatch(string(log), -1) {
-		addresses[found[1]] = found[2]
-	}
-	require.Len(t, addresses, 6)
+	require.Eventually(t, func() bool { // each service logs its address after it counts as ready
+		log, err := os.ReadFile(server.LogPath())
+		require.NoError(t, err)
+		for _, found := range regexp.MustCompile(`service=(\S+) .* ready=true grpc=(\S+)`).FindAllStringSubmatch(string(log), -1) {
+			addresses[found[1]] = found[2]
+		}
+		return len(addresses) == 6
+	}, patience, 20*time.Millisecond)
 	conn, err := grpc.NewClient(addresses["manifest-indexer"], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
