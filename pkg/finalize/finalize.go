@@ -121,13 +121,13 @@ func (j *Job) operations(ctx context.Context, o *Outcome) error {
 	if err != nil {
 		return fmt.Errorf("rewrite %s: %w", j.Operations, err)
 	}
-	from := &broken{Reader: body}
+	from := &objectstore.ErrorReader{Reader: body}
 	changed, err := itemoperation.Abandon(from, file, j.Now, func(op *itemoperation.Operation) error {
 		o.operation(op)
 		return nil
 	})
-	if err != nil && from.err != nil {
-		err = from.err // what follows a broken connection looks like damage
+	if err != nil && from.Err != nil {
+		err = from.Err // what follows a broken connection looks like damage
 	}
 	err = errors.Join(err, file.Close())
 	if err == nil && changed {

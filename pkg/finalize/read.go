@@ -2,7 +2,6 @@ package finalize
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 
@@ -23,19 +22,4 @@ func inflate(packed []byte) ([]byte, error) {
 		return nil, fmt.Errorf("more than %d bytes", maxResults)
 	}
 	return text, nil
-}
-
-// broken remembers that the connection broke.
-type broken struct {
-	io.Reader
-	err error
-}
-
-// Read implements io.Reader.
-func (b *broken) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.err = err
-	}
-	return n, err
 }

@@ -41,7 +41,7 @@ func each(ctx context.Context, store objectstore.Reader, key string, of list, fn
 		return err
 	}
 	defer func() { _ = body.Close() }()
-	from := &broken{Reader: body}
+	from := &objectstore.ErrorReader{Reader: body}
 	zip, err := gzip.NewReader(from)
 	var own error
 	if err == nil {
@@ -53,25 +53,10 @@ func each(ctx context.Context, store objectstore.Reader, key string, of list, fn
 	switch {
 	case err == nil:
 		return nil
-	case from.err != nil:
-		return from.err // what follows a broken connection looks like damage
+	case from.Err != nil:
+		return from.Err // what follows a broken connection looks like damage
 	case own != nil:
 		return own
 	}
 	return fmt.Errorf("%w: %w", ErrMalformed, err)
-}
-
-// broken remembers that the connection broke.
-type broken struct {
-	io.Reader
-	err error
-}
-
-// Read implements io.Reader.
-func (b *broken) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.err = err
-	}
-	return n, err
 }

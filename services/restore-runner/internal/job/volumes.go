@@ -29,21 +29,6 @@ const (
 	maxVolumes = 100_000
 )
 
-// source remembers that the connection broke: behind a decoder that looks like damage.
-type source struct {
-	io.Reader
-	broken error
-}
-
-// Read implements io.Reader.
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		s.broken = err
-	}
-	return n, err
-}
-
 // volumeInfos reads the backup's volume information; backups of old versions have none. Only what was read whole and cannot
 // be decoded is fatal.
 func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) ([]volume.Info, error) {
@@ -55,11 +40,11 @@ func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) (
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	from := &source{Reader: body}
+	from := &objectstore.ErrorReader{Reader: body}
 	infos, err := decodeVolumeInfos(from)
 	switch {
-	case err != nil && from.broken != nil:
-		return nil, from.broken
+	case err != nil && from.Err != nil:
+		return nil, from.Err
 	case err != nil:
 		return nil, fatal("volume information of the backup: %w", err)
 	}
