@@ -18,7 +18,8 @@ import (
 // pageSizes are tried for the raw list; the fastest counts.
 var pageSizes = []int{500, 2000}
 
-// rawList pages through the ConfigMaps of a namespace without looking at them, and returns the fastest wall time over the page sizes.
+// rawList pages through the ConfigMaps of a namespace without looking at them, and returns the
+// fastest wall time over the page sizes.
 func rawList(ctx context.Context, config *rest.Config, namespace string) (time.Duration, error) {
 	best := time.Duration(0)
 	for _, size := range pageSizes {
@@ -55,7 +56,8 @@ func rawListOnce(ctx context.Context, config *rest.Config, namespace string, siz
 	}
 }
 
-// headBytes of a page hold its continue token: the API server writes the metadata of core lists before the items.
+// headBytes of a page hold its continue token: the API server writes the metadata of core lists
+// before the items.
 const headBytes = 4096
 
 // getPage reads a page to its end and returns its continue token.

@@ -10,11 +10,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-// footprint measures what planning and executing a restore of many objects takes in memory. The program that does it makes the manifest and the API server
-// up: creating a million objects in a real one would take an hour.
+// footprint measures what planning and executing a restore of many objects takes in memory. The
+// program that does it makes the manifest and the API server up: creating a million objects in a
+// real one would take an hour.
 func (b *bench) footprint(ctx context.Context, objects int) error {
 	_, _ = fmt.Fprintf(b.Log, "restore of %d objects\n", objects)
 	root, err := testbed.RepositoryRoot()

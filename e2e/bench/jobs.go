@@ -87,7 +87,8 @@ func (j *jobs) backup(ctx context.Context, name, namespace string) (backupTimes,
 	return times, err
 }
 
-// createBackup asks for a backup of a namespace into a location, the default one when location is empty.
+// createBackup asks for a backup of a namespace into a location, the default one when location is
+// empty.
 func (j *jobs) createBackup(ctx context.Context, name, namespace, location string) (*velerov1.Backup, error) {
 	backup := &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: name},
@@ -151,7 +152,7 @@ func (j *jobs) read(ctx context.Context, object client.Object) error {
 	return j.client.Get(ctx, client.ObjectKeyFromObject(object), object)
 }
 
-// until calls done again and again until it says so.
+// until calls done repeatedly until it says so.
 func until(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// listMeter stands between services and the API server and counts the objects in the answers to lists.
+// listMeter stands between services and the API server and counts the objects in the answers to
+// lists.
 type listMeter struct {
 	*proxy
 	kubeconfig string // for the services
@@ -71,8 +72,8 @@ func (m *listMeter) count(answer *http.Response) error {
 	return nil
 }
 
-// itemCounter counts the elements of the field "items" of one JSON object that comes in pieces. It knows no more of JSON than brackets and
-// strings, and shares no code with the product.
+// itemCounter counts the elements of the field "items" of one JSON object that comes in pieces. It
+// knows no more of JSON than brackets and strings, and shares no code with the product.
 type itemCounter struct {
 	depth    int
 	quoted   bool

@@ -7,17 +7,19 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/holdfast-io/holdfast/e2e/fleet"
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 // pluginRounds is how often each backup is made; the fastest of each counts.
 const pluginRounds = 5
 
-// plugged is a runner's plugin directory: without one, with a plugin whose selector matches no object, with one that is called for each.
+// plugged is a runner's plugin directory: without one, with a plugin whose selector matches no
+// object, with one that is called for each.
 var plugged = []string{"", "unmatched", "matched"}
 
-// plugins measures what a plugin costs a backup of size objects. The three backups take turns, so that whatever else the machine does meets all.
+// plugins measures what a plugin costs a backup of size objects. The three backups take turns, so
+// that whatever else the machine does meets all.
 func (b *bench) plugins(ctx context.Context, size int) error {
 	_, _ = fmt.Fprintf(b.Log, "%d objects without a plugin, with one that does not match, with one that does\n", size)
 	namespace := namespaceOf(size)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// proxy forwards everything that comes to a port of its own. The meters are proxies because what they count does not depend on what Holdfast
-// says of itself.
+// proxy forwards everything that comes to a port of its own. The meters are proxies because what
+// they count does not depend on what Holdfast says of itself.
 type proxy struct {
 	url    string
 	server *http.Server

@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/e2e/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 )
 
 const (
@@ -36,9 +36,9 @@ const (
 	queuedName   = "queue-" // and a number
 )
 
-// queued measures queue-scheduler before a queue of a certain length: the time of
-// a walk while nothing moves, and its writes from submission to the end of a
-// backup. Stand-ins for runners finish what is admitted at once.
+// queued measures queue-scheduler before a queue of a certain length: the time of a walk while
+// nothing moves, and its writes from submission to the end of a backup. Stand-ins for runners
+// finish what is admitted at once.
 type queued struct {
 	*bench
 	length    int
@@ -136,8 +136,7 @@ func (q *queued) submit(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settled waits until every backup is queued and no more are admitted, and returns
-// how many are.
+// settled waits until every backup is queued and no more are admitted, and returns how many are.
 func (q *queued) settled(ctx context.Context) (ready int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
@@ -166,8 +165,8 @@ func (q *queued) settled(ctx context.Context) (ready int, err error) {
 	return ready, err
 }
 
-// walks asks for passes that find nothing to do, and takes the time of their walks
-// from the service's own metric: it leaves out the calls to the API server.
+// walks asks for passes that find nothing to do, and takes the time of their walks from the
+// service's own metric: it leaves out the calls to the API server.
 func (q *queued) walks(ctx context.Context) error {
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: "holdfast-settings"}}
 	if err := client.IgnoreAlreadyExists(q.jobs.client.Create(ctx, settings)); err != nil {
@@ -226,8 +225,8 @@ func (q *queued) walked(ctx context.Context) (count, sum float64, err error) {
 	return count, sum, lines.Err()
 }
 
-// drain ends what is admitted, until so many backups have ended, and returns how
-// many did: a few more may be under way by then.
+// drain ends what is admitted, until so many backups have ended, and returns how many did: a few
+// more may be under way by then.
 func (q *queued) drain(ctx context.Context, wanted int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
@@ -256,8 +255,8 @@ func (q *queued) drain(ctx context.Context, wanted int) (int, error) {
 	return int(ended.Load()), nil
 }
 
-// pump passes on what becomes ready, each backup once, until done. A server ends
-// watches as it likes; the next one begins with what there is.
+// pump passes on what becomes ready, each backup once, until done. A server ends watches as it
+// likes; the next one begins with what there is.
 func (q *queued) pump(ctx context.Context, ready chan<- *velerov1.Backup, done <-chan struct{}) error {
 	seen := map[types.UID]bool{}
 	for {

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-io/holdfast/e2e/fleet"
-	"github.com/holdfast-io/holdfast/e2e/seed"
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 )
 
-// restoreRounds is how often the raw requests and the restore follow one another; the fastest of each counts, because single times are noisy.
+// restoreRounds is how often the raw requests and the restore follow one another; the fastest of
+// each counts, because single times are noisy.
 const restoreRounds = 2
 
-// measureRestore compares a restore with the same creates and patches made directly. seed.OwnedPercent of the objects have an owner.
+// measureRestore compares a restore with the same creates and patches made directly.
+// seed.OwnedPercent of the objects have an owner.
 func (b *bench) measureRestore(ctx context.Context, services *fleet.Fleet, size int) error {
 	var raw, restored time.Duration
 	source := namespaceOf(size) + "-owned"

@@ -11,17 +11,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-io/holdfast/e2e/fleet"
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
 // lookEvery is how exactly the kill hits its moment and the takeover is timed.
 const lookEvery = 2 * time.Millisecond
 
-// resumed is a bench of a backup that loses its runner. Runners reach the API server and the bucket through meters only.
+// resumed is a bench of a backup that loses its runner. Runners reach the API server and the bucket
+// through meters only.
 type resumed struct {
 	*bench
 	lists    *listMeter
@@ -35,7 +36,8 @@ type work struct {
 	written int64 // bytes sent to the bucket
 }
 
-// resume measures what the death of the runner at half of a backup costs, beside the same backup undisturbed.
+// resume measures what the death of the runner at half of a backup costs, beside the same backup
+// undisturbed.
 func (b *bench) resume(ctx context.Context, size int) (err error) {
 	_, _ = fmt.Fprintf(b.Log, "%d objects, the runner killed at half\n", size)
 	if !b.filled(size) {
@@ -139,8 +141,9 @@ func (r *resumed) measure(ctx context.Context, name, namespace string, meanwhile
 	return work{listed: r.lists.objects.Load() - before, written: r.store.bytes(layout.BackupDir(name))}, nil
 }
 
-// killAt kills the runner that holds the backup when so many objects were listed, and times the takeover: to the claim of another instance, and
-// to that one's first record of progress in the bucket.
+// killAt kills the runner that holds the backup when so many objects were listed, and times the
+// takeover: to the claim of another instance, and to that one's first record of progress in the
+// bucket.
 func (r *resumed) killAt(ctx context.Context, backup *velerov1.Backup, listed int64) error {
 	err := until(ctx, lookEvery, func() (bool, error) { return r.lists.objects.Load() >= listed, nil })
 	if err != nil {
@@ -171,7 +174,8 @@ func (r *resumed) killAt(ctx context.Context, backup *velerov1.Backup, listed in
 	return nil
 }
 
-// claim returns the claim of the backup and the running member that it names, nil when it names none.
+// claim returns the claim of the backup and the running member that it names, nil when it names
+// none.
 func (r *resumed) claim(ctx context.Context, backup *velerov1.Backup) (claim.Claim, *fleet.Member, error) {
 	if err := r.jobs.read(ctx, backup); err != nil {
 		return claim.Claim{}, nil, err

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-io/holdfast/e2e/fleet"
-	"github.com/holdfast-io/holdfast/e2e/seed"
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/seed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 // Config says what to measure.
@@ -23,7 +23,8 @@ type Config struct {
 	Resume  int       // number of objects of the backup whose runner is killed; 0 leaves that out
 	Plugins int       // number of objects to back up with and without plugins; 0 leaves that out
 	Queue   []int     // lengths of the queue to measure
-	// Footprint is the number of made-up objects whose restore is measured in memory; 0 leaves that out.
+	// Footprint is the number of made-up objects whose restore is measured in memory; 0 leaves that
+	// out.
 	Footprint int
 	// ClaimTimeout is the runners' --claim-timeout where one is killed.
 	ClaimTimeout time.Duration
@@ -34,7 +35,8 @@ const (
 	hugeBytes   = 900_000
 )
 
-// bench is one run: a control plane, and a fleet for each measurement, so that a peak belongs to it alone.
+// bench is one run: a control plane, and a fleet for each measurement, so that a peak belongs to it
+// alone.
 type bench struct {
 	Config
 	cluster *testbed.Cluster
@@ -108,7 +110,7 @@ func (b *bench) withFleet(ctx context.Context, config fleet.Config, f func(*flee
 	return f(services)
 }
 
-// filled tells whether the objects of that size are there because their backup was measured.
+// filled reports whether the objects of that size are there because their backup was measured.
 func (b *bench) filled(size int) bool { return slices.Contains(b.Sizes, size) }
 
 func namespaceOf(size int) string { return fmt.Sprintf("bench-%d", size) }
@@ -134,7 +136,8 @@ func (b *bench) fill(ctx context.Context, namespace string, count, bytes int) er
 	return seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: namespace, Count: count, Size: bytes})
 }
 
-// backupRounds is how often raw list and backup follow one another; the fastest of each counts, because single times are noisy.
+// backupRounds is how often raw list and backup follow one another; the fastest of each counts,
+// because single times are noisy.
 const backupRounds = 3
 
 func (b *bench) measureBackup(ctx context.Context, services *fleet.Fleet, namespace string, size int) error {
@@ -173,7 +176,8 @@ func (b *bench) measureBackup(ctx context.Context, services *fleet.Fleet, namesp
 	return nil
 }
 
-// backupOf names the backup of a round; the first one, which a restore may use, is called like its namespace.
+// backupOf names the backup of a round; the first one, which a restore may use, is called like its
+// namespace.
 func backupOf(namespace string, round int) string {
 	if round == 0 {
 		return namespace

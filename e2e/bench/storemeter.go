@@ -7,11 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-// storeMeter stands before an S3 server and counts the bytes that are sent to it, by key. What the server copies by itself is not counted: it
-// would be the same with and without a takeover and so make a ratio of the two look better.
+// storeMeter stands before an S3 server and counts the bytes that are sent to it, by key. What the
+// server copies by itself is not counted: it would be the same with and without a takeover and so
+// make a ratio of the two look better.
 type storeMeter struct {
 	*proxy
 	mu      sync.Mutex
@@ -62,7 +63,8 @@ func (m *storeMeter) answered(answer *http.Response) error {
 	return nil
 }
 
-// bytes returns how much was sent to keys that begin with prefix, refused and repeated requests included.
+// bytes returns how much was sent to keys that begin with prefix, refused and repeated requests
+// included.
 func (m *storeMeter) bytes(prefix string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

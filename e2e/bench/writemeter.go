@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// writeMeter stands between a service and the API server and counts what the
-// service asks to be written, whether it is or not.
+// writeMeter stands between a service and the API server and counts what the service asks to be
+// written, whether it is or not.
 type writeMeter struct {
 	*proxy
 	next       http.RoundTripper
@@ -25,7 +25,8 @@ type writeMeter struct {
 	events    atomic.Int64
 }
 
-// startWriteMeter writes a kubeconfig that leads through the meter into dir. The caller calls close.
+// startWriteMeter writes a kubeconfig that leads through the meter into dir. The caller calls
+// close.
 func startWriteMeter(config *rest.Config, dir string) (*writeMeter, error) {
 	transport, err := rest.TransportFor(config)
 	if err != nil {

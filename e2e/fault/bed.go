@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,12 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/e2e/fleet"
-	"github.com/holdfast-io/holdfast/e2e/seed"
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/seed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/pkg/apis/crds"
 	holdfast "github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/crds"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -37,25 +38,36 @@ const (
 
 // Arguments make takeovers and sweeps quick, and parts small enough that a small backup has many.
 var arguments = map[string][]string{
-	"backup-runner":    {"--claim-timeout=2s", "--part-items=30"},
+	"backup-runner":    {"--claim-timeout=2s", "--part-items=30", "--store-patience=2s"},
 	"restore-runner":   {"--claim-timeout=2s"},
 	"queue-scheduler":  {"--duty-timeout=2s", "--cancel-deadline=1s", "--claim-timeout=2s"},
 	"manifest-indexer": {"--backup-sync-period=1s", "--store-validation-frequency=1s", "--duty-timeout=2s"},
 	"deletion":         {"--claim-timeout=2s", "--garbage-collection-frequency=1s", "--sweep-interval=1s", "--duty-timeout=2s"},
 }
 
+// withPlugins adds the directory of plugins to the arguments of the services that call them.
+func withPlugins(dir string) map[string][]string {
+	all := maps.Clone(arguments)
+	for _, service := range []string{"backup-runner", "restore-runner", "deletion"} {
+		all[service] = append(slices.Clone(all[service]), "--plugin-dir", dir)
+	}
+	return all
+}
+
 // Config says what to run.
 type Config struct {
 	Dir      string    // scratch space
 	Binaries string    // directory of services with failpoints; bin/fault of the repository when empty
+	Plugins  string    // directory of the plugins that are named by Plugins
 	Log      io.Writer // progress
 }
 
-// Bed is a control plane with the sample estate, two replicas of every service whose points can be armed, and a backup of the estate. Its methods are
-// for one goroutine.
+// Bed is a control plane with the sample estate, two replicas of every service whose points can be
+// armed, and a backup of the estate. Its methods are for one goroutine.
 type Bed struct {
 	dir     string
 	bucket  string // directory of the location
+	called  string // directory in which plugins leave their calls
 	log     io.Writer
 	points  points
 	cluster *testbed.Cluster
@@ -68,16 +80,17 @@ type Bed struct {
 	jobs        int
 	wakes       int
 	woken       time.Time
-	leave       func() // ends the holder of a claim that this process plays
+	api         *aggregated // of the present scenario
+	leave       func()      // ends the holder of a claim that this process plays
 }
 
 // Start starts everything and takes the backup. The caller calls Close.
 func Start(ctx context.Context, config Config) (_ *Bed, err error) {
 	b := &Bed{
-		dir: config.Dir, bucket: filepath.Join(config.Dir, "location", bucket), log: config.Log,
+		dir: config.Dir, bucket: filepath.Join(config.Dir, "location", bucket), called: filepath.Join(config.Dir, "calls"), log: config.Log,
 		points: points{dir: filepath.Join(config.Dir, "points")}, undisturbed: map[string]Facts{},
 	}
-	for _, dir := range []string{b.bucket, b.points.dir} {
+	for _, dir := range []string{b.bucket, b.points.dir, b.called} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -105,7 +118,7 @@ func Start(ctx context.Context, config Config) (_ *Bed, err error) {
 	}
 	b.fleet, err = fleet.Start(ctx, fleet.Config{
 		Dir: filepath.Join(config.Dir, "fleet"), Kubeconfig: b.cluster.Kubeconfig(), Rest: b.cluster.RestConfig(), Namespace: server,
-		Replicas: 2, Args: arguments, Env: []string{"FAILPOINT_DIR=" + b.points.dir}, Binaries: config.Binaries,
+		Replicas: 2, Args: withPlugins(config.Plugins), Env: []string{"FAILPOINT_DIR=" + b.points.dir}, Binaries: config.Binaries,
 	})
 	if err != nil {
 		return nil, err
@@ -134,7 +147,7 @@ func (b *Bed) fill(ctx context.Context) error {
 	if err := crds.Install(ctx, b.cluster.RestConfig()); err != nil {
 		return err
 	}
-	for _, name := range []string{server, small} {
+	for _, name := range []string{server, small, paused, actions, volumes, served} {
 		if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
@@ -142,8 +155,10 @@ func (b *Bed) fill(ctx context.Context) error {
 	if err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: small, Count: 5, Size: 200}); err != nil {
 		return err
 	}
-	if err := b.plantOwned(ctx); err != nil {
-		return err
+	for _, plant := range []func(context.Context) error{b.plantOwned, b.plantPaused, b.plantActed, b.plantServed} {
+		if err := plant(ctx); err != nil {
+			return err
+		}
 	}
 	return b.client.Create(ctx, newLocation(location, filepath.Dir(b.bucket), true))
 }
@@ -162,7 +177,7 @@ func (b *Bed) prepare(ctx context.Context) error {
 	if err := b.available(ctx, location); err != nil {
 		return err
 	}
-	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds, small)}
+	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds, small, paused, actions)}
 	if err := b.client.Create(ctx, &velerov1.Backup{ObjectMeta: named(prepared), Spec: spec}); err != nil {
 		return err
 	}

@@ -2,10 +2,8 @@ package fault
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,7 +13,7 @@ import (
 
 	holdfast "github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
 
 // beginCancelWaiting makes a backup that is cancelled before anybody works on it.
@@ -25,7 +23,8 @@ func beginCancelWaiting(ctx context.Context, b *Bed, name string) error {
 	return b.create(ctx, backup)
 }
 
-// becomeHolder makes this process a living holder of claims, one that heeds no request: a dead one's job would be a runner's to take.
+// becomeHolder makes this process a living holder of claims, one that obeys no request: a dead
+// one's job would be a runner's to take.
 func becomeHolder(ctx context.Context, b *Bed, name string) error {
 	holder := claim.NewInstance(claim.Config{
 		Reader: b.client, Client: b.client, Namespace: server, Name: holderOf(name), Timeout: 2 * time.Second,
@@ -87,16 +86,8 @@ func observeCancel(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if err := b.swept(ctx, f, dir, strings.NewReplacer(name, "NAME", string(backup.UID), "UID")); err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(filepath.Join(b.bucket, dir, "velero-backup.json"))
-	if err != nil {
+	if err := b.committed(backup, dir); err != nil {
 		return nil, err
-	}
-	var committed velerov1.Backup
-	if err := json.Unmarshal(data, &committed); err != nil {
-		return nil, err
-	}
-	if committed.Status.Phase != backup.Status.Phase || !committed.Status.CompletionTimestamp.Equal(backup.Status.CompletionTimestamp) {
-		return nil, fmt.Errorf("%w: the bucket says %+v, the object %+v", ErrDiffers, committed.Status, backup.Status)
 	}
 	return f, b.released(ctx, backup)
 }

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-io/holdfast/e2e/fleet"
-	"github.com/holdfast-io/holdfast/e2e/product"
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/product"
 )
 
 // Case is one fault: the process that reaches the nth hit of a point while the scenario runs.
@@ -19,10 +19,14 @@ type Case struct {
 	Point    string // for example "backup-runner/part-recorded"
 	Nth      int    // 0 and 1 are the first hit
 	Scenario string // see Scenarios
-	// After is a point that has to be reached first, for points that only a taker or a leaver reaches: the process that reaches it is killed, or, if
-	// Asked, told to end (SIGTERM) right there.
+	// After is a point that has to be reached first, for points that only a taker or a leaver
+	// reaches: the process that reaches it is killed, or, if Asked, told to end (SIGTERM) right
+	// there.
 	After string
 	Asked bool
+	// Changes are facts that differ from those of the undisturbed run by right, by name, as regular
+	// expressions for what they are instead; an empty one is for a fact that is not there.
+	Changes Facts
 }
 
 // String names the case, as a test.
@@ -56,7 +60,8 @@ func (b *Bed) Baseline(ctx context.Context, scenario string) (Facts, error) {
 	return facts, nil
 }
 
-// Repeat checks that a scenario gives the same twice: a difference after a fault is the fault's then.
+// Repeat checks that a scenario gives the same twice: a difference after a fault is the fault's
+// then.
 func (b *Bed) Repeat(ctx context.Context, scenario string) error {
 	base, err := b.Baseline(ctx, scenario)
 	if err != nil {
@@ -93,8 +98,9 @@ func (b *Bed) next(ctx context.Context, scenario string) (*Scenario, string, err
 	return s, name, s.prepare(ctx, b, name)
 }
 
-// Kill runs a scenario, kills the process that reaches the point, and returns nil when the others bring the job to the same end and leave nothing
-// behind, and when the process that takes the dead one's place finds nothing of it either.
+// Kill runs a scenario, kills the process that reaches the point, and returns nil when the others
+// bring the job to the same end and leave nothing behind, and when the process that takes the dead
+// one's place finds nothing of it either.
 func (b *Bed) Kill(ctx context.Context, c Case) error {
 	base, err := b.Baseline(ctx, c.Scenario)
 	if err != nil {
@@ -109,7 +115,7 @@ func (b *Bed) Kill(ctx context.Context, c Case) error {
 	struck := time.Since(began)
 	facts, err := j.observe(ctx)
 	if err == nil {
-		err = base.Compare(facts)
+		err = base.Changed(c.Changes).Compare(facts.Matched(c.Changes))
 	}
 	if err != nil {
 		err = fmt.Errorf("%s, killed %s: %w%s", j.name, j.hit.LogPath(), err, b.tails(c.Service()))
@@ -193,7 +199,33 @@ func (b *Bed) reached(ctx context.Context, point string) (*fleet.Member, error) 
 	return b.member(pid)
 }
 
-// replace starts a process in the dead one's place and waits until nothing of the dead one is left in the work directory.
+// passes does something and waits until a process has come to a point. Where the case has an order
+// for the point, that is carried out.
+func (b *Bed) passes(ctx context.Context, point string, do func() error) error {
+	armed, err := b.points.armed(point)
+	if err != nil {
+		return err
+	}
+	if !armed {
+		if err := b.points.arm(point, "delay 1ns", 1); err != nil {
+			return err
+		}
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	err = until(ctx, unreachable, point, func() (bool, error) {
+		pid, err := b.points.hit(point)
+		return pid != 0, err
+	})
+	if err == nil && !armed {
+		err = b.points.forget(point)
+	}
+	return err
+}
+
+// replace starts a process in the dead one's place and waits until nothing of the dead one is left
+// in the work directory.
 func (b *Bed) replace(ctx context.Context, dead *fleet.Member) error {
 	if _, err := b.fleet.Revive(ctx); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/e2e/product"
+	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
@@ -173,7 +173,8 @@ func plantLeftovers(ctx context.Context, b *Bed, name string) error {
 	return nil
 }
 
-// wake makes the syncer look at the location now, at most once in a second: it does so whenever the object changes, unless it just did.
+// wake makes the syncer look at the location now, at most once in a second: it does so whenever the
+// object changes, unless it just did.
 func (b *Bed) wake(ctx context.Context) error {
 	if time.Since(b.woken) < time.Second {
 		return nil
@@ -216,7 +217,8 @@ func observeDownload(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The link may lead to the process that was killed: another request is another chance, as the user's client does it.
+	// The link may lead to the process that was killed: another request is another chance, as the
+	// user's client does it.
 	f := Facts{"phase": string(request.Status.Phase)}
 	if data, err := fetch(ctx, request.Status.DownloadURL); err == nil {
 		f["content"] = sum(data)
@@ -267,7 +269,8 @@ func observeStatus(ctx context.Context, b *Bed, name string) (Facts, error) {
 	return Facts{"version": request.Status.ServerVersion, "plugins": fmt.Sprint(request.Status.Plugins)}, err
 }
 
-// elsewhere is the directory of a location of its own: what a dead validator leaves there is nobody else's concern.
+// elsewhere is the directory of a location of its own: what a dead validator leaves there is nobody
+// else's concern.
 func (b *Bed) elsewhere(name string) string { return filepath.Join(b.dir, "elsewhere", name) }
 
 func beginLocation(ctx context.Context, b *Bed, name string) error {

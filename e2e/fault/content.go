@@ -17,9 +17,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/e2e/product"
+	"github.com/holdfast-io/holdfast/e2e/harness/product"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
 )
 
 func sum(data []byte) string {
@@ -72,7 +72,8 @@ func storedObjects(path string) (map[string]string, error) {
 	}
 }
 
-// listedObjects reads the items of a manifest: everything of them but where they lie in the tarball and of which cut they are.
+// listedObjects reads the items of a manifest: everything of them but where they lie in the tarball
+// and of which cut they are.
 func listedObjects(ctx context.Context, path string) (map[string]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -124,7 +125,8 @@ func (f file) ReadRange(_ context.Context, offset, n int64) (io.ReadCloser, erro
 	}{io.NewSectionReader(opened, offset, n), opened}, nil
 }
 
-// keys lists what lies below a prefix of the bucket, whatever it is: also what a dead writer left beside the objects.
+// keys lists what lies below a prefix of the bucket, whatever it is: also what a dead writer left
+// beside the objects.
 func (b *Bed) keys(prefix string) (map[string]string, error) {
 	files, err := product.Files(filepath.Join(b.bucket, prefix))
 	found := map[string]string{}
@@ -147,15 +149,23 @@ func (b *Bed) texts(dir string, names []string, scrub *strings.Replacer) (map[st
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
+		if strings.HasSuffix(name, "-volumeinfo.json.gz") || strings.HasSuffix(name, "-itemoperations.json.gz") {
+			data = moments.ReplaceAll(data, []byte("(time)"))
+		}
 		found[scrub.Replace(name)] = raced.ReplaceAllString(scrub.Replace(string(data)), "$1(there)")
 	}
 	return found, nil
 }
 
-// raced matches what becomes, in the resource list of a restore, of the objects that controllers make in every new namespace: whoever is first.
+// raced matches what becomes, in the resource list of a restore, of the objects that controllers
+// make in every new namespace: whoever is first.
 var raced = regexp.MustCompile(`(/kube-root-ca\.crt|/default)\([a-z]+\)`)
 
-// sorted puts the messages of a results document into an order of their own: theirs is that in which parallel work came to them.
+// moments matches when something was done.
+var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+
+// sorted puts the messages of a results document into an order of their own: theirs is that in
+// which parallel work came to them.
 func sorted(data []byte) ([]byte, error) {
 	var results map[string]joblog.Result
 	if err := json.Unmarshal(data, &results); err != nil {

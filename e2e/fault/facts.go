@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// Facts are what can be observed after a job, by name: a phase, a count, the hash of a stored object, a key of the bucket. Names and values hold
-// placeholders for what differs between two jobs by right, such as their names.
+// Facts are what can be observed after a job, by name: a phase, a count, the hash of a stored
+// object, a key of the bucket. Names and values hold placeholders for what differs between two jobs
+// by right, such as their names.
 type Facts map[string]string
 
 // ErrDiffers means that a job did not end like the undisturbed one.
@@ -44,6 +46,30 @@ func (f Facts) Compare(got Facts) error {
 		lines, more = lines[:shown], fmt.Sprintf("\n  and %d more", n)
 	}
 	return fmt.Errorf("%w:\n  %s%s", ErrDiffers, strings.Join(lines, "\n  "), more)
+}
+
+// Changed returns the facts with changes in their place, as regular expressions; an empty one
+// removes a fact.
+func (f Facts) Changed(changes Facts) Facts {
+	changed := maps.Clone(f)
+	for name, pattern := range changes {
+		if changed[name] = pattern; pattern == "" {
+			delete(changed, name)
+		}
+	}
+	return changed
+}
+
+// Matched returns the facts, of which those that match a change are its regular expression: they
+// compare with Changed.
+func (f Facts) Matched(changes Facts) Facts {
+	matched := maps.Clone(f)
+	for name, pattern := range changes {
+		if value, present := f[name]; present && pattern != "" && regexp.MustCompile(pattern).MatchString(value) {
+			matched[name] = pattern
+		}
+	}
+	return matched
 }
 
 // add copies facts, each name after a prefix.

@@ -29,3 +29,22 @@ func TestArmedPointsAreReadAsWritten(t *testing.T) {
 	require.NoError(t, p.clear())
 	require.NoFileExists(t, p.dir+"/deletion.begun")
 }
+
+// What may differ by right has to be what it should be instead: a call that was made twice, or an
+// error that is missing, is a difference all the same.
+func TestChangesAreExpectedAndNoMore(t *testing.T) {
+	undisturbed := Facts{"phase": "Completed", "errors": "0", "calls": "1", "object": "there"}
+	changes := Facts{"phase": "^PartiallyFailed$", "errors": "^1$", "object": ""}
+	compare := func(got Facts) error { return undisturbed.Changed(changes).Compare(got.Matched(changes)) }
+	require.NoError(t, compare(Facts{"phase": "PartiallyFailed", "errors": "1", "calls": "1"}))
+	for name, got := range map[string]Facts{
+		"as if nothing had happened": undisturbed,
+		"called twice":               {"phase": "PartiallyFailed", "errors": "1", "calls": "2"},
+		"another error":              {"phase": "PartiallyFailed", "errors": "11", "calls": "1"},
+		"stored all the same":        {"phase": "PartiallyFailed", "errors": "1", "calls": "1", "object": "there"},
+		"no phase":                   {"errors": "1", "calls": "1"},
+	} {
+		require.ErrorIs(t, compare(got), ErrDiffers, name)
+	}
+	require.NoError(t, undisturbed.Changed(nil).Compare(undisturbed.Matched(nil)))
+}

@@ -1,32 +1,42 @@
 package fault
 
 import (
-	"maps"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("VELERO_PLUGIN") != "" {
+		if err := ServePlugin(); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // start starts a bed that lasts as long as the test.
 func start(t *testing.T, binaries string) (*Bed, error) {
 	t.Helper()
-	b, err := Start(t.Context(), Config{Dir: t.TempDir(), Binaries: binaries, Log: t.Output()})
+	b, err := Start(t.Context(), Config{Dir: t.TempDir(), Binaries: binaries, Plugins: selfplugin.Directory(t, Plugins...), Log: t.Output()})
 	if err == nil {
 		t.Cleanup(b.Close)
 	}
 	return b, err
 }
 
-// beds is how many cases run at once, each on a bed of its own: they wait for timeouts more than they compute. A part runs on one, because other tests
-// run beside it.
+// beds is how many cases run at once, each on a bed of its own: they wait for timeouts more than
+// they compute. A part runs on one, because other tests run beside it.
 func beds() int {
 	if os.Getenv("FAULT_PART") == "all" {
 		return 2
@@ -57,37 +67,49 @@ func (p pool) with(t *testing.T, use func(*Bed) error) {
 	require.NoError(t, use(b))
 }
 
-// today chooses what this run covers: all of it, or another fifth each day.
-func today[T any](t *testing.T, all []T, name func(T) string) []T {
+// chosen is what this run covers, see ParsePart.
+func chosen(t *testing.T) *Chosen {
 	t.Helper()
-	chosen, err := Select(all, name, os.Getenv("FAULT_PART"), time.Now())
+	part, err := ParsePart(os.Getenv("FAULT_PART"), commit(t))
 	require.NoError(t, err)
-	t.Logf("%d of %d cases; FAULT_PART=all runs all, FAULT_PART=1/%d to %d/%d a part, any other text what matches", len(chosen), len(all), parts, parts, parts)
-	return chosen
+	c, err := Choose(part)
+	require.NoError(t, err)
+	t.Logf("%s: %d of %d kills, %d of %d pauses", part, len(c.Kills), len(Matrix), len(c.Pauses), len(Pauses))
+	return c
+}
+
+// commit is the one that is tested; empty where the sources are in no repository.
+func commit(t *testing.T) string {
+	t.Helper()
+	hash, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Logf("the commit is not known: %v", err)
+	}
+	return string(hash)
 }
 
 func TestFaults(t *testing.T) {
-	p := newPool(t)
+	p, c := newPool(t), chosen(t)
 	t.Run("undisturbed runs are alike", func(t *testing.T) {
-		for _, name := range today(t, slices.Sorted(maps.Keys(Scenarios)), func(s string) string { return "undisturbed/" + s }) {
+		for _, name := range c.Undisturbed {
 			t.Run(name, func(t *testing.T) { p.with(t, func(b *Bed) error { return b.Repeat(t.Context(), name) }) })
 		}
 	})
 	// The job of the killed process ends as if nothing had happened.
 	t.Run("kill", func(t *testing.T) {
-		for _, c := range today(t, Matrix, Case.String) {
+		for _, c := range c.Kills {
 			t.Run(c.String(), func(t *testing.T) { p.with(t, func(b *Bed) error { return b.Kill(t.Context(), c) }) })
 		}
 	})
 	// A process that was stopped until its job was done elsewhere does no harm when it goes on.
 	t.Run("pause", func(t *testing.T) {
-		for _, c := range today(t, Pauses, func(c Case) string { return "pause/" + c.String() }) {
+		for _, c := range c.Pauses {
 			t.Run(c.String(), func(t *testing.T) { p.with(t, func(b *Bed) error { return b.Pause(t.Context(), c) }) })
 		}
 	})
 	// A leader that was stopped in the middle of an admission admits nothing beside the other's.
 	t.Run("leader", func(t *testing.T) {
-		for _, point := range today(t, Admissions, func(point string) string { return "leader/" + point }) {
+		for _, point := range c.Leaders {
 			t.Run(point, func(t *testing.T) { p.with(t, func(b *Bed) error { return b.PauseLeader(t.Context(), point) }) })
 		}
 	})
@@ -96,11 +118,11 @@ func TestFaults(t *testing.T) {
 // TestMutantsAreCaught shows that the suite can fail.
 func TestMutantsAreCaught(t *testing.T) {
 	t.Parallel()
-	for _, m := range today(t, Mutants, func(m Mutant) string { return m.Tag }) {
-		t.Run(m.Tag, func(t *testing.T) {
+	for _, m := range chosen(t).Mutants {
+		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			binaries := filepath.Join(t.TempDir(), "bin")
-			require.NoError(t, m.Build(t.Context(), binaries))
+			require.NoError(t, m.Build(t.Context(), binaries, t.TempDir()))
 			b, err := start(t, binaries)
 			require.NoError(t, err)
 			_, err = b.Baseline(t.Context(), m.Case.Scenario)

@@ -5,21 +5,53 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 // least is how many points each service has to have.
 var least = map[string]int{"backup-runner": 25, "restore-runner": 15, "queue-scheduler": 5, "manifest-indexer": 5, "deletion": 5}
 
-var hits = regexp.MustCompile(`failpoint\.Hit\(([^)]*)\)`)
+var (
+	// A step of a list names its point in a field, which is hit where the list is run: stepPoint.
+	hits   = regexp.MustCompile(`(?:failpoint\.Hit\(|\bFailpoint: )([^,)\n]*)`)
+	shared = regexp.MustCompile(`failpoint\.HitIn\([^,]+, ([^)]*)\)`)
+)
 
-// pointsInSource finds every call of failpoint.Hit in product code.
+const stepPoint = "step.Failpoint"
+
+// engines are the services whose jobs run on package engine, with its points that they do not
+// reach.
+var engines = map[string][]string{
+	"restore-runner":  nil,
+	"backup-runner":   nil,
+	"queue-scheduler": {"before-claim", "claimed", "commit-marked", "before-hand-over", "handed-over"}, // it only ends what others held
+	"deletion":        {"commit-marked", "before-terminal", "terminal-written"},                        // it ends by the removal of its object
+}
+
+// sharedPoints adds the points of a file that several services run.
+func sharedPoints(t *testing.T, path, text string, found map[string]string) {
+	t.Helper()
+	for _, hit := range shared.FindAllStringSubmatch(text, -1) {
+		step := strings.Trim(hit[1], `"`)
+		require.Equal(t, `"`+step+`"`, hit[1], "%s: a step's name is a literal", path)
+		for service, unreached := range engines {
+			name := service + "/" + step
+			if slices.Contains(unreached, step) {
+				continue
+			}
+			require.NotContains(t, found, name, "%s and %s", path, found[name])
+			found[name] = path
+		}
+	}
+}
+
+// pointsInSource finds every call of failpoint.Hit and failpoint.HitIn in product code.
 func pointsInSource(t *testing.T) map[string]string {
 	t.Helper()
 	root, err := testbed.RepositoryRoot()
@@ -32,11 +64,15 @@ func pointsInSource(t *testing.T) map[string]string {
 			}
 			text, err := os.ReadFile(path)
 			for _, hit := range hits.FindAllStringSubmatch(string(text), -1) {
+				if hit[1] == stepPoint {
+					continue
+				}
 				name := strings.Trim(hit[1], `"`)
 				require.Equal(t, `"`+name+`"`, hit[1], "%s: a point's name is a literal", path)
 				require.NotContains(t, found, name, "%s and %s", path, found[name])
 				found[name] = path
 			}
+			sharedPoints(t, path, string(text), found)
 			return err
 		}))
 	}
@@ -67,28 +103,4 @@ func TestMatrixNamesEveryPoint(t *testing.T) {
 	for _, point := range Admissions {
 		require.Contains(t, source, point)
 	}
-}
-
-func TestFiveDaysCoverTheMatrix(t *testing.T) {
-	now := time.Date(2026, 3, 30, 23, 59, 0, 0, time.UTC)
-	seen := map[string]int{}
-	for day := range parts {
-		chosen, err := Select(Matrix, Case.String, "", now.AddDate(0, 0, day))
-		require.NoError(t, err)
-		require.LessOrEqual(t, len(chosen), len(Matrix)/parts+1)
-		for _, c := range chosen {
-			seen[c.String()]++
-		}
-	}
-	require.Len(t, seen, len(Matrix), "every case, and none twice")
-	for _, part := range []string{"0/5", "6/5", "["} {
-		_, err := Select(Matrix, Case.String, part, now)
-		require.ErrorContains(t, err, "FAULT_PART", part)
-	}
-	one, err := Select(Matrix, Case.String, "deletion/claimed", now)
-	require.NoError(t, err)
-	require.Len(t, one, 1)
-	all, err := Select(Matrix, Case.String, "all", now)
-	require.NoError(t, err)
-	require.Len(t, all, len(Matrix))
 }

@@ -9,29 +9,39 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/e2e/mutants"
 )
 
-// Mutant is a mistake that product code makes behind a build tag, with the case that has to notice.
+// Mutant is a mistake of mutants.Processes, with the case that has to notice.
 type Mutant struct {
-	Tag   string
+	Name  string
 	Case  Case
 	Pause bool // the process is paused instead of killed
 }
 
 // Mutants are all there are.
 var Mutants = []Mutant{
-	// The woken process goes on to the end of a job that is not its own any more.
-	{Tag: "mutant_nofence", Case: Case{Point: "backup-runner/file-published", Scenario: "backup"}, Pause: true},
-	// The taker trusts the record of a part that is not there.
-	{Tag: "mutant_earlycheckpoint", Case: Case{Point: "backup-runner/part-sealed", Scenario: "backup"}},
-	// The taker trusts the outcome of an object that is not there.
-	{Tag: "mutant_earlyack", Case: Case{Point: "restore-runner/before-create", Nth: 20, Scenario: "restore"}},
+	{Name: "nofence", Case: Case{Point: "backup-runner/file-published", Scenario: "backup"}, Pause: true},
+	{Name: "earlycheckpoint", Case: Case{Point: "backup-runner/part-sealed", Scenario: "backup"}},
+	{Name: "earlyack", Case: Case{Point: "restore-runner/before-create", Nth: 20, Scenario: "restore"}},
+	{Name: "pauseunrecorded", Case: Case{Point: "restore-runner/before-mark-back", Scenario: "paused"}},
+	{Name: "snapshotagain", Case: Case{Point: "backup-runner/snapshot-taken", Scenario: "snapshots", Changes: unclearSnapshot}},
+	{Name: "callagain", Case: Case{Point: "restore-runner/call-answered", Scenario: "restore-calls", Changes: unclearRestoreCall}},
 }
 
-// Build builds the service that is hit with the mutant's mistake, beside copies of the others, into dir.
-func (m Mutant) Build(ctx context.Context, dir string) error {
+// Build builds the service that is hit with the mutant's mistake, beside copies of the others, into
+// dir. Files of its own go into scratch.
+func (m Mutant) Build(ctx context.Context, dir, scratch string) error {
 	root, err := testbed.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	edits, known := mutants.Processes[m.Name]
+	if !known {
+		return fmt.Errorf("no mistake is called %q", m.Name)
+	}
+	overlay, err := mutants.Plant(root, scratch, edits...)
 	if err != nil {
 		return err
 	}
@@ -42,11 +52,10 @@ func (m Mutant) Build(ctx context.Context, dir string) error {
 	if err := os.Remove(target); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "failpoint,"+m.Tag, "-o", target, "./services/"+m.Case.Service())
-	// As in `make build-fault`, so that only the mutant is compiled.
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -gcflags=all=-dwarf=false")
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "failpoint", "-overlay", overlay, "-o", target, "./services/"+m.Case.Service())
+	cmd.Dir, cmd.Env = root, mutants.Environment()
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w: %s", m.Tag, err, strings.TrimSpace(string(output)))
+		return fmt.Errorf("build %s: %w: %s", m.Name, err, strings.TrimSpace(string(output)))
 	}
 	return nil
 }
@@ -59,7 +68,8 @@ func (m Mutant) Try(ctx context.Context, b *Bed) error {
 	return b.Kill(ctx, m.Case)
 }
 
-// Caught tells whether an error is the verdict that a job went wrong, rather than that the test could not be carried out.
+// Caught reports whether an error is the verdict that a job went wrong, rather than that the test
+// could not be carried out.
 func Caught(err error) bool {
 	return errors.Is(err, ErrDiffers)
 }

@@ -20,12 +20,14 @@ import (
 // stopped matches the line by which a woken process says that it goes no further.
 var stopped = regexp.MustCompile(`job stopped|claim lost|closed by another holder`)
 
-// concluded matches the line by which a process says that it brought a job to its end.
-var concluded = regexp.MustCompile(`.*(backup finished|restore ended).*`)
+// concluded matches the line by which a process says that it came to the end of a job, and that
+// another had written that if it had.
+var concluded = regexp.MustCompile(`.*(backup finished|restore ended|has ended already).*`)
 
-// Pause runs a scenario, stops the process that reaches the point until another has brought the job to its end, and lets it go on. It returns nil when
-// the end is that of the undisturbed run, when the woken process changes neither the bucket nor the cluster, says that it stopped its job, stays ready,
-// and takes a later job.
+// Pause runs a scenario, stops the process that reaches the point until another has brought the job
+// to its end, and lets it go on. It returns nil when the end is that of the undisturbed run, when
+// the woken process changes neither the bucket nor the cluster, says that it stopped its job, stays
+// ready, and takes a later job.
 func (b *Bed) Pause(ctx context.Context, c Case) (err error) {
 	base, err := b.Baseline(ctx, c.Scenario)
 	if err != nil {
@@ -68,7 +70,8 @@ func (b *Bed) Pause(ctx context.Context, c Case) (err error) {
 	return err
 }
 
-// harmless waits until the woken process has stopped its job and checks that it changed nothing. What it may leave of its own is swept.
+// harmless waits until the woken process has stopped its job and checks that it changed nothing.
+// What it may leave of its own is swept.
 func (b *Bed) harmless(ctx context.Context, j *job, before Facts, log *logTail) error {
 	if err := log.wait(ctx, "the woken process stops its job"); err != nil {
 		after, failure := b.marks(ctx, j)
@@ -114,7 +117,8 @@ func (b *Bed) works(ctx context.Context, c Case, log *logTail) error {
 	return fmt.Errorf("%w: the woken process took none of %d later jobs", ErrDiffers, most)
 }
 
-// marks tell whether a published object of the bucket or an object of the cluster was written again.
+// marks tell whether a published object of the bucket or an object of the cluster was written
+// again.
 func (b *Bed) marks(ctx context.Context, j *job) (Facts, error) {
 	f := Facts{}
 	for _, dir := range []string{"backups", "restores"} {

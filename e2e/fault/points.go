@@ -52,6 +52,27 @@ func (p points) hit(point string) (pid int, err error) {
 	return strconv.Atoi(string(text))
 }
 
+// armed reports whether a point has an order.
+func (p points) armed(point string) (bool, error) {
+	_, err := os.Stat(p.path(point))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// forget removes the order and the hit of one point.
+func (p points) forget(point string) error {
+	path := p.path(point)
+	var errs []error
+	for _, file := range []string{path, path + ".hit"} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // clear forgets every order and hit.
 func (p points) clear() error {
 	entries, err := os.ReadDir(p.dir)
@@ -63,7 +84,8 @@ func (p points) clear() error {
 	return err
 }
 
-// until looks again and again until done, an error, or the end of patience, which names what was waited for.
+// until looks repeatedly until done, an error, or the end of patience, which names what was waited
+// for.
 func until(ctx context.Context, patience time.Duration, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/e2e/compare"
+	"github.com/holdfast-io/holdfast/e2e/harness/compare"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
@@ -29,30 +29,38 @@ const (
 )
 
 func (b *Bed) defineKind(ctx context.Context) error {
-	open := true
-	definition := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: kindName},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: kindGroup, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "toys", Singular: "toy", Kind: "Toy", ListKind: "ToyList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: &open}}}},
-		},
-	}
-	if err := b.create(ctx, definition); err != nil {
+	if err := b.define(ctx, "toys", "Toy"); err != nil {
 		return err
 	}
 	if err := b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds}}); err != nil {
 		return err
 	}
 	for i := range 3 {
-		toy := newToy(kinds, fmt.Sprintf("toy-%d", i))
-		if err := until(ctx, patience, kindName+" is served", func() (bool, error) { return b.client.Create(ctx, toy.DeepCopy()) == nil, nil }); err != nil {
+		if err := b.createServed(ctx, newToy(kinds, fmt.Sprintf("toy-%d", i))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// define makes a kind of custom resource with any fields.
+func (b *Bed) define(ctx context.Context, plural, kind string) error {
+	open := true
+	return b.create(ctx, &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kindGroup},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: kindGroup, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: &open}}}},
+		},
+	})
+}
+
+// createServed creates a custom resource once its kind is served.
+func (b *Bed) createServed(ctx context.Context, o *unstructured.Unstructured) error {
+	return until(ctx, patience, o.GetKind()+" is served", func() (bool, error) { return b.client.Create(ctx, o) == nil, nil })
 }
 
 func newToy(namespace, name string) *unstructured.Unstructured {
@@ -81,7 +89,8 @@ func beginRestore(ctx context.Context, b *Bed, name string) error {
 	return b.restore(ctx, name, b.estate.Namespaces()[0], nil)
 }
 
-// plantOwned makes a Job whose CronJob is restored after it, so that its owner reference comes last.
+// plantOwned makes a Job whose CronJob is restored after it, so that its owner reference comes
+// last.
 func (b *Bed) plantOwned(ctx context.Context) error {
 	pod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},

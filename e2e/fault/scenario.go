@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
 // Scenario is something a user does, with what can be observed when it is over.
@@ -46,6 +46,21 @@ var Scenarios = map[string]*Scenario{
 	"download":             {prepare: nothing, begin: beginDownload, observe: observeDownload, tidy: nothing},
 	"status":               {prepare: nothing, begin: beginStatus, observe: observeStatus, tidy: nothing},
 	"location":             {prepare: nothing, begin: beginLocation, observe: observeLocation, tidy: removeLocation},
+	"suspended":            {prepare: nothing, begin: beginSuspended, observe: observeBackup, tidy: nothing},
+	"snapshots":            {prepare: prepareSnapshots, begin: beginSnapshots, observe: observeActedBackup, tidy: removeSnapshotLocation},
+	"backup-calls":         {prepare: nothing, begin: beginActedBackup, observe: observeActedBackup, tidy: nothing},
+	"backup-inherited":     {prepare: nothing, begin: beginInheritedBackup, observe: observeInheritedBackup, tidy: nothing},
+	"restore-calls":        {prepare: nothing, begin: beginActedRestore, observe: observeActedRestore, tidy: removeNamespace},
+	"restore-inherited":    {prepare: nothing, begin: beginInheritedRestore, observe: observeInheritedRestore, tidy: nothing},
+	"terminating":          {prepare: prepareTerminating, begin: beginTerminating, observe: observeRestore, tidy: removeNamespace},
+	"webhook":              {prepare: prepareWebhook, begin: beginWebhook, observe: observeRestore, tidy: tidyWebhook},
+	"aggregated":           {prepare: prepareAggregated, begin: beginAggregated, observe: observeRestore, tidy: tidyAggregated},
+	"refused":              {prepare: prepareRefused, begin: beginOwners, observe: observeRestore, tidy: tidyRefused},
+	"owners-live":          {prepare: makeNamespace, begin: beginOwners, observe: observeRestore, tidy: removeNamespace},
+	"paused":               {prepare: nothing, begin: beginPaused, observe: observeRestore, tidy: removeNamespace},
+	"deletion-restored":    {prepare: prepareRestored, begin: beginRestored, observe: observeDeletion, tidy: leaveClaim},
+	"deletion-kept":        {prepare: prepareKept, begin: beginDeletion, observe: observeKept, tidy: tidyKept},
+	"deletion-actions":     {prepare: prepareCleaned, begin: beginDeletion, observe: observeCleaned, tidy: nothing},
 }
 
 func nothing(context.Context, *Bed, string) error { return nil }
@@ -57,7 +72,8 @@ func beginSmallBackup(ctx context.Context, b *Bed, name string) error {
 	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}})
 }
 
-// restless are kinds that controllers write to whenever they like: two backups differ in them without a fault.
+// restless are kinds that controllers write to whenever they like: two backups differ in them
+// without a fault.
 var restless = []string{"resourcequotas", "horizontalpodautoscalers.autoscaling", "events", "events.events.k8s.io"}
 
 func beginBackup(ctx context.Context, b *Bed, name string) error {
@@ -107,6 +123,9 @@ func observeBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if p := backup.Status.Progress; p != nil {
 		f["progress"] = fmt.Sprintf("%d of %d", p.ItemsBackedUp, p.TotalItems)
 	}
+	if backup.Status.Phase == velerov1.BackupPhaseFailed {
+		return f, nil // its parts stay for the delete item action
+	}
 	scrub := strings.NewReplacer(name, "NAME", string(backup.UID), "UID")
 	if err := b.swept(ctx, f, dir, scrub); err != nil {
 		return nil, err
@@ -114,18 +133,26 @@ func observeBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if err := b.content(ctx, f, dir, name, scrub); err != nil {
 		return nil, fmt.Errorf("%w: %s, %s: %w", ErrDiffers, f["phase"], f["reason"], err)
 	}
+	if err := b.committed(backup, dir); err != nil {
+		return nil, err
+	}
+	return f, b.released(ctx, backup)
+}
+
+// committed checks that the bucket says of a finished backup what its object says.
+func (b *Bed) committed(backup *velerov1.Backup, dir string) error {
 	var committed velerov1.Backup
 	data, err := os.ReadFile(filepath.Join(b.bucket, dir, "velero-backup.json"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := json.Unmarshal(data, &committed); err != nil {
-		return nil, err
+		return err
 	}
 	if committed.Status.Phase != backup.Status.Phase || !committed.Status.CompletionTimestamp.Equal(backup.Status.CompletionTimestamp) {
-		return nil, fmt.Errorf("%w: the bucket says %+v, the object %+v", ErrDiffers, committed.Status, backup.Status)
+		return fmt.Errorf("%w: the bucket says %+v, the object %+v", ErrDiffers, committed.Status, backup.Status)
 	}
-	return f, b.released(ctx, backup)
+	return nil
 }
 
 // content adds what the bucket holds of a finished backup.

@@ -20,8 +20,8 @@ var running = []velerov1.BackupPhase{
 	velerov1.BackupPhaseInProgress, velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed,
 }
 
-// alone follows every change of the backups that begin with a name, in the order in which the API server made them, until n of them have ended. It is
-// an error when two of them ran at once.
+// alone follows every change of the backups that begin with a name, in the order in which the API
+// server made them, until n of them have ended. It is an error when two of them ran at once.
 func (b *Bed) alone(ctx context.Context, prefix string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds tools from source into .tools/bin, at the versions pinned in e2e/tools/*/go.mod.
 #
-#   e2e/tools/build.sh [NAME...]     all tools when no name is given
+#   e2e/tools/build.sh [NAME...]     all tools but Velero's when no name is given
 #
 # Two modules at a time: while one downloads or links, the other compiles. A tool is built again when its go.mod, its go.sum or the Go version changes.
 # With KUBEBUILDER_ASSETS set, the control plane's binaries that lie there are taken instead of being built.
@@ -25,6 +25,9 @@ protoc-gen-go|dev|google.golang.org/protobuf/cmd/protoc-gen-go
 protoc-gen-go-grpc|dev|google.golang.org/grpc/cmd/protoc-gen-go-grpc
 controller-gen|controllergen|sigs.k8s.io/controller-tools/cmd/controller-gen
 golangci-lint|golangci|github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+dupl|golangci|github.com/golangci/dupl
+velero|velero|github.com/vmware-tanzu/velero/cmd/velero
+velero-plugin-for-aws|veleroaws|github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws
 '
 
 stamp_of() { # MODULE
@@ -64,7 +67,7 @@ if [[ ${1:-} == --module ]]; then
   exit
 fi
 if (($# == 0)); then
-  mapfile -t names < <(cut -d'|' -f1 <<<"$tools" | grep .)
+  mapfile -t names < <(cut -d'|' -f1 <<<"$tools" | grep . | grep -v '^velero') # only `make test-all` needs Velero, which takes minutes to build
   set -- "${names[@]}"
 fi
 for name in "$@"; do grep -q "^$name|" <<<"$tools" || { echo "build.sh: no tool is called $name" >&2; exit 2; }; done

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # As in `make build`, so that nothing is compiled a second time with other settings.
 export CGO_ENABLED=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false' GOGC=400
 
-generated=(proto/gen pkg/apis pkg/crds pkg/plugin/wire)
+generated=(proto/gen pkg/apis pkg/plugin/wire)
 before=$(mktemp -d)
 trap 'rm -rf "$before"' EXIT
 
@@ -16,6 +16,9 @@ make --no-print-directory generate
 for path in "${generated[@]}"; do
   diff -r "$before/$path" "$path" >&2 || { echo "verify: $path was stale; it is regenerated now, commit it" >&2; exit 1; }
 done
+
+echo "verify: list of packages"
+e2e/tools/packages.sh check
 
 echo "verify: contracts"
 .tools/bin/buf lint

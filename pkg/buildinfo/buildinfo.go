@@ -7,7 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// version and commit are set by the linker: -ldflags "-X github.com/holdfast-io/holdfast/pkg/buildinfo.version=v1.2.3".
+// version and commit are set by the linker: -ldflags "-X
+// github.com/holdfast-io/holdfast/pkg/buildinfo.version=v1.2.3".
 var (
 	version string
 	commit  string
@@ -21,8 +22,9 @@ func Version() string {
 	return "dev"
 }
 
-// Commit is the git commit the binary was built from, from the linker flag or else from the toolchain's VCS stamp;
-// "unknown" where neither is there. A stamped build of a changed work tree ends in "-dirty".
+// Commit is the git commit the binary was built from, from the linker flag or else from the
+// toolchain's VCS stamp; "unknown" where neither is there. A stamped build of a changed work tree
+// ends in "-dirty".
 func Commit() string {
 	if commit != "" {
 		return commit

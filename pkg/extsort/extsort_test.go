@@ -72,7 +72,7 @@ func TestEmpty(t *testing.T) {
 	require.Empty(t, drain(t, m))
 }
 
-// tracked is a stream that fails on purpose and tells whether it was closed.
+// tracked is a stream that fails on purpose and reports whether it was closed.
 type tracked struct {
 	left   []string
 	fail   error
@@ -110,6 +110,46 @@ func TestMergeReportsAFailingStream(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.Close())
 }
+
+// However many streams there are, equal keys come in the order of their streams, and those that
+// need not be merged into runs first are not: each stream is open once.
+func TestMergeKeepsTheOrderOfStreams(t *testing.T) {
+	t.Parallel()
+	for n := range 60 {
+		for fanIn := 2; fanIn < 10; fanIn++ {
+			closed, opened := 0, 0
+			var opens []extsort.Open
+			for i := range n {
+				s := &numbered{n: i, closed: &closed}
+				opens = append(opens, func() (extsort.Stream, error) { opened++; return s, nil })
+			}
+			m, err := extsort.Merge(t.Context(), extsort.Config{Dir: t.TempDir(), FanIn: fanIn}, opens)
+			require.NoError(t, err)
+			for i, r := range drain(t, m) {
+				require.Equal(t, record{"same", fmt.Sprint(i)}, r)
+			}
+			require.Equal(t, n, opened)
+			require.Equal(t, n, closed)
+		}
+	}
+}
+
+// numbered is a stream of one record, which says which stream it is.
+type numbered struct {
+	n      int
+	ended  bool
+	closed *int
+}
+
+func (s *numbered) Next() (key, value []byte, err error) {
+	if s.ended {
+		return nil, nil, io.EOF
+	}
+	s.ended = true
+	return []byte("same"), fmt.Append(nil, s.n), nil
+}
+
+func (s *numbered) Close() error { *s.closed++; return nil }
 
 func TestMergeEndsWithItsContext(t *testing.T) {
 	t.Parallel()

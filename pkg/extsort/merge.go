@@ -11,36 +11,45 @@ import (
 // Open opens one sorted stream.
 type Open func() (Stream, error)
 
-// check tells whether to go on.
+// check reports whether to go on.
 type check func() error
 
-// Merge merges any number of sorted streams into one. At most FanIn are open at once; more are first merged into runs.
-// Records with equal keys come in the order of their streams. Closing the result closes every stream. The merge, and
-// the stream it returned, fail with the cause of ctx once that is done.
+// Merge merges any number of sorted streams into one. At most FanIn are open at once; more are
+// first merged into runs. Records with equal keys come in the order of their streams. Closing the
+// result closes every stream. The merge, and the stream it returned, fail with the cause of ctx
+// once that is done.
 func Merge(ctx context.Context, cfg Config, opens []Open) (Stream, error) {
 	return mergeAll(func() error { return context.Cause(ctx) }, cfg.withDefaults(), opens)
 }
 
 func mergeAll(ok check, cfg Config, opens []Open) (Stream, error) {
 	for len(opens) > cfg.FanIn {
-		var next []Open
-		for len(opens) > 0 {
-			n := min(cfg.FanIn, len(opens))
-			group := opens[:n]
-			opens = opens[n:]
-			if n == 1 {
-				next = append(next, group[0])
-				continue
-			}
-			r, err := mergeToRun(ok, cfg, group)
-			if err != nil {
-				return nil, errors.Join(err, closeAll(append(next, opens...)))
-			}
-			next = append(next, func() (Stream, error) { return r.open(), nil })
+		var err error
+		if opens, err = mergeSome(ok, cfg, opens); err != nil {
+			return nil, err
 		}
-		opens = next
 	}
 	return openMerge(ok, opens)
+}
+
+// mergeSome merges streams into runs, in their order, until no more than FanIn are left: a record
+// that is in none of these runs is read and written once less. There are more after one call where
+// FanIn squared streams were given.
+func mergeSome(ok check, cfg Config, opens []Open) (next []Open, err error) {
+	for {
+		excess := len(next) + len(opens) - cfg.FanIn
+		n := min(cfg.FanIn, excess+1, len(opens))
+		if n < 2 {
+			return append(next, opens...), nil
+		}
+		group := opens[:n]
+		opens = opens[n:]
+		r, err := mergeToRun(ok, cfg, group)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(append(next, opens...)))
+		}
+		next = append(next, func() (Stream, error) { return r.open(), nil })
+	}
 }
 
 func mergeToRun(ok check, cfg Config, group []Open) (*run, error) {

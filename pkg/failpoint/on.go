@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// Enabled tells whether this binary can be stopped at its points.
+// Enabled reports whether this binary can be stopped at its points.
 const Enabled = true
 
-// Hit marks the step of that name, such as "backup-runner/reserved", and acts
-// there when a test armed it. An order that cannot be read panics: the test is
-// wrong. Safe for concurrent use.
+// Hit marks the step of that name, such as "backup-runner/reserved", and acts there when a test
+// armed it. An order that cannot be read panics: the test is wrong. Safe for concurrent use.
 func Hit(name string) {
 	dir := os.Getenv("FAILPOINT_DIR")
 	if dir == "" {
@@ -37,6 +36,10 @@ func Hit(name string) {
 		act(name, order)
 	}
 }
+
+// HitIn is Hit for a step of code that several services run: the point is service/step, such as
+// "deletion/claimed".
+func HitIn(service, step string) { Hit(service + "/" + step) }
 
 // take counts one hit and returns the order if it is this hit's to carry out.
 func take(dir, path string) (order string, mine bool, err error) {

@@ -79,3 +79,10 @@ func TestKillEndsTheProcessAndNamesIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, strconv.Itoa(child.Process.Pid), string(text))
 }
+
+func TestAStepThatSeveralServicesRunHasAPointForEach(t *testing.T) {
+	path := arm(t, "one.claimed", "panic")
+	failpoint.HitIn("other", "claimed")
+	require.NoFileExists(t, path+".hit")
+	require.Panics(t, func() { failpoint.HitIn("one", "claimed") })
+}

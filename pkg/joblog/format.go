@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// AppendText appends the line of the log file, in the key=value format of logrus that Velero writes: time, level and
-// msg first, then the fields by name. field and value say which job the line belongs to ("backup", "velero/nightly").
+// AppendText appends the line of the log file, in the key=value format of logrus that Velero
+// writes: time, level and msg first, then the fields by name. field and value say which job the
+// line belongs to ("backup", "velero/nightly").
 func AppendText(dst []byte, e *Entry, field, value string) []byte {
 	dst = append(dst, `time="`...)
 	dst = e.Time.UTC().AppendFormat(dst, time.RFC3339)

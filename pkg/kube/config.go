@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/redact"
 )
 
-// Config returns the configuration of a connection to the API server. An empty
-// path means KUBECONFIG, then ~/.kube/config, then the Pod's service account.
-// Requests are not limited on the client's side (QPS -1): the server's own
-// priority and fairness decides, and what sends many requests adapts to it.
+// Config returns the configuration of a connection to the API server. An empty path means
+// KUBECONFIG, then ~/.kube/config, then the Pod's service account. Requests are not limited on the
+// client's side (QPS -1): the server's own priority and fairness decides, and what sends many
+// requests adapts to it.
 func Config(kubeconfig string) (*rest.Config, error) {
 	return ConfigForContext(kubeconfig, "")
 }
 
-// ConfigForContext is Config with a context of the kubeconfig file other than
-// its current one; empty is the current one.
+// ConfigForContext is Config with a context of the kubeconfig file other than its current one;
+// empty is the current one.
 func ConfigForContext(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig

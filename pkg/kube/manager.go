@@ -16,14 +16,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
-// libraryLogger is set once per process: controller-runtime logs what belongs to
-// no manager through one global logger.
+// libraryLogger is set once per process: controller-runtime logs what belongs to no manager through
+// one global logger.
 var libraryLogger sync.Once
 
-// NewManager returns a manager whose cache holds namespaced objects of one
-// namespace only, without their managedFields. It serves no metrics and no
-// health endpoint (the service skeleton does) and several managers may run in
-// one process. It starts nothing and reads only discovery, lazily.
+// NewManager returns a manager whose cache holds namespaced objects of one namespace only, without
+// their managedFields. It serves no metrics and no health endpoint (the service skeleton does) and
+// several managers may run in one process. It starts nothing and reads only discovery, lazily.
 func NewManager(cfg *rest.Config, namespace string, log *slog.Logger) (ctrl.Manager, error) {
 	logger := telemetry.Library(log)
 	libraryLogger.Do(func() { ctrl.SetLogger(logger) })

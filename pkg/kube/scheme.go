@@ -10,13 +10,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 )
 
-// Scheme returns a new scheme with every typed kind the services use: the
-// built-in API groups (core and coordination among them), custom resource
-// definitions and both versions of velero.io.
+// Scheme returns a new scheme with every typed kind the services use: the built-in API groups (core
+// and coordination among them), custom resource definitions and both versions of velero.io.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	// Registration fails only if two types claim one kind, which every test of
-	// this package would show.
+	// Registration fails only if two types claim one kind, which every test of this package would
+	// show.
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	utilruntime.Must(velerov1.AddToScheme(s))

@@ -13,9 +13,9 @@ import (
 // What the API server and etcd say of an object that is too large for them.
 var tooLarge = []string{"request is too large", "trying to send message larger than max"}
 
-// IsRefused reports whether the API server refuses a write for good: admission
-// policy, validation, rights or the size of the object. The same write is refused
-// again until somebody changes one of these.
+// IsRefused reports whether the API server refuses a write for good: admission policy, validation,
+// rights or the size of the object. The same write is refused again until somebody changes one of
+// these.
 func IsRefused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -30,8 +30,9 @@ func IsRefused(err error) bool {
 	return large || s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError
 }
 
-// IsTransient reports whether an error of a request to the API server may go away by itself: the network or the server is away or busy, or a write met
-// another one. What the server says about the object, such as that it does not exist or may not be read, stays.
+// IsTransient reports whether an error of a request to the API server may go away by itself: the
+// network or the server is away or busy, or a write met another one. What the server says about the
+// object, such as that it does not exist or may not be read, stays.
 func IsTransient(err error) bool {
 	var network net.Error // *url.Error is one too
 	return errors.As(err, &network) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||

@@ -13,31 +13,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrSkip is returned by a mutate function that finds nothing to write. Update
-// then sends nothing and returns nil.
+// ErrSkip is returned by a mutate function that finds nothing to write. Update then sends nothing
+// and returns nil.
 var ErrSkip = errors.New("nothing to write")
 
-// ErrReplaced means that the object was deleted and another of the same name
-// stands in its place.
+// ErrReplaced means that the object was deleted and another of the same name stands in its place.
 var ErrReplaced = errors.New("object was replaced by another of the same name")
 
-// conflictBackoff spreads writers that keep meeting on one object; its ten steps
-// take about ten seconds together.
+// conflictBackoff spreads writers that keep meeting on one object; its ten steps take about ten
+// seconds together.
 func conflictBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10}
 }
 
-// Update changes an object as a compare-and-swap: it reads the object through r,
-// which must not be a cache, calls mutate on what it read and sends the
-// difference as a JSON merge patch guarded by the resourceVersion. On a conflict
-// it reads and mutates again; mutate must therefore decide from the object it is
-// given (the expected phase, the claim) and must be free of side effects.
+// Update changes an object as a compare-and-swap: it reads the object through r, which must not be
+// a cache, calls mutate on what it read and sends the difference as a JSON merge patch guarded by
+// the resourceVersion. On a conflict it reads and mutates again; mutate must therefore decide from
+// the object it is given (the expected phase, the claim) and must be free of side effects.
 //
-// obj names the object (and with a UID set, which one: ErrReplaced otherwise)
-// and holds the newest known state afterwards: as written, or after ErrSkip and
-// errors of mutate as read. Errors of mutate are returned as they are; a missing
-// object satisfies apierrors.IsNotFound. Conflicts are given up after about ten
-// seconds.
+// obj names the object (and with a UID set, which one: ErrReplaced otherwise) and holds the newest
+// known state afterwards: as written, or after ErrSkip and errors of mutate as read. Errors of
+// mutate are returned as they are; a missing object satisfies apierrors.IsNotFound. Conflicts are
+// given up after about ten seconds.
 func Update[T client.Object](ctx context.Context, r client.Reader, w client.Client, obj T, mutate func(T) error) error {
 	key, uid := client.ObjectKeyFromObject(obj), obj.GetUID()
 	var conflict error
@@ -95,8 +92,8 @@ func clone[T client.Object](obj T) T {
 	return out
 }
 
-// newLike returns an empty object of obj's type: a decoder would otherwise merge
-// into what is there. Unstructured objects keep their kind.
+// newLike returns an empty object of obj's type: a decoder would otherwise merge into what is
+// there. Unstructured objects keep their kind.
 func newLike[T client.Object](obj T) T {
 	value := reflect.ValueOf(obj)
 	out, ok := reflect.New(value.Type().Elem()).Interface().(T)

@@ -9,7 +9,8 @@ import (
 // BackupDir is the prefix under which everything of backup b lives.
 func BackupDir(b string) string { return BackupsDir + b + "/" }
 
-// BackupMetadata is velero-backup.json, the Backup object as uncompressed JSON. Its existence commits the backup.
+// BackupMetadata is velero-backup.json, the Backup object as uncompressed JSON. Its existence
+// commits the backup.
 func BackupMetadata(b string) string { return BackupDir(b) + "velero-backup.json" }
 
 // BackupTarball is the gzip tar of all items.
@@ -39,7 +40,8 @@ func BackupPodVolumeBackups(b string) string { return backupFile(b, "-podvolumeb
 // BackupCSISnapshots is the gzip JSON array of VolumeSnapshots that Velero wrote up to 1.16.
 func BackupCSISnapshots(b string) string { return backupFile(b, "-csi-volumesnapshots.json.gz") }
 
-// BackupCSISnapshotContents is the gzip JSON array of VolumeSnapshotContents that Velero wrote up to 1.16.
+// BackupCSISnapshotContents is the gzip JSON array of VolumeSnapshotContents that Velero wrote up
+// to 1.16.
 func BackupCSISnapshotContents(b string) string {
 	return backupFile(b, "-csi-volumesnapshotcontents.json.gz")
 }
@@ -47,7 +49,8 @@ func BackupCSISnapshotContents(b string) string {
 // BackupManifest is Holdfast's manifest of the tarball.
 func BackupManifest(b string) string { return BackupDir(b) + "manifest.json.gz" }
 
-// OwnerFile reserves the backup's name for one cluster and object; it is the first object of a backup.
+// OwnerFile reserves the backup's name for one cluster and object; it is the first object of a
+// backup.
 func OwnerFile(b string) string { return BackupDir(b) + "holdfast-owner.json" }
 
 // PartsDir is the prefix of the parts of every attempt at b, whatever the object's UID was.
@@ -56,13 +59,14 @@ func PartsDir(b string) string { return BackupDir(b) + "parts/" }
 // PartsPrefix is the prefix of parts, sidecars and records of the Backup object with this UID.
 func PartsPrefix(b, uid string) string { return PartsDir(b) + uid + "/" }
 
-// Part is one immutable run of gzip members written by the holder of epoch. Unit names a piece of work in characters
-// that a key may hold, without slashes.
+// Part is one immutable run of gzip members written by the holder of epoch. Unit names a piece of
+// work in characters that a key may hold, without slashes.
 func Part(b, uid string, epoch int64, unit string, attempt, n int) string {
 	return fmt.Sprintf("%s%d-%s-%d-%d", PartsPrefix(b, uid), epoch, unit, attempt, n)
 }
 
-// PartEpoch returns the epoch whose holder wrote the part with this key; ok is false for sidecars, records and keys elsewhere.
+// PartEpoch returns the epoch whose holder wrote the part with this key; ok is false for sidecars,
+// records and keys elsewhere.
 func PartEpoch(b, uid, key string) (epoch int64, ok bool) {
 	rest, ok := strings.CutPrefix(key, PartsPrefix(b, uid))
 	digits, unit, dashed := strings.Cut(rest, "-")
@@ -78,11 +82,12 @@ const sidecarSuffix = ".sidecar"
 // Sidecar is the immutable companion of a part: manifest entries, log lines, results and counts.
 func Sidecar(part string) string { return part + sidecarSuffix }
 
-// CheckpointPrefix is the prefix of all checkpoints of a backup, whatever their epoch; listed in order of epoch, then
-// sequence.
+// CheckpointPrefix is the prefix of all checkpoints of a backup, whatever their epoch; listed in
+// order of epoch, then sequence.
 func CheckpointPrefix(b, uid string) string { return PartsPrefix(b, uid) + "checkpoint-" }
 
-// Checkpoint is one immutable progress record of the holder of epoch; seq counts from 1 without gaps.
+// Checkpoint is one immutable progress record of the holder of epoch; seq counts from 1 without
+// gaps.
 func Checkpoint(b, uid string, epoch, seq int64) string {
 	return fmt.Sprintf("%s%010d-%010d", CheckpointPrefix(b, uid), epoch, seq)
 }
@@ -93,14 +98,16 @@ func Composition(b, uid string) string { return PartsPrefix(b, uid) + "compositi
 // Failure is the record that says why a backup fails although its composition was fixed.
 func Failure(b, uid string) string { return PartsPrefix(b, uid) + "failure" }
 
-// DeletionDir is the prefix of what the deletion of b has to remember. It goes with the backup, after its data.
+// DeletionDir is the prefix of what the deletion of b has to remember. It goes with the backup,
+// after its data.
 func DeletionDir(b string) string { return BackupDir(b) + "deletion/" }
 
-// DeletionRecords is the prefix of the records of which delete item actions have done their work for which items of the
-// backup with this UID.
+// DeletionRecords is the prefix of the records of which delete item actions have done their work
+// for which items of the backup with this UID.
 func DeletionRecords(b, uid string) string { return DeletionDir(b) + uid + "/" }
 
-// DeletionSnapshots is the prefix of the records of which native snapshots of the backup with this UID are deleted.
+// DeletionSnapshots is the prefix of the records of which native snapshots of the backup with this
+// UID are deleted.
 func DeletionSnapshots(b, uid string) string { return DeletionDir(b) + "snapshots/" + uid + "/" }
 
 // BackupName returns the backup a key under backups/ belongs to.

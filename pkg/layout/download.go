@@ -8,7 +8,8 @@ import (
 // ErrUnknownKind means that a download target's kind is none of Velero's.
 var ErrUnknownKind = errors.New("unknown download target kind")
 
-// backupDownloads and restoreDownloads map a DownloadRequest's target kind to its object (Velero 1.18).
+// backupDownloads and restoreDownloads map a DownloadRequest's target kind to its object (Velero
+// 1.18).
 var (
 	backupDownloads = map[string]func(string) string{
 		"BackupLog":                       BackupLog,
@@ -30,13 +31,15 @@ var (
 	}
 )
 
-// IsRestoreKind tells whether a download target's kind names a file of a restore rather than of a backup.
+// IsRestoreKind reports whether a download target's kind names a file of a restore rather than of a
+// backup.
 func IsRestoreKind(kind string) bool {
 	_, ok := restoreDownloads[kind]
 	return ok
 }
 
-// ForDownload returns the key a DownloadRequest's target stands for. Errors wrap ErrUnknownKind or ErrInvalidName.
+// ForDownload returns the key a DownloadRequest's target stands for. Errors wrap ErrUnknownKind or
+// ErrInvalidName.
 func ForDownload(kind, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err

@@ -1,7 +1,8 @@
 // Package layout names every object of a backup location, relative to the location's root.
 //
-// The names of backups/ and restores/ are Velero 1.18's, so that each system reads what the other wrote. What is
-// Holdfast's own lives inside them: Velero makes a location Unavailable when it finds other top-level directories.
+// The names of backups/ and restores/ are Velero 1.18's, so that each system reads what the other
+// wrote. What is Holdfast's own lives inside them: Velero makes a location Unavailable when it
+// finds other top-level directories.
 package layout
 
 import (
@@ -29,13 +30,15 @@ const (
 // ErrInvalidName means that a backup or restore name cannot be part of a key.
 var ErrInvalidName = errors.New("invalid name")
 
-// TopLevel lists the directories allowed right under a location's root, as ListPrefixes returns them.
+// TopLevel lists the directories allowed right under a location's root, as ListPrefixes returns
+// them.
 func TopLevel() []string {
 	return []string{BackupsDir, KopiaDir, MetadataDir, PluginsDir, ResticDir, RestoresDir}
 }
 
-// CheckName reports whether name can be a backup's or restore's directory. Names of Kubernetes objects always can;
-// names that users type into other objects (a deletion or download request) are checked with it first.
+// CheckName reports whether name can be a backup's or restore's directory. Names of Kubernetes
+// objects always can; names that users type into other objects (a deletion or download request) are
+// checked with it first.
 func CheckName(name string) error {
 	switch {
 	case name == "":

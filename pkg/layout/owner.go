@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// Owner is the content of the owner file: which object of which cluster a backup's directory was reserved for.
+// Owner is the content of the owner file: which object of which cluster a backup's directory was
+// reserved for.
 type Owner struct {
 	// BackupUID is the UID of the Backup object.
 	BackupUID string `json:"backupUID"`
@@ -32,7 +33,8 @@ func DecodeOwner(data []byte) (Owner, error) {
 	return o, nil
 }
 
-// RestoreOwner is the content of a restore's owner file: which object of which cluster the records beside it belong to.
+// RestoreOwner is the content of a restore's owner file: which object of which cluster the records
+// beside it belong to.
 type RestoreOwner struct {
 	// RestoreUID is the UID of the Restore object.
 	RestoreUID string `json:"restoreUID"`

@@ -1,6 +1,7 @@
 package layout
 
-// RestoreDir is the prefix under which everything of restore r lives, in the location of its backup.
+// RestoreDir is the prefix under which everything of restore r lives, in the location of its
+// backup.
 func RestoreDir(r string) string { return RestoresDir + r + "/" }
 
 // RestoreLog is the gzip text log.
@@ -15,8 +16,8 @@ func RestoreResourceList(r string) string { return restoreFile(r, "-resource-lis
 // RestoreItemOperations is the gzip JSON array of asynchronous operations.
 func RestoreItemOperations(r string) string { return restoreFile(r, "-itemoperations.json.gz") }
 
-// RestoreVolumeInfo is the gzip JSON array with one entry for each volume. In Velero's layout it alone lacks the
-// "restore-" in front of the name.
+// RestoreVolumeInfo is the gzip JSON array with one entry for each volume. In Velero's layout it
+// alone lacks the "restore-" in front of the name.
 func RestoreVolumeInfo(r string) string { return RestoreDir(r) + r + "-volumeinfo.json.gz" }
 
 // RestoreRecordsPrefix is the prefix of the recorded outcomes of single objects.
@@ -25,8 +26,8 @@ func RestoreRecordsPrefix(r string) string { return RestoreDir(r) + "records/" }
 // RestoreRecords is the prefix of the records of the Restore object with this UID.
 func RestoreRecords(r, uid string) string { return RestoreRecordsPrefix(r) + uid + "/" }
 
-// RestoreOwnerFile says whose the records of the Restore object with this UID are; it is the first object among them, and the
-// last to be removed.
+// RestoreOwnerFile says whose the records of the Restore object with this UID are; it is the first
+// object among them, and the last to be removed.
 func RestoreOwnerFile(r, uid string) string { return RestoreRecords(r, uid) + "owner.json" }
 
 // RestoreName returns the restore a key under restores/ belongs to.

@@ -5,8 +5,9 @@ import (
 	"io"
 )
 
-// ErrorReader reads the body of an object and keeps the error that ended it. A decoder behind it reports a lost connection
-// as damaged content; Err tells the two apart. Not safe for concurrent use.
+// ErrorReader reads the body of an object and keeps the error that ended it. A decoder behind it
+// reports a lost connection as damaged content; Err tells the two apart. Not safe for concurrent
+// use.
 type ErrorReader struct {
 	io.Reader
 	// Err is the last error of Read but io.EOF, nil for none.

@@ -2,7 +2,8 @@ package objectstore
 
 import "errors"
 
-// What a caller can do about a failure of a store. Implementations wrap these with the key and the cause.
+// What a caller can do about a failure of a store. Implementations wrap these with the key and the
+// cause.
 var (
 	// ErrNotFound means that the object does not exist.
 	ErrNotFound = errors.New("object not found")

@@ -9,8 +9,9 @@ import (
 // MaxKeyBytes is the longest key any supported store takes (S3's limit).
 const MaxKeyBytes = 1024
 
-// CheckKey reports whether key may name an object: 1 to MaxKeyBytes bytes of UTF-8 without control characters,
-// segments separated by single slashes, none of them empty, "." or "..". Errors wrap ErrInvalidKey.
+// CheckKey reports whether key may name an object: 1 to MaxKeyBytes bytes of UTF-8 without control
+// characters, segments separated by single slashes, none of them empty, "." or "..". Errors wrap
+// ErrInvalidKey.
 func CheckKey(key string) error {
 	if key == "" {
 		return fmt.Errorf("%w: empty", ErrInvalidKey)
@@ -29,7 +30,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckPrefix reports whether prefix may start a key: like CheckKey, but it may be empty or end in "/".
+// CheckPrefix reports whether prefix may start a key: like CheckKey, but it may be empty or end in
+// "/".
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil

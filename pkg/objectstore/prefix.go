@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// WithPrefix returns a view of s that holds only what lies under prefix, with keys relative to it. prefix is empty or
-// ends in "/". The view signs URLs if s does; closing it closes s.
+// WithPrefix returns a view of s that holds only what lies under prefix, with keys relative to it.
+// prefix is empty or ends in "/". The view signs URLs if s does; closing it closes s.
 func WithPrefix(s Store, prefix string) (Store, error) {
 	if err := CheckDir(prefix); err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ func (p *prefixedSigner) SignGet(ctx context.Context, key string, ttl time.Durat
 	return p.signer.SignGet(ctx, full, ttl)
 }
 
-// As finds an interface or type in a store or in what its views (WithPrefix, ReadOnly) wrap. What is found does not apply
-// prefix or access mode.
+// As finds an interface or type in a store or in what its views (WithPrefix, ReadOnly) wrap. What
+// is found does not apply prefix or access mode.
 func As[T any](s Store) (T, bool) {
 	for s != nil {
 		if t, ok := s.(T); ok {

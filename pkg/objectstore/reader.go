@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// ReadAll reads a small object whole. An object longer than limit is ErrSize: a damaged or foreign bucket must not
-// decide how much memory is taken.
+// ReadAll reads a small object whole. An object longer than limit is ErrSize: a damaged or foreign
+// bucket must not decide how much memory is taken.
 func ReadAll(ctx context.Context, r Reader, key string, limit int64) ([]byte, error) {
 	rc, err := r.Get(ctx, key)
 	if err != nil {
@@ -36,7 +36,8 @@ func CreateBytes(ctx context.Context, w Writer, key string, data []byte) error {
 	return w.Create(ctx, key, bytes.NewReader(data), int64(len(data)))
 }
 
-// CheckSize makes sure that r holds size bytes from its current position, which it returns; else it is ErrSize.
+// CheckSize makes sure that r holds size bytes from its current position, which it returns; else it
+// is ErrSize.
 func CheckSize(r io.Seeker, size int64) (base int64, err error) {
 	if base, err = r.Seek(0, io.SeekCurrent); err != nil {
 		return 0, err
@@ -52,7 +53,7 @@ func CheckSize(r io.Seeker, size int64) (base int64, err error) {
 	return base, err
 }
 
-// Exists tells whether there is an object named key, at the lowest price that the store has.
+// Exists reports whether there is an object named key, at the lowest price that the store has.
 func Exists(ctx context.Context, r Reader, key string) (bool, error) {
 	if e, ok := r.(Exister); ok {
 		return e.Exists(ctx, key)
@@ -64,8 +65,9 @@ func Exists(ctx context.Context, r Reader, key string) (bool, error) {
 	return err == nil, err
 }
 
-// DeletePrefix deletes every object under prefix and returns how many. It goes on after a failed delete, so that as much
-// as possible is gone, and returns all errors joined; an error of the list ends it.
+// DeletePrefix deletes every object under prefix and returns how many. It goes on after a failed
+// delete, so that as much as possible is gone, and returns all errors joined; an error of the list
+// ends it.
 func DeletePrefix(ctx context.Context, s Store, prefix string) (int, error) {
 	var deleted int
 	var errs []error

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ReadOnly returns a view of s whose writes fail with ErrReadOnly before s is asked. It signs URLs if s does; closing it
-// closes s.
+// ReadOnly returns a view of s whose writes fail with ErrReadOnly before s is asked. It signs URLs
+// if s does; closing it closes s.
 func ReadOnly(s Store) Store {
 	if signer, ok := s.(Signer); ok {
 		return &readOnlySigner{readOnly: readOnly{s}, signer: signer}

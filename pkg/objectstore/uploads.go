@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Upload is a write that was begun and is not finished: its process still lives, or died on the way. No list of objects
-// shows it, and it takes up space.
+// Upload is a write that was begun and is not finished: its process still lives, or died on the
+// way. No list of objects shows it, and it takes up space.
 type Upload struct {
 	// Key is the object it would become.
 	Key string
@@ -15,17 +15,19 @@ type Upload struct {
 	Begun time.Time
 }
 
-// UploadSweeper is implemented by stores in which a writer that dies leaves something that Delete cannot reach: incomplete
-// multipart uploads, temporary files.
+// UploadSweeper is implemented by stores in which a writer that dies leaves something that Delete
+// cannot reach: incomplete multipart uploads, temporary files.
 type UploadSweeper interface {
-	// SweepUploads removes the unfinished writes to keys under prefix that abandoned says are nobody's any more, and returns how
-	// many. A writer that lives all the same fails and leaves no object. It is a stream of bounded memory; an error of
-	// abandoned ends it and is returned. Writes whose key the store does not remember are left alone.
+	// SweepUploads removes the unfinished writes to keys under prefix that abandoned says are
+	// nobody's any more, and returns how many. A writer that lives all the same fails and leaves no
+	// object. It is a stream of bounded memory; an error of abandoned ends it and is returned.
+	// Writes whose key the store does not remember are left alone.
 	SweepUploads(ctx context.Context, prefix string, abandoned func(Upload) (bool, error)) (int, error)
 }
 
-// SweepUploads is UploadSweeper's for any store and view of one: keys are relative to a view's prefix, a read-only view
-// refuses with ErrReadOnly, and a store that leaves nothing behind has nothing to do.
+// SweepUploads is UploadSweeper's for any store and view of one: keys are relative to a view's
+// prefix, a read-only view refuses with ErrReadOnly, and a store that leaves nothing behind has
+// nothing to do.
 func SweepUploads(ctx context.Context, s Store, prefix string, abandoned func(Upload) (bool, error)) (int, error) {
 	if err := CheckPrefix(prefix); err != nil {
 		return 0, err

@@ -9,23 +9,26 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ErrNoOperation is what Progress, Cancel and Logs return, wrapped or not, for an operation they do not know.
+// ErrNoOperation is what Progress, Cancel and Logs return, wrapped or not, for an operation they do
+// not know.
 var ErrNoOperation = errors.New("no such operation")
 
-// AsyncBackupItemAction begins work on objects that outlives the call. The backup ends when all its operations have.
+// AsyncBackupItemAction begins work on objects that outlives the call. The backup ends when all its
+// operations have.
 type AsyncBackupItemAction interface {
 	Action
 	Operations
-	// Start begins an operation for an object, after all backup item actions. It should return within seconds. Its error
-	// keeps the object out of the backup. A nil output, or one without OperationID, begins none.
+	// Start begins an operation for an object, after all backup item actions. It should return
+	// within seconds. Its error keeps the object out of the backup. A nil output, or one without
+	// OperationID, begins none.
 	Start(ctx context.Context, in *AsyncBackupInput) (*AsyncBackupOutput, error)
 }
 
 // AsyncBackupInput is what an action gets to see of a backup.
 type AsyncBackupInput struct {
 	BackupInput
-	// IdempotencyKey is the same when a Start is repeated because its answer got lost. An action that can tell returns
-	// the operation it has begun.
+	// IdempotencyKey is the same when a Start is repeated because its answer got lost. An action
+	// that can tell returns the operation it has begun.
 	IdempotencyKey string
 }
 
@@ -43,21 +46,22 @@ type AsyncBackupOutput struct {
 	PostOperationItems []ResourceIdentifier
 }
 
-// AsyncRestoreItemAction begins work on objects that outlives the call. The restore ends when all its operations have.
+// AsyncRestoreItemAction begins work on objects that outlives the call. The restore ends when all
+// its operations have.
 type AsyncRestoreItemAction interface {
 	Action
 	Operations
-	// Start begins an operation for an object, after all restore item actions and before the object is created. It
-	// should return within seconds. Its error keeps the object from being restored. A nil output, or one without
-	// OperationID, begins none.
+	// Start begins an operation for an object, after all restore item actions and before the object
+	// is created. It should return within seconds. Its error keeps the object from being restored.
+	// A nil output, or one without OperationID, begins none.
 	Start(ctx context.Context, in *AsyncRestoreInput) (*AsyncRestoreOutput, error)
 }
 
 // AsyncRestoreInput is what an action gets to see of a restore.
 type AsyncRestoreInput struct {
 	RestoreInput
-	// IdempotencyKey is the same when a Start is repeated because its answer got lost. An action that can tell returns
-	// the operation it has begun.
+	// IdempotencyKey is the same when a Start is repeated because its answer got lost. An action
+	// that can tell returns the operation it has begun.
 	IdempotencyKey string
 }
 
@@ -71,20 +75,22 @@ type AsyncRestoreOutput struct {
 	InProcess bool
 	// AdditionalItems are restored before the object.
 	AdditionalItems []ResourceIdentifier
-	// SkipRestore keeps the object from being created and ignores AdditionalItems. The operation goes on.
+	// SkipRestore keeps the object from being created and ignores AdditionalItems. The operation
+	// goes on.
 	SkipRestore bool
 }
 
-// Operations is what a server asks of operations that were begun. Unless an operation is InProcess, it may be asked of
-// another process than the one that began it.
+// Operations is what a server asks of operations that were begun. Unless an operation is InProcess,
+// it may be asked of another process than the one that began it.
 type Operations interface {
 	// Progress tells how an operation goes. It is asked every few seconds.
 	Progress(ctx context.Context, op Operation) (Progress, error)
-	// Cancel asks an operation to end and returns at once. grace is how long the server waits for that, 0 for no limit.
-	// It returns false if the operation cannot be cancelled. Embed NoCancel if none can.
+	// Cancel asks an operation to end and returns at once. grace is how long the server waits for
+	// that, 0 for no limit. It returns false if the operation cannot be cancelled. Embed NoCancel
+	// if none can.
 	Cancel(ctx context.Context, op Operation, grace time.Duration) (accepted bool, err error)
-	// Logs returns what an operation has logged, oldest first, and ends at its first error. With Follow it goes on until
-	// the operation or ctx ended. Embed NoLogs if there are none.
+	// Logs returns what an operation has logged, oldest first, and ends at its first error. With
+	// Follow it goes on until the operation or ctx ended. Embed NoLogs if there are none.
 	Logs(ctx context.Context, op Operation, options LogOptions) iter.Seq2[LogLine, error]
 }
 

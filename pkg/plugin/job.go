@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Job is the Backup or Restore that an action runs for. It is shared between calls and cannot be changed.
+// Job is the Backup or Restore that an action runs for. It is shared between calls and cannot be
+// changed.
 type Job struct {
 	raw  []byte
 	meta metav1.PartialObjectMetadata
@@ -48,7 +49,8 @@ func (j *Job) Annotation(key string) (string, bool) {
 	return value, ok
 }
 
-// Decode reads the whole object into a type of yours, for example Velero's Backup or a struct with the fields you need.
+// Decode reads the whole object into a type of yours, for example Velero's Backup or a struct with
+// the fields you need.
 func (j *Job) Decode(into any) error {
 	if err := json.Unmarshal(j.raw, into); err != nil {
 		return fmt.Errorf("decode %s: %w", j.meta.Name, err)

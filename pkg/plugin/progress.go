@@ -31,7 +31,7 @@ type Progress struct {
 	Unit string
 	// Description says what it does now, for people.
 	Description string
-	// Started is when it began, zero if it has not or nobody knows.
+	// Started is when it began, zero if it has not or it is not known.
 	Started time.Time
 	// Updated is when this was last known, zero for now.
 	Updated time.Time

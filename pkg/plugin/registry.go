@@ -43,21 +43,22 @@ type Registration struct {
 	Name string
 	// Touches are the resources that an action may be called for.
 	Touches []string
-	// Restartable is set for an asynchronous action whose operation may be started again after its process died.
+	// Restartable is set for an asynchronous action whose operation may be started again after its
+	// process died.
 	Restartable bool
 	// New makes the plugin; what it returns implements the interface named by Kind.
 	New func(Env) (any, error)
 }
 
-// Registry holds the plugins of a process. Its methods register; what is wrong with a registration is told by Plugins.
-// Constructors run when a plugin is first called, and again if they failed.
+// Registry holds the plugins of a process. Its methods register; what is wrong with a registration
+// is told by Plugins. Constructors run when a plugin is first called, and again if they failed.
 type Registry struct {
 	all  []Registration
 	errs []error
 }
 
-// BackupItemAction registers an action under a name such as "example.io/quiesce", and the resources it may be called for:
-// "pods", "deployments.apps", or "*" alone for any.
+// BackupItemAction registers an action under a name such as "example.io/quiesce", and the resources
+// it may be called for: "pods", "deployments.apps", or "*" alone for any.
 func (r *Registry) BackupItemAction(name string, touches []string, build func(Env) (BackupItemAction, error)) *Registry {
 	return r.add(Registration{Kind: KindBackupItemAction, Name: name, Touches: touches, New: erase(build)})
 }
@@ -77,7 +78,8 @@ func (r *Registry) ItemBlockAction(name string, touches []string, build func(Env
 	return r.add(Registration{Kind: KindItemBlockAction, Name: name, Touches: touches, New: erase(build)})
 }
 
-// ObjectStore registers the provider of backup storage locations. A provider "x" in a location means "velero.io/x".
+// ObjectStore registers the provider of backup storage locations. A provider "x" in a location
+// means "velero.io/x".
 func (r *Registry) ObjectStore(name string, build func(Env) (ObjectStore, error)) *Registry {
 	return r.add(Registration{Kind: KindObjectStore, Name: name, New: erase(build)})
 }
@@ -100,10 +102,12 @@ func (r *Registry) AsyncRestoreItemAction(name string, touches []string, build f
 // AsyncOption says more of an asynchronous action.
 type AsyncOption func(*Registration)
 
-// Restartable lets a server start an operation once more, with the same idempotency key, when the process it lived in died.
+// Restartable lets a server start an operation once more, with the same idempotency key, when the
+// process it lived in died.
 func Restartable() AsyncOption { return func(r *Registration) { r.Restartable = true } }
 
-// Plugins returns everything that was registered, ordered by kind and name, or what is wrong with it.
+// Plugins returns everything that was registered, ordered by kind and name, or what is wrong with
+// it.
 func (r *Registry) Plugins() ([]Registration, error) {
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)

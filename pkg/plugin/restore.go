@@ -10,20 +10,22 @@ import (
 // RestoreItemAction sees objects before they are restored, and may change what is created.
 type RestoreItemAction interface {
 	Action
-	// Execute is called once per object and restore, in the order of BackupItemAction, and again for an object whose call
-	// may not have been answered because a process died, the plugin's or the server's. Its error keeps the object from
-	// being restored. A nil output leaves the object as it is.
+	// Execute is called once per object and restore, in the order of BackupItemAction, and again
+	// for an object whose call may not have been answered because a process died, the plugin's or
+	// the server's. Its error keeps the object from being restored. A nil output leaves the object
+	// as it is.
 	Execute(ctx context.Context, in *RestoreInput) (*RestoreOutput, error)
-	// AreAdditionalItemsReady is asked again and again after an output WithItemsWait, with those of the additional items
-	// that exist by now, until it says true or the wait ends; the object is then restored. Its error ends the wait and
-	// counts as one of the restore. Embed ItemsReady if you never wait.
+	// AreAdditionalItemsReady is asked repeatedly after an output WithItemsWait, with those of the
+	// additional items that exist by now, until it says true or the wait ends; the object is then
+	// restored. Its error ends the wait and counts as one of the restore. Embed ItemsReady if you
+	// never wait.
 	AreAdditionalItemsReady(ctx context.Context, restore *Job, items []ResourceIdentifier) (bool, error)
 }
 
 // RestoreInput is what an action gets to see of a restore.
 type RestoreInput struct {
-	// Item is the object as it would be created, as earlier actions left it; the action may change it in place and
-	// return it.
+	// Item is the object as it would be created, as earlier actions left it; the action may change
+	// it in place and return it.
 	Item *unstructured.Unstructured
 	// ItemFromBackup is the object as it was stored.
 	ItemFromBackup *unstructured.Unstructured
@@ -37,11 +39,13 @@ type RestoreOutput struct {
 	Item *unstructured.Unstructured
 	// AdditionalItems are restored before the object, once each, with all their actions.
 	AdditionalItems []ResourceIdentifier
-	// SkipRestore keeps the object from being created and ignores AdditionalItems. Later actions do not see it.
+	// SkipRestore keeps the object from being created and ignores AdditionalItems. Later actions do
+	// not see it.
 	SkipRestore bool
 	// WaitForAdditionalItems waits for AreAdditionalItemsReady before the object is created.
 	WaitForAdditionalItems bool
-	// AdditionalItemsReadyTimeout ends that wait, with an error beside the restored object; 0 for the server's.
+	// AdditionalItemsReadyTimeout ends that wait, with an error beside the restored object; 0 for
+	// the server's.
 	AdditionalItemsReadyTimeout time.Duration
 }
 
@@ -62,7 +66,8 @@ func (o *RestoreOutput) WithItemsWait() *RestoreOutput {
 	return o
 }
 
-// WithItemsWaitTimeout is WithItemsWait with a longest wait of the action's own. It must be positive.
+// WithItemsWaitTimeout is WithItemsWait with a longest wait of the action's own. It must be
+// positive.
 func (o *RestoreOutput) WithItemsWaitTimeout(longest time.Duration) *RestoreOutput {
 	o.AdditionalItemsReadyTimeout = longest
 	return o.WithItemsWait()

@@ -2,11 +2,11 @@ package plugin
 
 import "context"
 
-// Selector says which objects an action is called for: those that all of its parts select. An empty part selects all, the
-// zero Selector whatever the action may touch.
+// Selector says which objects an action is called for: those that all of its parts select. An empty
+// part selects all, the zero Selector whatever the action may touch.
 type Selector struct {
-	// IncludedNamespaces, "*" for all. With any other value here or in ExcludedNamespaces, objects without a namespace
-	// are left out.
+	// IncludedNamespaces, "*" for all. With any other value here or in ExcludedNamespaces, objects
+	// without a namespace are left out.
 	IncludedNamespaces []string
 	// ExcludedNamespaces are left out.
 	ExcludedNamespaces []string
@@ -16,8 +16,9 @@ type Selector struct {
 	ExcludedResources []string
 	// LabelSelector in its text form, for example "app in (a, b)".
 	LabelSelector string
-	// Expression in the Common Expression Language over the variable item, the whole object, for example
-	// `has(item.spec.volumeName)`. Holdfast evaluates it without a call; elsewhere package serve does.
+	// Expression in the Common Expression Language over the variable item, the whole object, for
+	// example `has(item.spec.volumeName)`. Holdfast evaluates it without a call; elsewhere package
+	// serve does.
 	Expression string
 }
 
@@ -39,9 +40,10 @@ type Everything struct{}
 // AppliesTo returns the zero Selector.
 func (Everything) AppliesTo(context.Context) (Selector, error) { return Selector{}, nil }
 
-// Action is what all actions have in common. Embed Everything if it is called for all that it may touch.
+// Action is what all actions have in common. Embed Everything if it is called for all that it may
+// touch.
 type Action interface {
-	// AppliesTo says which objects the action is called for. It is asked at least once per job, possibly in another
-	// process than the one that is called for the objects.
+	// AppliesTo says which objects the action is called for. It is asked at least once per job,
+	// possibly in another process than the one that is called for the objects.
 	AppliesTo(ctx context.Context) (Selector, error)
 }

@@ -1,5 +1,5 @@
-// Package redact keeps the credentials of URLs out of texts that people read. Parsers of URLs repeat what they could not parse, a
-// password included.
+// Package redact keeps the credentials of URLs out of texts that people read. Parsers of URLs
+// repeat what they could not parse, a password included.
 package redact
 
 import "regexp"
@@ -7,8 +7,9 @@ import "regexp"
 // Mark stands where credentials were.
 const Mark = "xxxxx"
 
-// userinfo is what stands between :// and the last @ before a space or a quote that is not escaped. A password that was not escaped may hold
-// anything else, so the path after the host is taken for part of it should it hold an @.
+// userinfo is what stands between :// and the last @ before a space or a quote that is not escaped.
+// A password that was not escaped may hold anything else, so the path after the host is taken for
+// part of it should it hold an @.
 var userinfo = regexp.MustCompile(`(://)(?:\\.|[^\s"\\])+@`)
 
 // URLs replaces the user and password of every URL in text.

@@ -12,11 +12,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Base is what a service is built on. [Main] fills it for a binary, `holdfast up` for services that share a process.
+// Base is what a service is built on. [Main] fills it for a binary, `holdfast up` for services that
+// share a process.
 type Base struct {
 	// Name is the service's name, for example "queue-scheduler".
 	Name string
-	// Instance is unique per process start and service, and a valid Kubernetes object name. See [NewInstance].
+	// Instance is unique per process start and service, and a valid Kubernetes object name. See
+	// [NewInstance].
 	Instance string
 	// Options are the shared settings, already validated.
 	Options Options
@@ -26,11 +28,12 @@ type Base struct {
 	Clock clock.WithTicker
 	// Tracer makes the service's spans; its spans name the service.
 	Tracer trace.TracerProvider
-	// Token, when set, is what every caller of a gRPC method must present as its bearer token, in place of what Options.Auth says.
-	// Health and reflection answer without it. It is secret.
+	// Token, when set, is what every caller of a gRPC method must present as its bearer token, in
+	// place of what Options.Auth says. Health and reflection answer without it. It is secret.
 	Token string
-	// GRPCListener and HTTPListener, when set, are listened on instead of opening the addresses of Options, which then only describe them: nobody can
-	// take a free port between its choice and its use. [New] owns them from its call on.
+	// GRPCListener and HTTPListener, when set, are listened on instead of opening the addresses of
+	// Options, which then only describe them: no process can take a free port between its choice
+	// and its use. [New] owns them from its call on.
 	GRPCListener, HTTPListener net.Listener
 }
 

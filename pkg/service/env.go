@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// EnvPrefix begins the name of every variable that stands for a flag: --log-level is HOLDFAST_LOG_LEVEL.
+// EnvPrefix begins the name of every variable that stands for a flag: --log-level is
+// HOLDFAST_LOG_LEVEL.
 const EnvPrefix = "HOLDFAST_"
 
 // EnvName is the variable that stands for a flag.
@@ -17,9 +18,10 @@ func EnvName(flag string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// ApplyEnv sets the flags of fs that the command line left alone from environ ("NAME=value" each, as os.Environ gives it).
-// It is called after fs was parsed. Every HOLDFAST_ variable that no flag stands for is an error that names it, except those
-// Kubernetes sets for Services whose names begin with "holdfast-".
+// ApplyEnv sets the flags of fs that the command line left alone from environ ("NAME=value" each,
+// as os.Environ gives it). It is called after fs was parsed. Every HOLDFAST_ variable that no flag
+// stands for is an error that names it, except those Kubernetes sets for Services whose names begin
+// with "holdfast-".
 func ApplyEnv(fs *pflag.FlagSet, environ []string) error {
 	vars := holdfastVars(environ)
 	var errs []error
@@ -53,7 +55,8 @@ func holdfastVars(environ []string) map[string]string {
 	return vars
 }
 
-// unknownVars leaves out Kubernetes' service links: where NAME_SERVICE_HOST is set, all of NAME_SERVICE_* and NAME_PORT*.
+// unknownVars leaves out Kubernetes' service links: where NAME_SERVICE_HOST is set, all of
+// NAME_SERVICE_* and NAME_PORT*.
 func unknownVars(vars map[string]string) []string {
 	var linked []string
 	for name := range vars {

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
 // endpoint is one HTTP server of a service.
@@ -25,19 +25,20 @@ type endpoint struct {
 	server   *http.Server
 }
 
-// Listen opens another HTTP endpoint, beside that of metrics and probes: it serves handler from Run on, over TLS when --tls-cert-file is given,
-// without asking for client certificates. An address that other machines reach is refused without TLS. Errors name flag. It returns the
-// URL of the endpoint, with the port that was really taken. Call it before Run.
+// Listen opens another HTTP endpoint, beside that of metrics and probes: it serves handler from Run
+// on, over TLS when --tls-cert-file is given, without asking for client certificates. An address
+// that other machines reach is refused without TLS. Errors name flag. It returns the URL of the
+// endpoint, with the port that was really taken. Call it before Run.
 func (r *Runtime) Listen(ctx context.Context, flag, address string, handler http.Handler) (url string, err error) {
 	if err := checkAddress(address); err != nil {
-		return "", grpcerr.Field(flag, "%v", err)
+		return "", errgrpc.Field(flag, "%v", err)
 	}
 	config, err := serverTLS(r.base.Options, tls.NoClientCert, "http/1.1")
 	if err != nil {
 		return "", err
 	}
 	if config == nil && !isLoopback(address) {
-		return "", grpcerr.Field(flag, "an address that others reach needs --tls-cert-file, and it is %q", address)
+		return "", errgrpc.Field(flag, "an address that others reach needs --tls-cert-file, and it is %q", address)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -52,7 +53,8 @@ func (r *Runtime) Listen(ctx context.Context, flag, address string, handler http
 	return url, nil
 }
 
-// routes adds what every service answers over HTTP. Metrics of controller-runtime are process-wide and shown by every service in it.
+// routes adds what every service answers over HTTP. Metrics of controller-runtime are process-wide
+// and shown by every service in it.
 func (r *Runtime) routes() {
 	gatherers := prometheus.Gatherers{r.registry, ctrlmetrics.Registry}
 	r.mux.Handle("GET /metrics", promhttp.HandlerFor(gatherers, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(r.base.Log.Handler(), slog.LevelWarn)}))
@@ -72,7 +74,8 @@ func (r *Runtime) httpServer(handler http.Handler) *http.Server {
 	}
 }
 
-// serve starts every server; one that fails calls stop. The returned function waits for all of them and gives their failures.
+// serve starts every server; one that fails calls stop. The returned function waits for all of them
+// and gives their failures.
 func (r *Runtime) serve(stop func()) (wait func() error) {
 	r.endpoints = append(r.endpoints, &endpoint{name: "http server", listener: r.httpLis, server: r.httpServer(r.mux)})
 	var serving sync.WaitGroup

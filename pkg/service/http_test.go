@@ -12,17 +12,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
-// TestAnEndpointBeyondLoopbackNeedsTLS: links of artifacts are as good as passwords, and what they lead to holds Secrets; both went in the
-// clear over the network.
+// TestAnEndpointBeyondLoopbackNeedsTLS: links of artifacts are as good as passwords, and what they
+// lead to holds Secrets; both went in the clear over the network.
 func TestAnEndpointBeyondLoopbackNeedsTLS(t *testing.T) {
 	r := newWorld(t).runtime(t, "manifest-indexer")
 	for _, address := range []string{"0.0.0.0:0", ":0", "example.com:0", "no port"} {
 		_, err := r.Listen(t.Context(), "--artifact-address", address, http.NotFoundHandler())
-		field := new(grpcerr.FieldError)
+		field := new(errgrpc.FieldError)
 		require.ErrorAs(t, err, &field, address)
 		require.Equal(t, "--artifact-address", field.Field)
 	}
@@ -30,7 +30,8 @@ func TestAnEndpointBeyondLoopbackNeedsTLS(t *testing.T) {
 	require.ErrorContains(t, err, "--artifact-address: ", "the port of metrics is taken")
 }
 
-// TestAnEndpointServesItsHandlerOnly: whoever may fetch artifacts, or scrape metrics, reached both on one port.
+// TestAnEndpointServesItsHandlerOnly: whoever may fetch artifacts, or scrape metrics, reached both
+// on one port.
 func TestAnEndpointServesItsHandlerOnly(t *testing.T) {
 	w := newWorld(t)
 	cert, key, ca := filepath.Join(w.dir, "tls.crt"), filepath.Join(w.dir, "tls.key"), filepath.Join(w.dir, "ca.crt")

@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Installation returns what names an installation on a NATS account: a hash of the
-// cluster, that is the UID of namespace kube-system, and the server namespace. The
-// reader must not be a cache.
+// Installation returns what names an installation on a NATS account: a hash of the cluster, that is
+// the UID of namespace kube-system, and the server namespace. The reader must not be a cache.
 func Installation(reader client.Reader, namespace string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		system := &corev1.Namespace{}

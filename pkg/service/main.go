@@ -31,11 +31,13 @@ const (
 // flushLimit is how long the last spans may take to be delivered.
 const flushLimit = 5 * time.Second
 
-// Build makes a service. ctx ends at the first SIGINT or SIGTERM, so that a slow start can be interrupted.
+// Build makes a service. ctx ends at the first SIGINT or SIGTERM, so that a slow start can be
+// interrupted.
 type Build func(ctx context.Context, base Base) (Runner, error)
 
-// Main is the body of a service's main function; its result is the exit code. bind adds the service's own flags, each of which
-// has its HOLDFAST_* variable too. A second SIGINT or SIGTERM ends the process at once.
+// Main is the body of a service's main function; its result is the exit code. bind adds the
+// service's own flags, each of which has its HOLDFAST_* variable too. A second SIGINT or SIGTERM
+// ends the process at once.
 func Main(name string, defaults Ports, bind func(*pflag.FlagSet), build Build) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is the root of every service binary
 	defer stop()

@@ -13,17 +13,21 @@ import (
 const (
 	// AuthNone lets every caller in. It is only accepted on a loopback address.
 	AuthNone = "none"
-	// AuthKubernetes asks the API server who the bearer of a token is and what they may do, see package kubeauth.
+	// AuthKubernetes asks the API server who the bearer of a token is and what they may do, see
+	// package kubeauth.
 	AuthKubernetes = "kubernetes"
 )
 
-// FeatureCSI is Velero's feature of CSI snapshots. It is accepted, since installations made for Velero set it, and passed on to plugins;
-// native snapshots leave volumes of CSI drivers out with it. CSI snapshots themselves are not built.
+// FeatureCSI is Velero's feature of CSI snapshots. It is accepted, since installations made for
+// Velero set it, and passed on to plugins; native snapshots leave volumes of CSI drivers out with
+// it. CSI snapshots themselves are not built.
 const FeatureCSI = "EnableCSI"
 
-// Options are the settings all services share. Each is a flag and a HOLDFAST_* variable of the same name.
+// Options are the settings all services share. Each is a flag and a HOLDFAST_* variable of the same
+// name.
 type Options struct {
-	// Kubeconfig is the path of a kubeconfig file; empty means KUBECONFIG, then the in-cluster account.
+	// Kubeconfig is the path of a kubeconfig file; empty means KUBECONFIG, then the in-cluster
+	// account.
 	Kubeconfig string
 	// Namespace is the server namespace: where backups, restores, locations and the ledger live.
 	Namespace string
@@ -39,11 +43,13 @@ type Options struct {
 	GRPCAddress string
 	// HTTPAddress is the host:port that metrics and probes are served on; port 0 picks a free one.
 	HTTPAddress string
-	// TLSCertFile and TLSKeyFile are the PEM files gRPC and artifacts are served with; both or neither. They are read again at every handshake.
+	// TLSCertFile and TLSKeyFile are the PEM files gRPC and artifacts are served with; both or
+	// neither. They are read again at every handshake.
 	TLSCertFile string
 	// TLSKeyFile belongs to TLSCertFile.
 	TLSKeyFile string
-	// TLSCAFile is a PEM file. When set, callers must present a certificate it signed, and other services are checked against it.
+	// TLSCAFile is a PEM file. When set, callers must present a certificate it signed, and other
+	// services are checked against it.
 	TLSCAFile string
 	// Auth is AuthNone or AuthKubernetes.
 	Auth string
@@ -63,7 +69,8 @@ type Ports struct {
 	HTTP int
 }
 
-// Defaults returns the options of a service that was given none: loopback addresses on its ports, namespace velero.
+// Defaults returns the options of a service that was given none: loopback addresses on its ports,
+// namespace velero.
 func Defaults(name string, ports Ports) Options {
 	return Options{
 		Namespace:   "velero",

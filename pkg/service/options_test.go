@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -47,7 +47,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := defaults()
 			tc.change(&o)
-			field := new(grpcerr.FieldError)
+			field := new(errgrpc.FieldError)
 			require.ErrorAs(t, o.Validate(), &field)
 			require.Equal(t, tc.flag, field.Field)
 		})
@@ -111,7 +111,8 @@ func TestServiceLinksAreNotOurs(t *testing.T) {
 	require.ErrorContains(t, service.ApplyEnv(fs, []string{"HOLDFAST_X_PORT=1"}), "HOLDFAST_X_PORT", "no such Service")
 }
 
-// TestEnableCSIIsAccepted: installations made for Velero set it, and every service refused to start.
+// TestEnableCSIIsAccepted: installations made for Velero set it, and every service refused to
+// start.
 func TestEnableCSIIsAccepted(t *testing.T) {
 	o := service.Defaults("x", service.Ports{GRPC: 1, HTTP: 2})
 	o.Features = []string{service.FeatureCSI}

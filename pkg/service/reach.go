@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// OutageGrace is how long the API server or NATS may be away before the service is not ready: a short outage delays work and leaves
-	// its answers right.
+	// OutageGrace is how long the API server or NATS may be away before the service is not ready: a
+	// short outage delays work and leaves its answers right.
 	OutageGrace = 30 * time.Second
-	// probeEvery is how often the API server is asked for its version, and probeLimit how long it may take to answer.
+	// probeEvery is how often the API server is asked for its version, and probeLimit how long it
+	// may take to answer.
 	probeEvery = 5 * time.Second
 	probeLimit = 5 * time.Second
 )
@@ -36,14 +37,15 @@ func (r *reach) saw() {
 	r.last = r.clock.Now()
 }
 
-// recent tells whether it was reached within OutageGrace.
+// recent reports whether it was reached within OutageGrace.
 func (r *reach) recent() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.last.IsZero() && r.clock.Since(r.last) <= OutageGrace
 }
 
-// probe asks the API server for its version now and then, until ctx ends. Any answer but one of a server that has no time counts.
+// probe asks the API server for its version now and then, until ctx ends. Any answer but one of a
+// server that has no time counts.
 func (r *reach) probe(ctx context.Context, config *rest.Config, ticks clock.WithTicker) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = probeLimit

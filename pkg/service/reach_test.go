@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/embednats"
+	"github.com/holdfast-io/holdfast/pkg/messaging/embednats"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -24,8 +24,8 @@ func (a *ahead) Now() time.Time { return time.Now().Add(time.Duration(a.by.Load(
 
 func (a *ahead) Since(then time.Time) time.Duration { return a.Now().Sub(then) }
 
-// TestALongOutageIsNotReady: a service that reached NATS or the API server once was ready for good, and kept getting calls that it could not
-// answer.
+// TestALongOutageIsNotReady: a service that reached NATS or the API server once was ready for good,
+// and kept getting calls that it could not answer.
 func TestALongOutageIsNotReady(t *testing.T) {
 	w := newWorld(t)
 	nats, err := embednats.Start(embednats.Config{Dir: filepath.Join(w.dir, "own")})

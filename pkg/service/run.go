@@ -14,8 +14,10 @@ const readyInterval = 200 * time.Millisecond
 // ErrRanBefore is returned by the second call of Run.
 var ErrRanBefore = errors.New("service was run before")
 
-// Run serves until ctx ends, a part fails, or a listener breaks. Then, in this order: not ready, parts are told to stop
-// (they pull no more work and hand over), the parts of GoLast are, gRPC and HTTP finish open calls within a limit, connections
+// Run serves until ctx ends, a part fails, or a listener breaks. Then, in this order: not ready,
+// parts are told to stop
+// (they pull no more work and hand over), the parts of GoLast are, gRPC and HTTP finish open calls
+// within a limit, connections
 // are closed.
 // It returns the failures, nil when ctx simply ended. It is called once.
 func (r *Runtime) Run(ctx context.Context) error {
@@ -87,7 +89,8 @@ func (r *Runtime) addOwnParts() {
 	})
 }
 
-// followReadiness keeps the gRPC health status in line with the conditions until the parts are to end. It also keeps the group alive.
+// followReadiness keeps the gRPC health status in line with the conditions until the parts are to
+// end. It also keeps the group alive.
 func (r *Runtime) followReadiness(ctx context.Context) error {
 	ticker := r.base.Clock.NewTicker(readyInterval)
 	defer ticker.Stop()

@@ -18,13 +18,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
-	"github.com/holdfast-io/holdfast/pkg/grpcserver"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/kubeauth"
-	"github.com/holdfast-io/holdfast/pkg/rungroup"
-	"github.com/holdfast-io/holdfast/pkg/runtoken"
-	"github.com/holdfast-io/holdfast/pkg/servertime"
+	"github.com/holdfast-io/holdfast/pkg/kube/servertime"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
+	"github.com/holdfast-io/holdfast/pkg/service/kubeauth"
+	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
+	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
@@ -42,7 +42,7 @@ type Runtime struct {
 	config   *rest.Config
 	time     *servertime.Clock
 	manager  ctrl.Manager
-	fabric   *fabric.Client
+	fabric   *messaging.Client
 	registry *prometheus.Registry
 	ready    readiness
 	parts    *rungroup.Group
@@ -60,8 +60,9 @@ type Runtime struct {
 	running sync.Once
 }
 
-// New connects to Kubernetes and NATS and opens the listeners; nothing is served before Run.
-// When it fails, everything it opened is closed again. An API server or NATS server that is away is no failure.
+// New connects to Kubernetes and NATS and opens the listeners; nothing is served before Run. When
+// it fails, everything it opened is closed again. An API server or NATS server that is away is no
+// failure.
 func New(ctx context.Context, base Base) (*Runtime, error) {
 	if err := base.check(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", base.Name, err)
@@ -115,7 +116,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 	if r.manager, err = kube.NewManager(cfg, o.Namespace, r.base.Log); err != nil {
 		return err
 	}
-	r.fabric, err = fabric.Connect(ctx, fabric.Config{
+	r.fabric, err = messaging.Connect(ctx, messaging.Config{
 		URL: o.NATSURL, CredsFile: o.NATSCredsFile, Name: r.base.Instance,
 		Log: r.base.Log, Clock: r.base.Clock, Tracer: r.base.Tracer,
 		Installation: Installation(r.manager.GetAPIReader(), o.Namespace),
@@ -145,7 +146,7 @@ func (r *Runtime) authorizer() (grpcserver.Authorizer, error) {
 		return runtoken.Authorize(r.base.Token), nil
 	}
 	if r.base.Options.Auth != AuthKubernetes {
-		return nil, nil //nolint:nilnil // nobody to ask is a normal answer
+		return nil, nil //nolint:nilnil // no authenticator is a normal answer
 	}
 	client, err := kubernetes.NewForConfig(r.config)
 	if err != nil {
@@ -169,7 +170,8 @@ func (r *Runtime) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// GRPC is where the service registers its gRPC services, before Run. Each gets its own health status.
+// GRPC is where the service registers its gRPC services, before Run. Each gets its own health
+// status.
 func (r *Runtime) GRPC() grpc.ServiceRegistrar { return r.grpc }
 
 // Mux is the HTTP server's mux. /metrics, /healthz and /readyz are taken; add others before Run.
@@ -178,7 +180,8 @@ func (r *Runtime) Mux() *http.ServeMux { return r.mux }
 // Manager is the controller-runtime manager; it is started by Run.
 func (r *Runtime) Manager() ctrl.Manager { return r.manager }
 
-// WorkDir is the directory of this process below --work-dir. It is removed at the end of Run, or by a later process of the service when this one dies.
+// WorkDir is the directory of this process below --work-dir. It is removed at the end of Run, or by
+// a later process of the service when this one dies.
 func (r *Runtime) WorkDir() string { return r.work.path }
 
 // ServerTime tells the time by this process's clock, and never later than by the API server's.
@@ -188,7 +191,7 @@ func (r *Runtime) ServerTime() *servertime.Clock { return r.time }
 func (r *Runtime) RestConfig() *rest.Config { return r.config }
 
 // Fabric is the connection to NATS.
-func (r *Runtime) Fabric() *fabric.Client { return r.fabric }
+func (r *Runtime) Fabric() *messaging.Client { return r.fabric }
 
 // Registry is the service's own metrics registry, served on /metrics.
 func (r *Runtime) Registry() *prometheus.Registry { return r.registry }
@@ -199,20 +202,22 @@ func (r *Runtime) GRPCAddr() string { return r.grpcLis.Addr().String() }
 // HTTPAddr is the host:port HTTP listens on, with the port that was really taken.
 func (r *Runtime) HTTPAddr() string { return r.httpLis.Addr().String() }
 
-// Go adds a part to the run group. run must return soon after its ctx ends (that is: stop pulling work, hand over).
-// A part that returns an error or panics before that stops the service; one that returns nil is done.
-// Parts added before Run start with it, later ones at once.
+// Go adds a part to the run group. run must return soon after its ctx ends (that is: stop pulling
+// work, hand over). A part that returns an error or panics before that stops the service; one that
+// returns nil is done. Parts added before Run start with it, later ones at once.
 func (r *Runtime) Go(name string, run func(ctx context.Context) error) { r.parts.Go(name, run) }
 
-// GoLast adds a part like Go does, whose ctx ends only after all parts added with Go have ended. It is for what those need while
-// they hand over: the Lease that says this instance is alive.
+// GoLast adds a part like Go does, whose ctx ends only after all parts added with Go have ended. It
+// is for what those need while they hand over: the Lease that says this instance is alive.
 func (r *Runtime) GoLast(name string, run func(ctx context.Context) error) { r.last.Go(name, run) }
 
-// ReadyWhen adds a condition to readiness: /readyz and the gRPC health status are positive only while every check says true.
-// check must be fast, safe for concurrent use, and must not call back into the Runtime.
+// ReadyWhen adds a condition to readiness: /readyz and the gRPC health status are positive only
+// while every check says true. check must be fast, safe for concurrent use, and must not call back
+// into the Runtime.
 func (r *Runtime) ReadyWhen(name string, check func() bool) { r.ready.add(name, check) }
 
-// Close releases what New opened. It is only needed when Run is never called; calling it again is harmless.
+// Close releases what New opened. It is only needed when Run is never called; calling it again is
+// harmless.
 func (r *Runtime) Close() {
 	r.closing.Do(func() {
 		listeners := []net.Listener{r.grpcLis, r.httpLis}

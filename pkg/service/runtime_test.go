@@ -27,14 +27,15 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/embednats"
+	"github.com/holdfast-io/holdfast/pkg/messaging/embednats"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is what a service needs around it: an API server that knows nothing, and a real NATS server.
+// world is what a service needs around it: an API server that knows nothing, and a real NATS
+// server.
 type world struct {
 	kubeconfig, nats, dir string
 	api                   *httptest.Server

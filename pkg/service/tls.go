@@ -7,8 +7,9 @@ import (
 	"os"
 )
 
-// serverTLS is how protocols are served, nil for in the clear; clients is what --tls-ca-file asks of callers. Files are read once now, so that a mistake shows at the start, and again
-// for every handshake, so that renewed certificates are used without a restart.
+// serverTLS is how protocols are served, nil for in the clear; clients is what --tls-ca-file asks
+// of callers. Files are read once now, so that a mistake shows at the start, and again for every
+// handshake, so that renewed certificates are used without a restart.
 func serverTLS(o Options, clients tls.ClientAuthType, protocols ...string) (*tls.Config, error) {
 	if o.TLSCertFile == "" {
 		return nil, nil //nolint:nilnil // no TLS asked for is a normal answer, and grpc takes nil for it

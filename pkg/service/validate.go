@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/holdfast-io/holdfast/pkg/fabric"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
@@ -17,12 +17,12 @@ import (
 func (o *Options) Validate() error {
 	var errs []error
 	bad := func(flag, format string, args ...any) {
-		errs = append(errs, grpcerr.Field("--"+flag, format, args...))
+		errs = append(errs, errgrpc.Field("--"+flag, format, args...))
 	}
 	if msgs := validation.IsDNS1123Label(o.Namespace); len(msgs) > 0 {
 		bad("namespace", "%q: %s", o.Namespace, msgs[0])
 	}
-	if err := fabric.CheckURL(o.NATSURL); err != nil {
+	if err := messaging.CheckURL(o.NATSURL); err != nil {
 		bad("nats-url", "%v", err)
 	}
 	if o.WorkDir == "" {
@@ -49,25 +49,25 @@ func (o *Options) Validate() error {
 func (o *Options) validateGRPC() []error {
 	var errs []error
 	if err := checkAddress(o.GRPCAddress); err != nil {
-		errs = append(errs, grpcerr.Field("--grpc-address", "%v", err))
+		errs = append(errs, errgrpc.Field("--grpc-address", "%v", err))
 	}
 	switch o.Auth {
 	case AuthNone:
 		if !isLoopback(o.GRPCAddress) {
-			errs = append(errs, grpcerr.Field("--auth", "none is only accepted on a loopback address, and --grpc-address is %q", o.GRPCAddress))
+			errs = append(errs, errgrpc.Field("--auth", "none is only accepted on a loopback address, and --grpc-address is %q", o.GRPCAddress))
 		}
 	case AuthKubernetes:
 		if o.TLSCertFile == "" && !isLoopback(o.GRPCAddress) {
-			errs = append(errs, grpcerr.Field("--auth", "kubernetes sends tokens and needs --tls-cert-file on an address that others reach, and --grpc-address is %q", o.GRPCAddress))
+			errs = append(errs, errgrpc.Field("--auth", "kubernetes sends tokens and needs --tls-cert-file on an address that others reach, and --grpc-address is %q", o.GRPCAddress))
 		}
 	default:
-		errs = append(errs, grpcerr.Field("--auth", "%q is not none or kubernetes", o.Auth))
+		errs = append(errs, errgrpc.Field("--auth", "%q is not none or kubernetes", o.Auth))
 	}
 	if (o.TLSCertFile == "") != (o.TLSKeyFile == "") {
-		errs = append(errs, grpcerr.Field("--tls-cert-file", "must be given together with --tls-key-file"))
+		errs = append(errs, errgrpc.Field("--tls-cert-file", "must be given together with --tls-key-file"))
 	}
 	if o.TLSCAFile != "" && o.TLSCertFile == "" {
-		errs = append(errs, grpcerr.Field("--tls-ca-file", "needs --tls-cert-file and --tls-key-file"))
+		errs = append(errs, errgrpc.Field("--tls-ca-file", "needs --tls-cert-file and --tls-key-file"))
 	}
 	return errs
 }
@@ -83,7 +83,8 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// isLoopback tells whether only this machine can reach the address. A name other than localhost may resolve to anything.
+// isLoopback reports whether only this machine can reach the address. A name other than localhost
+// may resolve to anything.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/holdfast-io/holdfast/pkg/private"
+	"github.com/holdfast-io/holdfast/pkg/service/private"
 )
 
-// lockName is the file that marks the work directory of one process; it is locked as long as the process lives.
+// lockName is the file that marks the work directory of one process; it is locked as long as the
+// process lives.
 const lockName = ".holdfast-work"
 
 // workDir is the directory of one process below --work-dir, which several may share.
@@ -20,8 +21,10 @@ type workDir struct {
 	lock *os.File
 }
 
-// newWorkDir makes root where it is missing and refuses one of another user, see [private.MakeDir]. It removes what processes of this service that have died left below root, and makes the directory of this one. It gets its name when it is
-// locked, so that another process that starts never sees it unlocked.
+// newWorkDir makes root where it is missing and refuses one of another user, see [private.MakeDir].
+// It removes what processes of this service that have died left below root, and makes the directory
+// of this one. It gets its name when it is locked, so that another process that starts never sees
+// it unlocked.
 func newWorkDir(root, service, instance string) (_ *workDir, err error) {
 	if err := private.MakeDir(root); err != nil {
 		return nil, err
@@ -48,7 +51,7 @@ func newWorkDir(root, service, instance string) (_ *workDir, err error) {
 	return d, os.Rename(fresh, d.path)
 }
 
-// removeDead removes the marked directories below root that nobody holds.
+// removeDead removes the marked directories below root that no process holds.
 func removeDead(root, service string) error {
 	entries, err := os.ReadDir(root)
 	if err != nil {

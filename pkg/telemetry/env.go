@@ -39,8 +39,8 @@ var samplers = []string{
 type Environment struct {
 	// Getenv looks up one variable; an empty one counts as unset.
 	Getenv func(string) string
-	// Console gets the spans of OTEL_TRACES_EXPORTER=console, one JSON object per Write. Several services may share it: it must
-	// allow concurrent calls then.
+	// Console gets the spans of OTEL_TRACES_EXPORTER=console, one JSON object per Write. Several
+	// services may share it: it must allow concurrent calls then.
 	Console io.Writer
 }
 
@@ -57,10 +57,12 @@ func (e Environment) first(names []string) (name, value string) {
 	return names[0], ""
 }
 
-// disabled tells whether OTEL_SDK_DISABLED is true, in any case of letters as the specification has it; then no other variable counts.
+// disabled reports whether OTEL_SDK_DISABLED is true, in any case of letters as the specification
+// has it; then no other variable counts.
 func (e Environment) disabled() bool { return strings.EqualFold(e.get("OTEL_SDK_DISABLED"), "true") }
 
-// exporter returns where spans go. Without OTEL_TRACES_EXPORTER they go over OTLP when an endpoint is set, and are not recorded otherwise.
+// exporter returns where spans go. Without OTEL_TRACES_EXPORTER they go over OTLP when an endpoint
+// is set, and are not recorded otherwise.
 func (e Environment) exporter() (string, error) {
 	if e.disabled() {
 		return exporterNone, nil
@@ -85,8 +87,8 @@ func (e Environment) protocol() (string, error) {
 	return oneOf(name, value, protocolGRPC, protocolHTTP)
 }
 
-// check refuses what the OpenTelemetry SDK would replace by a default of its own, and the spans would go elsewhere or be others than
-// asked for: it reads these variables itself.
+// check refuses what the OpenTelemetry SDK would replace by a default of its own, and the spans
+// would go elsewhere or be others than asked for: it reads these variables itself.
 func (e Environment) check(exporter, protocol string) error {
 	if exporter == exporterNone {
 		return nil
@@ -120,7 +122,8 @@ func (e Environment) checkSampler() error {
 	return nil
 }
 
-// checkEndpoint does not repeat the value, which may hold a password. Over gRPC an endpoint may also be a target of gRPC (dns:, unix:).
+// checkEndpoint does not repeat the value, which may hold a password. Over gRPC an endpoint may
+// also be a target of gRPC (dns:, unix:).
 func checkEndpoint(name, value, protocol string) error {
 	if value == "" {
 		return nil

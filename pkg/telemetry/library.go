@@ -7,11 +7,13 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// libraryShift turns what a library finds worth telling (Info) into what somebody who debugs it wants to know (Debug).
+// libraryShift turns what a library finds worth telling (Info) into what somebody who debugs it
+// wants to know (Debug).
 const libraryShift = slog.LevelDebug - slog.LevelInfo
 
-// Library returns a logger for a library to write to log with. Its warnings and errors keep their level; everything below appears one level lower than
-// the library says, because the coming and going of a library's workers is no event of Holdfast's.
+// Library returns a logger for a library to write to log with. Its warnings and errors keep their
+// level; everything below appears one level lower than the library says, because the coming and
+// going of a library's workers is no event of Holdfast's.
 func Library(log *slog.Logger) logr.Logger {
 	return logr.FromSlogHandler(libraryHandler{log.Handler()})
 }

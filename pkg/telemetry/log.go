@@ -1,4 +1,5 @@
-// Package telemetry sets up what services report about themselves: logs through log/slog, traces through OpenTelemetry.
+// Package telemetry sets up what services report about themselves: logs through log/slog, traces
+// through OpenTelemetry.
 package telemetry
 
 import (
@@ -19,8 +20,8 @@ const (
 	FormatJSON = "json"
 )
 
-// NewLogger returns a logger that writes to w in the format text or json, from level debug, info, warn or error on.
-// The error names the setting, not a flag.
+// NewLogger returns a logger that writes to w in the format text or json, from level debug, info,
+// warn or error on. The error names the setting, not a flag.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	lvl, err := ParseLevel(level)
 	if err != nil {
@@ -51,8 +52,8 @@ func ParseLevel(level string) (slog.Level, error) {
 	return 0, fmt.Errorf("log level %q: must be debug, info, warn or error", level)
 }
 
-// AdoptProcess sends what libraries log through their own process-wide loggers (klog, controller-runtime, OpenTelemetry) to log.
-// It is called once, by a main.
+// AdoptProcess sends what libraries log through their own process-wide loggers (klog,
+// controller-runtime, OpenTelemetry) to log. It is called once, by a main.
 func AdoptProcess(log *slog.Logger) {
 	quiet := log.With("component", "library")
 	logger := Library(quiet)

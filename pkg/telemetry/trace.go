@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 )
 
-// ErrUnsupported reports an OTEL_* variable that asks for something this build cannot do; the message names the variable.
+// ErrUnsupported reports an OTEL_* variable that asks for something this build cannot do; the
+// message names the variable.
 var ErrUnsupported = errors.New("not supported")
 
 // Propagator writes and reads trace context and baggage as W3C headers.
@@ -34,11 +35,14 @@ type Tracing struct {
 	Shutdown func(context.Context) error
 }
 
-// NewTracing sets up traces for one service from the OTEL_* variables (OpenTelemetry's environment specification) of env.
-// No span is recorded with OTEL_SDK_DISABLED=true or OTEL_TRACES_EXPORTER=none, or without OTEL_TRACES_EXPORTER where no endpoint
-// is set (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT). Spans go out in the background, over gRPC or HTTP or
-// to env.Console; a collector that is away loses spans and nothing else. Endpoint, headers, TLS, sampler and batching are read by
-// the OpenTelemetry SDK itself, from the environment of the process; values that it would not understand are errors that name the variable.
+// NewTracing sets up traces for one service from the OTEL_* variables (OpenTelemetry's environment
+// specification) of env. No span is recorded with OTEL_SDK_DISABLED=true or
+// OTEL_TRACES_EXPORTER=none, or without OTEL_TRACES_EXPORTER where no endpoint is set
+// (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT). Spans go out in the
+// background, over gRPC or HTTP or to env.Console; a collector that is away loses spans and nothing
+// else. Endpoint, headers, TLS, sampler and batching are read by the OpenTelemetry SDK itself, from
+// the environment of the process; values that it would not understand are errors that name the
+// variable.
 func NewTracing(ctx context.Context, service, instance string, env Environment) (Tracing, error) {
 	exporter, err := newExporter(ctx, env)
 	if err != nil {

@@ -44,7 +44,8 @@ func TestTracingIsOffWithoutAnEndpoint(t *testing.T) {
 	}
 }
 
-// The specification has a default endpoint on localhost: OTEL_TRACES_EXPORTER=otlp alone records nothing without it.
+// The specification has a default endpoint on localhost: OTEL_TRACES_EXPORTER=otlp alone records
+// nothing without it.
 func TestAnExporterThatIsNamedNeedsNoEndpoint(t *testing.T) {
 	for _, vars := range []map[string]string{
 		{"OTEL_TRACES_EXPORTER": "otlp"},
@@ -75,7 +76,8 @@ func TestTracingRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// The OpenTelemetry SDK logs such a value, secrets included, and sends spans to localhost, or all of them instead of few.
+// The OpenTelemetry SDK logs such a value, secrets included, and sends spans to localhost, or all
+// of them instead of few.
 func TestTracingRefusesWhatItCannotRead(t *testing.T) {
 	const endpoint, traces = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	for _, tc := range []struct {
@@ -98,7 +100,8 @@ func TestTracingRefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// What another signal or exporter would read is none of ours: the variable of traces counts, and console has no protocol.
+// What another signal or exporter would read is none of ours: the variable of traces counts, and
+// console has no protocol.
 func TestOnlyVariablesThatCountAreChecked(t *testing.T) {
 	for _, vars := range []map[string]string{
 		{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "GRPC"},
@@ -195,7 +198,8 @@ func TestSpansReachTheCollector(t *testing.T) {
 	rec.requireSpan()
 }
 
-// The protocol that the specification recommends is refused, where most collectors listen on port 4318 alone.
+// The protocol that the specification recommends is refused, where most collectors listen on port
+// 4318 alone.
 func TestSpansReachTheCollectorOverHTTP(t *testing.T) {
 	for name, tc := range map[string]struct {
 		endpoint, path string // variable, and path below the server
@@ -209,7 +213,8 @@ func TestSpansReachTheCollectorOverHTTP(t *testing.T) {
 		"compressed": {"OTEL_EXPORTER_OTLP_ENDPOINT", "", map[string]string{
 			"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip", "OTEL_TRACES_EXPORTER": "otlp",
 		}, "/v1/traces"},
-		// The SDK alone would read both variables by itself: the body is protobuf, whatever the one for all signals says.
+		// The SDK alone would read both variables by itself: the body is protobuf, whatever the one
+		// for all signals says.
 		"letters": {"OTEL_EXPORTER_OTLP_ENDPOINT", "/", map[string]string{
 			"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "HTTP/protobuf",
 		}, "/v1/traces"},

@@ -1,5 +1,5 @@
-// Command async-operation-monitor follows what plugins go on doing after an item
-// was backed up or restored, and moves jobs on when nothing is left.
+// Command async-operation-monitor follows what plugins go on doing after an item was backed up or
+// restored, and moves jobs on when nothing is left.
 package main
 
 import (

@@ -4,20 +4,16 @@ package main
 import (
 	"context"
 	"os"
-	"runtime/debug"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/backup-runner/app"
 )
 
-// softMemoryLimit makes the garbage collector work harder before the process
-// outgrows what it promises; GOMEMLIMIT overrides it.
-const softMemoryLimit = 96 << 20
+// memoryLimit is what a runner promises to work in.
+const memoryLimit = 96 << 20
 
 func main() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(softMemoryLimit)
-	}
+	service.LimitMemory(memoryLimit)
 	var config app.Config
 	os.Exit(service.Main(app.Name, app.Ports, config.BindFlags, func(ctx context.Context, base service.Base) (service.Runner, error) {
 		config.Base = base

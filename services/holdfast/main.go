@@ -1,5 +1,5 @@
-// Command holdfast is what a person types: it creates and shows backups and
-// restores, and runs the whole server on one machine (`holdfast up`).
+// Command holdfast is what a person types: it creates and shows backups and restores, and runs the
+// whole server on one machine (`holdfast up`).
 package main
 
 import (

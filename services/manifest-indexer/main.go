@@ -1,5 +1,5 @@
-// Command manifest-indexer is the catalogue of backup locations: it validates them, finds the backups they hold, and answers
-// requests for their content.
+// Command manifest-indexer is the catalogue of backup locations: it validates them, finds the
+// backups they hold, and answers requests for their content.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command queue-scheduler validates backups and restores, decides which may run
-// and when, and sends them to the runners.
+// Command queue-scheduler validates backups and restores, decides which may run and when, and sends
+// them to the runners.
 package main
 
 import (

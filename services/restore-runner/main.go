@@ -1,22 +1,21 @@
-// Command restore-runner carries out restores: it creates the objects of a backup in the cluster, in an order that
-// respects who needs whom.
+// Command restore-runner carries out restores: it creates the objects of a backup in the cluster,
+// in an order that respects who needs whom.
 package main
 
 import (
 	"context"
 	"os"
-	"runtime/debug"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/restore-runner/app"
 )
 
-// memoryLimit makes the garbage collector work harder before the process outgrows the 96 MiB a runner may take: the code
-// itself, which the limit does not count, takes about 30 MiB of them.
+// memoryLimit is what is left of the 96 MiB a runner may take: the code itself, which the limit
+// does not count, takes about 30 MiB of them.
 const memoryLimit = 64 << 20
 
 func main() {
-	debug.SetMemoryLimit(memoryLimit)
+	service.LimitMemory(memoryLimit)
 	var config app.Config
 	os.Exit(service.Main(app.Name, service.Ports{GRPC: app.GRPCPort, HTTP: app.HTTPPort}, config.BindFlags,
 		func(ctx context.Context, base service.Base) (service.Runner, error) {

@@ -1,6 +1,8 @@
-// Command bench measures the services and writes .out/bench.json. BENCH=quick measures small sizes in a few minutes,
-// BENCH=sizes only backups and restores, BENCH=restore only 10,000 objects, BENCH=resume only the backup whose runner is killed, BENCH=queue only the queue, BENCH=huge only objects of 900 KB,
-// BENCH=plugins only what plugins cost, BENCH=footprint only the memory of a restore of a million objects.
+// Command bench measures the services and writes .out/bench.json. BENCH=quick measures small sizes
+// in a few minutes, BENCH=sizes only backups and restores, BENCH=restore only 10,000 objects,
+// BENCH=resume only the backup whose runner is killed, BENCH=queue only the queue, BENCH=huge only
+// objects of 900 KB, BENCH=plugins only what plugins cost, BENCH=footprint only the memory of a
+// restore of a million objects.
 package main
 
 import (
@@ -13,7 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/e2e/bench"
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 func main() {

@@ -1,5 +1,6 @@
-// Command benchplugin is the plugin of package bench. The name it is started under says what it is called for: as "matched" for every
-// ConfigMap, which it annotates, else for ConfigMaps with a label that none has.
+// Command benchplugin is the plugin of package bench. The name it is started under says what it is
+// called for: as "matched" for every ConfigMap, which it annotates, else for ConfigMaps with a
+// label that none has.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Program compare reads live objects into a file and compares the file with live objects later. It ends with exit code 0 when all are equal, 1 when
-// something differs, and 2 when it could not tell.
+// Program compare reads live objects into a file and compares the file with live objects later. It
+// ends with exit code 0 when all are equal, 1 when something differs, and 2 when it could not tell.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/holdfast-io/holdfast/e2e/compare"
+	"github.com/holdfast-io/holdfast/e2e/harness/compare"
 )
 
 var errDiffers = errors.New("objects differ")

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// printer writes the demo's output: numbered steps, and what belongs to a step indented below it. It is safe for concurrent use.
+// printer writes the demo's output: numbered steps, and what belongs to a step indented below it.
+// It is safe for concurrent use.
 type printer struct {
 	out   io.Writer
 	began time.Time
@@ -37,7 +38,8 @@ func (p *printer) Say(text string, args ...any) {
 // Command shows a command as a user would type it.
 func (p *printer) Command(words ...string) { p.Say("$ %s", strings.Join(words, " ")) }
 
-// Write implements io.Writer: whole lines are indented and printed, the rest waits for its end. A carriage return ends a line too.
+// Write implements io.Writer: whole lines are indented and printed, the rest waits for its end. A
+// carriage return ends a line too.
 func (p *printer) Write(data []byte) (int, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-io/holdfast/e2e/seed"
+	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 )
 
 // sharedNamespace is where the demo's server lives in a cluster that is not its own.
@@ -92,7 +92,8 @@ func (d *demo) veleroDefinitions(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// leaveCluster removes the server's namespace and, if there were none before, the definitions that the server installed.
+// leaveCluster removes the server's namespace and, if there were none before, the definitions that
+// the server installed.
 func (d *demo) leaveCluster(ctx context.Context, client kubernetes.Interface, before []string) error {
 	if err := d.dropFinalizers(ctx); err != nil {
 		return err
@@ -120,7 +121,8 @@ func (d *demo) leaveCluster(ctx context.Context, client kubernetes.Interface, be
 	return nil
 }
 
-// dropFinalizers frees the Restores of an interrupted demo: the server that would have cleaned up after them is stopped, and its data is gone.
+// dropFinalizers frees the Restores of an interrupted demo: the server that would have cleaned up
+// after them is stopped, and its data is gone.
 func (d *demo) dropFinalizers(ctx context.Context) error {
 	client, err := dynamic.NewForConfig(d.config)
 	if err != nil {

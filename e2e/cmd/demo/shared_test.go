@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-io/holdfast/e2e/seed"
-	"github.com/holdfast-io/holdfast/e2e/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/seed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 func TestSomeoneElsesClusterIsLeftAlone(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/holdfast-io/holdfast/e2e/product"
-	"github.com/holdfast-io/holdfast/e2e/seed"
+	"github.com/holdfast-io/holdfast/e2e/harness/product"
+	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 )
 
 const (

@@ -1,5 +1,6 @@
-// Command velerofw is a plugin of every kind and version, compiled with Velero's own published framework: what vendors
-// ship. Tests run it unmodified in Holdfast. It uses the framework through its public interfaces only.
+// Command velerofw is a plugin of every kind and version, compiled with Velero's own published
+// framework: what vendors ship. Tests run it unmodified in Holdfast. It uses the framework through
+// its public interfaces only.
 package main
 
 import (

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// volumes answers from what it is given, and writes what it was asked to change into the file that its location's config names.
+// volumes answers from what it is given, and writes what it was asked to change into the file that
+// its location's config names.
 type volumes struct{ zone, calls string }
 
 func (v *volumes) Init(config map[string]string) error {

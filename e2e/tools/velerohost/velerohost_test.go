@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestMain answers as a server's own executable: Velero starts it for the plugins that are built in. There are none here.
+// TestMain answers as a server's own executable: Velero starts it for the plugins that are built
+// in. There are none here.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "run-plugins" {
 		framework.NewServer().Serve()
@@ -34,7 +35,8 @@ func deployment(status map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// load builds the starter into a plugin directory and discovers what is there, as a server does when it starts.
+// load builds the starter into a plugin directory and discovers what is there, as a server does
+// when it starts.
 func load(t *testing.T) (process.Registry, clientmgmt.Manager) {
 	t.Helper()
 	directory := t.TempDir()
@@ -78,7 +80,7 @@ func TestVeleroLoadsTheStarter(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, operation)
 	require.Equal(t, "3", item.(*unstructured.Unstructured).GetAnnotations()["example.com/ready-replicas"])
-	// Velero knows no expressions, so the plugin's own process heeds it.
+	// Velero knows no expressions, so the plugin's own process obeys it.
 	item, _, _, _, err = backups[0].Execute(deployment(map[string]any{}), backup)
 	require.NoError(t, err)
 	require.NotContains(t, item.(*unstructured.Unstructured).GetAnnotations(), "example.com/ready-replicas")

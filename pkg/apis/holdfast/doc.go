@@ -1,5 +1,5 @@
-// Package holdfast names what Holdfast adds to objects of group velero.io.
-// Nothing here is needed to read a backup: Velero ignores all of it.
+// Package holdfast names what Holdfast adds to objects of group velero.io. Nothing here is needed
+// to read a backup: Velero ignores all of it.
 package holdfast
 
 // Prefix begins every annotation and label of Holdfast.
@@ -7,11 +7,11 @@ const Prefix = "holdfast.io/"
 
 // Annotations of Holdfast.
 const (
-	// AnnotationClaim holds who works on a Backup or Restore: holder, address
-	// and epoch as JSON. It is written in the same patch as the phase.
+	// AnnotationClaim holds who works on a Backup or Restore: holder, address and epoch as JSON. It
+	// is written in the same patch as the phase.
 	AnnotationClaim = "holdfast.io/claim"
-	// AnnotationQueueSequence is the number a job got from the ledger's counter;
-	// it decides the order among jobs of one priority and never changes.
+	// AnnotationQueueSequence is the number a job got from the ledger's counter; it decides the
+	// order among jobs of one priority and never changes.
 	AnnotationQueueSequence = "holdfast.io/queue-sequence"
 	// AnnotationNamespaces holds the namespaces a Backup was admitted for, or those
 	// a Restore writes to, as a sorted JSON list of names or ["*"], before which
@@ -19,55 +19,53 @@ const (
 	// in the same patch as ReadyToStart, on a Restore when it is validated, and
 	// left out above 128 KiB.
 	AnnotationNamespaces = "holdfast.io/namespaces"
-	// AnnotationPriority is high, normal (the default) or low. A more urgent backup
-	// goes first, but never past a waiting one it overlaps with.
+	// AnnotationPriority is high, normal (the default) or low. A more urgent backup goes first, but
+	// never past a waiting one it overlaps with.
 	AnnotationPriority = "holdfast.io/priority"
 	// AnnotationOperations summarises asynchronous operations as JSON.
 	AnnotationOperations = "holdfast.io/operations"
 	// AnnotationPlan names a stored plan to execute.
 	AnnotationPlan = "holdfast.io/plan"
-	// AnnotationCancel asks for a job that has not ended to be stopped: who asks,
-	// and when, and the object's UID, as JSON, or any other text but "false", as a
-	// person might set it.
+	// AnnotationCancel asks for a job that has not ended to be stopped: who asks, and when, and the
+	// object's UID, as JSON, or any other text but "false", as a person might set it.
 	AnnotationCancel = "holdfast.io/cancel"
-	// AnnotationCommitting is the epoch in which a job began to commit what it
-	// did, a space, and the object's UID. A request to cancel that comes later is not heeded.
+	// AnnotationCommitting is the epoch in which a job began to commit what it did, a space, and
+	// the object's UID. A request to cancel that comes later is not obeyed.
 	AnnotationCommitting = "holdfast.io/committing"
-	// AnnotationSuspended marks a Backup in progress that its runner let go of because
-	// its bucket is away: the admission it ran under, the reason and the object's UID
-	// as JSON. It is removed when the Backup is admitted again.
+	// AnnotationSuspended marks a Backup in progress that its runner let go of because its bucket
+	// is away: the admission it ran under, the reason and the object's UID as JSON. It is removed
+	// when the Backup is admitted again.
 	AnnotationSuspended = "holdfast.io/suspended"
-	// AnnotationIgnoreRunning ("true") lets a restore start beside running
-	// backups that overlap with it.
+	// AnnotationIgnoreRunning ("true") lets a restore start beside running backups that overlap
+	// with it.
 	AnnotationIgnoreRunning = "holdfast.io/ignore-running"
-	// AnnotationOrder on a Restore is the order of its objects: stages (the
-	// default), owners or velero.
+	// AnnotationOrder on a Restore is the order of its objects: stages (the default), owners or
+	// velero.
 	AnnotationOrder = "holdfast.io/order"
-	// AnnotationRunAgain on a Restore lists resources ("workflows.argoproj.io", or
-	// "*") that are restored although their objects would run again.
+	// AnnotationRunAgain on a Restore lists resources ("workflows.argoproj.io", or "*") that are
+	// restored although their objects would run again.
 	AnnotationRunAgain = "holdfast.io/run-again"
-	// AnnotationSpreadWindow on a Schedule is a duration ("30m"). Its backups start
-	// after the slot by a part of it that the Schedule's UID decides.
+	// AnnotationSpreadWindow on a Schedule is a duration ("30m"). Its backups start after the slot
+	// by a part of it that the Schedule's UID decides.
 	AnnotationSpreadWindow = "holdfast.io/spread-window"
-	// AnnotationConcurrencyPolicy on a Schedule is Forbid (the default: a slot
-	// waits while a backup of the schedule waits or runs) or Allow.
+	// AnnotationConcurrencyPolicy on a Schedule is Forbid (the default: a slot waits while a backup
+	// of the schedule waits or runs) or Allow.
 	AnnotationConcurrencyPolicy = "holdfast.io/concurrency-policy"
-	// AnnotationPendingSlot on a Schedule is the slot whose Backup is promised and
-	// not known to exist yet, as RFC 3339. It is written in the same patch as
-	// status.lastBackup.
+	// AnnotationPendingSlot on a Schedule is the slot whose Backup is promised and not known to
+	// exist yet, as RFC 3339. It is written in the same patch as status.lastBackup.
 	AnnotationPendingSlot = "holdfast.io/pending-slot"
-	// AnnotationSkipDeleteActions ("true") on a DeleteBackupRequest or a Backup lets the
-	// deletion go on without the delete item actions of plugins.
+	// AnnotationSkipDeleteActions ("true") on a DeleteBackupRequest or a Backup lets the deletion
+	// go on without the delete item actions of plugins.
 	AnnotationSkipDeleteActions = "holdfast.io/skip-delete-actions"
-	// AnnotationLeaveVolumeData ("true") on a Backup or DeleteBackupRequest lets the
-	// backup be deleted although it has volume data that cannot be removed: CSI
-	// snapshots, PodVolumeBackups or DataUploads. That data stays where it is.
+	// AnnotationLeaveVolumeData ("true") on a Backup or DeleteBackupRequest lets the backup be
+	// deleted although it has volume data that cannot be removed: CSI snapshots, PodVolumeBackups
+	// or DataUploads. That data stays where it is.
 	AnnotationLeaveVolumeData = "holdfast.io/leave-volume-data"
-	// AnnotationObjectStore ("plugin") on a location makes the plugin of its
-	// provider's name serve it instead of the built-in store.
+	// AnnotationObjectStore ("plugin") on a location makes the plugin of its provider's name serve
+	// it instead of the built-in store.
 	AnnotationObjectStore = "holdfast.io/object-store"
 )
 
-// ProviderFile is the provider of locations in a directory: spec.config.path is
-// the directory, the bucket a directory in it.
+// ProviderFile is the provider of locations in a directory: spec.config.path is the directory, the
+// bucket a directory in it.
 const ProviderFile = "holdfast.io/file"

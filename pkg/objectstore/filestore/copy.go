@@ -58,8 +58,8 @@ func (s *Store) appendSource(ctx context.Context, f *os.File, src objectstore.So
 	return copyChunks(ctx, f, in, n)
 }
 
-// copyChunks copies n bytes between files, checking ctx now and then. Plain files on both ends let the runtime use
-// copy_file_range.
+// copyChunks copies n bytes between files, checking ctx now and then. Plain files on both ends let
+// the runtime use copy_file_range.
 func copyChunks(ctx context.Context, dst, src *os.File, n int64) error {
 	const chunk = 64 << 20
 	for n > 0 {

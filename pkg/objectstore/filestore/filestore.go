@@ -1,9 +1,10 @@
-// Package filestore keeps objects as files of one directory, for a single machine or a shared file system with
-// working link(2).
+// Package filestore keeps objects as files of one directory, for a single machine or a shared file
+// system with working link(2).
 //
-// An object is written to a temporary file, synced, and then linked (create-if-absent) or renamed (replace) to its name,
-// so that no reader ever sees a part of one, also after a power failure. Paths cannot leave the directory, not even over
-// symbolic links (os.Root). One segment of a key is at most 255 bytes, and a key may not run through another object ("a" and "a/b").
+// An object is written to a temporary file, synced, and then linked (create-if-absent) or renamed
+// (replace) to its name, so that no reader ever sees a part of one, also after a power failure.
+// Paths cannot leave the directory, not even over symbolic links (os.Root). One segment of a key is
+// at most 255 bytes, and a key may not run through another object ("a" and "a/b").
 package filestore
 
 import (
@@ -24,14 +25,15 @@ const tempDir = ".holdfast-tmp"
 
 // Store is a directory used as a bucket. Several processes may use one directory at once.
 type Store struct {
-	root *os.Root
-	dir  string
+	root  *os.Root
+	dir   string
+	syncs dirSyncs
 }
 
 var _ objectstore.Store = (*Store)(nil)
 
-// Open uses an existing directory; a missing one is ErrNoBucket. Nothing is written until the first object is, except
-// that temporary files a crashed process left a day ago are removed.
+// Open uses an existing directory; a missing one is ErrNoBucket. Nothing is written until the first
+// object is, except that temporary files a crashed process left a day ago are removed.
 func Open(dir string) (*Store, error) {
 	fi, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !fi.IsDir() {
@@ -42,6 +44,7 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("open bucket directory: %w", readError(err))
 	}
 	s := &Store{root: root, dir: dir}
+	s.syncs = dirSyncs{sync: s.syncNow, dirs: map[string]*dirSync{}}
 	s.sweepTemp()
 	return s, nil
 }

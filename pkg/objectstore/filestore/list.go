@@ -13,10 +13,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// tempAge is how old a temporary file is before nobody can still be writing it.
+// tempAge is how old a temporary file is before no process can still be writing it.
 const tempAge = 24 * time.Hour
 
-// List implements objectstore.Reader. Memory is bounded by the names of the directories on one path.
+// List implements objectstore.Reader. Memory is bounded by the names of the directories on one
+// path.
 func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Info) error) error {
 	if err := objectstore.CheckPrefix(prefix); err != nil {
 		return err
@@ -61,7 +62,8 @@ func (s *Store) ListPrefixes(ctx context.Context, prefix string) ([]string, erro
 	return dirs, nil
 }
 
-// walk visits the objects under dir ("" or ending in "/") whose key starts with prefix, in key order.
+// walk visits the objects under dir ("" or ending in "/") whose key starts with prefix, in key
+// order.
 func (s *Store) walk(ctx context.Context, dir, prefix string, fn func(objectstore.Info) error) error {
 	entries, err := s.readDir(ctx, dir)
 	if err != nil {
@@ -98,7 +100,8 @@ func (s *Store) visit(ctx context.Context, key string, e fs.DirEntry, fn func(ob
 	return fn(info(key, fi))
 }
 
-// readDir returns files and directories in key order: a directory sorts as its name with a slash, as its keys do.
+// readDir returns files and directories in key order: a directory sorts as its name with a slash,
+// as its keys do.
 func (s *Store) readDir(ctx context.Context, dir string) ([]fs.DirEntry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -134,8 +137,8 @@ func sortKey(dir string, e fs.DirEntry) string {
 	return dir + e.Name()
 }
 
-// sweepTemp removes what crashed writers left, judged by the file system's own clock. It is housekeeping: what cannot be
-// removed now is left to the next start.
+// sweepTemp removes what crashed writers left, judged by the file system's own clock. It is
+// housekeeping: what cannot be removed now is left to the next start.
 func (s *Store) sweepTemp() {
 	dir, err := s.root.Open(tempDir)
 	if err != nil {

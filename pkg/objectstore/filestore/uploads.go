@@ -17,14 +17,15 @@ const maxName = 255
 
 var _ objectstore.UploadSweeper = (*Store)(nil)
 
-// tempName makes a new name for a file that will become key: random, then the key as far as there is room, so that what a
-// killed writer left can be attributed.
+// tempName makes a new name for a file that will become key: random, then the key as far as there
+// is room, so that what a killed writer left can be attributed.
 func tempName(key string) string {
 	name := rand.Text() + "." + url.PathEscape(key)
 	return name[:min(len(name), maxName)]
 }
 
-// tempKey returns the key a temporary file was to become; false where the name was too short for it.
+// tempKey returns the key a temporary file was to become; false where the name was too short for
+// it.
 func tempKey(name string) (string, bool) {
 	_, escaped, ok := strings.Cut(name, ".")
 	if !ok || len(name) == maxName {
@@ -34,8 +35,9 @@ func tempKey(name string) (string, bool) {
 	return key, err == nil && objectstore.CheckKey(key) == nil
 }
 
-// SweepUploads implements objectstore.UploadSweeper: it removes temporary files. Begun is when a file was last written to. Keys
-// of more than about 200 bytes are not remembered; such files are removed by Open a day later.
+// SweepUploads implements objectstore.UploadSweeper: it removes temporary files. Begun is when a
+// file was last written to. Keys of more than about 200 bytes are not remembered; such files are
+// removed by Open a day later.
 func (s *Store) SweepUploads(ctx context.Context, prefix string, abandoned func(objectstore.Upload) (bool, error)) (int, error) {
 	if err := objectstore.CheckPrefix(prefix); err != nil {
 		return 0, err

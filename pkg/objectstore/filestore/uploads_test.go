@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/storetest"
 )
 
-// killedWriter runs this test binary as a process that is killed while it writes key, or composes it.
+// killedWriter runs this test binary as a process that is killed while it writes key, or composes
+// it.
 func killedWriter(t testing.TB, dir, key, how string) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriterToBeKilled$")
@@ -34,7 +35,7 @@ func killedWriter(t testing.TB, dir, key, how string) {
 
 const writing = "writing"
 
-// blocked yields something and then, for ever, nothing.
+// blocked yields something and then, indefinitely, nothing.
 type blocked struct{ *bytes.Reader }
 
 func (b blocked) Read(p []byte) (int, error) {

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Backups hold Secrets: nobody but owner and group, which processes may share, reads them; the umask takes away more.
+// Backups hold Secrets: nobody but owner and group, which processes may share, reads them; the
+// umask takes away more.
 const (
 	dirMode  = 0o770
 	fileMode = 0o660
@@ -76,7 +77,8 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.removeEmpty(parent(key))
 }
 
-// removeEmpty removes dir and its parents as long as they are empty, and makes the first one that stays durable.
+// removeEmpty removes dir and its parents as long as they are empty, and makes the first one that
+// stays durable.
 func (s *Store) removeEmpty(dir string) error {
 	for dir != "." && s.root.Remove(dir) == nil {
 		dir = parent(dir)
@@ -150,7 +152,8 @@ func (s *Store) exists(op, key string) error {
 	return fmt.Errorf("%s %s: %w", op, key, objectstore.ErrExists)
 }
 
-// makeDirs creates dir and its parents; each new entry is made durable, or the object could vanish with its directory.
+// makeDirs creates dir and its parents; each new entry is made durable, or the object could vanish
+// with its directory.
 func (s *Store) makeDirs(dir string) error {
 	if dir == "." {
 		return nil
@@ -176,7 +179,10 @@ func (s *Store) makeDirs(dir string) error {
 	return nil
 }
 
-func (s *Store) syncDir(dir string) error {
+// syncDir makes the entries of a directory durable.
+func (s *Store) syncDir(dir string) error { return s.syncs.do(dir) }
+
+func (s *Store) syncNow(dir string) error {
 	d, err := s.root.Open(dir)
 	if err != nil {
 		return err

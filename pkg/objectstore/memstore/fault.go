@@ -13,7 +13,8 @@ import (
 // Op names a kind of call for faults and counts.
 type Op string
 
-// The kinds of calls. OpGet covers Get and GetRange, OpList also ListPrefixes, OpRead a Read of an opened object.
+// The kinds of calls. OpGet covers Get and GetRange, OpList also ListPrefixes, OpRead a Read of an
+// opened object.
 const (
 	OpGet     Op = "get"
 	OpRead    Op = "read"
@@ -26,8 +27,8 @@ const (
 	OpSweep   Op = "sweep" // the key is the prefix
 )
 
-// Fault decides whether a call fails: a non-nil error is returned instead of doing anything. For OpList key is the prefix. It
-// may be called concurrently and may itself use the store.
+// Fault decides whether a call fails: a non-nil error is returned instead of doing anything. For
+// OpList key is the prefix. It may be called concurrently and may itself use the store.
 type Fault func(op Op, key string) error
 
 // Inject sets the fault for calls from now on; nil removes it.

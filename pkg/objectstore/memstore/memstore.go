@@ -1,4 +1,5 @@
-// Package memstore is an object store in memory for tests: the behaviour of the real ones, and faults on demand.
+// Package memstore is an object store in memory for tests: the behaviour of the real ones, and
+// faults on demand.
 package memstore
 
 import (

@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// LeaveUpload makes the store look as if a writer of key had died on the way, now by the store's clock.
+// LeaveUpload makes the store look as if a writer of key had died on the way, now by the store's
+// clock.
 func (s *Store) LeaveUpload(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

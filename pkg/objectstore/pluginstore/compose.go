@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Compose implements objectstore.Writer: the sources are read one after the other and sent on, and then read back.
+// Compose implements objectstore.Writer: the sources are read one after the other and sent on, and
+// then read back.
 func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Source) (objectstore.Info, error) {
 	if err := ready(ctx, key); err != nil {
 		return objectstore.Info{}, err

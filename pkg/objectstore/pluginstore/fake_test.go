@@ -13,13 +13,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/pluginstore"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 )
 
-// provider is a plugin in this process whose calls can be replaced; the default is a bucket in memory.
+// provider is a plugin in this process whose calls can be replaced; the default is a bucket in
+// memory.
 type provider struct {
 	mu      sync.Mutex
 	objects map[string]string
@@ -121,7 +122,8 @@ func TestOneOfManyStoresOfAProcessCreates(t *testing.T) {
 	require.EqualValues(t, 1, won.Load())
 }
 
-// TestAnotherWritersObjectIsNoSuccess has another process write between our write and our look at it.
+// TestAnotherWritersObjectIsNoSuccess has another process write between our write and our look at
+// it.
 func TestAnotherWritersObjectIsNoSuccess(t *testing.T) {
 	p := &provider{}
 	s := over(t, p, &pluginstore.Locks{})
@@ -176,8 +178,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestComposeHoldsNothing has sources far larger than what may be in memory: never is more read than one chunk ahead of what
-// the plugin took.
+// TestComposeHoldsNothing has sources far larger than what may be in memory: never is more read
+// than one chunk ahead of what the plugin took.
 func TestComposeHoldsNothing(t *testing.T) {
 	const each, sources, chunk = 8 << 20, 8, 256 << 10
 	p := &provider{}

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 )
 
 const delimiter = "/"
 
-// List implements objectstore.Reader; fn gets keys alone. The whole list is one message, which the plugin's limits bound.
+// List implements objectstore.Reader; fn gets keys alone. The whole list is one message, which the
+// plugin's limits bound.
 func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Info) error) error {
 	if err := objectstore.CheckPrefix(prefix); err != nil {
 		return err
@@ -81,7 +82,8 @@ func (s *Store) strange(method, prefix, answer string) error {
 		"%w: %.200q does not fit the prefix %q", pluginhost.ErrMalformed, answer, prefix)}
 }
 
-// SignGet implements objectstore.Signer. A plugin that answers with an error or something that is no URL makes none.
+// SignGet implements objectstore.Signer. A plugin that answers with an error or something that is
+// no URL makes none.
 func (s *Store) SignGet(ctx context.Context, key string, ttl time.Duration) (string, error) {
 	if err := ready(ctx, key); err != nil {
 		return "", err

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Locks lets one writer at a time create an object. The zero value is ready; share one among the stores of a process. Safe for
-// concurrent use.
+// Locks lets one writer at a time create an object. The zero value is ready; share one among the
+// stores of a process. Safe for concurrent use.
 type Locks struct {
 	mu   sync.Mutex
 	held map[string]*lock

@@ -1,7 +1,7 @@
 // Package pluginstore keeps objects in a bucket behind an ObjectStore plugin.
 //
-// Velero's protocol can put, get, list and delete whole objects and ask whether one exists, and that is all. The rest of
-// what an [objectstore.Store] promises is made here, at its price:
+// Velero's protocol can put, get, list and delete whole objects and ask whether one exists, and
+// that is all. The rest of what an [objectstore.Store] promises is made here, at its price:
 //
 //   - Creation is an exists-check, a write and a comparison of what can be read back. It is atomic within one process, which
 //     [Locks] sees to; two processes that create one key at the same moment may both succeed. So
@@ -21,13 +21,13 @@ import (
 	"io"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 )
 
-// defaultSpoolBytes is what copies of objects may take on the disk, unless configured: enough for the tarball of some million
-// objects.
+// defaultSpoolBytes is what copies of objects may take on the disk, unless configured: enough for
+// the tarball of some million objects.
 const defaultSpoolBytes = 8 << 30
 
 // Config is what a Store needs.
@@ -36,9 +36,11 @@ type Config struct {
 	Plugin action.ObjectStore
 	// Bucket is what calls name as the bucket.
 	Bucket string
-	// Dir is where copies of objects are put that are read by ranges. They have no names and vanish with the process.
+	// Dir is where copies of objects are put that are read by ranges. They have no names and vanish
+	// with the process.
 	Dir string
-	// SpoolBytes bounds those copies; of larger objects each range is read from the start. 0 means 8 GiB.
+	// SpoolBytes bounds those copies; of larger objects each range is read from the start. 0 means
+	// 8 GiB.
 	SpoolBytes int64
 	// Locks is shared by the stores of a process.
 	Locks *Locks
@@ -46,8 +48,8 @@ type Config struct {
 	End func() error
 }
 
-// Store is one bucket. Calls are bounded by the plugin's limits and by their context, and are not repeated; their errors wrap
-// a *pluginhost.Error. Safe for concurrent use.
+// Store is one bucket. Calls are bounded by the plugin's limits and by their context, and are not
+// repeated; their errors wrap a *pluginhost.Error. Safe for concurrent use.
 type Store struct {
 	config Config
 	spool  *spool
@@ -86,7 +88,8 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return s.open(ctx, key)
 }
 
-// GetRange implements objectstore.Reader. Ranges of one object that are read through one Store are of one version of it.
+// GetRange implements objectstore.Reader. Ranges of one object that are read through one Store are
+// of one version of it.
 func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
 	if err := ready(ctx, key); err != nil {
 		return nil, err
@@ -159,8 +162,8 @@ func (s *Store) open(ctx context.Context, key string) (io.ReadCloser, error) {
 	return rc, nil
 }
 
-// unlessAbsent turns the failure of a call about an object that is not there into ErrNotFound. Only what the plugin answered
-// with is looked into: one that does not answer is not asked again.
+// unlessAbsent turns the failure of a call about an object that is not there into ErrNotFound. Only
+// what the plugin answered with is looked into: one that does not answer is not asked again.
 func (s *Store) unlessAbsent(ctx context.Context, op, key string, err error) error {
 	failed := fmt.Errorf("%s %s: %w", op, key, err)
 	var remote *pluginhost.RemoteError
@@ -190,7 +193,8 @@ func (s *Store) exists(ctx context.Context, op, key string) (bool, error) {
 	return there, nil
 }
 
-// Stat implements objectstore.Reader by reading the object. ETag is made of the content, ModTime is unknown.
+// Stat implements objectstore.Reader by reading the object. ETag is made of the content, ModTime is
+// unknown.
 func (s *Store) Stat(ctx context.Context, key string) (objectstore.Info, error) {
 	if err := ready(ctx, key); err != nil {
 		return objectstore.Info{}, err

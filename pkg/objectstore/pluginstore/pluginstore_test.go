@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/pluginstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/pluginstore/directoryplugin"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/storetest"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 )
 
 func TestMain(m *testing.M) {
@@ -142,8 +142,8 @@ func TestURLsAreThePluginsIfItMakesAny(t *testing.T) {
 	require.NotErrorIs(t, err, objectstore.ErrUnsigned, "it may well sign the next time")
 }
 
-// TestAMisbehavingPluginCostsItsCalls has every method fail in every way; each call ends with an error that names plugin and
-// method, and the others work.
+// TestAMisbehavingPluginCostsItsCalls has every method fail in every way; each call ends with an
+// error that names plugin and method, and the others work.
 func TestAMisbehavingPluginCostsItsCalls(t *testing.T) {
 	t.Parallel()
 	limits := pluginhost.Limits{Stop: 100 * time.Millisecond, Deaths: 100}

@@ -12,7 +12,8 @@ import (
 // maxCopies bounds the files that are open at once.
 const maxCopies = 32
 
-// spool keeps copies of objects that are read by ranges, in files without a name. Safe for concurrent use.
+// spool keeps copies of objects that are read by ranges, in files without a name. Safe for
+// concurrent use.
 type spool struct {
 	open  func(ctx context.Context, key string) (io.ReadCloser, error)
 	dir   string
@@ -154,7 +155,7 @@ func (h *held) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.users--; h.users == 0 && h.file != nil {
-		_ = h.file.Close() // it has no name and nobody reads it again
+		_ = h.file.Close() // it has no name and no reader reads it again
 	}
 }
 
@@ -179,7 +180,8 @@ func (s *section) Close() error {
 	return nil
 }
 
-// limited is a file that takes as much as it may and as the disk has; after that it is gone, and the rest goes nowhere.
+// limited is a file that takes as much as it may and as the disk has; after that it is gone, and
+// the rest goes nowhere.
 type limited struct {
 	file *os.File
 	left int64
@@ -198,7 +200,7 @@ func (l *limited) create(dir string) {
 
 func (l *limited) drop() {
 	if l.file != nil {
-		_ = l.file.Close() // nobody wants what is in it
+		_ = l.file.Close() // no reader wants what is in it
 		l.file = nil
 	}
 }

@@ -9,34 +9,34 @@ import (
 	"hash"
 	"io"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 )
 
-// errVanished means that somebody deletes what is being written. It is worth another try.
+// errVanished means that another process deletes what is being written. It is worth another try.
 var errVanished = errors.New("the object was written and is not there")
 
 // Put implements objectstore.Writer.
 func (s *Store) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	if err := ready(ctx, key); err != nil {
-		return err
-	}
-	if _, err := objectstore.CheckSize(r, size); err != nil {
-		return fmt.Errorf("put %s: %w", key, err)
-	}
-	_, err := s.put(ctx, "put", key, &exact{r: r, left: size})
-	return err
+	return sized(ctx, "put", key, r, size, s.put)
 }
 
 // Create implements objectstore.Writer.
 func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
+	return sized(ctx, "create", key, r, size, s.create)
+}
+
+// sized writes what has the size that it is said to have.
+func sized[T any](ctx context.Context, op, key string, r io.ReadSeeker, size int64,
+	write func(ctx context.Context, op, key string, r io.Reader) (T, error),
+) error {
 	if err := ready(ctx, key); err != nil {
 		return err
 	}
 	if _, err := objectstore.CheckSize(r, size); err != nil {
-		return fmt.Errorf("create %s: %w", key, err)
+		return fmt.Errorf("%s %s: %w", op, key, err)
 	}
-	_, err := s.create(ctx, "create", key, &exact{r: r, left: size})
+	_, err := write(ctx, op, key, &exact{r: r, left: size})
 	return err
 }
 

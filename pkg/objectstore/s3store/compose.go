@@ -17,14 +17,16 @@ import (
 )
 
 const (
-	// composeWorkers bounds the parts in flight, and with them memory: each may hold one merged part.
+	// composeWorkers bounds the parts in flight, and with them memory: each may hold one merged
+	// part.
 	composeWorkers = 4
 	// abortTimeout bounds the clean-up of a failed upload, which also runs after a cancel.
 	abortTimeout = 30 * time.Second
 )
 
-// Compose implements objectstore.Writer with UploadPartCopy. Pieces under 5 MiB go through this process, at most 20 MiB
-// at a time; a server that does not know UploadPartCopy gets everything that way.
+// Compose implements objectstore.Writer with UploadPartCopy. Pieces under 5 MiB go through this
+// process, at most 20 MiB at a time; a server that does not know UploadPartCopy gets everything
+// that way.
 func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Source) (objectstore.Info, error) {
 	if err := objectstore.CheckKey(key); err != nil {
 		return objectstore.Info{}, err
@@ -99,7 +101,8 @@ func (s *Store) multipart(ctx context.Context, w write, parts []partSource) (err
 func (s *Store) abort(ctx context.Context, key string, id *string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
-	// A failure leaves parts that a bucket rule for unfinished uploads removes; the caller's error matters more.
+	// A failure leaves parts that a bucket rule for unfinished uploads removes; the caller's error
+	// matters more.
 	_, _ = s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &s.config.Bucket, Key: &key, UploadId: id})
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Condition finds out once whether a server honours conditional creation: before the first create it creates a probe object
-// twice and deletes it. It is safe for concurrent use.
+// Condition finds out once whether a server honours conditional creation: before the first create
+// it creates a probe object twice and deletes it. It is safe for concurrent use.
 type Condition struct {
 	prefix string
 

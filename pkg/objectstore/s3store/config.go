@@ -13,10 +13,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// ErrConfig means that a configuration key of the location is unknown, unsupported or has a bad value.
+// ErrConfig means that a configuration key of the location is unknown, unsupported or has a bad
+// value.
 var ErrConfig = errors.New("invalid configuration")
 
-// Config says which bucket and how to reach it. ParseConfig fills what a location's config keys carry.
+// Config says which bucket and how to reach it. ParseConfig fills what a location's config keys
+// carry.
 type Config struct {
 	// Bucket is the bucket's name.
 	Bucket string
@@ -30,7 +32,8 @@ type Config struct {
 	PathStyle bool
 	// InsecureSkipTLSVerify accepts any certificate of the server.
 	InsecureSkipTLSVerify bool
-	// CABundle is PEM of the authorities that may sign the server's certificate, besides the system's.
+	// CABundle is PEM of the authorities that may sign the server's certificate, besides the
+	// system's.
 	CABundle []byte
 	// Profile selects a profile of the environment's credentials when Credentials is nil.
 	Profile string
@@ -43,13 +46,13 @@ type Config struct {
 	KMSKeyID             string
 	// Tagging is a URL-encoded tag set put on every object.
 	Tagging string
-	// Condition remembers whether the server honours conditional creation; shared by the stores of one bucket. Nil means
-	// that it does.
+	// Condition remembers whether the server honours conditional creation; shared by the stores of
+	// one bucket. Nil means that it does.
 	Condition *Condition
 }
 
-// ParseConfig reads the config keys of Velero's aws provider (1.14 of its plugin). A key that is unknown, not supported or
-// malformed is an ErrConfig naming it.
+// ParseConfig reads the config keys of Velero's aws provider (1.14 of its plugin). A key that is
+// unknown, not supported or malformed is an ErrConfig naming it.
 func ParseConfig(config map[string]string) (Config, error) {
 	c := Config{Checksum: types.ChecksumAlgorithmCrc32}
 	for _, key := range slices.Sorted(maps.Keys(config)) {

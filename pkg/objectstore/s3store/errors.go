@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// failed translates what the server said and names the operation and key. The SDK's errors hold no credentials.
+// failed translates what the server said and names the operation and key. The SDK's errors hold no
+// credentials.
 func failed(op, key string, err error) error {
 	if err == nil {
 		return nil

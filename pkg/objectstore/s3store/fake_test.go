@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// server is an S3 server with the faults real ones have. The suite runs against a real server elsewhere.
+// server is an S3 server with the faults real ones have. The suite runs against a real server
+// elsewhere.
 type server struct {
 	mu       sync.Mutex
 	objects  map[string]stored

@@ -49,7 +49,8 @@ func TestAFailedProbeIsRepeated(t *testing.T) {
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "k", nil))
 }
 
-// A server on a file system refuses an object while it removes the emptied directory of its neighbours: the create failed although nothing was there.
+// A server on a file system refuses an object while it removes the emptied directory of its
+// neighbours: the create failed although nothing was there.
 func TestACreateThatMeetsAnEmptiedDirectoryIsRetried(t *testing.T) {
 	f, s := newServer(t)
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "probe", nil))
@@ -64,6 +65,29 @@ func TestACreateThatMeetsAnEmptiedDirectoryIsRetried(t *testing.T) {
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "d/k", []byte("v")))
 	require.Equal(t, 1, refused)
 	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), s, "d/k", nil), objectstore.ErrExists)
+}
+
+// A create that is refused because of an object that is gone when it is asked for was reported as
+// one of an existing object: its writer then took itself for a second one. A refusal that stands is
+// reported.
+func TestACreateRefusedForAnObjectThatIsGoneIsRetried(t *testing.T) {
+	f, s := newServer(t)
+	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "probe", nil))
+	refused, refusals := 0, 2
+	f.refuse = func(r *http.Request) (int, string) {
+		if r.Method != http.MethodPut || refused == refusals {
+			return 0, ""
+		}
+		refused++
+		return http.StatusPreconditionFailed, "PreconditionFailed"
+	}
+	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "d/k", []byte("v")))
+	require.Equal(t, 2, refused)
+	got, _ := f.content("d/k")
+	require.Equal(t, "v", got)
+	refusals = -1
+	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), s, "d/other", []byte("v")), objectstore.ErrExists)
+	require.Equal(t, 2+attempts, refused)
 }
 
 // TestServersWithoutConditions stay usable by one cluster.
@@ -157,7 +181,8 @@ func TestAFailedComposeLeavesNothing(t *testing.T) {
 	require.Empty(t, f.uploads)
 }
 
-// TestANotFoundOfSomethingElseIsNoNotFound: a delete must not look done when the bucket or the user is unknown.
+// TestANotFoundOfSomethingElseIsNoNotFound: a delete must not look done when the bucket or the user
+// is unknown.
 func TestANotFoundOfSomethingElseIsNoNotFound(t *testing.T) {
 	f, s := newServer(t)
 	f.refuse = func(*http.Request) (int, string) { return http.StatusNotFound, "NoSuchBucket" }

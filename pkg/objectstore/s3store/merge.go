@@ -49,7 +49,8 @@ func (s *Store) readFull(ctx context.Context, p objectstore.Source, into []byte)
 	return err
 }
 
-// streamPart copies a large piece through this process without holding it, for servers that cannot copy.
+// streamPart copies a large piece through this process without holding it, for servers that cannot
+// copy.
 func (s *Store) streamPart(ctx context.Context, key string, id *string, n int32, p objectstore.Source) (types.CompletedPart, error) {
 	r := &remote{ctx: ctx, store: s, src: p}
 	defer r.close()

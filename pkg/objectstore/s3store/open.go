@@ -22,8 +22,8 @@ const attempts = 5
 // fallbackRegion signs requests where nothing else is known; servers other than AWS accept it.
 const fallbackRegion = "us-east-1"
 
-// Open prepares access to the bucket; it talks to the server only to find out the region when none is configured and the
-// server is AWS. Whether the bucket exists shows on first use.
+// Open prepares access to the bucket; it talks to the server only to find out the region when none
+// is configured and the server is AWS. Whether the bucket exists shows on first use.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Bucket == "" {
 		return nil, fmt.Errorf("%w: no bucket", ErrConfig)
@@ -44,8 +44,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// emptiedDirectory is the code of a 409 of S3 servers on a file system (versitygw), also of a create that meets the removal of the
-// directory that the last object beside it leaves empty: the next attempt succeeds.
+// emptiedDirectory is the code of a 409 of S3 servers on a file system (versitygw), also of a
+// create that meets the removal of the directory that the last object beside it leaves empty: the
+// next attempt succeeds.
 const emptiedDirectory = "ExistingObjectIsDirectory"
 
 func (s *Store) load(ctx context.Context) (aws.Config, error) {
@@ -103,7 +104,8 @@ func (s *Store) connect(ctx context.Context, base aws.Config) error {
 	return nil
 }
 
-// bucketRegion asks AWS without credentials: every answer names the region in a header, refusals too.
+// bucketRegion asks AWS without credentials: every answer names the region in a header, refusals
+// too.
 func bucketRegion(ctx context.Context, base aws.Config, bucket string) (string, error) {
 	const header = "X-Amz-Bucket-Region"
 	base.Region = fallbackRegion
@@ -121,7 +123,8 @@ func bucketRegion(ctx context.Context, base aws.Config, bucket string) (string, 
 	return "", fmt.Errorf("find the region of bucket %s (config key region is not set): %w", bucket, failed("head", bucket, err))
 }
 
-// newTransport starts from the SDK's client, which knows AWS_CA_BUNDLE, and adds what the location's config says.
+// newTransport starts from the SDK's client, which knows AWS_CA_BUNDLE, and adds what the
+// location's config says.
 func newTransport(from aws.HTTPClient, c Config) (*http.Transport, error) {
 	sdk, ok := from.(*awshttp.BuildableClient)
 	if !ok {

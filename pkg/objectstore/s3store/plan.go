@@ -15,16 +15,17 @@ const (
 	maxMerged = 64 << 20
 )
 
-// partSource is one part of a multipart upload: a body to send, or pieces of objects. One piece alone is copied by the
-// server; several are merged through this process.
+// partSource is one part of a multipart upload: a body to send, or pieces of objects. One piece
+// alone is copied by the server; several are merged through this process.
 type partSource struct {
 	body   *window
 	pieces []objectstore.Source
 	size   int64
 }
 
-// plan turns sources into parts: pieces of at least smallest bytes are copied by the server, what lies between them is
-// merged into parts of exactly smallest bytes. smallest grows until the number of parts fits.
+// plan turns sources into parts: pieces of at least smallest bytes are copied by the server, what
+// lies between them is merged into parts of exactly smallest bytes. smallest grows until the number
+// of parts fits.
 func plan(src []objectstore.Source) ([]partSource, error) {
 	for smallest := int64(minPart); smallest <= maxMerged; smallest *= 2 {
 		if parts := cut(src, smallest); len(parts) <= maxParts {
@@ -81,8 +82,8 @@ func split(s objectstore.Source, n int64) (head, rest objectstore.Source) {
 	return head, rest
 }
 
-// resolve checks sources and fills in lengths. Objects are asked for their size only where the caller did not give one; a
-// given one is checked by the copy itself.
+// resolve checks sources and fills in lengths. Objects are asked for their size only where the
+// caller did not give one; a given one is checked by the copy itself.
 func (s *Store) resolve(ctx context.Context, src []objectstore.Source) ([]objectstore.Source, int64, error) {
 	resolved := make([]objectstore.Source, 0, len(src))
 	var total int64

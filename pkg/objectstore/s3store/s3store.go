@@ -1,8 +1,9 @@
 // Package s3store keeps objects in a bucket of AWS S3 or of a server that speaks its protocol.
 //
-// Creation is conditional on the server (If-None-Match: *), also when a multipart upload completes. A server that
-// ignores the condition is found by Condition; with such a one creation is an exists-check, a write and a comparison,
-// which is not atomic: two clusters must not share such a bucket.
+// Creation is conditional on the server (If-None-Match: *), also when a multipart upload completes.
+// A server that ignores the condition is found by Condition; with such a one creation is an
+// exists-check, a write and a comparison, which is not atomic: two clusters must not share such a
+// bucket.
 package s3store
 
 import (

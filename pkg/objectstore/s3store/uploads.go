@@ -11,9 +11,10 @@ import (
 
 var _ objectstore.UploadSweeper = (*Store)(nil)
 
-// SweepUploads implements objectstore.UploadSweeper: one request for each 1,000 incomplete multipart uploads, and one for
-// each that is aborted. It needs permissions that plain reading and writing does not
-// (s3:ListBucketMultipartUploads, s3:AbortMultipartUpload); without them it is ErrAccess.
+// SweepUploads implements objectstore.UploadSweeper: one request for each 1,000 incomplete
+// multipart uploads, and one for each that is aborted. It needs permissions that plain reading and
+// writing does not (s3:ListBucketMultipartUploads, s3:AbortMultipartUpload); without them it is
+// ErrAccess.
 func (s *Store) SweepUploads(ctx context.Context, prefix string, abandoned func(objectstore.Upload) (bool, error)) (int, error) {
 	if err := objectstore.CheckPrefix(prefix); err != nil {
 		return 0, err

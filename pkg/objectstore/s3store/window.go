@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// window is size bytes of r from base, seekable so that the SDK can hash, send and send again. Windows of one reader are
-// used one after the other.
+// window is size bytes of r from base, seekable so that the SDK can hash, send and send again.
+// Windows of one reader are used one after the other.
 type window struct {
 	r          io.ReadSeeker
 	base, size int64

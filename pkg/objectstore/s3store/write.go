@@ -6,17 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
 const (
-	// writeMark is object metadata that tells a writer whether an object in its way is its own: a request may be repeated
-	// after its answer was lost.
+	// writeMark is object metadata that tells a writer whether an object in its way is its own: a
+	// request may be repeated after its answer was lost.
 	writeMark = "holdfast-write"
 	// singlePut is the largest object sent as one request.
 	singlePut = 64 << 20
@@ -40,18 +42,44 @@ func (s *Store) upload(ctx context.Context, op, key string, r io.ReadSeeker, siz
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", op, key, err)
 	}
-	w := write{op: op, key: key, mark: rand.Text()}
-	if create {
-		if w, err = s.creation(ctx, op, key); err != nil {
+	if size > singlePut {
+		w, err := s.begin(ctx, op, key, create)
+		if err != nil {
 			return err
 		}
+		return s.settle(ctx, w, s.multipart(ctx, w, windows(r, base, size)))
 	}
-	if size > singlePut {
-		err = s.multipart(ctx, w, windows(r, base, size))
-	} else {
-		err = s.put(ctx, w, &window{r: r, base: base, size: size})
+	for tried := 1; ; tried++ {
+		w, err := s.begin(ctx, op, key, create)
+		if err != nil {
+			return err
+		}
+		err = s.settle(ctx, w, s.put(ctx, w, &window{r: r, base: base, size: size}))
+		if tried == attempts || !errors.As(err, new(*vanishedError)) {
+			return err
+		}
+		if err := smithytime.SleepWithContext(ctx, vanishedPause<<tried); err != nil {
+			return fmt.Errorf("%s %s: %w", op, key, context.Cause(ctx))
+		}
 	}
-	return s.settle(ctx, w, err)
+}
+
+// vanishedPause is half of the first pause before such a create is retried.
+const vanishedPause = 10 * time.Millisecond
+
+// vanishedError is a create that was refused because of an object that is not there any more when
+// it is asked for: another writer deleted it, or the server is in the middle of that.
+type vanishedError struct{ error }
+
+// Unwrap returns what the server answered.
+func (e *vanishedError) Unwrap() error { return e.error }
+
+// begin begins a write, which with create must not replace anything.
+func (s *Store) begin(ctx context.Context, op, key string, create bool) (write, error) {
+	if create {
+		return s.creation(ctx, op, key)
+	}
+	return write{op: op, key: key, mark: rand.Text()}, nil
 }
 
 // write is one object being written.
@@ -61,7 +89,8 @@ type write struct {
 	conditional   bool // and the server sees to it
 }
 
-// creation begins a create-if-absent. Where the server does not honour conditions, the check is here.
+// creation begins a create-if-absent. Where the server does not honour conditions, the check is
+// here.
 func (s *Store) creation(ctx context.Context, op, key string) (write, error) {
 	w := write{op: op, key: key, mark: rand.Text(), create: true}
 	var err error
@@ -96,8 +125,9 @@ func (s *Store) put(ctx context.Context, w write, body *window) error {
 	return err
 }
 
-// settle finds out who won when the server says that the object exists, that another write is under way or that the upload is
-// unknown (it may have been completed by a request whose answer was lost), and always where the server does not decide it.
+// settle finds out who won when the server says that the object exists, that another write is under
+// way or that the upload is unknown (it may have been completed by a request whose answer was
+// lost), and always where the server does not decide it.
 func (s *Store) settle(ctx context.Context, w write, err error) error {
 	exists := errors.Is(sentinel(err), objectstore.ErrExists) || code(err) == "ConditionalRequestConflict" || code(err) == "NoSuchUpload"
 	if !w.create || err != nil && !exists || err == nil && w.conditional {
@@ -109,6 +139,8 @@ func (s *Store) settle(ctx context.Context, w write, err error) error {
 		return nil
 	case herr == nil:
 		return fmt.Errorf("%s %s: %w", w.op, w.key, objectstore.ErrExists)
+	case err != nil && errors.Is(herr, objectstore.ErrNotFound):
+		return &vanishedError{failed(w.op, w.key, err)}
 	case err != nil:
 		return failed(w.op, w.key, err)
 	}
@@ -122,7 +154,8 @@ func optional(v string) *string {
 	return &v
 }
 
-// completed names a part of a finished upload; it copies what the server computed for a part, so that the completed upload can be verified as a whole.
+// completed names a part of a finished upload; it copies what the server computed for a part, so
+// that the completed upload can be verified as a whole.
 func completed(n int32, etag *string, sum types.CopyPartResult) types.CompletedPart {
 	return types.CompletedPart{
 		PartNumber: &n, ETag: etag, ChecksumCRC32: sum.ChecksumCRC32, ChecksumCRC32C: sum.ChecksumCRC32C,

@@ -80,7 +80,8 @@ func checkLegalKeys(t *testing.T, s objectstore.Store) {
 	require.Empty(t, list(t, s, ""))
 }
 
-// checkListOrder uses names around "/" (0x2f), where sorting directories by bare name gets it wrong.
+// checkListOrder uses names around "/" (0x2f), where sorting directories by bare name gets it
+// wrong.
 func checkListOrder(t *testing.T, s objectstore.Store) {
 	keys := []string{
 		"a!x", "a-b/1", "a-b/2", "a.txt", "a/1", "a/10", "a/2", "a/b/c", "a0", "ab", "b/c/d/e", "b/c/d0", "c",

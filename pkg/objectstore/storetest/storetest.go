@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of objectstore.Store. Every implementation runs it, the fake too: what it
-// does not check, callers cannot rely on.
+// Package storetest is the conformance suite of objectstore.Store. Every implementation runs it,
+// the fake too: what it does not check, callers cannot rely on.
 package storetest
 
 import (
@@ -25,8 +25,8 @@ const (
 	ListedInfo Lack = "listed info"
 )
 
-// Run checks the stores that open returns, but for what they lack. Each call must return a new, empty store; it closes it
-// itself (t.Cleanup).
+// Run checks the stores that open returns, but for what they lack. Each call must return a new,
+// empty store; it closes it itself (t.Cleanup).
 func Run(t *testing.T, open func(t testing.TB) objectstore.Store, lacks ...Lack) {
 	t.Helper()
 	checks := map[string]func(*testing.T, objectstore.Store){

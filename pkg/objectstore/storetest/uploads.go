@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// RunUploads checks SweepUploads of stores in which dead writers leave something. open returns a new, empty store and what
-// leaves an unfinished write to a key in it, as a killed process does.
+// RunUploads checks SweepUploads of stores in which dead writers leave something. open returns a
+// new, empty store and what leaves an unfinished write to a key in it, as a killed process does.
 func RunUploads(t *testing.T, open func(t testing.TB) (s objectstore.Store, leave func(key string))) {
 	t.Helper()
 	for name, check := range map[string]func(*testing.T, objectstore.Store, func(string)){

@@ -78,7 +78,8 @@ func checkCreateRace(t *testing.T, s objectstore.Store) {
 	}
 }
 
-// checkOneWinner asserts that one call succeeded, that the others were told, and that the object is the winner's.
+// checkOneWinner asserts that one call succeeded, that the others were told, and that the object is
+// the winner's.
 func checkOneWinner(t *testing.T, s objectstore.Store, key string, errs []error) {
 	t.Helper()
 	winner := -1
@@ -140,7 +141,8 @@ func checkDelete(t *testing.T, s objectstore.Store) {
 	require.Equal(t, []string{"q"}, list(t, s, ""))
 }
 
-// checkDeleteRace writes and deletes neighbours at once: emptied directories must not take new objects with them.
+// checkDeleteRace writes and deletes neighbours at once: emptied directories must not take new
+// objects with them.
 func checkDeleteRace(t *testing.T, s objectstore.Store) {
 	for _, err := range race(t.Context(), 8, func(ctx context.Context, i int) error {
 		for n := range 20 {
@@ -174,7 +176,8 @@ func checkCancelled(t *testing.T, s objectstore.Store) {
 	requireAbsent(t, s, "new")
 }
 
-// checkOpenReaderSurvives asserts that a reader sees one version of the object, whatever happens to the name.
+// checkOpenReaderSurvives asserts that a reader sees one version of the object, whatever happens to
+// the name.
 func checkOpenReaderSurvives(t *testing.T, s objectstore.Store) {
 	content := string(pattern(256<<10, 9))
 	put(t, s, "k", content)

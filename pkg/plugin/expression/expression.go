@@ -1,5 +1,5 @@
-// Package expression evaluates the expressions of selectors, in the Common Expression Language: the server does it to spare
-// a call, and a plugin's process for servers that do not know expressions.
+// Package expression evaluates the expressions of selectors, in the Common Expression Language: the
+// server does it to spare a call, and a plugin's process for servers that do not know expressions.
 package expression
 
 import (
@@ -10,7 +10,8 @@ import (
 	"cel.dev/cel-go/cel"
 )
 
-// costLimit ends an expression within about a second. Kubernetes allows the same for one in a policy.
+// costLimit ends an expression within about a second. Kubernetes allows the same for one in a
+// policy.
 const costLimit = 1_000_000
 
 // environment is made once: it costs milliseconds.
@@ -43,8 +44,8 @@ func Compile(text string) (*Expression, error) {
 	return &Expression{program: program}, nil
 }
 
-// Matches evaluates the expression for an object, decoded from JSON. It fails if the expression does, for example at a
-// field that the object lacks, or yields no bool.
+// Matches evaluates the expression for an object, decoded from JSON. It fails if the expression
+// does, for example at a field that the object lacks, or yields no bool.
 func (e *Expression) Matches(ctx context.Context, item map[string]any) (bool, error) {
 	value, _, err := e.program.ContextEval(ctx, map[string]any{"item": item})
 	if err != nil {

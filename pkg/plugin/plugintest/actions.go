@@ -9,8 +9,8 @@ import (
 	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
 )
 
-// BackupItemAction returns a client of the action of that name. Outputs have the item as a server gets it: what
-// MustInclude and SkipBackup ask for is in its annotations too.
+// BackupItemAction returns a client of the action of that name. Outputs have the item as a server
+// gets it: what MustInclude and SkipBackup ask for is in its annotations too.
 func (p *Process) BackupItemAction(name string) plugin.BackupItemAction {
 	return backupAction{client{p.conn, plugin.KindBackupItemAction, name}}
 }
@@ -37,8 +37,8 @@ func (a backupAction) Execute(ctx context.Context, in *plugin.BackupInput) (*plu
 	}, nil
 }
 
-// RestoreItemAction returns a client of the action of that name. An input without ItemFromBackup is sent with Item in its
-// place.
+// RestoreItemAction returns a client of the action of that name. An input without ItemFromBackup is
+// sent with Item in its place.
 func (p *Process) RestoreItemAction(name string) plugin.RestoreItemAction {
 	return restoreAction{client{p.conn, plugin.KindRestoreItemAction, name}}
 }

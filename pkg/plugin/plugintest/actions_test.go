@@ -205,7 +205,8 @@ func TestBadRequestsNameTheField(t *testing.T) {
 	require.Equal(t, codes.Unimplemented, status.Code(err))
 }
 
-// Velero's own servers take no more than 4 MiB; the largest object of an API server needs more with its Backup beside it.
+// Velero's own servers take no more than 4 MiB; the largest object of an API server needs more with
+// its Backup beside it.
 func TestLargeObjectsPass(t *testing.T) {
 	process := backupWith(t, plugin.Selector{}, func(_ context.Context, in *plugin.BackupInput) (*plugin.BackupOutput, error) {
 		return plugin.NewBackupOutput(in.Item), nil

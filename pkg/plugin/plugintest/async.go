@@ -14,7 +14,8 @@ import (
 	pluginv1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/holdfast/plugin/v1"
 )
 
-// AsyncBackupItemAction returns a client of the action of that name. Outputs have no item if the action left it alone.
+// AsyncBackupItemAction returns a client of the action of that name. Outputs have no item if the
+// action left it alone.
 func (p *Process) AsyncBackupItemAction(name string) plugin.AsyncBackupItemAction {
 	return asyncBackup{operations{client{p.conn, plugin.KindAsyncBackupItemAction, name}}}
 }
@@ -40,7 +41,8 @@ func (a asyncBackup) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*p
 	return out, err
 }
 
-// AsyncRestoreItemAction returns a client of the action of that name. Outputs have no item if the action left it alone.
+// AsyncRestoreItemAction returns a client of the action of that name. Outputs have no item if the
+// action left it alone.
 func (p *Process) AsyncRestoreItemAction(name string) plugin.AsyncRestoreItemAction {
 	return asyncRestore{operations{client{p.conn, plugin.KindAsyncRestoreItemAction, name}}}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 )
 
-// BenchmarkExecute is the cost of one object of 4 KiB beyond the action itself: socket, decoding, encoding, expression.
+// BenchmarkExecute is the cost of one object of 4 KiB beyond the action itself: socket, decoding,
+// encoding, expression.
 func BenchmarkExecute(b *testing.B) {
 	action := backupFunc{funcs: funcs{selector: plugin.Selector{Expression: `has(item.data)`}}, run: func(_ context.Context, in *plugin.BackupInput) (*plugin.BackupOutput, error) {
 		return plugin.NewBackupOutput(in.Item), nil

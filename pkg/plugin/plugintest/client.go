@@ -29,7 +29,8 @@ var wireKinds = map[plugin.Kind]pluginv1.Kind{
 	plugin.KindAsyncRestoreItemAction: pluginv1.Kind_KIND_ASYNC_RESTORE_ITEM_ACTION,
 }
 
-// AppliesTo returns the selector as a server of ours gets it: narrowed to what the action may touch.
+// AppliesTo returns the selector as a server of ours gets it: narrowed to what the action may
+// touch.
 func (c client) AppliesTo(ctx context.Context) (plugin.Selector, error) {
 	resp, err := pluginv1.NewPluginServiceClient(c.conn).AppliesTo(ctx, &pluginv1.AppliesToRequest{Kind: wireKinds[c.kind], Plugin: c.name})
 	if err != nil {
@@ -59,7 +60,8 @@ func backupBytes(in *plugin.BackupInput) (item, backup []byte, err error) {
 	return item, in.Backup.JSON(), err
 }
 
-// restoreBytes encodes what actions of a restore get. The object as stored is the object itself if the test says nothing.
+// restoreBytes encodes what actions of a restore get. The object as stored is the object itself if
+// the test says nothing.
 func restoreBytes(in *plugin.RestoreInput) (item, stored, restore []byte, err error) {
 	if item, err = encode(in.Item); err != nil {
 		return nil, nil, nil, err

@@ -1,12 +1,13 @@
-// Package plugintest calls plugins as a server does: over a socket, through both protocols, with everything encoded.
+// Package plugintest calls plugins as a server does: over a socket, through both protocols, with
+// everything encoded.
 //
 //	process := plugintest.Start(t, plugins())
 //	out, err := process.BackupItemAction("example.io/quiesce").Execute(t.Context(), &plugin.BackupInput{
 //		Item: plugintest.Object(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}`), Backup: plugintest.Job(t, "nightly"),
 //	})
 //
-// The clients implement the interfaces that the plugins do, so a test reads as if it called the plugin itself. Their
-// errors are gRPC statuses, as a server sees them.
+// The clients implement the interfaces that the plugins do, so a test reads as if it called the
+// plugin itself. Their errors are gRPC statuses, as a server sees them.
 package plugintest
 
 import (
@@ -33,8 +34,9 @@ type Process struct {
 	conn *grpc.ClientConn
 }
 
-// Start serves the plugins of a registry inside the test, where a debugger and the race detector see them. The test fails
-// at once if the registry holds a mistake, or an action cannot be made or does not say sensibly what it applies to.
+// Start serves the plugins of a registry inside the test, where a debugger and the race detector
+// see them. The test fails at once if the registry holds a mistake, or an action cannot be made or
+// does not say sensibly what it applies to.
 func Start(t testing.TB, registry *plugin.Registry) *Process {
 	t.Helper()
 	registrations, err := registry.Plugins()
@@ -65,14 +67,15 @@ func Start(t testing.TB, registry *plugin.Registry) *Process {
 	return p
 }
 
-// Exec starts a plugin's binary as a server does, with the flags given. What it writes to its standard error goes to the
-// test's output.
+// Exec starts a plugin's binary as a server does, with the flags given. What it writes to its
+// standard error goes to the test's output.
 func Exec(t testing.TB, path string, flags ...string) *Process {
 	t.Helper()
 	return ExecTo(t, t.Output(), path, flags...)
 }
 
-// ExecTo is Exec with another place for what the process writes to its standard error. After the test it is complete.
+// ExecTo is Exec with another place for what the process writes to its standard error. After the
+// test it is complete.
 func ExecTo(t testing.TB, stderr io.Writer, path string, flags ...string) *Process {
 	t.Helper()
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), path, flags...)

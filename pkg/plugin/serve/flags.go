@@ -11,8 +11,8 @@ type flags struct {
 	features []string
 }
 
-// parse finds them among flags it does not know, as "--name value" or "--name=value". A server passes its whole command
-// line, so nothing there is an error.
+// parse finds them among flags it does not know, as "--name value" or "--name=value". A server
+// passes its whole command line, so nothing there is an error.
 func parse(args []string) flags {
 	f := flags{level: slog.LevelInfo}
 	for i, arg := range args {

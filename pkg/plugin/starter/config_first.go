@@ -9,10 +9,12 @@ import (
 // configAnnotation names the ConfigMap that a Deployment reads when it starts.
 const configAnnotation = "example.com/config"
 
-// configFirst restores the ConfigMap that a Deployment names before the Deployment, and removes what noteReplicas noted.
+// configFirst restores the ConfigMap that a Deployment names before the Deployment, and removes
+// what noteReplicas noted.
 type configFirst struct {
 	plugin.Everything
-	// A ConfigMap is ready as soon as it exists. Write AreAdditionalItemsReady, and return WithItemsWait, to wait for more.
+	// A ConfigMap is ready as soon as it exists. Write AreAdditionalItemsReady, and return
+	// WithItemsWait, to wait for more.
 	plugin.ItemsReady
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 )
 
-// copyClaim copies what a claim holds while the backup goes on. The copies run in this process, so they end with it and may
-// be started again.
+// copyClaim copies what a claim holds while the backup goes on. The copies run in this process, so
+// they end with it and may be started again.
 type copyClaim struct {
 	plugin.NoLogs
 	log *slog.Logger
@@ -43,7 +43,8 @@ func (*copyClaim) AppliesTo(context.Context) (plugin.Selector, error) {
 	return plugin.Selector{Expression: `has(item.spec.volumeName)`}, nil
 }
 
-// Start begins a copy. The key is the operation's ID, so a repeated call finds the copy of the first.
+// Start begins a copy. The key is the operation's ID, so a repeated call finds the copy of the
+// first.
 func (a *copyClaim) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
 	id := in.IdempotencyKey
 	a.mu.Lock()

@@ -1,5 +1,7 @@
-// A plugin to begin with: one action that sees Deployments as they are backed up, one that sees them as they are restored,
-// and one that works on claims while the backup goes on. Copy the directory, change the module's name in go.mod and the names of the actions, and keep the tests going.
+// A plugin to begin with: one action that sees Deployments as they are backed up, one that sees
+// them as they are restored, and one that works on claims while the backup goes on. Copy the
+// directory, change the module's name in go.mod and the names of the actions, and keep the tests
+// going.
 package main
 
 import (

@@ -8,10 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/location"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
@@ -48,11 +47,9 @@ type App struct{ runtime *service.Runtime }
 
 // New connects the service and registers what it serves.
 func New(ctx context.Context, c Config) (*App, error) {
-	if c.Frequency < 0 {
-		return nil, grpcerr.Field("--item-operation-sync-frequency", "must not be negative")
-	}
-	if c.Frequency == 0 {
-		c.Frequency = defaultFrequency
+	err := service.CompleteDurations(service.Duration{Flag: "item-operation-sync-frequency", Value: &c.Frequency, Default: defaultFrequency})
+	if err != nil {
+		return nil, err
 	}
 	rt, err := service.New(ctx, c.Base)
 	if err != nil {
@@ -67,7 +64,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	reader, namespace := rt.Manager().GetAPIReader(), c.Options.Namespace
 	source := &operations.Source{Reader: reader, Namespace: namespace, Stores: location.New(reader, namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	m := &monitor.Monitor{
-		Reader: reader, Client: rt.Manager().GetClient(), Operations: source, Publisher: rt.Fabric(), Frequency: c.Frequency, Clock: c.Clock, Log: c.Log,
+		Reader: reader, Client: rt.Manager().GetClient(), Operations: source, Frequency: c.Frequency, Clock: c.Clock, Log: c.Log,
 	}
 	if err := m.Setup(rt.Manager()); err != nil {
 		rt.Close()

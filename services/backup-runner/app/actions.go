@@ -7,19 +7,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/builtin"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
-	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
-// actions opens the actions of one backup: those of plugins, in processes of its
-// own, and the built-in ones.
+// actions opens the actions of one backup: those of plugins, in processes of its own, and the
+// built-in ones.
 type actions struct {
 	host  *pluginhost.Host
 	base  service.Base
@@ -61,9 +61,9 @@ func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *re
 	return set
 }
 
-// selective reports whether labels select. Only then the built-in block actions say
-// anything new: what they name is in the selection itself or brought by the item
-// actions, and they read the Pods of every namespace that has claims.
+// selective reports whether labels select. Only then the built-in block actions say anything new:
+// what they name is in the selection itself or brought by the item actions, and they read the Pods
+// of every namespace that has claims.
 func selective(b *velerov1.Backup) bool {
 	return b.Spec.LabelSelector != nil || len(b.Spec.OrLabelSelectors) > 0
 }
@@ -71,8 +71,8 @@ func selective(b *velerov1.Backup) bool {
 // claimAction is the built-in action on claims.
 const claimAction = "velero.io/pv"
 
-// withoutVolume is that action without the volumes it asks for: these come with
-// their claims whatever actions there are, all at once and not one by one.
+// withoutVolume is that action without the volumes it asks for: these come with their claims
+// whatever actions there are, all at once and not one by one.
 type withoutVolume struct{ action.BackupItem }
 
 // Execute implements action.BackupItem.

@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
-	"github.com/holdfast-io/holdfast/pkg/rawlist"
-	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
@@ -60,8 +60,8 @@ func TestBuiltInActionsAreOpened(t *testing.T) {
 	}
 }
 
-// What built-in actions name is among what is remembered for them. The volume of a
-// claim comes with it anyway.
+// What built-in actions name is among what is remembered for them. The volume of a claim comes with
+// it anyway.
 func TestBuiltInActionsAskForWhatTheySay(t *testing.T) {
 	set := openActions(t, velerov1.BackupSpec{})
 	backup, err := action.NewBackup(&velerov1.Backup{})

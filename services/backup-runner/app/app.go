@@ -1,22 +1,24 @@
-// Package app is the backup-runner service: it collects what a Backup selects
-// and writes it into the bucket.
+// Package app is the backup-runner service: it collects what a Backup selects and writes it into
+// the bucket.
 package app
 
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/pkg/location"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/server"
@@ -27,14 +29,12 @@ type App struct {
 	config   Config
 	runtime  *service.Runtime
 	instance *claim.Instance
-	runner   *job.Runner
-	dispatch *dispatch.Dispatcher
+	backups  *engine.Engine[*velerov1.Backup]
 }
 
 // New connects the service; nothing is served before Run.
 func New(ctx context.Context, c Config) (*App, error) {
-	c.setDefaults()
-	if err := c.Validate(); err != nil {
+	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
 	rt, err := service.New(ctx, c.Base)
@@ -76,8 +76,8 @@ func (a *App) build(ctx context.Context) error {
 		return fmt.Errorf("--plugin-dir: %w", err)
 	}
 	rt.Go("plugin binaries", plugins.Run)
-	a.runner = job.New(job.Config{
-		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
+	kind := job.New(job.Config{
+		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
 		Locations: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir())), Cluster: source, Events: rt.Fabric(),
 		Actions:   &actions{host: plugins, base: c.Base, lists: source},
@@ -86,36 +86,21 @@ func (a *App) build(ctx context.Context) error {
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
 		KeepFailed: func() bool { return plugins.MayServe(pluginhost.KindDeleteItemAction) },
 	})
-	a.dispatch = &dispatch.Dispatcher{
-		Reader: mgr.GetClient(), Namespace: namespace, Publisher: rt.Fabric(), Instance: a.instance,
-		Runs: a.runner, Clock: c.Clock, Log: c.Log,
-	}
-	backupv1.RegisterBackupServiceServer(rt.GRPC(), &server.Server{
-		Reader: mgr.GetAPIReader(), Namespace: namespace, Clock: c.Clock,
+	a.backups = engine.New(engine.Config[*velerov1.Backup]{
+		Service: job.Service, ObjectKind: "Backup", Kind: kind, New: func() *velerov1.Backup { return &velerov1.Backup{} },
+		NewList: func() client.ObjectList { return &velerov1.BackupList{} },
+		Reader:  mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
+		Bus: rt.Fabric(), Work: messaging.WorkBackupRun, Concurrency: c.Jobs, Grace: job.GracePeriod, Cancellable: true,
+		Clock: c.Clock, Log: c.Log,
 	})
-	return a.dispatch.Setup(mgr)
+	backupv1.RegisterBackupServiceServer(rt.GRPC(), server.New(mgr.GetAPIReader(), namespace, c.Clock))
+	return a.backups.Setup(mgr)
 }
 
 // parts adds what runs beside the servers.
 func (a *App) parts() {
 	rt := a.runtime
 	rt.GoLast("instance", a.instance.Run)
-	rt.Go("takeovers", a.dispatch.Takeovers)
-	rt.Go("work", a.consume)
+	rt.Go("backups", a.backups.Serve)
 	rt.ReadyWhen("lease", a.instance.Ready)
-}
-
-// consume handles hints as soon as this instance may claim.
-func (a *App) consume(ctx context.Context) error {
-	ticker := a.config.Clock.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !a.instance.Ready() {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		}
-	}
-	ticker.Stop()
-	return a.runtime.Fabric().Consume(ctx, fabric.WorkBackupRun, fabric.ConsumerConfig{Concurrency: a.config.Jobs}, a.runner.Handle)
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -23,23 +23,31 @@ const (
 	CutOff  = "off"
 )
 
-// Config is what the service is told. The zero value of a field other than Base
-// means its default.
+const (
+	defaultWorkers       = 4
+	defaultPartItems     = 1000
+	defaultJobs          = 10
+	defaultBlockWorkers  = 1
+	defaultClaimTimeout  = 30 * time.Second
+	defaultStorePatience = 15 * time.Minute
+)
+
+// Config is what the service is told. The zero value of a field other than Base means its default.
 type Config struct {
 	service.Base
 	// Workers is the number of lists one backup reads at once. Default 4.
 	Workers int
-	// PartBytes (compressed) and PartItems are when a part is closed and made
-	// durable: what is not is lost with the process. Defaults 8 MiB and 1,000.
+	// PartBytes (compressed) and PartItems are when a part is closed and made durable: what is not
+	// is lost with the process. Defaults 8 MiB and 1,000.
 	PartBytes int64
 	PartItems int
-	// Jobs is the number of backups this process runs at once. Default 10;
-	// the queue limits how many run at all.
+	// Jobs is the number of backups this process runs at once. Default 10; the queue limits how
+	// many run at all.
 	Jobs int
 	// ClaimTimeout is how long a silent holder keeps its claims. Default 30 s.
 	ClaimTimeout time.Duration
-	// BlockWorkers is the number of item blocks one backup processes at once.
-	// Default 1, as in Velero.
+	// BlockWorkers is the number of item blocks one backup processes at once. Default 1, as in
+	// Velero.
 	BlockWorkers int
 	// Plugins bounds what plugins may cost.
 	Plugins pluginhost.Flags
@@ -47,72 +55,58 @@ type Config struct {
 	Predecessors []string
 	// ConsistentCut is CutAuto, the default, or CutOff.
 	ConsistentCut string
-	// StorePatience is how long an unreachable bucket is waited for before a
-	// backup fails. Default 15 min.
+	// StorePatience is how long an unreachable bucket is waited for before a backup fails. Default
+	// 15 min.
 	StorePatience time.Duration
 }
 
-// setDefaults fills what was left zero.
+// setDefaults fills what was left zero and has no bounds of its kind.
 func (c *Config) setDefaults() {
-	if c.Workers == 0 {
-		c.Workers = 4
-	}
 	if c.PartBytes == 0 {
 		c.PartBytes = 8 << 20
 	}
-	if c.PartItems == 0 {
-		c.PartItems = 1000
-	}
-	if c.Jobs == 0 {
-		c.Jobs = 10
-	}
-	if c.BlockWorkers == 0 {
-		c.BlockWorkers = 1
-	}
-	if c.ClaimTimeout == 0 {
-		c.ClaimTimeout = 30 * time.Second
-	}
 	if c.ConsistentCut == "" {
 		c.ConsistentCut = CutAuto
-	}
-	if c.StorePatience == 0 {
-		c.StorePatience = 15 * time.Minute
 	}
 }
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.setDefaults()
-	fs.IntVar(&c.Workers, "workers", c.Workers, "lists one backup reads at once")
+	fs.IntVar(&c.Workers, "workers", defaultWorkers, "lists one backup reads at once")
 	fs.Int64Var(&c.PartBytes, "part-bytes", c.PartBytes, "compressed size at which a part of a backup is made durable")
-	fs.IntVar(&c.PartItems, "part-items", c.PartItems, "number of objects at which a part of a backup is made durable")
-	fs.IntVar(&c.Jobs, "jobs", c.Jobs, "backups this process runs at once")
-	fs.IntVar(&c.BlockWorkers, "item-block-worker-count", c.BlockWorkers, "item blocks that one backup processes with its actions at once")
+	fs.IntVar(&c.PartItems, "part-items", defaultPartItems, "number of objects at which a part of a backup is made durable")
+	service.BindConcurrency(fs, &c.Jobs, defaultJobs, "jobs", "backups")
+	fs.IntVar(&c.BlockWorkers, "item-block-worker-count", defaultBlockWorkers, "item blocks that one backup processes with its actions at once")
 	c.Plugins.BindFlags(fs)
-	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", c.ClaimTimeout, "how long a silent runner keeps its backups")
+	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "how long a silent runner keeps its backups")
 	fs.StringVar(&c.ConsistentCut, "consistent-cut", c.ConsistentCut, "auto: list everything at one revision; off: each kind at its newest")
-	fs.DurationVar(&c.StorePatience, "store-patience", c.StorePatience, "how long an unreachable bucket is waited for before a backup fails")
+	fs.DurationVar(&c.StorePatience, "store-patience", defaultStorePatience, "how long an unreachable bucket is waited for before a backup fails")
 }
 
-// Validate checks the service's own settings; errors name the flag.
-func (c *Config) Validate() error {
+// complete fills in defaults and checks; errors name the flag.
+func (c *Config) complete() error {
+	c.setDefaults()
+	err := service.CompleteCounts(
+		service.Count{Flag: "workers", Value: &c.Workers, Default: defaultWorkers, Most: 64},
+		service.Count{Flag: "part-items", Value: &c.PartItems, Default: defaultPartItems, Most: 100_000},
+		service.Count{Flag: service.ConcurrencyFlag, Value: &c.Jobs, Default: defaultJobs, Most: 1000},
+		service.Count{Flag: "item-block-worker-count", Value: &c.BlockWorkers, Default: defaultBlockWorkers, Most: 64},
+	)
+	if err != nil {
+		return err
+	}
+	err = service.CompleteDurations(
+		service.Duration{Flag: "claim-timeout", Value: &c.ClaimTimeout, Default: defaultClaimTimeout, Least: time.Second},
+		service.Duration{Flag: "store-patience", Value: &c.StorePatience, Default: defaultStorePatience},
+	)
 	switch {
-	case c.Workers < 1 || c.Workers > 64:
-		return grpcerr.Field("--workers", "%d is not between 1 and 64", c.Workers)
+	case err != nil:
+		return err
 	case c.PartBytes < 1 || c.PartBytes > 1<<30:
-		return grpcerr.Field("--part-bytes", "%d is not between 1 and 1 GiB", c.PartBytes)
-	case c.PartItems < 1 || c.PartItems > 100_000:
-		return grpcerr.Field("--part-items", "%d is not between 1 and 100000", c.PartItems)
-	case c.Jobs < 1 || c.Jobs > 1000:
-		return grpcerr.Field("--jobs", "%d is not between 1 and 1000", c.Jobs)
-	case c.BlockWorkers < 1 || c.BlockWorkers > 64:
-		return grpcerr.Field("--item-block-worker-count", "%d is not between 1 and 64", c.BlockWorkers)
-	case c.ClaimTimeout < time.Second:
-		return grpcerr.Field("--claim-timeout", "%s is less than a second", c.ClaimTimeout)
+		return errgrpc.Field("--part-bytes", "%d is not between 1 and 1 GiB", c.PartBytes)
 	case c.ConsistentCut != CutAuto && c.ConsistentCut != CutOff:
-		return grpcerr.Field("--consistent-cut", "%q is neither auto nor off", c.ConsistentCut)
-	case c.StorePatience < 0:
-		return grpcerr.Field("--store-patience", "%s is negative", c.StorePatience)
+		return errgrpc.Field("--consistent-cut", "%q is neither auto nor off", c.ConsistentCut)
 	}
 	if err := c.Plugins.Validate(); err != nil {
 		return err

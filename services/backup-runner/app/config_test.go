@@ -15,18 +15,17 @@ func TestConfigNamesTheFlag(t *testing.T) {
 		"--workers":                 func(c *Config) { c.Workers = 65 },
 		"--part-bytes":              func(c *Config) { c.PartBytes = -1 },
 		"--part-items":              func(c *Config) { c.PartItems = 1_000_000 },
-		"--jobs":                    func(c *Config) { c.Jobs = -1 },
-		"--claim-timeout":           func(c *Config) { c.ClaimTimeout = time.Millisecond },
+		"--concurrent-jobs":         func(c *Config) { c.Jobs = -1 },
+		"--claim-timeout":           func(c *Config) { c.ClaimTimeout = -5 * time.Second },
 		"--consistent-cut":          func(c *Config) { c.ConsistentCut = "maybe" },
 		"--item-block-worker-count": func(c *Config) { c.BlockWorkers = 65 },
 		"--plugin-call-timeout":     func(c *Config) { c.Plugins.CallTimeout = 1 },
 		"--store-patience":          func(c *Config) { c.StorePatience = -1 },
 	} {
 		c := Config{Base: service.Base{Options: service.Defaults(Name, Ports)}}
-		c.setDefaults()
-		require.NoError(t, c.Validate())
+		require.NoError(t, c.complete())
 		spoil(&c)
-		require.ErrorContains(t, c.Validate(), flag)
+		require.ErrorContains(t, c.complete(), flag)
 	}
 }
 

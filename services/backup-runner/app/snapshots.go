@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
@@ -26,7 +26,7 @@ type snapshots struct {
 
 func (s *snapshots) open(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
 	session := s.host.Open(ctx, forservice.Log(s.base, note))
-	locations := &nativesnapshot.Opener{Reader: nativesnapshot.Patient(s.reader, s.base.Clock), Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
+	locations := &nativesnapshot.Opener{Reader: nativesnapshot.RetryingReader(s.reader, s.base.Clock, s.base.Log), Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
 	return &snapshot.Taker{
 		Backup: backup, Locations: locations, SkipCSI: slices.Contains(s.base.Options.Features, service.FeatureCSI),
 		Close: sync.OnceFunc(func() {

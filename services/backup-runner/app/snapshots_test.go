@@ -8,9 +8,9 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 

@@ -1,7 +1,7 @@
 // Package app builds the service deletion.
 //
-// Every replica watches requests and publishes a hint for each that is not processed; whichever replica gets the hint claims
-// the request and carries it out. Without any hint a request is found by looking, and a dead holder's by its death. Looking for expired backups and sweeping leftovers are duties of one replica at a time.
+// Requests are jobs of package engine: any replica claims one and carries it out. Looking for
+// expired backups and sweeping leftovers are done by one replica at a time.
 package app
 
 import (
@@ -9,32 +9,26 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/duty"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
-	"github.com/holdfast-io/holdfast/pkg/location"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
-	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/remove"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/server"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/slots"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/sweep"
 )
 
-const (
-	// retry is how soon a request that is not processed is looked at again.
-	retry = 5 * time.Second
-	// offers is how many requests may wait to be looked at.
-	offers = 64
-)
+// idle is how long a deletion may go without a step and keep its place: one that waits for a plugin
+// or a bucket must not hold up others.
+const idle = 10 * time.Second
 
 // App is the service, built and not yet started.
 type App struct {
@@ -42,8 +36,7 @@ type App struct {
 	runtime  *service.Runtime
 	instance *claim.Instance
 	remover  *remove.Remover
-	slots    *slots.Pool
-	offered  chan string // names of requests to look at
+	engine   *engine.Engine[*velerov1.DeleteBackupRequest]
 }
 
 // New connects the service and registers what it serves.
@@ -60,9 +53,9 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
 	}
-	a := &App{config: c, runtime: rt, slots: slots.New(c.Concurrency, c.Clock), offered: make(chan string, offers)}
+	a := &App{config: c, runtime: rt}
 	a.build(host)
-	if err := a.controller(); err != nil {
+	if err := a.engine.Setup(rt.Manager()); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
@@ -86,10 +79,16 @@ func (a *App) build(host *pluginhost.Host) {
 		Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
 	})
 	a.remover = &remove.Remover{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Claims: a.instance, Clock: c.Clock, Log: c.Log,
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
 		Actions: a.actions(host), Snapshots: a.snapshots(host), Metrics: remove.NewMetrics(a.runtime.Registry()),
-		Slots: a.slots,
 	}
+	a.engine = engine.New(engine.Config[*velerov1.DeleteBackupRequest]{
+		Service: Name, ObjectKind: "DeleteBackupRequest", Kind: a.remover,
+		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },
+		NewList: func() client.ObjectList { return &velerov1.DeleteBackupRequestList{} },
+		Reader:  a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Instance: a.instance,
+		Bus: a.runtime.Fabric(), Work: messaging.WorkDeletionRun, Concurrency: c.Concurrency, Idle: idle, Clock: c.Clock, Log: c.Log,
+	})
 	collector := &expiry.Collector{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
 		Period: c.CollectionFrequency, Running: remove.Running, Settled: remove.Settled,
@@ -99,48 +98,13 @@ func (a *App) build(host *pluginhost.Host) {
 	})
 	a.runtime.GoLast("instance", a.instance.Run)
 	a.runtime.ReadyWhen("instance lease", a.instance.Ready)
-	a.runtime.Go("deletions", func(ctx context.Context) error {
-		return a.runtime.Fabric().Consume(ctx, fabric.WorkDeletionRun, fabric.ConsumerConfig{Concurrency: c.Concurrency}, a.handle)
-	})
+	a.runtime.Go("deletions", a.engine.Serve)
 	a.runtime.Go("plugin binaries", host.Run)
-	a.runtime.Go("offered deletions", a.work)
-	a.runtime.Go("slots of deletions", a.slots.Run)
-	a.runtime.Go("takeovers", a.takeovers)
 	sweeper := sweep.New(sweep.Config{
 		Reader: a.reader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
 		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout,
 		KeepFailed: func() bool { return host.MayServe(pluginhost.KindDeleteItemAction) },
 	})
-	a.duty("backup-expiry", collector.Run)
-	a.duty("leftover-sweep", sweeper.Run)
-}
-
-// duty adds a task that one replica does at a time.
-func (a *App) duty(name string, run func(context.Context) error) {
-	config := duty.Config{
-		Reader: a.reader(), Client: a.client(), Namespace: a.config.Options.Namespace, Name: name, Instance: a.config.Instance, Log: a.config.Log,
-		Timeout: a.config.DutyTimeout,
-	}
-	a.runtime.Go(name, func(ctx context.Context) error { return duty.Run(ctx, config, run) })
-}
-
-// handle offers the request that a hint points at. The hint stays until the request is found processed: its work may take hours,
-// and other hints must not wait for it.
-func (a *App) handle(ctx context.Context, hint *workv1.Hint) fabric.Outcome {
-	var d velerov1.DeleteBackupRequest
-	key := client.ObjectKey{Namespace: a.config.Options.Namespace, Name: hint.GetName()}
-	err := a.reader().Get(ctx, key, &d)
-	switch {
-	case apierrors.IsNotFound(err):
-		return fabric.Done()
-	case err != nil:
-		return fabric.Retry(retry, err)
-	case d.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed:
-		return fabric.Done()
-	}
-	a.offer(d.Name)
-	if held, ok, err := claim.Parse(&d); err == nil && ok && held.Holder != "" {
-		return fabric.Retry(republish, nil) // the death of its holder is noticed without it
-	}
-	return fabric.Retry(retry, nil)
+	a.runtime.GoLeading("backup-expiry", c.DutyTimeout, collector.Run)
+	a.runtime.GoLeading("leftover-sweep", c.DutyTimeout, sweeper.Run)
 }

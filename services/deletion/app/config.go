@@ -5,9 +5,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-io/holdfast/pkg/duty"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/kube/leaderelection"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -22,6 +21,7 @@ const (
 	defaultClaimTimeout = 30 * time.Second
 	defaultConcurrency  = 4
 	defaultSweep        = time.Hour
+	maxConcurrency      = 64
 )
 
 // Config is the service's configuration. The zero value of a field means its default.
@@ -47,40 +47,26 @@ type Config struct {
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.CollectionFrequency, "garbage-collection-frequency", defaultCollection, "how often expired backups are looked for")
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "how long another instance must be silent before its work is taken over")
-	fs.IntVar(&c.Concurrency, "concurrent-deletions", defaultConcurrency, "how many backups are deleted at once")
+	service.BindConcurrency(fs, &c.Concurrency, defaultConcurrency, "concurrent-deletions", "deletions")
 	fs.DurationVar(&c.SweepInterval, "sweep-interval", defaultSweep, "how often locations are swept of what dead or deleted backups and restores left")
 	c.Plugins.BindFlags(fs)
-	fs.DurationVar(&c.DutyTimeout, "duty-timeout", duty.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
+	fs.DurationVar(&c.DutyTimeout, "duty-timeout", leaderelection.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }
 
 // complete fills in defaults and checks; errors name the flag.
 func (c *Config) complete() error {
-	if c.CollectionFrequency == 0 {
-		c.CollectionFrequency = defaultCollection
+	err := service.CompleteDurations(
+		service.Duration{Flag: "garbage-collection-frequency", Value: &c.CollectionFrequency, Default: defaultCollection, Least: time.Second},
+		service.Duration{Flag: "claim-timeout", Value: &c.ClaimTimeout, Default: defaultClaimTimeout, Least: time.Second},
+		service.Duration{Flag: "sweep-interval", Value: &c.SweepInterval, Default: defaultSweep, Least: time.Second},
+		service.Duration{Flag: "duty-timeout", Value: &c.DutyTimeout, Default: leaderelection.DefaultTimeout, Least: time.Second},
+	)
+	if err != nil {
+		return err
 	}
-	if c.ClaimTimeout == 0 {
-		c.ClaimTimeout = defaultClaimTimeout
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = defaultConcurrency
-	}
-	if c.SweepInterval == 0 {
-		c.SweepInterval = defaultSweep
-	}
-	if c.DutyTimeout == 0 {
-		c.DutyTimeout = duty.DefaultTimeout
-	}
-	switch {
-	case c.CollectionFrequency < time.Second:
-		return grpcerr.Field("--garbage-collection-frequency", "must be at least 1s, is %s", c.CollectionFrequency)
-	case c.ClaimTimeout < time.Second:
-		return grpcerr.Field("--claim-timeout", "must be at least 1s, is %s", c.ClaimTimeout)
-	case c.SweepInterval < time.Second:
-		return grpcerr.Field("--sweep-interval", "must be at least 1s, is %s", c.SweepInterval)
-	case c.DutyTimeout < time.Second:
-		return grpcerr.Field("--duty-timeout", "must be at least 1s, is %s", c.DutyTimeout)
-	case c.Concurrency < 1 || c.Concurrency > 64:
-		return grpcerr.Field("--concurrent-deletions", "must be 1 to 64, is %d", c.Concurrency)
+	err = service.CompleteCounts(service.Count{Flag: service.ConcurrencyFlag, Value: &c.Concurrency, Default: defaultConcurrency, Most: maxConcurrency})
+	if err != nil {
+		return err
 	}
 	return c.Plugins.Validate()
 }

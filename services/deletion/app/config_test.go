@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
 func TestConfig(t *testing.T) {
@@ -22,11 +22,11 @@ func TestConfig(t *testing.T) {
 		"--garbage-collection-frequency": {CollectionFrequency: time.Millisecond},
 		"--claim-timeout":                {ClaimTimeout: -time.Second},
 		"--duty-timeout":                 {DutyTimeout: -time.Second},
-		"--concurrent-deletions":         {Concurrency: -1},
+		"--concurrent-jobs":              {Concurrency: -1},
 		"--sweep-interval":               {SweepInterval: time.Millisecond},
 		"--plugin-call-timeout":          {Plugins: pluginhost.Flags{CallTimeout: time.Millisecond}},
 	} {
-		field := new(grpcerr.FieldError)
+		field := new(errgrpc.FieldError)
 		require.ErrorAs(t, bad.complete(), &field)
 		require.Equal(t, name, field.Field)
 	}

@@ -4,16 +4,17 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/resource"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/remove"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/snapshots"
 )
 
-// actions returns what runs the delete item actions of plugins; nil when none is registered, so that nothing is read.
+// actions returns what runs the delete item actions of plugins; nil when none is registered, so
+// that nothing is read.
 func (a *App) actions(host *pluginhost.Host) remove.Actions {
 	if !host.MayServe(pluginhost.KindDeleteItemAction) {
 		return nil

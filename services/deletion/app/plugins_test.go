@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
-// What a binary that cannot be asked would have registered is not known: no backup may go without it.
+// What a binary that cannot be asked would have registered is not known: no backup may go without
+// it.
 func TestABinaryThatDoesNotStartIsNotOverlooked(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *pluginhost.Host {

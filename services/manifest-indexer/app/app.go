@@ -1,7 +1,7 @@
 // Package app builds the service manifest-indexer.
 //
-// Any replica answers DownloadRequests, ServerStatusRequests, artifact links and RPCs; validation of locations and the search
-// for backups are duties of one replica at a time.
+// Any replica answers DownloadRequests, ServerStatusRequests, artifact links and RPCs; validation
+// of locations and the search for backups are duties of one replica at a time.
 package app
 
 import (
@@ -17,10 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/artifact"
-	"github.com/holdfast-io/holdfast/pkg/duty"
-	"github.com/holdfast-io/holdfast/pkg/location"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/artifact"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/artifacts"
@@ -71,7 +70,8 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
-	a.duties()
+	a.runtime.GoLeading("location-validation", a.config.DutyTimeout, a.validator.Run)
+	a.runtime.GoLeading("backup-sync", a.config.DutyTimeout, a.syncer.Run)
 	return a, nil
 }
 
@@ -96,7 +96,8 @@ func (a *App) build() {
 	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.reader(), Namespace: namespace, Opener: a.opener})
 }
 
-// artifacts opens the endpoint of artifacts, which is not that of metrics: other machines may need the one and not the other.
+// artifacts opens the endpoint of artifacts, which is not that of metrics: other machines may need
+// the one and not the other.
 func (a *App) artifacts(ctx context.Context) error {
 	c, mux := a.config, http.NewServeMux()
 	base, err := a.runtime.Listen(ctx, "--artifact-address", c.ArtifactAddress, mux)
@@ -140,17 +141,4 @@ func (a *App) controllers() error {
 		}
 	}
 	return nil
-}
-
-func (a *App) duties() {
-	for name, run := range map[string]func(context.Context) error{
-		"location-validation": a.validator.Run,
-		"backup-sync":         a.syncer.Run,
-	} {
-		config := duty.Config{
-			Reader: a.reader(), Client: a.client(), Namespace: a.config.Options.Namespace, Name: name, Instance: a.config.Instance, Log: a.config.Log,
-			Timeout: a.config.DutyTimeout,
-		}
-		a.runtime.Go(name, func(ctx context.Context) error { return duty.Run(ctx, config, run) })
-	}
 }

@@ -8,16 +8,17 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-io/holdfast/pkg/duty"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/kube/leaderelection"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
 // Name is the service's name.
 const Name = "manifest-indexer"
 
-// Ports are the service's default ports. That of HTTP is not 8445 as its number suggests: artifacts have it.
+// Ports are the service's default ports. That of HTTP is not 8445 as its number suggests: artifacts
+// have it.
 func Ports() service.Ports { return service.Ports{GRPC: 7445, HTTP: 8447} }
 
 // ArtifactPort is the default port of artifacts.
@@ -33,10 +34,11 @@ const (
 // Config is the service's configuration. The zero value of a field means its default.
 type Config struct {
 	service.Base
-	// ArtifactAddress is the host:port that artifacts are served on; port 0 picks a free one. With Options.TLSCertFile they are served
-	// over TLS, without it on loopback only.
+	// ArtifactAddress is the host:port that artifacts are served on; port 0 picks a free one. With
+	// Options.TLSCertFile they are served over TLS, without it on loopback only.
 	ArtifactAddress string
-	// ArtifactURL is the URL under which clients reach ArtifactAddress; empty means the address itself.
+	// ArtifactURL is the URL under which clients reach ArtifactAddress; empty means the address
+	// itself.
 	ArtifactURL string
 	// BackupSyncPeriod is how often a location is searched for backups; negative means never.
 	BackupSyncPeriod time.Duration
@@ -58,7 +60,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ValidationFrequency, "store-validation-frequency", defaultValidationFrequency, "how often locations are validated; negative means once")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location made the default at every start, if it exists")
 	c.Plugins.BindFlags(fs)
-	fs.DurationVar(&c.DutyTimeout, "duty-timeout", duty.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
+	fs.DurationVar(&c.DutyTimeout, "duty-timeout", leaderelection.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }
 
 func defaultArtifactAddress() string {
@@ -79,11 +81,9 @@ func (c *Config) complete() error {
 	if c.DefaultLocation == "" {
 		c.DefaultLocation = defaultLocation
 	}
-	if c.DutyTimeout == 0 {
-		c.DutyTimeout = duty.DefaultTimeout
-	}
-	if c.DutyTimeout < time.Second {
-		return grpcerr.Field("--duty-timeout", "must be at least 1s, is %s", c.DutyTimeout)
+	err := service.CompleteDurations(service.Duration{Flag: "duty-timeout", Value: &c.DutyTimeout, Default: leaderelection.DefaultTimeout, Least: time.Second})
+	if err != nil {
+		return err
 	}
 	if err := c.Plugins.Validate(); err != nil {
 		return err
@@ -94,10 +94,10 @@ func (c *Config) complete() error {
 	}
 	u, err := url.Parse(c.ArtifactURL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return grpcerr.Field("--artifact-url", "is not an http or https URL") // not shown: it may hold a password
+		return errgrpc.Field("--artifact-url", "is not an http or https URL") // not shown: it may hold a password
 	}
 	if u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return grpcerr.Field("--artifact-url", "must not hold credentials, a query or a fragment")
+		return errgrpc.Field("--artifact-url", "must not hold credentials, a query or a fragment")
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
 func TestConfig(t *testing.T) {
@@ -25,7 +25,7 @@ func TestConfig(t *testing.T) {
 	require.Zero(t, flags.BackupSyncPeriod)
 	require.Equal(t, 5*time.Second, flags.ValidationFrequency)
 
-	field := new(grpcerr.FieldError)
+	field := new(errgrpc.FieldError)
 	require.ErrorAs(t, (&Config{DutyTimeout: time.Millisecond}).complete(), &field)
 	require.Equal(t, "--duty-timeout", field.Field)
 	require.ErrorAs(t, (&Config{Plugins: pluginhost.Flags{StorageTimeout: time.Millisecond}}).complete(), &field)
@@ -34,7 +34,7 @@ func TestConfig(t *testing.T) {
 	for _, bad := range []string{"host:8445", "ftp://x", "http://u:secret@host", "http://u:secret%@host", "http://host?x=y", "://"} {
 		c := Config{ArtifactURL: bad}
 		err := c.complete()
-		field := new(grpcerr.FieldError)
+		field := new(errgrpc.FieldError)
 		require.ErrorAs(t, err, &field, bad)
 		require.Equal(t, "--artifact-url", field.Field)
 		require.NotContains(t, err.Error(), "secret")

@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/builtin"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
-// plugins lists what the actions of backups, restores and deletions are, for ServerStatusRequests: the built-in ones and those of this
-// service's plugin directory, which all services are given alike. They are in the order of their kinds and names.
+// plugins lists what the actions of backups, restores and deletions are, for ServerStatusRequests:
+// the built-in ones and those of this service's plugin directory, which all services are given
+// alike. They are in the order of their kinds and names.
 func plugins(found []pluginhost.Registration) []velerov1.PluginInfo {
 	var list []velerov1.PluginInfo
 	add := func(kind pluginhost.Kind, name string) {

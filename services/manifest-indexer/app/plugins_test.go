@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
 func TestPluginsAreListedWithTheBuiltInOnes(t *testing.T) {

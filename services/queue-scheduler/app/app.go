@@ -1,7 +1,7 @@
 // Package app builds the service queue-scheduler.
 //
-// One replica at a time makes the passes (a duty); any replica answers RPCs. That
-// two might pass at once for a moment does no harm: the ledger decides.
+// One replica at a time makes the passes (a duty); any replica answers RPCs. That two might pass at
+// once for a moment does no harm: the ledger decides.
 package app
 
 import (
@@ -10,10 +10,9 @@ import (
 
 	"k8s.io/client-go/discovery"
 
-	"github.com/holdfast-io/holdfast/pkg/duty"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/pkg/location"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
@@ -103,11 +102,7 @@ func (a *App) build() error {
 	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{
 		Canceller: canceller, Reader: reader, Client: writer, Namespace: namespace, Queue: a.scheduler, Feed: a.feed,
 	})
-	rt.Go("queue", func(ctx context.Context) error {
-		return duty.Run(ctx, duty.Config{
-			Reader: reader, Client: writer, Namespace: namespace, Name: "queue", Instance: c.Instance, Timeout: c.DutyTimeout, Log: c.Log,
-		}, a.scheduler.Run)
-	})
+	rt.GoLeading("queue", c.DutyTimeout, a.scheduler.Run)
 	if err := a.schedules(); err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/utils/ptr"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
@@ -41,11 +41,11 @@ type Config struct {
 	ConcurrentBackups int
 	// ConcurrentRestores is how many restores run at once, over all runners.
 	ConcurrentRestores int
-	// PriorityAgeing is after how long of waiting the class of a backup rises by
-	// one; 0 is never, nil the default.
+	// PriorityAgeing is after how long of waiting the class of a backup rises by one; 0 is never,
+	// nil the default.
 	PriorityAgeing *time.Duration
-	// LocationTimeout is how long a queued backup waits for an unavailable location
-	// before it is FailedValidation.
+	// LocationTimeout is how long a queued backup waits for an unavailable location before it is
+	// FailedValidation.
 	LocationTimeout time.Duration
 	// DefaultBackupTTL is the ttl of backups that name none.
 	DefaultBackupTTL time.Duration
@@ -53,12 +53,13 @@ type Config struct {
 	DefaultItemOperationTimeout time.Duration
 	// DefaultLocation is used where no location is marked as the default.
 	DefaultLocation string
-	// DefaultSnapshotLocations names the volume snapshot location of providers that have several, as "provider:name".
+	// DefaultSnapshotLocations names the volume snapshot location of providers that have several,
+	// as "provider:name".
 	DefaultSnapshotLocations []string
 	// ResourceTimeout is noted on every backup, for plugins to read.
 	ResourceTimeout time.Duration
-	// DutyTimeout is after how long without a sign of life another replica makes
-	// the passes; a replica that stops in good order is followed sooner. At least 1 s.
+	// DutyTimeout is after how long without a sign of life another replica makes the passes; a
+	// replica that stops in good order is followed sooner. At least 1 s.
 	DutyTimeout time.Duration
 	// ScheduleSkipImmediately is the skipImmediately of schedules that do not say.
 	ScheduleSkipImmediately bool
@@ -86,47 +87,30 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 
 // complete fills in defaults and checks; errors name the flag.
 func (c *Config) complete() error {
-	for _, n := range []struct {
-		flag  string
-		value *int
-		def   int
-	}{
-		{"--concurrent-backups", &c.ConcurrentBackups, defaultConcurrentBackups},
-		{"--concurrent-restores", &c.ConcurrentRestores, defaultConcurrentRestores},
-	} {
-		if *n.value < 0 {
-			return grpcerr.Field(n.flag, "must be at least 1")
-		}
-		if *n.value == 0 {
-			*n.value = n.def
-		}
+	err := service.CompleteCounts(
+		service.Count{Flag: "concurrent-backups", Value: &c.ConcurrentBackups, Default: defaultConcurrentBackups},
+		service.Count{Flag: "concurrent-restores", Value: &c.ConcurrentRestores, Default: defaultConcurrentRestores},
+	)
+	if err != nil {
+		return err
 	}
 	if c.PriorityAgeing == nil {
 		c.PriorityAgeing = ptr.To(defaultPriorityAgeing)
 	}
 	if *c.PriorityAgeing < 0 {
-		return grpcerr.Field("--priority-ageing", "must not be negative")
+		return errgrpc.Field("--priority-ageing", "must not be negative")
 	}
-	for _, d := range []struct {
-		flag  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"--location-timeout", &c.LocationTimeout, defaultLocationTimeout},
-		{"--default-backup-ttl", &c.DefaultBackupTTL, defaultBackupTTL},
-		{"--default-item-operation-timeout", &c.DefaultItemOperationTimeout, defaultItemOperationTimeout},
-		{"--resource-timeout", &c.ResourceTimeout, defaultResourceTimeout},
-		{"--duty-timeout", &c.DutyTimeout, defaultDutyTimeout},
-	} {
-		if *d.value < 0 {
-			return grpcerr.Field(d.flag, "must not be negative")
-		}
-		if *d.value == 0 {
-			*d.value = d.def
-		}
-	}
-	if c.DutyTimeout < time.Second {
-		return grpcerr.Field("--duty-timeout", "must be at least 1s")
+	err = service.CompleteDurations(
+		service.Duration{Flag: "location-timeout", Value: &c.LocationTimeout, Default: defaultLocationTimeout},
+		service.Duration{Flag: "default-backup-ttl", Value: &c.DefaultBackupTTL, Default: defaultBackupTTL},
+		service.Duration{Flag: "default-item-operation-timeout", Value: &c.DefaultItemOperationTimeout, Default: defaultItemOperationTimeout},
+		service.Duration{Flag: "resource-timeout", Value: &c.ResourceTimeout, Default: defaultResourceTimeout},
+		service.Duration{Flag: "duty-timeout", Value: &c.DutyTimeout, Default: defaultDutyTimeout, Least: time.Second},
+		service.Duration{Flag: "cancel-deadline", Value: &c.CancelDeadline, Default: defaultCancelDeadline, Least: time.Second},
+		service.Duration{Flag: "claim-timeout", Value: &c.ClaimTimeout, Default: defaultClaimTimeout, Least: time.Second},
+	)
+	if err != nil {
+		return err
 	}
 	if c.DefaultLocation == "" {
 		c.DefaultLocation = defaultLocation
@@ -134,10 +118,7 @@ func (c *Config) complete() error {
 	if _, err := c.snapshotLocations(); err != nil {
 		return err
 	}
-	if err := c.Plugins.Validate(); err != nil {
-		return err
-	}
-	return c.CancelConfig.complete()
+	return c.Plugins.Validate()
 }
 
 // snapshotLocations returns DefaultSnapshotLocations by provider.
@@ -146,10 +127,10 @@ func (c *Config) snapshotLocations() (map[string]string, error) {
 	for _, text := range c.DefaultSnapshotLocations {
 		provider, name, _ := strings.Cut(text, ":")
 		if provider == "" || name == "" {
-			return nil, grpcerr.Field("--default-volume-snapshot-locations", "%q is not of the form provider:name", text)
+			return nil, errgrpc.Field("--default-volume-snapshot-locations", "%q is not of the form provider:name", text)
 		}
 		if other := found[provider]; other != "" && other != name {
-			return nil, grpcerr.Field("--default-volume-snapshot-locations", "provider %q has both %q and %q", provider, other, name)
+			return nil, errgrpc.Field("--default-volume-snapshot-locations", "provider %q has both %q and %q", provider, other, name)
 		}
 		found[provider] = name
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/ptr"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
 func TestConfig(t *testing.T) {
@@ -31,7 +31,7 @@ func TestConfig(t *testing.T) {
 		"--duty-timeout":                   {DutyTimeout: time.Millisecond},
 		"--plugin-storage-timeout":         {Plugins: pluginhost.Flags{StorageTimeout: time.Millisecond}},
 	} {
-		field := new(grpcerr.FieldError)
+		field := new(errgrpc.FieldError)
 		require.ErrorAs(t, bad.complete(), &field)
 		require.Equal(t, flag, field.Field)
 	}

@@ -1,10 +1,8 @@
 package app
 
 import (
-	"context"
 	"fmt"
 
-	"github.com/holdfast-io/holdfast/pkg/duty"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/schedule"
 )
 
@@ -23,10 +21,6 @@ func (a *App) schedules() error {
 	if err := scheduler.Watch(rt.Manager(), Name+"-schedule"); err != nil {
 		return fmt.Errorf("controller schedule: %w", err)
 	}
-	rt.Go("schedules", func(ctx context.Context) error {
-		return duty.Run(ctx, duty.Config{
-			Reader: reader, Client: writer, Namespace: namespace, Name: "schedules", Instance: c.Instance, Timeout: c.DutyTimeout, Log: c.Log,
-		}, scheduler.Run)
-	})
+	rt.GoLeading("schedules", c.DutyTimeout, scheduler.Run)
 	return nil
 }

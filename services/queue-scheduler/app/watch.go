@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 )
 
-// watch wakes the scheduler, and tells those who watch the queue, on every change that may matter to it.
+// watch wakes the scheduler, and tells those who watch the queue, on every change that may matter
+// to it.
 func (a *App) watch() error {
 	wake := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		a.scheduler.Wake()
@@ -38,8 +39,8 @@ func (a *App) watch() error {
 	return nil
 }
 
-// moves leaves out updates that change only the progress of a job or its position:
-// both come several times a second, the latter from the scheduler itself.
+// moves leaves out updates that change only the progress of a job or its position: both come
+// several times a second, the latter from the scheduler itself.
 func moves() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew

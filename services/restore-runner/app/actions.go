@@ -5,16 +5,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
-	"github.com/holdfast-io/holdfast/pkg/builtin"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
-// actions opens for each restore the built-in actions and those of plugins, in processes of its own.
+// actions opens for each restore the built-in actions and those of plugins, in processes of its
+// own.
 func (a *App) actions(base service.Base) func(context.Context, func(joblog.Entry)) job.ActionSet {
 	target := builtin.Reader{Client: a.runtime.Manager().GetAPIReader(), Namespace: base.Options.Namespace}
 	return func(ctx context.Context, note func(joblog.Entry)) job.ActionSet {

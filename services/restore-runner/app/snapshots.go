@@ -3,20 +3,20 @@ package app
 import (
 	"context"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// snapshotters opens for each restore the volume snapshotters of plugins, in processes of its own that start when they are
-// needed.
+// snapshotters opens for each restore the volume snapshotters of plugins, in processes of its own
+// that start when they are needed.
 func (a *App) snapshotters(base service.Base) func(context.Context, func(joblog.Entry)) (restore.Snapshotters, func()) {
 	return func(ctx context.Context, note func(joblog.Entry)) (restore.Snapshotters, func()) {
 		session := a.plugins.Open(ctx, forservice.Log(base, note))
 		locations := &nativesnapshot.Opener{
-			Reader:    nativesnapshot.Patient(a.runtime.Manager().GetAPIReader(), base.Clock),
+			Reader:    nativesnapshot.RetryingReader(a.runtime.Manager().GetAPIReader(), base.Clock, base.Log),
 			Namespace: base.Options.Namespace, Session: session, WorkDir: a.runtime.WorkDir(),
 		}
 		return locations, func() {

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Backup is a request to store a selection of the cluster's objects, and the
-// record of what became of it.
+// Backup is a request to store a selection of the cluster's objects, and the record of what became
+// of it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=backups,scope=Namespaced
@@ -39,8 +39,8 @@ type Metadata struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// BackupSpec says what to back up, where to and how. It is also the template of
-// a Schedule. All fields are optional.
+// BackupSpec says what to back up, where to and how. It is also the template of a Schedule. All
+// fields are optional.
 type BackupSpec struct {
 	// Metadata is used in a Schedule's template only.
 	// +optional
@@ -53,24 +53,23 @@ type BackupSpec struct {
 	// +optional
 	// +nullable
 	ExcludedNamespaces []string `json:"excludedNamespaces,omitempty"`
-	// IncludedResources and the two fields after it are the older filters; they
-	// cannot be combined with the four scoped ones below.
+	// IncludedResources and the two fields after it are the older filters; they cannot be combined
+	// with the four scoped ones below.
 	// +optional
 	// +nullable
 	IncludedResources []string `json:"includedResources,omitempty"`
 	// +optional
 	// +nullable
 	ExcludedResources []string `json:"excludedResources,omitempty"`
-	// IncludedClusterScopedResources names cluster-scoped resources to store;
-	// "*" is all of them.
+	// IncludedClusterScopedResources names cluster-scoped resources to store; "*" is all of them.
 	// +optional
 	// +nullable
 	IncludedClusterScopedResources []string `json:"includedClusterScopedResources,omitempty"`
 	// +optional
 	// +nullable
 	ExcludedClusterScopedResources []string `json:"excludedClusterScopedResources,omitempty"`
-	// IncludedNamespaceScopedResources names namespaced resources to store;
-	// empty and "*" mean all of them.
+	// IncludedNamespaceScopedResources names namespaced resources to store; empty and "*" mean all
+	// of them.
 	// +optional
 	// +nullable
 	IncludedNamespaceScopedResources []string `json:"includedNamespaceScopedResources,omitempty"`
@@ -92,8 +91,8 @@ type BackupSpec struct {
 	// TTL is how long the backup is kept; zero is the server's default (720h).
 	// +optional
 	TTL metav1.Duration `json:"ttl,omitempty"`
-	// IncludeClusterResources decides about cluster-scoped objects; unset takes
-	// those that the chosen namespaces' objects need.
+	// IncludeClusterResources decides about cluster-scoped objects; unset takes those that the
+	// chosen namespaces' objects need.
 	// +optional
 	// +nullable
 	IncludeClusterResources *bool `json:"includeClusterResources,omitempty"`
@@ -114,8 +113,8 @@ type BackupSpec struct {
 	// +optional
 	// +nullable
 	DefaultVolumesToFsBackup *bool `json:"defaultVolumesToFsBackup,omitempty"`
-	// OrderedResources maps a plural resource name to a comma-separated list of
-	// "namespace/name" stored first, in that order.
+	// OrderedResources maps a plural resource name to a comma-separated list of "namespace/name"
+	// stored first, in that order.
 	// +optional
 	// +nullable
 	OrderedResources map[string]string `json:"orderedResources,omitempty"`
@@ -139,8 +138,7 @@ type BackupSpec struct {
 	// +optional
 	// +nullable
 	UploaderConfig *UploaderConfigForBackup `json:"uploaderConfig,omitempty"`
-	// VolumeGroupSnapshotLabelKey is the label that groups PVCs; empty is
-	// LabelVolumeGroup.
+	// VolumeGroupSnapshotLabelKey is the label that groups PVCs; empty is LabelVolumeGroup.
 	// +optional
 	VolumeGroupSnapshotLabelKey string `json:"volumeGroupSnapshotLabelKey,omitempty"`
 }
@@ -190,8 +188,7 @@ type BackupStatus struct {
 	// FailureReason says why the phase is Failed.
 	// +optional
 	FailureReason string `json:"failureReason,omitempty"`
-	// Warnings and Errors count log lines of that level; the texts are in the
-	// results file.
+	// Warnings and Errors count log lines of that level; the texts are in the results file.
 	// +optional
 	Warnings int `json:"warnings,omitempty"`
 	// +optional

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Labels of Velero 1.18, by exact key. A value that is the name of a backup,
-// restore or location goes through LabelValue on write and in selectors; the
-// schedule name is the one exception and is written as it is.
+// Labels of Velero 1.18, by exact key. A value that is the name of a backup, restore or location
+// goes through LabelValue on write and in selectors; the schedule name is the one exception and is
+// written as it is.
 const (
 	LabelBackupName              = "velero.io/backup-name"
 	LabelBackupUID               = "velero.io/backup-uid"
@@ -76,8 +76,7 @@ const (
 	AnnotationCSIGroupSnapshotClassPrefix = "velero.io/csi-volumegroupsnapshot-class_"
 )
 
-// Prefixes of the hook annotations on Pods. The un-prefixed form acts as the
-// pre-backup hook.
+// Prefixes of the hook annotations on Pods. The un-prefixed form acts as the pre-backup hook.
 const (
 	AnnotationPreBackupHookPrefix   = "pre.hook.backup.velero.io/"
 	AnnotationPostBackupHookPrefix  = "post.hook.backup.velero.io/"
@@ -86,8 +85,7 @@ const (
 	AnnotationInitRestoreHookPrefix = "init.hook.restore.velero.io/"
 )
 
-// RestoreFinalizer is on every Restore whose files in the bucket are to be
-// removed with it.
+// RestoreFinalizer is on every Restore whose files in the bucket are to be removed with it.
 const RestoreFinalizer = "restores.velero.io/external-resources-finalizer"
 
 // Prefixes of the operation ids of the built-in data mover.
@@ -99,14 +97,13 @@ const (
 // DefaultNamespace is the namespace a server lives in unless told otherwise.
 const DefaultNamespace = "velero"
 
-// hashedNameLength is how much of a long name LabelValue keeps in clear text;
-// the digits of the hash fill the rest of the 63 characters.
+// hashedNameLength is how much of a long name LabelValue keeps in clear text; the digits of the
+// hash fill the rest of the 63 characters.
 const hashedNameLength = 57
 
-// LabelValue returns the label value that stands for a name: the name itself up
-// to 63 characters, else its first 57 characters followed by the first six
-// hexadecimal digits of its SHA-256 (Velero 1.18's rule for every label whose
-// value is a name).
+// LabelValue returns the label value that stands for a name: the name itself up to 63 characters,
+// else its first 57 characters followed by the first six hexadecimal digits of its SHA-256 (Velero
+// 1.18's rule for every label whose value is a name).
 func LabelValue(name string) string {
 	if len(name) <= validation.LabelValueMaxLength {
 		return name

@@ -36,8 +36,8 @@ type BackupStorageLocationList struct {
 
 // BackupStorageLocationSpec says where the place is and how it is used.
 type BackupStorageLocationSpec struct {
-	// Provider names the object store's provider; a name without a slash has
-	// the prefix "velero.io/".
+	// Provider names the object store's provider; a name without a slash has the prefix
+	// "velero.io/".
 	Provider string `json:"provider"`
 	// Config is the provider's own configuration.
 	// +optional
@@ -53,13 +53,13 @@ type BackupStorageLocationSpec struct {
 	// AccessMode is how the location may be used; empty is ReadWrite.
 	// +optional
 	AccessMode BackupStorageLocationAccessMode `json:"accessMode,omitempty"`
-	// BackupSyncPeriod is how often the location is searched for backups; zero
-	// is never, unset is the server's default.
+	// BackupSyncPeriod is how often the location is searched for backups; zero is never, unset is
+	// the server's default.
 	// +optional
 	// +nullable
 	BackupSyncPeriod *metav1.Duration `json:"backupSyncPeriod,omitempty"`
-	// ValidationFrequency is how often the location is validated; zero is once,
-	// unset is the server's default.
+	// ValidationFrequency is how often the location is validated; zero is once, unset is the
+	// server's default.
 	// +optional
 	// +nullable
 	ValidationFrequency *metav1.Duration `json:"validationFrequency,omitempty"`
@@ -77,8 +77,8 @@ type ObjectStorageLocation struct {
 	// Prefix of every key in the bucket; slashes around it do not matter.
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
-	// CACert is a PEM bundle for the endpoint's certificate. Deprecated in
-	// favour of CACertRef; both together make the location unavailable.
+	// CACert is a PEM bundle for the endpoint's certificate. Deprecated in favour of CACertRef;
+	// both together make the location unavailable.
 	// +optional
 	CACert []byte `json:"caCert,omitempty"`
 	// CACertRef names the key of a Secret with a PEM bundle.
@@ -97,8 +97,8 @@ const (
 	LocationModeReadWrite BackupStorageLocationAccessMode = "ReadWrite"
 )
 
-// BackupStorageLocationPhase is where a location stands. A location without a
-// phase has not been validated and is not used.
+// BackupStorageLocationPhase is where a location stands. A location without a phase has not been
+// validated and is not used.
 //
 // +kubebuilder:validation:Enum=Available;Unavailable
 type BackupStorageLocationPhase string
@@ -186,7 +186,8 @@ type VolumeSnapshotLocationStatus struct {
 	Phase VolumeSnapshotLocationPhase `json:"phase,omitempty"`
 }
 
-// InstalledCredential is the Secret that `velero install` makes, which serves locations that name none, where it exists.
+// InstalledCredential is the Secret that `velero install` makes, which serves locations that name
+// none, where it exists.
 func InstalledCredential() *corev1.SecretKeySelector {
 	optional := true
 	return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-credentials"}, Key: "cloud", Optional: &optional}

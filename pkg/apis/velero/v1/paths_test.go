@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ours limits the walk to the types of this repository: the fields of Kubernetes
-// types are Kubernetes' business.
+// ours limits the walk to the types of this repository: the fields of Kubernetes types are
+// Kubernetes' business.
 const ours = "github.com/holdfast-io/holdfast/pkg/apis/"
 
 // fieldType returns the type of a top-level field by its JSON name.

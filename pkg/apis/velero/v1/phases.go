@@ -22,8 +22,8 @@ const (
 	BackupPhaseDeleting                                  BackupPhase = "Deleting"
 )
 
-// Terminal reports whether the phase is an end of the backup's run. Deleting
-// follows a terminal phase and counts as one.
+// Terminal reports whether the phase is an end of the backup's run. Deleting follows a terminal
+// phase and counts as one.
 func (p BackupPhase) Terminal() bool {
 	switch p {
 	case BackupPhaseFailedValidation, BackupPhaseCompleted, BackupPhasePartiallyFailed,

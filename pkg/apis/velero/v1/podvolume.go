@@ -75,8 +75,8 @@ type PodVolumeBackupSpec struct {
 	Cancel bool `json:"cancel,omitempty"`
 }
 
-// PodVolumePhase is where the movement of a volume's data stands. The backup
-// and the restore of a Pod volume share the same phases; empty means New.
+// PodVolumePhase is where the movement of a volume's data stands. The backup and the restore of a
+// Pod volume share the same phases; empty means New.
 //
 // +kubebuilder:validation:Enum=New;Accepted;Prepared;InProgress;Canceling;Canceled;Completed;Failed
 type PodVolumePhase string

@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BackupRepository is the repository of one namespace's volume data in one
-// location. It is named <volumeNamespace>-<location>-<type>.
+// BackupRepository is the repository of one namespace's volume data in one location. It is named
+// <volumeNamespace>-<location>-<type>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=backuprepositories,scope=Namespaced

@@ -185,8 +185,7 @@ const (
 type ServerStatusRequestStatus struct {
 	// +optional
 	Phase ServerStatusRequestPhase `json:"phase,omitempty"`
-	// ProcessedTimestamp is when the request was answered; it is deleted about a
-	// minute later.
+	// ProcessedTimestamp is when the request was answered; it is deleted about a minute later.
 	// +optional
 	// +nullable
 	ProcessedTimestamp *metav1.Time `json:"processedTimestamp,omitempty"`

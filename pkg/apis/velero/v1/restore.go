@@ -5,8 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Restore is a request to bring objects of a backup back, and the record of
-// what became of it.
+// Restore is a request to bring objects of a backup back, and the record of what became of it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=restores,scope=Namespaced
@@ -40,8 +39,8 @@ const (
 	PolicyTypeUpdate PolicyType = "update"
 )
 
-// RestoreSpec says what to restore and how. Exactly one of BackupName and
-// ScheduleName is set by the user.
+// RestoreSpec says what to restore and how. Exactly one of BackupName and ScheduleName is set by
+// the user.
 type RestoreSpec struct {
 	// BackupName is the backup to restore from.
 	// +optional
@@ -77,7 +76,7 @@ type RestoreSpec struct {
 	// +optional
 	// +nullable
 	RestorePVs *bool `json:"restorePVs,omitempty"`
-	// RestoreStatus says whose status is restored; unset means nobody's.
+	// RestoreStatus says whose status is restored; unset means that of none.
 	// +optional
 	// +nullable
 	RestoreStatus *RestoreStatusSpec `json:"restoreStatus,omitempty"`
@@ -85,8 +84,8 @@ type RestoreSpec struct {
 	// +optional
 	// +nullable
 	PreserveNodePorts *bool `json:"preserveNodePorts,omitempty"`
-	// IncludeClusterResources decides about cluster-scoped objects; unset takes
-	// them when all namespaces are included.
+	// IncludeClusterResources decides about cluster-scoped objects; unset takes them when all
+	// namespaces are included.
 	// +optional
 	// +nullable
 	IncludeClusterResources *bool `json:"includeClusterResources,omitempty"`

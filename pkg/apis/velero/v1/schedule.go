@@ -47,8 +47,8 @@ type ScheduleSpec struct {
 	// Paused stops the making of Backups.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// SkipImmediately skips a Backup that is due when the Schedule is created or
-	// unpaused; unset is the server's default.
+	// SkipImmediately skips a Backup that is due when the Schedule is created or unpaused; unset is
+	// the server's default.
 	// +optional
 	SkipImmediately *bool `json:"skipImmediately,omitempty"`
 }

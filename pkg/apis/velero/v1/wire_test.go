@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 )
 
-// kinds maps each document, written by hand from Velero 1.18's wire with every
-// field set, to its type.
+// kinds maps each document, written by hand from Velero 1.18's wire with every field set, to its
+// type.
 func kinds() map[string]runtime.Object {
 	return map[string]runtime.Object{
 		"testdata/backup.json":                   &velerov1.Backup{},
@@ -51,8 +51,8 @@ func TestEveryKindRoundTrips(t *testing.T) {
 	}
 }
 
-// TestTypesHaveNoOtherNames is the other half: what the types know and the
-// documents do not would be a field that Velero has never heard of.
+// TestTypesHaveNoOtherNames is the other half: what the types know and the documents do not would
+// be a field that Velero has never heard of.
 func TestTypesHaveNoOtherNames(t *testing.T) {
 	for file, obj := range kinds() {
 		data, err := os.ReadFile(file)

@@ -81,8 +81,8 @@ type CSISnapshotSpec struct {
 	Driver string `json:"driver,omitempty"`
 }
 
-// DataMovePhase is where the movement of a volume's data stands. Upload and
-// download share the same phases; empty means New.
+// DataMovePhase is where the movement of a volume's data stands. Upload and download share the same
+// phases; empty means New.
 //
 // +kubebuilder:validation:Enum=New;Accepted;Prepared;InProgress;Canceling;Canceled;Completed;Failed
 type DataMovePhase string
@@ -152,8 +152,8 @@ type DataUploadStatus struct {
 	AcceptedTimestamp *metav1.Time `json:"acceptedTimestamp,omitempty"`
 }
 
-// DataUploadResult is JSON in a ConfigMap: the bridge between the DataUpload in
-// a backup and the claim being restored.
+// DataUploadResult is JSON in a ConfigMap: the bridge between the DataUpload in a backup and the
+// claim being restored.
 //
 // +kubebuilder:object:generate=true
 type DataUploadResult struct {

@@ -1,5 +1,5 @@
-// Package v2alpha1 holds the Go types of velero.io/v2alpha1, the data mover's
-// requests, wire-compatible with Velero 1.18.
+// Package v2alpha1 holds the Go types of velero.io/v2alpha1, the data mover's requests,
+// wire-compatible with Velero 1.18.
 //
 // +kubebuilder:object:generate=true
 // +groupName=velero.io

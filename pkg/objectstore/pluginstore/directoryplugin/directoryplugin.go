@@ -1,5 +1,5 @@
-// Package directoryplugin is an ObjectStore plugin for tests, made with the SDK: its buckets are directories. The test binary
-// is the plugin's binary too.
+// Package directoryplugin is an ObjectStore plugin for tests, made with the SDK: its buckets are
+// directories. The test binary is the plugin's binary too.
 package directoryplugin
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 // Name is what the plugin registers, and a location states as its provider.
@@ -38,7 +38,8 @@ const (
 	ConfigPublicURL = "publicUrl"
 )
 
-// Serve serves the plugin and returns true if the process was started as one. TestMain calls it first.
+// Serve serves the plugin and returns true if the process was started as one. TestMain calls it
+// first.
 func Serve() (bool, error) {
 	if os.Getenv("VELERO_PLUGIN") == "" {
 		return false, nil
@@ -142,7 +143,7 @@ func (d *directory) GetObject(ctx context.Context, bucket, key string) (io.ReadC
 	return os.Open(filepath.Join(dir, filepath.FromSlash(key)))
 }
 
-// keys lists a bucket backwards, because nobody promises an order.
+// keys lists a bucket backwards, because no order is promised.
 func keys(dir, prefix string) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -10,7 +10,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v1"
 )
 
-// backupInput decodes what actions of a backup get, and says whether the action's expression selects the object.
+// backupInput decodes what actions of a backup get, and says whether the action's expression
+// selects the object.
 func (s *Server) backupInput(ctx context.Context, h *handle, action plugin.Action, item, backup []byte) (plugin.BackupInput, bool, error) {
 	object, err := decodeItem("item", item)
 	if err != nil {
@@ -46,7 +47,8 @@ func (a backupActions) Execute(ctx context.Context, req *velero.ExecuteRequest) 
 	if err != nil {
 		return nil, err
 	}
-	// A server cannot do without the object, so it gets back what it sent when nothing is to change.
+	// A server cannot do without the object, so it gets back what it sent when nothing is to
+	// change.
 	unchanged := &velero.ExecuteResponse{Item: req.GetItem()}
 	if !matched {
 		return unchanged, nil
@@ -65,13 +67,15 @@ func (a backupActions) Execute(ctx context.Context, req *velero.ExecuteRequest) 
 	return &velero.ExecuteResponse{Item: raw, AdditionalItems: identifiers(out.AdditionalItems)}, nil
 }
 
-// Velero's annotations on the object that a backup item action returns, which stand for what its messages have no field for.
+// Velero's annotations on the object that a backup item action returns, which stand for what its
+// messages have no field for.
 const (
 	mustIncludeAnnotation = "backup.velero.io/must-include-additional-items"
 	skipAnnotation        = "velero.io/skip-from-backup"
 )
 
-// noted returns the object as a server gets it: the output's or else the given one, with the annotations it asks for.
+// noted returns the object as a server gets it: the output's or else the given one, with the
+// annotations it asks for.
 func noted(out *plugin.BackupOutput, given *unstructured.Unstructured) *unstructured.Unstructured {
 	item := out.Item
 	if item == nil {

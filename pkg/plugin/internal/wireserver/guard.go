@@ -37,7 +37,8 @@ func guardStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, ne
 	return statusOf(next(srv, stream))
 }
 
-// What makes an unknown operation different from anything else that is not found: a plugin may pass on a status of its own.
+// What makes an unknown operation different from anything else that is not found: a plugin may pass
+// on a status of its own.
 const (
 	reasonDomain      = "holdfast.io"
 	reasonNoOperation = "OPERATION_UNKNOWN"

@@ -37,7 +37,8 @@ func (h *handle) ask(ctx context.Context, action plugin.Action) (*selected, erro
 	return s, nil
 }
 
-// matches evaluates the action's expression, which a Velero server does not know. What else is selected both know.
+// matches evaluates the action's expression, which a Velero server does not know. What else is
+// selected both know.
 func (h *handle) matches(ctx context.Context, action plugin.Action, item *unstructured.Unstructured) (bool, error) {
 	h.mu.Lock()
 	s := h.selected

@@ -1,4 +1,5 @@
-// Package wireserver answers Velero's and Holdfast's plugin protocols with the plugins of a registry.
+// Package wireserver answers Velero's and Holdfast's plugin protocols with the plugins of a
+// registry.
 package wireserver
 
 import (
@@ -18,7 +19,8 @@ import (
 	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
 )
 
-// maxMessage bounds what a server can send: far above the largest object an API server stores, with its job beside it.
+// maxMessage bounds what a server can send: far above the largest object an API server stores, with
+// its job beside it.
 const maxMessage = 64 << 20
 
 // Options say what plugins get to see of the process.

@@ -19,11 +19,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
 )
 
@@ -44,21 +42,14 @@ func (l list) OfRestore(ctx context.Context, name string) ([]itemoperation.Opera
 	return l.OfBackup(ctx, name)
 }
 
-type wire struct{ sent []fabric.What }
-
-func (w *wire) Publish(_ context.Context, what fabric.What, _ *workv1.Hint) error {
-	w.sent = append(w.sent, what)
-	return errors.New("a lost hint is no failure")
-}
-
 func ptr[T any](v T) *T { return &v }
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func newMonitor(l list, w *wire, objects ...client.Object) (*monitor.Monitor, client.Client) {
+func newMonitor(l list, objects ...client.Object) (*monitor.Monitor, client.Client) {
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 	return &monitor.Monitor{
-		Reader: c, Client: c, Operations: l, Publisher: w, Frequency: time.Second, Clock: clocktesting.NewFakePassiveClock(now), Log: slog.New(slog.DiscardHandler),
+		Reader: c, Client: c, Operations: l, Frequency: time.Second, Clock: clocktesting.NewFakePassiveClock(now), Log: slog.New(slog.DiscardHandler),
 	}, c
 }
 
@@ -68,7 +59,8 @@ const (
 	finalPF   = velerov1.BackupPhaseFinalizingPartiallyFailed
 )
 
-// Operations that another server began wait for ever: nothing here asks about them. They count as failed.
+// Operations that another server began wait indefinitely: nothing here asks about them. They count
+// as failed.
 func TestJobsMoveOnWhateverTheirOperationsDo(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase, want       velerov1.BackupPhase
@@ -86,8 +78,7 @@ func TestJobsMoveOnWhateverTheirOperationsDo(t *testing.T) {
 			meta := metav1.ObjectMeta{Namespace: "velero", Name: "x", UID: "u"}
 			b, r := &velerov1.Backup{ObjectMeta: meta}, &velerov1.Restore{ObjectMeta: meta}
 			b.Status.Phase, r.Status.Phase = tc.phase, velerov1.RestorePhase(tc.phase)
-			w := &wire{}
-			m, c := newMonitor(list{phases: tc.list}, w, b, r)
+			m, c := newMonitor(list{phases: tc.list}, b, r)
 			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
 			for _, do := range []reconcile.Func{m.Backup, m.Restore} {
 				result, err := do(t.Context(), request)
@@ -100,7 +91,6 @@ func TestJobsMoveOnWhateverTheirOperationsDo(t *testing.T) {
 			require.Equal(t, velerov1.RestorePhase(tc.want), r.Status.Phase)
 			require.Equal(t, []int{tc.completed, tc.failed}, []int{b.Status.BackupItemOperationsCompleted, b.Status.BackupItemOperationsFailed})
 			require.Equal(t, []int{tc.completed, tc.failed}, []int{r.Status.RestoreItemOperationsCompleted, r.Status.RestoreItemOperationsFailed})
-			require.Equal(t, []fabric.What{fabric.WorkBackupFinalize, fabric.WorkRestoreFinalize}, w.sent)
 		})
 	}
 }
@@ -114,8 +104,7 @@ func TestJobsInOtherPhasesAreLeftAlone(t *testing.T) {
 		meta := metav1.ObjectMeta{Namespace: "velero", Name: "x", UID: "u"}
 		b, r := &velerov1.Backup{ObjectMeta: meta}, &velerov1.Restore{ObjectMeta: meta}
 		b.Status.Phase, r.Status.Phase = phase, velerov1.RestorePhase(phase)
-		w := &wire{}
-		m, c := newMonitor(list{phases: []string{"New"}}, w, b, r)
+		m, c := newMonitor(list{phases: []string{"New"}}, b, r)
 		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
 		for _, do := range []reconcile.Func{m.Backup, m.Restore} {
 			_, err := do(t.Context(), request)
@@ -125,12 +114,12 @@ func TestJobsInOtherPhasesAreLeftAlone(t *testing.T) {
 		require.NoError(t, c.Get(t.Context(), request.NamespacedName, r))
 		require.Equal(t, phase, b.Status.Phase)
 		require.Equal(t, velerov1.RestorePhase(phase), r.Status.Phase)
-		require.Empty(t, w.sent)
 	}
 }
 
-// A job whose operations cannot be read stands still for ever when the location is gone or the file damaged, and cannot be
-// cancelled. It waits for a bucket that is away until itemOperationTimeout.
+// A job whose operations cannot be read stands still indefinitely when the location is gone or the
+// file damaged, and cannot be cancelled. It waits for a bucket that is away until
+// itemOperationTimeout.
 func TestUnreadableOperationsHoldTheJobForABoundedTime(t *testing.T) {
 	boom := errors.New("boom")
 	for name, tc := range map[string]struct {
@@ -144,9 +133,9 @@ func TestUnreadableOperationsHoldTheJobForABoundedTime(t *testing.T) {
 		"away for the default time":  {err: boom, begun: 4 * time.Hour},
 		"away for the time it gives": {err: boom, begun: time.Minute, timeout: time.Minute},
 		"away and cancelled":         {err: boom, cancel: true},
-		"damaged":                    {err: fmt.Errorf("read: %w", grpcerr.ErrCorrupt)},
+		"damaged":                    {err: fmt.Errorf("read: %w", errgrpc.ErrCorrupt)},
 		"no location":                {err: apierrors.NewNotFound(schema.GroupResource{}, "default")},
-		"no backup":                  {err: fmt.Errorf("backup: %w", grpcerr.ErrNotFound)},
+		"no backup":                  {err: fmt.Errorf("backup: %w", errgrpc.ErrNotFound)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			meta := metav1.ObjectMeta{Namespace: "velero", Name: "x", UID: "u", CreationTimestamp: metav1.NewTime(now.Add(-tc.begun))}
@@ -157,7 +146,7 @@ func TestUnreadableOperationsHoldTheJobForABoundedTime(t *testing.T) {
 			b.Status.Phase, r.Status.Phase = waiting, velerov1.RestorePhase(waiting)
 			b.Spec.ItemOperationTimeout.Duration, r.Spec.ItemOperationTimeout.Duration = tc.timeout, tc.timeout
 			r.Status.StartTimestamp = ptr(metav1.NewTime(now.Add(-tc.begun)))
-			m, c := newMonitor(list{err: tc.err}, &wire{}, b, r)
+			m, c := newMonitor(list{err: tc.err}, b, r)
 			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
 			want := finalPF
 			if tc.holds {
@@ -174,7 +163,7 @@ func TestUnreadableOperationsHoldTheJobForABoundedTime(t *testing.T) {
 			require.Equal(t, velerov1.RestorePhase(want), r.Status.Phase)
 		})
 	}
-	m, _ := newMonitor(list{}, &wire{})
+	m, _ := newMonitor(list{})
 	_, err := m.Restore(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "velero", Name: "gone"}})
 	require.NoError(t, err)
 }

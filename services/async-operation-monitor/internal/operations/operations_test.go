@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -40,7 +40,7 @@ type stores struct{ objectstore.Store }
 
 func (s stores) OpenName(_ context.Context, name string) (objectstore.Store, error) {
 	if name != "main" {
-		return nil, grpcerr.ErrNotFound
+		return nil, errgrpc.ErrNotFound
 	}
 	return s.Store, nil
 }
@@ -82,13 +82,13 @@ func TestOperationsOfAJob(t *testing.T) {
 	require.Len(t, list, 2)
 
 	_, err = s.OfBackup(t.Context(), "absent")
-	require.ErrorIs(t, err, grpcerr.ErrNotFound)
+	require.ErrorIs(t, err, errgrpc.ErrNotFound)
 	_, err = s.OfRestore(t.Context(), "absent")
-	require.ErrorIs(t, err, grpcerr.ErrNotFound)
+	require.ErrorIs(t, err, errgrpc.ErrNotFound)
 	_, err = s.OfRestore(t.Context(), "orphan")
 	require.ErrorContains(t, err, "gone")
 
 	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader([]byte("junk")), 4))
 	_, err = s.OfBackup(t.Context(), "b")
-	require.ErrorIs(t, err, grpcerr.ErrCorrupt)
+	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
 }

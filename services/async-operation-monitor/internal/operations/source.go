@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -28,8 +28,8 @@ type Source struct {
 	Stores    Stores
 }
 
-// OfBackup returns the operations of a backup, oldest first; none recorded is an
-// empty list. A backup that does not exist wraps grpcerr.ErrNotFound.
+// OfBackup returns the operations of a backup, oldest first; none recorded is an empty list. A
+// backup that does not exist wraps errgrpc.ErrNotFound.
 func (s *Source) OfBackup(ctx context.Context, name string) ([]itemoperation.Operation, error) {
 	b := &velerov1.Backup{}
 	if err := s.get(ctx, "backup", name, b); err != nil {
@@ -60,7 +60,7 @@ func (s *Source) OfRestore(ctx context.Context, name string) ([]itemoperation.Op
 func (s *Source) get(ctx context.Context, kind, name string, into client.Object) error {
 	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s %q: %w", kind, name, grpcerr.ErrNotFound)
+		return fmt.Errorf("%s %q: %w", kind, name, errgrpc.ErrNotFound)
 	}
 	if err != nil {
 		return fmt.Errorf("read %s %q: %w", kind, name, err)
@@ -83,7 +83,7 @@ func (s *Source) load(ctx context.Context, location, key string) (list []itemope
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if list, err = itemoperation.Decode(file); err != nil {
-		return nil, fmt.Errorf("read %s: %w: %w", key, grpcerr.ErrCorrupt, err)
+		return nil, fmt.Errorf("read %s: %w: %w", key, errgrpc.ErrCorrupt, err)
 	}
 	return list, nil
 }

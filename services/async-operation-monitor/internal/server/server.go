@@ -1,5 +1,5 @@
-// Package server answers operation.v1.OperationMonitorService from the bucket:
-// any replica gives the same answer.
+// Package server answers operation.v1.OperationMonitorService from the bucket: any replica gives
+// the same answer.
 package server
 
 import (
@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
@@ -42,7 +42,7 @@ func (s *Server) ListOperations(ctx context.Context, req *operationv1.ListOperat
 	case *operationv1.ListOperationsRequest_Restore:
 		list, err = s.Operations.OfRestore(ctx, owner.Restore)
 	default:
-		return nil, grpcerr.Field("owner", "must be a backup or a restore")
+		return nil, errgrpc.Field("owner", "must be a backup or a restore")
 	}
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func offset(token string) (int, error) {
 	}
 	n, err := strconv.Atoi(token)
 	if err != nil || n < 0 {
-		return 0, grpcerr.Field("page_token", "not a token of this method")
+		return 0, errgrpc.Field("page_token", "not a token of this method")
 	}
 	return n, nil
 }

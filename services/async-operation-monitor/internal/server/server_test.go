@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/server"
 )
@@ -20,7 +20,7 @@ func (j jobs) find(name string) ([]itemoperation.Operation, error) {
 	if list, ok := j[name]; ok {
 		return list, nil
 	}
-	return nil, fmt.Errorf("%q: %w", name, grpcerr.ErrNotFound)
+	return nil, fmt.Errorf("%q: %w", name, errgrpc.ErrNotFound)
 }
 
 func (j jobs) OfBackup(_ context.Context, name string) ([]itemoperation.Operation, error) {
@@ -61,7 +61,7 @@ func TestListOperations(t *testing.T) {
 		codes.NotFound: ofBackup("absent", ""), codes.InvalidArgument: ofBackup("b", "junk"),
 	} {
 		_, err := s.ListOperations(t.Context(), req)
-		status, _ := grpcerr.Status(err)
+		status, _ := errgrpc.Status(err)
 		require.Equal(t, want, status.Code())
 	}
 }

@@ -1,5 +1,5 @@
-// Package chain runs the backup item actions that match an object, one after the
-// other: each gets the object as the one before it left it.
+// Package chain runs the backup item actions that match an object, one after the other: each gets
+// the object as the one before it left it.
 package chain
 
 import (
@@ -8,16 +8,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
 // Item is a backup item action with its selector.
 type Item = action.Bound[action.BackupItem]
 
-// Chain are the actions that may match objects of one resource, in the order in
-// which they run. Immutable, safe for concurrent use.
+// Chain are the actions that may match objects of one resource, in the order in which they run.
+// Immutable, safe for concurrent use.
 type Chain struct {
 	Resource schema.GroupResource
 	Actions  []Item
@@ -28,29 +28,29 @@ type Chain struct {
 type Result struct {
 	// Object is what to store.
 	Object Object
-	// Changed tells that it is not the object given.
+	// Changed reports that it is not the object given.
 	Changed bool
 	// Applied are the names of the actions that ran.
 	Applied []string
 	// LeftOut is the action that keeps the object out of the backup, if one does.
 	LeftOut string
-	// Problems are errors of the backup that do not cost it the object. They count
-	// also where Run returns an error.
+	// Problems are errors of the backup that do not cost it the object. They count also where Run
+	// returns an error.
 	Problems []error
 }
 
 // Host is who runs a chain.
 type Host interface {
-	// Execute calls an action, as Execute of this package does. An error is one of
-	// the object; an operation ID may come with it.
+	// Execute calls an action, as Execute of this package does. An error is one of the object; an
+	// operation ID may come with it.
 	Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error)
-	// Additional backs up the objects an action named, before the one it named
-	// them for. With must the filters do not count. An error fails the object.
+	// Additional backs up the objects an action named, before the one it named them for. With must
+	// the filters do not count. An error fails the object.
 	Additional(ctx context.Context, by string, items []action.Item, must bool) error
 }
 
-// Matches reports whether an action may want the object, as far as that is known
-// without decoding it. It allocates nothing.
+// Matches reports whether an action may want the object, as far as that is known without decoding
+// it. It allocates nothing.
 func Matches[A action.Action](b *action.Bound[A], m *objmeta.Meta, raw []byte) bool {
 	if !b.Namespace(m.Namespace) || !b.Labels(&m.Labels) {
 		return false
@@ -59,12 +59,11 @@ func Matches[A action.Action](b *action.Bound[A], m *objmeta.Meta, raw []byte) b
 	return !ok || s.Concerns(raw)
 }
 
-// screener is an action for which most objects are of no concern; those of package
-// builtin may be.
+// screener is an action for which most objects are of no concern; those of package builtin may be.
 type screener interface{ Concerns(raw []byte) bool }
 
-// Run calls the actions that match. An error is one of the object, which is not to
-// be stored then, unless ctx has ended or host returned it.
+// Run calls the actions that match. An error is one of the object, which is not to be stored then,
+// unless ctx has ended or host returned it.
 func (c *Chain) Run(ctx context.Context, o Object, host Host) (Result, error) {
 	out := Result{Object: o}
 	for i := range c.Actions {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
 )
 
@@ -189,14 +189,19 @@ func TestWhatFailsAnObject(t *testing.T) {
 		"a panic": {&fake{name: "a", do: func(*action.Object) (action.BackupResult, error) {
 			panic("broken")
 		}}, "action a: Execute: panic: broken"},
-		"nothing":         {&fake{name: "a", do: func(*action.Object) (action.BackupResult, error) { return action.BackupResult{}, nil }}, "action a: Execute: no object came back"},
-		"another name":    {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q","namespace":"a"}}`), nil), "another object came back: Pod a/q"},
-		"another kind":    {answering("a", other(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back: Secret a/p"},
-		"no version":      {answering("a", other(`{"kind":"Pod","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back"},
-		"no object":       {answering("a", other(`[]`), nil), "not a Kubernetes object"},
-		"metadata":        {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","labels":{"x":1}}}`), nil), "metadata.labels"},
-		"its expression":  {odd, "action a: AppliesTo: "},
-		"additional item": {answering("a", action.BackupResult{Additional: []action.Item{{Name: "x"}}}, nil), ""},
+		"nothing":      {&fake{name: "a", do: func(*action.Object) (action.BackupResult, error) { return action.BackupResult{}, nil }}, "action a: Execute: no object came back"},
+		"another name": {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q","namespace":"a"}}`), nil), "another object came back: Pod a/q"},
+		"another kind": {answering("a", other(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back: Secret a/p"},
+		// The identity of what comes back is all of it: an object of the same kind and name
+		// elsewhere would be stored in its place.
+		"another namespace": {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"b"}}`), nil), "another object came back: Pod b/p"},
+		"no namespace":      {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}`), nil), "another object came back"},
+		"another group":     {answering("a", other(`{"apiVersion":"x.io/v1","kind":"Pod","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back"},
+		"no version":        {answering("a", other(`{"kind":"Pod","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back"},
+		"no object":         {answering("a", other(`[]`), nil), "not a Kubernetes object"},
+		"metadata":          {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","labels":{"x":1}}}`), nil), "metadata.labels"},
+		"its expression":    {odd, "action a: AppliesTo: "},
+		"additional item":   {answering("a", action.BackupResult{Additional: []action.Item{{Name: "x"}}}, nil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			second := set("b", "k", "2")

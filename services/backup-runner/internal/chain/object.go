@@ -6,10 +6,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/jsonlist"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
 // Object is an object on its way through the actions.
@@ -19,14 +19,13 @@ type Object struct {
 	Meta *objmeta.Meta
 	// Raw is the object as JSON, with apiVersion and kind.
 	Raw []byte
-	// Spaced tells that Raw is not compact.
+	// Spaced reports that Raw is not compact.
 	Spaced bool
 
 	object *action.Object
 }
 
-// Parse returns the object of that kind with this JSON, which must have apiVersion
-// and kind.
+// Parse returns the object of that kind with this JSON, which must have apiVersion and kind.
 func Parse(kind schema.GroupVersionKind, raw []byte) (Object, error) {
 	item, err := jsonlist.ParseObject(raw)
 	if err != nil {
@@ -39,8 +38,7 @@ func Parse(kind schema.GroupVersionKind, raw []byte) (Object, error) {
 	return o, objmeta.Decode(item.Metadata, o.Meta)
 }
 
-// decoded returns the object as actions take it, the same for all that get it
-// unchanged.
+// decoded returns the object as actions take it, the same for all that get it unchanged.
 func (o *Object) decoded() *action.Object {
 	if o.object == nil {
 		o.object = action.FromJSON(o.Raw)
@@ -71,8 +69,8 @@ func (r *Result) take(answer *action.Object) error {
 	return nil
 }
 
-// mustInclude tells whether the object says that its additional items are to be
-// taken past the filters. That is a message, and not stored.
+// mustInclude reports whether the object says that its additional items are to be taken past the
+// filters. That is a message, and not stored.
 func (r *Result) mustInclude() (bool, error) {
 	value, says := r.Object.Meta.Annotations.Lookup(velerov1.AnnotationMustIncludeAdditional)
 	if !says {

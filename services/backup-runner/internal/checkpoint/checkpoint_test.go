@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/journal"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -48,8 +48,8 @@ func TestTheNextHolderReadsEveryRecordInOrder(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A record says no newer format than it needs, so that a runner without actions
-// can go on with a backup that has none.
+// A record says no newer format than it needs, so that a runner without actions can go on with a
+// backup that has none.
 func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 	store := memstore.New()
 	log := open(t, store, 1)
@@ -61,7 +61,7 @@ func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 	}{
 		{Record{Part: Part{SidecarKey: "s"}}, 2, true},
 		{Record{Start: &Start{}}, 5, true}, // an older runner would find nothing to list
-		{Record{Ranges: []Range{{}}, Held: &Held{Key: "h"}}, 3, true},
+		{Record{Ranges: []Range{{}}, Spool: &Spool{Key: "h"}}, 3, true},
 		{Record{Intents: []Call{call}}, 3, false},
 		{Record{Intents: []Call{call}, Outcomes: []Outcome{{Call: call, Body: []byte("{\"<\":1}")}}}, 3, false},
 	} {
@@ -130,8 +130,8 @@ func TestCompositionIsFixedOnce(t *testing.T) {
 	require.Equal(t, first, second)
 }
 
-// One record decides: a backup that was condemned is not composed any more, and
-// the first verdict stands.
+// One record decides: a backup that was condemned is not composed any more, and the first verdict
+// stands.
 func TestTheFirstVerdictStands(t *testing.T) {
 	store := memstore.New()
 	first := Failure{Reason: "no disk", Time: time.Unix(1, 5e6).UTC()}
@@ -175,7 +175,8 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// A record of 8 MiB in the bucket, a sixth of what may be read, becomes a gigabyte of structs in the runner that takes the backup over.
+// A record of 8 MiB in the bucket, a sixth of what may be read, becomes a gigabyte of structs in
+// the runner that takes the backup over.
 func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 	for _, field := range []string{"leftOut", "intents", "intendedSnapshots", "ranges"} {
 		store := memstore.New()
@@ -190,8 +191,7 @@ func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 	}
 }
 
-// The first record of a backup that an older runner began names every list of its
-// first pass.
+// The first record of a backup that an older runner began names every list of its first pass.
 func TestUnitsOfOlderRecordsAreKinds(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()

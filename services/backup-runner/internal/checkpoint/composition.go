@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -18,16 +18,14 @@ const compositionVersion = 1
 // maxCompositionBytes is far above what the keys of all records take.
 const maxCompositionBytes = 64 << 20
 
-// Composition fixes what a backup consists of, before anything is published:
-// the order of its parts and its phase, or that it failed. There is one per
-// backup; every later holder follows it.
+// Composition fixes what a backup consists of, before anything is published: the order of its parts
+// and its phase, or that it failed. There is one per backup; every later holder follows it.
 type Composition struct {
 	FormatVersion int    `json:"formatVersion"`
 	Backup        string `json:"backup"`
 	UID           string `json:"uid"`
 	Epoch         int64  `json:"epoch"`
-	// Checkpoints are the keys of the records, in the order of their parts in
-	// the tarball.
+	// Checkpoints are the keys of the records, in the order of their parts in the tarball.
 	Checkpoints []string `json:"checkpoints"`
 	// Phase is the terminal phase.
 	Phase velerov1.BackupPhase `json:"phase"`
@@ -37,13 +35,12 @@ type Composition struct {
 	Errors   int `json:"errors"`
 	// Revisions are the common revisions of the cut, oldest first.
 	Revisions []string `json:"revisions,omitempty"`
-	// Failure is set when the backup failed before it was collected: the phase is
-	// Failed, and there are no parts to publish.
+	// Failure is set when the backup failed before it was collected: the phase is Failed, and there
+	// are no parts to publish.
 	Failure *Failure `json:"failure,omitempty"`
 }
 
-// ErrDamaged means that a composition or a failure record exists and cannot be
-// understood.
+// ErrDamaged means that a composition or a failure record exists and cannot be understood.
 var ErrDamaged = errors.New("damaged")
 
 // Fix makes c the composition, or returns the one that was fixed before.
@@ -63,8 +60,8 @@ func Fix(ctx context.Context, store objectstore.Store, c Composition) (Compositi
 	return c, nil
 }
 
-// Fixed returns the composition of a backup; the error wraps
-// objectstore.ErrNotFound while there is none, ErrDamaged if it is not understood.
+// Fixed returns the composition of a backup; the error wraps objectstore.ErrNotFound while there is
+// none, ErrDamaged if it is not understood.
 func Fixed(ctx context.Context, store objectstore.Reader, backup, uid string) (Composition, error) {
 	var c Composition
 	data, err := objectstore.ReadAll(ctx, store, layout.Composition(backup, uid), maxCompositionBytes)

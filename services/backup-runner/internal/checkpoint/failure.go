@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -18,8 +18,8 @@ const failureVersion = 1
 // maxFailureBytes is far above what a reason takes.
 const maxFailureBytes = 4 << 20
 
-// Failure is the verdict that a backup failed. It is durable before any file that
-// tells it, so that every holder who publishes them publishes the same.
+// Failure is the verdict that a backup failed. It is durable before any file that tells it, so that
+// every holder who publishes them publishes the same.
 type Failure struct {
 	// Reason is the failureReason of the Backup.
 	Reason string `json:"reason"`
@@ -35,8 +35,8 @@ type failureRecord struct {
 	Failure
 }
 
-// Condemn makes f the verdict on a backup whose composition cannot be published,
-// or returns the verdict that was reached before.
+// Condemn makes f the verdict on a backup whose composition cannot be published, or returns the
+// verdict that was reached before.
 func Condemn(ctx context.Context, store objectstore.Store, backup, uid string, f Failure) (Failure, error) {
 	data, err := json.Marshal(failureRecord{FormatVersion: failureVersion, Backup: backup, UID: uid, Failure: f})
 	if err != nil {
@@ -52,8 +52,8 @@ func Condemn(ctx context.Context, store objectstore.Store, backup, uid string, f
 	return f, nil
 }
 
-// Condemned returns the verdict that Condemn recorded; the error wraps
-// objectstore.ErrNotFound while there is none, ErrDamaged if it is not understood.
+// Condemned returns the verdict that Condemn recorded; the error wraps objectstore.ErrNotFound
+// while there is none, ErrDamaged if it is not understood.
 func Condemned(ctx context.Context, store objectstore.Reader, backup, uid string) (Failure, error) {
 	var r failureRecord
 	data, err := objectstore.ReadAll(ctx, store, layout.Failure(backup, uid), maxFailureBytes)

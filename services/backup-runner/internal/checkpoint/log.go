@@ -9,14 +9,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/journal"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Log is the records of one backup, open for the holder of one epoch. Safe for
-// concurrent use.
+// Log is the records of one backup, open for the holder of one epoch. Safe for concurrent use.
 type Log struct {
 	journal *journal.Journal
 	backup  string
@@ -24,8 +23,8 @@ type Log struct {
 	epoch   int64
 }
 
-// Open closes the epochs before this one and returns the log, to be appended to
-// as epoch. The error wraps journal.ErrFenced when a later epoch was there first.
+// Open closes the epochs before this one and returns the log, to be appended to as epoch. The error
+// wraps journal.ErrFenced when a later epoch was there first.
 func Open(ctx context.Context, store objectstore.Store, backup, uid string, epoch int64) (*Log, error) {
 	j, err := journal.Open(ctx, store, layout.CheckpointPrefix(backup, uid), epoch)
 	if err != nil {
@@ -34,13 +33,11 @@ func Open(ctx context.Context, store objectstore.Store, backup, uid string, epoc
 	return &Log{journal: j, backup: backup, uid: uid, epoch: epoch}, nil
 }
 
-// Earlier returns the keys of the records of earlier epochs, in order. No more of
-// them can appear.
+// Earlier returns the keys of the records of earlier epochs, in order. No more of them can appear.
 func (l *Log) Earlier() []string { return l.journal.Earlier() }
 
-// Append makes rec durable as the next record and returns its key. The part it
-// names must be durable already. The error wraps journal.ErrFenced when a later
-// epoch is open.
+// Append makes rec durable as the next record and returns its key. The part it names must be
+// durable already. The error wraps journal.ErrFenced when a later epoch is open.
 func (l *Log) Append(ctx context.Context, rec Record) (string, error) {
 	return l.journal.AppendNumbered(ctx, func(seq int64) ([]byte, error) {
 		failpoint.Hit("backup-runner/record")
@@ -56,13 +53,13 @@ func (l *Log) Append(ctx context.Context, rec Record) (string, error) {
 // readAhead is how many records are fetched at once.
 const readAhead = 16
 
-// ErrClosing means that there is no record under a key, but what closed an epoch.
-// Log.Earlier has no such key.
+// ErrClosing means that there is no record under a key, but what closed an epoch. Log.Earlier has
+// no such key.
 var ErrClosing = errors.New("it closes an epoch")
 
-// Each calls fn with the records under the keys, in that order. It holds few of
-// them at a time. Those of another backup, or of another format, are
-// journal.ErrCorrupt; one that is none is ErrClosing.
+// Each calls fn with the records under the keys, in that order. It holds few of them at a time.
+// Those of another backup, or of another format, are journal.ErrCorrupt; one that is none is
+// ErrClosing.
 func Each(ctx context.Context, store objectstore.Reader, backup, uid string, keys []string, fn func(key string, rec *Record) error) error {
 	var batch [readAhead]Record
 	for len(keys) > 0 {

@@ -1,21 +1,20 @@
-// Package checkpoint keeps the durable progress of a backup: immutable records
-// in the bucket, one for each sealed part, that nobody ever edits.
+// Package checkpoint keeps the durable progress of a backup: immutable records in the bucket, one
+// for each sealed part, that is never edited.
 //
-// What one holder recorded is all that the next one knows: a record holds
-// everything that later steps need of its part beside the part itself.
+// What one holder recorded is all that the next one knows: a record holds everything that later
+// steps need of its part beside the part itself.
 package checkpoint
 
 import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// Formats of records; others are not understood. A record that a runner without
-// actions, without snapshots, or that looks for units would misunderstand has a newer
-// one.
+// Formats of records; others are not understood. A record that a runner without actions, without
+// snapshots, or that looks for units would misunderstand has a newer one.
 const (
 	recordVersion       = 2
 	recordWithActions   = 3
@@ -32,25 +31,22 @@ type Record struct {
 	Seq           int64  `json:"seq"`
 	// Start is in the first record: what the first holder decided for all.
 	Start *Start `json:"start,omitempty"`
-	// Part is the part, uploaded before the record. Without a SidecarKey there is
-	// none: the ranges held nothing to store.
+	// Part is the part, uploaded before the record. Without a SidecarKey there is none: the ranges
+	// held nothing to store.
 	Part Part `json:"part"`
-	// Held is the file of those objects of the ranges that wait for their actions;
-	// nil if none does.
-	Held *Held `json:"held,omitempty"`
+	// Spool is the item spool of those objects of the ranges that wait for their actions; nil if
+	// none does.
+	Spool *Spool `json:"held,omitempty"`
 	// LeftOut are objects that an action kept out of the backup.
 	LeftOut []Object `json:"leftOut,omitempty"`
-	// Aside are objects of the part, or left out, that were processed out of their
-	// item block, and Joined those whose block is in the part. Of an object that is
-	// among the former and in no record's Joined, what belongs to its block is still
-	// to be asked.
+	// Aside are objects of the part, or left out, that were processed out of their item block, and
+	// Joined those whose block is in the part. Of an object that is among the former and in no
+	// record's Joined, what belongs to its block is still to be asked.
 	Aside  []Object `json:"aside,omitempty"`
 	Joined []Object `json:"joined,omitempty"`
-	// Resources are the resources of objects in the part that no range accounts
-	// for, sorted.
+	// Resources are the resources of objects in the part that no range accounts for, sorted.
 	Resources []string `json:"resources,omitempty"`
-	// Intents are calls that may begin an operation. They are made once this
-	// record is durable.
+	// Intents are calls that may begin an operation. They are made once this record is durable.
 	Intents []Call `json:"intents,omitempty"`
 	// Outcomes are how calls of earlier intents ended.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
@@ -62,8 +58,8 @@ type Record struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Seen are namespaces the user named that the ranges showed to exist.
 	Seen []string `json:"seen,omitempty"`
-	// Volumes are the volumes of the claims in the part, and what became of pending
-	// ones of earlier records.
+	// Volumes are the volumes of the claims in the part, and what became of pending ones of earlier
+	// records.
 	Volumes []volume.Info `json:"volumes,omitempty"`
 	// Intended are snapshots that are taken once this record is durable.
 	Intended []nativesnapshot.Snapshot `json:"intendedSnapshots,omitempty"`
@@ -80,11 +76,11 @@ const maxDecoded = 128 << 20
 type Start struct {
 	// LiveNamespaces is how many namespaces the cluster had.
 	LiveNamespaces int `json:"liveNamespaces"`
-	// Unbound are the actions that could not be asked what they apply to, and what
-	// else was missing of them, as the errors say it.
+	// Unbound are the actions that could not be asked what they apply to, and what else was missing
+	// of them, as the errors say it.
 	Unbound []string `json:"unbound,omitempty"`
-	// Kinds are what the first pass lists, in its order. One that is no longer served
-	// is an error; kinds that came later are not in the backup.
+	// Kinds are what the first pass lists, in its order. One that is no longer served is an error;
+	// kinds that came later are not in the backup.
 	Kinds []Kind `json:"kinds,omitempty"`
 	// Units are all lists of the first pass, in place of Kinds, in older records.
 	Units []string `json:"units,omitempty"`
@@ -113,8 +109,8 @@ func (s *Start) modernize() {
 	s.Units = nil
 }
 
-// Part names a part and its sidecar in the bucket. A part without items has no
-// object of its own: Key is empty then.
+// Part names a part and its sidecar in the bucket. A part without items has no object of its own:
+// Key is empty then.
 type Part struct {
 	Key           string `json:"key,omitempty"`
 	Size          int64  `json:"size,omitempty"`
@@ -127,8 +123,8 @@ type Part struct {
 	Errors        int    `json:"errors"`
 }
 
-// Held names a file of objects as they were listed, in the format of package held.
-type Held struct {
+// Spool names an item spool, a file in the format of package itemspool.
+type Spool struct {
 	Key    string `json:"key"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
@@ -157,8 +153,8 @@ type Outcome struct {
 	// Additional and Operation are what else the action answered.
 	Additional []Item `json:"additional,omitempty"`
 	Operation  string `json:"operation,omitempty"`
-	// Error is set instead when the call failed, beside Operation where that was
-	// answered all the same.
+	// Error is set instead when the call failed, beside Operation where that was answered all the
+	// same.
 	Error string `json:"error,omitempty"`
 	// Unsent is set instead when the call was not made after all: it still may be.
 	Unsent bool `json:"unsent,omitempty"`
@@ -172,8 +168,8 @@ type Item struct {
 	Name      string `json:"name"`
 }
 
-// Covers tells whether the record is about parts or ranges, and not of calls
-// alone: a composition needs no others.
+// Covers reports whether the record is about parts or ranges, and not of calls alone: a composition
+// needs no others.
 func (r *Record) Covers() bool {
 	return r.Start != nil || r.Part.SidecarKey != "" || len(r.Ranges) > 0 || len(r.Volumes)+len(r.Snapshots) > 0
 }
@@ -187,7 +183,7 @@ func (r *Record) format() int {
 	if len(r.Intended)+len(r.Snapshots) > 0 || slices.ContainsFunc(r.Volumes, pending) {
 		return recordWithSnapshots
 	}
-	if r.Held != nil || len(r.LeftOut)+len(r.Aside)+len(r.Joined)+len(r.Resources)+len(r.Intents)+len(r.Outcomes) > 0 {
+	if r.Spool != nil || len(r.LeftOut)+len(r.Aside)+len(r.Joined)+len(r.Resources)+len(r.Intents)+len(r.Outcomes) > 0 {
 		return recordWithActions
 	}
 	return recordVersion
@@ -199,16 +195,16 @@ type Range struct {
 	Unit string `json:"unit"`
 	// Resource is what is listed ("pods", "widgets.example.com").
 	Resource string `json:"resource"`
-	// Kind is the kind of the objects, as in the manifest; Namespace is set
-	// where the list is of one namespace.
+	// Kind is the kind of the objects, as in the manifest; Namespace is set where the list is of
+	// one namespace.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	// Revision is the revision the range was listed at.
 	Revision string `json:"revision"`
 	// Reason says why that is not the backup's first revision, if it is not.
 	Reason string `json:"reason,omitempty"`
-	// After is the last key ("namespace/name") before the range, Last the last
-	// one in it; empty at the start of the list and when there was no object.
+	// After is the last key ("namespace/name") before the range, Last the last one in it; empty at
+	// the start of the list and when there was no object.
 	After string `json:"after,omitempty"`
 	Last  string `json:"last,omitempty"`
 	// Items is the number of objects of the range that were stored or held.

@@ -8,13 +8,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/rawlist"
-	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
-// Cluster lists raw objects, compares revisions and discovers resources. Safe for
-// concurrent use.
+// Cluster lists raw objects, compares revisions and discovers resources. Safe for concurrent use.
 type Cluster struct {
 	*rawlist.Client
 	*cut.Kinds

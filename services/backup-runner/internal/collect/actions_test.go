@@ -1,180 +1,22 @@
 package collect
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/part"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
-
-// fakeAction is a backup item action without a process.
-type fakeAction struct {
-	name     string
-	selector action.Selector
-	unbound  error
-	do       func(ctx context.Context, id action.Identity, o *action.Object) (action.BackupResult, error)
-
-	mu    sync.Mutex
-	calls map[string]int
-}
-
-func (f *fakeAction) Name() string { return f.name }
-
-func (f *fakeAction) AppliesTo(context.Context) (action.Selector, error) {
-	return f.selector, f.unbound
-}
-
-func (f *fakeAction) Execute(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
-	id, err := o.Identity()
-	if err != nil {
-		return action.BackupResult{}, err
-	}
-	if b.Backup().Name != "b1" {
-		return action.BackupResult{}, errors.New("the wrong backup")
-	}
-	f.mu.Lock()
-	if f.calls == nil {
-		f.calls = map[string]int{}
-	}
-	f.calls[id.String()]++
-	f.mu.Unlock()
-	r, err := f.do(ctx, id, o)
-	if err == nil && r.Object == nil {
-		r.Object = o
-	}
-	return r, err
-}
-
-// called returns how often the action was called for objects, and requires that it
-// was once for each.
-func (f *fakeAction) called(t *testing.T) int {
-	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id, n := range f.calls {
-		require.Equal(t, 1, n, id)
-	}
-	return len(f.calls)
-}
-
-// annotate returns an action that notes that it was there.
-func annotate(name string, s action.Selector) *fakeAction {
-	return &fakeAction{name: name, selector: s, do: func(_ context.Context, _ action.Identity, o *action.Object) (action.BackupResult, error) {
-		return annotated(o, "trace", name)
-	}}
-}
-
-func annotated(o *action.Object, key, value string) (action.BackupResult, error) {
-	u, err := o.Copy()
-	if err != nil {
-		return action.BackupResult{}, err
-	}
-	a := u.GetAnnotations()
-	if a == nil {
-		a = map[string]string{}
-	}
-	a[key] = strings.TrimPrefix(a[key]+" "+value, " ")
-	u.SetAnnotations(a)
-	return action.BackupResult{Object: action.FromContent(u.Object)}, nil
-}
-
-func resources(names ...string) action.Selector { return action.Selector{IncludedResources: names} }
-
-// with gives the setup actions.
-func (s *setup) with(items ...action.BackupItem) *setup {
-	s.job.Actions.Items = items
-	return s
-}
-
-// bodies returns the stored objects by their un-versioned path.
-func (s *setup) bodies(t *testing.T, res Result) map[string]map[string]any {
-	t.Helper()
-	out := map[string]map[string]any{}
-	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
-		if rec.Part.Key == "" {
-			return nil
-		}
-		data, _ := s.store.Bytes(rec.Part.Key)
-		zr, err := gzip.NewReader(bytes.NewReader(data))
-		require.NoError(t, err)
-		for tr := tar.NewReader(zr); ; {
-			h, err := tr.Next()
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return nil
-			}
-			require.NoError(t, err)
-			if strings.Contains(h.Name, "-preferredversion/") {
-				continue
-			}
-			require.NotContains(t, out, h.Name, "stored once")
-			var body map[string]any
-			require.NoError(t, json.NewDecoder(tr).Decode(&body))
-			out[h.Name] = body
-		}
-	})
-	require.NoError(t, err)
-	return out
-}
-
-// entriesOf returns the manifest's entries by path, those of failed objects by key.
-func (s *setup) entriesOf(t *testing.T, res Result) (stored map[string]manifest.Item, failed []string) {
-	t.Helper()
-	stored = map[string]manifest.Item{}
-	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
-		if rec.Part.SidecarKey == "" {
-			return nil
-		}
-		data, _ := s.store.Bytes(rec.Part.SidecarKey)
-		r, err := part.OpenSidecar(bytes.NewReader(data))
-		require.NoError(t, err)
-		for {
-			key, value, err := r.Next()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			require.NoError(t, err)
-			entry, err := part.ParseEntry(key, value)
-			require.NoError(t, err)
-			if !entry.Stored {
-				failed = append(failed, strings.ReplaceAll(string(key), "\x00", " "))
-				continue
-			}
-			var item manifest.Item
-			require.NoError(t, json.Unmarshal(slices.Concat([]byte("{"), entry.JSON, []byte("}")), &item))
-			stored[item.Path] = item
-		}
-	})
-	require.NoError(t, err)
-	slices.Sort(failed)
-	return stored, failed
-}
-
-func trace(body map[string]any) any {
-	meta, _ := body["metadata"].(map[string]any)
-	annotations, _ := meta["annotations"].(map[string]any)
-	return annotations["trace"]
-}
-
-func configMap(name string) string { return "resources/configmaps/namespaces/a/" + name + ".json" }
 
 func TestActionsChangeWhatTheyMatch(t *testing.T) {
 	first := annotate("a.io/first", action.Selector{IncludedResources: []string{"cm"}, IncludedNamespaces: []string{"a"}, Labels: "app in (x,y)"})
@@ -324,9 +166,9 @@ func TestWhatPluginsLogIsInTheLogAndCounts(t *testing.T) {
 // Claims and pods that an action looked at are accounted for as others are.
 func TestClaimsThatActionsMatchAreListedAsSkipped(t *testing.T) {
 	api := estate()
-	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
-	api.Add("persistentvolumeclaims", apifake.Object{Namespace: "a", Name: "c", Body: map[string]any{"spec": map[string]string{"volumeName": "pv-1"}}})
-	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Annotations: map[string]string{"backup.velero.io/backup-volumes": "v"}})
+	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
+	api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "c", Body: map[string]any{"spec": map[string]string{"volumeName": "pv-1"}}})
+	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Annotations: map[string]string{"backup.velero.io/backup-volumes": "v"}})
 	for _, actions := range [][]action.BackupItem{nil, {annotate("a.io/x", resources("pods", "persistentvolumeclaims"))}} {
 		s := newSetup(t, api, velerov1.BackupSpec{}, "a").with(actions...)
 		res, err := Run(t.Context(), s.cfg, s.job)
@@ -372,8 +214,8 @@ func withBusyActions(sc scenario) scenario {
 	return sc
 }
 
-// What an action could not tell when the run was told to stop is no error of the
-// backup: the next holder asks again.
+// What an action could not tell when the run was told to stop is no error of the backup: the next
+// holder asks again.
 func TestAnActionThatAStopInterruptsIsAskedAgain(t *testing.T) {
 	stop := make(chan struct{})
 	starts := &interrupted{fakeAction: annotate("a.io/starts", resources("nodes")), stop: stop}
@@ -422,8 +264,39 @@ func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 	require.Contains(t, trace.calls, "ConfigMap a/cm-060")
 }
 
-// A part is sealed after as many objects whatever becomes of them: what a holder did
-// and did not record is lost with it, and it is in memory.
+// Catches a taker that believes any file of held objects: one with other bytes than its record says
+// would be stored as the cluster's.
+func TestHeldObjectsWithAnotherHashEndTheJob(t *testing.T) {
+	stop := make(chan struct{})
+	s := newSetup(t, estate(), fifty(), "a")
+	s.job.Stop = stop
+	s.with(&fakeAction{name: "a.io/x", do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		if id.Name == "cm-060" {
+			close(stop)
+			return action.BackupResult{}, errors.New("plugin process died")
+		}
+		return action.BackupResult{}, nil
+	}})
+	_, err := Run(t.Context(), s.cfg, s.job)
+	require.ErrorIs(t, err, ErrStopped)
+	next := s.holder(t, 2).with(annotate("a.io/x", action.Selector{}))
+	var damaged []string
+	for _, key := range s.store.Keys() {
+		if strings.Contains(key, "-h") {
+			data, _ := s.store.Bytes(key)
+			data[len(data)-1] ^= 1
+			s.store.Set(key, data)
+			damaged = append(damaged, key)
+		}
+	}
+	require.NotEmpty(t, damaged)
+	_, err = Run(t.Context(), next.cfg, next.job)
+	require.ErrorIs(t, err, journal.ErrCorrupt)
+	require.ErrorContains(t, err, "it has other bytes than its record says")
+}
+
+// A part is sealed after as many objects whatever becomes of them: what a holder did and did not
+// record is lost with it, and it is in memory.
 func TestWhatIsNotStoredIsRecordedAsOftenAsWhatIs(t *testing.T) {
 	for name, do := range map[string]func(o *action.Object) (action.BackupResult, error){
 		"left out": func(o *action.Object) (action.BackupResult, error) {

@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/selection"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 // asks returns an action that names additional items.
@@ -62,8 +62,8 @@ type named struct {
 	seen []string
 }
 
-func (n *named) watch(api *apifake.Server) *named {
-	api.Before = func(_ *apifake.Server, r *http.Request) {
+func (n *named) watch(api *kubetest.Server) *named {
+	api.Before = func(_ *kubetest.Server, r *http.Request) {
 		if f := r.URL.Query().Get("fieldSelector"); f != "" {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -103,12 +103,12 @@ func TestAdditionalItemsOfTheSelectionAreNotReadAgain(t *testing.T) {
 
 func TestAdditionalItemsOutsideTheSelectionComeFromTheCut(t *testing.T) {
 	api := estate()
-	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
+	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
 	requests := (&named{}).watch(api)
 	trace := annotate("b.io/trace", resources("persistentvolumes", "configmaps"))
 	// Pods are selected by label; what belongs to them is not labelled, or cluster-scoped.
-	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}},
-		apifake.Object{Namespace: "a", Name: "q", Labels: map[string]string{"app": "only"}})
+	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}},
+		kubetest.Object{Namespace: "a", Name: "q", Labels: map[string]string{"app": "only"}})
 	s := newSetup(t, api, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}, "a").with(
 		asks("a.io/x", resources("pods"), false, func(action.Identity) []string {
 			return []string{"configmaps a/cm-000", "persistentvolumes ignored/pv-1", "widgets.example.com a/w1"}
@@ -169,11 +169,11 @@ func TestFiltersHoldForAdditionalItems(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := estate()
-			api.Add("persistentvolumes", apifake.Object{Name: "pv-1"}, apifake.Object{Name: "excluded", Labels: map[string]string{selection.LabelExclude: "true"}},
-				apifake.Object{Name: "going", Deleting: true})
+			api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"}, kubetest.Object{Name: "excluded", Labels: map[string]string{selection.LabelExclude: "true"}},
+				kubetest.Object{Name: "going", Deleting: true})
 			spec := velerov1.BackupSpec{IncludedClusterScopedResources: []string{"nodes"}, ExcludedClusterScopedResources: []string{"namespaces"},
 				IncludedNamespaceScopedResources: []string{"configmaps"}, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "none"}}}
-			api.Add("nodes", apifake.Object{Name: "n2", Labels: map[string]string{"app": "none"}})
+			api.Add("nodes", kubetest.Object{Name: "n2", Labels: map[string]string{"app": "none"}})
 			s := newSetup(t, api, spec, "a").with(asks("a.io/x", resources("nodes"), tt.must, func(action.Identity) []string {
 				return []string{"configmaps b/cm-001", "persistentvolumes pv-1", "persistentvolumes excluded", "persistentvolumes going", "widgets.example.com a/w1"}
 			}))
@@ -246,8 +246,8 @@ func TestObjectsThatAskForOneAnotherAreStored(t *testing.T) {
 	}
 }
 
-// However many objects ask for one another in a row, each is stored once: those far
-// behind without being waited for.
+// However many objects ask for one another in a row, each is stored once: those far behind without
+// being waited for.
 func TestALongChainOfAdditionalItemsIsStored(t *testing.T) {
 	only := velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}
 	for name, tt := range map[string]struct {
@@ -261,7 +261,7 @@ func TestALongChainOfAdditionalItemsIsStored(t *testing.T) {
 		for _, workers := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%s, %d workers", name, workers), func(t *testing.T) {
 				api := estate()
-				api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
+				api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
 				long := asks("a.io/long", resources("pods", "configmaps"), tt.must, func(id action.Identity) []string {
 					var n int
 					if _, err := fmt.Sscanf(id.Name, "cm-%d", &n); err != nil {
@@ -294,13 +294,12 @@ func errorsOf(s stored) (out []string) {
 	return out
 }
 
-// What actions of the second pass ask for may need definitions, namespaces and
-// volumes of its own.
+// What actions of the second pass ask for may need definitions, namespaces and volumes of its own.
 func TestWhatComesLateBringsWhatItNeeds(t *testing.T) {
 	api := estate()
-	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
-	api.Add("persistentvolumeclaims", apifake.Object{Namespace: "empty", Name: "c", Body: map[string]any{"spec": map[string]string{"volumeName": "pv-1"}}})
-	api.Add("widgets.example.com", apifake.Object{Namespace: "empty", Name: "late"})
+	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
+	api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "empty", Name: "c", Body: map[string]any{"spec": map[string]string{"volumeName": "pv-1"}}})
+	api.Add("widgets.example.com", kubetest.Object{Namespace: "empty", Name: "late"})
 	spec := velerov1.BackupSpec{IncludedResources: []string{"configmaps", "namespaces"}}
 	s := newSetup(t, api, spec, "a").with(asks("a.io/x", resources("namespaces"), true, only("a", "widgets.example.com empty/late", "persistentvolumeclaims empty/c")))
 	res, got := s.run(t)
@@ -322,13 +321,13 @@ func TestOnlyWhatActionsAskForIsRemembered(t *testing.T) {
 	require.Equal(t, 300, got.of("configmaps"))
 }
 
-// What was put off is in the part of what asked for it: a holder that dies, or is
-// told to stop, leaves neither or both.
+// What was put off is in the part of what asked for it: a holder that dies, or is told to stop,
+// leaves neither or both.
 func TestAStopInTheMiddleOfALongChain(t *testing.T) {
 	t.Parallel()
 	only := velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}
 	api := estate()
-	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
+	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
 	s := newSetup(t, api, only, "a")
 	stop := make(chan struct{})
 	chain := func(stops string) *fakeAction {

@@ -7,22 +7,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
-// apartEstate has three secrets in a storage of their own, at that revision. The cluster
-// is at 1000.
-func apartEstate(own int64) *apifake.Server {
-	api := apifake.New(append(slices.Clone(kinds), apifake.Kind{Version: "v1", Kind: "Secret", Resource: "secrets", Namespaced: true, Own: own})...)
-	api.Add("namespaces", apifake.Object{Name: "a"})
-	api.Add("configmaps", apifake.Object{Namespace: "a", Name: "cm"})
-	api.Add("pods", apifake.Object{Namespace: "a", Name: "p"})
+// apartEstate has three secrets in a storage of their own, at that revision. The cluster is at
+// 1000.
+func apartEstate(own int64) *kubetest.Server {
+	api := kubetest.New(append(slices.Clone(kinds), kubetest.Kind{Version: "v1", Kind: "Secret", Resource: "secrets", Namespaced: true, Own: own})...)
+	api.Add("namespaces", kubetest.Object{Name: "a"})
+	api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "cm"})
+	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p"})
 	for _, name := range []string{"s1", "s2", "s3"} {
-		api.Add("secrets", apifake.Object{Namespace: "a", Name: name})
+		api.Add("secrets", kubetest.Object{Namespace: "a", Name: name})
 	}
 	return api
 }
@@ -39,9 +40,9 @@ func rangesOf(records []checkpoint.Record, unit string) (out []checkpoint.Range)
 	return out
 }
 
-// A kind in an etcd of its own has no state at the cut's revision yet, or one from long
-// ago: the first cost ten minutes of retries and all objects, the second all that
-// changed since, without an error.
+// A kind in an etcd of its own has no state at the cut's revision yet, or one from long ago: the
+// first cost ten minutes of retries and all objects, the second all that changed since, without an
+// error.
 func TestAKindInAStorageOfItsOwn(t *testing.T) {
 	for name, own := range map[string]int64{"behind the cut": 50, "ahead of the cut": 5000} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +54,7 @@ func TestAKindInAStorageOfItsOwn(t *testing.T) {
 			require.Zero(t, res.Errors, got.at(joblog.Error))
 			ranges := rangesOf(got.records, "secrets")
 			require.Len(t, ranges, 1)
-			require.Equal(t, reasonApart, ranges[0].Reason)
+			require.Equal(t, cut.ReasonApart, ranges[0].Reason)
 			require.NotEqual(t, "1000", ranges[0].Revision)
 			require.Equal(t, []string{"1000"}, s.job.Cut.Revisions())
 			require.Empty(t, rangesOf(got.records, "configmaps")[0].Reason)
@@ -61,20 +62,21 @@ func TestAKindInAStorageOfItsOwn(t *testing.T) {
 	}
 }
 
-// A runner that may list a kind in some namespaces only reads its revision in all of them: nothing of the kind is backed up.
+// A runner that may list a kind in some namespaces only reads its revision in all of them: nothing
+// of the kind is backed up.
 func TestAKindThatMayBeListedInItsNamespaceOnly(t *testing.T) {
 	for name, own := range map[string]int64{"in the cluster's storage": 0, "ahead of the cut": 5000} {
 		t.Run(name, func(t *testing.T) {
-			api := apifake.New(append(slices.Clone(kinds), apifake.Kind{Version: "v1", Kind: "Secret", Resource: "secrets", Namespaced: true, Own: own, Narrow: true})...)
-			api.Add("namespaces", apifake.Object{Name: "a"})
-			api.Add("secrets", apifake.Object{Namespace: "a", Name: "s"})
+			api := kubetest.New(append(slices.Clone(kinds), kubetest.Kind{Version: "v1", Kind: "Secret", Resource: "secrets", Namespaced: true, Own: own, Narrow: true})...)
+			api.Add("namespaces", kubetest.Object{Name: "a"})
+			api.Add("secrets", kubetest.Object{Namespace: "a", Name: "s"})
 			s := newSetup(t, api, velerov1.BackupSpec{}, "a")
 			res, err := Run(t.Context(), s.cfg, s.job)
 			require.NoError(t, err)
 			got := s.read(t, res)
 			require.Zero(t, res.Errors, got.at(joblog.Error))
 			require.Equal(t, 1, got.of("secrets"))
-			require.Equal(t, own != 0, rangesOf(got.records, "secrets/a")[0].Reason == reasonApart)
+			require.Equal(t, own != 0, rangesOf(got.records, "secrets/a")[0].Reason == cut.ReasonApart)
 		})
 	}
 }
@@ -93,7 +95,7 @@ func TestAnAdditionalItemInAStorageOfItsOwn(t *testing.T) {
 // A cluster that is written to meanwhile is newer at each read, and no kind of it apart.
 func TestABusyClusterIsOneStorage(t *testing.T) {
 	api := estate()
-	api.Before = func(s *apifake.Server, _ *http.Request) { s.AdvanceLocked() }
+	api.Before = func(s *kubetest.Server, _ *http.Request) { s.Advance() }
 	s := newSetup(t, api, velerov1.BackupSpec{})
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
 // labelled selects by label in namespace a, where six pods have it.
@@ -18,22 +18,21 @@ func labelled(t *testing.T) *setup {
 	t.Helper()
 	api := estate()
 	for i := range 6 {
-		api.Add("pods", apifake.Object{Namespace: "a", Name: fmt.Sprintf("p-%d", i), Labels: map[string]string{"app": "only"}})
-		api.Add("persistentvolumes", apifake.Object{Name: fmt.Sprintf("pv-%d", i)})
+		api.Add("pods", kubetest.Object{Namespace: "a", Name: fmt.Sprintf("p-%d", i), Labels: map[string]string{"app": "only"}})
+		api.Add("persistentvolumes", kubetest.Object{Name: fmt.Sprintf("pv-%d", i)})
 	}
 	s := newSetup(t, api, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}, "a")
 	s.cfg.Workers = 1
 	return s
 }
 
-// relates returns an item block action that relates these items to the objects of
-// those names.
+// relates returns an item block action that relates these items to the objects of those names.
 func relates(items map[string][]string) *fakeBlock {
 	return &fakeBlock{name: "a.io/block", selector: action.Selector{}, related: func(id action.Identity) ([]string, error) { return items[id.Name], nil }}
 }
 
-// While p-0 is processed the block of p-1 waits for the only worker: that of p-5 is
-// formed when p-5 is stored already.
+// While p-0 is processed the block of p-1 waits for the only worker: that of p-5 is formed when p-5
+// is stored already.
 func TestAnAdditionalItemIsAskedWhatBelongsToItsBlock(t *testing.T) {
 	s := labelled(t).with(asks("a.io/asks", resources("pods"), false, only("p-0", "pods a/p-5")))
 	blocks := relates(map[string][]string{"p-5": {"persistentvolumes pv-1", "configmaps a/cm-000", "configmaps a/nosuch"}, "cm-000": {"persistentvolumes pv-2"}})
@@ -47,8 +46,8 @@ func TestAnAdditionalItemIsAskedWhatBelongsToItsBlock(t *testing.T) {
 	require.Equal(t, 1, blocks.asked["Pod a/p-5"])
 }
 
-// What an action asked for from outside the selection has no block of its own, but
-// is a member of the block that names it, whichever comes first.
+// What an action asked for from outside the selection has no block of its own, but is a member of
+// the block that names it, whichever comes first.
 func TestAnAdditionalItemIsAskedWhereABlockNamesIt(t *testing.T) {
 	for name, asker := range map[string]string{"before": "p-0", "after": "p-5"} {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +87,8 @@ func init() {
 	})
 }
 
-// What is owed to an object that was processed aside is known to a third holder,
-// too, and what was done about it.
+// What is owed to an object that was processed aside is known to a third holder, too, and what was
+// done about it.
 func TestTwoDeathsBesideItemBlocks(t *testing.T) {
 	t.Parallel()
 	sc := withActions(scenarios())["additional items with item blocks"]

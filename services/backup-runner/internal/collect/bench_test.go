@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -8,17 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/jsonlist"
-	"github.com/holdfast-io/holdfast/pkg/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
 // benchPage is how many objects of a benchmark make a page.
 const benchPage = 500
 
-// unmatched are actions that look at none of the benchmarks' objects: by their
-// resource, their namespace, their labels, and because nothing is of concern.
+// unmatched are actions that look at none of the benchmarks' objects: by their resource, their
+// namespace, their labels, and because nothing is of concern.
 func unmatched(names ...schema.GroupResource) Actions {
 	concerned := screening{annotate("d.io/x", action.Selector{})}
 	return Actions{Asks: names, Items: []action.BackupItem{
@@ -35,57 +38,67 @@ func (screening) Concerns([]byte) bool { return false }
 // BenchmarkItem is what the runner does with one listed object of 2 KiB.
 func BenchmarkItem(b *testing.B) {
 	for name, actions := range map[string]Actions{
-		"no actions": {}, "none for the resource": {Items: []action.BackupItem{annotate("a.io/x", resources("pods"))}, Asks: []schema.GroupResource{podGR}},
+		"no actions": {}, "none for the resource": {Items: []action.BackupItem{annotate("a.io/x", resources("pods"))}, Asks: []schema.GroupResource{wellknown.Pods}},
 		"none that matches": unmatched(), "held for one": {Items: []action.BackupItem{annotate("a.io/x", action.Selector{})}},
 	} {
 		b.Run(name, func(b *testing.B) {
-			step, size := listing(b, actions)
-			b.ReportAllocs()
-			b.SetBytes(size)
-			for b.Loop() {
-				step()
-			}
+			listed(b, actions, func(step func() error, size int64) error {
+				b.ReportAllocs()
+				b.SetBytes(size)
+				for b.Loop() {
+					if err := step(); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		})
 	}
 }
 
-// Without plugins, and for objects that no action matches, a list allocates what it
-// did before there were actions.
+// Without plugins, and for objects that no action matches, a list allocates what it did before
+// there were actions.
 func TestActionsThatDoNotMatchCostNoAllocation(t *testing.T) {
-	plain, _ := listing(t, Actions{})
-	want := testing.AllocsPerRun(2000, plain)
-	for name, actions := range map[string]Actions{"declared": unmatched(podGR), "any": unmatched()} {
-		step, _ := listing(t, actions)
-		require.InDelta(t, want, testing.AllocsPerRun(2000, step), 0.5, name)
+	allocations := func(actions Actions) (n float64) {
+		listed(t, actions, func(step func() error, _ int64) (err error) {
+			n = testing.AllocsPerRun(2000, func() { err = errors.Join(err, step()) })
+			return err
+		})
+		return n
+	}
+	want := allocations(Actions{})
+	for name, actions := range map[string]Actions{"declared": unmatched(wellknown.Pods), "any": unmatched()} {
+		require.InDelta(t, want, allocations(actions), 0.5, name)
 	}
 }
 
-// listing returns what lists one more object of a unit.
-func listing(b testing.TB, actions Actions) (step func(), size int64) {
-	b.Helper()
-	st := newSetup(b, estate(), velerov1.BackupSpec{})
-	st.cfg.setDefaults()
-	st.cfg.PartItems, st.cfg.PartBytes = 1<<30, 1<<40
-	st.job.Actions = actions
-	r := &run{Config: st.cfg, Job: st.job, facts: newFacts(st.job.Backup), again: make(chan struct{}, 1)}
-	w := &worker{run: r}
-	b.Cleanup(w.discard)
-	unbound, err := w.bind(b.Context(), nil)
-	require.NoError(b, err)
-	require.Empty(b, unbound)
-	res, ok := r.Catalog.Lookup(schema.GroupResource{Resource: "configmaps"})
-	require.True(b, ok)
-	s := w.sink(&unit{res: res})
+// errListed ends a run after its list was measured.
+var errListed = errors.New("the list was measured")
+
+// listed runs a job whose list of config maps calls measure; step lists one more object.
+func listed(t testing.TB, actions Actions, measure func(step func() error, size int64) error) {
+	t.Helper()
+	st := newSetup(t, estate(), velerov1.BackupSpec{IncludedResources: []string{"configmaps"}})
+	st.cfg.PartItems, st.cfg.PartBytes, st.cfg.Workers = 1<<30, 1<<40, 1
+	st.job.Actions, st.job.Cut = actions, cut.New(nil, false)
 	item, err := jsonlist.ParseObject([]byte(`{"metadata":{"name":"cm-1","namespace":"a","uid":"00000000-0000-4000-8000-000000000000",` +
 		`"resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","labels":{"app":"x","tier":"db"}},"data":{"k":"` + strings.Repeat("vwxyz", 400) + `"}}`))
-	require.NoError(b, err)
-	n := 0
-	return func() {
-		if err := errors.Join(s.Begin("1000"), s.Item(item)); err != nil {
-			b.Fatal(err)
-		}
-		if n++; n%benchPage == 0 {
-			require.NoError(b, s.Commit(rawlist.Page{Continue: "more"}))
-		}
-	}, int64(len(item.Raw))
+	require.NoError(t, err)
+	var measured error
+	st.cfg.Lister = listerFunc(func(_ context.Context, _ rawlist.Request, sink rawlist.Sink) error {
+		n := 0
+		measured = measure(func() error {
+			if err := errors.Join(sink.Begin("1000"), sink.Item(item)); err != nil {
+				return err
+			}
+			if n++; n%benchPage == 0 {
+				return sink.Commit(rawlist.Page{Continue: "more"})
+			}
+			return nil
+		}, int64(len(item.Raw)))
+		return &rawlist.SinkError{Err: errListed}
+	})
+	_, err = Run(t.Context(), st.cfg, st.job)
+	require.ErrorIs(t, err, errListed)
+	require.NoError(t, measured)
 }

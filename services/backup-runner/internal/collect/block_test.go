@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
 // fakeBlock is an item block action without a process.
@@ -68,7 +68,7 @@ func (o *order) action(resource ...string) *fakeAction {
 func TestWhatBelongsTogetherIsProcessedTogether(t *testing.T) {
 	api := estate()
 	for i := range 6 {
-		api.Add("pods", apifake.Object{Namespace: "a", Name: fmt.Sprintf("p-%d", i)})
+		api.Add("pods", kubetest.Object{Namespace: "a", Name: fmt.Sprintf("p-%d", i)})
 	}
 	// Pods 0, 2 and 4 share a widget, which relates back to all of them; 1 is alone.
 	blocks := &fakeBlock{name: "a.io/block", selector: resources("pods", "widgets.example.com"), related: func(id action.Identity) ([]string, error) {
@@ -99,9 +99,9 @@ func TestWhatBelongsTogetherIsProcessedTogether(t *testing.T) {
 
 func TestRelatedObjectsOutsideTheSelection(t *testing.T) {
 	api := estate()
-	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
-	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}},
-		apifake.Object{Namespace: "a", Name: "q", Labels: map[string]string{"app": "only"}})
+	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
+	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}},
+		kubetest.Object{Namespace: "a", Name: "q", Labels: map[string]string{"app": "only"}})
 	broken := errors.New("plugin a.io/block: GetRelatedItems of Pod a/q: no")
 	blocks := &fakeBlock{name: "a.io/block", selector: action.Selector{}, related: func(id action.Identity) ([]string, error) {
 		switch id.Name {
@@ -131,13 +131,13 @@ func TestRelatedObjectsOutsideTheSelection(t *testing.T) {
 	require.Equal(t, []string{"configmaps a/nosuch: an action puts this object into an item block, and it does not exist"}, got.at(joblog.Warning))
 }
 
-// A block that is not finished when the run is told to stop is begun anew: what is
-// related to an object may be known through it alone.
+// A block that is not finished when the run is told to stop is begun anew: what is related to an
+// object may be known through it alone.
 func TestAStopInTheMiddleOfABlock(t *testing.T) {
 	t.Parallel()
 	api := estate()
-	api.Add("persistentvolumes", apifake.Object{Name: "pv-1"})
-	api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
+	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
+	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
 	stop := make(chan struct{})
 	waits := &fakeAction{name: "z.io/waits", selector: resources("persistentvolumes"), do: func(ctx context.Context, _ action.Identity, _ *action.Object) (action.BackupResult, error) {
 		close(stop)

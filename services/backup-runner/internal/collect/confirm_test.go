@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
 
 // leaping is a clock that stands still between leaps.
@@ -21,8 +21,8 @@ type leaping struct {
 
 func (c *leaping) Now() time.Time { return time.Unix(1700000000, c.ahead.Load()) }
 
-// A runner that was paused while an action worked on one object calls none for the
-// next one: another holder may be at it. Nor does it announce a call.
+// A runner that was paused while an action worked on one object calls none for the next one:
+// another holder may be at it. Nor does it announce a call.
 func TestAPausedRunnerCallsNoAction(t *testing.T) {
 	for name, of := range map[string]func(*fakeAction) action.BackupItem{
 		"repeatable":          func(f *fakeAction) action.BackupItem { return f },

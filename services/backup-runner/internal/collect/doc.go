@@ -1,8 +1,9 @@
 // Package collect lists what a backup selects and writes it into sealed parts.
 //
-// The work is cut into units, one per kind and namespace. Workers take units
-// from a queue; each streams the pages of a unit into the part it is writing and
-// seals the part at the end of a verified page once it is big enough. A sealed
-// part is uploaded, then recorded by a checkpoint. A kind or an object that
+// It wires the stages, which hand values forward and know nothing of each other: what earlier
+// holders recorded (history) and the plan of lists (plan) go into lists (listing), what actions may
+// want goes through an item spool into item blocks (itemblock) and through the actions (acting),
+// and what was collected decides on volumes (volumes). All of them write through one writer per
+// worker (partwriter), which seals a part, uploads it and then records it. A kind or an object that
 // fails costs one counted error and nothing else.
 package collect

@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// Two backups that both take the cluster-scoped volumes, whatever their namespaces,
-// ask the provider for snapshots of one volume at the same time.
+// Two backups that both take the cluster-scoped volumes, whatever their namespaces, ask the
+// provider for snapshots of one volume at the same time.
 func TestTwoBackupsNeverSnapshotAVolumeAtOnce(t *testing.T) {
 	k := fake.NewClientBuilder().Build()
 	book := ledger.New(k, k, "velero")

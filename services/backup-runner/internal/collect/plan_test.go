@@ -14,27 +14,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/pkg/rawlist"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/known"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 )
 
-// wide is a backup of that many namespaces and kinds, all of them empty, in a cluster
-// where a list for each of them is cheaper than one of all.
+// wide is a backup of that many namespaces and kinds, all of them empty, in a cluster where a list
+// for each of them is cheaper than one of all.
 func wide(t testing.TB, namespaces, others int) *setup {
 	t.Helper()
-	served := make([]apifake.Kind, others)
+	served := make([]kubetest.Kind, others)
 	for i := range served {
-		served[i] = apifake.Kind{Group: "wide.example.com", Version: "v1", Kind: fmt.Sprintf("Kind%03d", i),
+		served[i] = kubetest.Kind{Group: "wide.example.com", Version: "v1", Kind: fmt.Sprintf("Kind%03d", i),
 			Resource: fmt.Sprintf("kind%03ds", i), Namespaced: true, Custom: true}
 	}
 	names := make([]string, namespaces)
 	for i := range names {
 		names[i] = fmt.Sprintf("a-namespace-with-a-name-of-some-length-%05d", i)
 	}
-	s := newSetup(t, apifake.New(slices.Concat(served, kinds[1:2])...), velerov1.BackupSpec{}, names...)
+	s := newSetup(t, kubetest.New(slices.Concat(served, kinds[1:2])...), velerov1.BackupSpec{}, names...)
 	s.job.LiveNamespaces = func(context.Context) (int, error) { return 1 << 20, nil }
 	s.job.Store = forgetful{s.store}
 	return s
@@ -76,8 +75,8 @@ func live() uint64 {
 	return m.HeapAlloc
 }
 
-// All lists of a backup were made at once and named in one record each: 160 MiB for
-// 1,000 namespaces and 200 kinds, before a single object.
+// All lists of a backup were made at once and named in one record each: 160 MiB for 1,000
+// namespaces and 200 kinds, before a single object.
 func TestListsTakeNoMemoryBeforeTheyBegin(t *testing.T) {
 	s := wide(t, 1000, 200)
 	lists := &nothing{every: 25_000}
@@ -87,21 +86,6 @@ func TestListsTakeNoMemoryBeforeTheyBegin(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, lists.lists, 200_000)
 	require.Less(t, max(lists.peak, base)-base, uint64(6<<20))
-}
-
-// A holder that takes over remembers of a list that is done no more than that: about 30
-// bytes, and no text.
-func TestListsThatAreDoneAreRememberedShortly(t *testing.T) {
-	const n = 100_000
-	base := live()
-	p := past{units: map[string]position{}, done: map[known.Key]struct{}{}}
-	for i := range n {
-		p.cover(&checkpoint.Range{Unit: fmt.Sprintf("deployments.apps/a-namespace-with-a-name-of-some-length-%05d", i), Done: i != 7})
-	}
-	require.Less(t, max(live(), base)-base, uint64(64*n))
-	require.Len(t, p.units, 1)
-	require.True(t, p.isDone("deployments.apps/a-namespace-with-a-name-of-some-length-00008"))
-	require.False(t, p.isDone("deployments.apps/a-namespace-with-a-name-of-some-length-00007"))
 }
 
 // A record tells of a bounded number of lists, also where they are empty.
@@ -114,7 +98,7 @@ func TestARecordTellsOfABoundedNumberOfLists(t *testing.T) {
 	got, units := s.read(t, res), 0
 	for i := range got.records {
 		units += len(got.records[i].Ranges)
-		require.LessOrEqual(t, len(got.records[i].Ranges), maxRanges)
+		require.LessOrEqual(t, len(got.records[i].Ranges), partwriter.MaxRanges)
 	}
 	require.Equal(t, 100*50+1, units)
 }

@@ -15,11 +15,11 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 )
 
 func init() {

@@ -14,122 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/ptr"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
-	"github.com/holdfast-io/holdfast/pkg/rawlist"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
-
-// cloud is a provider that has the volumes disk-<name> of the PersistentVolumes it knows.
-type cloud struct {
-	action.VolumeSnapshotter // nothing else is asked
-
-	knows func(pv string) bool
-	// before is called with the volume of each snapshot that is asked for.
-	before func(volumeID string)
-
-	mu    sync.Mutex
-	taken map[string]int
-	tags  map[string]map[string]string
-}
-
-func (c *cloud) Open(_ context.Context, location string) (action.VolumeSnapshotter, error) {
-	switch location {
-	case "broken":
-		return nil, errors.New(`VolumeSnapshotLocation "broken": not found`)
-	case "unserved":
-		return nil, fmt.Errorf("VolumeSnapshotLocation %q: %w", location, &nativesnapshot.NoPluginError{Provider: "aws"})
-	case "empty":
-		return &cloud{knows: func(string) bool { return false }}, nil
-	}
-	return c, nil
-}
-
-func (c *cloud) VolumeID(_ context.Context, pv *action.Object) (string, error) {
-	id, err := pv.Identity()
-	if err != nil || !c.knows(id.Name) {
-		return "", err
-	}
-	return "disk-" + id.Name, nil
-}
-
-func (c *cloud) Volume(_ context.Context, id, zone string) (action.Volume, error) {
-	if strings.HasSuffix(id, "odd") {
-		return action.Volume{}, errors.New("no such disk")
-	}
-	return action.Volume{Type: "fast in " + zone, IOPS: 100}, nil
-}
-
-func (c *cloud) CreateSnapshot(_ context.Context, id, _ string, tags map[string]string) (string, error) {
-	if c.before != nil {
-		c.before(id)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.taken == nil {
-		c.taken, c.tags = map[string]int{}, map[string]map[string]string{}
-	}
-	c.taken[id]++
-	c.tags[id] = tags
-	if strings.HasSuffix(id, "full") {
-		return "", errors.New("quota exceeded")
-	}
-	return "snap-" + id, nil
-}
-
-// snapshots gives the setup locations of the cloud.
-func (s *setup) snapshots(c *cloud, locations ...string) *setup {
-	s.job.Backup.Spec.VolumeSnapshotLocations = locations
-	s.job.Backup.Labels = map[string]string{"team": "a"}
-	s.job.Snapshots = &snapshot.Taker{Backup: s.job.Backup, Locations: c, Close: func() {}}
-	return s
-}
-
-func volumeClaim(namespace, name, pv string) apifake.Object {
-	return apifake.Object{Namespace: namespace, Name: name, Body: map[string]any{"spec": map[string]string{"volumeName": pv}}}
-}
-
-func disk(name string) apifake.Object {
-	return apifake.Object{Name: name, Labels: map[string]string{"topology.kubernetes.io/zone": "z1"},
-		Body: map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": "Delete"}}}
-}
-
-// decided returns what the records say of volumes and snapshots, by volume.
-func decided(t *testing.T, got stored) (infos map[string]volume.Info, snapshots map[string]nativesnapshot.Snapshot) {
-	t.Helper()
-	infos, snapshots = map[string]volume.Info{}, map[string]nativesnapshot.Snapshot{}
-	for i := range got.records {
-		for _, v := range got.records[i].Volumes {
-			if !v.Pending {
-				require.NotContains(t, infos, v.PVName)
-				infos[v.PVName] = v
-			}
-		}
-		for _, s := range got.records[i].Snapshots {
-			require.NotContains(t, snapshots, s.Spec.PersistentVolumeName)
-			snapshots[s.Spec.PersistentVolumeName] = s
-		}
-	}
-	return infos, snapshots
-}
-
-func disks() *apifake.Server {
-	api := estate()
-	for _, name := range []string{"good", "full", "odd", "foreign"} {
-		api.Add("persistentvolumes", disk("pv-"+name))
-		api.Add("persistentvolumeclaims", volumeClaim("a", name, "pv-"+name))
-	}
-	api.Add("persistentvolumes", disk("pv-alone"))
-	api.Add("persistentvolumeclaims", volumeClaim("b", "dangling", "pv-nosuch"), apifake.Object{Namespace: "b", Name: "unbound"})
-	return api
-}
-
-func native(pv string) bool { return pv != "pv-foreign" }
 
 func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
 	c := &cloud{knows: native}
@@ -178,7 +72,8 @@ func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
 	require.Equal(t, []int{2, 3}, []int{counts.Warnings, counts.Errors})
 }
 
-// A volume that no plugin knows is skipped with a warning; who insists on snapshots has an error (P10).
+// A volume that no plugin knows is skipped with a warning; who insists on snapshots has an error
+// (P10).
 func TestAVolumeThatNobodyKnows(t *testing.T) {
 	for _, insists := range []bool{false, true} {
 		spec := velerov1.BackupSpec{}
@@ -211,11 +106,11 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// EnableCSI asks for CSI snapshots of all volumes of CSI drivers. None is taken, and the backup is Completed, with a warning that
-// looks as if no plugin was there (P10).
+// EnableCSI asks for CSI snapshots of all volumes of CSI drivers. None is taken, and the backup is
+// Completed, with a warning that looks as if no plugin was there (P10).
 func TestAVolumeForACSISnapshotIsAnError(t *testing.T) {
-	csi := func(name string) apifake.Object {
-		return apifake.Object{Name: name, Body: map[string]any{"spec": map[string]any{"csi": map[string]string{"driver": "ebs.csi.aws.com", "volumeHandle": name}}}}
+	csi := func(name string) kubetest.Object {
+		return kubetest.Object{Name: name, Body: map[string]any{"spec": map[string]any{"csi": map[string]string{"driver": "ebs.csi.aws.com", "volumeHandle": name}}}}
 	}
 	for name, tc := range map[string]struct {
 		locations []string
@@ -287,8 +182,8 @@ func TestASnapshotIsRecordedBefore(t *testing.T) {
 	require.Empty(t, unrecorded)
 }
 
-// Promises P2 and P3: no snapshot is taken twice. One that was under way when its holder died is an error that names the
-// volume; any other is as in an undisturbed run.
+// Promises P2 and P3: no snapshot is taken twice. One that was under way when its holder died is an
+// error that names the volume; any other is as in an undisturbed run.
 func TestNoSnapshotIsTakenTwice(t *testing.T) {
 	t.Parallel()
 	api := estate()
@@ -336,7 +231,7 @@ func TestNoSnapshotIsTakenTwice(t *testing.T) {
 				require.Equal(t, unclear, res.Errors)
 				for _, e := range got.notes {
 					if e.Level == joblog.Error {
-						require.Contains(t, e.Err, errShotUnclear.Error())
+						require.Contains(t, e.Err, volumes.ErrUnclear.Error())
 					}
 				}
 				total += unclear
@@ -346,8 +241,8 @@ func TestNoSnapshotIsTakenTwice(t *testing.T) {
 	}
 }
 
-// Without a location records stay readable to runners that know no snapshots, but for
-// the first one, which says what is listed.
+// Without a location records stay readable to runners that know no snapshots, but for the first
+// one, which says what is listed.
 func TestRecordsWithoutSnapshotsKeepTheirFormat(t *testing.T) {
 	_, got := newSetup(t, disks(), velerov1.BackupSpec{}).run(t)
 	for i := range got.records {
@@ -372,7 +267,8 @@ func (c stopped) Open(context.Context, string) (action.VolumeSnapshotter, error)
 	return nil, errors.New("plugin process did not start")
 }
 
-// What fails because the runner is told to stop says nothing about the volume: the next holder takes its snapshot.
+// What fails because the runner is told to stop says nothing about the volume: the next holder
+// takes its snapshot.
 func TestAStopWhileASnapshotterStartsCostsNoSnapshot(t *testing.T) {
 	api := estate()
 	api.Add("persistentvolumes", disk("pv-1"))

@@ -10,14 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/rawlist"
-	"github.com/holdfast-io/holdfast/pkg/resource"
-	"github.com/holdfast-io/holdfast/pkg/selection"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// Told to stop during any list request, a run ends with everything recorded that
-// it listed: the next holder lists only the rest.
+// Told to stop during any list request, a run ends with everything recorded that it listed: the
+// next holder lists only the rest.
 func TestStoppedAtEachPage(t *testing.T) {
 	t.Parallel()
 	sc := scenarios()["dead kinds"]
@@ -27,7 +27,7 @@ func TestStoppedAtEachPage(t *testing.T) {
 		var mu sync.Mutex
 		var left int // requests before the stop
 		var stop chan struct{}
-		api.Before = func(*apifake.Server, *http.Request) {
+		api.Before = func(*kubetest.Server, *http.Request) {
 			mu.Lock()
 			defer mu.Unlock()
 			if left--; left == 0 {
@@ -91,8 +91,8 @@ func TestAStopDoesNotWaitForAPageThatDoesNotEnd(t *testing.T) {
 	require.Equal(t, want, next.outcome(t, res))
 }
 
-// A kind that went while nobody held the backup is an error, as it would have been
-// for the holder that planned to list it; one that came is not in the backup.
+// A kind that went while nobody held the backup is an error, as it would have been for the holder
+// that planned to list it; one that came is not in the backup.
 func TestKindsThatCameAndWentBetweenHolders(t *testing.T) {
 	sc := scenarios()["everything"]
 	s, _ := sc.setup(t, 1)
@@ -101,9 +101,9 @@ func TestKindsThatCameAndWentBetweenHolders(t *testing.T) {
 	require.ErrorIs(t, err, errDead)
 	s.store.Inject(nil)
 
-	changed := apifake.New(append(kinds[:6:6], kinds[7], apifake.Kind{Version: "v1", Kind: "Secret", Resource: "secrets", Namespaced: true})...)
-	changed.Add("namespaces", apifake.Object{Name: "a"})
-	changed.Add("secrets", apifake.Object{Namespace: "a", Name: "late"})
+	changed := kubetest.New(append(kinds[:6:6], kinds[7], kubetest.Kind{Version: "v1", Kind: "Secret", Resource: "secrets", Namespaced: true})...)
+	changed.Add("namespaces", kubetest.Object{Name: "a"})
+	changed.Add("secrets", kubetest.Object{Namespace: "a", Name: "late"})
 	next := newSetup(t, changed, sc.spec)
 	next.store, next.job.Store, next.job.Epoch = s.store, s.store, 2
 	res, err := Run(t.Context(), next.cfg, next.job)
@@ -119,8 +119,8 @@ func TestKindsThatCameAndWentBetweenHolders(t *testing.T) {
 	require.Equal(t, got, again.outcome(t, res), "a third holder finds nothing left to do")
 }
 
-// An aggregated server that restarts at the takeover is waited for; one that stays
-// away has not gone, and its objects are missing.
+// An aggregated server that restarts at the takeover is waited for; one that stays away has not
+// gone, and its objects are missing.
 func TestAGroupThatDoesNotAnswerAtTheTakeover(t *testing.T) {
 	for name, back := range map[string]bool{"comes back": true, "stays away": false} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestAGroupThatDoesNotAnswerAtTheTakeover(t *testing.T) {
 			require.ErrorIs(t, err, errDead)
 			s.store.Inject(nil)
 
-			silenced := apifake.New(slices.DeleteFunc(slices.Clone(kinds), func(k apifake.Kind) bool { return k.Group == "example.com" })...)
+			silenced := kubetest.New(slices.DeleteFunc(slices.Clone(kinds), func(k kubetest.Kind) bool { return k.Group == "example.com" })...)
 			silenced.DeadGroups = []string{"example.com"}
 			away := newSetup(t, silenced, sc.spec).job
 			require.Len(t, away.Catalog.Failures(), 1)

@@ -2,19 +2,21 @@ package collect
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
-// The volume of a collected claim needs no label, whatever brought the claim, and
-// is stored once if it has one.
+// The volume of a collected claim needs no label, whatever brought the claim, and is stored once if
+// it has one.
 func TestAVolumeWithoutTheLabelComesWithItsClaim(t *testing.T) {
 	label := map[string]string{"app": "only"}
 	every := true
@@ -23,26 +25,26 @@ func TestAVolumeWithoutTheLabelComesWithItsClaim(t *testing.T) {
 		spec   velerov1.BackupSpec
 	}{
 		"few":                  {4, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: label}, IncludeClusterResources: &every}},
-		"many":                 {3 * namedLists, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: label}, IncludeClusterResources: &every}},
+		"many":                 {3 * plan.NamedLists, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: label}, IncludeClusterResources: &every}},
 		"one of two selectors": {4, velerov1.BackupSpec{OrLabelSelectors: []*metav1.LabelSelector{{MatchLabels: map[string]string{"app": "other"}}, {MatchLabels: label}}, IncludeClusterResources: &every}},
 		"new filters":          {4, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: label}, IncludedClusterScopedResources: []string{"*"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := estate()
 			claim := func(name, volume string, labels map[string]string) {
-				api.Add("persistentvolumeclaims", apifake.Object{Namespace: "a", Name: name, Labels: labels, Body: map[string]any{"spec": map[string]string{"volumeName": volume}}})
+				api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: name, Labels: labels, Body: map[string]any{"spec": map[string]string{"volumeName": volume}}})
 			}
 			for i := range tt.claims {
-				volume := apifake.Object{Name: fmt.Sprintf("pv-%02d", i)}
+				volume := kubetest.Object{Name: fmt.Sprintf("pv-%02d", i)}
 				if i%2 == 0 {
 					volume.Labels = label
 				}
 				api.Add("persistentvolumes", volume)
 				claim(fmt.Sprintf("c-%02d", i), volume.Name, label)
 			}
-			api.Add("persistentvolumes", apifake.Object{Name: "asked-for"}, apifake.Object{Name: "of-nobody"})
+			api.Add("persistentvolumes", kubetest.Object{Name: "asked-for"}, kubetest.Object{Name: "of-nobody"})
 			claim("d", "asked-for", nil)
-			api.Add("pods", apifake.Object{Namespace: "a", Name: "p", Labels: label})
+			api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: label})
 			s := newSetup(t, api, tt.spec, "a")
 			res, got := s.run(t)
 			require.Zero(t, res.Errors, got.at(joblog.Error))
@@ -53,6 +55,72 @@ func TestAVolumeWithoutTheLabelComesWithItsClaim(t *testing.T) {
 			require.Zero(t, res.Errors, got.at(joblog.Error))
 			require.Equal(t, tt.claims+1, got.of("persistentvolumes"))
 			require.Contains(t, got.items, "resources/persistentvolumes/cluster/asked-for.json")
+		})
+	}
+}
+
+func TestClaimsAreListedAsSkipped(t *testing.T) {
+	no := false
+	for _, choice := range []*bool{nil, &no} {
+		api := estate()
+		api.Add("persistentvolumeclaims",
+			kubetest.Object{Namespace: "a", Name: "bound", Body: map[string]any{"spec": map[string]string{"volumeName": "pv1"}}},
+			kubetest.Object{Namespace: "b", Name: "unbound"})
+		s := newSetup(t, api, velerov1.BackupSpec{SnapshotVolumes: choice})
+		res, err := Run(t.Context(), s.cfg, s.job)
+		require.NoError(t, err)
+		got := s.read(t, res)
+		volumes := 0
+		for _, rec := range got.records {
+			for _, v := range rec.Volumes {
+				volumes++
+				require.True(t, v.Skipped)
+				require.NotEmpty(t, v.SkippedReason)
+				require.Equal(t, map[string]string{"bound": "pv1", "unbound": ""}[v.PVCName], v.PVName)
+			}
+		}
+		require.Equal(t, 2, volumes)
+		if choice == nil {
+			require.Equal(t, 2, res.Warnings)
+			require.Len(t, got.at(joblog.Warning), 2)
+		} else {
+			require.Zero(t, res.Warnings, "who chose not to take volumes is not warned")
+		}
+	}
+}
+
+// A claim without its volume would wait for it indefinitely after a restore.
+func TestVolumesComeWithTheirClaims(t *testing.T) {
+	no := false
+	for name, tt := range map[string]struct {
+		spec   velerov1.BackupSpec
+		claims int
+		want   int
+	}{
+		"one by one":          {claims: 3, want: 3},
+		"in one list":         {claims: plan.NamedLists + 1, want: plan.NamedLists + 1},
+		"excluded by name":    {spec: velerov1.BackupSpec{ExcludedResources: []string{"persistentvolumes"}}, claims: 3},
+		"no cluster objects":  {spec: velerov1.BackupSpec{IncludeClusterResources: &no}, claims: 3},
+		"not among resources": {spec: velerov1.BackupSpec{IncludedResources: []string{"persistentvolumeclaims"}}, claims: 2, want: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := estate()
+			for i := range tt.claims {
+				pv := fmt.Sprintf("pv-%02d", i)
+				api.Add("persistentvolumes", kubetest.Object{Name: pv}, kubetest.Object{Name: "other-" + pv})
+				api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: fmt.Sprintf("c-%02d", i),
+					Body: map[string]any{"spec": map[string]string{"volumeName": pv}}})
+			}
+			api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "b", Name: "elsewhere",
+				Body: map[string]any{"spec": map[string]string{"volumeName": "other-pv-00"}}})
+			tt.spec.IncludedNamespaces = []string{"a"}
+			s := newSetup(t, api, tt.spec, "a")
+			res, err := Run(t.Context(), s.cfg, s.job)
+			require.NoError(t, err)
+			got := s.read(t, res)
+			require.Equal(t, tt.claims, got.of("persistentvolumeclaims"))
+			require.Equal(t, tt.want, got.of("persistentvolumes"), got.items)
+			require.NotContains(t, strings.Join(got.items, "\n"), "other-pv")
 		})
 	}
 }

@@ -1,9 +1,8 @@
 // Package cut keeps the revision at which a backup lists the cluster.
 //
-// All lists of a backup share one revision, so that what is stored existed at
-// one moment. When the server has compacted that revision away, the lists not
-// yet begun move to a newer one together; what was listed before stays as it is,
-// and the manifest says which range is of which revision.
+// All lists of a backup share one revision, so that what is stored existed at one moment. When the
+// server has compacted that revision away, the lists not yet begun move to a newer one together;
+// what was listed before stays as it is, and the manifest says which range is of which revision.
 package cut
 
 import (
@@ -14,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Revisioner reads the newest revision of the cluster by a consistent read, and knows
-// which kinds it holds for. cluster.Cluster is one.
+// Revisioner reads the newest revision of the cluster by a consistent read, and knows which kinds
+// it holds for. cluster.Cluster is one.
 type Revisioner interface {
 	Revision(ctx context.Context) (string, error)
 	// Shares is that of Kinds.
@@ -32,8 +31,8 @@ type Cut struct {
 	previous []string
 }
 
-// New returns a cut that is taken at the first use. With consistent false there
-// is none: every list takes the newest revision for itself.
+// New returns a cut that is taken at the first use. With consistent false there is none: every list
+// takes the newest revision for itself.
 func New(source Revisioner, consistent bool) *Cut {
 	return &Cut{source: source, off: !consistent}
 }
@@ -51,9 +50,8 @@ func (c *Cut) Current(ctx context.Context) (string, error) {
 	return c.take(ctx)
 }
 
-// For returns the revision to list a kind at, "" for the newest one, in a namespace or,
-// where that is empty, in all. Apart is true for a kind that does not share the
-// revisions of the others.
+// For returns the revision to list a kind at, "" for the newest one, in a namespace or, where that
+// is empty, in all. Apart is true for a kind that does not share the revisions of the others.
 func (c *Cut) For(ctx context.Context, kind schema.GroupVersionResource, namespace string) (revision string, apart bool, err error) {
 	revision, err = c.Current(ctx)
 	if err != nil || revision == "" {
@@ -66,8 +64,8 @@ func (c *Cut) For(ctx context.Context, kind schema.GroupVersionResource, namespa
 	return revision, false, nil
 }
 
-// Newest returns the newest revision of the cluster now, "" if there is no common one.
-// It takes no cut.
+// Newest returns the newest revision of the cluster now, "" if there is no common one. It takes no
+// cut.
 func (c *Cut) Newest(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	off := c.off
@@ -78,15 +76,14 @@ func (c *Cut) Newest(ctx context.Context) (string, error) {
 	return c.source.Revision(ctx)
 }
 
-// Compare finds out ahead what For needs to know of a kind; since is what Newest
-// returned.
+// Compare finds out ahead what For needs to know of a kind; since is what Newest returned.
 func (c *Cut) Compare(ctx context.Context, kind schema.GroupVersionResource, since string) error {
 	_, err := c.source.Shares(ctx, kind, "", since)
 	return err
 }
 
-// Renew replaces an expired revision and returns the one to list at now. Of any
-// number of callers that saw the same revision expire, one takes the new one.
+// Renew replaces an expired revision and returns the one to list at now. Of any number of callers
+// that saw the same revision expire, one takes the new one.
 func (c *Cut) Renew(ctx context.Context, expired string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +96,8 @@ func (c *Cut) Renew(ctx context.Context, expired string) (string, error) {
 	return c.take(ctx)
 }
 
-// Adopt makes revision the common one in place of expired, unless another list
-// was first. It is for a list that the server let go on at a newer revision.
+// Adopt makes revision the common one in place of expired, unless another list was first. It is for
+// a list that the server let go on at a newer revision.
 func (c *Cut) Adopt(expired, revision string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,9 +106,8 @@ func (c *Cut) Adopt(expired, revision string) {
 	}
 }
 
-// Restore makes revisions, as Revisions returned them, the ones taken so far.
-// With none there is no common revision: that, too, was decided before. It is to
-// be called before any list begins.
+// Restore makes revisions, as Revisions returned them, the ones taken so far. With none there is no
+// common revision: that, too, was decided before. It is to be called before any list begins.
 func (c *Cut) Restore(revisions []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -76,3 +76,31 @@ func TestError(t *testing.T) {
 	_, err := New(&clusterAt{err: away}, true).Current(t.Context())
 	require.ErrorIs(t, err, away)
 }
+
+// A holder that takes over lists at the revision recorded last; a new one would mix two moments.
+func TestARestoredCutGoesOn(t *testing.T) {
+	source := &clusterAt{revision: 41}
+	c := New(source, true)
+	c.Restore([]string{"3", "5"})
+	r, err := c.Current(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "5", r)
+	require.Equal(t, []string{"3", "5"}, c.Revisions())
+	require.Equal(t, 41, source.revision, "no revision is read")
+	r, err = c.Renew(t.Context(), "5")
+	require.NoError(t, err)
+	require.Equal(t, "42", r)
+}
+
+// An earlier holder that listed without a common revision decided that there is none: one taken now
+// would claim a consistency that what is stored already does not have.
+func TestACutRestoredFromNothingStaysOff(t *testing.T) {
+	source := &clusterAt{}
+	c := New(source, true)
+	c.Restore(nil)
+	r, err := c.Current(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, r)
+	require.Empty(t, c.Revisions())
+	require.Zero(t, source.revision, "no revision is read")
+}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
 )
 
 // Source reads revisions by consistent reads. rawlist.Client is one.
@@ -23,14 +23,14 @@ type Source interface {
 	RevisionOf(ctx context.Context, kind schema.GroupVersionResource, namespace string) (string, error)
 }
 
-// remembered is how long an answer of Kinds stands. Moving a kind to another storage
-// takes at least a restart of the API server.
+// remembered is how long an answer of Kinds stands. Moving a kind to another storage takes at least
+// a restart of the API server.
 const remembered = time.Minute
 
-// Kinds tells which kinds share the revisions of the cluster. An API server may keep
-// a kind in an etcd of its own (--etcd-servers-overrides), which counts revisions by
-// itself: at a revision of the others such a kind has no state yet, or an old one.
-// Safe for concurrent use; one is shared by all backups of a process.
+// Kinds tells which kinds share the revisions of the cluster. An API server may keep a kind in an
+// etcd of its own (--etcd-servers-overrides), which counts revisions by itself: at a revision of
+// the others such a kind has no state yet, or an old one. Safe for concurrent use; one is shared by
+// all backups of a process.
 type Kinds struct {
 	source Source
 	clock  clock.PassiveClock
@@ -55,11 +55,10 @@ func NewKinds(source Source, clk clock.PassiveClock) *Kinds {
 	return &Kinds{source: source, clock: clk, kinds: map[schema.GroupVersionResource]*kind{}}
 }
 
-// Shares reports whether the kind shares the cluster's revisions, of which since was
-// the newest at some time before the call. The kind's newest revision is read between
-// since and another read of the cluster's: one that shares them lies between the two.
-// It is read in the namespace, unless that is empty, where the process may not read it
-// in all of them.
+// Shares reports whether the kind shares the cluster's revisions, of which since was the newest at
+// some time before the call. The kind's newest revision is read between since and another read of
+// the cluster's: one that shares them lies between the two. It is read in the namespace, unless
+// that is empty, where the process may not read it in all of them.
 func (k *Kinds) Shares(ctx context.Context, gvr schema.GroupVersionResource, namespace, since string) (bool, error) {
 	of := k.kind(gvr)
 	select {
@@ -102,8 +101,8 @@ func (k *Kinds) kind(gvr schema.GroupVersionResource) *kind {
 	return of
 }
 
-// between reports whether a revision that was just read may be one of the cluster's,
-// read after since. Revisions that are no numbers are believed to be.
+// between reports whether a revision that was just read may be one of the cluster's, read after
+// since. Revisions that are no numbers are believed to be.
 func (k *Kinds) between(ctx context.Context, since, revision string) (bool, error) {
 	low, err := strconv.ParseUint(since, 10, 64)
 	n, err2 := strconv.ParseUint(revision, 10, 64)

@@ -64,8 +64,8 @@ func TestKindsAreBracketed(t *testing.T) {
 	}
 }
 
-// A cluster that is not written to costs one read for each kind, and backups that
-// follow one another share the answers for a minute.
+// A cluster that is not written to costs one read for each kind, and backups that follow one
+// another share the answers for a minute.
 func TestKindsAreReadOnce(t *testing.T) {
 	s := &storages{revision: 100, own: map[schema.GroupVersionResource]string{leases: "5"}}
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))

@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
-// plugins opens one action. Like a plugin's process, it starts at the first question
-// and not beyond the end of what it was opened with.
+// plugins opens one action. Like a plugin's process, it starts at the first question and not beyond
+// the end of what it was opened with.
 type plugins struct {
 	start   func(opened context.Context) error
 	execute func(o *action.Object) (action.BackupResult, error)
@@ -57,8 +57,8 @@ func (o *opened) Execute(_ context.Context, object *action.Object, _ *action.Bac
 	return action.BackupResult{Object: object}, nil
 }
 
-// A plugin's process that is starting when the service is told to stop has not
-// failed: the backup goes to the next holder, which asks the plugin again.
+// A plugin's process that is starting when the service is told to stop has not failed: the backup
+// goes to the next holder, which asks the plugin again.
 func TestAStopWhileAPluginStartsIsAHandOver(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1")
@@ -91,8 +91,8 @@ type leaping struct {
 
 func (c *leaping) Now() time.Time { return c.fastClock.Now().Add(time.Duration(c.ahead.Load())) }
 
-// A runner that was paused for longer than its claim lasts makes sure of the claim
-// before it calls an action again, and leaves the backup to its new holder.
+// A runner that was paused for longer than its claim lasts makes sure of the claim before it calls
+// an action again, and leaves the backup to its new holder.
 func TestAPausedRunnerCallsNoActionOfAnothersBackup(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1")

@@ -6,17 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
 )
 
-// A backup of all namespaces is admitted as all but those with the exclude label,
-// and collects what is in every other one.
+// A backup of all namespaces is admitted as all but those with the exclude label, and collects what
+// is in every other one.
 func TestABackupOfAllNamespacesButSome(t *testing.T) {
 	w := newWorld(t)
-	w.api.Add("namespaces", apifake.Object{Name: "left"}, apifake.Object{Name: "new"})
-	w.api.Add("configmaps", apifake.Object{Namespace: "left", Name: "out"}, apifake.Object{Namespace: "new", Name: "in"})
+	w.api.Add("namespaces", kubetest.Object{Name: "left"}, kubetest.Object{Name: "new"})
+	w.api.Add("configmaps", kubetest.Object{Namespace: "left", Name: "out"}, kubetest.Object{Namespace: "new", Name: "in"})
 	b := w.admit(t, "b1")
 	l := ledger.New(w.client, w.client, namespace)
 	e, _, err := l.Get(t.Context(), b.UID)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/cancel"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -36,8 +36,8 @@ func (w *world) ask(t *testing.T, b *velerov1.Backup, told bool) {
 	}
 }
 
-// requireCancelled checks a backup that ended by the request, in bucket and cluster.
-// Log and results explain it unless they were published before.
+// requireCancelled checks a backup that ended by the request, in bucket and cluster. Log and
+// results explain it unless they were published before.
 func (w *world) requireCancelled(t *testing.T, b *velerov1.Backup, explained bool) {
 	t.Helper()
 	got := w.read(t, b)
@@ -89,8 +89,8 @@ func TestACancelledBackupStops(t *testing.T) {
 	}
 }
 
-// The parts of a backup that failed or was cancelled are swept at once, and with them the only trace of the objects that delete
-// item actions have to clean up after.
+// The parts of a backup that failed or was cancelled are swept at once, and with them the only
+// trace of the objects that delete item actions have to clean up after.
 func TestPartsOfAFailedBackupStayForDeleteItemActions(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		w := newWorld(t)
@@ -117,8 +117,7 @@ func TestPartsOfAFailedBackupStayForDeleteItemActions(t *testing.T) {
 	}
 }
 
-// The commit has begun: the request is not heeded, neither by this holder nor by
-// one that goes on.
+// The commit has begun: the request is not obeyed, neither by this holder nor by one that goes on.
 func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1")
@@ -132,7 +131,7 @@ func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 
 	w = newWorld(t)
 	b = w.admit(t, "b1", abandoned, func(b *velerov1.Backup) {
-		require.NoError(t, cancel.Commit(b, 1))
+		require.NoError(t, cancel.Mark(b, 1))
 		b.Annotations[holdfast.AnnotationCancel] = "alice"
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
@@ -185,9 +184,9 @@ func TestACancelledBackupDoesNotWaitForItsLocation(t *testing.T) {
 	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
 }
 
-// The claim was taken from a holder that did not stop in time. Awake again, it
-// finds the API server and the bucket as before and its Lease fresh, so that
-// Confirm asks nobody. It commits nothing all the same.
+// The claim was taken from a holder that did not stop in time. Awake again, it finds the API server
+// and the bucket as before and its Lease fresh, so that Confirm asks nobody. It commits nothing all
+// the same.
 func TestAHolderWhoseClaimWasTakenCommitsNothing(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1")

@@ -11,107 +11,138 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/resource"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finish"
 )
 
-// errNotAdmitted ends a backup that is past its collection without a composition
-// to follow: what it was admitted for is no longer known.
+// errNotAdmitted ends a backup that is past its collection without a composition to follow: what it
+// was admitted for is no longer known.
 var errNotAdmitted = errors.New("the backup is finalizing and nothing was collected for it")
 
+// collection is the part of an attempt that lists and stores the objects of the backup.
+type collection struct {
+	*Kind
+	held *Held
+	// owned ends with the claim, or when the grace period is over after the process was told to
+	// stop.
+	owned context.Context //nolint:containedctx // as long as the run
+	// namespaces are those the backup was admitted for.
+	namespaces []string
+	store      objectstore.Store
+	dir        string // for work files
+}
+
 // collect lists and stores everything and fixes the composition.
-func (j *execution) collect(ctx context.Context, out *finish.Job) (checkpoint.Composition, error) {
+func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error) {
 	var none checkpoint.Composition
-	if j.backup.Status.Phase != velerov1.BackupPhaseInProgress {
+	if c.held.Object.Status.Phase != velerov1.BackupPhaseInProgress {
 		return none, errNotAdmitted
 	}
-	ctx, span := j.Tracer.Start(ctx, "collect")
-	defer span.End()
-	catalog, filter, err := j.discover(ctx)
+	catalog, filter, err := c.discover(ctx)
 	if err != nil {
 		return none, err
 	}
 	failpoint.Hit("backup-runner/discovered")
-	work := collect.Job{
-		Backup: j.backup.DeepCopy(), Epoch: j.mine.Epoch, Filter: filter, Catalog: catalog,
-		Discover: j.discover,
-		Cut:      cut.New(j.Cluster, j.ConsistentCut), Store: out.Store, Dir: out.Dir,
-		LiveNamespaces: func(ctx context.Context) (int, error) { return j.liveNamespaces(ctx, filter) },
-		Progress:       &collect.Progress{}, Stop: j.stop, Confirm: j.confirm,
-	}
-	lingering, done := j.lingers(ctx)
-	defer done()
-	work.Actions = j.actions(lingering, catalog) // not for less long than they are called
+	lasting, release := c.graceful(ctx)
+	defer release()
+	work := c.work(catalog, filter)
+	work.Actions = c.actions(lasting, catalog) // for as long as they are called
 	defer work.Actions.Close()
-	if j.Snapshots != nil {
-		work.Snapshots = j.Snapshots(lingering, j.backup.DeepCopy(), work.Actions.Lines.Add)
+	if c.Snapshots != nil {
+		work.Snapshots = c.Snapshots(lasting, c.held.Object.DeepCopy(), work.Actions.Lines.Add)
 		defer work.Snapshots.Close()
-		work.LockVolume = j.lockVolume
+		locks := &volumes{ledger: c.Ledger, uid: c.held.Object.UID, stop: c.held.Stopping().Done(), clock: c.Clock, log: c.held.Log}
+		work.LockVolume = locks.lock
 	}
-	stop := j.report(ctx, work.Progress)
+	stop := (&reporter{held: c.held, clock: c.Clock}).report(ctx, work.Progress)
 	defer stop() // also when collecting panics
-	result, err := collect.Run(lingering, collect.Config{Lister: j.Cluster, Clock: j.Clock, Log: j.log,
-		Workers: j.Workers, PartBytes: j.PartBytes, PartItems: j.PartItems, BlockWorkers: j.BlockWorkers}, work)
+	result, err := collect.Run(lasting, collect.Config{Lister: c.Cluster, Clock: c.Clock, Log: c.held.Log,
+		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers}, work)
 	stop()
 	if err != nil {
 		return none, err
 	}
-	j.log.InfoContext(ctx, "objects collected", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
-	return j.fix(ctx, out, work.Cut, result)
+	c.held.Log.InfoContext(ctx, "objects collected", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
+	return c.fix(ctx, work.Cut, result)
+}
+
+// work is what is to be collected.
+func (c *collection) work(catalog *resource.Catalog, filter *selection.Filter) collect.Job {
+	return collect.Job{
+		Backup: c.held.Object.DeepCopy(), Epoch: c.held.Claim.Epoch, Filter: filter, Catalog: catalog,
+		Discover: c.discover,
+		Cut:      cut.New(c.Cluster, c.ConsistentCut), Store: c.store, Dir: c.dir,
+		LiveNamespaces: func(ctx context.Context) (int, error) { return c.liveNamespaces(ctx, filter) },
+		Progress:       &collect.Progress{}, Stop: c.held.Stopping().Done(), Confirm: c.held.Confirm,
+	}
+}
+
+// graceful returns ctx without its end: it ends with the claim, once the grace period is over after
+// the process was told to stop, or once the backup is asked to cancel.
+func (c *collection) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
+	lasting, release := engine.Join(context.WithoutCancel(ctx), c.owned)
+	working, stop := engine.Join(lasting, c.held.Cancelling())
+	return working, func() {
+		stop()
+		release()
+	}
 }
 
 // actions opens the backup's actions. Their Close may be called more than once.
-func (j *execution) actions(ctx context.Context, catalog *resource.Catalog) collect.Actions {
+func (c *collection) actions(ctx context.Context, catalog *resource.Catalog) collect.Actions {
 	lines := &collect.Lines{}
-	if j.Actions == nil {
+	if c.Actions == nil {
 		return collect.Actions{Lines: lines, Close: func() {}}
 	}
-	a := j.Actions.Open(ctx, j.backup.DeepCopy(), catalog, lines.Add)
+	a := c.Actions.Open(ctx, c.held.Object.DeepCopy(), catalog, lines.Add)
 	a.Lines, a.Close = lines, sync.OnceFunc(a.Close)
 	return a
 }
 
 // discover asks the cluster what it serves and builds the filter with its names.
-func (j *execution) discover(ctx context.Context) (catalog *resource.Catalog, filter *selection.Filter, err error) {
-	err = j.retry(ctx, "discover resources", func() error {
-		catalog, err = j.Cluster.Discover(ctx)
+func (c *collection) discover(ctx context.Context) (catalog *resource.Catalog, filter *selection.Filter, err error) {
+	err = c.calls(c.held.Log).Do(ctx, "discover resources", func() error {
+		catalog, err = c.Cluster.Discover(ctx)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	filter, err = selection.NewFilter(selection.FromBackup(&j.backup.Spec), j.admitted.Namespaces, catalog)
+	filter, err = selection.NewFilter(selection.FromBackup(&c.held.Object.Spec), c.namespaces, catalog)
 	return catalog, filter, err
 }
 
-func (j *execution) fix(ctx context.Context, out *finish.Job, c *cut.Cut, result collect.Result) (checkpoint.Composition, error) {
+// fix makes what was collected the composition of the backup, unless there is one.
+func (c *collection) fix(ctx context.Context, at *cut.Cut, result collect.Result) (checkpoint.Composition, error) {
+	b := c.held.Object
 	phase := velerov1.BackupPhaseCompleted
 	if result.Errors > 0 {
 		phase = velerov1.BackupPhasePartiallyFailed
 	}
 	failpoint.Hit("backup-runner/before-composition")
-	if err := j.confirm(ctx); err != nil {
+	if err := c.held.Confirm(ctx); err != nil {
 		return checkpoint.Composition{}, err
 	}
-	return checkpoint.Fix(ctx, out.Store, checkpoint.Composition{
-		Backup: j.backup.Name, UID: string(j.backup.UID), Epoch: j.mine.Epoch, Checkpoints: result.Checkpoints,
-		Phase: phase, Items: result.Items, Warnings: result.Warnings, Errors: result.Errors, Revisions: c.Revisions(),
+	return checkpoint.Fix(ctx, c.store, checkpoint.Composition{
+		Backup: b.Name, UID: string(b.UID), Epoch: c.held.Claim.Epoch, Checkpoints: result.Checkpoints,
+		Phase: phase, Items: result.Items, Warnings: result.Warnings, Errors: result.Errors, Revisions: at.Revisions(),
 	})
 }
 
 // liveNamespaces counts namespaces, where the number matters.
-func (j *execution) liveNamespaces(ctx context.Context, f *selection.Filter) (int, error) {
+func (c *collection) liveNamespaces(ctx context.Context, f *selection.Filter) (int, error) {
 	if f.AllNamespaces() || f.AllButSome() {
 		return 0, nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("NamespaceList"))
 	list.APIVersion = "v1"
-	err := j.retry(ctx, "count namespaces", func() error { return j.Reader.List(ctx, list, client.Limit(1)) })
+	err := c.calls(c.held.Log).Do(ctx, "count namespaces", func() error { return c.Reader.List(ctx, list, client.Limit(1)) })
 	if err != nil {
 		return 0, fmt.Errorf("count namespaces: %w", err)
 	}

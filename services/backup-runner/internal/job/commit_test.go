@@ -2,22 +2,24 @@ package job
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-// Cut off from bucket and API server in the middle of the commit, past its claim:
-// another holder ends the backup, and it is deleted. The commit is not repeated.
+// Cut off from bucket and API server in the middle of the commit, past its claim: another holder
+// ends the backup, and it is deleted. The commit is not repeated.
 func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 	w, b := richWorld(t, 1)
-	next := New(w.Config)
-	next.Instance, next.WorkDir = &instance{name: "next", alive: map[string]bool{}}, t.TempDir()
+	next := w.another(t, "next")
 	begun, lost := false, false
 	w.instance.confirm = func(client.Object) error {
 		if lost {
@@ -43,6 +45,25 @@ func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 	require.Empty(t, w.store.Keys())
 }
 
+// Another holder has the claim, and this one finds its Lease fresh, so that Confirm asks nobody.
+// The write of the commit mark is what it fails at: the mark would forbid a request to cancel that
+// the new holder has to follow, and the commit would come behind its back.
+func TestTheCommitIsNotMarkedOverAnothersClaim(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	w.instance.confirm = func(client.Object) error { return nil }
+	w.at("-logs.gz", func() {
+		taken := w.read(t, b)
+		require.NoError(t, claim.Set(taken, claim.Claim{Holder: "next", Epoch: 2}))
+		require.NoError(t, w.client.Update(t.Context(), taken))
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.False(t, cancel.Committing(got))
+	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
+	require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
+}
+
 // A backup deleted under a live claim, of which no Lease tells, is not committed.
 func TestABackupThatIsGoneIsNotCommitted(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -55,27 +76,25 @@ func TestABackupThatIsGoneIsNotCommitted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, b := richWorld(t, 1)
 			w.Cluster = &unserved{w.Cluster, tt.err}
-			gone := false
+			var gone atomic.Bool
 			w.store.Inject(func(op memstore.Op, key string) error {
-				if !gone && op == memstore.OpCreate && key == tt.at {
-					gone = true
+				if op == memstore.OpCreate && key == tt.at && gone.CompareAndSwap(false, true) {
 					require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
 				}
 				return nil
 			})
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			require.True(t, gone)
+			require.True(t, gone.Load())
 			require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
 		})
 	}
 }
 
-// A runner that wakes up in its commit to find that of another, which has ended
-// the backup, does not count and announce that end again.
+// A runner that wakes up in its commit to find that of another, which has ended the backup, does
+// not count and announce that end again.
 func TestAnEndIsToldOnceByWhoeverWroteIt(t *testing.T) {
 	w, b := richWorld(t, 1)
-	next := New(w.Config)
-	next.Instance, next.WorkDir = &instance{name: "next", alive: map[string]bool{}}, t.TempDir()
+	next := w.another(t, "next")
 	begun := false
 	w.store.Inject(func(op memstore.Op, key string) error {
 		if !begun && op == memstore.OpCreate && key == layout.BackupMetadata("b1") {

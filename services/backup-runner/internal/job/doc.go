@@ -1,8 +1,8 @@
-// Package job takes Backups that are ready, claims them, and carries them from
-// ReadyToStart to their terminal phase.
+// Package job carries Backups that are admitted from ReadyToStart to their terminal phase, as a
+// kind of package engine.
 //
-// The claim is written in the same patch as the phase. While it is held, the job
-// runs under a context that ends when it is lost; then nothing more is written.
-// Once the name is reserved in the bucket, the creation of velero-backup.json
-// decides every terminal phase, and the custom resource is a copy of it.
+// Kind decides which backups are taken up and when; an attempt is one run of one backup. It opens
+// the bucket, reserves the backup's name there, and takes the steps of package finalize, of which
+// the first one collects. From the reservation on the creation of velero-backup.json decides every
+// terminal phase, and the custom resource is a copy of it.
 package job

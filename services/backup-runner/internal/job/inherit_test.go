@@ -14,11 +14,11 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/ending"
+	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
@@ -38,7 +38,8 @@ func packed(t *testing.T, text string) []byte {
 	return out.Bytes()
 }
 
-// left is a backup that another server left in a phase, with what it stores before it writes that phase.
+// left is a backup that another server left in a phase, with what it stores before it writes that
+// phase.
 func (w *world) left(t *testing.T, inCluster, inBucket velerov1.BackupPhase, operations string) *velerov1.Backup {
 	t.Helper()
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b1", UID: "uid-1"}}
@@ -62,13 +63,14 @@ func (w *world) left(t *testing.T, inCluster, inBucket velerov1.BackupPhase, ope
 
 func (w *world) committed(t *testing.T, b *velerov1.Backup) *velerov1.Backup {
 	t.Helper()
-	stored, found, err := ending.Committed(t.Context(), w.store, b)
+	stored, found, err := commit.Committed(t.Context(), w.store, b)
 	require.NoError(t, err)
 	require.True(t, found)
 	return stored
 }
 
-// A backup that another server left in Finalizing gets that phase again from the bucket, and so on without end.
+// A backup that another server left in Finalizing gets that phase again from the bucket, and so on
+// without end.
 func TestABackupThatAnotherServerStoredIsFinalized(t *testing.T) {
 	const (
 		fin, finPF   = velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed
@@ -128,7 +130,8 @@ func TestABackupThatAnotherServerStoredIsFinalized(t *testing.T) {
 	}
 }
 
-// Where nothing in the bucket stands for the backup it would be collected anew, hours later and under the same name.
+// Where nothing in the bucket stands for the backup it would be collected anew, hours later and
+// under the same name.
 func TestAFinalizingBackupThatTheBucketDoesNotHoldFails(t *testing.T) {
 	for name, prepare := range map[string]func(*world){
 		"no metadata file": func(w *world) { require.NoError(t, w.store.Delete(t.Context(), layout.BackupMetadata("b1"))) },
@@ -186,7 +189,8 @@ func TestAFinalizingBackupIsCancelled(t *testing.T) {
 	require.Equal(t, got.Status, w.committed(t, b).Status)
 }
 
-// A runner may die at every call to the bucket; who takes over comes to the same end, and says nothing twice in the results.
+// A runner may die at every call to the bucket; who takes over comes to the same end, and says
+// nothing twice in the results.
 func TestATakerFinalizesWhatTheLastOneBegan(t *testing.T) {
 	for k := 1; ; k++ {
 		w := newWorld(t)

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,15 +31,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
 )
@@ -59,8 +62,8 @@ type instance struct {
 	seen func(client.Object)     // the same
 }
 
-func (i *instance) Name() string { return i.name }
-func (i *instance) Ready() bool  { return true }
+func (i *instance) Ready() bool            { return true }
+func (i *instance) Expired() <-chan string { return nil }
 
 func (i *instance) Take(obj metav1.Object) (claim.Claim, error) {
 	c, _, err := claim.Parse(obj)
@@ -123,10 +126,14 @@ func (e *events) PublishEvent(_ context.Context, ev *eventv1.Event) error {
 	return nil
 }
 
-// world is a runner with everything around it.
+// world is a runner with everything around it. What is changed of it holds for what runs
+// afterwards.
 type world struct {
-	*Runner
-	api      *apifake.Server
+	Config
+	// Client is what the runner writes objects with, Instance what it claims with.
+	Client   client.Client
+	Instance engine.Instance
+	api      *kubetest.Server
 	client   client.WithWatch
 	store    *memstore.Store
 	instance *instance
@@ -137,15 +144,15 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{store: memstore.New(), instance: &instance{name: "me", alive: map[string]bool{}}, events: &events{}, registry: prometheus.NewRegistry()}
-	w.api = apifake.New(
-		apifake.Kind{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
-		apifake.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"},
-		apifake.Kind{Version: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true},
-		apifake.Kind{Version: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"},
+	w.api = kubetest.New(
+		kubetest.Kind{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
+		kubetest.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"},
+		kubetest.Kind{Version: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true},
+		kubetest.Kind{Version: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"},
 	)
-	w.api.Add("namespaces", apifake.Object{Name: "a"})
+	w.api.Add("namespaces", kubetest.Object{Name: "a"})
 	for i := range 50 {
-		w.api.Add("configmaps", apifake.Object{Namespace: "a", Name: fmt.Sprintf("cm-%02d", i)})
+		w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: fmt.Sprintf("cm-%02d", i)})
 	}
 	srv := httptest.NewServer(w.api)
 	t.Cleanup(srv.Close)
@@ -156,13 +163,42 @@ func newWorld(t *testing.T) *world {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-1"}}).Build()
 	counters, err := metrics.New(w.registry)
 	require.NoError(t, err)
-	w.Runner = New(Config{
-		Reader: w.client, Client: w.client, Namespace: namespace, Instance: w.instance,
+	w.Client, w.Instance = w.client, w.instance
+	w.Config = Config{
+		Reader: w.client,
 		Ledger: ledger.New(w.client, w.client, namespace), Locations: locations{w.store}, Cluster: source, Events: w.events,
 		Metrics: counters, Tracer: noop.NewTracerProvider().Tracer(""), Clock: fastClock{}, Log: slog.New(slog.DiscardHandler),
 		WorkDir: t.TempDir(), ConsistentCut: true, PartItems: 20, StorePatience: time.Minute,
-	})
+	}
 	return w
+}
+
+// another is a second runner of the same cluster and bucket, under another name.
+func (w *world) another(t *testing.T, name string) *world {
+	t.Helper()
+	next := *w
+	next.instance, next.WorkDir = &instance{name: name, alive: map[string]bool{}}, t.TempDir()
+	next.Instance = next.instance
+	return &next
+}
+
+// engine is that of the runner as it is now.
+func (w *world) engine() *engine.Engine[*velerov1.Backup] {
+	return engine.New(engine.Config[*velerov1.Backup]{
+		Service: Service, ObjectKind: "Backup", Kind: New(w.Config), New: func() *velerov1.Backup { return &velerov1.Backup{} },
+		NewList: func() client.ObjectList { return &velerov1.BackupList{} }, Reader: w.Reader, Cached: w.client, Client: w.Client,
+		Namespace: namespace, Instance: w.Instance, Concurrency: 1, Grace: GracePeriod, Cancellable: true, Clock: w.Clock, Log: w.Log,
+	})
+}
+
+// Run works on a backup as a runner that found it.
+func (w *world) Run(ctx context.Context, name string, uid types.UID) error {
+	return w.engine().Run(ctx, name, uid)
+}
+
+// Handle works on a backup as a runner that got this hint.
+func (w *world) Handle(ctx context.Context, hint *workv1.Hint) messaging.Outcome {
+	return w.engine().Handle(ctx, hint)
 }
 
 type fastClock struct{ clock.RealClock }
@@ -223,7 +259,7 @@ func (w *world) document(t *testing.T, key string) string {
 
 func TestBackupCompletes(t *testing.T) {
 	w := newWorld(t)
-	w.api.Add("persistentvolumeclaims", apifake.Object{Namespace: "a", Name: "data", Body: map[string]any{"spec": map[string]string{"volumeName": "pv1"}}})
+	w.api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "data", Body: map[string]any{"spec": map[string]string{"volumeName": "pv1"}}})
 	b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Labels = map[string]string{velerov1.LabelScheduleName: "daily"} })
 	out := w.Handle(t.Context(), &workv1.Hint{Kind: "Backup", Namespace: namespace, Name: "b1", Uid: string(b.UID)})
 	require.Zero(t, out)
@@ -316,8 +352,8 @@ func TestLeftoversOfADeadBackupAreSwept(t *testing.T) {
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 }
 
-// Two installations in one cluster may share a bucket: what the other one is
-// writing now is no leftover.
+// Two installations in one cluster may share a bucket: what the other one is writing now is no
+// leftover.
 func TestDirectoryOfALivingBackupElsewhereStays(t *testing.T) {
 	w := newWorld(t)
 	other := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "b1", UID: "uid-0"}}
@@ -372,7 +408,7 @@ func TestHeldByALiveInstance(t *testing.T) {
 	})
 	var held *claim.HeldError
 	require.ErrorAs(t, w.Run(t.Context(), "b1", b.UID), &held)
-	require.Zero(t, w.Handle(t.Context(), &workv1.Hint{Namespace: namespace, Name: "b1", Uid: string(b.UID)}), "acknowledged")
+	require.Zero(t, w.Handle(t.Context(), &workv1.Hint{Kind: "Backup", Namespace: namespace, Name: "b1", Uid: string(b.UID)}), "acknowledged")
 }
 
 // abandoned makes a backup whose holder died.
@@ -443,7 +479,7 @@ func TestShutdownHandsOver(t *testing.T) {
 		}
 		return nil
 	})
-	out := w.Handle(ctx, &workv1.Hint{Namespace: namespace, Name: "b1", Uid: string(b.UID)})
+	out := w.Handle(ctx, &workv1.Hint{Kind: "Backup", Namespace: namespace, Name: "b1", Uid: string(b.UID)})
 	require.NotZero(t, out, "the hint is delivered again")
 	c, _, err := claim.Parse(w.read(t, b))
 	require.NoError(t, err)
@@ -477,3 +513,30 @@ type timeoutError struct{}
 func (*timeoutError) Error() string   { return "i/o timeout" }
 func (*timeoutError) Timeout() bool   { return true }
 func (*timeoutError) Temporary() bool { return true }
+
+// Catches a sweep that goes on after an error: it would remove the owner file while objects of the
+// dead backup are left, which then belong to no backup and are never removed.
+func TestADirectoryThatCannotBeSweptKeepsItsOwnerFile(t *testing.T) {
+	for _, failing := range []memstore.Op{memstore.OpList, memstore.OpDelete} {
+		t.Run(string(failing), func(t *testing.T) {
+			w := newWorld(t)
+			w.StorePatience = 0
+			data, err := layout.Owner{BackupUID: "uid-0", ClusterUID: "cluster-1"}.Encode()
+			require.NoError(t, err)
+			w.store.Set(layout.OwnerFile("b1"), data)
+			part := layout.Part("b1", "uid-0", 1, "w0", 1, 1)
+			w.store.Set(part, []byte("x"))
+			w.store.Inject(func(op memstore.Op, key string) error {
+				if op == failing && key != layout.OwnerFile("b1") {
+					return errors.New("the bucket refuses")
+				}
+				return nil
+			})
+			b := w.admit(t, "b1")
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			require.Contains(t, w.store.Keys(), layout.OwnerFile("b1"))
+			require.Contains(t, w.store.Keys(), part)
+			require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+		})
+	}
+}

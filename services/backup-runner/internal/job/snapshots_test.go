@@ -15,17 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
@@ -83,7 +83,8 @@ func (a *array) SetVolumeID(context.Context, *unstructured.Unstructured, string)
 	return nil, errUnused
 }
 
-// snapshotting adds a location behind a plugin process, volumes and claims; it returns the directory of the plugin.
+// snapshotting adds a location behind a plugin process, volumes and claims; it returns the
+// directory of the plugin.
 func (w *world) snapshotting(t *testing.T) string {
 	t.Helper()
 	disks, plugins := t.TempDir(), selfplugin.Directory(t, arrayBinary)
@@ -104,8 +105,8 @@ func (w *world) snapshotting(t *testing.T) string {
 		if name != "foreign" {
 			spec["hostPath"] = map[string]any{"path": "disk-" + name}
 		}
-		w.api.Add("persistentvolumes", apifake.Object{Name: "pv-" + name, Body: map[string]any{"spec": spec}})
-		w.api.Add("persistentvolumeclaims", apifake.Object{Namespace: "a", Name: name, Body: map[string]any{"spec": map[string]string{"volumeName": "pv-" + name}}})
+		w.api.Add("persistentvolumes", kubetest.Object{Name: "pv-" + name, Body: map[string]any{"spec": spec}})
+		w.api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: name, Body: map[string]any{"spec": map[string]string{"volumeName": "pv-" + name}}})
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(disks, "disk-here"), nil, 0o600))
 	return disks
@@ -187,7 +188,8 @@ func (l startingLocations) Open(ctx context.Context, location string) (action.Vo
 	return l.Locations.Open(ctx, location)
 }
 
-// Told to stop, a runner gives a snapshotter's process the time it gives any other work, and the volume to the next one.
+// Told to stop, a runner gives a snapshotter's process the time it gives any other work, and the
+// volume to the next one.
 func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
 	w := newWorld(t)
 	disks := w.snapshotting(t)
@@ -206,7 +208,7 @@ func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
 		return taker
 	}
 	require.Error(t, w.Run(ctx, b.Name, b.UID))
-	require.ErrorIs(t, interruption, collect.ErrStopped, "at the end of that time")
+	require.ErrorIs(t, interruption, engine.ErrStopped, "at the end of the grace period")
 	w.requireHandedOver(t, b)
 
 	w.Snapshots = open
@@ -216,7 +218,8 @@ func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
 	require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
 }
 
-// What a holder left to be decided on is, though by then the spec wants no snapshots: a claim never goes without a word (P10).
+// What a holder left to be decided on is, though by then the spec wants no snapshots: a claim never
+// goes without a word (P10).
 func TestASpecThatChangesOnTheWayLosesNoVolume(t *testing.T) {
 	w := newWorld(t)
 	disks := w.snapshotting(t)

@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/pkg/suspend"
 )
 
-// A backup whose bucket goes away while it runs is claimed again and again, and
-// keeps its place from others for as long.
+// A backup whose bucket goes away while it runs is claimed repeatedly, and keeps its place from
+// others for as long.
 func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 	w := newWorld(t)
 	w.StorePatience = time.Second
@@ -65,8 +65,8 @@ func (w *world) requireSuspended(t *testing.T, b *velerov1.Backup, reason string
 	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.Clear(b); return nil }))
 }
 
-// The runner of a deleted backup has stopped: others need not wait for the claim
-// timeout, unless another instance may have taken the backup over before.
+// The runner of a deleted backup has stopped: others need not wait for the claim timeout, unless
+// another instance may have taken the backup over before.
 func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
 	for name, certain := range map[string]bool{"certain": true, "perhaps taken over": false} {
 		t.Run(name, func(t *testing.T) {
@@ -89,4 +89,27 @@ func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
 			require.Equal(t, !certain, found)
 		})
 	}
+}
+
+// The name belongs to another object by the time the runner looks: the entry is that of the one
+// which is gone, and goes with it.
+func TestABackupReplacedByAnotherLeavesTheLedger(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	var gone atomic.Bool
+	w.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpCompose && gone.CompareAndSwap(false, true) {
+			require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+			other := &velerov1.Backup{}
+			other.Namespace, other.Name, other.UID = namespace, "b1", "uid-2"
+			require.NoError(t, w.client.Create(t.Context(), other))
+			w.instance.loseClaim()
+		}
+		return nil
+	})
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	_, found, err := ledger.New(w.client, w.client, namespace).Get(t.Context(), b.UID)
+	require.NoError(t, err)
+	require.False(t, found)
+	require.Empty(t, w.read(t, b).Status.Phase, "the other one is left alone")
 }

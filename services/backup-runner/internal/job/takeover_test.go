@@ -22,12 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/pkg/resource"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/apifake"
 )
 
 // outcome is what a finished backup amounts to, but for times and order.
@@ -61,13 +61,13 @@ func (w *world) outcome(t *testing.T, b *velerov1.Backup) outcome {
 	}
 }
 
-// richWorld has a bit of everything: claims with volumes, a named namespace that
-// does not exist, several parts.
+// richWorld has a bit of everything: claims with volumes, a named namespace that does not exist,
+// several parts.
 func richWorld(t *testing.T, workers int) (*world, *velerov1.Backup) {
 	t.Helper()
 	w := newWorld(t)
 	for i := range 3 {
-		w.api.Add("persistentvolumeclaims", apifake.Object{Namespace: "a", Name: fmt.Sprintf("data-%d", i),
+		w.api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: fmt.Sprintf("data-%d", i),
 			Body: map[string]any{"spec": map[string]string{"volumeName": fmt.Sprintf("pv-%d", i)}}})
 	}
 	w.Workers = workers
@@ -78,7 +78,7 @@ func richWorld(t *testing.T, workers int) (*world, *velerov1.Backup) {
 type process struct {
 	mu     sync.Mutex
 	writes int
-	limit  int // 0: lives for ever
+	limit  int // 0: lives indefinitely
 }
 
 var errDead = errors.New("the process is dead")
@@ -130,8 +130,31 @@ func (w *world) reborn(name string) {
 	w.Client, w.instance.name = w.client, name
 }
 
-// A runner that dies before any write to bucket or API server is followed by one
-// that ends the backup as the undisturbed run does.
+// sweepLeftovers does for an ended backup what the sweep of leftovers in the deletion service does:
+// it removes the parts of an object whose phase is terminal, in a directory whose owner file it can
+// read. A backup that has not ended is left alone.
+func (w *world) sweepLeftovers(t *testing.T, b *velerov1.Backup) (swept int) {
+	t.Helper()
+	if !w.read(t, b).Status.Phase.Terminal() {
+		return 0
+	}
+	data, ok := w.store.Bytes(layout.OwnerFile(b.Name))
+	require.True(t, ok, "a directory that nobody owns is not swept")
+	owner, err := layout.DecodeOwner(data)
+	require.NoError(t, err)
+	require.Equal(t, layout.Owner{BackupUID: string(b.UID), ClusterUID: "cluster-1"}, owner)
+	for _, key := range w.store.Keys() {
+		if strings.HasPrefix(key, layout.PartsPrefix(b.Name, string(b.UID))) {
+			require.NoError(t, w.store.Delete(t.Context(), key))
+			swept++
+		}
+	}
+	return swept
+}
+
+// A runner that dies before any write to bucket or API server is followed by one that ends the
+// backup as the undisturbed run does. Where it dies after the phase was written, in the sweep of
+// the parts, none follows, and what it left is a leftover.
 func TestDeathAtEachWrite(t *testing.T) {
 	w, b := richWorld(t, 1)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
@@ -141,6 +164,7 @@ func TestDeathAtEachWrite(t *testing.T) {
 	require.Equal(t, 1, want.Errors)
 	for _, run := range []struct{ workers, step int }{{1, 1}, {4, 3}} {
 		t.Run(fmt.Sprintf("%d workers", run.workers), func(t *testing.T) {
+			leftovers := 0
 			for n := 1; ; n += run.step {
 				w, b := richWorld(t, run.workers)
 				p := w.mortal(n)
@@ -149,10 +173,14 @@ func TestDeathAtEachWrite(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, want, w.outcome(t, b))
 					require.Greater(t, n, 40, "the run was cut at many points")
+					require.Greater(t, leftovers, 2, "the sweep was cut")
 					return
 				}
 				require.NotEqual(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase, "death is no failure")
 				w.reborn("next")
+				if w.sweepLeftovers(t, b) > 0 {
+					leftovers++
+				}
 				require.NoError(t, w.Run(t.Context(), "b1", b.UID), "dead before write %d", n)
 				require.Equal(t, want, w.outcome(t, b), "dead before write %d", n)
 			}
@@ -199,9 +227,9 @@ func (w *world) condemned(t *testing.T, b *velerov1.Backup) []string {
 	return []string{got.Status.FailureReason, timeField.ReplaceAllString(w.document(t, layout.BackupLog("b1")), ""), w.document(t, layout.BackupResults("b1"))}
 }
 
-// A runner that dies while it ends a backup as Failed, before or after collecting
-// it, is followed by one that ends it the same way, even if nothing fails there:
-// the first record of the verdict decides.
+// A runner that dies while it ends a backup as Failed, before or after collecting it, is followed
+// by one that ends it the same way, even if nothing fails there: the first record of the verdict
+// decides.
 func TestDeathAtEachWriteOfAFailure(t *testing.T) {
 	for name, cause := range map[string]struct{ discover, compose error }{
 		"collecting": {discover: errors.New("no catalog")},
@@ -233,6 +261,7 @@ func TestDeathAtEachWriteOfAFailure(t *testing.T) {
 					}
 					decided = w.decided()
 					w.reborn("next")
+					w.sweepLeftovers(t, b)
 					if !lasting {
 						heal()
 					}
@@ -256,13 +285,12 @@ func (w *world) decided() bool {
 	return condemned || committed || bytes.Contains(composition, []byte(`"failure"`))
 }
 
-// A holder that fails to collect while the composition of another is fixed
-// publishes that one.
+// A holder that fails to collect while the composition of another is fixed publishes that one.
 func TestACompositionExcludesAFailure(t *testing.T) {
 	w, b := richWorld(t, 1)
 	var once sync.Once
-	other, next := &instance{name: "next", alive: map[string]bool{}}, New(w.Config)
-	next.Instance, next.WorkDir = other, t.TempDir()
+	next := w.another(t, "next")
+	other := next.instance
 	w.Cluster = &interrupted{Cluster: w.Cluster, fn: func() {
 		once.Do(func() {
 			// The other loses the claim to this process once it fixed the composition.
@@ -295,13 +323,12 @@ func (i *interrupted) Discover(context.Context) (*resource.Catalog, error) {
 	return nil, errors.New("no catalog")
 }
 
-// A process that sleeps past its claim at any point where it would act without
-// the protection of an epoch does nothing when it wakes up.
+// A process that sleeps past its claim at any point where it would act without the protection of an
+// epoch does nothing when it wakes up.
 func TestAWokenHolderStops(t *testing.T) {
 	for n := 1; ; n++ {
 		w, b := richWorld(t, 1)
-		next := New(w.Config)
-		next.Instance, next.WorkDir = &instance{name: "next", alive: map[string]bool{}}, t.TempDir()
+		next := w.another(t, "next")
 		calls, slept := 0, false
 		var after []string
 		w.instance.confirm = func(obj client.Object) error {
@@ -331,12 +358,12 @@ func TestToldToStopAJobRecordsWhatItListed(t *testing.T) {
 	w.PartItems, w.Clock = 1000, clock.RealClock{}
 	ctx, cancel := context.WithCancel(t.Context())
 	requests := 0
-	w.api.Before = func(*apifake.Server, *http.Request) {
+	w.api.Before = func(*kubetest.Server, *http.Request) {
 		if requests++; requests == 3 {
 			cancel()
 		}
 	}
-	require.ErrorContains(t, w.Run(ctx, "b1", b.UID), "told to stop")
+	require.ErrorIs(t, w.Run(ctx, "b1", b.UID), context.Canceled)
 	w.requireHandedOver(t, b)
 	require.Zero(t, w.read(t, b).Status.Errors)
 	before := w.api.Lists()
@@ -384,8 +411,8 @@ func TestConflictsDoNotDisturbTheJob(t *testing.T) {
 	require.GreaterOrEqual(t, patches, 8)
 }
 
-// A Backup deleted in the middle stops its job before the commit: what it left is
-// swept by its owner file.
+// A Backup deleted in the middle stops its job before the commit: what it left is swept by its
+// owner file.
 func TestADeletedBackupStopsItsJob(t *testing.T) {
 	w, b := richWorld(t, 1)
 	var once sync.Once

@@ -1,9 +1,12 @@
 package job
 
 import (
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -14,7 +17,8 @@ var terminalPhases = []velerov1.BackupPhase{
 	velerov1.BackupPhaseFailed, velerov1.BackupPhaseDeleting,
 }
 
-// An ended Backup is left as it is, although a ledger entry of it is still there and a message asks to run it.
+// An ended Backup is left as it is, although a ledger entry of it is still there and a message asks
+// to run it.
 func TestAnEndedBackupIsNotRunAgain(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
@@ -28,7 +32,8 @@ func TestAnEndedBackupIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// The phase is terminal by the time the runner wants to write its own: a runner that only looked when it began would overwrite it.
+// The phase is terminal by the time the runner wants to write its own: a runner that only looked
+// when it began would overwrite it.
 func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
@@ -44,6 +49,31 @@ func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 			require.Equal(t, want.Phase, phase, "it ended while it ran")
 			require.Equal(t, want, w.read(t, b).Status)
+		})
+	}
+}
+
+// The object keeps its expiration where the metadata file has none, as those of other servers may:
+// without it the backup would never be deleted. One that the file has is what was committed.
+func TestTheExpirationOutlivesTheEnd(t *testing.T) {
+	own, stored := metav1.NewTime(time.Unix(1800000000, 0)), metav1.NewTime(time.Unix(1900000000, 0))
+	for name, tt := range map[string]struct{ stored, want *metav1.Time }{
+		"none in the file": {nil, &own},
+		"one in the file":  {&stored, &stored},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { b.Status.Expiration = &own })
+			committed := b.DeepCopy()
+			committed.Status.Phase, committed.Status.Expiration = velerov1.BackupPhaseCompleted, tt.stored
+			data, err := json.Marshal(committed)
+			require.NoError(t, err)
+			w.store.Set(layout.BackupMetadata("b1"), data)
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			got := w.read(t, b)
+			require.Equal(t, velerov1.BackupPhaseCompleted, got.Status.Phase)
+			require.NotNil(t, got.Status.Expiration)
+			require.True(t, got.Status.Expiration.Equal(tt.want), got.Status.Expiration)
 		})
 	}
 }

@@ -13,15 +13,15 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/pkg/resource"
 )
 
-// vanishing is a bucket whose answers stop with the commit: the metadata file is
-// created, and nobody hears of it while gone is set.
+// vanishing is a bucket whose answers stop with the commit: the metadata file is created, and
+// nobody hears of it while gone is set.
 type vanishing struct {
 	objectstore.Store
 	gone bool
@@ -125,7 +125,7 @@ func TestAPanicEndsTheBackup(t *testing.T) {
 		locations := w.Locations
 		w.Locations = defectiveLocations{locations}
 		b := w.admit(t, "b1", abandoned)
-		require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), errInternal)
+		require.ErrorContains(t, w.Run(t.Context(), "b1", b.UID), errInternal.Error())
 		w.requireHandedOver(t, b)
 		w.Locations = locations
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))

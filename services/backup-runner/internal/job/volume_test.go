@@ -7,12 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
-// A runner that waits for a volume goes on once the other backup lets go of it or
-// ends, and stops when it is told to.
+// A runner that waits for a volume goes on once the other backup lets go of it or ends, and stops
+// when it is told to.
 func TestAVolumeOfAnotherBackupIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1")
@@ -21,12 +21,12 @@ func TestAVolumeOfAnotherBackupIsWaitedFor(t *testing.T) {
 	require.NoError(t, l.Readmit(t.Context(), other))
 	require.NoError(t, l.LockVolume(t.Context(), other.UID, "disk"))
 	stop := make(chan struct{})
-	j := &execution{Runner: w.Runner, backup: b, log: w.Log, stop: stop}
+	v := &volumes{ledger: w.Ledger, uid: b.UID, stop: stop, clock: w.Clock, log: w.Log}
 	got := make(chan error, 1)
 	var unlock func()
 	go func() {
 		var err error
-		unlock, err = j.lockVolume(t.Context(), "disk")
+		unlock, err = v.lock(t.Context(), "disk")
 		got <- err
 	}()
 	require.NoError(t, l.Withdraw(t.Context(), other))
@@ -38,9 +38,9 @@ func TestAVolumeOfAnotherBackupIsWaitedFor(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	close(stop)
-	_, err := j.lockVolume(ctx, "disk")
+	_, err := v.lock(ctx, "disk")
 	require.ErrorIs(t, err, collect.ErrStopped)
 	cancel()
-	_, err = j.lockVolume(ctx, "disk")
+	_, err = v.lock(ctx, "disk")
 	require.ErrorIs(t, err, context.Canceled)
 }

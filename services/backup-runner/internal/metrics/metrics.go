@@ -1,5 +1,5 @@
-// Package metrics counts backups under the names Velero's dashboards and alerts
-// know (Velero 1.18, prefix velero_).
+// Package metrics counts backups under the names Velero's dashboards and alerts know (Velero 1.18,
+// prefix velero_).
 package metrics
 
 import (
@@ -64,8 +64,8 @@ func gauge(name, help string) *prometheus.GaugeVec {
 // Attempt counts a backup that begins.
 func (m *Metrics) Attempt(scheduleName string) { m.attempts.WithLabelValues(scheduleName).Inc() }
 
-// Finished counts a backup that reached its end; size is its tarball's in bytes,
-// 0 if that is not known.
+// Finished counts a backup that reached its end; size is its tarball's in bytes, 0 if that is not
+// known.
 func (m *Metrics) Finished(b *velerov1.Backup, size int64) {
 	name := b.Labels[velerov1.LabelScheduleName]
 	status := 0.0

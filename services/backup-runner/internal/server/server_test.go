@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 )
@@ -39,7 +39,7 @@ func dial(t *testing.T, c client.Client) backupv1.BackupServiceClient {
 		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
 			return toStatus(h(srv, ss))
 		}))
-	backupv1.RegisterBackupServiceServer(srv, &Server{Reader: c, Namespace: "velero", Clock: clock.RealClock{}})
+	backupv1.RegisterBackupServiceServer(srv, New(c, "velero", clock.RealClock{}))
 	go func() { _ = srv.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
@@ -52,7 +52,7 @@ func dial(t *testing.T, c client.Client) backupv1.BackupServiceClient {
 }
 
 func toStatus(err error) error {
-	st, _ := grpcerr.Status(err)
+	st, _ := errgrpc.Status(err)
 	return st.Err()
 }
 
@@ -97,15 +97,4 @@ func TestWatchProgressEndsWithTheTerminalPhase(t *testing.T) {
 	require.Empty(t, last.GetProgress().GetHolder())
 	_, err = stream.Recv()
 	require.EqualError(t, err, "EOF")
-}
-
-func TestWatchProgressOfADeletedBackup(t *testing.T) {
-	b, c := newBackup(t)
-	stream, err := dial(t, c).WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "b"})
-	require.NoError(t, err)
-	_, err = stream.Recv()
-	require.NoError(t, err)
-	require.NoError(t, c.Delete(t.Context(), b))
-	_, err = stream.Recv()
-	require.Equal(t, codes.NotFound, status.Code(err))
 }

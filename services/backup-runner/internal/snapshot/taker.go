@@ -1,5 +1,5 @@
-// Package snapshot takes native snapshots of the volumes of a backup, through the volume snapshotters of its
-// VolumeSnapshotLocations.
+// Package snapshot takes native snapshots of the volumes of a backup, through the volume
+// snapshotters of its VolumeSnapshotLocations.
 package snapshot
 
 import (
@@ -11,9 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
 
 // Tags of a snapshot beside the backup's labels (Velero 1.18).
@@ -29,10 +29,12 @@ type Locations interface {
 
 // Taker takes the snapshots of one backup. Safe for concurrent use.
 type Taker struct {
-	// Backup says what the snapshots are for, and in spec.volumeSnapshotLocations which locations are asked, in this order.
+	// Backup says what the snapshots are for, and in spec.volumeSnapshotLocations which locations
+	// are asked, in this order.
 	Backup    *velerov1.Backup
 	Locations Locations
-	// SkipCSI leaves volumes of CSI drivers to CSI snapshots (Velero 1.18 with its feature EnableCSI): Find fails with ErrCSI.
+	// SkipCSI leaves volumes of CSI drivers to CSI snapshots (Velero 1.18 with its feature
+	// EnableCSI): Find fails with ErrCSI.
 	SkipCSI bool
 	// Close ends the processes behind Locations. It may be called more than once.
 	Close func()
@@ -41,8 +43,9 @@ type Taker struct {
 // ErrCSI reports a volume whose data was to be in a CSI snapshot.
 var ErrCSI = errors.New("volumes of CSI drivers are left to CSI snapshots (--features EnableCSI), which are not built yet")
 
-// Wanted tells whether the volumes of the backup are to be looked at: there are locations to ask, or CSI snapshots were to be
-// taken. Once the backup runs, its records say whether they are: a spec can be changed.
+// Wanted reports whether the volumes of the backup are to be looked at: there are locations to ask,
+// or CSI snapshots were to be taken. Once the backup runs, its records say whether they are: a spec
+// can be changed.
 func (t *Taker) Wanted() bool {
 	spec := &t.Backup.Spec
 	return (t.SkipCSI || len(spec.VolumeSnapshotLocations) > 0) && (spec.SnapshotVolumes == nil || *spec.SnapshotVolumes)
@@ -58,10 +61,11 @@ type Volume struct {
 	by action.VolumeSnapshotter
 }
 
-// Find asks the locations which of them knows the volume, the PersistentVolume as JSON, and what it is. Without an error and
-// without Snapshot.Spec.Location none does. An error together with one means that it could not be described; else nobody
-// knows the volume, and the error is ErrCSI or says which locations could not be asked: one that wraps a
-// *nativesnapshot.NoPluginError means that only plugins are missing.
+// Find asks the locations which of them knows the volume, the PersistentVolume as JSON, and what it
+// is. Without an error and without Snapshot.Spec.Location none does. An error together with one
+// means that it could not be described; else no location knows the volume, and the error is ErrCSI
+// or says which locations could not be asked: one that wraps a *nativesnapshot.NoPluginError means
+// that only plugins are missing.
 func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
 	v := Volume{PV: &corev1.PersistentVolume{}}
 	if err := json.Unmarshal(raw, v.PV); err != nil {
@@ -121,7 +125,8 @@ func (v *Volume) describe(ctx context.Context) error {
 
 var errNoID = errors.New("the plugin answered without the id of a snapshot")
 
-// Take takes the snapshot of a volume that Find found. It must be called once: with an error there may be a snapshot or not.
+// Take takes the snapshot of a volume that Find found. It must be called once: with an error there
+// may be a snapshot or not.
 func (t *Taker) Take(ctx context.Context, v *Volume) (id string, err error) {
 	tags := maps.Clone(t.Backup.Labels)
 	if tags == nil {

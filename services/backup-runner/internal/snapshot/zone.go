@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// zoneKeys are where a volume's node affinity may say its zone, in the order in which they count (Velero 1.18).
+// zoneKeys are where a volume's node affinity may say its zone, in the order in which they count
+// (Velero 1.18).
 var zoneKeys = []string{
 	"topology.ebs.csi.aws.com/zone", "topology.disk.csi.azure.com/zone", gkeZone, "topology.cinder.csi.openstack.org/zone",
 	"topology.manila.csi.openstack.org/zone", corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone,
@@ -19,7 +20,8 @@ const (
 	gkeZoneJoiner = "__"
 )
 
-// Zone returns the availability zone of a volume, from its labels or its node affinity; empty when neither says any.
+// Zone returns the availability zone of a volume, from its labels or its node affinity; empty when
+// neither says any.
 func Zone(pv *corev1.PersistentVolume) string {
 	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone} {
 		if zone := pv.Labels[label]; zone != "" {

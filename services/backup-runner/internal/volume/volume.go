@@ -10,11 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 )
 
-// Info is one entry. Only the fields Holdfast sets are here; the names are
-// Velero's.
+// Info is one entry. Only the fields Holdfast sets are here; the names are Velero's.
 type Info struct {
 	PVCName       string `json:"pvcName,omitempty"`
 	PVCNamespace  string `json:"pvcNamespace,omitempty"`
@@ -31,8 +30,8 @@ type Info struct {
 	Native              *Native      `json:"nativeSnapshotInfo,omitempty"`
 	Volume              *Volume      `json:"pvInfo,omitempty"`
 
-	// Pending is true, in records of running backups alone, for a claim whose
-	// volume is decided on later, and without a claim for a volume that is stored.
+	// Pending is true, in records of running backups alone, for a claim whose volume is decided on
+	// later, and without a claim for a volume that is stored.
 	Pending bool `json:"pending,omitempty"`
 }
 
@@ -43,8 +42,7 @@ const (
 	Failed       = "failed"
 )
 
-// Native is what there is to know of a native snapshot. Phase is capitalised in
-// Velero's files.
+// Native is what there is to know of a native snapshot. Phase is capitalised in Velero's files.
 type Native struct {
 	Handle string `json:"snapshotHandle"`
 	Type   string `json:"volumeType"`
@@ -59,8 +57,8 @@ type Volume struct {
 	Labels        map[string]string `json:"labels,omitempty"`
 }
 
-// Snapshot returns the entry of a volume of which a native snapshot was taken, or
-// should have been. claim may be nil; then the volume says which claim it has.
+// Snapshot returns the entry of a volume of which a native snapshot was taken, or should have been.
+// claim may be nil; then the volume says which claim it has.
 func Snapshot(pv *corev1.PersistentVolume, claim *Info, s *nativesnapshot.Snapshot) Info {
 	i := Info{PVName: s.Spec.PersistentVolumeName, Method: MethodNative, Result: Failed,
 		Native: &Native{Handle: s.Status.ProviderSnapshotID, Type: s.Spec.VolumeType, AZ: s.Spec.VolumeAZ, IOPS: "0", Phase: s.Status.Phase},
@@ -90,8 +88,8 @@ const (
 	ReasonUnbound  = "the claim is not bound to a volume, so there is no data to take"
 )
 
-// Skipped returns the entry of a claim, given as JSON, whose data is not taken.
-// byChoice is true when the backup's spec asked for that.
+// Skipped returns the entry of a claim, given as JSON, whose data is not taken. byChoice is true
+// when the backup's spec asked for that.
 func Skipped(claim []byte, byChoice bool) (Info, error) {
 	var pvc struct {
 		Metadata struct {

@@ -1,4 +1,5 @@
-// Package backuptest puts backups into stores for tests: as Holdfast writes them, with a manifest, and as Velero does.
+// Package backuptest puts backups into stores for tests: as Holdfast writes them, with a manifest,
+// and as Velero does.
 package backuptest
 
 import (
@@ -13,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
-	"github.com/holdfast-io/holdfast/pkg/part"
-	"github.com/holdfast-io/holdfast/pkg/publish"
 )
 
 // Item is an object to store.
@@ -71,7 +72,8 @@ func (i Item) Body() []byte {
 	return body
 }
 
-// WritePart stores a part as the holder of epoch leaves it in the middle of a backup, with its sidecar and a record beside it.
+// WritePart stores a part as the holder of epoch leaves it in the middle of a backup, with its
+// sidecar and a record beside it.
 func WritePart(t testing.TB, store objectstore.Store, backup string, epoch int64, n int, items ...Item) (key string) {
 	t.Helper()
 	uid := "uid-" + backup
@@ -87,15 +89,15 @@ func Write(t testing.TB, store objectstore.Store, backup string, items ...Item) 
 	t.Helper()
 	dir := t.TempDir()
 	sealed := seal(t, dir, items)
-	ref := publish.PartRef{Key: "backups/" + backup + "/parts/0", Size: sealed.Data.Size, SHA256: sealed.Data.SHA256}
+	ref := assembly.PartRef{Key: "backups/" + backup + "/parts/0", Size: sealed.Data.Size, SHA256: sealed.Data.SHA256}
 	ref.SidecarKey = layout.Sidecar(ref.Key)
-	plan := publish.Plan{Backup: backup, UID: "uid-" + backup, ModTime: time.Unix(1, 0), Parts: []publish.PartRef{ref}}
+	plan := assembly.Plan{Backup: backup, UID: "uid-" + backup, ModTime: time.Unix(1, 0), Parts: []assembly.PartRef{ref}}
 	upload(t, store, ref.Key, sealed)
-	_, err := publish.Compose(t.Context(), store, plan)
+	_, err := assembly.Compose(t.Context(), store, plan)
 	require.NoError(t, err)
-	merged, err := publish.Merge(t.Context(), store, plan, dir)
+	merged, err := assembly.Merge(t.Context(), store, plan, dir)
 	require.NoError(t, err)
-	_, err = publish.Create(t.Context(), store, layout.BackupManifest(backup), merged.Manifest)
+	_, err = assembly.Create(t.Context(), store, layout.BackupManifest(backup), merged.Manifest)
 	require.NoError(t, err)
 	require.NoError(t, store.Delete(t.Context(), ref.Key))
 	require.NoError(t, store.Delete(t.Context(), ref.SidecarKey))
@@ -120,13 +122,13 @@ func seal(t testing.TB, dir string, items []Item) *part.Sealed {
 func upload(t testing.TB, store objectstore.Store, key string, sealed *part.Sealed) {
 	t.Helper()
 	for key, f := range map[string]part.File{key: sealed.Data, layout.Sidecar(key): sealed.Sidecar} {
-		_, err := publish.Create(t.Context(), store, key, f)
+		_, err := assembly.Create(t.Context(), store, key, f)
 		require.NoError(t, err)
 	}
 }
 
-// WriteVelero stores a tarball as Velero 1.18 writes it, each object twice and without a manifest. more are further entries by
-// name, each a name and a body.
+// WriteVelero stores a tarball as Velero 1.18 writes it, each object twice and without a manifest.
+// more are further entries by name, each a name and a body.
 func WriteVelero(t testing.TB, store objectstore.Store, backup string, items []Item, more ...[2]string) {
 	t.Helper()
 	var out bytes.Buffer

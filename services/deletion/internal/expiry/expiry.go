@@ -16,6 +16,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/service/periodic"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
@@ -37,27 +38,20 @@ type Collector struct {
 	Log       *slog.Logger
 	// Period is how often it looks, and how long a failed attempt rests at least.
 	Period time.Duration
-	// Running tells whether a backup cannot be deleted yet.
+	// Running reports whether a backup cannot be deleted yet.
 	Running func(*velerov1.Backup) bool
-	// Settled tells of a processed request that another one would only be refused for the same reason. It stands for that one
-	// until it is removed, a day after it was made.
+	// Settled tells of a processed request that another one would only be refused for the same
+	// reason. It stands for that one until it is removed, a day after it was made.
 	Settled func(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool
 }
 
 // Run looks until ctx ends. Failures are logged and tried again.
 func (c *Collector) Run(ctx context.Context) error {
-	ticker := c.Clock.NewTicker(c.Period)
-	defer ticker.Stop()
-	for {
+	return periodic.Run(ctx, c.Clock, c.Period, nil, func(ctx context.Context) {
 		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
 			c.Log.Error("expired backups not collected", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		}
-	}
+	})
 }
 
 // Pass looks at every backup once. One that fails does not hold up the others.
@@ -91,7 +85,8 @@ func (c *Collector) Pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// needed returns the backups with restores that run or wait to: nobody is in a hurry for an expired backup to go.
+// needed returns the backups with restores that run or wait to: nobody is in a hurry for an expired
+// backup to go.
 func (c *Collector) needed(ctx context.Context) (map[string]bool, error) {
 	var list velerov1.RestoreList
 	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
@@ -152,8 +147,8 @@ func (c *Collector) label(ctx context.Context, b *velerov1.Backup, value string)
 	}))
 }
 
-// pending tells whether a request is under way, or failed so recently that another one would only do the same; else what became
-// of earlier ones.
+// pending reports whether a request is under way, or failed so recently that another one would only
+// do the same; else what became of earlier ones.
 func (c *Collector) pending(ctx context.Context, b *velerov1.Backup) (_ bool, before tries.Tries, err error) {
 	var list velerov1.DeleteBackupRequestList
 	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {

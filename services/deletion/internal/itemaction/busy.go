@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// ErrBusy means that as many deletions wait for an action as may. Nothing failed: this one is to come again.
+// ErrBusy means that as many deletions wait for an action as may. Nothing failed: this one is to
+// come again.
 var ErrBusy = errors.New("works for other deletions")
 
-// Calls bounds how many deletions call one action at once, so that one that hangs does not collect all of them. It is safe for
-// concurrent use; a nil *Calls has no bound.
+// Calls bounds how many deletions call one action at once, so that one that hangs does not collect
+// all of them. It is safe for concurrent use; a nil *Calls has no bound.
 type Calls struct {
 	// Limit is how many.
 	Limit int

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
 )
 
-// One action that hangs collects every deletion that comes to it, until no more may be under way and those of other plugins wait.
+// One action that hangs collects every deletion that comes to it, until no more may be under way
+// and those of other plugins wait.
 func TestOnlySoManyDeletionsWaitForOneAction(t *testing.T) {
 	b := newBed(t)
 	backuptest.Write(t, b.store, "b", items("o", "p")...)

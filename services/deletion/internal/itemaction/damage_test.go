@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/pkg/selection"
-	"github.com/holdfast-io/holdfast/pkg/tarball"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
 )
 
@@ -105,7 +105,8 @@ func TestForeignEntries(t *testing.T) {
 	require.Equal(t, []string{"a.io/b Pod a/p"}, b.said())
 }
 
-// TestABrokenConnectionIsOpenedAgain: actions may work for hours while the other end of a connection waits.
+// TestABrokenConnectionIsOpenedAgain: actions may work for hours while the other end of a
+// connection waits.
 func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
 	b := newBed(t)
 	all := backuptest.Objects("pods", "Pod", "a", 200)

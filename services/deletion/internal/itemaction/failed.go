@@ -10,7 +10,8 @@ const shown = 20
 
 // FailedError says what actions did not do. The backup must stay until a later attempt succeeds.
 type FailedError struct {
-	// Errs are the first errors, each naming plugin, method and object, and what ended the attempt early.
+	// Errs are the first errors, each naming plugin, method and object, and what ended the attempt
+	// early.
 	Errs []error
 	// More is how many errors there were besides.
 	More int

@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/tarball"
 )
 
-// batchItems is how many items are read from the manifest at once. No connection stays open while actions work, which may
-// take hours.
+// batchItems is how many items are read from the manifest at once. No connection stays open while
+// actions work, which may take hours.
 const batchItems = 1000
 
 // open opens the manifest. Without one, and with a damaged one, the tarball is read from its start.
@@ -33,7 +33,8 @@ func (w *walk) open(ctx context.Context) error {
 	return err
 }
 
-// byManifest shows the items of the resources that somebody wants, each read from the tarball by range.
+// byManifest shows the items of the resources that an action wants, each read from the tarball by
+// range.
 func (w *walk) byManifest(ctx context.Context) error {
 	kinds := w.kinds()
 	if len(kinds) == 0 {
@@ -68,7 +69,7 @@ func (w *walk) byManifest(ctx context.Context) error {
 	}
 }
 
-// kinds returns the kinds that somebody may want, each resource once: in its preferred version.
+// kinds returns the kinds that an action may want, each resource once: in its preferred version.
 func (w *walk) kinds() []string {
 	var kinds []string
 	for _, k := range w.manifest.Kinds() {
@@ -83,7 +84,7 @@ func (w *walk) kinds() []string {
 	return kinds
 }
 
-// batch returns the next items that are left for somebody.
+// batch returns the next items that are left for an action.
 func (w *walk) batch(ctx context.Context, f manifest.Filter) ([]manifest.Item, error) {
 	var batch []manifest.Item
 	for m, err := range w.manifest.Items(ctx, f) {

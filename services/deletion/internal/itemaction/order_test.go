@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
@@ -132,7 +132,8 @@ func (l *looking) Execute(_ context.Context, object *action.Object, _ *action.Ba
 	return err
 }
 
-// A tarball of Velero's holds further copies of objects: in the preferred version, and in others with its feature for that.
+// A tarball of Velero's holds further copies of objects: in the preferred version, and in others
+// with its feature for that.
 func TestAnItemIsShownOnce(t *testing.T) {
 	b := newBed(t)
 	p := items("p")

@@ -5,12 +5,13 @@ import (
 	"context"
 	"slices"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/tarball"
 )
 
-// stored finds where the objects of the backup are: in its tarball, or in the parts of a backup that ended before it had one.
+// stored finds where the objects of the backup are: in its tarball, or in the parts of a backup
+// that ended before it had one.
 func (w *walk) stored(ctx context.Context) (found bool, err error) {
 	w.tarball, err = objectstore.Exists(ctx, w.job.Store, layout.BackupTarball(w.job.Backup.Name))
 	if err != nil || w.tarball || !w.job.Parts {
@@ -28,7 +29,8 @@ func (w *walk) stored(ctx context.Context) (found bool, err error) {
 		}
 		return nil
 	})
-	// What a later holder wrote comes first: an object in several parts is shown as it was stored last.
+	// What a later holder wrote comes first: an object in several parts is shown as it was stored
+	// last.
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(b.key, a.key)) })
 	for _, p := range parts {
 		w.parts = append(w.parts, p.key)
@@ -36,8 +38,8 @@ func (w *walk) stored(ctx context.Context) (found bool, err error) {
 	return len(parts) > 0, err
 }
 
-// byParts shows the items of a backup that was never composed. One that is in several parts, because its unit was collected
-// again, is shown once.
+// byParts shows the items of a backup that was never composed. One that is in several parts,
+// because its unit was collected again, is shown once.
 func (w *walk) byParts(ctx context.Context) error {
 	w.record.remembers = true
 	for _, key := range w.parts {

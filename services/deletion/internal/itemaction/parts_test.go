@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
 )
 
-// A backup that failed or was cancelled before it was composed has no tarball: what actions made for its objects outside the
-// cluster stays there for ever.
+// A backup that failed or was cancelled before it was composed has no tarball: what actions made
+// for its objects outside the cluster stays there indefinitely.
 func TestTheObjectsOfABackupThatWasNeverComposedAreShown(t *testing.T) {
 	b := newBed(t)
 	b.parts = true
@@ -92,7 +92,8 @@ func TestWithoutTarballAndPartsNothingIsAsked(t *testing.T) {
 	require.ErrorIs(t, b.run(context.WithoutCancel(t.Context())), errStore)
 }
 
-// The tarball of a completed backup goes first: an attempt that goes on afterwards shows parts that it never was made of.
+// The tarball of a completed backup goes first: an attempt that goes on afterwards shows parts that
+// it never was made of.
 func TestPartsOfACompletedBackupAreNotRead(t *testing.T) {
 	b := newBed(t)
 	backuptest.WritePart(t, b.store, "b", 1, 0, items("superseded")...)

@@ -12,7 +12,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -20,13 +21,14 @@ import (
 const (
 	// flushEvery is how long what was done may be known to this process alone.
 	flushEvery = time.Second
-	// batchPairs is how many pairs one object of the record holds at most, and maxBatch how large one is read.
+	// batchPairs is how many pairs one object of the record holds at most, and maxBatch how large
+	// one is read.
 	batchPairs = 4096
 	maxBatch   = 16 << 20
 )
 
-// record knows which actions have done their work for which items: objects of the bucket beside the backup, each written
-// once. Methods are for one goroutine, but for flush.
+// record knows which actions have done their work for which items: objects of the bucket beside the
+// backup, each written once. Methods are for one goroutine, but for flush.
 type record struct {
 	job    Job
 	log    *slog.Logger
@@ -68,7 +70,8 @@ func newRecord(job Job, log *slog.Logger) *record {
 	return &record{job: job, log: log, prefix: layout.DeletionRecords(job.Backup.Name, job.UID)}
 }
 
-// load reads what was recorded so far. A damaged object is reported and left out: its items come again.
+// load reads what was recorded so far. A damaged object is reported and left out: its items come
+// again.
 func (r *record) load(ctx context.Context) error {
 	r.known = map[id]struct{}{}
 	return r.job.Store.List(ctx, r.prefix, func(i objectstore.Info) error {
@@ -102,7 +105,8 @@ func (r *record) learn(data []byte) error {
 	return nil
 }
 
-// has tells whether the action had done its work for the item when the record was loaded, or since if the record remembers.
+// has reports whether the action had done its work for the item when the record was loaded, or
+// since if the record remembers.
 func (r *record) has(action, path string) bool {
 	if len(r.known) == 0 {
 		return false
@@ -125,8 +129,8 @@ func (r *record) add(ctx context.Context, action, path string) {
 	}
 }
 
-// keep writes what is pending from time to time, until stop is called: an action that takes long must not hold up the
-// record of others.
+// keep writes what is pending from time to time, until stop is called: an action that takes long
+// must not hold up the record of others.
 func (r *record) keep(ctx context.Context, c clock.WithTicker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ticker := c.NewTicker(flushEvery)
@@ -154,7 +158,8 @@ func (r *record) tryFlush(ctx context.Context) {
 	}
 }
 
-// flush writes everything that is pending. What it cannot write stays pending. It is safe for concurrent use.
+// flush writes everything that is pending. What it cannot write stays pending. It is safe for
+// concurrent use.
 func (r *record) flush(ctx context.Context) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -174,6 +179,7 @@ func (r *record) flush(ctx context.Context) error {
 		if err != nil && !errors.Is(err, objectstore.ErrExists) {
 			return err
 		}
+		failpoint.Hit("deletion/action-recorded")
 		r.batch = nil
 		r.written++
 	}

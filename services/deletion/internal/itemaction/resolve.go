@@ -5,12 +5,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// resolver returns what names in selectors mean: what the cluster says, and for what it does not serve any more, such as
-// objects of a definition that was removed, what the backup itself says.
+// resolver returns what names in selectors mean: what the cluster says, and for what it does not
+// serve any more, such as objects of a definition that was removed, what the backup itself says.
 func (w *walk) resolver(cluster selection.Resolver) selection.Resolver {
 	if w.manifest == nil {
 		return cluster
@@ -23,8 +23,8 @@ type resolver struct {
 	kinds []manifest.KindInfo
 }
 
-// Resolve implements selection.Resolver. A resource that only the backup knows is of unknown scope, which selectors of
-// actions do not ask for.
+// Resolve implements selection.Resolver. A resource that only the backup knows is of unknown scope,
+// which selectors of actions do not ask for.
 func (r *resolver) Resolve(name string) (gr schema.GroupResource, namespaced, ok bool) {
 	if gr, namespaced, ok = r.Resolver.Resolve(name); ok {
 		return gr, namespaced, true

@@ -11,16 +11,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
 )
 
 var errBoom = errors.New("plugin a.io/x: Execute of Pod a/p: boom")
 
-// TestTheNextAttemptDoesOnlyWhatIsLeft: a failure costs its item the later actions, which may count on the one that failed,
-// and no other item anything.
+// TestTheNextAttemptDoesOnlyWhatIsLeft: a failure costs its item the later actions, which may count
+// on the one that failed, and no other item anything.
 func TestTheNextAttemptDoesOnlyWhatIsLeft(t *testing.T) {
 	inBothWays(t, items("o", "p", "q"), func(b *bed) {
 		b.register("a.io/b", everything, nil)
@@ -69,7 +69,8 @@ func TestManyErrorsAreSummedUp(t *testing.T) {
 	})
 }
 
-// TestAnInterruptedAttemptIsRecorded: the process is stopped while an action works; what is done is not repeated.
+// TestAnInterruptedAttemptIsRecorded: the process is stopped while an action works; what is done is
+// not repeated.
 func TestAnInterruptedAttemptIsRecorded(t *testing.T) {
 	inBothWays(t, items("o", "p", "q"), func(b *bed) {
 		ctx, stop := context.WithCancel(b.Context())
@@ -91,8 +92,8 @@ func TestAnInterruptedAttemptIsRecorded(t *testing.T) {
 	})
 }
 
-// TestWhatWasDoneIsRecordedWhileAnActionTakesLong: a process dies while an action hangs, and whoever takes over does not repeat
-// what was done a second before.
+// TestWhatWasDoneIsRecordedWhileAnActionTakesLong: a process dies while an action hangs, and
+// whoever takes over does not repeat what was done a second before.
 func TestWhatWasDoneIsRecordedWhileAnActionTakesLong(t *testing.T) {
 	inBothWays(t, items("o", "p", "q"), func(b *bed) {
 		ctx, die := context.WithCancel(b.Context())
@@ -138,7 +139,8 @@ func TestALostClaimEndsTheWalk(t *testing.T) {
 	})
 }
 
-// TestAnActionThatDoesNotAnswerIsGivenUp: every call takes as long as one may take, and there may be a million items.
+// TestAnActionThatDoesNotAnswerIsGivenUp: every call takes as long as one may take, and there may
+// be a million items.
 func TestAnActionThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	names := []string{"k", "l", "m", "n", "o", "p"}
 	for why, calls := range map[error]int{pluginhost.ErrTimeout: patience, pluginhost.ErrStopped: 1} {
@@ -218,7 +220,8 @@ func TestARecordThatCannotBeWritten(t *testing.T) {
 	require.Contains(t, texts[1], "record what delete item actions have done: ")
 }
 
-// The answer to a creation is lost: the next try finds the object and writes what came later beside it.
+// The answer to a creation is lost: the next try finds the object and writes what came later beside
+// it.
 func TestARecordThatWasWrittenAfterAll(t *testing.T) {
 	b := newBed(t)
 	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Attempt: "1", Store: lossy{b.store}, Confirm: func(context.Context) error { return nil }}, b.r.Log)

@@ -1,9 +1,11 @@
-// Package itemaction shows the items of a backup that is about to be deleted to the delete item actions of plugins, so
-// that they clean up what they made outside the cluster while somebody still knows of it.
+// Package itemaction shows the items of a backup that is about to be deleted to the delete item
+// actions of plugins, so that they clean up what they made outside the cluster while somebody still
+// knows of it.
 //
-// Each item is shown to the actions that want it one after the other, in alphanumeric order of their names. What an action
-// has done for an item is recorded in the bucket: a later attempt does only what is left. A record may be lost with the
-// process, so an action may see an item twice; it never misses one.
+// Each item is shown to the actions that want it one after the other, in alphanumeric order of
+// their names. What an action has done for an item is recorded in the bucket: a later attempt does
+// only what is left. A record may be lost with the process, so an action may see an item twice; it
+// never misses one.
 package itemaction
 
 import (
@@ -14,10 +16,10 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 // Session is one deletion's use of plugins.
@@ -32,9 +34,9 @@ type Session interface {
 type Runner struct {
 	// Open begins a session; the lines that plugins log go to log.
 	Open func(ctx context.Context, log *slog.Logger) Session
-	// Unknown are the plugin binaries that did not say what they register. While there are any, no item is shown to anybody
-	// and every backup with items stays: one of them may be what knows how to clean up.
-	// Nil means none.
+	// Unknown are the plugin binaries that did not say what they register. While there are any, no
+	// item is shown to anybody and every backup with items stays: one of them may be what knows how
+	// to clean up. Nil means none.
 	Unknown func() []error
 	// Discover finds the resources that the names in selectors mean.
 	Discover func(ctx context.Context) (selection.Resolver, error)
@@ -52,22 +54,23 @@ type Job struct {
 	UID string
 	// Attempt names this attempt, and no other one, in characters that a key may hold.
 	Attempt string
-	// Parts tells that the objects may be in parts: the backup has not completed. Those of one that has are in its tarball alone,
-	// also when an earlier attempt has removed that.
+	// Parts reports that the objects may be in parts: the backup has not completed. Those of one
+	// that has are in its tarball alone, also when an earlier attempt has removed that.
 	Parts bool
 	// Store is the backup's location.
 	Store objectstore.Store
-	// Confirm returns an error when the deletion is not this process's any more. It is asked before every call of an action
-	// and before every record.
+	// Confirm returns an error when the deletion is not this process's any more. It is asked before
+	// every call of an action and before every record.
 	Confirm func(ctx context.Context) error
 }
 
 // releaseLimit bounds the last record of an attempt that was interrupted.
 const releaseLimit = 5 * time.Second
 
-// Run shows every item to the actions that want it and have not done their work for it: those of the tarball, or of the parts of
-// a backup that failed or was cancelled before it had one. Where nothing is registered, nothing is read; a backup without
-// either is no error. What actions did not do is a *FailedError; with any other error none was called.
+// Run shows every item to the actions that want it and have not done their work for it: those of
+// the tarball, or of the parts of a backup that failed or was cancelled before it had one. Where
+// nothing is registered, nothing is read; a backup without either is no error. What actions did not
+// do is a *FailedError; with any other error none was called.
 func (r *Runner) Run(ctx context.Context, job Job) error {
 	log := r.Log.With("backup", job.Backup.Name)
 	session := r.Open(ctx, log)
@@ -106,7 +109,8 @@ func (r *Runner) begin(ctx context.Context, w *walk, actions []action.DeleteItem
 	if err := w.open(ctx); err != nil {
 		return err
 	}
-	// Whoever does not say what it wants may want every item, and before those whose names come later.
+	// Whoever does not say what it wants may want every item, and before those whose names come
+	// later.
 	bound, errs := action.Bind(ctx, actions, w.resolver(cluster))
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -125,8 +129,8 @@ func (r *Runner) begin(ctx context.Context, w *walk, actions []action.DeleteItem
 	return w.record.load(ctx)
 }
 
-// end writes the last record, also when the process is being stopped, and returns what was not done. cause is why the walk
-// ended early, if it did.
+// end writes the last record, also when the process is being stopped, and returns what was not
+// done. cause is why the walk ended early, if it did.
 func (w *walk) end(ctx context.Context, cause error) error {
 	for _, a := range w.bound {
 		if a.left > 0 {

@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/tarball"
 )
 
 // byTarball shows the items of a tarball that has no manifest in one pass over it.
@@ -19,8 +19,8 @@ func (w *walk) byTarball(ctx context.Context) error {
 // lister reads an archive from its start.
 type lister func(ctx context.Context, r io.Reader, l tarball.Limits, v tarball.Visitor) error
 
-// through shows the items of one object of the bucket. A connection that breaks, as one does whose other end waits for hours
-// while actions work, is opened again for as long as there is progress.
+// through shows the items of one object of the bucket. A connection that breaks, as one does whose
+// other end waits for hours while actions work, is opened again for as long as there is progress.
 func (w *walk) through(ctx context.Context, key string, list lister) error {
 	for p := (pass{walk: w, key: key, list: list}); ; {
 		before := p.passed
@@ -60,7 +60,8 @@ func (p *pass) run(ctx context.Context) error {
 	})
 }
 
-// problem is an entry that is passed over. What is no object is nobody's; an object that is too large was somebody's.
+// problem is an entry that is passed over. What is no object is passed over; an object that is too
+// large was somebody's.
 func (p *pass) problem(x tarball.Problem) {
 	p.seen++
 	if p.seen <= p.passed {

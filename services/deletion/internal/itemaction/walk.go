@@ -9,16 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/rawjson"
-	"github.com/holdfast-io/holdfast/pkg/tarball"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
-// patience is how many calls in a row an action may leave unanswered. Each takes as long as a call may take, and the items
-// of a backup are many.
+// patience is how many calls in a row an action may leave unanswered. Each takes as long as a call
+// may take, and the items of a backup are many.
 const patience = 3
 
 // walk is one attempt.
@@ -55,7 +55,8 @@ type item struct {
 	body      func(ctx context.Context) ([]byte, error)
 }
 
-// all shows every item to whoever wants it. An error ends the walk; what an item costs is in failed.
+// all shows every item to whoever wants it. An error ends the walk; what an item costs is in
+// failed.
 func (w *walk) all(ctx context.Context) error {
 	if !w.tarball {
 		return w.byParts(ctx)
@@ -73,7 +74,8 @@ func (w *walk) all(ctx context.Context) error {
 	return w.byTarball(ctx)
 }
 
-// anew makes that items come again: those that are done are known, those that failed are tried and counted once more.
+// anew makes that items come again: those that are done are known, those that failed are tried and
+// counted once more.
 func (w *walk) anew(ctx context.Context) error {
 	if err := w.record.flush(ctx); err != nil {
 		return fmt.Errorf("record what delete item actions have done: %w", err)
@@ -85,8 +87,9 @@ func (w *walk) anew(ctx context.Context) error {
 	return w.record.load(ctx)
 }
 
-// todo returns the actions that want the item, as far as that is known, and have not done their work for it. It ends at an
-// action that was given up, because the ones behind it may count on its work. Valid until the next call.
+// todo returns the actions that want the item, as far as that is known, and have not done their
+// work for it. It ends at an action that was given up, because the ones behind it may count on its
+// work. Valid until the next call.
 func (w *walk) todo(it *item) []*asked {
 	w.pending = w.pending[:0]
 	for _, a := range w.bound {
@@ -105,8 +108,8 @@ func (a *asked) wants(it *item) bool {
 	return a.Resource(it.resource) && a.Namespace(it.namespace) && (it.unread || a.Labels(it.labels))
 }
 
-// show gives one item to its actions in order, and stops at the first that fails: the later ones may count on its work, in
-// this attempt and in the next. An error ends the walk.
+// show gives one item to its actions in order, and stops at the first that fails: the later ones
+// may count on its work, in this attempt and in the next. An error ends the walk.
 func (w *walk) show(ctx context.Context, it *item) error {
 	if todo := w.todo(it); len(todo) == 0 || todo[0].givenUp && !it.unread {
 		w.skip(todo)
@@ -148,7 +151,8 @@ func (w *walk) skip(todo []*asked) {
 	}
 }
 
-// ask has one action do its work for one item. done tells that nothing is left of it; an error ends the walk.
+// ask has one action do its work for one item. done reports that nothing is left of it; an error
+// ends the walk.
 func (w *walk) ask(ctx context.Context, a *asked, it *item, object *action.Object) (done bool, err error) {
 	name := a.Action.Name()
 	wants, err := a.Accepts(ctx, object)

@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/snapshots"
 )
 
-// Actions shows the items of a backup to plugins before anything of it is removed, see package itemaction. Its errors keep
-// the backup as it is.
+// Actions shows the items of a backup to plugins before anything of it is removed, see package
+// itemaction. Its errors keep the backup as it is.
 type Actions interface {
 	Run(ctx context.Context, job itemaction.Job) error
 }
 
-// Snapshots deletes the native snapshots of a backup before anything of it is removed, see package snapshots. Its errors keep
-// the backup as it is.
+// Snapshots deletes the native snapshots of a backup before anything of it is removed, see package
+// snapshots. Its errors keep the backup as it is.
 type Snapshots interface {
 	Run(ctx context.Context, job snapshots.Job) error
 }
@@ -46,13 +46,14 @@ func (e *keptError) messages() []string {
 	return texts
 }
 
-// runActions has the delete item actions of plugins do their work; stored is velero-backup.json, nil if there is none.
-func (r *Remover) runActions(ctx context.Context, j *job, store objectstore.Store, stored *velerov1.Backup) error {
-	if r.Actions == nil {
+// runActions has the delete item actions of plugins do their work; stored is velero-backup.json,
+// nil if there is none.
+func (j *job) runActions(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
+	if j.Actions == nil {
 		return nil
 	}
 	if j.skipsActions() {
-		r.Log.Warn("delete item actions are not run, as an annotation asks", "backup", j.backup.Name, "request", j.request.Name)
+		j.Log.Warn("delete item actions are not run, as an annotation asks", "backup", j.backup.Name, "request", j.request.Name)
 		return nil
 	}
 	backup := j.backup
@@ -60,10 +61,10 @@ func (r *Remover) runActions(ctx context.Context, j *job, store objectstore.Stor
 		backup = stored.DeepCopy()
 		backup.Namespace = j.backup.Namespace
 	}
-	err := r.Actions.Run(ctx, itemaction.Job{
-		Backup: backup, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d", j.request.UID, j.claim.Epoch), Store: store,
+	err := j.Actions.Run(ctx, itemaction.Job{
+		Backup: backup, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d", j.request.UID, j.held.Claim.Epoch), Store: store,
 		Parts:   stored == nil || stored.Status.Phase == velerov1.BackupPhaseFailed,
-		Confirm: func(ctx context.Context) error { return r.confirm(ctx, j) },
+		Confirm: func(ctx context.Context) error { return j.held.Confirm(ctx) },
 	})
 	if err != nil {
 		return &keptError{err, byActions}
@@ -71,7 +72,8 @@ func (r *Remover) runActions(ctx context.Context, j *job, store objectstore.Stor
 	return nil
 }
 
-// skipsActions tells whether the request or the backup gives leave to delete without delete item actions.
+// skipsActions reports whether the request or the backup gives leave to delete without delete item
+// actions.
 func (j *job) skipsActions() bool { return skipsActions(j.request) || skipsActions(j.backup) }
 
 // What is done before anything of a backup is removed.
@@ -82,13 +84,13 @@ const (
 )
 
 // removeSnapshots has plugins delete the snapshots that the backup's directory lists.
-func (r *Remover) removeSnapshots(ctx context.Context, j *job, store objectstore.Store, stored *velerov1.Backup) error {
-	if r.Snapshots == nil {
+func (j *job) removeSnapshots(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
+	if j.Snapshots == nil {
 		return nil
 	}
-	err := r.Snapshots.Run(ctx, snapshots.Job{
-		Backup: j.backup.Name, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d", j.request.UID, j.claim.Epoch), Store: store,
-		Confirm: func(ctx context.Context) error { return r.confirm(ctx, j) },
+	err := j.Snapshots.Run(ctx, snapshots.Job{
+		Backup: j.backup.Name, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d", j.request.UID, j.held.Claim.Epoch), Store: store,
+		Confirm: func(ctx context.Context) error { return j.held.Confirm(ctx) },
 	})
 	if err != nil {
 		return &keptError{err, bySnapshots}
@@ -96,16 +98,17 @@ func (r *Remover) removeSnapshots(ctx context.Context, j *job, store objectstore
 	return nil
 }
 
-// unshown makes an error that came before the actions one that keeps the backup and its restores, if there are any actions.
-func (r *Remover) unshown(j *job, err error) error {
-	if r.Actions == nil || j.skipsActions() {
+// unshown makes an error that came before the actions one that keeps the backup and its restores,
+// if there are any actions.
+func (j *job) unshown(err error) error {
+	if j.Actions == nil || j.skipsActions() {
 		return err
 	}
 	return &keptError{fmt.Errorf("not run: %w", err), byActions}
 }
 
-// storedUID returns the UID that names the backup in the bucket: another cluster's object of it, and one that was made anew
-// from the bucket, have UIDs of their own.
+// storedUID returns the UID that names the backup in the bucket: another cluster's object of it,
+// and one that was made anew from the bucket, have UIDs of their own.
 func storedUID(j *job, stored *velerov1.Backup) string {
 	if stored == nil || layout.CheckName(string(stored.UID)) != nil {
 		return string(j.backup.UID)

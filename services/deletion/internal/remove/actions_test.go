@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 )
@@ -173,7 +173,8 @@ func TestADirectoryThatWasReplacedWhileActionsWorkedStays(t *testing.T) {
 	require.Equal(t, keys, b.store.Keys())
 }
 
-// The UID in the bucket names the record: a Backup that was synced again from the bucket after a failed deletion has another.
+// The UID in the bucket names the record: a Backup that was synced again from the bucket after a
+// failed deletion has another.
 func TestTheRecordIsNamedAfterTheStoredBackup(t *testing.T) {
 	for stored, want := range map[string]string{"uid-in-the-other-cluster": "uid-in-the-other-cluster", "../../up": "b-uid", "": "b-uid"} {
 		of := backup(velerov1.BackupPhaseCompleted)
@@ -191,7 +192,8 @@ func TestTheRecordIsNamedAfterTheStoredBackup(t *testing.T) {
 	}
 }
 
-// Somebody deleted the Backup after a process died in the middle: actions get what the bucket says of it.
+// A user deleted the Backup after a process died in the middle: actions get what the bucket says of
+// it.
 func TestActionsOfADeletionWhoseObjectIsGone(t *testing.T) {
 	d := request("d")
 	d.Labels = map[string]string{velerov1.LabelBackupUID: "b-uid"}
@@ -214,7 +216,8 @@ func TestActionsOfADeletionWhoseObjectIsGone(t *testing.T) {
 	require.Nil(t, b.request("d"))
 }
 
-// The objects of a backup that did not complete may be in its parts, those of one that did are in its tarball alone.
+// The objects of a backup that did not complete may be in its parts, those of one that did are in
+// its tarball alone.
 func TestPartsAreForBackupsThatDidNotComplete(t *testing.T) {
 	for phase, want := range map[velerov1.BackupPhase]bool{
 		velerov1.BackupPhaseCompleted: false, velerov1.BackupPhasePartiallyFailed: false, velerov1.BackupPhaseFailed: true, "": true,
@@ -249,7 +252,8 @@ func TestALostClaimInterruptsActions(t *testing.T) {
 	require.Empty(t, b.request("d").Status.Errors, "the outcome is another's to record")
 }
 
-// TestAHungActionDelaysOnlyItsOwnDeletion: two deletions in one process, of which one hangs in a plugin.
+// TestAHungActionDelaysOnlyItsOwnDeletion: two deletions in one process, of which one hangs in a
+// plugin.
 func TestAHungActionDelaysOnlyItsOwnDeletion(t *testing.T) {
 	other, d2 := backup(velerov1.BackupPhaseCompleted), request("d2")
 	other.Name, other.UID = "b2", "b2-uid"
@@ -324,8 +328,8 @@ func (noNames) Resolve(string) (gr schema.GroupResource, namespaced, ok bool) {
 	return gr, false, false
 }
 
-// TestDeathAtEveryWriteWithActions: whichever write a process dies before or after, every action has seen every item before the
-// data is gone, and at most once more than that.
+// TestDeathAtEveryWriteWithActions: whichever write a process dies before or after, every action
+// has seen every item before the data is gone, and at most once more than that.
 func TestDeathAtEveryWriteWithActions(t *testing.T) {
 	items := backuptest.Objects("pods", "Pod", "a", 5)
 	for _, before := range []bool{true, false} {

@@ -11,33 +11,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/slots"
 )
 
 // refusalNotFound is what a request for an absent backup says (Velero 1.18).
 const refusalNotFound = "backup not found"
 
-// job is one request being carried out.
+// job is one attempt to carry out a request.
 type job struct {
+	*Remover
+	held     *engine.Held[*velerov1.DeleteBackupRequest] // once it is claimed
 	request  *velerov1.DeleteBackupRequest
 	backup   *velerov1.Backup
 	location *velerov1.BackupStorageLocation // nil when nothing was ever written
-	claim    claim.Claim
-	// resumed: the Backup went while its deletion was under way; backup holds no more than name and UID.
+	// resumed: the Backup went while its deletion was under way; backup holds no more than name and
+	// UID.
 	resumed bool
 	// checked: the backup has no volume data that would be left behind.
 	checked bool
 	// settled: it has, and another request would end the same way.
 	settled bool
-	slot    *slots.Slot
-	lose    context.CancelCauseFunc // ends the work when the claim is lost
 }
 
-// admit checks whether the backup may be deleted now. refusal is what the request says if not (texts as Velero 1.18's where it
-// has one).
+// admit checks whether the backup may be deleted now. refusal is what the request says if not
+// (texts as Velero 1.18's where it has one).
 func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
 	name := req.Spec.BackupName
 	if name == "" {
@@ -63,22 +63,22 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	if refusal, err = r.unfit(ctx, req, backup); refusal != "" || err != nil {
 		return nil, refusal, err
 	}
-	j := &job{request: req, backup: backup}
+	j := &job{Remover: r, request: req, backup: backup}
 	if neverWritten(backup) {
 		return j, "", nil
 	}
-	if refusal, err = r.admitLocation(ctx, j); refusal != "" || err != nil {
+	if refusal, err = j.admitLocation(ctx); refusal != "" || err != nil {
 		return j, refusal, err
 	}
-	if left := r.admitVolumeData(ctx, j); left != nil {
+	if left := j.admitVolumeData(ctx); left != nil {
 		j.settled = true
 		return j, left.Error(), nil
 	}
 	return j, "", nil
 }
 
-// unfit says why the backup cannot be deleted now, "" if it can. One that is Deleting already cannot be refused any more; what
-// stands in the way of it is waited for.
+// unfit says why the backup cannot be deleted now, "" if it can. One that is Deleting already
+// cannot be refused any more; what stands in the way of it is waited for.
 func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, b *velerov1.Backup) (refusal string, err error) {
 	if Running(b) {
 		return errRunning.Error(), nil
@@ -92,10 +92,10 @@ func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, 
 	return r.Restoring(ctx, b)
 }
 
-// resume goes on with a deletion whose Backup is gone: as its last step, or because somebody deleted the object meanwhile. What
-// is left of its data is recognised by the UID alone.
+// resume goes on with a deletion whose Backup is gone: as its last step, or because somebody
+// deleted the object meanwhile. What is left of its data is recognised by the UID alone.
 func (r *Remover) resume(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
-	j := &job{request: req, backup: &velerov1.Backup{}, resumed: true}
+	j := &job{Remover: r, request: req, backup: &velerov1.Backup{}, resumed: true}
 	j.backup.Name, j.backup.Namespace, j.backup.UID = req.Spec.BackupName, req.Namespace, types.UID(req.Labels[velerov1.LabelBackupUID])
 	name := req.Annotations[annotationLocation]
 	if name == "" || j.backup.UID == "" {
@@ -109,9 +109,9 @@ func (r *Remover) resume(ctx context.Context, req *velerov1.DeleteBackupRequest)
 	return j, "", client.IgnoreNotFound(err)
 }
 
-func (r *Remover) admitLocation(ctx context.Context, j *job) (refusal string, err error) {
+func (j *job) admitLocation(ctx context.Context) (refusal string, err error) {
 	name := j.backup.Spec.StorageLocation
-	loc, err := r.Locations.Get(ctx, name)
+	loc, err := j.Locations.Get(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("backup storage location %q not found", name), nil
@@ -126,8 +126,9 @@ func (r *Remover) admitLocation(ctx context.Context, j *job) (refusal string, er
 	return "", nil
 }
 
-// Running tells whether somebody works on the backup, so that it cannot be deleted. One that another server left waiting for
-// operations, or finalizing, has no holder until a runner finalizes it, or a request to cancel it is carried out.
+// Running reports whether a process works on the backup, so that it cannot be deleted. One that
+// another server left waiting for operations, or finalizing, has no holder until a runner finalizes
+// it, or a request to cancel it is carried out.
 func Running(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
 	case velerov1.BackupPhaseInProgress:
@@ -141,7 +142,8 @@ func Running(b *velerov1.Backup) bool {
 	}
 }
 
-// neverWritten tells that no runner ever had the backup: whatever the bucket holds under its name is not its own.
+// neverWritten reports that no runner ever had the backup: whatever the bucket holds under its name
+// is not its own.
 func neverWritten(b *velerov1.Backup) bool {
 	return b.Status.StartTimestamp == nil && b.Status.Phase != velerov1.BackupPhaseCompleted &&
 		b.Status.Phase != velerov1.BackupPhasePartiallyFailed
@@ -151,8 +153,8 @@ func neverWritten(b *velerov1.Backup) bool {
 var errRunning = errors.New("backup is still in progress")
 
 // markDeleting is the swap against a runner that would start the backup: whoever comes first wins.
-func (r *Remover) markDeleting(ctx context.Context, j *job) error {
-	return kube.Update(ctx, r.Reader, r.Client, j.backup, func(b *velerov1.Backup) error {
+func (j *job) markDeleting(ctx context.Context) error {
+	return kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
 		if Running(b) {
 			return errRunning
 		}
@@ -164,8 +166,9 @@ func (r *Remover) markDeleting(ctx context.Context, j *job) error {
 	})
 }
 
-// inFront tells whether an older unprocessed request for the same backup goes first; processed ones that are younger than a day
-// but stand for failed attempts are removed when a new attempt ends.
+// inFront reports whether an older unprocessed request for the same backup goes first; processed
+// ones that are younger than a day but stand for failed attempts are removed when a new attempt
+// ends.
 func (r *Remover) inFront(ctx context.Context, req *velerov1.DeleteBackupRequest) (bool, error) {
 	others, err := r.others(ctx, req)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 const (
 	// deletes is how many objects are deleted at once.
 	deletes = 16
-	// step is how many objects are deleted at most without asking again whose the directory is, and fresh for how long.
+	// step is how many objects are deleted at most without asking again whose the directory is, and
+	// fresh for how long.
 	step  = 100
 	fresh = 2 * time.Second
 	// rounds bounds how often the directory is listed again, should something still write to it.
@@ -27,44 +28,45 @@ const (
 	shown = 3
 )
 
-// removeData empties the backup's directory if it is this backup's. The tarball goes first: whoever sees velero-backup.json
-// without one knows that the backup is on its way out. velero-backup.json, by which a backup is known to exist, goes last, and
-// right before it the owner file.
-func (r *Remover) removeData(ctx context.Context, j *job) (err error) {
+// removeData empties the backup's directory if it is this backup's. The tarball goes first: whoever
+// sees velero-backup.json without one knows that the backup is on its way out. velero-backup.json,
+// by which a backup is known to exist, goes last, and right before it the owner file.
+func (j *job) removeData(ctx context.Context) (err error) {
 	if j.location == nil {
 		return nil
 	}
-	store, err := r.Locations.Open(ctx, j.location)
+	store, err := j.Locations.Open(ctx, j.location)
 	if err != nil {
-		return r.unshown(j, err)
+		return j.unshown(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	own, stored, err := owns(ctx, store, j)
 	if err != nil {
-		return r.unshown(j, err)
+		return j.unshown(err)
 	}
 	if !own {
-		r.Log.Info("the data under the backup's name is another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
+		j.Log.Info("the data under the backup's name is another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
 		return nil
 	}
-	if err := r.keepsVolumeData(ctx, j, store); err != nil {
+	if err := j.keepsVolumeData(ctx, store); err != nil {
 		return &keptError{err, byVolumeData}
 	}
-	if err := r.runActions(ctx, j, store, stored); err != nil {
+	if err := j.runActions(ctx, store, stored); err != nil {
 		return err
 	}
-	if err := r.removeSnapshots(ctx, j, store, stored); err != nil {
+	if err := j.removeSnapshots(ctx, store, stored); err != nil {
 		return err
 	}
-	e := &emptying{Remover: r, j: j, store: store}
+	e := &emptying{Remover: j.Remover, j: j, store: store}
 	if err := e.all(ctx); !errors.Is(err, errReplaced) {
 		return err
 	}
-	r.Log.Info("the directory of the backup has become another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
+	j.Log.Info("the directory of the backup has become another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
 	return nil
 }
 
-// errReplaced means that somebody deleted the Backup and made another of that name, which has reserved the directory.
+// errReplaced means that a user deleted the Backup and made another of that name, which has
+// reserved the directory.
 var errReplaced = errors.New("the directory has become another backup's")
 
 // emptying is the removal of one directory.
@@ -99,8 +101,9 @@ func (e *emptying) all(ctx context.Context) error {
 	return errors.New("objects keep being written to the backup's directory")
 }
 
-// rest deletes everything in the directory but the two files that say what it is and what the deletion has to remember as long
-// as there may be a tarball, and tells whether there was anything.
+// rest deletes everything in the directory but the two files that say what it is and what the
+// deletion has to remember as long as there may be a tarball, and reports whether there was
+// anything.
 func (e *emptying) rest(ctx context.Context) (found bool, err error) {
 	name := e.j.backup.Name
 	var failed failures
@@ -144,7 +147,7 @@ func (e *emptying) still(ctx context.Context) error {
 
 // one deletes one object, if the work is this process's.
 func (e *emptying) one(ctx context.Context, key string) error {
-	if err := e.confirm(ctx, e.j); err != nil {
+	if err := e.j.held.Confirm(ctx); err != nil {
 		return err
 	}
 	if err := e.store.Delete(ctx, key); err != nil {
@@ -161,9 +164,9 @@ func (e *emptying) end(ctx context.Context) error {
 		return err
 	}
 	_, err := objectstore.SweepUploads(ctx, e.store, layout.BackupDir(name), func(objectstore.Upload) (bool, error) {
-		return true, e.confirm(ctx, e.j)
+		return true, e.j.held.Confirm(ctx)
 	})
-	if err != nil { // they take up space and are in nobody's way
+	if err != nil { // they take up space only
 		e.Log.Warn("unfinished uploads of a deleted backup stay", "backup", name, "error", err)
 	}
 	if e.remembers {

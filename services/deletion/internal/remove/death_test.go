@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -27,7 +26,8 @@ import (
 
 var errDead = errors.New("the process is dead")
 
-// mortal is a process that dies before or after its n-th write, whether to the cluster or to the bucket; 0 is never.
+// mortal is a process that dies before or after its n-th write, whether to the cluster or to the
+// bucket; 0 is never.
 type mortal struct {
 	mu     sync.Mutex
 	dieAt  int
@@ -98,26 +98,19 @@ func (m *mortal) store(b *bed) {
 	})
 }
 
-// remover is another replica's.
-func (b *bed) remover(c client.WithWatch, claims Claims) *Remover {
-	return &Remover{
-		Reader: c, Client: c, Namespace: "velero", Locations: b, Claims: claims, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
-	}
-}
-
 func restoreOf(name, backup string) *velerov1.Restore {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name)}}
 	r.Spec.BackupName = backup
 	return r
 }
 
-// dataLeft tells whether anything but neighbours is in the bucket.
+// dataLeft reports whether anything but neighbours is in the bucket.
 func (b *bed) dataLeft() []string {
 	return slices.DeleteFunc(b.store.Keys(), func(k string) bool { return slices.Contains(neighbours, k) })
 }
 
-// TestDeathAtEveryWrite is promise P5 under death: whichever write a process dies before or after, the backup stays listed while
-// there is data, and another replica completes the deletion.
+// TestDeathAtEveryWrite is promise P5 under death: whichever write a process dies before or after,
+// the backup stays listed while there is data, and another replica completes the deletion.
 func TestDeathAtEveryWrite(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		for k := 1; ; k++ {
@@ -155,8 +148,9 @@ func TestDeathAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestTheObjectIsDeletedByHandMeanwhile: a process dies in the middle and somebody deletes the Backup, so that only the request
-// knows that there is something left to delete. A new backup of that name is not harmed.
+// TestTheObjectIsDeletedByHandMeanwhile: a process dies in the middle and a user deletes the
+// Backup, so that only the request knows that there is something left to delete. A new backup of
+// that name is not harmed.
 func TestTheObjectIsDeletedByHandMeanwhile(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		for k := 3; k <= 7; k++ {
@@ -187,8 +181,8 @@ func TestTheObjectIsDeletedByHandMeanwhile(t *testing.T) {
 	}
 }
 
-// TestANewBackupReservesTheDirectoryMeanwhile: the Backup is deleted by hand in the middle of its deletion and another of that
-// name begins; what that one wrote stays.
+// TestANewBackupReservesTheDirectoryMeanwhile: the Backup is deleted by hand in the middle of its
+// deletion and another of that name begins; what that one wrote stays.
 func TestANewBackupReservesTheDirectoryMeanwhile(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
 	b.reserve("b-uid")
@@ -211,8 +205,8 @@ func TestANewBackupReservesTheDirectoryMeanwhile(t *testing.T) {
 	require.Greater(t, len(b.store.Keys()), 200, "and the rest is for a sweep")
 }
 
-// TestANewBackupIsCommittedWhileUploadsAreSwept: the same, while the last thing before the files that say whose the directory
-// is takes long. The new backup's files have the same names.
+// TestANewBackupIsCommittedWhileUploadsAreSwept: the same, while the last thing before the files
+// that say whose the directory is takes long. The new backup's files have the same names.
 func TestANewBackupIsCommittedWhileUploadsAreSwept(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
 	b.reserve("b-uid")
@@ -231,8 +225,9 @@ func TestANewBackupIsCommittedWhileUploadsAreSwept(t *testing.T) {
 	require.Contains(t, b.store.Keys(), layout.BackupMetadata("b"))
 }
 
-// TestAWokenProcessDeletesNothing: a process was paused past the timeout, another one completed the deletion and a new backup of
-// that name exists. What the woken one still has in hand is not deleted.
+// TestAWokenProcessDeletesNothing: a process was paused past the timeout, another one completed the
+// deletion and a new backup of that name exists. What the woken one still has in hand is not
+// deleted.
 func TestAWokenProcessDeletesNothing(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))
@@ -271,7 +266,7 @@ func (c *contest) Take(obj metav1.Object) (claim.Claim, error) {
 	return claim.Claim{Holder: c.name, Epoch: held.Epoch + 1}, err
 }
 
-func (c *contest) Guard(ctx context.Context, _ client.Object) (context.Context, context.CancelFunc) {
+func (c *contest) GuardSeeing(ctx context.Context, _ client.Object, _ func(client.Object)) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
@@ -306,7 +301,8 @@ func TestTwoReplicasAndTwoRequestsAtOnce(t *testing.T) {
 	}
 }
 
-// TestARunnerThatComesFirstWins: the phase is swapped by either the deletion or the runner, never by both.
+// TestARunnerThatComesFirstWins: the phase is swapped by either the deletion or the runner, never
+// by both.
 func TestARunnerThatComesFirstWins(t *testing.T) {
 	for _, phase := range []velerov1.BackupPhase{velerov1.BackupPhaseInProgress, velerov1.BackupPhaseFinalizing} {
 		k := backup(velerov1.BackupPhaseReadyToStart)

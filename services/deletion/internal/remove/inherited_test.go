@@ -6,12 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
 
-// A backup that another server left waiting for operations, or finalizing, counts as being written for ever: it can neither be
-// deleted nor does it expire. While it is held, by a runner that finalizes it or by who cancels it, its metadata file is written, also
-// after a deletion has removed that.
+// A backup that another server left waiting for operations, or finalizing, counts as being written
+// indefinitely: it can neither be deleted nor does it expire. While it is held, by a runner that
+// finalizes it or by who cancels it, its metadata file is written, also after a deletion has
+// removed that.
 func TestABackupThatAnotherServerLeftIsDeleted(t *testing.T) {
 	for _, phase := range []velerov1.BackupPhase{
 		velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -14,9 +14,10 @@ import (
 // maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
 const maxMetadata = 8 << 20
 
-// owns tells whether the directory holds this Backup's data. A backup that failed because its name was taken in the bucket must
-// not take the other one's data with it, and a synced object has another UID than the file it came from. stored is
-// velero-backup.json, nil where there is none that can be read.
+// owns reports whether the directory holds this Backup's data. A backup that failed because its
+// name was taken in the bucket must not take the other one's data with it, and a synced object has
+// another UID than the file it came from. stored is velero-backup.json, nil where there is none
+// that can be read.
 func owns(ctx context.Context, store objectstore.Store, j *job) (own bool, stored *velerov1.Backup, err error) {
 	b := j.backup
 	data, err := objectstore.ReadAll(ctx, store, layout.BackupMetadata(b.Name), maxMetadata)
@@ -37,14 +38,15 @@ func owns(ctx context.Context, store objectstore.Store, j *job) (own bool, store
 	return stored.UID == b.UID || !j.resumed && sameRun(&stored.Status, &b.Status), stored, nil
 }
 
-// sameRun tells a synced object from one of another cluster that only has the name: schedules of two clusters start in the same
-// second, and the one that found the name taken ended at another time or with another reason.
+// sameRun tells a synced object from one of another cluster that only has the name: schedules of
+// two clusters start in the same second, and the one that found the name taken ended at another
+// time or with another reason.
 func sameRun(a, b *velerov1.BackupStatus) bool {
 	return a.StartTimestamp.Equal(b.StartTimestamp) && a.CompletionTimestamp.Equal(b.CompletionTimestamp) && a.FailureReason == b.FailureReason
 }
 
-// reserved tells whether nobody else reserved the directory. Without an owner file it is what Velero left of this backup, as
-// long as its object is there.
+// reserved reports whether no other backup reserved the directory. Without an owner file it is what
+// Velero left of this backup, as long as its object is there.
 func reserved(ctx context.Context, store objectstore.Store, j *job) (bool, error) {
 	data, err := objectstore.ReadAll(ctx, store, layout.OwnerFile(j.backup.Name), layout.MaxOwnerBytes)
 	if errors.Is(err, objectstore.ErrNotFound) {

@@ -7,12 +7,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
@@ -22,53 +21,48 @@ const restorePause = 15 * time.Second
 // busyPause is how soon a deletion looks again whose action works for as many others as it may.
 const busyPause = 15 * time.Second
 
-// pauses tells whether the next try of a request under way is due only later. Leave to go on without actions ends the pause.
+// pauses reports whether the next try of a request under way is due only later. Leave to go on
+// without actions ends the pause.
 func (r *Remover) pauses(req *velerov1.DeleteBackupRequest) bool {
 	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && tries.Of(req).After.After(r.Clock.Now())
 }
 
 // postpone releases the request until its next try is due. Until then it says why it waits.
-func (r *Remover) postpone(ctx context.Context, j *job, next tries.Tries, reasons []string) (Outcome, error) {
-	r.Log.Info("deletion waits", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
-	err := kube.Update(ctx, r.Reader, r.Client, j.request, func(d *velerov1.DeleteBackupRequest) error {
-		if err := claim.Check(d, j.claim); err != nil {
-			return err
-		}
+func (j *job) postpone(ctx context.Context, next tries.Tries, reasons []string) error {
+	j.Log.InfoContext(ctx, "deletion waits", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
+	failpoint.Hit("deletion/before-postpone")
+	err := j.held.Release(ctx, func(d *velerov1.DeleteBackupRequest) error {
 		d.Status.Errors = reasons
-		return errors.Join(next.Set(d), claim.Release(d))
+		return next.Set(d)
 	})
-	if errors.Is(err, claim.ErrLost) {
-		return Later, nil
-	}
-	return Later, client.IgnoreNotFound(err)
+	failpoint.Hit("deletion/postponed")
+	return err
 }
 
-// unsuccessful ends a try that removed nothing or not everything. What may succeed later is tried again, with growing pauses and
-// a bounded number of times; then the request ends and says what failed.
-func (r *Remover) unsuccessful(ctx context.Context, j *job, failures []string, again bool) (Outcome, error) {
-	next := tries.Of(j.request).Fail(r.Clock.Now())
-	limit := r.Tries
+// unsuccessful ends a try that removed nothing or not everything. What may succeed later is tried
+// again, with growing pauses and a bounded number of times; then the request ends and says what
+// failed.
+func (j *job) unsuccessful(ctx context.Context, failures []string, again bool) error {
+	next := tries.Of(j.request).Fail(j.Clock.Now())
+	limit := j.Tries
 	if limit == 0 {
 		limit = tries.PerRequest
 	}
 	if again && next.Failed < limit {
-		return r.postpone(ctx, j, next, failures)
+		return j.postpone(ctx, next, failures)
 	}
-	r.Log.Warn("backup not deleted", "backup", j.backup.Name, "request", j.request.Name, "errors", failures)
-	err := kube.Update(ctx, r.Reader, r.Client, j.request, func(d *velerov1.DeleteBackupRequest) error {
-		if err := claim.Check(d, j.claim); err != nil {
-			return err
-		}
+	j.Log.WarnContext(ctx, "backup not deleted", "backup", j.backup.Name, "request", j.request.Name, "errors", failures)
+	_, err := j.held.Settle(ctx, func(d *velerov1.DeleteBackupRequest) error {
 		d.Status.Phase, d.Status.Errors = velerov1.DeleteBackupRequestPhaseProcessed, failures
 		return next.Set(d)
 	})
-	if err != nil && !errors.Is(err, claim.ErrLost) {
-		return Later, client.IgnoreNotFound(err)
+	if errors.Is(err, engine.ErrEnded) {
+		return nil
 	}
-	return Done, nil
+	return err
 }
 
-// skipsActions tells whether the object gives leave to delete without delete item actions.
+// skipsActions reports whether the object gives leave to delete without delete item actions.
 func skipsActions(obj metav1.Object) bool {
 	return obj.GetAnnotations()[holdfast.AnnotationSkipDeleteActions] == "true"
 }

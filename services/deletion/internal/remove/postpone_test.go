@@ -13,13 +13,14 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/slots"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
-// A plugin that cannot reach its service for a minute ends the request, and the backup stays Deleting until somebody asks again.
+// A plugin that cannot reach its service for a minute ends the request, and the backup stays
+// Deleting until it is requested again.
 func TestAFailedActionIsTriedAgainWithGrowingPauses(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))
@@ -46,7 +47,8 @@ func TestAFailedActionIsTriedAgainWithGrowingPauses(t *testing.T) {
 	require.Equal(t, b.clock.Now().Add(4*time.Minute), tries.Of(d).After, "when the next request for an expired backup is due")
 }
 
-// An action that will never succeed again keeps its backups, and their data, until somebody removes the plugin.
+// An action that will never succeed again keeps its backups, and their data, until somebody removes
+// the plugin.
 func TestALeaveToSkipActionsLetsTheDeletionGoOn(t *testing.T) {
 	leave := func(obj client.Object) {
 		obj.SetAnnotations(map[string]string{holdfast.AnnotationSkipDeleteActions: "true"})
@@ -98,7 +100,8 @@ func TestALeaveThatIsNeitherYesNorNoIsRefused(t *testing.T) {
 	}
 }
 
-// Deletions whose action hangs hold every place, and those that need no action wait for as long as its calls may take.
+// Deletions whose action hangs hold every place, and those that need no action wait for as long as
+// its calls may take.
 func TestAHungActionGivesItsPlaceToOthers(t *testing.T) {
 	other, d2 := backup(velerov1.BackupPhaseCompleted), request("d2")
 	other.Name, other.UID = "b2", "b2-uid"
@@ -106,10 +109,10 @@ func TestAHungActionGivesItsPlaceToOthers(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), other, d2)
 	b.fill(backup(velerov1.BackupPhaseCompleted))
 	b.store.Set(layout.BackupMetadata("b2"), []byte(`{"metadata":{"uid":"b2-uid"}}`))
-	b.r.Slots = slots.New(1, b.clock)
+	b.r = b.crowded(b.client, b, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	group.Go(func() { assert.NoError(t, b.r.Slots.Run(ctx)) })
+	group.Go(func() { assert.NoError(t, b.r.engine.Serve(ctx)) })
 	hung, release := make(chan struct{}), make(chan struct{})
 	b.r.Actions = actionsFunc(func(ctx context.Context, job itemaction.Job) error {
 		if job.Backup.Name == "b" {
@@ -125,11 +128,18 @@ func TestAHungActionGivesItsPlaceToOthers(t *testing.T) {
 		stop()
 	})
 	<-hung
-	require.Equal(t, Later, b.process("d2"), "there is one place")
+	second := make(chan Outcome, 1)
+	group.Go(func() {
+		outcome, err := b.r.Process(t.Context(), "d2")
+		assert.NoError(t, err)
+		second <- outcome
+	})
+	require.Never(t, func() bool { return len(second) > 0 }, 20*time.Millisecond, time.Millisecond, "there is one place")
 	require.Eventually(t, func() bool {
-		b.clock.Step(5 * time.Second)
-		return b.process("d2") == Done
+		b.clock.Step(time.Second)
+		return len(second) > 0
 	}, time.Minute, time.Millisecond)
+	require.Equal(t, Done, <-second)
 	require.NotContains(t, b.store.Keys(), layout.BackupMetadata("b2"))
 	require.NotNil(t, b.backup())
 	close(release)
@@ -158,4 +168,24 @@ func TestADeletionOfABusyActionComesAgain(t *testing.T) {
 	busy = false
 	require.Equal(t, Done, b.process("d"))
 	require.Nil(t, b.backup())
+}
+
+// A defect must neither take the process down nor hold the request for as long as the process
+// lives.
+func TestADeletionThatPanicsIsTriedABoundedNumberOfTimes(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b.r.Tries = 2
+	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { panic("a defect") })
+	require.Equal(t, Later, b.process("d"))
+	d := b.request("d")
+	held, _, err := claim.Parse(d)
+	require.NoError(t, err)
+	require.Empty(t, held.Holder)
+	require.Equal(t, []string{"internal error"}, d.Status.Errors)
+	require.Equal(t, Later, b.process("d"), "there is a pause")
+	b.clock.SetTime(tries.Of(d).After)
+	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, []string{"internal error"}, b.request("d").Status.Errors)
+	require.NotNil(t, b.backup())
 }

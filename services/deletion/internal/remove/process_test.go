@@ -20,12 +20,12 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/backuptest"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 )
@@ -183,8 +183,8 @@ func (s *site) again(name, of string) {
 
 var dataOfOne = []string{layout.BackupManifest("one"), layout.BackupTarball("one"), layout.BackupMetadata("one")}
 
-// TestPluginProcessesRunPerItemInOrderBeforeAnyFileIsRemoved, with an action that fails and a bucket that refuses: each request
-// does only what is left.
+// TestPluginProcessesRunPerItemInOrderBeforeAnyFileIsRemoved, with an action that fails and a
+// bucket that refuses: each request does only what is left.
 func TestPluginProcessesRunPerItemInOrderBeforeAnyFileIsRemoved(t *testing.T) {
 	s := newSite(t, pluginhost.Limits{}, "one")
 	s.inject(func(_, key string) error {
@@ -226,7 +226,8 @@ func TestPluginProcessesRunPerItemInOrderBeforeAnyFileIsRemoved(t *testing.T) {
 	require.Nil(t, s.request("last"))
 }
 
-// TestAnotherProcessTakesOverInTheMiddle of the actions: the first dies while one hangs, with its plugins.
+// TestAnotherProcessTakesOverInTheMiddle of the actions: the first dies while one hangs, with its
+// plugins.
 func TestAnotherProcessTakesOverInTheMiddle(t *testing.T) {
 	s := newSite(t, pluginhost.Limits{}, "one")
 	s.tell("a.io/x", "p", "hang")
@@ -287,8 +288,8 @@ func TestAMissingTarballIsShownToNoPlugin(t *testing.T) {
 	require.Nil(t, found(s.bed, &velerov1.Backup{}, "one"))
 }
 
-// TestHostilePluginsCostTheirItemsAnError, and nothing else: the other items are complete, the backup stays, and the next request
-// does what is left.
+// TestHostilePluginsCostTheirItemsAnError, and nothing else: the other items are complete, the
+// backup stays, and the next request does what is left.
 func TestHostilePluginsCostTheirItemsAnError(t *testing.T) {
 	for what, says := range map[string]string{
 		"exit": "plugin process died: exit status 4", "panic": "plugin panicked: index out of range", "hang": "no answer in time", "flood": "",

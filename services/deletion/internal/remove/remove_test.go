@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -24,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -49,7 +48,7 @@ type bed struct {
 	held     bool // another live instance holds every claim
 	confirm  func() error
 	lose     context.CancelCauseFunc
-	r        *Remover
+	r        *replica
 }
 
 func newBed(t *testing.T, objects ...client.Object) *bed {
@@ -59,10 +58,8 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 		location: &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "default"}},
 	}
 	b.location.Status.Phase = velerov1.LocationPhaseAvailable
-	b.r = &Remover{
-		Reader: b.client, Client: b.client, Namespace: "velero", Locations: b, Claims: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
-		Tries: 1,
-	}
+	b.r = b.remover(b.client, b)
+	b.r.Tries = 1
 	return b
 }
 
@@ -78,7 +75,13 @@ func (b *bed) Open(context.Context, *velerov1.BackupStorageLocation) (objectstor
 	return b.store, nil
 }
 
-// Take and Guard implement Claims.
+// Ready and those that follow implement engine.Instance.
+func (b *bed) Ready() bool { return true }
+
+// Expired implements engine.Instance.
+func (b *bed) Expired() <-chan string { return nil }
+
+// Take implements engine.Instance.
 func (b *bed) Take(obj metav1.Object) (claim.Claim, error) {
 	if b.held {
 		return claim.Claim{}, &claim.HeldError{Holder: "other"}
@@ -87,13 +90,14 @@ func (b *bed) Take(obj metav1.Object) (claim.Claim, error) {
 	return claim.Claim{Holder: "me", Epoch: c.Epoch + 1}, err
 }
 
-func (b *bed) Guard(ctx context.Context, _ client.Object) (context.Context, context.CancelFunc) {
+// GuardSeeing implements engine.Instance.
+func (b *bed) GuardSeeing(ctx context.Context, _ client.Object, _ func(client.Object)) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	b.lose = cancel
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// Confirm implements Claims.
+// Confirm implements engine.Instance.
 func (b *bed) Confirm(ctx context.Context, _ client.Object) error {
 	if b.confirm != nil {
 		return b.confirm()
@@ -233,7 +237,7 @@ func TestFailureKeepsTheBackupListed(t *testing.T) {
 	var r velerov1.Restore
 	require.Nil(t, found(b, &r, "r"), "restores go all the same")
 
-	// The reason is gone, somebody asks again.
+	// The reason is gone, it is requested again.
 	b.store.Inject(nil)
 	require.NoError(t, b.client.Create(t.Context(), request("again")))
 	require.Equal(t, Done, b.process("again"))
@@ -306,8 +310,8 @@ func TestDataOfAnotherBackupStays(t *testing.T) {
 	}
 }
 
-// Two clusters that share a bucket run the same schedule in the same second: the one that found the name taken must not take
-// the other's data along when its failed object is deleted.
+// Two clusters that share a bucket run the same schedule in the same second: the one that found the
+// name taken must not take the other's data along when its failed object is deleted.
 func TestDataOfABackupStartedInTheSameSecondStays(t *testing.T) {
 	theirs := backup(velerov1.BackupPhaseCompleted)
 	theirs.UID, theirs.Status.CompletionTimestamp = "their-uid", &metav1.Time{Time: start}
@@ -459,7 +463,7 @@ func TestRestoresWithFinalizersAreWaitedFor(t *testing.T) {
 	go func() {
 		outcome, err := b.r.Process(t.Context(), "d")
 		if err != nil {
-			outcome = -1
+			outcome = ""
 		}
 		done <- outcome
 	}()
@@ -490,4 +494,92 @@ func TestManyFailedObjectsAreSummedUp(t *testing.T) {
 	require.Contains(t, message, "and 47 more objects")
 	require.Less(t, len(message), 1000)
 	require.Equal(t, shown, strings.Count(message, "cannot delete"))
+}
+
+// Catches requests of the same backup that are left behind by a deletion that succeeded: each would
+// end with "backup not found", and stand for a day for a failure that there was none. What asks for
+// another backup of the name, by its UID, stays.
+func TestOtherRequestsGoWithTheBackup(t *testing.T) {
+	labelled := func(name, uid string, phase velerov1.DeleteBackupRequestPhase) *velerov1.DeleteBackupRequest {
+		d := request(name)
+		d.CreationTimestamp = metav1.NewTime(start.Add(time.Second))
+		d.Labels = map[string]string{velerov1.LabelBackupName: "b", velerov1.LabelBackupUID: uid}
+		d.Status.Phase = phase
+		return d
+	}
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"),
+		labelled("new", "b-uid", ""), labelled("began", "b-uid", velerov1.DeleteBackupRequestPhaseInProgress),
+		labelled("another", "another-uid", velerov1.DeleteBackupRequestPhaseInProgress))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	require.Equal(t, Done, b.process("d"))
+	require.Nil(t, b.backup())
+	for name, stays := range map[string]bool{"d": false, "new": false, "began": false, "another": true} {
+		require.Equal(t, stays, b.request(name) != nil, name)
+	}
+}
+
+// Catches an outcome of an earlier attempt that stays beside this one's.
+func TestARequestReplacesTheFailuresBeforeIt(t *testing.T) {
+	before := request("before")
+	before.Status.Phase, before.Status.Errors = velerov1.DeleteBackupRequestPhaseProcessed, []string{"the bucket was away"}
+	b := newBed(t, backup(velerov1.BackupPhaseDeleting), request("d"), before)
+	b.fill(backup(velerov1.BackupPhaseDeleting))
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpDelete {
+			return errors.New("the bucket is away")
+		}
+		return nil
+	})
+	require.Equal(t, Done, b.process("d"))
+	require.Len(t, b.request("d").Status.Errors, 1)
+	require.Nil(t, b.request("before"))
+}
+
+// Catches a deletion that frees a claim without comparing it: its process was paused until another
+// took the request over, and a third one would begin beside that.
+func TestAnInterruptedDeletionLeavesTheClaimOfAnother(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	others := claim.Claim{Holder: "other", Epoch: 2}
+	ctx, stop := context.WithCancel(t.Context())
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpDelete && ctx.Err() == nil {
+			d := b.request("d")
+			assert.NoError(t, claim.Set(d, others))
+			assert.NoError(t, b.client.Update(t.Context(), d))
+			stop()
+		}
+		return nil
+	})
+	outcome, err := b.r.Process(ctx, "d")
+	require.Equal(t, Later, outcome)
+	require.ErrorIs(t, err, context.Canceled)
+	held, _, err := claim.Parse(b.request("d"))
+	require.NoError(t, err)
+	require.Equal(t, others, held)
+}
+
+// Catches the same where the request was deleted meanwhile and another of its name is carried out:
+// only the UID tells the two apart.
+func TestAnInterruptedDeletionLeavesTheClaimOfAnotherRequest(t *testing.T) {
+	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+	b.fill(backup(velerov1.BackupPhaseCompleted))
+	ctx, stop := context.WithCancel(t.Context())
+	mine := claim.Claim{Holder: "me", Epoch: 1}
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpDelete && ctx.Err() == nil {
+			assert.NoError(t, b.client.Delete(t.Context(), b.request("d")))
+			next := request("d")
+			next.UID = "another"
+			assert.NoError(t, claim.Set(next, mine))
+			assert.NoError(t, b.client.Create(t.Context(), next))
+			stop()
+		}
+		return nil
+	})
+	_, err := b.r.Process(ctx, "d")
+	require.ErrorIs(t, err, context.Canceled)
+	held, _, err := claim.Parse(b.request("d"))
+	require.NoError(t, err)
+	require.Equal(t, mine, held)
 }

@@ -16,20 +16,21 @@ const (
 	restorePoll        = 500 * time.Millisecond
 )
 
-// removeRestores deletes the Restores of the backup and waits a while until they are gone: their files lie in the backup's
-// location, which is found through the Backup. Ones that take longer are no failure.
-func (r *Remover) removeRestores(ctx context.Context, j *job) error {
-	restores, err := r.restores(ctx, j.backup.Name)
+// removeRestores deletes the Restores of the backup and waits a while until they are gone: their
+// files lie in the backup's location, which is found through the Backup. Ones that take longer are
+// no failure.
+func (j *job) removeRestores(ctx context.Context) error {
+	restores, err := j.restores(ctx, j.backup.Name)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for i := range restores {
 		restore := &restores[i]
-		if err := r.confirm(ctx, j); err != nil {
+		if err := j.held.Confirm(ctx); err != nil {
 			return err
 		}
-		err := r.Client.Delete(ctx, restore, client.Preconditions{UID: &restore.UID})
+		err := j.Client.Delete(ctx, restore, client.Preconditions{UID: &restore.UID})
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("restore %q: %w", restore.Name, err))
 		}
@@ -37,7 +38,7 @@ func (r *Remover) removeRestores(ctx context.Context, j *job) error {
 	if len(errs) > 0 || len(restores) == 0 {
 		return errors.Join(errs...)
 	}
-	return r.awaitRestores(ctx, j.backup.Name)
+	return j.awaitRestores(ctx, j.backup.Name)
 }
 
 func (r *Remover) awaitRestores(ctx context.Context, backup string) error {

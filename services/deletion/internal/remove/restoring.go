@@ -9,10 +9,12 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// runs tells whether a runner works on the restore, or one will have to: it reads the data of its backup.
+// runs reports whether a runner works on the restore, or one will have to: it reads the data of its
+// backup.
 func runs(phase velerov1.RestorePhase) bool { return !phase.IsNew() && !phase.Terminal() }
 
-// Restoring says which restores of the backup run, "" if none does or the deletion has begun: then they are waited for.
+// Restoring says which restores of the backup run, "" if none does or the deletion has begun: then
+// they are waited for.
 func (r *Remover) Restoring(ctx context.Context, b *velerov1.Backup) (string, error) {
 	if b.Status.Phase == velerov1.BackupPhaseDeleting {
 		return "", nil
@@ -22,8 +24,9 @@ func (r *Remover) Restoring(ctx context.Context, b *velerov1.Backup) (string, er
 
 // restoring says which restores of the backup run, "" if none does.
 //
-// A deletion asks before its claim, to refuse, and again once the Backup is Deleting: no restore that is claimed later begins,
-// because its runner reads the Backup after it has written its claim. One that was claimed in between is waited for.
+// A deletion asks before its claim, to refuse, and again once the Backup is Deleting: no restore
+// that is claimed later begins, because its runner reads the Backup after it has written its claim.
+// One that was claimed in between is waited for.
 func (r *Remover) restoring(ctx context.Context, backup string) (string, error) {
 	restores, err := r.restores(ctx, backup)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 )
 
@@ -52,8 +52,9 @@ func TestABackupThatIsBeingRestoredIsNotDeleted(t *testing.T) {
 	}
 }
 
-// A restore is claimed after the deletion was admitted and before the backup is Deleting: its runner has seen nothing of the
-// deletion and works on. The deletion waits, without a claim, and goes on when the restore has ended.
+// A restore is claimed after the deletion was admitted and before the backup is Deleting: its
+// runner has seen nothing of the deletion and works on. The deletion waits, without a claim, and
+// goes on when the restore has ended.
 func TestADeletionWaitsForARestoreThatWasClaimedMeanwhile(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreIn(velerov1.RestorePhaseNew))
 	b.fill(backup(velerov1.BackupPhaseCompleted))

@@ -13,10 +13,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 )
 
-// vendors are the delete item actions of the binaries that this test's binary is linked as, in the order of registration.
+// vendors are the delete item actions of the binaries that this test's binary is linked as, in the
+// order of registration.
 var vendors = map[string][]string{"first": {"b.io/a", "a.io/x"}, "second": {"a.io/b"}}
 
-// How a binary is told what to do: a directory with a file for every misbehaviour, named "<action>~<object>" without slashes.
+// How a binary is told what to do: a directory with a file for every misbehaviour, named
+// "<action>~<object>" without slashes.
 const (
 	envOrders   = "VENDOR_ORDERS"
 	atStart     = "start"
@@ -24,7 +26,8 @@ const (
 	diaryFile   = "diary"
 )
 
-// rawStderr is what the host reads, whatever os.Stderr is by then. It stays: a File that is collected closes its descriptor.
+// rawStderr is what the host reads, whatever os.Stderr is by then. It stays: a File that is
+// collected closes its descriptor.
 var rawStderr = os.NewFile(2, "stderr")
 
 // order returns what the action has to do for the object; empty is its work.

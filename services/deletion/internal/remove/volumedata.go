@@ -14,12 +14,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/volumedata"
 )
 
-// annotationRefused on a processed request says that it was refused for volume data, and would be again.
+// annotationRefused on a processed request says that it was refused for volume data, and would be
+// again.
 const (
 	annotationRefused = "holdfast.io/deletion-refused"
 	refusedVolumeData = "volume-data"
@@ -31,7 +32,7 @@ type volumeDataError struct{ text string }
 // Error implements error.
 func (e *volumeDataError) Error() string { return e.text }
 
-// leaves tells whether an annotation allows that data of volumes is left behind.
+// leaves reports whether an annotation allows that data of volumes is left behind.
 func leaves(objects ...metav1.Object) bool {
 	for _, o := range objects {
 		if o.GetAnnotations()[holdfast.AnnotationLeaveVolumeData] == "true" {
@@ -41,21 +42,23 @@ func leaves(objects ...metav1.Object) bool {
 	return false
 }
 
-// Settled tells of a processed request that another one for the backup would be refused for the same reason.
+// Settled tells of a processed request that another one for the backup would be refused for the
+// same reason.
 func Settled(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool {
 	return req.Annotations[annotationRefused] == refusedVolumeData && !leaves(backup)
 }
 
-// admitVolumeData returns a *volumeDataError when the backup has volume data that cannot be removed. Where that cannot be told
-// now, the removal of the data asks again before it removes anything.
-func (r *Remover) admitVolumeData(ctx context.Context, j *job) error {
-	store, err := r.Locations.Open(ctx, j.location)
+// admitVolumeData returns a *volumeDataError when the backup has volume data that cannot be
+// removed. Where that cannot be told now, the removal of the data asks again before it removes
+// anything.
+func (j *job) admitVolumeData(ctx context.Context) error {
+	store, err := j.Locations.Open(ctx, j.location)
 	if err != nil {
 		return nil //nolint:nilerr // the removal asks again
 	}
 	defer func() {
 		if err := store.Close(); err != nil {
-			r.Log.WarnContext(ctx, "bucket not closed", "error", err)
+			j.Log.WarnContext(ctx, "bucket not closed", "error", err)
 		}
 	}()
 	own, _, err := owns(ctx, store, j)
@@ -63,16 +66,16 @@ func (r *Remover) admitVolumeData(ctx context.Context, j *job) error {
 		return nil //nolint:nilerr // as above
 	}
 	var left *volumeDataError
-	if err := r.keepsVolumeData(ctx, j, store); errors.As(err, &left) {
+	if err := j.keepsVolumeData(ctx, store); errors.As(err, &left) {
 		return left
 	}
 	return nil
 }
 
-// keepsVolumeData returns a *volumeDataError when the backup, whose directory this is, has volume data that nothing here can
-// remove, and another error when that cannot be told. It asks once for each attempt, and not where an earlier attempt has begun
-// to remove.
-func (r *Remover) keepsVolumeData(ctx context.Context, j *job, store objectstore.Reader) error {
+// keepsVolumeData returns a *volumeDataError when the backup, whose directory this is, has volume
+// data that nothing here can remove, and another error when that cannot be told. It asks once for
+// each attempt, and not where an earlier attempt has begun to remove.
+func (j *job) keepsVolumeData(ctx context.Context, store objectstore.Reader) error {
 	if j.checked || leaves(j.backup, j.request) {
 		return nil
 	}
@@ -90,7 +93,7 @@ func (r *Remover) keepsVolumeData(ctx context.Context, j *job, store objectstore
 	if err != nil {
 		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
 	}
-	if err := r.live(ctx, j.backup, &found); err != nil {
+	if err := j.live(ctx, j.backup, &found); err != nil {
 		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
 	}
 	if text := found.String(); text != "" {
@@ -127,7 +130,8 @@ func (r *Remover) live(ctx context.Context, b *velerov1.Backup, found *tally) er
 	return nil
 }
 
-// belongs tells whether an object is labelled as this backup's, and not another one's of the same name.
+// belongs reports whether an object is labelled as this backup's, and not another one's of the same
+// name.
 func belongs(o metav1.Object, b *velerov1.Backup) bool {
 	uid := o.GetLabels()[velerov1.LabelBackupUID]
 	return uid == "" || uid == string(b.UID)

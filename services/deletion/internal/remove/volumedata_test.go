@@ -30,8 +30,8 @@ func zipped(t testing.TB, text string) []byte {
 const movedByVelero = `[{"spec":{"backupItemAction":"velero.io/csi-pvc-backupper","resourceIdentifier":{"Group":"","Resource":"persistentvolumeclaims","Namespace":"n","Name":"moved"},
  "operationID":"du-1","postOperationItems":[{"Group":"velero.io","Resource":"datauploads","Namespace":"velero","Name":"b-x"}]},"status":{"phase":"Completed"}}]`
 
-// Data in CSI snapshots, PodVolumeBackups and DataUploads is known from the backup alone: deleting the backup loses the only
-// record of it while the data stays and costs money.
+// Data in CSI snapshots, PodVolumeBackups and DataUploads is known from the backup alone: deleting
+// the backup loses the only record of it while the data stays and costs money.
 func TestABackupWithVolumeDataThatCannotBeRemovedStays(t *testing.T) {
 	mine := map[string]string{velerov1.LabelBackupName: "b", velerov1.LabelBackupUID: "b-uid"}
 	pvb := &velerov1.PodVolumeBackup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "p", Labels: mine}}
@@ -85,7 +85,8 @@ func TestABackupWithVolumeDataThatCannotBeRemovedStays(t *testing.T) {
 	}
 }
 
-// What failed has no data, and other backups' objects do not count: such a backup is deleted as ever.
+// What failed has no data, and other backups' objects do not count: such a backup is deleted as
+// ever.
 func TestABackupWithoutVolumeDataIsDeleted(t *testing.T) {
 	other := &velerov1.PodVolumeBackup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "p", Labels: map[string]string{
 		velerov1.LabelBackupName: "b", velerov1.LabelBackupUID: "another",
@@ -136,8 +137,9 @@ func TestVolumeDataThatCannotBeToldKeepsTheBackup(t *testing.T) {
 	}
 }
 
-// While it cannot be told whether there is volume data the Backup shows as Deleting, and somebody in a hurry removes the object. The deletion
-// goes on with what the bucket holds, and loses the only record of that data.
+// While it cannot be told whether there is volume data the Backup shows as Deleting, and somebody
+// in a hurry removes the object. The deletion goes on with what the bucket holds, and loses the
+// only record of that data.
 func TestVolumeDataIsAskedForAfterTheBackupObjectIsGone(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
 )
 
@@ -23,13 +23,14 @@ const reasonRestoring = "RESTORE_IN_PROGRESS"
 // maxBase leaves room for what the API server appends to a generated name.
 const maxBase = 240
 
-// Server implements DeletionService. Errors are Go errors that the gRPC server's interceptor translates.
+// Server implements DeletionService. Errors are Go errors that the gRPC server's interceptor
+// translates.
 type Server struct {
 	deletionv1.UnimplementedDeletionServiceServer
 	Reader    client.Reader // uncached
 	Client    client.Writer
 	Namespace string
-	// Running tells whether a backup cannot be deleted yet.
+	// Running reports whether a backup cannot be deleted yet.
 	Running func(*velerov1.Backup) bool
 	// Restoring says which restores of a backup run; "" if none does, or the deletion has begun.
 	Restoring func(ctx context.Context, b *velerov1.Backup) (string, error)
@@ -42,16 +43,16 @@ func (s *Server) DeleteBackup(ctx context.Context, req *deletionv1.DeleteBackupR
 		return nil, fmt.Errorf("backup %q: %w", req.GetBackup(), err)
 	}
 	if s.Running(&backup) {
-		err := fmt.Errorf("backup %q is still in progress (%s): %w", backup.Name, backup.Status.Phase, grpcerr.ErrPrecondition)
-		return nil, grpcerr.WithReason(err, reasonInProgress, map[string]string{"backup": backup.Name, "phase": string(backup.Status.Phase)})
+		err := fmt.Errorf("backup %q is still in progress (%s): %w", backup.Name, backup.Status.Phase, errgrpc.ErrPrecondition)
+		return nil, errgrpc.WithReason(err, reasonInProgress, map[string]string{"backup": backup.Name, "phase": string(backup.Status.Phase)})
 	}
 	busy, err := s.Restoring(ctx, &backup)
 	if err != nil {
 		return nil, err
 	}
 	if busy != "" {
-		err := fmt.Errorf("backup %q: %s: %w", backup.Name, busy, grpcerr.ErrPrecondition)
-		return nil, grpcerr.WithReason(err, reasonRestoring, map[string]string{"backup": backup.Name})
+		err := fmt.Errorf("backup %q: %s: %w", backup.Name, busy, errgrpc.ErrPrecondition)
+		return nil, errgrpc.WithReason(err, reasonRestoring, map[string]string{"backup": backup.Name})
 	}
 	request, err := s.underWay(ctx, &backup)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
 )
@@ -57,12 +57,12 @@ func TestDeleteBackup(t *testing.T) {
 	_, err = s.GetDeletion(t.Context(), &deletionv1.GetDeletionRequest{Name: "absent"})
 	require.True(t, apierrors.IsNotFound(err))
 	_, err = ask("running")
-	st, internal := grpcerr.Status(err)
+	st, internal := errgrpc.Status(err)
 	require.False(t, internal)
 	require.Equal(t, codes.FailedPrecondition, st.Code())
-	require.Equal(t, reasonInProgress, grpcerr.Reason(st.Err()))
+	require.Equal(t, reasonInProgress, errgrpc.Reason(st.Err()))
 	_, err = ask("restored")
-	st, _ = grpcerr.Status(err)
+	st, _ = errgrpc.Status(err)
 	require.Equal(t, codes.FailedPrecondition, st.Code())
-	require.Equal(t, reasonRestoring, grpcerr.Reason(st.Err()))
+	require.Equal(t, reasonRestoring, errgrpc.Reason(st.Err()))
 }

@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/snapshots"
 )
 
@@ -88,7 +88,8 @@ func (a *array) SetVolumeID(context.Context, *unstructured.Unstructured, string)
 	return nil, errUnused
 }
 
-// TestAPluginDeletesSnapshots goes through a real process, with the configuration and the credentials of the location.
+// TestAPluginDeletesSnapshots goes through a real process, with the configuration and the
+// credentials of the location.
 func TestAPluginDeletesSnapshots(t *testing.T) {
 	disks, work, plugins := t.TempDir(), t.TempDir(), selfplugin.Directory(t, binary)
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{
@@ -132,7 +133,8 @@ func TestAPluginDeletesSnapshots(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left, "credentials stay on the disk")
 
-	// A wrong password is told as the plugin tells it, and corrected takes effect at the next attempt.
+	// A wrong password is told as the plugin tells it, and corrected takes effect at the next
+	// attempt.
 	secret.Data["key"] = []byte("guess")
 	require.NoError(t, cluster.Update(t.Context(), secret))
 	require.ErrorContains(t, b.run(t.Context()), "access denied")

@@ -1,5 +1,5 @@
-// Package snapshots deletes the native volume snapshots of a backup that is deleted, through the plugins of their
-// VolumeSnapshotLocations, while the bucket still knows of them.
+// Package snapshots deletes the native volume snapshots of a backup that is deleted, through the
+// plugins of their VolumeSnapshotLocations, while the bucket still knows of them.
 package snapshots
 
 import (
@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 )
@@ -41,7 +41,8 @@ type Locations interface {
 
 // Remover deletes the snapshots of any number of backups at once.
 type Remover struct {
-	// Open begins the use of plugins for one backup; what they log goes to log. The returned function ends their processes.
+	// Open begins the use of plugins for one backup; what they log goes to log. The returned
+	// function ends their processes.
 	Open func(ctx context.Context, log *slog.Logger) (Locations, func())
 	Log  *slog.Logger
 }
@@ -55,13 +56,15 @@ type Job struct {
 	Attempt string
 	// Store is the backup's location.
 	Store objectstore.Store
-	// Confirm returns an error when the deletion is not this process's any more. It is asked before every snapshot.
+	// Confirm returns an error when the deletion is not this process's any more. It is asked before
+	// every snapshot.
 	Confirm func(ctx context.Context) error
 }
 
-// Run deletes every snapshot that an earlier attempt did not delete. All are tried; what failed is an *itemaction.FailedError,
-// each of its errors naming snapshot and volume. Where none is left no plugin is started. A snapshot may be deleted twice if the process
-// dies in between, which the protocol lets plugins accept: that there is none is no error.
+// Run deletes every snapshot that an earlier attempt did not delete. All are tried; what failed is
+// an *itemaction.FailedError, each of its errors naming snapshot and volume. Where none is left no
+// plugin is started. A snapshot may be deleted twice if the process dies in between, which the
+// protocol lets plugins accept: that there is none is no error.
 func (r *Remover) Run(ctx context.Context, job Job) error {
 	all, err := nativesnapshot.Read(ctx, job.Store, job.Backup)
 	if err != nil || len(all) == 0 {
@@ -169,7 +172,8 @@ const recordVersion = 1
 
 func prefix(job *Job) string { return layout.DeletionSnapshots(job.Backup, job.UID) }
 
-// load reads what earlier attempts deleted. A damaged record is reported and left out: its snapshots are deleted again.
+// load reads what earlier attempts deleted. A damaged record is reported and left out: its
+// snapshots are deleted again.
 func (r *Remover) load(ctx context.Context, job Job) (map[string]bool, error) {
 	done := map[string]bool{}
 	err := job.Store.List(ctx, prefix(&job), func(i objectstore.Info) error {
@@ -196,8 +200,8 @@ func (r *Remover) load(ctx context.Context, job Job) (map[string]bool, error) {
 	return done, err
 }
 
-// remember keeps what was deleted from being deleted again, also when the process is being stopped. What cannot be recorded
-// comes into the next record.
+// remember keeps what was deleted from being deleted again, also when the process is being stopped.
+// What cannot be recorded comes into the next record.
 func (p *pass) remember(ctx context.Context) {
 	if len(p.deleted) == 0 {
 		return

@@ -64,7 +64,7 @@ func (d *directory) add(key string) {
 // backup removes what is left in one directory.
 func (p *pass) backup(ctx context.Context, d *directory) error {
 	if d.name == "" || d.metadata && len(d.uids) == 0 || layout.CheckName(d.name) != nil {
-		return nil // nothing there, a finished backup, or nobody's we know
+		return nil // nothing there, a finished backup, or of an unknown owner
 	}
 	if !d.owned {
 		p.count.unowned++
@@ -82,7 +82,8 @@ func (p *pass) backup(ctx context.Context, d *directory) error {
 	return p.wholeDirectory(ctx, d.name)
 }
 
-// parts removes the parts of one object, if it needs them no more. The directory's owner is looked at when the rest is.
+// parts removes the parts of one object, if it needs them no more. The directory's owner is looked
+// at when the rest is.
 func (p *pass) parts(ctx context.Context, name, uid string) error {
 	verdict, err := p.judgeParts(ctx, name, uid)
 	if err != nil || verdict == inUse || verdict == abandoned {
@@ -99,7 +100,8 @@ func (p *pass) parts(ctx context.Context, name, uid string) error {
 	return err
 }
 
-// wholeDirectory removes a directory that was reserved for a Backup which is gone and never committed anything.
+// wholeDirectory removes a directory that was reserved for a Backup which is gone and never
+// committed anything.
 func (p *pass) wholeDirectory(ctx context.Context, name string) error {
 	own, err := p.owner(ctx, name)
 	if err != nil || own.kind != oursKind {

@@ -33,7 +33,8 @@ const (
 	done // a terminal phase, which never changes
 )
 
-// byName selects objects of one name in all namespaces: two installations in one cluster may share a bucket.
+// byName selects objects of one name in all namespaces: two installations in one cluster may share
+// a bucket.
 func byName(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
 
 // backupStages reads the Backups of that name.
@@ -90,8 +91,8 @@ func (p *pass) keepsFailed() bool { return p.KeepFailed != nil && p.KeepFailed()
 // maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
 const maxMetadata = 8 << 20
 
-// committed returns the phase that the backup was committed with, "" if the file says none; objectstore.ErrNotFound if there is
-// none.
+// committed returns the phase that the backup was committed with, "" if the file says none;
+// objectstore.ErrNotFound if there is none.
 func (p *pass) committed(ctx context.Context, name string) (velerov1.BackupPhase, error) {
 	data, err := objectstore.ReadAll(ctx, p.store, layout.BackupMetadata(name), maxMetadata)
 	if errors.Is(err, objectstore.ErrSize) {
@@ -107,8 +108,8 @@ func (p *pass) committed(ctx context.Context, name string) (velerov1.BackupPhase
 	return b.Status.Phase, nil
 }
 
-// judgeDirectory tells whether everything in the directory was left by the Backup with that UID. While another of that name is
-// on its way the directory is left to its runner.
+// judgeDirectory reports whether everything in the directory was left by the Backup with that UID.
+// While another of that name is on its way the directory is left to its runner.
 func (p *pass) judgeDirectory(ctx context.Context, name, uid string) (verdict, error) {
 	own, err := p.owner(ctx, name)
 	if err != nil || own.kind != oursKind || own.uid != uid {

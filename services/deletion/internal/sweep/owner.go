@@ -63,7 +63,7 @@ func (p *pass) readOwner(ctx context.Context, key string, decode func([]byte) (u
 	return owner{kind: oursKind, uid: uid}, nil
 }
 
-// ours tells whether a directory may be looked at further, and counts it otherwise.
+// ours reports whether a directory may be looked at further, and counts it otherwise.
 func (p *pass) ours(o owner, dir string) bool {
 	switch o.kind {
 	case oursKind:

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// maxFailures is how many directories that fail end a pass: the bucket or the API server is away rather than they.
+// maxFailures is how many directories that fail end a pass: the bucket or the API server is away
+// rather than they.
 const maxFailures = 20
 
 var errTooMany = fmt.Errorf("%d directories failed, the rest is left to the next pass", maxFailures)
@@ -75,7 +76,8 @@ func (p *pass) report(ctx context.Context) {
 		"unowned", p.count.unowned, "foreign", p.count.foreign, "unreadable", p.count.unreadable, "failed", p.count.failed)
 }
 
-// settle takes the outcome of one directory: what failed is logged and left to the next pass, unless that is nearly everything.
+// settle takes the outcome of one directory: what failed is logged and left to the next pass,
+// unless that is nearly everything.
 func (p *pass) settle(ctx context.Context, dir string, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
@@ -87,7 +89,8 @@ func (p *pass) settle(ctx context.Context, dir string, err error) error {
 	return nil
 }
 
-// goneLongEnough notes that the object a directory was made for is gone, and tells whether it was so a grace ago already.
+// goneLongEnough notes that the object a directory was made for is gone, and reports whether it was
+// so a grace ago already.
 func (p *pass) goneLongEnough(dir string) bool {
 	first, ok := p.place.gone[dir]
 	if !ok {
@@ -103,7 +106,8 @@ func (p *pass) goneLongEnough(dir string) bool {
 const (
 	// page is how many keys are held at once.
 	page = 1000
-	// step is how many objects are removed at most without asking again whether they are leftovers, and fresh for how long.
+	// step is how many objects are removed at most without asking again whether they are leftovers,
+	// and fresh for how long.
 	step  = 100
 	fresh = 2 * time.Second
 	// parallel is how many objects are removed at once.
@@ -113,7 +117,8 @@ const (
 // still tells, from uncached reads, whether something is a leftover now.
 type still func(context.Context) (bool, error)
 
-// empty removes everything under prefix but the object keep; false means that it is, or may be, somebody's after all.
+// empty removes everything under prefix but the object keep; false means that it is, or may be,
+// somebody's after all.
 func (p *pass) empty(ctx context.Context, prefix, keep string, leftover still) (bool, error) {
 	for {
 		var infos []objectstore.Info

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// remove deletes objects and asks in between whether they are leftovers still: a process that was paused must not go on with
-// what it knew before.
+// remove deletes objects and asks in between whether they are leftovers still: a process that was
+// paused must not go on with what it knew before.
 func (p *pass) remove(ctx context.Context, infos []objectstore.Info, leftover still) (bool, error) {
 	for len(infos) > 0 {
 		asked := p.Clock.Now()

@@ -76,8 +76,8 @@ func (p *pass) restore(ctx context.Context, r records) error {
 	return p.removeOwner(ctx, key, leftover)
 }
 
-// judgeRecords wants an owner file of this cluster, or a Restore of this cluster with that UID that has ended: a runner that was paused may write a
-// record after the owner file was swept.
+// judgeRecords wants an owner file of this cluster, or a Restore of this cluster with that UID that
+// has ended: a runner that was paused may write a record after the owner file was swept.
 func (p *pass) judgeRecords(ctx context.Context, r records) (verdict, error) {
 	own, err := p.restoreOwner(ctx, r.name, r.uid)
 	if err != nil || own.kind != oursKind && own.kind != nobodyKind {

@@ -1,10 +1,11 @@
-// Package sweep removes from the bucket what dead or deleted backups and restores left: parts, sidecars, checkpoints, owner
-// files, records and unfinished uploads.
+// Package sweep removes from the bucket what dead or deleted backups and restores left: parts,
+// sidecars, checkpoints, owner files, records and unfinished uploads.
 //
-// It trusts nothing it saw before: right before it removes something it reads again, uncached, whose the directory is and what
-// became of the object it was made for. What is another cluster's, what says nothing about its owner (Velero's backups) and
-// what cannot be read is left alone. Every removal may be repeated and interrupted anywhere: the file that says whose a
-// directory is goes last. So the Lease behind it only saves work.
+// It trusts nothing it saw before: right before it removes something it reads again, uncached,
+// whose the directory is and what became of the object it was made for. What is another cluster's,
+// what says nothing about its owner (Velero's backups) and what cannot be read is left alone. Every
+// removal may be repeated and interrupted anywhere: the file that says whose a directory is goes
+// last. So the Lease behind it only saves work.
 package sweep
 
 import (
@@ -22,9 +23,11 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/service/periodic"
 )
 
-// scanPeriod is how often it is looked whether a location is due, unless the interval asks for more.
+// scanPeriod is how often it is looked whether a location is due, unless the interval asks for
+// more.
 const scanPeriod = 10 * time.Second
 
 // Opener opens a location's store; the caller closes it.
@@ -41,13 +44,14 @@ type Config struct {
 	Log       *slog.Logger
 	Tracer    trace.Tracer
 	Metrics   *Metrics
-	// Interval is how often a location is swept. It is also swept when it is first seen to be available.
+	// Interval is how often a location is swept. It is also swept when it is first seen to be
+	// available.
 	Interval time.Duration
-	// Grace is how long an object must have been seen to be gone before what it left is removed: a runner that still works
-	// for it has noticed by then.
+	// Grace is how long an object must have been seen to be gone before what it left is removed: a
+	// runner that still works for it has noticed by then.
 	Grace time.Duration
-	// KeepFailed tells whether the parts of failed backups stay until their deletion, which shows their objects to delete item
-	// actions; nil means that they go.
+	// KeepFailed reports whether the parts of failed backups stay until their deletion, which shows
+	// their objects to delete item actions; nil means that they go.
 	KeepFailed func() bool
 }
 
@@ -69,18 +73,11 @@ func New(c Config) *Sweeper { return &Sweeper{Config: c, places: map[string]*pla
 
 // Run sweeps until ctx ends. Failures are logged and tried again. One call at a time.
 func (s *Sweeper) Run(ctx context.Context) error {
-	ticker := s.Clock.NewTicker(min(scanPeriod, s.Interval, s.Grace))
-	defer ticker.Stop()
-	for {
+	return periodic.Run(ctx, s.Clock, min(scanPeriod, s.Interval, s.Grace), nil, func(ctx context.Context) {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Error("leftovers not swept", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		}
-	}
+	})
 }
 
 // Pass sweeps every location that is due. One that fails does not hold up the others.
@@ -126,7 +123,8 @@ func (s *Sweeper) forget(locs []velerov1.BackupStorageLocation) {
 	}
 }
 
-// location sweeps one location and sets when it is due again: soon, if something only waits for its grace to end.
+// location sweeps one location and sets when it is due again: soon, if something only waits for its
+// grace to end.
 func (s *Sweeper) location(ctx context.Context, loc *velerov1.BackupStorageLocation) error {
 	known := s.places[string(loc.UID)]
 	if known == nil {

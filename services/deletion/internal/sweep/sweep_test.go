@@ -159,7 +159,8 @@ func TestPartsOfEndedBackupsAreRemoved(t *testing.T) {
 	require.InDelta(t, 1, testutil.ToFloat64(b.s.Metrics.passes.WithLabelValues("default", "complete")), 0)
 }
 
-// The parts of a failed backup hold the only copy of the objects that delete item actions have to see when it is deleted.
+// The parts of a failed backup hold the only copy of the objects that delete item actions have to
+// see when it is deleted.
 func TestPartsOfFailedBackupsStayForDeleteItemActions(t *testing.T) {
 	b := newBed(t, backup("failed", "velero", "u", velerov1.BackupPhaseFailed), backup("done", "velero", "u", velerov1.BackupPhaseCompleted))
 	keep := true
@@ -184,7 +185,8 @@ func TestPartsOfFailedBackupsStayForDeleteItemActions(t *testing.T) {
 	require.Empty(t, b.under(layout.PartsDir("synced")))
 }
 
-// A Backup that exists and has not ended needs everything, however long ago it wrote, and in whatever namespace it lives.
+// A Backup that exists and has not ended needs everything, however long ago it wrote, and in
+// whatever namespace it lives.
 func TestLiveBackupsAreNotTouched(t *testing.T) {
 	for _, phase := range []velerov1.BackupPhase{
 		"", "New", "Queued", "ReadyToStart", "InProgress", "WaitingForPluginOperations", "WaitingForPluginOperationsPartiallyFailed",

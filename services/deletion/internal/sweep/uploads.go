@@ -11,11 +11,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// uploadAge is how old an unfinished upload is before nobody can still be writing it, whatever its backup does.
+// uploadAge is how old an unfinished upload is before no process can still be writing it, whatever
+// its backup does.
 const uploadAge = 24 * time.Hour
 
-// uploads ends the unfinished uploads of backups that ended, and all of this cluster's that are a day old. Where the
-// permission for it is missing they are left to a rule of the bucket.
+// uploads ends the unfinished uploads of backups that ended, and all of this cluster's that are a
+// day old. Where the permission for it is missing they are left to a rule of the bucket.
 func (p *pass) uploads(ctx context.Context) error {
 	return p.sweepUploads(ctx, layout.BackupsDir, func(u objectstore.Upload) (bool, error) {
 		name, ok := layout.BackupName(u.Key)

@@ -1,5 +1,5 @@
-// Package tries keeps on a DeleteBackupRequest how often it was tried and when the next try is due, so that a pause holds neither a
-// claim nor a worker and outlives the process.
+// Package tries keeps on a DeleteBackupRequest how often it was tried and when the next try is due,
+// so that a pause holds neither a claim nor a worker and outlives the process.
 package tries
 
 import (

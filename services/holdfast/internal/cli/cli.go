@@ -16,8 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/version"
 )
 
-// NewCommand returns the whole tree of commands; more are the commands that
-// another package brings.
+// NewCommand returns the whole tree of commands; more are the commands that another package brings.
 func NewCommand(g *global.Global, more ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "holdfast",

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/holdfast-io/holdfast/pkg/embednats"
-	"github.com/holdfast-io/holdfast/pkg/private"
-	"github.com/holdfast-io/holdfast/pkg/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/messaging/embednats"
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/service/private"
+	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
@@ -54,7 +54,8 @@ func realKind() kind {
 	}}
 }
 
-// TestUpServesItsOwnerOnly: every local user may call 127.0.0.1, and could read a Secret with GetItem or have a backup deleted.
+// TestUpServesItsOwnerOnly: every local user may call 127.0.0.1, and could read a Secret with
+// GetItem or have a backup deleted.
 func TestUpServesItsOwnerOnly(t *testing.T) {
 	cfg := config(t, &screen{})
 	cfg.Kubeconfig, cfg.Home = kubeconfig(t), t.TempDir()
@@ -111,7 +112,8 @@ func TestUpServesItsOwnerOnly(t *testing.T) {
 	require.Empty(t, noted)
 }
 
-// TestADataDirectoryOfEveryoneIsRefused: it holds a bucket, and with it every Secret of the cluster.
+// TestADataDirectoryOfEveryoneIsRefused: it holds a bucket, and with it every Secret of the
+// cluster.
 func TestADataDirectoryOfEveryoneIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
 	require.NoError(t, os.Mkdir(path, 0o700))

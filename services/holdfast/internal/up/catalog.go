@@ -12,8 +12,8 @@ import (
 	restorerunner "github.com/holdfast-io/holdfast/services/restore-runner/app"
 )
 
-// kinds are the services. Each is built by the same code as its own binary. bind leads the flags of its binary to its configuration,
-// whose zero value are their defaults.
+// kinds are the services. Each is built by the same code as its own binary. bind leads the flags of
+// its binary to its configuration, whose zero value are their defaults.
 func kinds() []kind {
 	var (
 		queue    queuescheduler.Config

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-io/holdfast/pkg/private"
+	"github.com/holdfast-io/holdfast/pkg/service/private"
 )
 
 // ErrInUse means that another process serves from the same data directory.
@@ -23,8 +23,8 @@ type dataDir struct {
 	lock *os.File
 }
 
-// openDataDir creates what is missing and locks the directory; one that another user owns or may change is refused. The lock is the
-// kernel's: it ends with the process, however that ends.
+// openDataDir creates what is missing and locks the directory; one that another user owns or may
+// change is refused. The lock is the kernel's: it ends with the process, however that ends.
 func openDataDir(path string) (*dataDir, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {

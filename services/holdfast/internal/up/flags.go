@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// bindServices gives fs the flags that the services' own binaries have beyond those that all share. One that several services have, such
-// as --claim-timeout, sets it in all of them.
+// bindServices gives fs the flags that the services' own binaries have beyond those that all share.
+// One that several services have, such as --claim-timeout, sets it in all of them.
 func bindServices(fs *pflag.FlagSet, kinds []kind) {
 	fans := map[string]*fan{}
 	for _, k := range kinds {

@@ -12,12 +12,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
-// decided are the shared settings that up decides itself: how the parts of one process reach each other, and who may call.
+// decided are the shared settings that up decides itself: how the parts of one process reach each
+// other, and who may call.
 var decided = []string{
 	"nats-url", "nats-creds-file", "work-dir", "grpc-address", "http-address", "tls-cert-file", "tls-key-file", "tls-ca-file", "auth",
 }
 
-// TestUpTakesTheFlagsOfEveryService: up knows --plugin-dir and the format of its log, and refuses --concurrent-backups and all the others.
+// TestUpTakesTheFlagsOfEveryService: up knows --plugin-dir and the format of its log, and refuses
+// --concurrent-backups and all the others.
 func TestUpTakesTheFlagsOfEveryService(t *testing.T) {
 	g := &global.Global{}
 	cmd := NewCommand(g)

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// maxInstances bounds how many earlier instances of a service are remembered;
-// their Leases are long expired by the time they fall off the list.
+// maxInstances bounds how many earlier instances of a service are remembered; their Leases are long
+// expired by the time they fall off the list.
 const maxInstances = 256
 
-// succeed records the new instances of a service and returns the earlier ones.
-// Whoever holds the data directory's lock knows those to be gone, so that their
-// claims can be taken over at once instead of after the claim timeout.
+// succeed records the new instances of a service and returns the earlier ones. Whoever holds the
+// data directory's lock knows those to be gone, so that their claims can be taken over at once
+// instead of after the claim timeout.
 func (d *dataDir) succeed(service string, instances []string) (predecessors []string, err error) {
 	path := filepath.Join(d.path, "instances", service)
 	data, err := os.ReadFile(path)
@@ -31,8 +31,8 @@ func (d *dataDir) succeed(service string, instances []string) (predecessors []st
 	return predecessors, nil
 }
 
-// replace writes a file so that it is whole or unchanged, and durable before the
-// instances in it claim anything.
+// replace writes a file so that it is whole or unchanged, and durable before the instances in it
+// claim anything.
 func replace(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

@@ -59,9 +59,8 @@ type shared struct {
 	token   string // of the run; what callers present
 }
 
-// plan decides who runs where: the first of each kind on its own ports unless
-// free ones are asked for, further ones on free ports. Free ports are taken at
-// once; closeAll gives them back.
+// plan decides who runs where: the first of each kind on its own ports unless free ones are asked
+// for, further ones on free ports. Free ports are taken at once; closeAll gives them back.
 func plan(cfg Config, s shared, kinds []kind) (members []member, err error) {
 	defer func() {
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// lookEvery is how often readiness is looked at, sayEvery how often people
-	// are told what is still waited for.
+	// lookEvery is how often readiness is looked at, sayEvery how often people are told what is
+	// still waited for.
 	lookEvery = 50 * time.Millisecond
 	sayEvery  = 10 * time.Second
 	// lookLimit bounds one look.
@@ -25,8 +25,8 @@ const (
 // ReadyLine is printed once everything serves.
 const ReadyLine = "holdfast is ready"
 
-// announce prints ReadyLine once every service answers /readyz and the default
-// location is Available; until then it says what is missing now and then.
+// announce prints ReadyLine once every service answers /readyz and the default location is
+// Available; until then it says what is missing now and then.
 func announce(ctx context.Context, cfg Config, members []member, c client.Reader) error {
 	ticker := cfg.Clock.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -79,8 +79,8 @@ func ready(ctx context.Context, address string) bool {
 	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
-// locationsWaitedFor names the default location while it is not Available. A
-// namespace without a default location is ready: its owner wants it that way.
+// locationsWaitedFor names the default location while it is not Available. A namespace without a
+// default location is ready: its owner wants it that way.
 func locationsWaitedFor(ctx context.Context, namespace string, c client.Reader) []string {
 	list := &velerov1.BackupStorageLocationList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {

@@ -22,8 +22,8 @@ var ErrVelero = errors.New("a Velero server is running")
 // defaultLocation is the name of the location made when there is none.
 const defaultLocation = "default"
 
-// refuseVelero fails when a Velero server with ready replicas is in the
-// namespace: both would act on the same objects.
+// refuseVelero fails when a Velero server with ready replicas is in the namespace: both would act
+// on the same objects.
 func refuseVelero(ctx context.Context, c client.Client, namespace string) error {
 	list := &appsv1.DeploymentList{}
 	labels := client.MatchingLabels{velerov1.LabelComponent: "velero"}
@@ -56,8 +56,8 @@ func ensureNamespace(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// ensureLocation creates a location in the data directory when the namespace has
-// none at all; whoever made one decided where backups go.
+// ensureLocation creates a location in the data directory when the namespace has none at all;
+// whoever made one decided where backups go.
 func ensureLocation(ctx context.Context, c client.Client, cfg Config, dir *dataDir) error {
 	list := &velerov1.BackupStorageLocationList{}
 	if err := c.List(ctx, list, client.InNamespace(cfg.Namespace)); err != nil {

@@ -1,6 +1,6 @@
-// Package up runs the whole of Holdfast on one machine: an embedded NATS server
-// and all six services in one process, through the same code paths as apart: real
-// NATS, real gRPC, real leases. Everything they keep is in one data directory.
+// Package up runs the whole of Holdfast on one machine: an embedded NATS server and all six
+// services in one process, through the same code paths as apart: real NATS, real gRPC, real leases.
+// Everything they keep is in one data directory.
 package up
 
 import (
@@ -16,25 +16,25 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/pkg/crds"
-	"github.com/holdfast-io/holdfast/pkg/embednats"
+	"github.com/holdfast-io/holdfast/pkg/apis/crds"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/messaging/embednats"
 	"github.com/holdfast-io/holdfast/pkg/redact"
-	"github.com/holdfast-io/holdfast/pkg/rungroup"
-	"github.com/holdfast-io/holdfast/pkg/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
+	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
 )
 
 const (
 	// setupLimit bounds what is done once before the services start.
 	setupLimit = 2 * time.Minute
-	// stopLimit is how long the services may take to stop: their own limits for
-	// handing over and for open calls, and a little more.
+	// stopLimit is how long the services may take to stop: their own limits for handing over and
+	// for open calls, and a little more.
 	stopLimit = 45 * time.Second
 )
 
-// Config is what `holdfast up` was asked for. Every field but PluginDir, Features,
-// Getenv and Home is required.
+// Config is what `holdfast up` was asked for. Every field but PluginDir, Features, Getenv and Home
+// is required.
 type Config struct {
 	Kubeconfig  string
 	Namespace   string
@@ -54,8 +54,8 @@ type Config struct {
 	Home   string              // the user's directory, where commands look for a server; empty when there is none
 }
 
-// run serves until ctx ends and returns nil after an orderly stop: first the
-// services hand over and stop, then NATS, then the data directory is unlocked.
+// run serves until ctx ends and returns nil after an orderly stop: first the services hand over and
+// stop, then NATS, then the data directory is unlocked.
 func run(ctx context.Context, cfg Config, kinds []kind) (err error) {
 	dir, err := openDataDir(cfg.DataDir)
 	if err != nil {
@@ -90,8 +90,8 @@ func run(ctx context.Context, cfg Config, kinds []kind) (err error) {
 	return serve(ctx, cfg, members, c)
 }
 
-// announceTo notes for the user's commands where the members listen, and returns what takes that back. Without notes the commands need
-// --data-dir.
+// announceTo notes for the user's commands where the members listen, and returns what takes that
+// back. Without notes the commands need --data-dir.
 func note(cfg Config, dir *dataDir, members []member) (forget func()) {
 	addresses := make([]string, len(members))
 	for i, m := range members {

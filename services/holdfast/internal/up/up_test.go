@@ -215,7 +215,8 @@ func TestReadyOnceAllServicesAndTheLocationAre(t *testing.T) {
 	require.EqualValues(t, 3, s.stopped.Load(), "every service stopped in order")
 }
 
-// Spans of OTEL_TRACES_EXPORTER=console are lines of the same output as ReadyLine, from several services at once.
+// Spans of OTEL_TRACES_EXPORTER=console are lines of the same output as ReadyLine, from several
+// services at once.
 func TestSpansOfUpGoToItsOutput(t *testing.T) {
 	out := &screen{}
 	cfg := config(t, out)

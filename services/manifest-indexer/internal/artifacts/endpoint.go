@@ -1,5 +1,5 @@
-// Package artifacts is the service's artifact endpoint: it gets the signing key when the API server answers, and serves and
-// makes links from then on.
+// Package artifacts is the service's artifact endpoint: it gets the signing key when the API server
+// answers, and serves and makes links from then on.
 package artifacts
 
 import (
@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/pkg/artifact"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/artifact"
 )
 
 // retry is how long a failed attempt to get the key rests.
@@ -65,7 +65,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 	}
 }
 
-// Ready tells whether links can be made and served.
+// Ready reports whether links can be made and served.
 func (e *Endpoint) Ready() bool { return e.signer.Load() != nil }
 
 // URL returns a link to an object; ErrNotReady before there is a key.

@@ -112,8 +112,8 @@ func TestTwoReplicasSyncAtOnce(t *testing.T) {
 	}
 }
 
-// TestABackupOnItsWayOutIsNotImported: the tarball goes first, whichever cluster deletes; what is being written has no
-// velero-backup.json yet.
+// TestABackupOnItsWayOutIsNotImported: the tarball goes first, whichever cluster deletes; what is
+// being written has no velero-backup.json yet.
 func TestABackupOnItsWayOutIsNotImported(t *testing.T) {
 	b := newBed(t)
 	b.put(stored("leaving", velerov1.BackupPhaseCompleted))
@@ -129,7 +129,8 @@ func TestABackupOnItsWayOutIsNotImported(t *testing.T) {
 	require.Equal(t, map[string]velerov1.BackupPhase{"failed": "Failed"}, b.phases())
 }
 
-// TestADeletionThatOvertakesASyncIsNotUndone: the backup is deleted, in full or in part, at each instant of its import.
+// TestADeletionThatOvertakesASyncIsNotUndone: the backup is deleted, in full or in part, at each
+// instant of its import.
 func TestADeletionThatOvertakesASyncIsNotUndone(t *testing.T) {
 	for name, remove := range map[string]func(*bed){
 		"all of it":    func(b *bed) { b.empty() },
@@ -165,8 +166,8 @@ func TestADeletionThatOvertakesASyncIsNotUndone(t *testing.T) {
 	}
 }
 
-// A process that dies between the creation of the object and the look whether the backup is still there leaves an object that
-// the next sync removes.
+// A process that dies between the creation of the object and the look whether the backup is still
+// there leaves an object that the next sync removes.
 func TestDeathBeforeTheSecondLook(t *testing.T) {
 	b := newBed(t)
 	b.put(stored("b", velerov1.BackupPhaseCompleted))
@@ -185,7 +186,8 @@ func TestDeathBeforeTheSecondLook(t *testing.T) {
 	require.Nil(t, b.get("b"))
 }
 
-// TestTheObjectOfADeletionIsNotReplaced: while a deletion is under way its Backup exists, and stays as it is.
+// TestTheObjectOfADeletionIsNotReplaced: while a deletion is under way its Backup exists, and stays
+// as it is.
 func TestTheObjectOfADeletionIsNotReplaced(t *testing.T) {
 	b := newBed(t, existing("b", longName, velerov1.BackupPhaseDeleting))
 	b.put(stored("b", velerov1.BackupPhaseCompleted))

@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// TestABucketGivesNoOrdersOfOurs: an imported backup keeps the finalizers it had, so that nothing can delete it, and every annotation of
-// Holdfast but the claim, such as one that lets it be deleted without its volume data.
+// TestABucketGivesNoOrdersOfOurs: an imported backup keeps the finalizers it had, so that nothing
+// can delete it, and every annotation of Holdfast but the claim, such as one that lets it be
+// deleted without its volume data.
 func TestABucketGivesNoOrdersOfOurs(t *testing.T) {
 	b := newBed(t)
 	backup := stored("b", velerov1.BackupPhaseCompleted)
@@ -34,8 +35,9 @@ func TestABucketGivesNoOrdersOfOurs(t *testing.T) {
 	require.Equal(t, map[string]string{"team": "a", "velero.io/schedule-name": "daily", velerov1.LabelStorageLocation: velerov1.LabelValue(longName)}, got.Labels)
 }
 
-// TestUnfinishedBackupsAreNoWork: what waits or finalizes counts as partially failed once it has expired, as with Velero, and stays out
-// before. Every other phase that has not ended would be taken for a request by a runner here.
+// TestUnfinishedBackupsAreNoWork: what waits or finalizes counts as partially failed once it has
+// expired, as with Velero, and stays out before. Every other phase that has not ended would be
+// taken for a request by a runner here.
 func TestUnfinishedBackupsAreNoWork(t *testing.T) {
 	b := newBed(t)
 	for i, tc := range []struct {
@@ -70,7 +72,8 @@ func TestUnfinishedBackupsAreNoWork(t *testing.T) {
 	}
 }
 
-// TestABucketCannotFillTheAPIServer: every directory of a bucket became an object, however many there were.
+// TestABucketCannotFillTheAPIServer: every directory of a bucket became an object, however many
+// there were.
 func TestABucketCannotFillTheAPIServer(t *testing.T) {
 	b := newBed(t, existing("here", "other", velerov1.BackupPhaseCompleted))
 	b.s.limit = 4
@@ -92,8 +95,9 @@ func podVolume(name, backup string, phase velerov1.PodVolumePhase) velerov1.PodV
 	return pvb
 }
 
-// TestPodVolumeBackupsOfABucketStartNothing: a node agent of Velero runs a PodVolumeBackup without a terminal phase, with the Pod that it
-// names; one that names another backup would be restored with that one's volumes.
+// TestPodVolumeBackupsOfABucketStartNothing: a node agent of Velero runs a PodVolumeBackup without
+// a terminal phase, with the Pod that it names; one that names another backup would be restored
+// with that one's volumes.
 func TestPodVolumeBackupsOfABucketStartNothing(t *testing.T) {
 	b := newBed(t)
 	b.put(stored("b", velerov1.BackupPhaseCompleted))

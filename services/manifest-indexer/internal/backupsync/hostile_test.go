@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// Whoever writes into a bucket makes every cluster that reads it take gigabytes: a list of PodVolumeBackups "{},{}," is structs of a kilobyte for three
-// bytes each, and one of a backup's hooks in velero-backup.json is not much better.
+// Whoever writes into a bucket makes every cluster that reads it take gigabytes: a list of
+// PodVolumeBackups "{},{}," is structs of a kilobyte for three bytes each, and one of a backup's
+// hooks in velero-backup.json is not much better.
 func TestForgedFilesOfABackupCostBoundedMemory(t *testing.T) {
 	b := newBed(t)
 	for i, element := range []string{"{}", "null", `{"metadata":{"ownerReferences":[{},{},{},{},{},{},{},{},{},{}]}}`} {

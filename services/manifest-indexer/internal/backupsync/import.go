@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -26,8 +26,8 @@ type backupError struct{ err error }
 
 func (b *backupError) Error() string { return b.err.Error() }
 
-// importBackup creates the object for a backup that has none. Directories without velero-backup.json are backups being
-// written or left-overs, and none of our business.
+// importBackup creates the object for a backup that has none. Directories without
+// velero-backup.json are backups being written or left-overs, and none of our business.
 func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, name string) error {
 	if err := layout.CheckName(name); err != nil {
 		return &backupError{err}
@@ -73,8 +73,8 @@ func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLo
 	return s.importPodVolumeBackups(ctx, loc, store, backup)
 }
 
-// leaving tells that the backup is being deleted, by another cluster or by a process that died over it: its tarball, which goes
-// first, is gone. One that failed need not have had any.
+// leaving reports that the backup is being deleted, by another cluster or by a process that died
+// over it: its tarball, which goes first, is gone. One that failed need not have had any.
 func (s *Syncer) leaving(ctx context.Context, store objectstore.Reader, b *velerov1.Backup) (bool, error) {
 	if b.Status.Phase == velerov1.BackupPhaseFailed {
 		return false, nil
@@ -101,8 +101,8 @@ func decode(data []byte, name string) (*velerov1.Backup, error) {
 	return backup, nil
 }
 
-// importable takes ended backups, and those that were left unfinished so long ago that they expired; those count as partially
-// failed (Velero 1.18).
+// importable takes ended backups, and those that were left unfinished so long ago that they
+// expired; those count as partially failed (Velero 1.18).
 func (s *Syncer) importable(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
 	case velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
@@ -119,7 +119,8 @@ func (s *Syncer) importable(b *velerov1.Backup) bool {
 	}
 }
 
-// adopt makes the object this cluster's: what the other API server and other processes knew does not hold here.
+// adopt makes the object this cluster's: what the other API server and other processes knew does
+// not hold here.
 func (s *Syncer) adopt(ctx context.Context, b *velerov1.Backup, loc *velerov1.BackupStorageLocation) error {
 	owners, err := s.owners(ctx, b.OwnerReferences)
 	if err != nil {
@@ -133,9 +134,10 @@ func (s *Syncer) adopt(ctx context.Context, b *velerov1.Backup, loc *velerov1.Ba
 	return nil
 }
 
-// metadata keeps the name, labels and annotations of what a bucket holds. What is ours among them, such as claims, requests to cancel and the
-// leave to delete without volume data, was said of an object in another cluster, or by whoever writes the bucket. A finalizer would be one
-// that nothing here removes.
+// metadata keeps the name, labels and annotations of what a bucket holds. What is ours among them,
+// such as claims, requests to cancel and the leave to delete without volume data, was said of an
+// object in another cluster, or by whoever writes the bucket. A finalizer would be one that nothing
+// here removes.
 func (s *Syncer) metadata(from metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: from.Name, Namespace: s.Namespace, Labels: notOurs(from.Labels), Annotations: notOurs(from.Annotations)}
 }
@@ -151,7 +153,8 @@ func notOurs(from map[string]string) map[string]string {
 	return kept
 }
 
-// owners keeps a Schedule only where that very Schedule exists; with another UID the garbage collector would delete the backup.
+// owners keeps a Schedule only where that very Schedule exists; with another UID the garbage
+// collector would delete the backup.
 func (s *Syncer) owners(ctx context.Context, refs []metav1.OwnerReference) ([]metav1.OwnerReference, error) {
 	var kept []metav1.OwnerReference
 	for _, ref := range refs {
@@ -171,8 +174,8 @@ func (s *Syncer) owners(ctx context.Context, refs []metav1.OwnerReference) ([]me
 	return kept, nil
 }
 
-// undoIfDeleted takes back an object whose backup was deleted, or began to be, while it was created. Should this process die
-// first, the next sync finds an object without a directory.
+// undoIfDeleted takes back an object whose backup was deleted, or began to be, while it was
+// created. Should this process die first, the next sync finds an object without a directory.
 func (s *Syncer) undoIfDeleted(ctx context.Context, store objectstore.Store, b *velerov1.Backup) (gone bool, err error) {
 	there, err := objectstore.Exists(ctx, store, layout.BackupMetadata(b.Name))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// removeOrphans deletes the objects of this location's ended backups that have no directory any more. Failed ones stay: they
-// may never have had one (Velero 1.18).
+// removeOrphans deletes the objects of this location's ended backups that have no directory any
+// more. Failed ones stay: they may never have had one (Velero 1.18).
 func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, backups []velerov1.Backup, stored map[string]bool) error {
 	label := velerov1.LabelValue(loc.Name)
 	for i := range backups {

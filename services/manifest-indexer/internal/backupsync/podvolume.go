@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -21,7 +21,8 @@ const (
 	maxLive = 128 << 20
 )
 
-// importPodVolumeBackups creates the PodVolumeBackups of a backup: a restore reads the objects, not the file.
+// importPodVolumeBackups creates the PodVolumeBackups of a backup: a restore reads the objects, not
+// the file.
 func (s *Syncer) importPodVolumeBackups(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, backup *velerov1.Backup) error {
 	list, err := readPodVolumes(ctx, store, backup.Name)
 	if err != nil {
@@ -46,8 +47,9 @@ func (s *Syncer) importPodVolumeBackups(ctx context.Context, loc *velerov1.Backu
 	return nil
 }
 
-// unfit says why an entry is not imported; empty when it is. A node agent of Velero runs whatever is not in a terminal phase, with the Pod
-// and node that it names, and a restore takes the entries that are labelled with its backup's name.
+// unfit says why an entry is not imported; empty when it is. A node agent of Velero runs whatever
+// is not in a terminal phase, with the Pod and node that it names, and a restore takes the entries
+// that are labelled with its backup's name.
 func unfit(pvb *velerov1.PodVolumeBackup, backup *velerov1.Backup) string {
 	switch pvb.Status.Phase {
 	case velerov1.PodVolumePhaseCompleted, velerov1.PodVolumePhaseFailed, velerov1.PodVolumePhaseCanceled:

@@ -1,4 +1,5 @@
-// Package backupsync makes Backup objects for the backups a bucket holds, and removes those whose data is gone.
+// Package backupsync makes Backup objects for the backups a bucket holds, and removes those whose
+// data is gone.
 package backupsync
 
 import (
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/service/periodic"
 )
 
 // scanPeriod is how often it is looked whether a location is due.
@@ -44,41 +46,29 @@ type Config struct {
 // Syncer syncs locations that are due.
 type Syncer struct {
 	Config
-	wake  chan struct{}
+	wake  periodic.Signal
 	limit int // of backups in the namespace
 }
 
 // New returns a Syncer.
 func New(c Config) *Syncer {
-	return &Syncer{Config: c, wake: make(chan struct{}, 1), limit: maxBackups}
+	return &Syncer{Config: c, wake: periodic.NewSignal(), limit: maxBackups}
 }
 
 // Wake asks for a pass soon; it never blocks.
-func (s *Syncer) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Syncer) Wake() { s.wake.Wake() }
 
 // Run makes passes until ctx ends. Failures are logged and tried again.
 func (s *Syncer) Run(ctx context.Context) error {
-	ticker := s.Clock.NewTicker(scanPeriod)
-	defer ticker.Stop()
-	for {
+	return periodic.Run(ctx, s.Clock, scanPeriod, s.wake, func(ctx context.Context) {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Error("backups not synced", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		case <-s.wake:
-		}
-	}
+	})
 }
 
-// Pass syncs every location that is due, the default one first. One that fails does not hold up the others.
+// Pass syncs every location that is due, the default one first. One that fails does not hold up the
+// others.
 func (s *Syncer) Pass(ctx context.Context) error {
 	var list velerov1.BackupStorageLocationList
 	if err := s.Reader.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
@@ -106,7 +96,8 @@ func (s *Syncer) Pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// due follows Velero 1.18: available, and not synced for as long as the location or else the server says.
+// due follows Velero 1.18: available, and not synced for as long as the location or else the server
+// says.
 func (s *Syncer) due(loc *velerov1.BackupStorageLocation) bool {
 	if loc.Status.Phase != velerov1.LocationPhaseAvailable {
 		return false
@@ -125,8 +116,8 @@ func (s *Syncer) sync(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	// The objects are listed before the bucket: a backup that ends in between is in the bucket then, so that no
-	// finished backup is taken for an orphan.
+	// The objects are listed before the bucket: a backup that ends in between is in the bucket
+	// then, so that no finished backup is taken for an orphan.
 	var backups velerov1.BackupList
 	if err := s.Reader.List(ctx, &backups, client.InNamespace(s.Namespace)); err != nil {
 		return fmt.Errorf("list backups: %w", err)
@@ -152,14 +143,16 @@ func (s *Syncer) sync(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 	return errors.Join(imported, s.markSynced(ctx, loc))
 }
 
-// maxFailures is how many backups that cannot be read end an import: the bucket is away rather than they.
+// maxFailures is how many backups that cannot be read end an import: the bucket is away rather than
+// they.
 const maxFailures = 5
 
-// maxBackups is how many backups the namespace may hold before no more are made from a bucket. Whoever writes a bucket could fill the API server
-// with them otherwise.
+// maxBackups is how many backups the namespace may hold before no more are made from a bucket.
+// Whoever writes a bucket could fill the API server with them otherwise.
 const maxBackups = 50_000
 
-// importNew makes the objects that are missing. One that fails does not hold up the others; the next sync tries it again.
+// importNew makes the objects that are missing. One that fails does not hold up the others; the
+// next sync tries it again.
 func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, stored, known map[string]bool) error {
 	var missing []string
 	for name := range stored {

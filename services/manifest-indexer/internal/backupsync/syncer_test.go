@@ -153,7 +153,7 @@ func TestDamagedBackupsDoNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-// One object the bucket refuses to give must not keep the rest of a bucket away for ever.
+// One object the bucket refuses to give must not keep the rest of a bucket away indefinitely.
 func TestAnUnreadableBackupDoesNotHoldUpOthers(t *testing.T) {
 	b := newBed(t)
 	for i := range 20 {

@@ -18,14 +18,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/location"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 )
 
 const (
 	// ttl is how long a URL, and a request, lives (Velero 1.18).
 	ttl = 10 * time.Minute
-	// retry is how soon a request for something that does not exist (yet) is looked at again. Clients wait half a minute or more.
+	// retry is how soon a request for something that does not exist (yet) is looked at again.
+	// Clients wait half a minute or more.
 	retry = 2 * time.Second
 )
 
@@ -41,7 +42,8 @@ type Linker interface {
 	URL(location, key string, ttl time.Duration) (string, error)
 }
 
-// Reconciler answers, and later deletes, DownloadRequests. Any number of replicas may answer one; the first write counts.
+// Reconciler answers, and later deletes, DownloadRequests. Any number of replicas may answer one;
+// the first write counts.
 type Reconciler struct {
 	Reader    client.Reader // uncached
 	Client    client.Client
@@ -157,7 +159,8 @@ func (r *Reconciler) locationOf(ctx context.Context, namespace string, target ve
 
 var errNoBackup = errors.New("its backup is not known yet")
 
-// unanswerable errors lie in the request or in what it names; they are no fault of this service or the API server.
+// unanswerable errors lie in the request or in what it names; they are no fault of this service or
+// the API server.
 func unanswerable(err error) bool {
 	return apierrors.IsNotFound(err) || errors.Is(err, errNoBackup) || errors.Is(err, location.ErrNoDefault) ||
 		errors.Is(err, layout.ErrInvalidName) || errors.Is(err, layout.ErrUnknownKind)

@@ -22,9 +22,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/artifact"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/artifact"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 )
 
 type bed struct {

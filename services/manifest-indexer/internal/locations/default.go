@@ -7,11 +7,11 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 )
 
-// settleDefault keeps one default: at the start the location of that name is made one, and of several the newest stays
-// (Velero 1.18). The given locations are brought up to date.
+// settleDefault keeps one default: at the start the location of that name is made one, and of
+// several the newest stays (Velero 1.18). The given locations are brought up to date.
 func (v *Validator) settleDefault(ctx context.Context, locs []velerov1.BackupStorageLocation) error {
 	if err := v.makeDefault(ctx, locs); err != nil {
 		return err

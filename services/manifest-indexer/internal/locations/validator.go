@@ -1,4 +1,5 @@
-// Package locations keeps the status of BackupStorageLocations: whether each can be used, and which is the default.
+// Package locations keeps the status of BackupStorageLocations: whether each can be used, and which
+// is the default.
 package locations
 
 import (
@@ -20,6 +21,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/service/periodic"
 )
 
 const (
@@ -56,7 +58,7 @@ type Config struct {
 type Validator struct {
 	Config
 	available *prometheus.GaugeVec
-	wake      chan struct{}
+	wake      periodic.Signal
 
 	mu          sync.Mutex
 	seen        map[types.UID]seen
@@ -72,7 +74,7 @@ type seen struct {
 // New returns a Validator; it registers its metrics.
 func New(c Config) *Validator {
 	v := &Validator{
-		Config: c, wake: make(chan struct{}, 1), seen: map[types.UID]seen{},
+		Config: c, wake: periodic.NewSignal(), seen: map[types.UID]seen{},
 		available: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "velero_backup_location_status_gauge", Help: "Whether a backup location is available (1) or not (0).",
 		}, []string{"backup_location_name"}),
@@ -82,28 +84,15 @@ func New(c Config) *Validator {
 }
 
 // Wake asks for a pass soon; it never blocks.
-func (v *Validator) Wake() {
-	select {
-	case v.wake <- struct{}{}:
-	default:
-	}
-}
+func (v *Validator) Wake() { v.wake.Wake() }
 
 // Run makes passes until ctx ends. Failures are logged and tried again.
 func (v *Validator) Run(ctx context.Context) error {
-	ticker := v.Clock.NewTicker(scanPeriod)
-	defer ticker.Stop()
-	for {
+	return periodic.Run(ctx, v.Clock, scanPeriod, v.wake, func(ctx context.Context) {
 		if err := v.Pass(ctx); err != nil && ctx.Err() == nil {
 			v.Log.Error("locations not validated", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		case <-v.wake:
-		}
-	}
+	})
 }
 
 // Pass looks at every location once.
@@ -126,7 +115,8 @@ func (v *Validator) Pass(ctx context.Context) error {
 	return group.Wait()
 }
 
-// due follows Velero 1.18: never validated, changed, or not for as long as the location or else the server says.
+// due follows Velero 1.18: never validated, changed, or not for as long as the location or else the
+// server says.
 func (v *Validator) due(loc *velerov1.BackupStorageLocation) bool {
 	last := loc.Status.LastValidationTime
 	if last == nil || loc.Status.Phase == "" {

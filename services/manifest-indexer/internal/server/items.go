@@ -10,8 +10,8 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
@@ -105,7 +105,7 @@ func (m *opened) kindNamed(key *manifestv1.ItemKey) (string, error) {
 			continue
 		}
 		if found != "" {
-			return "", grpcerr.Field("key.version", "is needed: the backup holds %s and %s", found, k.Kind)
+			return "", errgrpc.Field("key.version", "is needed: the backup holds %s and %s", found, k.Kind)
 		}
 		found = k.Kind
 	}
@@ -147,7 +147,7 @@ func decodeToken(req *manifestv1.ListItemsRequest) (*manifest.Key, error) {
 		err = errors.New("made for another backup or other filters")
 	}
 	if err != nil {
-		return nil, grpcerr.Field("page_token", "%v", err)
+		return nil, errgrpc.Field("page_token", "%v", err)
 	}
 	return &t.After, nil
 }

@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/tarball"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
@@ -26,7 +26,8 @@ type Opener interface {
 	OpenName(ctx context.Context, name string) (objectstore.Store, error)
 }
 
-// Server implements ManifestService. Errors are Go errors that the gRPC server's interceptor translates.
+// Server implements ManifestService. Errors are Go errors that the gRPC server's interceptor
+// translates.
 type Server struct {
 	manifestv1.UnimplementedManifestServiceServer
 	Reader    client.Reader
@@ -68,7 +69,7 @@ func (s *Server) GetItem(ctx context.Context, req *manifestv1.GetItemRequest) (_
 	defer m.close(&err)
 	item, err := m.find(ctx, req)
 	if errors.Is(err, manifest.ErrNotFound) {
-		return nil, fmt.Errorf("backup %q: %w: %w", req.GetBackup(), grpcerr.ErrNotFound, err)
+		return nil, fmt.Errorf("backup %q: %w: %w", req.GetBackup(), errgrpc.ErrNotFound, err)
 	}
 	if err != nil {
 		return nil, err
@@ -114,17 +115,17 @@ func openManifest(ctx context.Context, store objectstore.Store, backup string) (
 		return nil, noManifest(backup)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", grpcerr.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", errgrpc.ErrUnavailable, err)
 	}
 	reader, err := manifest.Open(ctx, ranges{store, key}, info.Size)
 	if errors.Is(err, manifest.ErrCorrupt) {
-		return nil, fmt.Errorf("backup %q: %w: %w", backup, grpcerr.ErrCorrupt, err)
+		return nil, fmt.Errorf("backup %q: %w: %w", backup, errgrpc.ErrCorrupt, err)
 	}
 	return reader, err
 }
 
 func noManifest(backup string) error {
-	return grpcerr.WithReason(fmt.Errorf("backup %q has no manifest: %w", backup, grpcerr.ErrNotFound), reasonNoManifest,
+	return errgrpc.WithReason(fmt.Errorf("backup %q has no manifest: %w", backup, errgrpc.ErrNotFound), reasonNoManifest,
 		map[string]string{"backup": backup})
 }
 
@@ -144,7 +145,7 @@ func (m *opened) body(ctx context.Context, item manifest.Item) (_ []byte, err er
 
 func damaged(err error) error {
 	if errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrMismatch) || errors.Is(err, manifest.ErrCorrupt) {
-		return fmt.Errorf("%w: %w", grpcerr.ErrCorrupt, err)
+		return fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
 	}
 	return err
 }

@@ -17,15 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
-	"github.com/holdfast-io/holdfast/pkg/part"
-	"github.com/holdfast-io/holdfast/pkg/publish"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
@@ -64,14 +64,14 @@ func newBed(t *testing.T) *bed {
 	key := layout.Part("b", "uid", 1, "all", 0, 0)
 	b.upload(key, sealed.Data)
 	b.upload(layout.Sidecar(key), sealed.Sidecar)
-	plan := publish.Plan{
+	plan := assembly.Plan{
 		Backup: "b", UID: "uid", ModTime: start, LogValue: "velero/b", Header: manifest.Header{Revision: "77"},
-		Parts: []publish.PartRef{{Key: key, Size: sealed.Data.Size, SHA256: sealed.Data.SHA256, SidecarKey: layout.Sidecar(key)}},
+		Parts: []assembly.PartRef{{Key: key, Size: sealed.Data.Size, SHA256: sealed.Data.SHA256, SidecarKey: layout.Sidecar(key)}},
 		Cuts:  []manifest.Cut{{Kind: "v1/ConfigMap", Revision: "77"}, {Kind: "example.com/v1/Widget", Revision: "80", From: "a", To: "z"}},
 	}
-	_, err = publish.Compose(t.Context(), b.store, plan)
+	_, err = assembly.Compose(t.Context(), b.store, plan)
 	require.NoError(t, err)
-	merged, err := publish.Merge(t.Context(), b.store, plan, dir)
+	merged, err := assembly.Merge(t.Context(), b.store, plan, dir)
 	require.NoError(t, err)
 	b.upload(layout.BackupManifest("b"), merged.Manifest)
 	return b
@@ -155,7 +155,7 @@ func TestPageTokensAreChecked(t *testing.T) {
 		{Backup: "b", Namespace: "ns-0", PageToken: first.GetNextPageToken()},
 	} {
 		_, err = b.s.ListItems(t.Context(), req)
-		field := new(grpcerr.FieldError)
+		field := new(errgrpc.FieldError)
 		require.ErrorAs(t, err, &field)
 		require.Equal(t, "page_token", field.Field)
 	}
@@ -183,7 +183,7 @@ func TestGetItem(t *testing.T) {
 	require.Empty(t, got.GetBody(), "only on request")
 
 	_, err = b.s.GetItem(t.Context(), byKey("example.com", "", "Widget", "ns-0", "w-v1"))
-	field := new(grpcerr.FieldError)
+	field := new(errgrpc.FieldError)
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "key.version", field.Field)
 	_, err = b.s.GetItem(t.Context(), byKey("example.com", "v2", "Widget", "ns-0", "w-v2"))
@@ -194,7 +194,7 @@ func TestGetItem(t *testing.T) {
 		{Backup: "b", Item: &manifestv1.GetItemRequest_Uid{Uid: "absent"}},
 	} {
 		_, err = b.s.GetItem(t.Context(), req)
-		require.ErrorIs(t, err, grpcerr.ErrNotFound)
+		require.ErrorIs(t, err, errgrpc.ErrNotFound)
 	}
 }
 
@@ -203,14 +203,14 @@ func TestFailuresHaveCodes(t *testing.T) {
 	_, err := b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "absent"})
 	require.True(t, apierrors.IsNotFound(err))
 	_, err = b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "velero-made"})
-	st, _ := grpcerr.Status(err)
+	st, _ := errgrpc.Status(err)
 	require.Equal(t, codes.NotFound, st.Code())
-	require.Equal(t, "MANIFEST_NOT_FOUND", grpcerr.Reason(st.Err()))
+	require.Equal(t, "MANIFEST_NOT_FOUND", errgrpc.Reason(st.Err()))
 
 	whole, _ := b.store.Bytes(layout.BackupManifest("b"))
 	b.store.Set(layout.BackupManifest("b"), whole[:len(whole)/2])
 	_, err = b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "b"})
-	require.ErrorIs(t, err, grpcerr.ErrCorrupt)
+	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
 
 	b.store.Set(layout.BackupManifest("b"), whole)
 	tar, _ := b.store.Bytes(layout.BackupTarball("b"))
@@ -219,5 +219,5 @@ func TestFailuresHaveCodes(t *testing.T) {
 	}
 	b.store.Set(layout.BackupTarball("b"), tar)
 	_, err = b.s.GetItem(t.Context(), byKey("", "", "ConfigMap", "ns-1", "cm-07"))
-	require.ErrorIs(t, err, grpcerr.ErrCorrupt)
+	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
 }

@@ -18,11 +18,12 @@ import (
 // lifetime is how long an answered request stays (Velero 1.18).
 const lifetime = time.Minute
 
-// ServerVersion is what is told to clients: Velero's CLI warns unless major and minor are its own, so it is the version whose
-// behaviour and formats are kept.
+// ServerVersion is what is told to clients: Velero's CLI warns unless major and minor are its own,
+// so it is the version whose behaviour and formats are kept.
 const ServerVersion = "v1.18.1+holdfast"
 
-// Reconciler answers requests and deletes them a minute later. Any number of replicas may answer one; the first write counts.
+// Reconciler answers requests and deletes them a minute later. Any number of replicas may answer
+// one; the first write counts.
 type Reconciler struct {
 	Reader client.Reader // uncached
 	Client client.Client

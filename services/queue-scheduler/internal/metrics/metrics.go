@@ -1,5 +1,5 @@
-// Package metrics counts what queue-scheduler refuses, under Velero's names, and
-// takes the time of its walks along the queue.
+// Package metrics counts what queue-scheduler refuses, under Velero's names, and takes the time of
+// its walks along the queue.
 package metrics
 
 import (

@@ -1,5 +1,4 @@
-// Package priority knows the classes of backups that wait, and how waiting
-// raises them.
+// Package priority knows the classes of backups that wait, and how waiting raises them.
 package priority
 
 import (
@@ -32,8 +31,8 @@ func (c Class) String() string {
 	return fmt.Sprintf("Class(%d)", int(c))
 }
 
-// Of reads the class from annotation holdfast.io/priority. Without it the class
-// is Normal; with another value than high, normal and low it is Normal and an error.
+// Of reads the class from annotation holdfast.io/priority. Without it the class is Normal; with
+// another value than high, normal and low it is Normal and an error.
 func Of(annotations map[string]string) (Class, error) {
 	switch text, set := annotations[holdfast.AnnotationPriority]; {
 	case !set, text == "normal":
@@ -47,8 +46,8 @@ func Of(annotations map[string]string) (Class, error) {
 	}
 }
 
-// After is the class a job has come to by waiting: one higher for every full
-// period of ageing, up to High. With a period of 0 nobody ages.
+// After is the class a job has come to by waiting: one higher for every full period of ageing, up
+// to High. With a period of 0 no job ages.
 func (c Class) After(waited, ageing time.Duration) Class {
 	if ageing <= 0 || waited < ageing {
 		return c

@@ -4,21 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// foreign tells of a job in ReadyToStart or InProgress that another server brought
-// there: what this one admits was numbered or validated by it, and what its runners
-// work on is claimed.
+// foreign tells of a job in ReadyToStart or InProgress that another server brought there: what this
+// one admits was numbered or validated by it, and what its runners work on is claimed.
 func foreign(j job) bool {
 	annotations := j.object().GetAnnotations()
 	if _, claimed := annotations[holdfast.AnnotationClaim]; claimed {
@@ -31,18 +33,36 @@ func foreign(j job) bool {
 	return !numbered
 }
 
-// adopt takes over a job that another server left, if this one can do what it asks
-// for: it is validated and enters the ledger as if it had waited, beside nothing
-// that it overlaps. Else it ends, and says why.
-func (s *Scheduler) adopt(ctx context.Context, v *view, j job) error {
-	if j.restore != nil {
-		return s.adoptRestore(ctx, v, j.restore)
-	}
-	return s.adoptBackup(ctx, v, j.backup)
+// adopter enters jobs into the ledger that run without an entry: those of another server, and those
+// whose entry was deleted. Only passes use it.
+type adopter struct {
+	reader    client.Reader
+	client    client.Client
+	validator Validator
+	ledger    Ledger
+	metrics   Metrics
+	clock     clock.PassiveClock
+	log       *slog.Logger
+
+	resolver *resolver
+	looks    *bucketLooks
+	leaving  *leaving
+	reasons  *reasons
+	hints    *hints
 }
 
-func (s *Scheduler) adoptBackup(ctx context.Context, v *view, b *velerov1.Backup) error {
-	all, err := s.Validator.Backup(ctx, b.DeepCopy())
+// adopt takes over a job that another server left, if this one can do what it asks for: it is
+// validated and enters the ledger as if it had waited, beside nothing that it overlaps. Else it
+// ends, and says why.
+func (a *adopter) adopt(ctx context.Context, v *view, j job) error {
+	if j.restore != nil {
+		return a.adoptRestore(ctx, v, j.restore)
+	}
+	return a.adoptBackup(ctx, v, j.backup)
+}
+
+func (a *adopter) adoptBackup(ctx context.Context, v *view, b *velerov1.Backup) error {
+	all, err := a.validator.Backup(ctx, b.DeepCopy())
 	if err != nil {
 		return err
 	}
@@ -50,28 +70,28 @@ func (s *Scheduler) adoptBackup(ctx context.Context, v *view, b *velerov1.Backup
 	if len(problems) == 0 && len(all) > 0 {
 		return &awayError{all[0].Message} // it is looked at again
 	}
-	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Since: s.Clock.Now()}
+	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Since: a.clock.Now()}
 	if len(problems) == 0 {
-		if e.Namespaces, err = s.resolve(ctx, v, b); err != nil {
+		if e.Namespaces, err = a.resolver.resolve(ctx, v, b); err != nil {
 			return err
 		}
-		if admitted, err := s.admitForeign(ctx, v, job{backup: b}, e); !admitted {
+		if admitted, err := a.admitForeign(ctx, v, job{backup: b}, e); !admitted {
 			return err
 		}
 	}
-	err = kube.Update(ctx, s.Reader, s.Client, b, func(b *velerov1.Backup) error {
+	err = kube.Update(ctx, a.reader, a.client, b, func(b *velerov1.Backup) error {
 		running := b.Status.Phase == velerov1.BackupPhaseInProgress
 		if b.DeletionTimestamp != nil || !running && b.Status.Phase != velerov1.BackupPhaseReadyToStart || !foreign(job{backup: b}) {
 			return kube.ErrSkip
 		}
 		switch {
 		case len(problems) == 0:
-			if _, err := s.Validator.Backup(ctx, b); err != nil {
+			if _, err := a.validator.Backup(ctx, b); err != nil {
 				return err
 			}
 			return setNamespaces(b, e.Namespaces)
 		case running:
-			now := metav1.NewTime(s.Clock.Now())
+			now := metav1.NewTime(a.clock.Now())
 			b.Status.Phase, b.Status.CompletionTimestamp = velerov1.BackupPhaseFailed, &now
 			b.Status.FailureReason, b.Status.ValidationErrors = notAdopted(problems), problems.Strings()
 		default:
@@ -83,29 +103,29 @@ func (s *Scheduler) adoptBackup(ctx context.Context, v *view, b *velerov1.Backup
 		return nil
 	}
 	if err == nil && len(problems) > 0 {
-		s.Metrics.BackupRefused(b.Labels[velerov1.LabelScheduleName])
-		s.Log.InfoContext(ctx, "backup of another server not adopted", "backup", b.Name, "problems", problems.Strings())
-		s.announce(ctx, "Backup", b, string(b.Status.Phase))
+		a.metrics.BackupRefused(b.Labels[velerov1.LabelScheduleName])
+		a.log.InfoContext(ctx, "backup of another server not adopted", "backup", b.Name, "problems", problems.Strings())
+		a.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
 	}
 	return err
 }
 
-func (s *Scheduler) adoptRestore(ctx context.Context, v *view, r *velerov1.Restore) error {
+func (a *adopter) adoptRestore(ctx context.Context, v *view, r *velerov1.Restore) error {
 	checked := r.DeepCopy()
-	problems, err := s.checkForeign(ctx, checked)
+	problems, err := a.checkForeign(ctx, checked)
 	if err != nil {
 		return err
 	}
-	e := s.restoreEntry(r)
+	e := restoreEntry(r, a.clock.Now())
 	if len(problems) == 0 {
-		if e.Namespaces, err = s.findTargets(ctx, checked); err != nil {
+		if e.Namespaces, err = a.looks.findTargets(ctx, checked); err != nil {
 			return err
 		}
-		if admitted, err := s.admitForeign(ctx, v, job{restore: r}, e); !admitted {
+		if admitted, err := a.admitForeign(ctx, v, job{restore: r}, e); !admitted {
 			return err
 		}
 	}
-	err = kube.Update(ctx, s.Reader, s.Client, r, func(r *velerov1.Restore) error {
+	err = kube.Update(ctx, a.reader, a.client, r, func(r *velerov1.Restore) error {
 		if r.DeletionTimestamp != nil || r.Status.Phase != velerov1.RestorePhaseInProgress || !foreign(job{restore: r}) {
 			return kube.ErrSkip
 		}
@@ -114,7 +134,7 @@ func (s *Scheduler) adoptRestore(ctx context.Context, v *view, r *velerov1.Resto
 			metav1.SetMetaDataAnnotation(&r.ObjectMeta, validate.AnnotationValidated, string(r.UID))
 			return setNamespaces(r, e.Namespaces)
 		}
-		now := metav1.NewTime(s.Clock.Now())
+		now := metav1.NewTime(a.clock.Now())
 		r.Status.Phase, r.Status.CompletionTimestamp = velerov1.RestorePhaseFailed, &now
 		r.Status.FailureReason, r.Status.ValidationErrors = notAdopted(problems), problems.Strings()
 		return nil
@@ -123,34 +143,34 @@ func (s *Scheduler) adoptRestore(ctx context.Context, v *view, r *velerov1.Resto
 		return nil
 	}
 	if err == nil && len(problems) > 0 {
-		s.Metrics.RestoreRefused(r.Labels[velerov1.LabelScheduleName])
-		s.Log.InfoContext(ctx, "restore of another server not adopted", "restore", r.Name, "problems", problems.Strings())
-		s.announce(ctx, "Restore", r, string(r.Status.Phase))
+		a.metrics.RestoreRefused(r.Labels[velerov1.LabelScheduleName])
+		a.log.InfoContext(ctx, "restore of another server not adopted", "restore", r.Name, "problems", problems.Strings())
+		a.hints.announce(ctx, "Restore", r, string(r.Status.Phase))
 	}
 	return err
 }
 
-// checkForeign completes and validates a restore whose spec another server completed:
-// that names the schedule of the backup beside the backup.
-func (s *Scheduler) checkForeign(ctx context.Context, r *velerov1.Restore) (validate.Problems, error) {
+// checkForeign completes and validates a restore whose spec another server completed: that names
+// the schedule of the backup beside the backup.
+func (a *adopter) checkForeign(ctx context.Context, r *velerov1.Restore) (validate.Problems, error) {
 	schedule := r.Spec.ScheduleName
 	if r.Spec.BackupName != "" {
 		r.Spec.ScheduleName = ""
 	}
-	problems, err := s.Validator.Restore(ctx, r)
+	problems, err := a.validator.Restore(ctx, r)
 	r.Spec.ScheduleName = schedule
 	return problems, err
 }
 
-// admitForeign enters a job into the ledger. One that overlaps others waits for them:
-// nobody works on it, whatever its phase says.
-func (s *Scheduler) admitForeign(ctx context.Context, v *view, j job, e ledger.Entry) (bool, error) {
-	if err := s.Ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
+// admitForeign enters a job into the ledger. One that overlaps others waits for them: no process
+// works on it, whatever its phase says.
+func (a *adopter) admitForeign(ctx context.Context, v *view, j job, e ledger.Entry) (bool, error) {
+	if err := a.ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
 		v.unlisted = append(v.unlisted, e)
-		return false, s.waitOrFail(j.object(), err)
+		return false, a.reasons.waitOrFail(j.object(), err)
 	}
 	v.enter(e)
-	s.Log.InfoContext(ctx, "job of another server adopted", "kind", e.Kind, "name", e.Name)
+	a.log.InfoContext(ctx, "job of another server adopted", "kind", e.Kind, "name", e.Name)
 	return true, nil
 }
 

@@ -9,13 +9,14 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// A job that Velero left in ReadyToStart or InProgress is run without a look at its spec: hooks, resource policies and whatever
-// else is not built are dropped in silence, and a scheduleName beside the backupName, which Velero fills in, is no problem.
+// A job that Velero left in ReadyToStart or InProgress is run without a look at its spec: hooks,
+// resource policies and whatever else is not built are dropped in silence, and a scheduleName
+// beside the backupName, which Velero fills in, is no problem.
 func TestJobsThatAnotherServerLeftAreValidated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase, want velerov1.BackupPhase
@@ -88,7 +89,8 @@ func TestRestoresThatAnotherServerLeftAreValidated(t *testing.T) {
 	}
 }
 
-// What this server's runners work on is not validated again when the ledger was lost: a location that fails a probe would end it.
+// What this server's runners work on is not validated again when the ledger was lost: a location
+// that fails a probe would end it.
 func TestOwnJobsAreNotValidatedAgain(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	b.rules.refused["b"], b.rules.refused["r"] = "no", "no"
@@ -106,8 +108,8 @@ func TestOwnJobsAreNotValidatedAgain(t *testing.T) {
 	require.Equal(t, []string{"b", "r"}, b.admitted())
 }
 
-// A job that nobody works on does not run beside others of its namespaces because its phase says that it was begun, and holds up
-// nobody while it cannot be looked at.
+// A job that no process works on does not run beside others of its namespaces because its phase
+// says that it was begun, and delays no other job while it cannot be looked at.
 func TestAnAdoptedJobWaitsForThoseItOverlaps(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-else", Kind: ledger.KindRestore, Namespace: "velero", Name: "else",

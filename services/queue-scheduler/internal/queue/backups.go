@@ -7,26 +7,25 @@ import (
 	"slices"
 	"strconv"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// enqueueLimit bounds what one pass queues, so that backups which may start do not
-// wait for the validation of thousands that come after them.
+// enqueueLimit bounds what one pass queues, so that backups which may start do not wait for the
+// validation of thousands that come after them.
 const enqueueLimit = 250
 
-// enqueue validates new backups and puts them behind the last one. Their numbers
-// come from the ledger in one block.
+// enqueue validates new backups and puts them behind the last one. Their numbers come from the
+// ledger in one block.
 func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
-	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.barred(b) != nil })
+	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.parked.barred(b) != nil })
 	fresh := all[:min(len(all), enqueueLimit)]
 	if len(fresh) == 0 {
 		return nil
@@ -40,7 +39,7 @@ func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
 	for i, b := range fresh {
 		version := b.ResourceVersion
 		err := s.enqueueOne(ctx, v, b, first+int64(i))
-		if err == nil || s.bar(b, version, err) {
+		if err == nil || s.parked.bar(b, version, err) {
 			settled++
 			continue
 		}
@@ -54,21 +53,21 @@ func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
 
 // enqueueOne begins the trace of a backup: its span is the root.
 func (s *Scheduler) enqueueOne(ctx context.Context, v *view, b *velerov1.Backup, number int64) error {
-	ctx, end := s.begin(ctx, "queue backup", b)
-	err := s.update(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
+	ctx, end := s.traces.begin(ctx, "queue backup", b)
+	err := s.writer.update(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
 		return s.queue(ctx, b, number, len(v.queued)+1)
 	})
 	if err == nil && b.Status.Phase == velerov1.BackupPhaseQueued {
 		failpoint.Hit("queue-scheduler/queued")
 		v.queued = append(v.queued, b)
-		s.announce(ctx, "Backup", b, string(b.Status.Phase))
+		s.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
 	}
 	end(err)
 	return err
 }
 
-// queue is the write New to Queued, or to FailedValidation with all that
-// validation computed. What a queued backup will be is computed at admission.
+// queue is the write New to Queued, or to FailedValidation with all that validation computed. What
+// a queued backup will be is computed at admission.
 func (s *Scheduler) queue(ctx context.Context, b *velerov1.Backup, number int64, position int) error {
 	completed := b.DeepCopy()
 	problems, err := s.Validator.Backup(ctx, completed)
@@ -83,7 +82,7 @@ func (s *Scheduler) queue(ctx context.Context, b *velerov1.Backup, number int64,
 	metav1.SetMetaDataAnnotation(&b.ObjectMeta, holdfast.AnnotationQueueSequence, strconv.FormatInt(number, 10))
 	b.Status.Phase = velerov1.BackupPhaseQueued
 	b.Status.QueuePosition = position
-	fabric.SetTrace(ctx, b)
+	messaging.SetTrace(ctx, b)
 	failpoint.Hit("queue-scheduler/validated")
 	return nil
 }
@@ -94,17 +93,17 @@ func refuse(b *velerov1.Backup, problems []string) {
 	b.Status.QueuePosition = 0
 }
 
-// admit walks the queue once, and decides from what the pass read: only a backup
-// that may start is validated and asked for in the ledger. One that has to wait
-// claims its namespaces for those behind it, so that nobody starves.
+// admit walks the queue once, and decides from what the pass read: only a backup that may start is
+// validated and asked for in the ledger. One that has to wait claims its namespaces for those
+// behind it, so that no job starves.
 func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	if len(v.queued) == 0 {
 		return nil
 	}
-	s.namespaces(ctx, v) // read before the decisions are timed
-	watch := s.newStopwatch()
-	line := s.order(ctx, v)
-	w := s.newWalk(v)
+	s.resolver.namespaces(ctx, v) // read before the decisions are timed
+	watch := newStopwatch(s.Clock)
+	line := s.lineup.order(ctx, v)
+	w := newWalk(v)
 	var errs []error
 	waiting := make([]*velerov1.Backup, 0, len(v.queued))
 	for i, b := range v.queued {
@@ -130,11 +129,11 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 		watch.resume()
 		if errors.Is(err, ledger.ErrMoved) {
 			waiting = append(waiting, v.queued[i:]...)
-			s.Wake() // somebody ahead may start now: begin at the front again
+			s.Wake() // a job ahead may start now: begin at the front again
 			break
 		}
 		switch {
-		case s.bar(b, version, err), becauseOf(err).away != nil:
+		case s.parked.bar(b, version, err), becauseOf(err).away != nil:
 			waiting = append(waiting, b) // it claims nothing
 		case err != nil:
 			errs = append(errs, fmt.Errorf("admit backup %s: %w", b.Name, err))
@@ -151,8 +150,8 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	return errors.Join(errs...)
 }
 
-// verdict is why a backup that is not admitted has to wait; nil if it may start.
-// While namespaces cannot be read nobody may, and the first one says so.
+// verdict is why a backup that is not admitted has to wait; nil if it may start. While namespaces
+// cannot be read no backup may, and the first one says so.
 func (s *Scheduler) verdict(v *view, b *Waiting, w *walk) (reason, err error) {
 	if err := v.live.err; err != nil {
 		if w.blind {
@@ -163,18 +162,18 @@ func (s *Scheduler) verdict(v *view, b *Waiting, w *walk) (reason, err error) {
 	}
 	if reason = w.verdict(b.Namespaces); reason != nil {
 		w.wait(b.Backup.Name, b.Namespaces, reason)
-		s.explain(b.Backup, reason)
+		s.reasons.explain(b.Backup, reason)
 	}
 	return reason, nil
 }
 
-// start admits one backup that nothing seems to be in the way of; false with b
-// still Queued means that it waits all the same.
+// start admits one backup that nothing seems to be in the way of; false with b still Queued means
+// that it waits all the same.
 func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *walk) (bool, error) {
 	if v.admitted(b.UID) {
 		return s.complete(ctx, b) // an admission that was cut off is completed
 	}
-	namespaces, err := s.resolve(ctx, v, b)
+	namespaces, err := s.resolver.resolve(ctx, v, b)
 	if err != nil {
 		return false, err
 	}
@@ -189,9 +188,9 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 		return false, &awayError{problems[0].Message} // since the line was made
 	}
 	failpoint.Hit("queue-scheduler/before-swap")
-	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.admissionTime(b)}
+	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: admissionTime(b, s.Clock.Now())}
 	if err := s.Ledger.Admit(ctx, e, v.limits, w.while()...); err != nil {
-		if reason := s.waitOrFail(b, err); reason != nil {
+		if reason := s.reasons.waitOrFail(b, err); reason != nil {
 			return false, reason
 		}
 		w.wait(b.Name, namespaces, err) // another replica was faster
@@ -226,7 +225,7 @@ func (s *Scheduler) decline(ctx context.Context, b *velerov1.Backup, problems va
 			Message: fmt.Sprintf("selects %d namespaces, which take %d bytes: at most %d can be admitted", len(namespaces), size, ledger.MaxNamespaces),
 		})
 	}
-	return s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	return s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		if _, err := s.Validator.Backup(ctx, b); err != nil {
 			return err
 		}
@@ -235,19 +234,19 @@ func (s *Scheduler) decline(ctx context.Context, b *velerov1.Backup, problems va
 	})
 }
 
-// ready is the write Queued to ReadyToStart, with everything computed, or to
-// FailedValidation. Without an entry in the ledger (its problems vanished while
-// we looked) the backup stays for the next pass. The namespaces of the entry,
-// which an earlier pass may have made, are noted. The hint follows in the trace.
+// ready is the write Queued to ReadyToStart, with everything computed, or to FailedValidation.
+// Without an entry in the ledger (its problems vanished while we looked) the backup stays for the
+// next pass. The namespaces of the entry, which an earlier pass may have made, are noted. The hint
+// follows in the trace.
 func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err error) {
-	ctx, end := s.resume(ctx, "admit backup", b)
+	ctx, end := s.traces.resume(ctx, "admit backup", b)
 	defer func() { end(err) }()
 	created := b.CreationTimestamp.Time
 	entry, admitted, err := s.Ledger.Get(ctx, b.UID)
 	if err != nil {
 		return false, err
 	}
-	err = s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	err = s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		problems, err := s.Validator.Backup(ctx, b)
 		if err != nil {
 			return err
@@ -264,7 +263,7 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 		}
 		b.Status.Phase = velerov1.BackupPhaseReadyToStart
 		b.Status.QueuePosition = 0
-		fabric.SetTrace(ctx, b)
+		messaging.SetTrace(ctx, b)
 		failpoint.Hit("queue-scheduler/before-ready")
 		return nil
 	})
@@ -275,44 +274,21 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/ready-written")
-	s.tellStart(ctx, b, s.Clock.Since(created))
-	s.announce(ctx, "Backup", b, string(b.Status.Phase))
-	s.hintBackup(ctx, b)
+	s.reasons.tellStart(ctx, b, s.Clock.Since(created))
+	s.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
+	s.hints.hintBackup(ctx, b)
 	return true, nil
 }
 
-// abandon ends an admitted backup that the API server refuses to make ReadyToStart:
-// its place is not kept for it. That write is smaller, and of another phase.
+// abandon ends an admitted backup that the API server refuses to make ReadyToStart: its place is
+// not kept for it. That write is smaller, and of another phase.
 func (s *Scheduler) abandon(ctx context.Context, b *velerov1.Backup, refused error) error {
-	err := s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	err := s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		refuse(b, validate.Problems{{Message: (&refusedError{refused}).Error()}}.Strings())
 		return nil
 	})
 	if err == nil {
 		s.Wake() // its entry is to be released
-	}
-	return err
-}
-
-// update writes a backup that is in the expected phase; one that is not, is
-// being deleted, gone or replaced is left alone. b holds its newest state.
-func (s *Scheduler) update(ctx context.Context, b *velerov1.Backup, expected velerov1.BackupPhase, mutate func(*velerov1.Backup) error) error {
-	before := b.Status.Phase
-	err := kube.Update(ctx, s.Reader, s.Client, b, func(b *velerov1.Backup) error {
-		inPhase := b.Status.Phase == expected || expected == velerov1.BackupPhaseNew && b.Status.Phase.IsNew()
-		if !inPhase || b.DeletionTimestamp != nil {
-			return kube.ErrSkip
-		}
-		return mutate(b)
-	})
-	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {
-		b.Status.Phase = "" // neither waiting nor running
-		return nil
-	}
-	if err == nil && before != b.Status.Phase && b.Status.Phase == velerov1.BackupPhaseFailedValidation {
-		s.Metrics.BackupRefused(b.Labels[velerov1.LabelScheduleName])
-		s.Log.Info("backup refused", "backup", b.Name, "problems", b.Status.ValidationErrors)
-		s.announce(ctx, "Backup", b, string(b.Status.Phase))
 	}
 	return err
 }

@@ -12,14 +12,14 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 var crowdLimits = ledger.Limits{Backups: 50, Restores: 1}
 
-// crowd is a full queue: some run, the others wait for them, for each other and
-// for a place, in all classes.
+// crowd is a full queue: some run, the others wait for them, for each other and for a place, in all
+// classes.
 func crowd(queued int) (entries []ledger.Entry, backups []*velerov1.Backup) {
 	const running = 50
 	for i := range running {
@@ -71,8 +71,8 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// A change that gives everybody in a long queue a new reason is told of little by
-// little, not all at once.
+// A change that gives everybody in a long queue a new reason is told of little by little, not all
+// at once.
 func TestALongQueueIsToldLittleByLittle(t *testing.T) {
 	entries, backups := crowd(1_000)
 	s := crowdScheduler(&rules{})

@@ -4,24 +4,20 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// claims is the growing set of namespaces that belong to jobs waiting further
-// ahead, with the job each belongs to.
+// claims is the growing set of namespaces that belong to jobs waiting further ahead, with the job
+// each belongs to.
 type claims struct {
 	owner map[string]string
 	list  []behindError // every claim, in order
 	whole []behindError // of every namespace, but perhaps for some; each set once
-	rule  claimRule
 }
 
-// claimRule adds what a job that waits claims.
-type claimRule func(c *claims, name string, namespaces []string)
-
 // newClaims has room for about so many namespaces.
-func newClaims(rule claimRule, room int) *claims {
-	return &claims{owner: make(map[string]string, room), list: make([]behindError, 0, room/2), rule: rule}
+func newClaims(room int) *claims {
+	return &claims{owner: make(map[string]string, room), list: make([]behindError, 0, room/2)}
 }
 
 // behindError says that a job waits further ahead for the same namespaces.
@@ -35,10 +31,8 @@ func (e *behindError) Error() string {
 	return fmt.Sprintf("%s is ahead in the queue and waits for namespaces %v too", e.name, e.namespaces)
 }
 
-func (c *claims) add(name string, namespaces []string) { c.rule(c, name, namespaces) }
-
-// claimAll is the rule: every namespace of a job that waits belongs to it.
-func claimAll(c *claims, name string, namespaces []string) {
+// add claims every namespace of a job that waits.
+func (c *claims) add(name string, namespaces []string) {
 	if len(namespaces) > 0 {
 		c.list = append(c.list, behindError{name, namespaces})
 	}

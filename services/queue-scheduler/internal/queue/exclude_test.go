@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// labelled is a bed whose validator is the real one, and these namespaces; the API
-// server keeps their labels.
+// labelled is a bed whose validator is the real one, and these namespaces; the API server keeps
+// their labels.
 func labelled(t *testing.T, namespaces ...string) *bed {
 	t.Helper()
 	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, interceptor.Funcs{})
@@ -60,8 +60,8 @@ func (b *bed) entry(name string) []string {
 	return e.Namespaces
 }
 
-// What a runner collects is fixed at admission: a namespace that carries the label by
-// then is in no backup, however the backup selects it.
+// What a runner collects is fixed at admission: a namespace that carries the label by then is in no
+// backup, however the backup selects it.
 func TestANamespaceThatIsExcludedIsNotAdmitted(t *testing.T) {
 	for name, tt := range map[string]struct{ included, admitted []string }{
 		"everything": {nil, []string{"!team-b", "*"}},

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
 // Reason is a kind of thing that is in the way of a backup.
@@ -29,9 +29,9 @@ const (
 	OverlapAhead
 	// NoPlace: as many backups run, or start before it, as may run at once.
 	NoPlace
-	// LocationUnavailable: its location is. It holds up nobody meanwhile.
+	// LocationUnavailable: its location is. It delays no other job meanwhile.
 	LocationUnavailable
-	// WriteRefused: the API server refuses to write it. It holds up nobody meanwhile.
+	// WriteRefused: the API server refuses to write it. It delays no other job meanwhile.
 	WriteRefused
 )
 
@@ -56,8 +56,8 @@ type Ref struct {
 	UID        types.UID
 }
 
-// Explanation is where a backup stands. One that waits and has no obstacle starts
-// with the next pass.
+// Explanation is where a backup stands. One that waits and has no obstacle starts with the next
+// pass.
 type Explanation struct {
 	Job       Job
 	Obstacles []Obstacle
@@ -66,15 +66,14 @@ type Explanation struct {
 // looks bounds how often Explain reads again because the backup went on meanwhile.
 const looks = 5
 
-// Explain tells what a backup waits for, by the walk that admits backups, over
-// what the cluster says now. An absent backup is grpcerr.ErrNotFound; other
-// errors are the API server's.
+// Explain tells what a backup waits for, by the walk that admits backups, over what the cluster
+// says now. An absent backup is errgrpc.ErrNotFound; other errors are the API server's.
 func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, error) {
 	for range looks {
 		b := &velerov1.Backup{}
 		err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, b)
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("backup %q: %w", name, grpcerr.ErrNotFound)
+			return nil, fmt.Errorf("backup %q: %w", name, errgrpc.ErrNotFound)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read backup %q: %w", name, err)
@@ -87,16 +86,16 @@ func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, err
 			return found, err
 		}
 	}
-	return nil, fmt.Errorf("backup %q: %w", name, grpcerr.ErrConflict)
+	return nil, fmt.Errorf("backup %q: %w", name, errgrpc.ErrConflict)
 }
 
 // explainOne returns nil when the backup is not in the queue (any more).
 func (s *Scheduler) explainOne(ctx context.Context, uid types.UID) (*Explanation, error) {
-	v, err := s.look(ctx)
+	v, err := s.views.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	line := s.foresee(ctx, v)
+	line := s.lineup.foresee(ctx, v)
 	jobs := v.jobs(line)
 	i := slices.IndexFunc(jobs, func(j Job) bool { return j.Kind == ledger.KindBackup && j.Object.GetUID() == uid })
 	if i < 0 {
@@ -113,7 +112,7 @@ func (s *Scheduler) explainOne(ctx context.Context, uid types.UID) (*Explanation
 func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid types.UID) ([]Obstacle, error) {
 	// A pass first takes out of the ledger what is over.
 	v.entries = slices.DeleteFunc(v.entries, func(e ledger.Entry) bool { return !v.holds[e.UID] })
-	w := s.newWalk(v)
+	w := newWalk(v)
 	for i := range line {
 		b := line[i].Backup
 		if line[i].Aside != nil {
@@ -122,7 +121,7 @@ func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid 
 			}
 			continue
 		}
-		namespaces, err := s.resolve(ctx, v, b)
+		namespaces, err := s.resolver.resolve(ctx, v, b)
 		if err != nil {
 			return nil, err
 		}
@@ -148,8 +147,8 @@ func besides(b *Waiting) Obstacle {
 	return out
 }
 
-// inTheWay lists everything that holds b up, where verdict is content with the
-// first thing it finds. The walk has come to b.
+// inTheWay lists everything that holds b up, where verdict is content with the first thing it
+// finds. The walk has come to b.
 func (w *walk) inTheWay(v *view, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
 	var out []Obstacle
 	add := func(reason Reason, kind string, o metav1.Object, theirs []string) {

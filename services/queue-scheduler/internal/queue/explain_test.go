@@ -19,9 +19,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
@@ -170,7 +170,7 @@ func TestExplainWhatDoesNotWait(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	s := b.still()
 	_, err := s.Explain(t.Context(), "absent")
-	require.ErrorIs(t, err, grpcerr.ErrNotFound)
+	require.ErrorIs(t, err, errgrpc.ErrNotFound)
 
 	b.backup("done", 1, "ns1")
 	b.set("done", velerov1.BackupPhaseCompleted)
@@ -210,8 +210,8 @@ func TestExplainWhatDoesNotWait(t *testing.T) {
 	require.Empty(t, jobs[2].Namespaces)
 }
 
-// A copy of a queued backup carries the number of the other one. It goes behind
-// all the same, as the pass will put it there.
+// A copy of a queued backup carries the number of the other one. It goes behind all the same, as
+// the pass will put it there.
 func TestACopiedNumberIsNoPlace(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	s := b.still()
@@ -228,8 +228,8 @@ func TestACopiedNumberIsNoPlace(t *testing.T) {
 	}
 }
 
-// What is explained is what the next pass does, for random queues: those with
-// nothing in their way start, and no others; positions are those it goes by.
+// What is explained is what the next pass does, for random queues: those with nothing in their way
+// start, and no others; positions are those it goes by.
 func TestExplainIsWhatThePassDoes(t *testing.T) {
 	started, waited := 0, 0
 	for seed := range uint64(15) {

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
@@ -32,8 +32,8 @@ type replica struct {
 	waiting bool // at a call
 }
 
-// theatre gives one replica at a time one call, at random, so that each may stop
-// between any two of its steps for as long as the others need to finish a job.
+// theatre gives one replica at a time one call, at random, so that each may stop between any two of
+// its steps for as long as the others need to finish a job.
 type theatre struct {
 	t        *testing.T
 	random   *rand.Rand
@@ -75,8 +75,8 @@ func (th *theatre) await(ctx context.Context, r *replica) error {
 	}
 }
 
-// write carries out a write, refuses it, or carries it out and loses the answer.
-// Only the replica whose turn it is runs, so nothing here needs a lock.
+// write carries out a write, refuses it, or carries it out and loses the answer. Only the replica
+// whose turn it is runs, so nothing here needs a lock.
 func (th *theatre) write(ctx context.Context, r *replica, do func() error) error {
 	if err := th.await(ctx, r); err != nil {
 		return err

@@ -3,13 +3,15 @@ package queue
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
@@ -21,12 +23,18 @@ const (
 	lookTries  = 2                // after which its restores no longer wait for it
 )
 
-// errUnread means that what a restore writes to is to be read in a later pass.
-// Until then it claims nothing: it would claim everything.
+// errUnread means that what a restore writes to is to be read in a later pass. Until then it claims
+// nothing: it would claim everything.
 var errUnread = errors.New("the backup is not read yet")
 
 // bucketLooks bounds the reads of targets. Only passes use it.
 type bucketLooks struct {
+	reader    client.Reader
+	namespace string
+	validator Validator
+	clock     clock.WithTicker
+	log       *slog.Logger
+
 	spent time.Duration   // of the budget of this pass
 	hung  map[string]hang // by location
 }
@@ -36,50 +44,50 @@ type hang struct {
 	until time.Time
 }
 
-// findTargets asks the backup for the namespaces the restore writes to. One that
-// cannot be read now may hold anything; errUnread is for one that can wait.
-func (s *Scheduler) findTargets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
+// findTargets asks the backup for the namespaces the restore writes to. One that cannot be read now
+// may hold anything; errUnread is for one that can wait.
+func (l *bucketLooks) findTargets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
 	sure := validate.Targets(&r.Spec)
 	if !slices.Contains(sure, selection.All) {
 		return sure, nil
 	}
-	location := s.locationOf(ctx, r.Spec.BackupName)
-	h := s.looks.hung[location]
-	left := lookBudget - s.looks.spent
-	switch paused := s.Clock.Now().Before(h.until); {
+	location := l.locationOf(ctx, r.Spec.BackupName)
+	h := l.hung[location]
+	left := lookBudget - l.spent
+	switch paused := l.clock.Now().Before(h.until); {
 	case paused && h.tries >= lookTries:
 		return sure, nil
 	case paused || left < lookLeast:
 		return nil, errUnread
 	}
-	began := s.Clock.Now()
-	found, late, err := s.lookWithin(ctx, left, r)
-	s.looks.spent += s.Clock.Since(began)
+	began := l.clock.Now()
+	found, late, err := l.lookWithin(ctx, left, r)
+	l.spent += l.clock.Since(began)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case late:
-		h = hang{h.tries + 1, s.Clock.Now().Add(lookPause)}
-		s.looks.hung[location] = h
-		s.Log.WarnContext(ctx, "bucket hangs", "location", location, "restore", r.Name, "tries", h.tries, "error", err)
+		h = hang{h.tries + 1, l.clock.Now().Add(lookPause)}
+		l.hung[location] = h
+		l.log.WarnContext(ctx, "bucket hangs", "location", location, "restore", r.Name, "tries", h.tries, "error", err)
 		if h.tries < lookTries {
 			return nil, errUnread
 		}
 		return sure, nil
 	}
-	delete(s.looks.hung, location)
+	delete(l.hung, location)
 	if err != nil {
-		s.Log.WarnContext(ctx, "backup not readable, the restore counts as one of all it may hold", "restore", r.Name, "namespaces", sure, "error", err)
+		l.log.WarnContext(ctx, "backup not readable, the restore counts as one of all it may hold", "restore", r.Name, "namespaces", sure, "error", err)
 		return sure, nil
 	}
 	return found, nil
 }
 
 // lookWithin reads targets for a time of the injected clock.
-func (s *Scheduler) lookWithin(ctx context.Context, left time.Duration, r *velerov1.Restore) (_ []string, late bool, _ error) {
+func (l *bucketLooks) lookWithin(ctx context.Context, left time.Duration, r *velerov1.Restore) (_ []string, late bool, _ error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	timer := s.Clock.NewTimer(left)
+	timer := l.clock.NewTimer(left)
 	defer timer.Stop()
 	go func() {
 		select {
@@ -88,14 +96,14 @@ func (s *Scheduler) lookWithin(ctx context.Context, left time.Duration, r *veler
 		case <-ctx.Done():
 		}
 	}()
-	found, err := s.Validator.Targets(ctx, r)
+	found, err := l.validator.Targets(ctx, r)
 	return found, err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)), err
 }
 
 // locationOf names the location of a backup, or the backup where that is unknown.
-func (s *Scheduler) locationOf(ctx context.Context, backup string) string {
+func (l *bucketLooks) locationOf(ctx context.Context, backup string) string {
 	b := &velerov1.Backup{}
-	if err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: backup}, b); err != nil || b.Spec.StorageLocation == "" {
+	if err := l.reader.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: backup}, b); err != nil || b.Spec.StorageLocation == "" {
 		return "of backup " + backup
 	}
 	return b.Spec.StorageLocation

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
@@ -69,7 +70,8 @@ func TestNothingIsAdmittedWhileALostLedgerIsIncomplete(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("old"))
 }
 
-// A job that runs is entered again whatever else has been admitted; one that was only admitted waits its turn, and keeps others behind it.
+// A job that runs is entered again whatever else has been admitted; one that was only admitted
+// waits its turn, and keeps others behind it.
 func TestALostEntryIsMadeAgain(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
 	s := b.passes(b.ledger)
@@ -94,7 +96,8 @@ func TestALostEntryIsMadeAgain(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("later"))
 }
 
-// Backups that wait keep their places before those that come later, though the counter went with the ledger.
+// Backups that wait keep their places before those that come later, though the counter went with
+// the ledger.
 func TestALostCounterDoesNotBeginAgain(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5}, interceptor.Funcs{})
 	s := b.passes(b.ledger)
@@ -109,4 +112,53 @@ func TestALostCounterDoesNotBeginAgain(t *testing.T) {
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("newer"), "it may not pass old, which it overlaps")
 	require.Greater(t, number(b.get("newer")), number(b.get("old")))
+}
+
+// The object of an entry is gone, and another one has its name: the entry would stay as long as
+// that one runs, and keep others from the namespaces of a job that is over.
+func TestAnEntryWhoseNameBelongsToAnotherObjectIsReleased(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})
+	s := b.passes(b.ledger)
+	enter := func(kind, name string) {
+		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: types.UID("uid-of-the-last-" + name), Kind: kind, Namespace: "velero", Name: name,
+			Namespaces: []string{name}, Since: start}, ledger.Limits{}))
+	}
+	enter(ledger.KindBackup, "ns1")
+	enter(ledger.KindRestore, "ns2")
+	b.backup("ns1", 1, "ns1")
+	b.restore("ns2", 1, "ns2")
+	require.NoError(t, s.Pass(t.Context()))
+	entries, err := b.ledger.List(t.Context())
+	require.NoError(t, err)
+	for _, e := range entries {
+		require.NotContains(t, e.UID, "uid-of-the-last-", e.Name)
+	}
+}
+
+// fading is a ledger that is deleted after it was listed.
+type fading struct {
+	*ledger.Ledger
+	b *bed
+}
+
+func (f *fading) List(ctx context.Context) ([]ledger.Entry, error) {
+	entries, err := f.Ledger.List(ctx)
+	if len(entries) > 0 {
+		f.b.dropLedger()
+	}
+	return entries, err
+}
+
+// What became ReadyToStart without an entry would start beside a job that overlaps it.
+func TestABackupWithoutAnEntryDoesNotBecomeReady(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 5}, interceptor.Funcs{})
+	b.backup("one", 1, "ns1")
+	b.set("one", velerov1.BackupPhaseQueued)
+	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one",
+		Namespaces: []string{"ns1"}, Since: start}, ledger.Limits{}))
+	_ = b.passes(&fading{b.ledger, b}).Pass(t.Context())
+	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("one"))
+	require.NoError(t, b.passes(b.ledger).Pass(t.Context()))
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("one"))
+	require.Equal(t, []string{"one"}, b.admitted())
 }

@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
@@ -131,7 +131,7 @@ type wire struct {
 	down  error
 }
 
-func (w *wire) Publish(_ context.Context, what fabric.What, hint *workv1.Hint) error {
+func (w *wire) Publish(_ context.Context, what messaging.What, hint *workv1.Hint) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hints = append(w.hints, string(what)+" "+hint.GetName())
@@ -177,15 +177,16 @@ func (v *voice) all() []string {
 
 // bed runs a scheduler over a fake API server.
 type bed struct {
-	t      *testing.T
-	c      client.Client
-	ledger *ledger.Ledger
-	rules  *rules
-	wire   *wire
-	voice  *voice
-	limits ledger.Limits
-	tracer trace.TracerProvider
-	stop   func()
+	t            *testing.T
+	c            client.Client
+	ledger       *ledger.Ledger
+	rules        *rules
+	wire         *wire
+	voice        *voice
+	limits       ledger.Limits
+	claimTimeout time.Duration // of a patient scheduler
+	tracer       trace.TracerProvider
+	stop         func()
 }
 
 func newBed(t *testing.T, limits ledger.Limits, funcs interceptor.Funcs) *bed {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
@@ -43,8 +43,8 @@ func queueOf(backups []velerov1.Backup) []*velerov1.Backup {
 	return out
 }
 
-// arranged is the order of the queue by its definition: the class of a backup is
-// the highest of those behind it that wait for it, directly or through others.
+// arranged is the order of the queue by its definition: the class of a backup is the highest of
+// those behind it that wait for it, directly or through others.
 func arranged(queued []*velerov1.Backup, at time.Time) []*velerov1.Backup {
 	scopes, own := make([][]string, len(queued)), make([]int, len(queued))
 	for i, b := range queued {
@@ -120,8 +120,7 @@ func runs(backups []velerov1.Backup, restores []velerov1.Restore) (b, r []work) 
 	return b, r
 }
 
-// beside checks after every write that nothing runs beside what it overlaps with,
-// and rule (a).
+// beside checks after every write that nothing runs beside what it overlaps with, and rule (a).
 func (h *history) beside(who string) {
 	b, r := runs(h.all())
 	if len(b) > h.most.Backups || len(r) > h.most.Restores {
@@ -161,8 +160,8 @@ func (h *history) wrote(a *actor) {
 	}
 }
 
-// alone checks that a backup is admitted beside nothing it overlaps with, be it a
-// restore that ignores backups.
+// alone checks that a backup is admitted beside nothing it overlaps with, be it a restore that
+// ignores backups.
 func (h *history) alone(e ledger.Entry, before []ledger.Entry) {
 	for _, o := range before {
 		if meet(o.Namespaces, e.Namespaces) {
@@ -171,8 +170,8 @@ func (h *history) alone(e ledger.Entry, before []ledger.Entry) {
 	}
 }
 
-// restoreInOrder checks that no restore is admitted past an older one it overlaps
-// with, if its scheduler knew that one.
+// restoreInOrder checks that no restore is admitted past an older one it overlaps with, if its
+// scheduler knew that one.
 func (h *history) restoreInOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	_, restores := h.all()
 	i := slices.IndexFunc(restores, func(r velerov1.Restore) bool { return r.UID == e.UID })
@@ -201,9 +200,9 @@ func (h *history) inPlace(a *actor, e ledger.Entry, before []ledger.Entry) {
 	}
 }
 
-// inOrder checks rules (b) and (c) for an admission, by the queue its scheduler
-// knew and the ledger it swapped: nobody starts past a queued one it overlaps
-// with, or while one that could run is ahead.
+// inOrder checks rules (b) and (c) for an admission, by the queue its scheduler knew and the ledger
+// it swapped: nobody starts past a queued one it overlaps with, or while one that could run is
+// ahead.
 func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	backups, restores := h.all()
 	i := slices.IndexFunc(backups, func(b velerov1.Backup) bool { return b.UID == e.UID })
@@ -243,8 +242,7 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	}
 }
 
-// overtaken notes who went ahead of a lower number, and checks that it overlaps
-// with none of those.
+// overtaken notes who went ahead of a lower number, and checks that it overlaps with none of those.
 func (h *history) overtaken(a *actor, b *velerov1.Backup, before []ledger.Entry) {
 	for _, q := range a.present(queueOf(a.known), before, b.UID) {
 		if number(q) >= number(b) || contains(before, q.UID) || !waits(q) {
@@ -259,8 +257,8 @@ func (h *history) overtaken(a *actor, b *velerov1.Backup, before []ledger.Entry)
 	}
 }
 
-// present are those of a queue whose location its scheduler knows to be available:
-// the others wait beside the queue, ahead of nobody, and so do suspended ones at first.
+// present are those of a queue whose location its scheduler knows to be available: the others wait
+// beside the queue, ahead of nobody, and so do suspended ones at first.
 func (a *actor) present(queued []*velerov1.Backup, admitted []ledger.Entry, started types.UID) []*velerov1.Backup {
 	return slices.DeleteFunc(queued, func(b *velerov1.Backup) bool {
 		return (a.away[b.Spec.StorageLocation] || suspended(b)) && b.UID != started && !contains(admitted, b.UID)

@@ -13,14 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/pkg/suspend"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 )
 
-// history is one random life of a queue: jobs come, run, end and vanish while two
-// schedulers pass at once, sleep between any two calls, die and start again.
+// history is one random life of a queue: jobs come, run, end and vanish while two schedulers pass
+// at once, sleep between any two calls, die and start again.
 type history struct {
 	ctx         context.Context //nolint:containedctx // a history is one run of a test
 	store       *store
@@ -28,7 +27,6 @@ type history struct {
 	limits      ledger.Limits
 	most        ledger.Limits // the highest there ever were
 	now         time.Time
-	seed        func(*queue.Scheduler) // a bug, or nil
 	actors      []*actor
 	acting      *actor
 	calm        bool // no faults
@@ -45,8 +43,8 @@ type history struct {
 	bookEntries []ledger.Entry
 }
 
-func newHistory(ctx context.Context, seed uint64, bug func(*queue.Scheduler)) *history {
-	h := &history{now: start.Add(time.Hour), ctx: ctx, store: &store{}, rules: &rules{}, random: rand.New(rand.NewPCG(seed, 11)), seed: bug}
+func newHistory(ctx context.Context, seed uint64) *history {
+	h := &history{now: start.Add(time.Hour), ctx: ctx, store: &store{}, rules: &rules{}, random: rand.New(rand.NewPCG(seed, 11))}
 	h.setLimits()
 	h.actors = []*actor{h.newActor(), h.newActor()}
 	return h
@@ -167,8 +165,8 @@ type ghost struct {
 	until time.Time
 }
 
-// haunt notes a running job whose object goes now. Time stands still for a scheduler
-// in the middle of a pass: it may count from the beginning of that.
+// haunt notes a running job whose object goes now. Time stands still for a scheduler in the middle
+// of a pass: it may count from the beginning of that.
 func (h *history) haunt(o client.Object) {
 	from := h.now
 	for _, a := range h.actors {
@@ -203,7 +201,7 @@ func (h *history) probe() {
 	h.rules.setAway(locations[h.random.IntN(2)], message)
 }
 
-// away tells whether a queued backup waits for its location now.
+// away reports whether a queued backup waits for its location now.
 func (h *history) away(b *velerov1.Backup) bool {
 	message, _ := h.rules.Away(h.ctx, b)
 	return message != ""
@@ -258,7 +256,7 @@ func suspended(b *velerov1.Backup) bool {
 	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
 }
 
-// waits tells that a backup is in the queue: for the first time, or once more.
+// waits reports that a backup is in the queue: for the first time, or once more.
 func waits(b *velerov1.Backup) bool {
 	return b.Status.Phase == velerov1.BackupPhaseQueued || suspended(b)
 }

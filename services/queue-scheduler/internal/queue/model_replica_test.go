@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// actor is one scheduler of a history. It stops before each of its calls to the
-// API server until it is let on, and is killed between two of them.
+// actor is one scheduler of a history. It stops before each of its calls to the API server until it
+// is let on, and is killed between two of them.
 type actor struct {
 	client.Client
 	h      *history
@@ -66,9 +66,6 @@ func (h *history) newActor() *actor {
 		Validator: hearing{h.rules, a}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: a.clock,
 		Log: slog.New(slog.DiscardHandler),
 	})
-	if h.seed != nil {
-		h.seed(a.pass)
-	}
 	return a
 }
 

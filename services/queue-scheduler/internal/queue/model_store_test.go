@@ -14,9 +14,9 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// store is an API server small enough for tens of thousands of histories:
-// resource versions, conflicts, and nothing else. A patch is taken as its result:
-// every writer here guards it with the version it read.
+// store is an API server small enough for tens of thousands of histories: resource versions,
+// conflicts, and nothing else. A patch is taken as its result: every writer here guards it with the
+// version it read.
 type store struct {
 	client.Client // what is not used panics
 	objects       []client.Object

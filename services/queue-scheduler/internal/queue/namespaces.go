@@ -9,15 +9,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
-// An API server takes 256 KiB of all annotations of an object together. Some are
-// left for a claim, a request to cancel and what others add.
+// An API server takes 256 KiB of all annotations of an object together. Some are left for a claim,
+// a request to cancel and what others add.
 const (
 	maxNamespacesBytes  = 128 << 10
 	maxAnnotationsBytes = 224 << 10
 )
 
-// setNamespaces notes on a job what it is admitted for. A list that is too large
-// is left out, and whoever needs it resolves it anew.
+// setNamespaces notes on a job what it is admitted for. A list that is too large is left out, and
+// whoever needs it resolves it anew.
 func setNamespaces(obj metav1.Object, namespaces []string) error {
 	if namespaces == nil {
 		namespaces = []string{} // null would say that nothing was noted
@@ -46,8 +46,8 @@ func taken(annotations map[string]string) int {
 	return size
 }
 
-// notedNamespaces returns what setNamespaces noted; false if it noted nothing. An
-// annotation that is no list of names is an error.
+// notedNamespaces returns what setNamespaces noted; false if it noted nothing. An annotation that
+// is no list of names is an error.
 func notedNamespaces(obj metav1.Object) ([]string, bool, error) {
 	text, ok := obj.GetAnnotations()[holdfast.AnnotationNamespaces]
 	if !ok {

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 )
 
@@ -18,8 +19,8 @@ type Waiting struct {
 	Backup *velerov1.Backup
 	// Namespaces it would be admitted for, sorted; [ledger.All] for every one.
 	Namespaces []string
-	// Class is set by Order: the class it has come to by waiting, or a higher one
-	// that a backup behind it lends, because that one waits for it.
+	// Class is set by Order: the class it has come to by waiting, or a higher one that a backup
+	// behind it lends, because that one waits for it.
 	Class priority.Class
 	// Aside is why it stands beside the queue, behind all others; nil if it does not.
 	Aside error
@@ -27,10 +28,10 @@ type Waiting struct {
 	sequence int64
 }
 
-// Order sorts queued backups into the order of the queue, front first: by class,
-// then by sequence number. A backup never comes before one of a lower number that
-// it overlaps with: the one ahead takes its class over instead. Every ageing of
-// waiting since its creation raises the class of a backup by one (0 is never).
+// Order sorts queued backups into the order of the queue, front first: by class, then by sequence
+// number. A backup never comes before one of a lower number that it overlaps with: the one ahead
+// takes its class over instead. Every ageing of waiting since its creation raises the class of a
+// backup by one (0 is never). Restores wait oldest first (view.look) and go before all of these.
 // The order is total, so every reader of the same backups finds the same.
 func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
 	for i := range waiting {
@@ -50,7 +51,7 @@ func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
 		inOrder = inOrder && (i == 0 || waiting[i-1].Class >= w.Class)
 	}
 	if inOrder {
-		return // nobody behind is more urgent, so there is nothing to lend
+		return // no job behind is more urgent, so there is nothing to lend
 	}
 	l := lent{on: make(map[string]priority.Class, 2*len(waiting)), whole: priority.Low, any: priority.Low}
 	for i := range slices.Backward(waiting) {
@@ -85,38 +86,45 @@ func (l *lent) inherit(w *Waiting) {
 	l.any = max(l.any, w.Class)
 }
 
-// order brings the queued backups of a view into the order of the queue, and
-// returns it.
-func (s *Scheduler) order(ctx context.Context, v *view) []Waiting {
-	line := s.line(ctx, v)
+// lineup makes the order of the queue.
+type lineup struct {
+	resolver *resolver
+	parked   *parked
+	ageing   time.Duration
+	clock    clock.PassiveClock
+}
+
+// order brings the queued backups of a view into the order of the queue, and returns it.
+func (l *lineup) order(ctx context.Context, v *view) []Waiting {
+	line := l.line(ctx, v)
 	for i := range line {
 		v.queued[i] = line[i].Backup
 	}
 	return line
 }
 
-// line is the order of the queue for the queued backups of a view. While their
-// namespaces cannot be read they count as overlapping, and keep their order. Those
-// that stand aside come last, in an order of their own.
-func (s *Scheduler) line(ctx context.Context, v *view) []Waiting {
+// line is the order of the queue for the queued backups of a view. While their namespaces cannot be
+// read they count as overlapping, and keep their order. Those that stand aside come last, in an
+// order of their own.
+func (l *lineup) line(ctx context.Context, v *view) []Waiting {
 	if len(v.spaces) == 0 {
 		v.spaces = make(map[types.UID][]string, len(v.queued))
 	}
 	waiting := make([]Waiting, 0, len(v.queued))
 	var aside []Waiting
 	for _, b := range v.queued {
-		namespaces, err := s.resolve(ctx, v, b)
+		namespaces, err := l.resolver.resolve(ctx, v, b)
 		if err != nil {
 			namespaces = []string{ledger.All}
 		}
-		w := Waiting{Backup: b, Namespaces: namespaces, Aside: s.aside(ctx, v, b)}
+		w := Waiting{Backup: b, Namespaces: namespaces, Aside: l.parked.aside(ctx, v, b)}
 		if w.Aside != nil {
 			aside = append(aside, w)
 		} else {
 			waiting = append(waiting, w)
 		}
 	}
-	s.arrange(waiting, s.Ageing, s.Clock.Now())
-	s.arrange(aside, s.Ageing, s.Clock.Now())
+	Order(waiting, l.ageing, l.clock.Now())
+	Order(aside, l.ageing, l.clock.Now())
 	return append(waiting, aside...)
 }

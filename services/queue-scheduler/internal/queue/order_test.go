@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
@@ -69,8 +69,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Beside the definition, worked out in another way: the class of a backup is the
-// highest of those behind it that wait for it, directly or through others.
+// Beside the definition, worked out in another way: the class of a backup is the highest of those
+// behind it that wait for it, directly or through others.
 func TestOrderFollowsItsDefinition(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	inherited := 0

@@ -11,7 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
@@ -26,8 +26,8 @@ func (a *asked) Namespaces(context.Context) (live, excluded []string, err error)
 	return nil, nil, errDown
 }
 
-// While namespaces cannot be listed a pass tries once, whoever waits, says so once
-// and starts nobody.
+// While namespaces cannot be listed a pass tries once, whoever waits, says so once and starts
+// nobody.
 func TestAnOutageIsAskedAboutOnceAPass(t *testing.T) {
 	entries, backups := crowd(500)
 	a := &asked{rules: &rules{}}
@@ -52,8 +52,8 @@ func (b *blocks) NextSequences(ctx context.Context, n int, above int64) (int64, 
 	return b.Ledger.NextSequences(ctx, n, above)
 }
 
-// Passes that find many new backups take their numbers in few writes, and leave
-// time for those that may start.
+// Passes that find many new backups take their numbers in few writes, and leave time for those that
+// may start.
 func TestNumbersComeInBlocks(t *testing.T) {
 	const total = 600
 	c := &store{}

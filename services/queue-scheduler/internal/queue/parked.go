@@ -3,34 +3,46 @@ package queue
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/suspend"
 )
 
 // refusedPause is how long a job rests that the API server refused to write.
 const refusedPause = time.Minute
 
-// parked are the jobs that wait for something beside the queue: they hold no place
-// and claim no namespace, so that they cost nobody but themselves.
+// parked are the jobs that wait for something beside the queue: they hold no place and claim no
+// namespace, so that they delay only themselves.
 type parked struct {
+	validator Validator
+	clock     clock.PassiveClock
+	events    Events
+	log       *slog.Logger
+
+	mu      sync.Mutex              // of refused and resting, which readers of the queue look at too
 	away    map[types.UID]time.Time // since when the location of a queued backup is unavailable
 	refused map[types.UID]refusal
 	resting map[types.UID]rest // suspended backups
 }
 
-func newParked() parked {
-	return parked{away: map[types.UID]time.Time{}, refused: map[types.UID]refusal{}, resting: map[types.UID]rest{}}
+func newParked(cfg *Config) *parked {
+	return &parked{
+		validator: cfg.Validator, clock: cfg.Clock, events: cfg.Events, log: cfg.Log,
+		away: map[types.UID]time.Time{}, refused: map[types.UID]refusal{}, resting: map[types.UID]rest{},
+	}
 }
 
-// restPause is how long a suspended backup stands aside at least: others come first
-// also where its location seems to be available.
+// restPause is how long a suspended backup stands aside at least: others come first also where its
+// location seems to be available.
 const restPause = 30 * time.Second
 
 // rest is since when a backup is seen suspended under an admission.
@@ -59,20 +71,20 @@ func (e *refusedError) Error() string { return "the API server refuses to write 
 func (e *refusedError) Unwrap() error { return e.err }
 
 // aside is why a queued backup stands beside the queue; nil if it is in it.
-func (s *Scheduler) aside(ctx context.Context, v *view, b *velerov1.Backup) error {
+func (p *parked) aside(ctx context.Context, v *view, b *velerov1.Backup) error {
 	if v.admitted(b.UID) {
 		return nil
 	}
-	if err := s.barred(b); err != nil {
+	if err := p.barred(b); err != nil {
 		return err
 	}
-	if m, _ := suspend.Of(b); suspended(b) && s.rests(b, m) {
+	if m, _ := suspend.Of(b); suspended(b) && p.rests(b, m) {
 		return &awayError{"its bucket did not answer: " + m.Reason}
 	}
 	name := b.Spec.StorageLocation
 	found, known := v.away[name]
 	if !known {
-		if message, err := s.Validator.Away(ctx, b); err == nil && message != "" { // an error is told by validation
+		if message, err := p.validator.Away(ctx, b); err == nil && message != "" { // an error is told by validation
 			found = &awayError{message}
 		}
 		v.away[name] = found
@@ -83,41 +95,40 @@ func (s *Scheduler) aside(ctx context.Context, v *view, b *velerov1.Backup) erro
 	return found
 }
 
-func (s *Scheduler) rests(b *velerov1.Backup, m suspend.Mark) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, known := s.parked.resting[b.UID]
+func (p *parked) rests(b *velerov1.Backup, m suspend.Mark) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, known := p.resting[b.UID]
 	if !known || !r.admission.Equal(m.Admission) {
-		r = rest{m.Admission, s.Clock.Now()}
-		s.parked.resting[b.UID] = r
+		r = rest{m.Admission, p.clock.Now()}
+		p.resting[b.UID] = r
 	}
-	return s.Clock.Since(r.since) < restPause
+	return p.clock.Since(r.since) < restPause
 }
 
 // barred is why a job is not written now: the API server refused it a moment ago.
-func (s *Scheduler) barred(o client.Object) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, known := s.parked.refused[o.GetUID()]
-	if !known || r.version != o.GetResourceVersion() || !s.Clock.Now().Before(r.until) {
+func (p *parked) barred(o client.Object) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, known := p.refused[o.GetUID()]
+	if !known || r.version != o.GetResourceVersion() || !p.clock.Now().Before(r.until) {
 		return nil
 	}
 	return &refusedError{r.err}
 }
 
-// bar notes a write that was refused for good, and tells people; false for any
-// other error.
-func (s *Scheduler) bar(o client.Object, version string, err error) bool {
+// bar notes a write that was refused for good, and tells people; false for any other error.
+func (p *parked) bar(o client.Object, version string, err error) bool {
 	if !kube.IsRefused(err) {
 		return false
 	}
-	s.mu.Lock()
-	_, again := s.parked.refused[o.GetUID()]
-	s.parked.refused[o.GetUID()] = refusal{version: version, until: s.Clock.Now().Add(refusedPause), err: err}
-	s.mu.Unlock()
+	p.mu.Lock()
+	_, again := p.refused[o.GetUID()]
+	p.refused[o.GetUID()] = refusal{version: version, until: p.clock.Now().Add(refusedPause), err: err}
+	p.mu.Unlock()
 	if !again {
-		s.Log.Warn("job cannot be written", "kind", kindOf(o), "name", o.GetName(), "error", err)
-		s.Events.Eventf(o, nil, corev1.EventTypeWarning, "WriteRefused", "Queue", "%s", clipped((&refusedError{err}).Error()))
+		p.log.Warn("job cannot be written", "kind", kindOf(o), "name", o.GetName(), "error", err)
+		p.events.Eventf(o, nil, corev1.EventTypeWarning, "WriteRefused", "Queue", "%s", clipped((&refusedError{err}).Error()))
 	}
 	return true
 }
@@ -138,23 +149,23 @@ func (s *Scheduler) stand(ctx context.Context, v *view, b *Waiting) (bool, error
 		return true, nil
 	}
 	v.asides[b.Backup.UID] = true
-	if suspended(b.Backup) { // it was begun: it waits until somebody cancels it
-		s.explain(b.Backup, b.Aside)
+	if suspended(b.Backup) { // it was begun: it waits until it is cancelled
+		s.reasons.explain(b.Backup, b.Aside)
 		return true, nil
 	}
 	return s.await(ctx, b.Backup, b.Aside)
 }
 
-// await lets a backup wait for its location, and refuses it after a limit. It
-// reports whether the backup still waits.
+// await lets a backup wait for its location, and refuses it after a limit. It reports whether the
+// backup still waits.
 func (s *Scheduler) await(ctx context.Context, b *velerov1.Backup, reason error) (bool, error) {
-	s.explain(b, reason)
+	s.reasons.explain(b, reason)
 	since, limit := s.parked.since(b.UID, s.Clock.Now()), s.LocationTimeout
 	if limit <= 0 || s.Clock.Since(since) < limit {
 		return true, nil
 	}
 	version := b.ResourceVersion
-	err := s.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	err := s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		problems, err := s.Validator.Backup(ctx, b)
 		if err != nil {
 			return err
@@ -162,7 +173,7 @@ func (s *Scheduler) await(ctx context.Context, b *velerov1.Backup, reason error)
 		refuse(b, append(problems.Strings(), fmt.Sprintf("spec.storageLocation: unavailable for more than %s", limit)))
 		return nil
 	})
-	if s.bar(b, version, err) {
+	if s.parked.bar(b, version, err) {
 		err = nil
 	}
 	return b.Status.Phase == velerov1.BackupPhaseQueued, err
@@ -179,6 +190,8 @@ func (p *parked) since(uid types.UID, now time.Time) time.Time {
 
 // forget drops what is noted about jobs that are not parked any more.
 func (p *parked) forget(v *view) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	away, refused := make(map[types.UID]time.Time, len(p.away)), make(map[types.UID]refusal, len(p.refused))
 	resting := make(map[types.UID]rest, len(p.resting))
 	keep := func(uid types.UID) {

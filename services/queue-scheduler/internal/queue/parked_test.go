@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
@@ -26,7 +26,7 @@ func (b *bed) patient() (*queue.Scheduler, *clocktesting.FakeClock) {
 	now := clocktesting.NewFakeClock(start)
 	return queue.New(queue.Config{
 		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
-		LocationTimeout: time.Hour, Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: now, Log: slog.New(slog.DiscardHandler),
+		LocationTimeout: time.Hour, ClaimTimeout: b.claimTimeout, Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: now, Log: slog.New(slog.DiscardHandler),
 	}), now
 }
 
@@ -39,8 +39,8 @@ func (b *bed) stored(name string, order int, location string, namespaces ...stri
 	}))
 }
 
-// One failed probe of a location makes all backups that are queued for it
-// FailedValidation, 200 of 200.
+// One failed probe of a location makes all backups that are queued for it FailedValidation, 200 of
+// 200.
 func TestBackupsWaitForAnUnavailableLocation(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	s, now := b.patient()
@@ -85,8 +85,7 @@ func TestBackupsWaitForAnUnavailableLocation(t *testing.T) {
 	require.Equal(t, []string{"spec.storageLocation: gone again", "spec.storageLocation: unavailable for more than 1h0m0s"}, b.get("waits1").Status.ValidationErrors)
 }
 
-// An admission that was cut off keeps a place: its location does not matter to the
-// queue any more.
+// An admission that was cut off keeps a place: its location does not matter to the queue any more.
 func TestAnAdmittedBackupDoesNotWaitForItsLocation(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	s, _ := b.patient()
@@ -98,8 +97,8 @@ func TestAnAdmittedBackupDoesNotWaitForItsLocation(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("one"))
 }
 
-// refusing is an API server whose admission policy denies writes of objects with
-// such a name, in a phase if one is given.
+// refusing is an API server whose admission policy denies writes of objects with such a name, in a
+// phase if one is given.
 func refusing(prefix string, phase velerov1.BackupPhase) interceptor.Funcs {
 	return interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		backup, ok := o.(*velerov1.Backup)
@@ -110,8 +109,8 @@ func refusing(prefix string, phase velerov1.BackupPhase) interceptor.Funcs {
 	}}
 }
 
-// New backups that the API server refuses to write are tried first in every pass:
-// once there are as many as a pass queues, no other backup is ever queued.
+// New backups that the API server refuses to write are tried first in every pass: once there are as
+// many as a pass queues, no other backup is ever queued.
 func TestRefusedNewBackupsHoldUpNobody(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, refusing("bad", velerov1.BackupPhaseQueued))
 	for i := range queue.EnqueueLimit {
@@ -141,8 +140,8 @@ func (b *bed) book() string {
 	return cm.ResourceVersion
 }
 
-// A queued backup whose validation cannot be written claims every namespace, and
-// everything behind it waits.
+// A queued backup whose validation cannot be written claims every namespace, and everything behind
+// it waits.
 func TestARefusedWriteClaimsNothing(t *testing.T) {
 	for name, phase := range map[string]velerov1.BackupPhase{
 		"ReadyToStart": velerov1.BackupPhaseReadyToStart, "FailedValidation": velerov1.BackupPhaseFailedValidation,
@@ -169,8 +168,8 @@ func TestARefusedWriteClaimsNothing(t *testing.T) {
 	}
 }
 
-// A new restore that cannot be written claims what it would restore to, every
-// namespace where that is not known.
+// A new restore that cannot be written claims what it would restore to, every namespace where that
+// is not known.
 func TestARefusedRestoreClaimsNothing(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, refusing("bad", ""))
 	b.restore("bad", 1)
@@ -183,8 +182,8 @@ func TestARefusedRestoreClaimsNothing(t *testing.T) {
 	require.Equal(t, []string{"good", "other"}, b.admitted())
 }
 
-// A namespace with the exclude label makes a list of the backup of all namespaces:
-// a restore into a namespace that does not exist yet runs beside it.
+// A namespace with the exclude label makes a list of the backup of all namespaces: a restore into a
+// namespace that does not exist yet runs beside it.
 func TestTheExcludeLabelChangesNoOtherOverlap(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2, Restores: 2}, interceptor.Funcs{})
 	b.rules.labelled = []string{"ns2"}

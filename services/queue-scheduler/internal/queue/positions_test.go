@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
-// A hundred positions change at once: they are written front first, one every
-// 200 ms however often a pass is asked for, and are right within 30 s.
+// A hundred positions change at once: they are written front first, one every 200 ms however often
+// a pass is asked for, and are right within 30 s.
 func TestPositionsAreWrittenAtABoundedRate(t *testing.T) {
 	const queued = 100
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})

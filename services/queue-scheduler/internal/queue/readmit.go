@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
 // job is a running backup or restore: one of the two is set.
@@ -39,32 +39,32 @@ func (v *view) expect(j job) {
 	}
 }
 
-// readmit enters running jobs into the ledger again after somebody deleted it:
-// without an entry no runner takes them. Neither limits nor overlaps count for those
-// that run already. While it fails nothing may be admitted.
-func (s *Scheduler) readmit(ctx context.Context, v *view) error {
+// readmit enters running jobs into the ledger again after a user deleted it: without an entry no
+// runner takes them. Neither limits nor overlaps count for those that run already. While it fails
+// nothing may be admitted.
+func (a *adopter) readmit(ctx context.Context, v *view) error {
 	var errs []error
 	for _, j := range v.orphans {
 		if foreign(j) {
-			if err := s.adopt(ctx, v, j); err != nil { // nobody works on it, so nothing has to wait for that
-				s.Log.WarnContext(ctx, "job of another server not adopted yet", "kind", j.kind(), "name", j.object().GetName(), "error", err)
+			if err := a.adopt(ctx, v, j); err != nil { // no process works on it, so nothing has to wait for that
+				a.log.WarnContext(ctx, "job of another server not adopted yet", "kind", j.kind(), "name", j.object().GetName(), "error", err)
 			}
 			continue
 		}
-		if err := s.readmitOne(ctx, v, j); err != nil {
+		if err := a.readmitOne(ctx, v, j); err != nil {
 			errs = append(errs, fmt.Errorf("readmit %s %s: %w", j.kind(), j.object().GetName(), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
+func (a *adopter) readmitOne(ctx context.Context, v *view, j job) error {
 	o := j.object()
-	e := ledger.Entry{UID: o.GetUID(), Kind: j.kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Since: s.Clock.Now()}
+	e := ledger.Entry{UID: o.GetUID(), Kind: j.kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Since: a.clock.Now()}
 	if j.restore != nil {
-		e = s.restoreEntry(j.restore)
+		e = restoreEntry(j.restore, a.clock.Now())
 	} else {
-		namespaces, err := s.admittedFor(ctx, v, j.backup)
+		namespaces, err := a.admittedFor(ctx, v, j.backup)
 		if err != nil {
 			return err
 		}
@@ -72,40 +72,40 @@ func (s *Scheduler) readmitOne(ctx context.Context, v *view, j job) error {
 	}
 	unlisted := e
 	unlisted.Since = time.Time{}
-	if over, gone, err := s.over(ctx, unlisted); over || gone || err != nil {
+	if over, gone, err := a.leaving.over(ctx, unlisted); over || gone || err != nil {
 		return err
 	}
-	s.Log.Warn("running job was not in the ledger", "kind", e.Kind, "name", e.Name)
+	a.log.Warn("running job was not in the ledger", "kind", e.Kind, "name", e.Name)
 	if j.runs() {
-		err := s.Ledger.Readmit(ctx, e)
+		err := a.ledger.Readmit(ctx, e)
 		if err == nil {
 			v.enter(e)
 		}
 		return err
 	}
-	if err := s.Ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
+	if err := a.ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
 		v.unlisted = append(v.unlisted, e)
-		return s.waitOrFail(o, err)
+		return a.reasons.waitOrFail(o, err)
 	}
 	v.enter(e)
 	return nil
 }
 
-// runs tells that somebody works on the job: one that was only admitted can wait
-// for others once more, since no runner takes it without its entry.
+// runs reports that a process works on the job: one that was only admitted can wait for others once
+// more, since no runner takes it without its entry.
 func (j job) runs() bool {
 	return j.restore != nil || j.backup.Status.Phase == velerov1.BackupPhaseInProgress
 }
 
-// admittedFor returns the namespaces a backup was admitted for: a takeover must
-// not collect others, though patterns may match more by now.
-func (s *Scheduler) admittedFor(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
+// admittedFor returns the namespaces a backup was admitted for: a takeover must not collect others,
+// though patterns may match more by now.
+func (a *adopter) admittedFor(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
 	namespaces, noted, err := notedNamespaces(b)
 	if noted {
 		return namespaces, nil
 	}
 	if err != nil {
-		s.Log.WarnContext(ctx, "admitted namespaces not readable, resolving them anew", "backup", b.Name, "error", err)
+		a.log.WarnContext(ctx, "admitted namespaces not readable, resolving them anew", "backup", b.Name, "error", err)
 	}
-	return s.resolve(ctx, v, b)
+	return a.resolver.resolve(ctx, v, b)
 }

@@ -4,39 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// release takes out of the ledger what has run. What was listed as waiting or
-// running keeps its entry; each other object is read for itself, now and uncached,
-// before its entry goes. One that is gone may be run by somebody who does not know
-// yet: its entry stays for a claim timeout, unless its runner takes it out before.
-func (s *Scheduler) release(ctx context.Context, v *view) error {
+// leaving takes entries out of the ledger. Only passes use it.
+type leaving struct {
+	reader       client.Reader
+	ledger       Ledger
+	claimTimeout time.Duration
+	clock        clock.PassiveClock
+	log          *slog.Logger
+	gone         map[types.UID]time.Time // since when the object of an entry is not found
+}
+
+// release takes out of the ledger what has run. What was listed as waiting or running keeps its
+// entry; each other object is read for itself, now and uncached, before its entry goes. One that is
+// gone may be run by a process that has not noticed yet: its entry stays for a claim timeout,
+// unless its runner takes it out before.
+func (l *leaving) release(ctx context.Context, v *view) error {
 	var errs []error
 	kept := v.entries[:0:0]
-	gone := make(map[types.UID]time.Time, len(s.gone))
+	gone := make(map[types.UID]time.Time, len(l.gone))
 	for _, e := range v.entries {
 		if v.holds[e.UID] {
 			kept = append(kept, e)
 			continue
 		}
-		over, lost, err := s.over(ctx, e)
+		over, lost, err := l.over(ctx, e)
 		if err == nil && lost {
-			gone[e.UID] = s.goneSince(e)
-			over = s.Clock.Since(gone[e.UID]) >= s.ClaimTimeout
+			gone[e.UID] = l.goneSince(e)
+			over = l.clock.Since(gone[e.UID]) >= l.claimTimeout
 		}
 		if err == nil && over {
 			failpoint.Hit("queue-scheduler/before-release")
-			err = s.Ledger.Withdraw(ctx, e)
+			err = l.ledger.Withdraw(ctx, e)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("release %s %s: %w", e.Kind, e.Name, err))
@@ -46,45 +57,47 @@ func (s *Scheduler) release(ctx context.Context, v *view) error {
 		} else {
 			failpoint.Hit("queue-scheduler/released")
 			delete(v.entered, e.UID)
-			s.Log.Info("ledger entry released", "kind", e.Kind, "name", e.Name)
+			l.log.Info("ledger entry released", "kind", e.Kind, "name", e.Name)
 		}
 	}
-	v.entries, s.gone = kept, gone
+	v.entries, l.gone = kept, gone
 	return errors.Join(errs...)
 }
 
-// goneSince is when this process first did not find the object of an entry: it
-// counts itself, for clocks differ.
-func (s *Scheduler) goneSince(e ledger.Entry) time.Time {
-	since, known := s.gone[e.UID]
+// goneSince is when this process first did not find the object of an entry: it counts itself, for
+// clocks differ.
+func (l *leaving) goneSince(e ledger.Entry) time.Time {
+	since, known := l.gone[e.UID]
 	if !known {
-		since = s.Clock.Now()
-		s.Log.Info("admitted job is gone, its entry stays until its runner has stopped", "kind", e.Kind, "name", e.Name)
+		since = l.clock.Now()
+		l.log.Info("admitted job is gone, its entry stays until its runner has stopped", "kind", e.Kind, "name", e.Name)
 	}
 	return since
 }
 
-// over tells that the job of an entry is past InProgress or suspended, or gone.
-func (s *Scheduler) over(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
+// over reports that the job of an entry is past InProgress or suspended, or gone.
+func (l *leaving) over(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
 	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
 	if e.Kind == ledger.KindRestore {
 		r := &velerov1.Restore{}
-		if err := s.Reader.Get(ctx, key, r); err != nil {
+		if err := l.reader.Get(ctx, key, r); err != nil {
 			return false, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		}
 		return !r.Status.Phase.IsNew() && r.Status.Phase != velerov1.RestorePhaseInProgress, r.UID != e.UID, nil
 	}
 	b := &velerov1.Backup{}
-	if err := s.Reader.Get(ctx, key, b); err != nil {
+	if err := l.reader.Get(ctx, key, b); err != nil {
 		return false, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	return !slices.Contains(s.holding, b.Status.Phase) || suspendedUnder(b, e.Since), b.UID != e.UID, nil
+	return !keepsEntry(b.Status.Phase) || suspendedUnder(b, e.Since), b.UID != e.UID, nil
 }
 
-// beforeOver are the phases in which a backup keeps its entry. Operations and
-// finalizing hold up nobody.
-func beforeOver() []velerov1.BackupPhase {
-	return []velerov1.BackupPhase{
-		"", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress,
+// keepsEntry reports that a backup of this phase keeps its entry. Operations and finalizing hold up
+// no other job.
+func keepsEntry(phase velerov1.BackupPhase) bool {
+	switch phase {
+	case "", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress:
+		return true
 	}
+	return false
 }

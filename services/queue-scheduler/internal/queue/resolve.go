@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// liveNamespaces are those of the cluster, read at most once a pass, and once
-// only in an outage too.
+// liveNamespaces are those of the cluster, read at most once a pass, and once only in an outage
+// too.
 type liveNamespaces struct {
 	names    []string
 	excluded []string // those of them no backup takes, whatever its filters say
@@ -19,17 +19,20 @@ type liveNamespaces struct {
 	expanded map[string][]string // what filters with patterns came to
 }
 
-func (s *Scheduler) namespaces(ctx context.Context, v *view) *liveNamespaces {
+// resolver finds the namespaces of backups.
+type resolver struct{ validator Validator }
+
+func (r *resolver) namespaces(ctx context.Context, v *view) *liveNamespaces {
 	if v.live == nil {
 		v.live = &liveNamespaces{expanded: map[string][]string{}}
-		v.live.names, v.live.excluded, v.live.err = s.Validator.Namespaces(ctx)
+		v.live.names, v.live.excluded, v.live.err = r.validator.Namespaces(ctx)
 	}
 	return v.live
 }
 
-// resolve expands the namespaces a backup selects, sorted; no filter at all is
-// [ledger.All], without what carries the exclude label. What it answered stands for the whole pass.
-func (s *Scheduler) resolve(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
+// resolve expands the namespaces a backup selects, sorted; no filter at all is [ledger.All],
+// without what carries the exclude label. What it answered stands for the whole pass.
+func (r *resolver) resolve(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
 	if found, ok := v.spaces[b.UID]; ok {
 		return found, nil
 	}
@@ -39,7 +42,7 @@ func (s *Scheduler) resolve(ctx context.Context, v *view, b *velerov1.Backup) ([
 			return noted, nil
 		}
 	}
-	live := s.namespaces(ctx, v)
+	live := r.namespaces(ctx, v)
 	if live.err != nil {
 		return nil, live.err
 	}
@@ -48,8 +51,8 @@ func (s *Scheduler) resolve(ctx context.Context, v *view, b *velerov1.Backup) ([
 	return found, nil
 }
 
-// whole are all namespaces but those that carry the label: of a backup without a
-// filter of its own. One that is made later belongs to it.
+// whole are all namespaces but those that carry the label: of a backup without a filter of its own.
+// One that is made later belongs to it.
 func (l *liveNamespaces) whole() []string {
 	if len(l.excluded) == 0 {
 		return []string{ledger.All}
@@ -57,16 +60,16 @@ func (l *liveNamespaces) whole() []string {
 	return ledger.AllBut(l.excluded)
 }
 
-// everything tells that nothing but the label narrows the choice. Validation adds
-// the labelled namespaces to the spec.
+// everything reports that nothing but the label narrows the choice. Validation adds the labelled
+// namespaces to the spec.
 func (l *liveNamespaces) everything(spec *velerov1.BackupSpec) bool {
 	named := func(ns string) bool { return ns != "" && !slices.Contains(l.excluded, ns) }
 	return (len(spec.IncludedNamespaces) == 0 || slices.Contains(spec.IncludedNamespaces, selection.All)) &&
 		!slices.ContainsFunc(spec.ExcludedNamespaces, named)
 }
 
-// expand looks through the namespaces only for patterns, and once for the same
-// ones: the backups of a schedule share them.
+// expand looks through the namespaces only for patterns, and once for the same ones: the backups of
+// a schedule share them.
 func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
 	if l.everything(spec) {
 		return l.whole()
@@ -90,8 +93,8 @@ func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
 	return found
 }
 
-// compact keeps a set that does not fit into the ledger as what it leaves out,
-// where that is all the filter says and smaller: it overlaps with no less.
+// compact keeps a set that does not fit into the ledger as what it leaves out, where that is all
+// the filter says and smaller: it overlaps with no less.
 func (l *liveNamespaces) compact(spec *velerov1.BackupSpec, found, excludes []string) []string {
 	all := len(spec.IncludedNamespaces) == 0 || slices.Contains(spec.IncludedNamespaces, selection.All)
 	if ledger.Size(found) <= ledger.MaxNamespaces || !all || slices.ContainsFunc(excludes, open) {
@@ -103,7 +106,7 @@ func (l *liveNamespaces) compact(spec *velerov1.BackupSpec, found, excludes []st
 	return found
 }
 
-// rising tells that names are sorted and each is there once.
+// rising reports that names are sorted and each is there once.
 func rising(names []string) bool {
 	for i := 1; i < len(names); i++ {
 		if names[i-1] >= names[i] {
@@ -113,5 +116,5 @@ func rising(names []string) bool {
 	return true
 }
 
-// open tells that what an entry of a filter selects depends on what exists.
+// open reports that what an entry of a filter selects depends on what exists.
 func open(name string) bool { return name == "" || selection.IsPattern(name) }

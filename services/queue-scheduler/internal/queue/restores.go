@@ -12,23 +12,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// dispatchRestores validates new restores and admits those that nothing running
-// overlaps, and none of those that wait before them. Their phase stays New until a
-// runner claims them. Afterwards v.pending holds those that wait.
+// dispatchRestores validates new restores and admits those that nothing running overlaps, and none
+// of those that wait before them. Their phase stays New until a runner claims them. Afterwards
+// v.pending holds those that wait.
 func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 	var errs []error
 	s.looks.spent = 0
-	line := newRestoreLine(v.limits, v.entries, s.claim)
+	line := newRestoreWalk(v.limits, v.entries)
 	waiting := v.pending[:0:0]
 	for i, r := range v.pending {
-		if !v.admitted(r.UID) && s.barred(r) != nil {
+		if !v.admitted(r.UID) && s.parked.barred(r) != nil {
 			continue
 		}
 		version := r.ResourceVersion
@@ -38,14 +38,14 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 			s.Wake() // one that waits before it may start now: begin at the front again
 			break
 		}
-		if errors.Is(err, errUnread) || s.bar(r, version, err) {
+		if errors.Is(err, errUnread) || s.parked.bar(r, version, err) {
 			continue // it claims nothing
 		}
 		if !started && r.Status.Phase.IsNew() && r.UID != "" {
 			line.wait(r, err)
 			waiting = append(waiting, r)
 		}
-		if err := s.waitOrFail(r, err); err != nil {
+		if err := s.reasons.waitOrFail(r, err); err != nil {
 			errs = append(errs, fmt.Errorf("dispatch restore %s: %w", r.Name, err))
 		}
 	}
@@ -53,14 +53,14 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 	return errors.Join(errs...)
 }
 
-// dispatchRestore reports true when the restore is (or was) admitted; the error is
-// why it waits, or what went wrong.
-func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Restore, line *restoreLine) (bool, error) {
+// dispatchRestore reports true when the restore is (or was) admitted; the error is why it waits, or
+// what went wrong.
+func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Restore, line *restoreWalk) (bool, error) {
 	if v.admitted(r.UID) {
 		return true, nil // republish reminds the runners
 	}
 	if validated(r) {
-		if reason := line.verdict(s.restoreEntry(r)); reason != nil {
+		if reason := line.verdict(restoreEntry(r, s.Clock.Now())); reason != nil {
 			return false, reason // nothing needs to be read to know
 		}
 	}
@@ -69,7 +69,7 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/restore-validated")
-	e := s.restoreEntry(r)
+	e := restoreEntry(r, s.Clock.Now())
 	if reason := line.verdict(e); reason != nil {
 		return false, reason
 	}
@@ -84,12 +84,12 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 
 // announceRestore tells about an admitted restore, and whom it runs beside.
 func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e ledger.Entry) error {
-	ctx, end := s.resume(ctx, "admit restore", r)
+	ctx, end := s.traces.resume(ctx, "admit restore", r)
 	defer end(nil)
 	waited := s.Clock.Since(r.CreationTimestamp.Time)
 	s.Log.InfoContext(ctx, "restore admitted", "restore", r.Name, "waited", waited)
 	s.Events.Eventf(r, nil, corev1.EventTypeNormal, "Admitted", "Start", "may start after waiting %s", waited.Round(time.Second))
-	s.hintRestore(ctx, r)
+	s.hints.hintRestore(ctx, r)
 	if !e.IgnoreBackups {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e 
 func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_ bool, err error) {
 	if !validated(r) {
 		var end func(error)
-		ctx, end = s.begin(ctx, "validate restore", r)
+		ctx, end = s.traces.begin(ctx, "validate restore", r)
 		defer func() { end(err) }()
 	}
 	before := r.Status.Phase
@@ -148,7 +148,7 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 		}
 		metav1.SetMetaDataAnnotation(&r.ObjectMeta, validate.AnnotationValidated, string(r.UID))
 		valid = true
-		fabric.SetTrace(ctx, r)
+		messaging.SetTrace(ctx, r)
 		return nil
 	})
 	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {
@@ -158,14 +158,14 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 	if err == nil && before != r.Status.Phase && r.Status.Phase == velerov1.RestorePhaseFailedValidation {
 		s.Metrics.RestoreRefused(r.Labels[velerov1.LabelScheduleName])
 		s.Log.InfoContext(ctx, "restore refused", "restore", r.Name, "problems", r.Status.ValidationErrors)
-		s.announce(ctx, "Restore", r, string(r.Status.Phase))
+		s.hints.announce(ctx, "Restore", r, string(r.Status.Phase))
 	}
 	return valid && err == nil, err
 }
 
-// readTargets finds the targets of a new restore as it will be once its spec is
-// complete, and that spec; nil for one that is not new or has problems. It is no
-// part of the write, which may be repeated.
+// readTargets finds the targets of a new restore as it will be once its spec is complete, and that
+// spec; nil for one that is not new or has problems. It is no part of the write, which may be
+// repeated.
 func (s *Scheduler) readTargets(ctx context.Context, r *velerov1.Restore) (*velerov1.Restore, []string, error) {
 	if validated(r) || !r.Status.Phase.IsNew() {
 		return nil, nil, nil
@@ -175,6 +175,6 @@ func (s *Scheduler) readTargets(ctx context.Context, r *velerov1.Restore) (*vele
 	if err != nil || len(problems) > 0 {
 		return nil, nil, err
 	}
-	found, err := s.findTargets(ctx, seen)
+	found, err := s.looks.findTargets(ctx, seen)
 	return seen, found, err
 }

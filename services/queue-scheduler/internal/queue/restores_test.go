@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
@@ -30,8 +30,8 @@ func (b *bed) starts(name string) {
 	b.setRestore(name, velerov1.RestorePhaseInProgress)
 }
 
-// rests returns when a pass that began after now has come to its end: it queues a
-// backup that nothing else has to do with.
+// rests returns when a pass that began after now has come to its end: it queues a backup that
+// nothing else has to do with.
 func (b *bed) rests(marker string, order int) {
 	b.t.Helper()
 	b.backup(marker, order, "marker")
@@ -77,8 +77,7 @@ func TestRestoresRunAtOnceUpToTheLimit(t *testing.T) {
 	b.starts("r3")
 }
 
-// What a restore writes to is found out once, when it is validated, and holds up
-// nobody else.
+// What a restore writes to is found out once, when it is validated, and delays no other job.
 func TestTargetsOfARestoreAreNoted(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})
 	b.backup("b1", 1, "ns1")
@@ -171,7 +170,8 @@ func TestWaitingRestoresReadNothing(t *testing.T) {
 	require.Zero(t, reads, "what the pass listed is enough")
 }
 
-// A restore is validated once and may wait for hours: its backup can be on its way out when its turn comes.
+// A restore is validated once and may wait for hours: its backup can be on its way out when its
+// turn comes.
 func TestARestoreThatWaitedIsRefusedIfItsBackupIsBeingDeleted(t *testing.T) {
 	b := newBed(t, ledger.Limits{Restores: 1}, interceptor.Funcs{})
 	b.restoreOf("r1", 1, "ns1", nil)

@@ -1,17 +1,15 @@
 // Package queue moves Backups and Restores from submitted to dispatched.
 //
-// One pass looks at everything: new objects are validated and enter the queue,
-// the queue is walked in order and what may run is admitted through the ledger,
-// entries of jobs past running leave the ledger, hints go out. A pass decides
-// from uncached reads only and every write is a compare-and-swap, so passes of
-// several replicas at once cost work and nothing else.
+// One pass looks at everything: new objects are validated and enter the queue, the queue is walked
+// in order and what may run is admitted through the ledger, entries of jobs past running leave the
+// ledger, hints go out. A pass decides from uncached reads only and every write is a
+// compare-and-swap, so passes of several replicas at once cost work and nothing else.
 package queue
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -22,16 +20,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// period is how often a pass runs without being woken; hints of what waits for a
-// runner are published again with it.
+// period is how often a pass runs without being woken; hints of what waits for a runner are
+// published again with it.
 const period = 15 * time.Second
 
 // Ledger is where jobs are admitted; ledger.Ledger is one.
@@ -44,9 +42,9 @@ type Ledger interface {
 	NextSequences(ctx context.Context, n int, above int64) (first int64, err error)
 }
 
-// Publisher sends hints and events; fabric.Client is one.
+// Publisher sends hints and events; messaging.Client is one.
 type Publisher interface {
-	Publish(ctx context.Context, what fabric.What, hint *workv1.Hint) error
+	Publish(ctx context.Context, what messaging.What, hint *workv1.Hint) error
 	PublishEvent(ctx context.Context, event *eventv1.Event) error
 }
 
@@ -58,24 +56,24 @@ type Validator interface {
 	Restore(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
 	// Source judges the backup of a restore that was valid before.
 	Source(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
-	// Targets returns the namespaces a valid restore writes to, sorted; an error
-	// means that its backup could not be read.
+	// Targets returns the namespaces a valid restore writes to, sorted; an error means that its
+	// backup could not be read.
 	Targets(ctx context.Context, r *velerov1.Restore) ([]string, error)
-	// Namespaces returns the live namespaces, and those of them labelled as
-	// excluded from every backup.
+	// Namespaces returns the live namespaces, and those of them labelled as excluded from every
+	// backup.
 	Namespaces(ctx context.Context) (live, excluded []string, err error)
-	// Forget makes what was read of the cluster be read anew: every pass judges
-	// by what is not older than the objects that it judges.
+	// Forget makes what was read of the cluster be read anew: every pass judges by what is not
+	// older than the objects that it judges.
 	Forget()
 }
 
-// Metrics counts refused objects, by schedule (empty for none), and takes the time
-// of walks along the queue.
+// Metrics counts refused objects, by schedule (empty for none), and takes the time of walks along
+// the queue.
 type Metrics interface {
 	BackupRefused(schedule string)
 	RestoreRefused(schedule string)
-	// QueueWalked tells how long ordering the queue and deciding about everybody in
-	// it took, without the calls for those that start.
+	// QueueWalked tells how long ordering the queue and deciding about everybody in it took,
+	// without the calls for those that start.
 	QueueWalked(took time.Duration)
 }
 
@@ -84,8 +82,8 @@ type Settings interface {
 	Limits(ctx context.Context) (ledger.Limits, error)
 }
 
-// Events tells people what happened to an object, without waiting for anything;
-// an events.EventRecorder is one.
+// Events tells people what happened to an object, without waiting for anything; an
+// events.EventRecorder is one.
 type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
@@ -99,19 +97,18 @@ type Config struct {
 	Publisher Publisher
 	Validator Validator
 	Limits    ledger.Limits
-	// Settings, unless nil, are asked for the limits in every pass; Limits are not
-	// used then.
+	// Settings, unless nil, are asked for the limits in every pass; Limits are not used then.
 	Settings Settings
 	// Ageing is after how long of waiting the class of a backup rises by one; 0 is never.
 	Ageing time.Duration
-	// LocationTimeout is how long a queued backup waits for a location that is
-	// unavailable, as one process sees it; 0 is without end.
+	// LocationTimeout is how long a queued backup waits for a location that is unavailable, as one
+	// process sees it; 0 is without end.
 	LocationTimeout time.Duration
-	// ClaimTimeout is the runners'. Within it who runs a job finds out that its object
-	// is gone, and does nothing more for it.
+	// ClaimTimeout is the runners'. Within it who runs a job finds out that its object is gone, and
+	// does nothing more for it.
 	ClaimTimeout time.Duration
 	Metrics      Metrics
-	Events       Events // nil tells nobody
+	Events       Events // nil publishes none
 	Tracer       trace.TracerProvider
 	Clock        clock.WithTicker
 	Log          *slog.Logger
@@ -120,23 +117,20 @@ type Config struct {
 // Scheduler runs passes. Wake may be called from anywhere, Run once.
 type Scheduler struct {
 	Config
-	tracer trace.Tracer
-	wake   chan struct{}
-	told   map[types.UID]said // the last reason told for a job that waits
-	voice  *rate.Limiter      // of what is told about jobs that wait
-	looks  bucketLooks
-	gone   map[types.UID]time.Time // since when the object of an entry is not found
+	wake chan struct{}
 
-	mu     sync.Mutex // of parked.refused and parked.resting, which readers of the queue look at too
-	parked parked
-
-	misplaced []placement // positions to be written, front first
-	placed    time.Time   // when the last one was
-
-	// Three rules the model test breaks, to see that it would notice.
-	claim   claimRule
-	arrange func(waiting []Waiting, ageing time.Duration, now time.Time)
-	holding []velerov1.BackupPhase // in which a backup keeps its entry
+	traces    *traces
+	hints     *hints
+	reasons   *reasons
+	writer    *writer
+	positions *positions
+	parked    *parked
+	looks     *bucketLooks
+	leaving   *leaving
+	resolver  *resolver
+	lineup    *lineup
+	views     *views
+	adopter   *adopter
 }
 
 // New returns a Scheduler.
@@ -144,14 +138,36 @@ func New(cfg Config) *Scheduler {
 	if cfg.Events == nil {
 		cfg.Events = silence{}
 	}
-	return &Scheduler{
-		Config: cfg, tracer: cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler"),
-		wake: make(chan struct{}, 1), told: map[types.UID]said{},
-		parked: newParked(), gone: map[types.UID]time.Time{},
-		looks: bucketLooks{hung: map[string]hang{}},
-		voice: rate.NewLimiter(tellRate, tellBurst),
-		claim: claimAll, arrange: Order, holding: beforeOver(),
+	s := &Scheduler{
+		Config: cfg, wake: make(chan struct{}, 1),
+		traces: &traces{cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler")},
+		hints:  &hints{publisher: cfg.Publisher, clock: cfg.Clock, log: cfg.Log},
+		reasons: &reasons{
+			told: map[types.UID]said{}, voice: rate.NewLimiter(tellRate, tellBurst),
+			clock: cfg.Clock, events: cfg.Events, log: cfg.Log,
+		},
+		parked: newParked(&cfg),
+		looks: &bucketLooks{
+			reader: cfg.Reader, namespace: cfg.Namespace, validator: cfg.Validator, clock: cfg.Clock, log: cfg.Log,
+			hung: map[string]hang{},
+		},
+		leaving: &leaving{
+			reader: cfg.Reader, ledger: cfg.Ledger, claimTimeout: cfg.ClaimTimeout, clock: cfg.Clock, log: cfg.Log,
+			gone: map[types.UID]time.Time{},
+		},
+		resolver: &resolver{cfg.Validator},
+		views: &views{
+			reader: cfg.Reader, namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits,
+		},
 	}
+	s.writer = &writer{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}
+	s.positions = &positions{writer: s.writer, clock: cfg.Clock, log: cfg.Log}
+	s.lineup = &lineup{resolver: s.resolver, parked: s.parked, ageing: cfg.Ageing, clock: cfg.Clock}
+	s.adopter = &adopter{
+		reader: cfg.Reader, client: cfg.Client, validator: cfg.Validator, ledger: cfg.Ledger, metrics: cfg.Metrics,
+		clock: cfg.Clock, log: cfg.Log, resolver: s.resolver, looks: s.looks, leaving: s.leaving, reasons: s.reasons, hints: s.hints,
+	}
+	return s
 }
 
 // Wake asks for a pass soon; asking twice is asking once.
@@ -173,13 +189,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 	}
 	for pass(true); ; {
-		placing, stop := s.nextPlacement()
+		placing, stop := s.positions.nextPlacement()
 		select {
 		case <-ctx.Done():
 			stop()
 			return nil
 		case <-placing:
-			s.place(ctx)
+			s.positions.place(ctx)
 		case <-s.wake:
 			pass(false)
 		case <-ticker.C():
@@ -189,17 +205,17 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// pass looks at everything once; due publishes hints again. Errors are collected:
-// one object in trouble does not hold up the others, except those behind it.
+// pass looks at everything once; due publishes hints again. Errors are collected: one object in
+// trouble does not hold up the others, except those behind it.
 func (s *Scheduler) pass(ctx context.Context, due bool) error {
-	view, err := s.look(ctx)
+	view, err := s.views.look(ctx)
 	if err != nil {
 		return err
 	}
 	s.Validator.Forget()
 	var errs []error
-	errs = append(errs, s.release(ctx, view))
-	lost := s.readmit(ctx, view)
+	errs = append(errs, s.leaving.release(ctx, view))
+	lost := s.adopter.readmit(ctx, view)
 	errs = append(errs, lost)
 	errs = append(errs, s.enqueue(ctx, view))
 	if lost == nil { // else jobs run that nothing would keep others away from
@@ -207,9 +223,10 @@ func (s *Scheduler) pass(ctx context.Context, due bool) error {
 		errs = append(errs, s.admit(ctx, view))
 	}
 	if due {
-		errs = append(errs, s.republish(ctx, view))
+		errs = append(errs, s.hints.republish(ctx, view))
 	}
-	s.renumber(view)
-	s.forget(view)
+	s.positions.renumber(view)
+	s.parked.forget(view)
+	s.reasons.forget(view)
 	return errors.Join(errs...)
 }

@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
@@ -198,19 +198,20 @@ func TestRefusedRestores(t *testing.T) {
 	require.Empty(t, b.admitted())
 }
 
-// Three schedulers at once, every write in danger of a conflict: all backups run,
-// never two on one namespace, never more than the limit.
+// Three schedulers at once, every write in danger of a conflict: all backups run, never two on one
+// namespace, never more than the limit.
 func TestReplicasTogetherNeverOverlap(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "any"}, "any", errDown)
+	random := jobtest.Random(t)
 	b := newBed(t, ledger.Limits{Backups: 3}, interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			if rand.IntN(10) == 0 {
+			if random.IntN(10) == 0 {
 				return conflict
 			}
 			return c.Update(ctx, obj, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if rand.IntN(10) == 0 {
+			if random.IntN(10) == 0 {
 				return conflict
 			}
 			return c.Patch(ctx, obj, patch, opts...)

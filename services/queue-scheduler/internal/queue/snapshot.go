@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 )
 
@@ -21,8 +21,8 @@ type Job struct {
 	Kind   string // ledger.KindBackup or ledger.KindRestore
 	Object metav1.Object
 	Phase  string // "New" while it has none
-	// Waits tells that it is neither admitted nor on its way out. Position is its
-	// place among those that wait, 1 is next; 0 for the others.
+	// Waits reports that it is neither admitted nor on its way out. Position is its place among
+	// those that wait, 1 is next; 0 for the others.
 	Waits    bool
 	Position int
 	// Sequence is the number it got when it entered the queue; 0 before.
@@ -31,27 +31,26 @@ type Job struct {
 	Namespaces []string
 	// Admitted is when it was; zero for what is not in the ledger.
 	Admitted time.Time
-	// Class and Effective are those of a backup that waits: as submitted, and as it
-	// counts now. Normal for every other job.
+	// Class and Effective are those of a backup that waits: as submitted, and as it counts now.
+	// Normal for every other job.
 	Class, Effective priority.Class
 }
 
-// Snapshot reads the whole queue: what is admitted or further, oldest first, then
-// the restores that wait, then the backups that wait in the order in which the
-// next pass looks at them. New backups are placed where that pass will put them.
-// It may be called at any time, on every replica; errors are the API server's.
+// Snapshot reads the whole queue: what is admitted or further, oldest first, then the restores that
+// wait, then the backups that wait in the order in which the next pass looks at them. New backups
+// are placed where that pass will put them. It may be called at any time, on every replica; errors
+// are the API server's.
 func (s *Scheduler) Snapshot(ctx context.Context) ([]Job, error) {
-	v, err := s.look(ctx)
+	v, err := s.views.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return v.jobs(s.foresee(ctx, v)), nil
+	return v.jobs(s.lineup.foresee(ctx, v)), nil
 }
 
-// foresee makes v what the next pass finds once it has queued what is new, and
-// returns the line of backups in its order. What is admitted waits no more, even
-// if its phase was not written yet.
-func (s *Scheduler) foresee(ctx context.Context, v *view) []Waiting {
+// foresee makes v what the next pass finds once it has queued what is new, and returns the line of
+// backups in its order. What is admitted waits no more, even if its phase was not written yet.
+func (l *lineup) foresee(ctx context.Context, v *view) []Waiting {
 	admitted := func(b *velerov1.Backup) bool { return v.admitted(b.UID) }
 	v.pending = slices.DeleteFunc(v.pending, func(r *velerov1.Restore) bool { return v.admitted(r.UID) })
 	v.queued = slices.DeleteFunc(v.queued, admitted)
@@ -63,7 +62,7 @@ func (s *Scheduler) foresee(ctx context.Context, v *view) []Waiting {
 		v.queued = append(v.queued, b)
 	}
 	v.fresh = nil
-	return s.line(ctx, v)
+	return l.line(ctx, v)
 }
 
 // jobs is the queue for people: line are the backups that wait.
@@ -90,8 +89,7 @@ func (v *view) jobs(line []Waiting) []Job {
 	return out
 }
 
-// begun are the unfinished jobs that do not wait: admitted, running, finishing or
-// being deleted.
+// begun are the unfinished jobs that do not wait: admitted, running, finishing or being deleted.
 func (v *view) begun() []Job {
 	entries := make(map[types.UID]ledger.Entry, len(v.entries))
 	for _, e := range v.entries {

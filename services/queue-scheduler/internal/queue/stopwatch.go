@@ -13,8 +13,8 @@ type stopwatch struct {
 	took  time.Duration
 }
 
-func (s *Scheduler) newStopwatch() *stopwatch {
-	return &stopwatch{clock: s.Clock, since: s.Clock.Now()}
+func newStopwatch(c clock.PassiveClock) *stopwatch {
+	return &stopwatch{clock: c, since: c.Now()}
 }
 
 func (w *stopwatch) pause()  { w.took += w.clock.Since(w.since) }

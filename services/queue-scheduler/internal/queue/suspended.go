@@ -9,28 +9,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/suspend"
 )
 
-// suspended tells that a backup was begun and waits to be admitted again: its runner
-// let go of it because its bucket is away.
+// suspended reports that a backup was begun and waits to be admitted again: its runner let go of it
+// because its bucket is away.
 func suspended(b *velerov1.Backup) bool {
 	_, marked := suspend.Of(b)
 	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
 }
 
-// suspendedUnder tells that the admission of that time is the one the backup was
-// suspended under. Any other is a new one, to be completed; zero stands for none.
+// suspendedUnder reports that the admission of that time is the one the backup was suspended under.
+// Any other is a new one, to be completed; zero stands for none.
 func suspendedUnder(b *velerov1.Backup, admission time.Time) bool {
 	m, _ := suspend.Of(b)
 	return suspended(b) && (admission.IsZero() || m.Admission.Equal(admission))
 }
 
-// admissionTime is when a backup is admitted: for one that was suspended another time
-// than before, whatever the clocks of replicas say.
-func (s *Scheduler) admissionTime(b *velerov1.Backup) time.Time {
-	now := s.Clock.Now()
+// admissionTime is when a backup is admitted: for one that was suspended another time than before,
+// whatever the clocks of replicas say.
+func admissionTime(b *velerov1.Backup, now time.Time) time.Time {
 	if m, _ := suspend.Of(b); suspended(b) && !now.After(m.Admission) {
 		return m.Admission.Add(1)
 	}
@@ -39,13 +39,14 @@ func (s *Scheduler) admissionTime(b *velerov1.Backup) time.Time {
 
 // goOn ends the suspension of a backup that is in the ledger again.
 func (s *Scheduler) goOn(ctx context.Context, b *velerov1.Backup) (_ bool, err error) {
-	ctx, end := s.resume(ctx, "admit backup again", b)
+	ctx, end := s.traces.resume(ctx, "admit backup again", b)
 	defer func() { end(err) }()
 	entry, admitted, err := s.Ledger.Get(ctx, b.UID)
 	if err != nil {
 		return false, err
 	}
 	resumed := false
+	failpoint.Hit("queue-scheduler/before-resume")
 	err = kube.Update(ctx, s.Reader, s.Client, b, func(b *velerov1.Backup) error {
 		resumed = admitted && suspended(b) && !suspendedUnder(b, entry.Since) && b.DeletionTimestamp == nil
 		if !resumed {
@@ -61,8 +62,9 @@ func (s *Scheduler) goOn(ctx context.Context, b *velerov1.Backup) (_ bool, err e
 	if err != nil || !resumed {
 		return false, err
 	}
+	failpoint.Hit("queue-scheduler/resumed")
 	s.Log.InfoContext(ctx, "suspended backup admitted again", "backup", b.Name)
 	s.Events.Eventf(b, nil, corev1.EventTypeNormal, "Resumed", "Start", "goes on after its bucket was away")
-	s.hintBackup(ctx, b)
+	s.hints.hintBackup(ctx, b)
 	return true, nil
 }

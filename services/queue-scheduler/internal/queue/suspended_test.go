@@ -8,20 +8,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/pkg/suspend"
 )
 
-// The entry of a running backup goes with its object, and another backup of the same
-// namespaces starts while the runner of the first one works on: it has not seen yet
-// that its object is gone.
+// The entry of a running backup goes with its object, and another backup of the same namespaces
+// starts while the runner of the first one works on: it has not seen yet that its object is gone.
 func TestADeletedBackupKeepsItsEntryUntilItsRunnerHasStopped(t *testing.T) {
 	for name, released := range map[string]bool{"the claim timeout passes": false, "its runner says so": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
+			b.claimTimeout = 30 * time.Second
 			s, now := b.patient()
-			s.ClaimTimeout = 30 * time.Second
 			b.backup("first", 1, "ns1")
 			b.backup("second", 2, "ns1")
 			require.NoError(t, s.Pass(t.Context()))
@@ -55,8 +54,8 @@ func (b *bed) suspend(name string) {
 	}))
 }
 
-// A running backup whose bucket is away keeps its place and its namespaces for as
-// long as that lasts, and everything behind it waits.
+// A running backup whose bucket is away keeps its place and its namespaces for as long as that
+// lasts, and everything behind it waits.
 func TestASuspendedBackupGivesItsPlaceAway(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	s, now := b.patient()
@@ -94,8 +93,8 @@ func TestASuspendedBackupGivesItsPlaceAway(t *testing.T) {
 	require.Equal(t, []string{"first"}, b.admitted())
 }
 
-// Its clock may be behind that of the replica that admitted it before: the new
-// admission is another one all the same.
+// Its clock may be behind that of the replica that admitted it before: the new admission is another
+// one all the same.
 func TestASuspendedBackupIsAdmittedUnderAnotherTime(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	s, now := b.patient()

@@ -3,20 +3,22 @@ package queue
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// What is told about jobs that wait is bounded: one job that ends may change the
-// reasons of ten thousand. What is held back is told by a later pass, if it still
-// holds then.
+// What is told about jobs that wait is bounded: one job that ends may change the reasons of ten
+// thousand. What is held back is told by a later pass, if it still holds then.
 const (
 	tellRate  = 10 // a second
 	tellBurst = 100
@@ -56,8 +58,8 @@ func wrapped(reason error) (b because) {
 	return b
 }
 
-// reasonOf is the news in the reason why a job waits, with the namespaces in
-// conflict; false for any other error.
+// reasonOf is the news in the reason why a job waits, with the namespaces in conflict; false for
+// any other error.
 func reasonOf(reason error) (said, []string, bool) {
 	switch b := becauseOf(reason); {
 	case b.overlap != nil:
@@ -72,33 +74,42 @@ func reasonOf(reason error) (said, []string, bool) {
 	return said{}, nil, false
 }
 
+// reasons are why jobs wait, each logged and recorded as an Event once. Only passes use it.
+type reasons struct {
+	told   map[types.UID]said // the last reason told for a job that waits
+	voice  *rate.Limiter      // of what is told about jobs that wait
+	clock  clock.PassiveClock
+	events Events
+	log    *slog.Logger
+}
+
 // waitOrFail tells why a job waits; any other error is one.
-func (s *Scheduler) waitOrFail(obj client.Object, reason error) error {
+func (r *reasons) waitOrFail(obj client.Object, reason error) error {
 	if _, _, waits := reasonOf(reason); !waits {
 		return reason
 	}
-	s.explain(obj, reason)
+	r.explain(obj, reason)
 	return nil
 }
 
 // explain logs why a job waits, and makes an Event of a conflict, once per reason.
-func (s *Scheduler) explain(obj client.Object, reason error) {
+func (r *reasons) explain(obj client.Object, reason error) {
 	news, namespaces, _ := reasonOf(reason)
-	if s.told[obj.GetUID()] == news || !s.voice.AllowN(s.Clock.Now(), 1) {
+	if r.told[obj.GetUID()] == news || !r.voice.AllowN(r.clock.Now(), 1) {
 		return
 	}
-	s.told[obj.GetUID()] = news
+	r.told[obj.GetUID()] = news
 	if news.what == 'a' {
-		s.Log.Warn("backup waits for its location", "name", obj.GetName(), "reason", reason)
-		s.Events.Eventf(obj, nil, corev1.EventTypeWarning, "LocationUnavailable", "Queue", "%s", clipped(reason.Error()))
+		r.log.Warn("backup waits for its location", "name", obj.GetName(), "reason", reason)
+		r.events.Eventf(obj, nil, corev1.EventTypeWarning, "LocationUnavailable", "Queue", "%s", clipped(reason.Error()))
 		return
 	}
 	if len(namespaces) == 0 {
-		s.Log.Info("job waits", "kind", kindOf(obj), "name", obj.GetName(), "reason", reason)
+		r.log.Info("job waits", "kind", kindOf(obj), "name", obj.GetName(), "reason", reason)
 		return
 	}
-	s.Log.Info("job passed over", "kind", kindOf(obj), "name", obj.GetName(), "reason", reason, "namespaces", namespaces)
-	s.Events.Eventf(obj, nil, corev1.EventTypeNormal, "PassedOver", "Queue", "%v", reason)
+	r.log.Info("job passed over", "kind", kindOf(obj), "name", obj.GetName(), "reason", reason, "namespaces", namespaces)
+	r.events.Eventf(obj, nil, corev1.EventTypeNormal, "PassedOver", "Queue", "%v", reason)
 }
 
 type silence struct{}
@@ -114,30 +125,27 @@ func kindOf(obj client.Object) string {
 }
 
 // tellStart says that a backup left the queue, and after how long.
-func (s *Scheduler) tellStart(ctx context.Context, b *velerov1.Backup, waited time.Duration) {
-	s.Log.InfoContext(ctx, "backup admitted", "backup", b.Name, "waited", waited)
-	s.Events.Eventf(b, nil, corev1.EventTypeNormal, "Admitted", "Start", "ready to start after waiting %s", waited.Round(time.Second))
+func (r *reasons) tellStart(ctx context.Context, b *velerov1.Backup, waited time.Duration) {
+	r.log.InfoContext(ctx, "backup admitted", "backup", b.Name, "waited", waited)
+	r.events.Eventf(b, nil, corev1.EventTypeNormal, "Admitted", "Start", "ready to start after waiting %s", waited.Round(time.Second))
 }
 
 // forget drops notes about jobs that wait no more.
-func (s *Scheduler) forget(v *view) {
-	s.mu.Lock()
-	s.parked.forget(v)
-	s.mu.Unlock()
-	if len(s.told) == 0 {
+func (r *reasons) forget(v *view) {
+	if len(r.told) == 0 {
 		return
 	}
-	kept := make(map[types.UID]said, len(s.told))
+	kept := make(map[types.UID]said, len(r.told))
 	keep := func(uid types.UID) {
-		if news, ok := s.told[uid]; ok {
+		if news, ok := r.told[uid]; ok {
 			kept[uid] = news
 		}
 	}
 	for _, b := range v.queued {
 		keep(b.UID)
 	}
-	for _, r := range v.pending {
-		keep(r.UID)
+	for _, waiting := range v.pending {
+		keep(waiting.UID)
 	}
-	s.told = kept
+	r.told = kept
 }

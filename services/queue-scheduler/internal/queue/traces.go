@@ -8,30 +8,33 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-io/holdfast/pkg/fabric"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 )
 
-// begin starts the trace of an object: a root of its own. A trace noted on it
-// already (a copy of another object carries the other's) is only linked.
-func (s *Scheduler) begin(ctx context.Context, what string, obj metav1.Object) (context.Context, func(error)) {
+// traces makes the spans of jobs.
+type traces struct{ tracer trace.Tracer }
+
+// begin starts the trace of an object: a root of its own. A trace noted on it already (a copy of
+// another object carries the other's) is only linked.
+func (t *traces) begin(ctx context.Context, what string, obj metav1.Object) (context.Context, func(error)) {
 	options := []trace.SpanStartOption{trace.WithNewRoot()}
-	if noted := trace.SpanContextFromContext(fabric.WithTrace(ctx, obj)); noted.IsValid() {
+	if noted := trace.SpanContextFromContext(messaging.WithTrace(ctx, obj)); noted.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: noted}))
 	}
-	return s.span(ctx, what, obj, options...)
+	return t.span(ctx, what, obj, options...)
 }
 
 // resume goes on with the trace noted on an object.
-func (s *Scheduler) resume(ctx context.Context, what string, obj metav1.Object) (context.Context, func(error)) {
-	return s.span(fabric.WithTrace(ctx, obj), what, obj)
+func (t *traces) resume(ctx context.Context, what string, obj metav1.Object) (context.Context, func(error)) {
+	return t.span(messaging.WithTrace(ctx, obj), what, obj)
 }
 
 // span returns what ends it, with the error that ended the work.
-func (s *Scheduler) span(ctx context.Context, what string, obj metav1.Object, options ...trace.SpanStartOption) (context.Context, func(error)) {
+func (t *traces) span(ctx context.Context, what string, obj metav1.Object, options ...trace.SpanStartOption) (context.Context, func(error)) {
 	options = append(options, trace.WithAttributes(
 		attribute.String("holdfast.object.name", obj.GetName()), attribute.String("holdfast.object.uid", string(obj.GetUID())),
 	))
-	ctx, span := s.tracer.Start(ctx, what, options...)
+	ctx, span := t.tracer.Start(ctx, what, options...)
 	return ctx, func(err error) {
 		if err != nil {
 			span.RecordError(err)

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 )
 
-// A backup waits between two passes, perhaps of two replicas: what it carries
-// keeps its trace together, and a copy of another object's note does not.
+// A backup waits between two passes, perhaps of two replicas: what it carries keeps its trace
+// together, and a copy of another object's note does not.
 func TestOneTraceForEachObject(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, interceptor.Funcs{})
@@ -26,7 +26,7 @@ func TestOneTraceForEachObject(t *testing.T) {
 	copied := b.get("first")
 	waiting := &velerov1.Backup{ObjectMeta: meta("second", 2), Spec: copied.Spec}
 	waiting.Annotations = copied.Annotations
-	require.NotEmpty(t, waiting.Annotations[fabric.AnnotationTrace])
+	require.NotEmpty(t, waiting.Annotations[messaging.AnnotationTrace])
 	require.NoError(t, b.c.Create(t.Context(), waiting))
 	b.reaches(velerov1.BackupPhaseQueued, "second")
 	b.stop()
@@ -42,8 +42,8 @@ func TestOneTraceForEachObject(t *testing.T) {
 	require.Equal(t, first, traceOf(t, spans, "admit backup", "first"))
 	require.Equal(t, second, traceOf(t, spans, "admit backup", "second"))
 	require.Equal(t, restore, traceOf(t, spans, "admit restore", "back"))
-	require.Equal(t, second, trace.SpanContextFromContext(fabric.WithTrace(t.Context(), b.get("second"))).TraceID())
-	require.Equal(t, restore, trace.SpanContextFromContext(fabric.WithTrace(t.Context(), b.getRestore("back"))).TraceID())
+	require.Equal(t, second, trace.SpanContextFromContext(messaging.WithTrace(t.Context(), b.get("second"))).TraceID())
+	require.Equal(t, restore, trace.SpanContextFromContext(messaging.WithTrace(t.Context(), b.getRestore("back"))).TraceID())
 }
 
 // traceOf finds the one span of that name for an object.

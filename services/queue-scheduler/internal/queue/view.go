@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
 // view is what one pass goes by.
@@ -37,11 +37,19 @@ type view struct {
 	asides     map[types.UID]bool              // queued backups whose location is unavailable
 }
 
-// look reads ledger and objects. The ledger comes first: an entry made after it
-// was read belongs to an object that is listed as waiting, and admitting that
-// again changes nothing.
-func (s *Scheduler) look(ctx context.Context) (*view, error) {
-	entries, err := s.Ledger.List(ctx)
+// views reads what a pass goes by.
+type views struct {
+	reader    client.Reader
+	namespace string
+	ledger    Ledger
+	settings  Settings      // nil for the fixed limits
+	fixed     ledger.Limits // without settings
+}
+
+// look reads ledger and objects. The ledger comes first: an entry made after it was read belongs to
+// an object that is listed as waiting, and admitting that again changes nothing.
+func (s *views) look(ctx context.Context) (*view, error) {
+	entries, err := s.ledger.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -50,30 +58,30 @@ func (s *Scheduler) look(ctx context.Context) (*view, error) {
 		return nil, err
 	}
 	backups := &velerov1.BackupList{}
-	if err := s.Reader.List(ctx, backups, client.InNamespace(s.Namespace)); err != nil {
+	if err := s.reader.List(ctx, backups, client.InNamespace(s.namespace)); err != nil {
 		return nil, fmt.Errorf("list backups: %w", err)
 	}
 	for i := range backups.Items {
-		v.sort(&backups.Items[i])
-		v.hold(&backups.Items[i], s.holding)
+		v.classify(&backups.Items[i])
+		v.hold(&backups.Items[i])
 	}
 	restores := &velerov1.RestoreList{}
-	if err := s.Reader.List(ctx, restores, client.InNamespace(s.Namespace)); err != nil {
+	if err := s.reader.List(ctx, restores, client.InNamespace(s.namespace)); err != nil {
 		return nil, fmt.Errorf("list restores: %w", err)
 	}
 	for i := range restores.Items {
-		v.sortRestore(&restores.Items[i])
+		v.classifyRestore(&restores.Items[i])
 	}
 	slices.SortFunc(v.fresh, func(a, b *velerov1.Backup) int { return older(a, b) })
 	slices.SortFunc(v.pending, func(a, b *velerov1.Restore) int { return older(a, b) })
 	return v, nil
 }
 
-func (s *Scheduler) limits(ctx context.Context) (ledger.Limits, error) {
-	if s.Settings == nil {
-		return s.Limits, nil
+func (s *views) limits(ctx context.Context) (ledger.Limits, error) {
+	if s.settings == nil {
+		return s.fixed, nil
 	}
-	return s.Settings.Limits(ctx)
+	return s.settings.Limits(ctx)
 }
 
 func newView(entries []ledger.Entry) *view {
@@ -94,16 +102,15 @@ func (v *view) enter(e ledger.Entry) {
 	v.entered[e.UID] = e.Since
 }
 
-// hold notes an admitted backup that has not run yet, by the phases in which one
-// keeps its entry.
-func (v *view) hold(b *velerov1.Backup, phases []velerov1.BackupPhase) {
+// hold notes an admitted backup that has not run yet.
+func (v *view) hold(b *velerov1.Backup) {
 	since, admitted := v.entered[b.UID]
-	if admitted && slices.Contains(phases, b.Status.Phase) && !suspendedUnder(b, since) {
+	if admitted && keepsEntry(b.Status.Phase) && !suspendedUnder(b, since) {
 		v.holds[b.UID] = true
 	}
 }
 
-func (v *view) sort(b *velerov1.Backup) {
+func (v *view) classify(b *velerov1.Backup) {
 	if !b.Status.Phase.Terminal() {
 		v.unfinished = append(v.unfinished, job{backup: b})
 	}
@@ -121,7 +128,7 @@ func (v *view) sort(b *velerov1.Backup) {
 	}
 }
 
-func (v *view) sortRestore(r *velerov1.Restore) {
+func (v *view) classifyRestore(r *velerov1.Restore) {
 	if !r.Status.Phase.Terminal() {
 		v.traced[r.UID] = r
 		v.unfinished = append(v.unfinished, job{restore: r})
@@ -140,8 +147,8 @@ func older(a, b metav1.Object) int {
 	return cmp.Or(ta.Compare(tb.Time), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// sequence is the number a job got when it entered the queue; an unreadable one,
-// which no replica of ours writes, goes last.
+// sequence is the number a job got when it entered the queue; an unreadable one, which no replica
+// of ours writes, goes last.
 func sequence(obj metav1.Object) int64 {
 	n, err := strconv.ParseInt(obj.GetAnnotations()[holdfast.AnnotationQueueSequence], 10, 64)
 	if err != nil || n < 1 {
@@ -155,8 +162,8 @@ func (v *view) admitted(uid types.UID) bool {
 	return ok
 }
 
-// plausible bounds the numbers that lastSequence believes: a hand that edits an
-// annotation must not use up all there are.
+// plausible bounds the numbers that lastSequence believes: a hand that edits an annotation must not
+// use up all there are.
 const plausible = 1 << 53
 
 // lastSequence is the highest number of a backup that waits; 0 without one.

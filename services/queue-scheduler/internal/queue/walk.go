@@ -3,12 +3,12 @@ package queue
 import (
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// walk is one walk along the queue, front first. It knows what holds places and
-// namespaces, and the growing set that belongs to those who wait further ahead.
-// It asks nobody: the same walk decides in a pass and explains to a reader.
+// walk is one walk along the queue, front first. It knows what holds places and namespaces, and the
+// growing set that belongs to those who wait further ahead. It makes no call: the same walk decides
+// in a pass and explains to a reader.
 type walk struct {
 	limits  ledger.Limits
 	running []ledger.Entry
@@ -16,17 +16,16 @@ type walk struct {
 	on      map[string]int // who of running holds a namespace
 	whole   []int          // who of running holds every namespace, but perhaps for some
 	claimed *claims
-	// standing are entries that made somebody wait: while they stand, no job
-	// passed over could start.
+	// standing are entries that made a job wait: while they stand, no job passed over could start.
 	standing map[types.UID]bool
 	full     *ledger.FullError
 	blind    bool // the namespaces could not be read
 }
 
-// newWalk begins with what is admitted, and with the restores that wait: they go
-// before every backup.
-func (s *Scheduler) newWalk(v *view) *walk {
-	w := &walk{limits: v.limits, on: map[string]int{}, claimed: newClaims(s.claim, 2*len(v.queued)), standing: map[types.UID]bool{}}
+// newWalk begins with what is admitted, and with the restores that wait: they go before every
+// backup.
+func newWalk(v *view) *walk {
+	w := &walk{limits: v.limits, on: map[string]int{}, claimed: newClaims(2 * len(v.queued)), standing: map[types.UID]bool{}}
 	for _, e := range v.entries {
 		w.admit(e)
 	}
@@ -55,7 +54,7 @@ func (w *walk) admit(e ledger.Entry) {
 	}
 }
 
-// holder is who runs on one of the namespaces; nil if nobody does.
+// holder is who runs on one of the namespaces; nil if there is none.
 func (w *walk) holder(namespaces []string) *ledger.Entry {
 	for _, i := range w.whole {
 		if len(ledger.Overlap(w.running[i].Namespaces, namespaces)) > 0 {
@@ -78,9 +77,9 @@ func (w *walk) holder(namespaces []string) *ledger.Entry {
 	return nil
 }
 
-// verdict is why a backup with these namespaces has to wait, or nil: an
-// *ledger.OverlapError, *behindError or *ledger.FullError, the longest lasting
-// first. Once one waits for a place, all behind it do.
+// verdict is why a backup with these namespaces has to wait, or nil: an *ledger.OverlapError,
+// *behindError or *ledger.FullError, the longest lasting first. Once one waits for a place, all
+// behind it do.
 func (w *walk) verdict(namespaces []string) error {
 	if e := w.holder(namespaces); e != nil {
 		return &ledger.OverlapError{With: *e, Namespaces: ledger.Overlap(e.Namespaces, namespaces)}
@@ -97,7 +96,7 @@ func (w *walk) verdict(namespaces []string) error {
 	return nil
 }
 
-// wait lets a backup claim its namespaces, so that nobody behind it starves it.
+// wait lets a backup claim its namespaces, so that no job behind it starves it.
 func (w *walk) wait(name string, namespaces []string, reason error) {
 	why := becauseOf(reason)
 	switch {

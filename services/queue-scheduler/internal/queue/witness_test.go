@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 )
 
 // job as the witness sees it, from the API server itself.
@@ -39,9 +39,8 @@ func (th *theatre) jobs() map[types.UID]seen {
 	return jobs
 }
 
-// witness looks after every write: what is admitted and not over never overlaps
-// and keeps the limits, what runs is admitted, and no entry of a job that is not
-// over ever left the ledger.
+// witness looks after every write: what is admitted and not over never overlaps and keeps the
+// limits, what runs is admitted, and no entry of a job that is not over ever left the ledger.
 func (th *theatre) witness(limits ledger.Limits) {
 	th.t.Helper()
 	jobs := th.jobs()
@@ -112,9 +111,9 @@ func (th *theatre) run() (over int) {
 	return over
 }
 
-// The promise under pauses: two schedulers in every order of their calls, each
-// stopped between any two of them for up to hundreds of the other's, answers and
-// swaps lost, caches old. Never two overlapping, nothing stuck, nothing taken out.
+// The promise under pauses: two schedulers in every order of their calls, each stopped between any
+// two of them for up to hundreds of the other's, answers and swaps lost, caches old. Never two
+// overlapping, nothing stuck, nothing taken out.
 func TestAPausedSchedulerAdmitsNothing(t *testing.T) {
 	limits := ledger.Limits{Backups: 2, Restores: 1}
 	most := 0

@@ -60,8 +60,8 @@ func (o *told) count(reason string) int {
 	return n
 }
 
-// bed is a fake API server and its clock. Backups are made by schedulers that the
-// test lets pass, one call at a time.
+// bed is a fake API server and its clock. Backups are made by schedulers that the test lets pass,
+// one call at a time.
 type bed struct {
 	t     *testing.T
 	c     client.WithWatch

@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/scheduled"
+	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
 )
 
 // pass is one look at all Schedules.
@@ -22,8 +22,8 @@ type pass struct {
 	busy map[string]string // schedule to a Backup of it that waits or runs; nil until read
 }
 
-// handle does what is to be done about one Schedule now and returns when its next
-// slot starts; zero when there is none to wait for.
+// handle does what is to be done about one Schedule now and returns when its next slot starts; zero
+// when there is none to wait for.
 func (p *pass) handle(ctx context.Context, s *velerov1.Schedule) (time.Time, error) {
 	set, problems := parse(s, p.now)
 	before := s.Status.Phase
@@ -67,8 +67,8 @@ func (p *pass) start(ctx context.Context, s *velerov1.Schedule, set settings, sl
 	return p.complete(ctx, s, slot)
 }
 
-// complete keeps the promise of a reserved slot. The reservation stays until the
-// Backup is known to exist.
+// complete keeps the promise of a reserved slot. The reservation stays until the Backup is known to
+// exist.
 func (p *pass) complete(ctx context.Context, s *velerov1.Schedule, slot time.Time) (bool, error) {
 	b := scheduled.Backup(s, scheduled.Name(s.Name, slot))
 	err := p.Client.Create(ctx, b)
@@ -89,8 +89,8 @@ func (p *pass) complete(ctx context.Context, s *velerov1.Schedule, slot time.Tim
 	return p.write(ctx, s, func(s *velerov1.Schedule) { delete(s.Annotations, holdfast.AnnotationPendingSlot) })
 }
 
-// adopt looks at the object that has the name of a slot's Backup already: nearly
-// always an earlier try's. Somebody else's keeps the name, and the slot is over.
+// adopt looks at the object that has the name of a slot's Backup already: nearly always an earlier
+// try's. Another user's keeps the name, and the slot is over.
 func (p *pass) adopt(ctx context.Context, s *velerov1.Schedule, b *velerov1.Backup) error {
 	found := &velerov1.Backup{}
 	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(b), found); err != nil {
@@ -103,8 +103,8 @@ func (p *pass) adopt(ctx context.Context, s *velerov1.Schedule, b *velerov1.Back
 	return nil
 }
 
-// running names a Backup of the schedule that waits or runs, or nothing. Velero
-// counts New and InProgress alone, so that a slow queue fills with backups.
+// running names a Backup of the schedule that waits or runs, or nothing. Velero counts New and
+// InProgress alone, so that a slow queue fills with backups.
 func (p *pass) running(ctx context.Context, schedule string) (string, error) {
 	if p.busy == nil {
 		list := &velerov1.BackupList{}
@@ -130,8 +130,8 @@ func blocks(b *velerov1.Backup) bool {
 	}
 }
 
-// write changes the Schedule if it is still as it was read; false means that it
-// is not, or is gone, and that the next pass looks again.
+// write changes the Schedule if it is still as it was read; false means that it is not, or is gone,
+// and that the next pass looks again.
 func (p *pass) write(ctx context.Context, s *velerov1.Schedule, mutate func(*velerov1.Schedule)) (bool, error) {
 	before := s.DeepCopy()
 	mutate(s)

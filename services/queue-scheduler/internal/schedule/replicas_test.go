@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/scheduled"
+	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
 )
 
 var errInjected = errors.New("injected")
 
-// line is a replica's connection to the API server, which a test can break: at
-// its n-th write from now on (0 is never).
+// line is a replica's connection to the API server, which a test can break: at its n-th write from
+// now on (0 is never).
 type line struct {
 	at     int                                                 // which write
 	broken func(ctx context.Context, write func() error) error // what happens instead
@@ -62,9 +62,9 @@ func conflict(context.Context, func() error) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: "schedules"}, "s", errInjected)
 }
 
-// Three replicas over sixty slots: one dies in the middle of a slot, one is
-// paused in the middle of another and wakes up ten slots later, and every now and
-// then two believe that the duty is theirs. Each slot has its Backup, once.
+// Three replicas over sixty slots: one dies in the middle of a slot, one is paused in the middle of
+// another and wakes up ten slots later, and every now and then two believe that the duty is theirs.
+// Each slot has its Backup, once.
 func TestSixtySlotsGiveSixtyBackups(t *testing.T) {
 	for write, what := range []string{1: "reserving", 2: "creating", 3: "clearing"} {
 		if what == "" {
@@ -137,8 +137,8 @@ func TestTwoReplicasAtOnce(t *testing.T) {
 	require.Equal(t, want, b.backups())
 }
 
-// A replica that decided long ago that nothing runs must not start a second
-// backup beside one that another replica has started since.
+// A replica that decided long ago that nothing runs must not start a second backup beside one that
+// another replica has started since.
 func TestADecisionFromBeforeAPauseIsNotCarriedOut(t *testing.T) {
 	b := newBed(t)
 	b.create("minutely", "* * * * *", nil)
@@ -206,8 +206,8 @@ func TestSomebodyElsesBackupOfTheSameName(t *testing.T) {
 	require.Equal(t, []string{"hourly-20260506080000", "hourly-20260506090000"}, b.backups())
 }
 
-// A slot was reserved, and its Backup made or not, when the schedule was paused
-// and resumed with a skip.
+// A slot was reserved, and its Backup made or not, when the schedule was paused and resumed with a
+// skip.
 func TestASkipDropsAReservation(t *testing.T) {
 	b := newBed(t)
 	b.create("hourly", "0 * * * *", nil)
@@ -221,8 +221,8 @@ func TestASkipDropsAReservation(t *testing.T) {
 	require.Empty(t, b.backups())
 }
 
-// history is one schedule under random downtime, crashes, conflicts and stale
-// reads of two replicas, beside what a plain reading of its slots says.
+// history is one schedule under random downtime, crashes, conflicts and stale reads of two
+// replicas, beside what a plain reading of its slots says.
 type history struct {
 	*bed
 	r         *rand.Rand
@@ -300,9 +300,9 @@ func (h *history) remember() {
 	h.snapshots = append(h.snapshots[max(0, len(h.snapshots)-5):], list)
 }
 
-// check compares with the slots: only slots that were the latest at some pass
-// have a Backup, the latest has one after a complete pass, and when no pass in
-// between was cut short it is the only new one.
+// check compares with the slots: only slots that were the latest at some pass have a Backup, the
+// latest has one after a complete pass, and when no pass in between was cut short it is the only
+// new one.
 func (h *history) check(complete bool) {
 	h.t.Helper()
 	now := h.clock.Now()

@@ -50,8 +50,8 @@ func TestRunWakesForTheSlot(t *testing.T) {
 	}
 }
 
-// An API server that is away costs a slot nothing but time, and a change of a
-// Schedule needs no period to be seen.
+// An API server that is away costs a slot nothing but time, and a change of a Schedule needs no
+// period to be seen.
 func TestRunGoesOnAfterErrorsAndWhenWoken(t *testing.T) {
 	b := newBed(t)
 	var down atomic.Bool

@@ -36,8 +36,8 @@ type Config struct {
 	Events          Events
 	Metrics         Counter
 	Clock           clock.Clock
-	// Now is the time that Schedules are judged by and that is written into them: of
-	// Clock, and not later than by the API server. Nil is the time of Clock alone.
+	// Now is the time that Schedules are judged by and that is written into them: of Clock, and not
+	// later than by the API server. Nil is the time of Clock alone.
 	Now func() time.Time
 	Log *slog.Logger
 }
@@ -92,9 +92,9 @@ func (s *Scheduler) until(next time.Time) time.Duration {
 	return min(period, max(0, next.Sub(s.Now())))
 }
 
-// pass looks at every Schedule once and returns when the next slot starts, zero
-// for none. Schedules are read before the Backups and written only as they were
-// read: a slot that another replica reserved in between is a conflict.
+// pass looks at every Schedule once and returns when the next slot starts, zero for none. Schedules
+// are read before the Backups and written only as they were read: a slot that another replica
+// reserved in between is a conflict.
 func (s *Scheduler) pass(ctx context.Context) (time.Time, error) {
 	list := &velerov1.ScheduleList{}
 	if err := s.Reader.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {

@@ -29,8 +29,8 @@ type settings struct {
 	pending time.Time     // the reserved slot; zero for none
 }
 
-// parse reads a Schedule; the texts are its status.validationErrors (wording of
-// the cron problems: Velero 1.18). now decides only whether slots lie ahead.
+// parse reads a Schedule; the texts are its status.validationErrors (wording of the cron problems:
+// Velero 1.18). now decides only whether slots lie ahead.
 func parse(s *velerov1.Schedule, now time.Time) (settings, []string) {
 	var set settings
 	var problems []string
@@ -94,8 +94,8 @@ func parsePolicy(text string) (allow bool, err error) {
 	}
 }
 
-// templateProblems finds what no Backup of the template could pass. What depends
-// on the cluster is judged for each Backup.
+// templateProblems finds what no Backup of the template could pass. What depends on the cluster is
+// judged for each Backup.
 func templateProblems(template *velerov1.BackupSpec) []string {
 	var problems []string
 	for _, p := range validate.BackupSpec(template) {

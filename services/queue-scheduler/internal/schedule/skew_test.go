@@ -12,12 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/servertime"
+	"github.com/holdfast-io/holdfast/pkg/kube/servertime"
 )
 
-// A leader whose clock is two hours fast takes slots that have not come and writes
-// lastBackup and lastSkipped into the future: the leader after it makes no backup
-// until that time has come.
+// A leader whose clock is two hours fast takes slots that have not come and writes lastBackup and
+// lastSkipped into the future: the leader after it makes no backup until that time has come.
 func TestAFastClockWritesNoFutureTime(t *testing.T) {
 	b := newBed(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

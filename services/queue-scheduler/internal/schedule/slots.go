@@ -12,8 +12,7 @@ import (
 
 // slots are the times at which a Schedule is due, in whole seconds.
 type slots interface {
-	// Next returns the first slot after t, or the zero time when there is none
-	// within five years.
+	// Next returns the first slot after t, or the zero time when there is none within five years.
 	Next(t time.Time) time.Time
 }
 
@@ -22,9 +21,9 @@ const shortestInterval = time.Second
 
 const everyPrefix = "@every "
 
-// parseSlots reads five fields or a descriptor, with CRON_TZ= or TZ= before it if
-// it is not meant in UTC. (Velero reads it in its process's local time, which is
-// UTC in its image; replicas must not differ here.)
+// parseSlots reads five fields or a descriptor, with CRON_TZ= or TZ= before it if it is not meant
+// in UTC. (Velero reads it in its process's local time, which is UTC in its image; replicas must
+// not differ here.)
 func parseSlots(expression string, now time.Time) (s slots, err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library indexes past the end of "TZ=UTC" without fields
@@ -61,9 +60,8 @@ func checkInterval(expression string) error {
 // allHours are the bits of the hours 0 to 23.
 const allHours = 1<<24 - 1
 
-// inZone gives fixed hours the meaning people expect of them when clocks change.
-// What runs in every hour is not about the clock on the wall: each hour that
-// passes counts, the repeated one too.
+// inZone gives fixed hours the meaning people expect of them when clocks change. What runs in every
+// hour is not about the clock on the wall: each hour that passes counts, the repeated one too.
 func inZone(spec *cron.SpecSchedule) slots {
 	if spec.Location == time.Local { // the library's word for "none given"
 		spec.Location = time.UTC

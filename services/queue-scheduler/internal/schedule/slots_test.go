@@ -88,8 +88,7 @@ func TestSlotsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Whatever the zone does, fixed hours are due once a day and every slot lies
-// after the one before.
+// Whatever the zone does, fixed hours are due once a day and every slot lies after the one before.
 func TestEveryDayHasOneSlot(t *testing.T) {
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Africa/Cairo", "Australia/Lord_Howe", "America/Sao_Paulo", "Asia/Tehran"} {
 		for _, fields := range []string{"0 0", "30 1", "15 2", "0 3", "59 23"} {

@@ -11,9 +11,9 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// base is the time after which slots count (Velero's rule: the last backup, or
-// the creation before there is one, and what was skipped). Both were noted when a
-// slot started, which is offset after the slot.
+// base is the time after which slots count (Velero's rule: the last backup, or the creation before
+// there is one, and what was skipped). Both were noted when a slot started, which is offset after
+// the slot.
 func (set settings) base(s *velerov1.Schedule) time.Time {
 	base := s.CreationTimestamp.Time
 	if s.Status.LastBackup != nil {
@@ -25,8 +25,8 @@ func (set settings) base(s *velerov1.Schedule) time.Time {
 	return base
 }
 
-// due returns the latest slot whose start has come; those before it were missed
-// and are covered by it.
+// due returns the latest slot whose start has come; those before it were missed and are covered by
+// it.
 func (set settings) due(s *velerov1.Schedule, now time.Time) (time.Time, bool) {
 	return latest(set.slots, set.base(s), now.Add(-set.offset))
 }
@@ -40,9 +40,9 @@ func (set settings) next(s *velerov1.Schedule) time.Time {
 	return t.Add(set.offset)
 }
 
-// settle writes the verdict of validation and carries out skipImmediately: unset
-// takes the server's default, true skips what is due at this moment. A paused
-// Schedule keeps its wish until it is resumed.
+// settle writes the verdict of validation and carries out skipImmediately: unset takes the server's
+// default, true skips what is due at this moment. A paused Schedule keeps its wish until it is
+// resumed.
 func settle(s *velerov1.Schedule, problems []string, skipByDefault bool, now time.Time) {
 	s.Status.Phase = velerov1.SchedulePhaseEnabled
 	if len(problems) > 0 {

@@ -6,9 +6,9 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// wall are slots by the clock on the wall of a zone. A time that the zone skips
-// is due at the moment of the change (a daily backup at 02:30 is not missed), and
-// of a time that it repeats the first one counts.
+// wall are slots by the clock on the wall of a zone. A time that the zone skips is due at the
+// moment of the change (a daily backup at 02:30 is not missed), and of a time that it repeats the
+// first one counts.
 type wall struct {
 	spec *cron.SpecSchedule // in UTC: a calendar without changes
 	zone *time.Location

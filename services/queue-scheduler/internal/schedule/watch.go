@@ -15,8 +15,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// Watch wakes the Scheduler when a Schedule changes and when a Backup of one may
-// have ended. It adds a controller of the given name to a manager.
+// Watch wakes the Scheduler when a Schedule changes and when a Backup of one may have ended. It
+// adds a controller of the given name to a manager.
 func (s *Scheduler) Watch(mgr ctrl.Manager, name string) error {
 	return ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(&velerov1.Schedule{}).

@@ -5,14 +5,14 @@ import (
 	"context"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/kubeauth"
+	"github.com/holdfast-io/holdfast/pkg/service/kubeauth"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
-// Canceller asks for jobs to stop; calloff.Canceller is one.
+// Canceller asks for jobs to stop; cancellation.Canceller is one.
 type Canceller interface {
-	// AskBackup returns the newest state of the backup; the error wraps
-	// grpcerr.ErrPrecondition when it is too late.
+	// AskBackup returns the newest state of the backup; the error wraps errgrpc.ErrPrecondition
+	// when it is too late.
 	AskBackup(ctx context.Context, name, by string) (*velerov1.Backup, error)
 	// AskRestore is AskBackup for a restore.
 	AskRestore(ctx context.Context, name, by string) (*velerov1.Restore, error)
@@ -36,6 +36,6 @@ func (s *Server) CancelRestore(ctx context.Context, req *queuev1.CancelRestoreRe
 	return &queuev1.CancelRestoreResponse{Namespace: r.Namespace, Name: r.Name, Uid: string(r.UID), Phase: string(r.Status.Phase)}, nil
 }
 
-// asker is who calls, as far as that is known: what callers say of themselves
-// counts only where nobody proves anything.
+// asker is who calls, as far as that is known: what callers say of themselves counts only where
+// nobody proves anything.
 func asker(ctx context.Context, said string) string { return cmp.Or(kubeauth.UserFrom(ctx), said) }

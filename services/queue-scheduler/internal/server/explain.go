@@ -9,14 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 const (
-	// maxObstacles is how many obstacles an explanation lists: the first is enough
-	// to act on, and a queue may be thousands long.
+	// maxObstacles is how many obstacles an explanation lists: the first is enough to act on, and a
+	// queue may be thousands long.
 	maxObstacles = 50
 	// maxNames is how many names the sentence of an explanation lists.
 	maxNames = 5
@@ -61,8 +61,7 @@ func obstacle(o queue.Obstacle) *queuev1.Obstacle {
 	return out
 }
 
-// sentence says for people what the first obstacle is or, without one, what the
-// backup is doing.
+// sentence says for people what the first obstacle is or, without one, what the backup is doing.
 func sentence(x *queue.Explanation) string {
 	if len(x.Obstacles) == 0 {
 		return idle(&x.Job)

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
@@ -70,7 +70,7 @@ func TestExplainBackup(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2, resp.GetObstacles()[0].GetLimit())
 	_, err = s.ExplainBackup(t.Context(), &queuev1.ExplainBackupRequest{Name: "absent"})
-	require.ErrorIs(t, err, grpcerr.ErrNotFound)
+	require.ErrorIs(t, err, errgrpc.ErrNotFound)
 }
 
 func TestExplanationsDoNotGrowWithTheQueue(t *testing.T) {

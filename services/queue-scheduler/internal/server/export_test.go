@@ -3,5 +3,5 @@ package server
 // Watchers counts who watches.
 func (f *Feed) Watchers() int { return len(f.present()) }
 
-// Noticed tells that no notice of a change is left to be seen.
+// Noticed reports that no notice of a change is left to be seen.
 func (f *Feed) Noticed() bool { return len(f.kick) == 0 }

@@ -11,28 +11,28 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
 const (
 	// feedPace is the least time between two readings.
 	feedPace = time.Second
-	// feedPeriod is how often the queue is read although no object has changed:
-	// waiting raises priorities.
+	// feedPeriod is how often the queue is read although no object has changed: waiting raises
+	// priorities.
 	feedPeriod = time.Minute
 )
 
-// state is the queue at one moment, or why it could not be read. All who watch
-// share it, so nobody changes it.
+// state is the queue at one moment, or why it could not be read. All who watch share it, so nobody
+// changes it.
 type state struct {
 	entries []*queuev1.QueueEntry
 	read    time.Time
 	err     error
 }
 
-// Feed reads the queue for all who watch it: after a change, at most once a
-// second, and not at all while nobody watches. Safe for concurrent use.
+// Feed reads the queue for all who watch it: after a change, at most once a second, and not at all
+// while nobody watches. Safe for concurrent use.
 type Feed struct {
 	queue Queue
 	clock clock.WithTicker
@@ -75,7 +75,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		now := f.load(ctx, known)
 		for _, w := range watchers {
 			select {
-			case <-w: // a state nobody took yet is out of date
+			case <-w: // a state that was not taken yet is out of date
 			default:
 			}
 			w <- now
@@ -88,13 +88,13 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// load reads the queue. An entry that did not change since it was known stays the
-// same pointer, so that comparing two states costs next to nothing.
+// load reads the queue. An entry that did not change since it was known stays the same pointer, so
+// that comparing two states costs next to nothing.
 func (f *Feed) load(ctx context.Context, known map[string]*queuev1.QueueEntry) state {
 	read := f.clock.Now()
 	entries, err := entries(ctx, f.queue)
-	if _, unknown := grpcerr.Status(err); unknown {
-		err = fmt.Errorf("%w: %w", grpcerr.ErrUnavailable, err) // the next reading may succeed
+	if _, unknown := errgrpc.Status(err); unknown {
+		err = fmt.Errorf("%w: %w", errgrpc.ErrUnavailable, err) // the next reading may succeed
 	}
 	if err != nil {
 		return state{err: fmt.Errorf("read the queue: %w", err)}
@@ -110,8 +110,7 @@ func (f *Feed) load(ctx context.Context, known map[string]*queuev1.QueueEntry) s
 	return state{entries: entries, read: read}
 }
 
-// join returns a channel with the latest state, which is read after the call, and
-// what ends it.
+// join returns a channel with the latest state, which is read after the call, and what ends it.
 func (f *Feed) join() (states <-chan state, leave func()) {
 	w := make(chan state, 1)
 	f.mu.Lock()

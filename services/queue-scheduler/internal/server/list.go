@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
@@ -49,7 +49,7 @@ func offset(token string) (int, error) {
 	}
 	n, err := strconv.Atoi(token)
 	if err != nil || n < 0 {
-		return 0, grpcerr.Field("page_token", "not a token of this method")
+		return 0, errgrpc.Field("page_token", "not a token of this method")
 	}
 	return n, nil
 }
@@ -67,8 +67,8 @@ func entries(ctx context.Context, q Queue) ([]*queuev1.QueueEntry, error) {
 	return out, nil
 }
 
-// cut returns how many of the entries, one at least, make a message of a size
-// that every client accepts.
+// cut returns how many of the entries, one at least, make a message of a size that every client
+// accepts.
 func cut(entries []*queuev1.QueueEntry) int {
 	size := 0
 	for i, e := range entries {

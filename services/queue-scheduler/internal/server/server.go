@@ -1,5 +1,5 @@
-// Package server answers queue.v1.QueueService from the custom resources and the
-// ledger: any replica gives the same answer.
+// Package server answers queue.v1.QueueService from the custom resources and the ledger: any
+// replica gives the same answer.
 package server
 
 import (
@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/json"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
@@ -28,7 +28,7 @@ import (
 type Queue interface {
 	// Snapshot returns all unfinished jobs in the order of the queue.
 	Snapshot(ctx context.Context) ([]queue.Job, error)
-	// Explain tells what a backup waits for; an absent one is grpcerr.ErrNotFound.
+	// Explain tells what a backup waits for; an absent one is errgrpc.ErrNotFound.
 	Explain(ctx context.Context, name string) (*queue.Explanation, error)
 }
 
@@ -47,14 +47,8 @@ type Server struct {
 // SubmitBackup implements queue.v1.QueueService.
 func (s *Server) SubmitBackup(ctx context.Context, req *queuev1.SubmitBackupRequest) (*queuev1.SubmitBackupResponse, error) {
 	b := &velerov1.Backup{ObjectMeta: s.meta(req.GetName(), req.GetLabels(), req.GetAnnotations())}
-	if err := decodeSpec(req.GetSpec(), &b.Spec); err != nil {
+	if err := submit(ctx, s.Client, b, "backup", req.GetSpec(), &b.Spec, validate.BackupSpec); err != nil {
 		return nil, err
-	}
-	if err := violations(validate.BackupSpec(&b.Spec)); err != nil {
-		return nil, err
-	}
-	if err := s.Client.Create(ctx, b); err != nil {
-		return nil, fmt.Errorf("create backup: %w", err)
 	}
 	return &queuev1.SubmitBackupResponse{Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID)}, nil
 }
@@ -62,16 +56,24 @@ func (s *Server) SubmitBackup(ctx context.Context, req *queuev1.SubmitBackupRequ
 // SubmitRestore implements queue.v1.QueueService.
 func (s *Server) SubmitRestore(ctx context.Context, req *queuev1.SubmitRestoreRequest) (*queuev1.SubmitRestoreResponse, error) {
 	r := &velerov1.Restore{ObjectMeta: s.meta(req.GetName(), req.GetLabels(), req.GetAnnotations())}
-	if err := decodeSpec(req.GetSpec(), &r.Spec); err != nil {
+	if err := submit(ctx, s.Client, r, "restore", req.GetSpec(), &r.Spec, validate.RestoreSpec); err != nil {
 		return nil, err
-	}
-	if err := violations(validate.RestoreSpec(&r.Spec)); err != nil {
-		return nil, err
-	}
-	if err := s.Client.Create(ctx, r); err != nil {
-		return nil, fmt.Errorf("create restore: %w", err)
 	}
 	return &queuev1.SubmitRestoreResponse{Namespace: r.Namespace, Name: r.Name, Uid: string(r.UID)}, nil
+}
+
+// submit creates obj, whose spec is given as in.
+func submit[S any](ctx context.Context, c client.Client, obj client.Object, noun string, in *structpb.Struct, spec *S, check func(*S) validate.Problems) error {
+	if err := decodeSpec(in, spec); err != nil {
+		return err
+	}
+	if err := violations(check(spec)); err != nil {
+		return err
+	}
+	if err := c.Create(ctx, obj); err != nil {
+		return fmt.Errorf("create %s: %w", noun, err)
+	}
+	return nil
 }
 
 func (s *Server) meta(name string, labels, annotations map[string]string) metav1.ObjectMeta {
@@ -89,15 +91,15 @@ func violations(problems validate.Problems) error {
 // quoted finds the field in the messages of the strict decoder: unknown field "a.b".
 var quoted = regexp.MustCompile(`^(\w+ field) "([^"]+)"`)
 
-// decodeSpec reads a spec strictly: every unknown, repeated or mistyped field is
-// an error that names it.
+// decodeSpec reads a spec strictly: every unknown, repeated or mistyped field is an error that
+// names it.
 func decodeSpec[S any](in *structpb.Struct, into *S) error {
 	if in == nil {
 		return nil
 	}
 	data, err := protojson.Marshal(in)
 	if err != nil {
-		return grpcerr.Field("spec", "%v", err)
+		return errgrpc.Field("spec", "%v", err)
 	}
 	strict, err := json.UnmarshalStrict(data, into)
 	if err != nil {
@@ -106,20 +108,20 @@ func decodeSpec[S any](in *structpb.Struct, into *S) error {
 	errs := make([]error, 0, len(strict))
 	for _, e := range strict {
 		if m := quoted.FindStringSubmatch(e.Error()); m != nil {
-			errs = append(errs, grpcerr.Field("spec."+m[2], "%s", m[1]))
+			errs = append(errs, errgrpc.Field("spec."+m[2], "%s", m[1]))
 			continue
 		}
-		errs = append(errs, grpcerr.Field("spec", "%v", e))
+		errs = append(errs, errgrpc.Field("spec", "%v", e))
 	}
 	return errors.Join(errs...)
 }
 
-// mistyped says which field has a value that cannot be read. Types that decode
-// themselves, such as durations, do not tell: then the fields are tried one by one.
+// mistyped says which field has a value that cannot be read. Types that decode themselves, such as
+// durations, do not tell: then the fields are tried one by one.
 func mistyped[S any](in *structpb.Struct, err error) error {
 	var wrong *gojson.UnmarshalTypeError
 	if errors.As(err, &wrong) && wrong.Field != "" {
-		return grpcerr.Field("spec."+wrong.Field, "must not be a %s", wrong.Value)
+		return errgrpc.Field("spec."+wrong.Field, "must not be a %s", wrong.Value)
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(in.GetFields())) {
@@ -128,11 +130,11 @@ func mistyped[S any](in *structpb.Struct, err error) error {
 			_, err = json.UnmarshalStrict(data, new(S))
 		}
 		if err != nil {
-			errs = append(errs, grpcerr.Field("spec."+name, "%v", err))
+			errs = append(errs, errgrpc.Field("spec."+name, "%v", err))
 		}
 	}
 	if len(errs) == 0 {
-		return grpcerr.Field("spec", "%v", err)
+		return errgrpc.Field("spec", "%v", err)
 	}
 	return errors.Join(errs...)
 }

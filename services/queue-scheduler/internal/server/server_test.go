@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/server"
@@ -69,7 +69,7 @@ func TestSubmitCreatesTheObject(t *testing.T) {
 	require.Equal(t, "2", b.Annotations["a"])
 
 	_, err = s.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "daily"})
-	status, _ := grpcerr.Status(err)
+	status, _ := errgrpc.Status(err)
 	require.Equal(t, codes.AlreadyExists, status.Code())
 
 	_, err = s.SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "r", Spec: spec(t, map[string]any{"backupName": "daily"})})
@@ -99,7 +99,7 @@ func TestBadSpecsNameTheField(t *testing.T) {
 func violations(t *testing.T, err error) []string {
 	t.Helper()
 	require.Error(t, err)
-	status, _ := grpcerr.Status(err)
+	status, _ := errgrpc.Status(err)
 	require.Equal(t, codes.InvalidArgument, status.Code(), err)
 	var fields []string
 	for _, detail := range status.Details() {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
@@ -61,7 +61,7 @@ func watch(t *testing.T, objects ...client.Object) *watched {
 	s.Feed = w.feed
 	listener := bufconn.Listen(1 << 16)
 	srv := grpc.NewServer(grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-		st, _ := grpcerr.Status(h(srv, ss))
+		st, _ := errgrpc.Status(h(srv, ss))
 		return st.Err()
 	}))
 	queuev1.RegisterQueueServiceServer(srv, s)
@@ -136,7 +136,8 @@ func TestWatchQueueSendsTheQueueAndThenChanges(t *testing.T) {
 	w.pace()
 	changed, _ = next(t, other)
 	require.Equal(t, []string{"b1 1", "b3 2"}, changed)
-	// Without a notice the queue is read now and then; the first stream, which had no change to tell, goes on.
+	// Without a notice the queue is read now and then; the first stream, which had no change to
+	// tell, goes on.
 	require.NoError(t, w.c.Create(t.Context(), job("b4", "", "", 1)))
 	w.pace()
 	w.clock.Step(time.Minute)
@@ -186,8 +187,7 @@ func TestWatchQueueEndsWhenTheQueueCannotBeRead(t *testing.T) {
 	require.Equal(t, []string{"b1 1"}, changed)
 }
 
-// A long queue comes in messages that clients accept, and only the last one ends
-// the state.
+// A long queue comes in messages that clients accept, and only the last one ends the state.
 func TestWatchQueueSplitsLargeStates(t *testing.T) {
 	var objects []client.Object
 	for i := range 30 {

@@ -1,5 +1,5 @@
-// Package settings reads what may be changed while the service runs: ConfigMap
-// holdfast-settings in the server namespace.
+// Package settings reads what may be changed while the service runs: ConfigMap holdfast-settings in
+// the server namespace.
 package settings
 
 import (
@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
 // Name is the name of the ConfigMap.
 const Name = "holdfast-settings"
 
-// Keys of the ConfigMap's data. Values are whole numbers from 1 on; an absent key
-// means what the flag of that name says.
+// Keys of the ConfigMap's data. Values are whole numbers from 1 on; an absent key means what the
+// flag of that name says.
 const (
 	ConcurrentBackups  = "concurrent-backups"
 	ConcurrentRestores = "concurrent-restores"
@@ -56,9 +56,9 @@ func New(c Config) *Settings {
 	return &Settings{config: c, good: map[string]int{}, told: map[string]string{}}
 }
 
-// Limits returns how many jobs may run at once now. In the place of a value that
-// cannot be read stands the last one that could, or else the flag; that is logged
-// and made an Event once. The error is the API server's.
+// Limits returns how many jobs may run at once now. In the place of a value that cannot be read
+// stands the last one that could, or else the flag; that is logged and made an Event once. The
+// error is the API server's.
 func (s *Settings) Limits(ctx context.Context) (ledger.Limits, error) {
 	cm := &corev1.ConfigMap{}
 	err := s.config.Reader.Get(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: Name}, cm)

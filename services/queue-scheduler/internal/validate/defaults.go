@@ -9,14 +9,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 var namespaceListKind = corev1.SchemeGroupVersion.WithKind("NamespaceList")
 
-// Snapshot objects are the business of volume snapshots and never backed up as
-// plain resources (Velero 1.18).
+// Snapshot objects are the business of volume snapshots and never backed up as plain resources
+// (Velero 1.18).
 const (
 	volumeSnapshots        = "volumesnapshots.snapshot.storage.k8s.io"
 	volumeSnapshotContents = "volumesnapshotcontents.snapshot.storage.k8s.io"
@@ -54,8 +54,8 @@ func orDefault(d *metav1.Duration, value time.Duration) {
 	}
 }
 
-// excludeSnapshots keeps snapshot objects out, in the lists of the style in use;
-// without any filter that is the newer one.
+// excludeSnapshots keeps snapshot objects out, in the lists of the style in use; without any filter
+// that is the newer one.
 func excludeSnapshots(spec *velerov1.BackupSpec) {
 	filters := backupFilters(spec)
 	if filters.UsesOldFilters() {

@@ -13,8 +13,8 @@ import (
 // recently is how long an answer of the API server stands for the same question.
 const recently = time.Second
 
-// memory holds what the API server answered a moment ago: hundreds of backups that
-// arrive together need the same. Errors are not kept. The zero value is empty.
+// memory holds what the API server answered a moment ago: hundreds of backups that arrive together
+// need the same. Errors are not kept. The zero value is empty.
 type memory struct {
 	mu      sync.Mutex
 	answers map[string]answer
@@ -25,9 +25,9 @@ type answer struct {
 	value any
 }
 
-// Forget makes the validator ask anew. Who validates what it has just read from
-// the API server calls it in between: what it read may have been written by
-// somebody who changed a location before.
+// Forget makes the validator ask anew. Who validates what it has just read from the API server
+// calls it in between: what it read may have been written by somebody who changed a location
+// before.
 func (v *Validator) Forget() {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// A crowd of backups costs a few reads, not a few each; what a pass reads is never older than what it judges, and nothing is older than a second.
+// A crowd of backups costs a few reads, not a few each; what a pass reads is never older than what
+// it judges, and nothing is older than a second.
 func TestManyBackupsAskOnce(t *testing.T) {
 	reads, down := 0, false
 	count := func() error {

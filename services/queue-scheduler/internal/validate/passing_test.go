@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// A location that worked before is waited for; one that never did is a mistake, and
-// so is one that is absent or read-only.
+// A location that worked before is waited for; one that never did is a mistake, and so is one that
+// is absent or read-only.
 func TestWhichLocationsAreWaitedFor(t *testing.T) {
 	down := func(b *velerov1.BackupStorageLocation) {
 		b.Status.Phase, b.Status.Message = velerov1.LocationPhaseUnavailable, "no route"
@@ -49,8 +49,8 @@ func TestWhichLocationsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// A spec that lists a megabyte of namespaces is stored once more in the ledger, in an
-// annotation and, where each is wrong, in status.validationErrors.
+// A spec that lists a megabyte of namespaces is stored once more in the ledger, in an annotation
+// and, where each is wrong, in status.validationErrors.
 func TestWhatASpecListsIsBounded(t *testing.T) {
 	var names []string
 	for i := range 20_000 {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
 // Problem is one reason why an object cannot be run.
@@ -29,7 +29,7 @@ func (p Problem) Err() error {
 	if field == "" {
 		field = "spec"
 	}
-	return grpcerr.Field(field, "%s", p.Message)
+	return errgrpc.Field(field, "%s", p.Message)
 }
 
 // Problems is everything found wrong with one object.

@@ -10,17 +10,15 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
-// AnnotationValidated on a Restore holds the UID of the Restore whose computed
-// spec was written: it is not validated again (the filled-in scheduleName would
-// fail), and a copy of it is.
+// AnnotationValidated on a Restore holds the UID of the Restore whose computed spec was written: it
+// is not validated again (the filled-in scheduleName would fail), and a copy of it is.
 const AnnotationValidated = "holdfast.io/validated"
 
-// Restore completes a Restore in place, also when it has problems, and returns
-// its problems. The error means that the cluster could not be asked: nothing is
-// decided then.
+// Restore completes a Restore in place, also when it has problems, and returns its problems. The
+// error means that the cluster could not be asked: nothing is decided then.
 func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems, error) {
 	if !slices.Contains(r.Finalizers, velerov1.RestoreFinalizer) {
 		r.Finalizers = append(r.Finalizers, velerov1.RestoreFinalizer)
@@ -98,8 +96,8 @@ func (v *Validator) source(ctx context.Context, r *velerov1.Restore, problems *P
 	return err
 }
 
-// Source checks again that the backup of a restore that has waited is not being deleted by now. One that is gone is found by
-// whoever runs the restore.
+// Source checks again that the backup of a restore that has waited is not being deleted by now. One
+// that is gone is found by whoever runs the restore.
 func (v *Validator) Source(ctx context.Context, r *velerov1.Restore) (Problems, error) {
 	var problems Problems
 	b := &velerov1.Backup{}
@@ -113,7 +111,8 @@ func (v *Validator) Source(ctx context.Context, r *velerov1.Restore) (Problems, 
 	return problems, nil
 }
 
-// deleting says that nothing can be restored from a backup whose data is being removed; "" if it is not.
+// deleting says that nothing can be restored from a backup whose data is being removed; "" if it is
+// not.
 func deleting(b *velerov1.Backup) string {
 	if b.Status.Phase != velerov1.BackupPhaseDeleting {
 		return ""

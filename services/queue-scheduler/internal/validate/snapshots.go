@@ -15,9 +15,9 @@ import (
 
 const fieldSnapshotLocations = "spec.volumeSnapshotLocations"
 
-// snapshotLocations replaces the names that a backup gives with all the locations whose providers are asked for snapshots:
-// at most one of each provider, also when no snapshots are wanted (Velero 1.18). A backup that insists on snapshots needs
-// one.
+// snapshotLocations replaces the names that a backup gives with all the locations whose providers
+// are asked for snapshots: at most one of each provider, also when no snapshots are wanted (Velero
+// 1.18). A backup that insists on snapshots needs one.
 func (v *Validator) snapshotLocations(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
 	byProvider, err := v.snapshotProviders(ctx)
 	if err != nil {
@@ -71,7 +71,8 @@ func providerOf(byProvider map[string][]string, name string) (string, bool) {
 	return "", false
 }
 
-// snapshotProviders returns the names of the snapshot locations by provider, sorted. They must not be changed.
+// snapshotProviders returns the names of the snapshot locations by provider, sorted. They must not
+// be changed.
 func (v *Validator) snapshotProviders(ctx context.Context) (map[string][]string, error) {
 	return remembered(v, "volume snapshot locations", func() (map[string][]string, error) {
 		list := &velerov1.VolumeSnapshotLocationList{}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 )
 
@@ -97,8 +97,8 @@ func (p *Problems) sized(field string, names []string) {
 	}
 }
 
-// filters adds the problems of the filter fields; those of lists are worded and
-// prefixed as Velero's users know them.
+// filters adds the problems of the filter fields; those of lists are worded and prefixed as
+// Velero's users know them.
 func (p *Problems) filters(spec selection.Spec) {
 	for _, message := range spec.Validate() {
 		p.add("", "%s", message)
@@ -113,9 +113,8 @@ func (p *Problems) filters(spec selection.Spec) {
 	}
 }
 
-// annotations finds requests that are not built yet, a priority that is none, and
-// a claim no runner could read: the object would keep its place among the running
-// ones for ever.
+// annotations finds requests that are not built yet, a priority that is none, and a claim no runner
+// could read: the object would keep its place among the running ones indefinitely.
 func (p *Problems) annotations(annotations map[string]string) {
 	if _, _, err := claim.Parse(&metav1.ObjectMeta{Annotations: annotations}); err != nil {
 		p.add("metadata.annotations["+holdfast.AnnotationClaim+"]", "%v", err)

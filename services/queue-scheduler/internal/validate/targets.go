@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/selection"
-	"github.com/holdfast-io/holdfast/pkg/tarball"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 // What a look into the bucket may cost: the queue waits for it.
@@ -26,8 +26,8 @@ const (
 	maxFound     = 100_000 // namespaces of such a tarball; one with more counts as unknown
 )
 
-// Targets returns the namespaces a restore writes to, sorted: the mapped names
-// where the spec lists them and the ledger has room for them, else all.
+// Targets returns the namespaces a restore writes to, sorted: the mapped names where the spec lists
+// them and the ledger has room for them, else all.
 func Targets(spec *velerov1.RestoreSpec) []string {
 	if len(spec.IncludedNamespaces) == 0 || slices.ContainsFunc(spec.IncludedNamespaces, selection.IsPattern) {
 		return []string{selection.All}
@@ -44,8 +44,8 @@ func Targets(spec *velerov1.RestoreSpec) []string {
 	return mapped(names, spec.NamespaceMapping)
 }
 
-// bounded counts a restore that writes to more namespaces than the ledger stores as
-// one of all namespaces.
+// bounded counts a restore that writes to more namespaces than the ledger stores as one of all
+// namespaces.
 func bounded(names []string) []string {
 	if ledger.Size(names) > ledger.MaxNamespaces {
 		return []string{selection.All}
@@ -53,11 +53,10 @@ func bounded(names []string) []string {
 	return names
 }
 
-// Targets returns the namespaces a restore writes to, sorted. Where the spec does
-// not list them the backup's manifest tells, or its tarball if it is small, and
-// else it is [selection.All]; none at all means that the restore has only
-// cluster-scoped objects. An error means that the backup could not be read, or not
-// in a short time: the function Targets tells then what is sure.
+// Targets returns the namespaces a restore writes to, sorted. Where the spec does not list them the
+// backup's manifest tells, or its tarball if it is small, and else it is [selection.All]; none at
+// all means that the restore has only cluster-scoped objects. An error means that the backup could
+// not be read, or not in a short time: the function Targets tells then what is sure.
 func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
 	sure := Targets(&r.Spec)
 	if !slices.Contains(sure, selection.All) {
@@ -90,8 +89,7 @@ func mapped(names []string, mapping map[string]string) []string {
 	return bounded(slices.Compact(out))
 }
 
-// held returns the namespaces of everything in a backup; not known where that is
-// not cheap to tell.
+// held returns the namespaces of everything in a backup; not known where that is not cheap to tell.
 func (v *Validator) held(ctx context.Context, backup string) (_ []string, known bool, err error) {
 	b := &velerov1.Backup{}
 	if err := v.Reader.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: backup}, b); err != nil {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
@@ -83,8 +83,8 @@ func (s *shelf) manifest(backup string, size int64, own string, namespaces ...st
 	s.put(layout.BackupManifest(backup), out.Bytes())
 }
 
-// What the spec does not list, the backup tells: a restore holds up nobody who has
-// nothing to do with it.
+// What the spec does not list, the backup tells: a restore delays no job that has nothing to do
+// with it.
 func TestTargetsComeFromTheBackup(t *testing.T) {
 	s := newShelf(t)
 	s.manifest("whole", s.tarball("whole", "resources/configmaps/namespaces/a/c.json"), "lone", "a", "b", "team-a", "team-b")
@@ -173,7 +173,8 @@ func TestTargetsAreSorted(t *testing.T) {
 	require.Equal(t, []string{"a", "c"}, validate.Targets(&spec))
 }
 
-// A restore in another order than the one asked for may lose what the asker wanted to keep: a typing error is none of ours.
+// A restore in another order than the one asked for may lose what the asker wanted to keep: a
+// typing error is none of ours.
 func TestTheOrderOfARestoreMustBeKnown(t *testing.T) {
 	for _, tt := range []struct{ annotation, good, bad string }{
 		{holdfast.AnnotationOrder, "owners", "Owners"}, {holdfast.AnnotationRunAgain, "workflows.argoproj.io,orders.acme.cert-manager.io", "workflows"},

@@ -20,7 +20,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/location"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
@@ -93,7 +93,35 @@ func TestBackupIsCompletedAsVeleroDoes(t *testing.T) {
 	require.Equal(t, b, again, "completing twice changes nothing")
 }
 
-// No runner could take it: it would hold its place among the running ones for ever.
+// A backup keeps the ttl it asks for, and expires by it: the default would delete one that is to be
+// kept for longer.
+func TestABackupExpiresByItsOwnTTL(t *testing.T) {
+	v := validator(t, bsl("main", isDefault))
+	b := backup(velerov1.BackupSpec{TTL: metav1.Duration{Duration: 8760 * time.Hour}})
+	problems, err := v.Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.Equal(t, 8760*time.Hour, b.Spec.TTL.Duration)
+	require.Equal(t, now.Add(8760*time.Hour), b.Status.Expiration.Time)
+}
+
+// Only the value "true" excludes a namespace: one that carries the label with another value is in
+// the backup.
+func TestANamespaceLabelledFalseIsNotExcluded(t *testing.T) {
+	v := validator(t, bsl("main", isDefault), namespace("kept", map[string]string{"velero.io/exclude-from-backup": "false"}),
+		namespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}))
+	live, excluded, err := v.Namespaces(t.Context())
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"kept", "secret"}, live)
+	require.Equal(t, []string{"secret"}, excluded)
+	b := backup(velerov1.BackupSpec{})
+	problems, err := v.Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.Equal(t, []string{"secret"}, b.Spec.ExcludedNamespaces)
+}
+
+// No runner could take it: it would hold its place among the running ones indefinitely.
 func TestAnUnreadableClaimIsRefused(t *testing.T) {
 	v := validator(t, bsl("main", isDefault))
 	for _, text := range []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`} {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/location"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 )
 
 // Defaults fill fields a spec leaves out.
@@ -39,8 +39,8 @@ type Locations interface {
 	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
 }
 
-// Validator checks and completes objects. What it reads of the cluster stands for
-// a second, see Forget. Safe for concurrent use.
+// Validator checks and completes objects. What it reads of the cluster stands for a second, see
+// Forget. Safe for concurrent use.
 type Validator struct {
 	Reader    client.Reader // uncached
 	Namespace string
@@ -53,9 +53,9 @@ type Validator struct {
 	memory memory
 }
 
-// Backup completes a Backup in place, also when it has problems (Velero writes
-// both back), and returns its problems. The error means that the cluster could
-// not be asked: nothing is decided then.
+// Backup completes a Backup in place, also when it has problems (Velero writes both back), and
+// returns its problems. The error means that the cluster could not be asked: nothing is decided
+// then.
 func (v *Validator) Backup(ctx context.Context, b *velerov1.Backup) (Problems, error) {
 	problems := BackupSpec(&b.Spec)
 	problems.annotations(b.Annotations)
@@ -114,16 +114,16 @@ func (v *Validator) locationName(ctx context.Context, b *velerov1.Backup) (strin
 	return loc.Name, nil
 }
 
-// passing tells that a location is unavailable for now: it worked before, is to be
-// validated yet, or the backup was queued while it worked. One that never worked is
-// a mistake, which whoever makes a backup for it learns at once.
+// passing reports that a location is unavailable for now: it worked before, is to be validated yet,
+// or the backup was queued while it worked. One that never worked is a mistake, which whoever makes
+// a backup for it learns at once.
 func passing(loc *velerov1.BackupStorageLocation, phase velerov1.BackupPhase) bool {
 	return loc.Status.Phase != velerov1.LocationPhaseAvailable &&
 		(loc.Status.Phase != velerov1.LocationPhaseUnavailable || loc.Status.LastSyncedTime != nil || !phase.IsNew())
 }
 
-// Away says why the location of a queued backup is unavailable; empty where it is
-// available, or absent, which validation speaks about.
+// Away says why the location of a queued backup is unavailable; empty where it is available, or
+// absent, which validation speaks about.
 func (v *Validator) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
 	name, err := v.locationName(ctx, b)
 	if err != nil {
@@ -137,8 +137,8 @@ func (v *Validator) Away(ctx context.Context, b *velerov1.Backup) (string, error
 	return problems[0].Message, nil
 }
 
-// available reads a location and notes when it is missing or not available; one
-// that was never validated counts as unavailable.
+// available reads a location and notes when it is missing or not available; one that was never
+// validated counts as unavailable.
 func (v *Validator) available(ctx context.Context, field, name string, problems *Problems) (*velerov1.BackupStorageLocation, error) {
 	loc, err := v.location(ctx, name)
 	if apierrors.IsNotFound(err) {
@@ -178,8 +178,8 @@ func (v *Validator) sourceCluster(ctx context.Context, b *velerov1.Backup) error
 	return nil
 }
 
-// excludedNamespaces takes out namespaces labelled so. Including one of them by
-// name is then a contradiction like any other.
+// excludedNamespaces takes out namespaces labelled so. Including one of them by name is then a
+// contradiction like any other.
 func (v *Validator) excludedNamespaces(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
 	names, err := v.excluded(ctx)
 	if err != nil {
@@ -197,8 +197,8 @@ func (v *Validator) excludedNamespaces(ctx context.Context, b *velerov1.Backup, 
 	return nil
 }
 
-// Namespaces returns the names of the live namespaces, as the server lists them,
-// and those of them labelled as excluded from every backup.
+// Namespaces returns the names of the live namespaces, as the server lists them, and those of them
+// labelled as excluded from every backup.
 func (v *Validator) Namespaces(ctx context.Context) (live, excluded []string, err error) {
 	if live, err = v.namespaces(ctx); err != nil {
 		return nil, nil, err

@@ -50,22 +50,26 @@ type Request struct {
 	Object map[string]any
 	// Normalize makes a live object comparable with Object, as reset.Normalize does.
 	Normalize func(live map[string]any)
-	// Update follows existing-resource policy "update"; otherwise existing objects that differ stay as they are.
+	// Update follows existing-resource policy "update"; otherwise existing objects that differ stay
+	// as they are.
 	Update bool
-	// Resumed tells that this restore was interrupted before, or that an earlier request for the object failed: what has its field
-	// manager counts as created by it. Otherwise that needs a creation whose answer was lost.
+	// Resumed reports that this restore was interrupted before, or that an earlier request for the
+	// object failed: what has its field manager counts as created by it. Otherwise that needs a
+	// creation whose answer was lost.
 	Resumed bool
-	// Taken tells that another object of this restore has the name: what exists is that one, and is left as it is.
+	// Taken reports that another object of this restore has the name: what exists is that one, and
+	// is left as it is.
 	Taken bool
-	// Intend is called before something is done to an object that was there before, and returns when that is durable. Nil
-	// needs no call.
+	// Intend is called before something is done to an object that was there before, and returns
+	// when that is durable. Nil needs no call.
 	Intend func(ctx context.Context, intent Intent) error
-	// Intended is what an earlier holder was about to do to the object, "" for nothing: it was not created by this restore.
+	// Intended is what an earlier holder was about to do to the object, "" for nothing: it was not
+	// created by this restore.
 	Intended Intent
-	// New tells that the kind was defined only just now, so that the server may not serve it yet.
+	// New reports that the kind was defined only just now, so that the server may not serve it yet.
 	New bool
-	// NoCreate tells that Object is fit only for one that exists already. Instead of creating it, Apply fails with ErrGoing
-	// when there is none, or one that is being deleted.
+	// NoCreate reports that Object is fit only for one that exists already. Instead of creating it,
+	// Apply fails with ErrGoing when there is none, or one that is being deleted.
 	NoCreate bool
 
 	without string // why it is not created as asked for
@@ -99,7 +103,7 @@ type Result struct {
 	UID types.UID
 	// Version is the resourceVersion at which it was created, "" where that is unknown.
 	Version string
-	// Fresh tells that the object is this restore's own: only then may its metadata be completed.
+	// Fresh reports that the object is this restore's own: only then may its metadata be completed.
 	Fresh bool
 	// Warning is why the object is not as in the backup, without a failure.
 	Warning string
@@ -157,8 +161,8 @@ func (c *Client) meetOnly(ctx context.Context, r *Request) Result {
 
 func failed(err error) Result { return Result{Action: Failed, Err: err} }
 
-// exists tells that a failed creation may be due to an object of that name. A Service whose node ports are taken may
-// have been refused because it is there itself.
+// exists reports that a failed creation may be due to an object of that name. A Service whose node
+// ports are taken may have been refused because it is there itself.
 func exists(err error, r *Request) bool {
 	if apierrors.IsAlreadyExists(err) {
 		return true
@@ -176,7 +180,8 @@ func exists(err error, r *Request) bool {
 	return len(causes) > 0
 }
 
-// createSettled creates, and waits for what was created just before to be known everywhere in the server.
+// createSettled creates, and waits for what was created just before to be known everywhere in the
+// server.
 func (c *Client) createSettled(ctx context.Context, r *Request, body []byte) (Identity, bool, error) {
 	start := c.clock.Now()
 	sent := false
@@ -189,8 +194,8 @@ func (c *Client) createSettled(ctx context.Context, r *Request, body []byte) (Id
 	}
 }
 
-// unsettled tells that the server refuses only because something else is not there yet: the paths of a new kind, or the
-// ServiceAccount that the controller makes for a new namespace.
+// unsettled reports that the server refuses only because something else is not there yet: the paths
+// of a new kind, or the ServiceAccount that the controller makes for a new namespace.
 func unsettled(err error, r *Request) bool {
 	if apierrors.IsNotFound(err) {
 		return r.New && !strings.Contains(err.Error(), "namespaces ")

@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
-		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop")) // client-go keeps idle connections per process
+	// client-go shares its idle connections in the process; they belong to no client of ours.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
 // watcher remembers what the client told about the server.
@@ -45,9 +45,9 @@ const (
 
 type object = map[string]any
 
-func start(t *testing.T) (*apitest.Server, *apply.Client, *watcher) {
+func start(t *testing.T) (*kubetest.Server, *apply.Client, *watcher) {
 	t.Helper()
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	s.Put("/api/v1/namespaces/a", object{})
 	w := &watcher{}
 	c, err := apply.NewClient(s.Config(), ours, w, clock.RealClock{}, nil)
@@ -79,7 +79,7 @@ func TestCreateFirst(t *testing.T) {
 	require.EqualValues(t, s.UID(mapPath), got.UID)
 	require.Empty(t, s.Requests("GET "), "nothing is read unless there is a conflict")
 	require.EqualValues(t, 1, w.answers.Load())
-	require.Equal(t, "r", apitest.Meta(s.Object(mapPath))["labels"].(object)["velero.io/restore-name"])
+	require.Equal(t, "r", kubetest.Meta(s.Object(mapPath))["labels"].(object)["velero.io/restore-name"])
 }
 
 func TestExistingObjects(t *testing.T) {
@@ -110,7 +110,7 @@ func TestExistingObjects(t *testing.T) {
 			s, c, _ := start(t)
 			live := object{"apiVersion": "v1", "kind": "ConfigMap", "data": tt.live["data"], "metadata": object{"name": "m", "namespace": "a"}}
 			for k, v := range tt.meta {
-				apitest.Meta(live)[k] = v
+				kubetest.Meta(live)[k] = v
 			}
 			s.Put(mapPath, live)
 			request := stored("configmaps", "ConfigMap", same)
@@ -128,7 +128,7 @@ func TestExistingObjects(t *testing.T) {
 				require.Contains(t, got.Warning, tt.warning)
 			}
 			require.Equal(t, tt.data["data"], s.Object(mapPath)["data"])
-			labels, _ := apitest.Meta(s.Object(mapPath))["labels"].(object)
+			labels, _ := kubetest.Meta(s.Object(mapPath))["labels"].(object)
 			require.Equal(t, tt.label, labels["velero.io/restore-name"])
 		})
 	}
@@ -149,7 +149,7 @@ func TestUpdateThatIsRefusedStillLabels(t *testing.T) {
 	require.Equal(t, apply.Failed, got.Action)
 	require.Contains(t, got.Warning, "could not be updated")
 	require.NotContains(t, got.Warning, "nor be labelled")
-	require.Equal(t, "r", apitest.Meta(s.Object(mapPath))["labels"].(object)["velero.io/restore-name"])
+	require.Equal(t, "r", kubetest.Meta(s.Object(mapPath))["labels"].(object)["velero.io/restore-name"])
 }
 
 func TestAccountsAreMerged(t *testing.T) {
@@ -157,13 +157,13 @@ func TestAccountsAreMerged(t *testing.T) {
 	s.Put(accountPath, object{"apiVersion": "v1", "kind": "ServiceAccount", "imagePullSecrets": []any{object{"name": "live"}},
 		"metadata": object{"name": "m", "namespace": "a", "labels": object{"both": "live"}}})
 	request := stored("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "stored"}, object{"name": "live"}}})
-	apitest.Meta(request.Object)["labels"].(object)["both"] = "stored"
-	apitest.Meta(request.Object)["labels"].(object)["only"] = "stored"
+	kubetest.Meta(request.Object)["labels"].(object)["both"] = "stored"
+	kubetest.Meta(request.Object)["labels"].(object)["only"] = "stored"
 	got := c.Apply(t.Context(), request)
 	require.NoError(t, got.Err)
 	require.Equal(t, apply.Updated, got.Action, got.Warning)
 	require.Equal(t, []any{object{"name": "live"}, object{"name": "stored"}}, s.Object(accountPath)["imagePullSecrets"])
-	labels := apitest.Meta(s.Object(accountPath))["labels"].(object)
+	labels := kubetest.Meta(s.Object(accountPath))["labels"].(object)
 	require.Equal(t, "live", labels["both"])
 	require.Equal(t, "stored", labels["only"])
 
@@ -200,7 +200,8 @@ func TestLostAnswerCountsAsCreated(t *testing.T) {
 	require.Len(t, s.Requests("POST "), 2)
 }
 
-// What an earlier holder did to an object that was there before shows in the cluster as if the object were its own.
+// What an earlier holder did to an object that was there before shows in the cluster as if the
+// object were its own.
 func TestIntentsTellUpdatedFromCreated(t *testing.T) {
 	same, other := object{"k": "v"}, object{"k": "w"}
 	for name, tt := range map[string]struct {
@@ -241,7 +242,7 @@ func TestIntentsTellUpdatedFromCreated(t *testing.T) {
 }
 
 func TestNothingIsChangedWithoutTheClaim(t *testing.T) {
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	s.Put("/api/v1/namespaces/a", object{})
 	lost := errors.New("lost")
 	c, err := apply.NewClient(s.Config(), ours, &watcher{}, clock.RealClock{}, func(context.Context) error { return lost })

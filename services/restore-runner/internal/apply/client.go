@@ -31,7 +31,8 @@ const (
 	patience   = 5 * time.Minute
 	firstPause = 50 * time.Millisecond
 	maxPause   = 5 * time.Second
-	// metadataOnly asks for the metadata of the answer alone, and takes the whole where a server cannot do that.
+	// metadataOnly asks for the metadata of the answer alone, and takes the whole where a server
+	// cannot do that.
 	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	wholeObject  = "application/json"
 )
@@ -45,9 +46,9 @@ type Client struct {
 	confirm  func(ctx context.Context) error
 }
 
-// NewClient returns a client for the cluster of cfg, whose own rate limit is taken off. What it creates and changes has
-// manager as its field manager. confirm is called before each request that changes something, which is not sent after an
-// error; nil allows all.
+// NewClient returns a client for the cluster of cfg, whose own rate limit is taken off. What it
+// creates and changes has manager as its field manager. confirm is called before each request that
+// changes something, which is not sent after an error; nil allows all.
 func NewClient(cfg *rest.Config, manager Manager, observer Observer, clk clock.WithTicker, confirm func(ctx context.Context) error) (*Client, error) {
 	if confirm == nil {
 		confirm = func(context.Context) error { return nil }
@@ -97,8 +98,8 @@ type Identity struct {
 	Version string    `json:"resourceVersion"`
 }
 
-// create posts an object and returns what it became. maybe tells that an earlier attempt of this call may have created it,
-// without an answer having come back.
+// create posts an object and returns what it became. maybe reports that an earlier attempt of this
+// call may have created it, without an answer having come back.
 func (c *Client) create(ctx context.Context, t Target, body []byte) (id Identity, maybe bool, err error) {
 	raw, maybe, err := c.send(ctx, c.confirm, func() *rest.Request {
 		return c.rest.Post().AbsPath(t.path("")...).Param("fieldManager", string(c.manager)).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
@@ -124,7 +125,8 @@ func free(context.Context) error { return nil }
 // Get reads a whole object. It is absent when apierrors.IsNotFound says so.
 func (c *Client) Get(ctx context.Context, t Target) ([]byte, error) { return c.get(ctx, t) }
 
-// Patch sends a JSON merge patch for an object that this restore created, and returns what the object became.
+// Patch sends a JSON merge patch for an object that this restore created, and returns what the
+// object became.
 func (c *Client) Patch(ctx context.Context, t Target, patch any) (Identity, error) {
 	return c.encode(ctx, t, c.manager, patch)
 }
@@ -155,7 +157,8 @@ func identify(raw []byte) (Identity, error) {
 	return a.Metadata, nil
 }
 
-// send repeats a request while the answer only means "not now". maybe tells that an attempt got no answer at all.
+// send repeats a request while the answer only means "not now". maybe reports that an attempt got
+// no answer at all.
 func (c *Client) send(ctx context.Context, confirm func(context.Context) error, request func() *rest.Request) (raw []byte, maybe bool, err error) {
 	start := c.clock.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -196,8 +199,8 @@ func (c *Client) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// classify tells whether to try again, whether the server asked to slow down, and whether the request may have been
-// carried out without an answer.
+// classify reports whether to try again, whether the server asked to slow down, and whether the
+// request may have been carried out without an answer.
 func classify(err error) (again, throttled, unanswered bool) {
 	var status apierrors.APIStatus
 	switch {
@@ -220,8 +223,9 @@ func classify(err error) (again, throttled, unanswered bool) {
 	return false, false, true
 }
 
-// network tells that the way to the server failed: a name not resolved, no route, a broken connection. What the HTTP client
-// wraps is looked at, since its own type is a net.Error whatever happened.
+// network reports that the way to the server failed: a name not resolved, no route, a broken
+// connection. What the HTTP client wraps is looked at, since its own type is a net.Error whatever
+// happened.
 func network(err error) bool {
 	var outer *url.Error
 	if errors.As(err, &outer) {
@@ -231,8 +235,8 @@ func network(err error) bool {
 	return errors.As(err, &inner)
 }
 
-// Create posts an object and returns its UID. An existing one, which may be the work of this very call, satisfies
-// apierrors.IsAlreadyExists.
+// Create posts an object and returns its UID. An existing one, which may be the work of this very
+// call, satisfies apierrors.IsAlreadyExists.
 func (c *Client) Create(ctx context.Context, t Target, obj map[string]any) (types.UID, error) {
 	body, err := json.Marshal(obj)
 	if err != nil {

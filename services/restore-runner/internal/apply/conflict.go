@@ -9,11 +9,12 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
-// meet decides about an object that exists already. maybe tells that this very call may have created it.
+// meet decides about an object that exists already. maybe reports that this very call may have
+// created it.
 func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) Result {
 	live, err := jsonlimit.UnmarshalObject(raw)
 	if err != nil {
@@ -69,7 +70,8 @@ func (r *Request) stored() map[string]any {
 	return out
 }
 
-// refused is the message of an object left as it is; its beginning is Velero's, for tools that look for it.
+// refused is the message of an object left as it is; its beginning is Velero's, for tools that look
+// for it.
 func (r *Request) refused(why string) string {
 	return fmt.Sprintf("could not restore, %s %q %s", r.Kind, r.Name, why)
 }
@@ -161,7 +163,8 @@ func (c *Client) update(ctx context.Context, r *Request, live map[string]any, ui
 	return Result{Action: Updated, UID: uid}
 }
 
-// mergePatch is what turns the normalized live object into want. Owner references are nobody's business here.
+// mergePatch is what turns the normalized live object into want. Owner references are nobody's
+// business here.
 func mergePatch(live, want map[string]any) ([]byte, error) {
 	want = clone(want)
 	if meta, ok := want["metadata"].(map[string]any); ok {

@@ -4,12 +4,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Manager is the field manager of one restore. It carries the Restore's UID, which is what makes an object recognizable as
-// the work of that very restore: labels are copied by controllers, and age proves nothing. The empty Manager names nothing
-// and recognizes nothing.
+// Manager is the field manager of one restore. It carries the Restore's UID, which is what makes an
+// object recognizable as the work of that very restore: labels are copied by controllers, and age
+// proves nothing. The empty Manager names nothing and recognizes nothing.
 type Manager string
 
-// ManagerOf returns the field manager of the Restore with this UID. A UID has 36 characters; the API server allows 128.
+// ManagerOf returns the field manager of the Restore with this UID. A UID has 36 characters; the
+// API server allows 128.
 func ManagerOf(restore types.UID) Manager {
 	if restore == "" {
 		return ""
@@ -17,7 +18,8 @@ func ManagerOf(restore types.UID) Manager {
 	return Manager("holdfast-restore-" + string(restore))
 }
 
-// existing is the field manager of changes to objects that were there before: changing one does not make it the restore's.
+// existing is the field manager of changes to objects that were there before: changing one does not
+// make it the restore's.
 func (m Manager) existing() Manager {
 	if m == "" {
 		return ""
@@ -25,7 +27,7 @@ func (m Manager) existing() Manager {
 	return m + "-existing"
 }
 
-// Made tells whether the restore created the object with this metadata.
+// Made reports whether the restore created the object with this metadata.
 func (m Manager) Made(meta map[string]any) bool {
 	fields, ok := meta["managedFields"].([]any)
 	if !ok || m == "" {
@@ -39,11 +41,12 @@ func (m Manager) Made(meta map[string]any) bool {
 	return false
 }
 
-// Changed tells whether the restore created the object with this metadata, or changed it.
+// Changed reports whether the restore created the object with this metadata, or changed it.
 func (m Manager) Changed(meta map[string]any) bool { return m.Made(meta) || m.existing().Made(meta) }
 
-// Mark is the managed fields entry that keeps an object recognizable whose stored managed fields are written back. It claims
-// the labels of the restore, which are the fields that the restore alone has set.
+// Mark is the managed fields entry that keeps an object recognizable whose stored managed fields
+// are written back. It claims the labels of the restore, which are the fields that the restore
+// alone has set.
 func (m Manager) Mark(apiVersion string, labels map[string]any) map[string]any {
 	set := map[string]any{}
 	for key := range labels {

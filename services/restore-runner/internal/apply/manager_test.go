@@ -6,11 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
-// Children of an object that is being deleted are collected with it: it has no UID to refer to, whoever created it.
+// Children of an object that is being deleted are collected with it: it has no UID to refer to,
+// whoever created it.
 func TestATerminatingObjectIsInTheWayAndNoOwner(t *testing.T) {
 	for name, tt := range map[string]struct {
 		managers []string
@@ -66,8 +67,9 @@ func managedBy(managers ...string) object {
 	return object{"managedFields": fields}
 }
 
-// A label and an age count for nothing: controllers copy labels of an object to those that they make of it, during the
-// restore. Such a copy, of other content, counted as created after a takeover, and what the backup has was dropped unsaid.
+// A label and an age count for nothing: controllers copy labels of an object to those that they
+// make of it, during the restore. Such a copy, of other content, counted as created after a
+// takeover, and what the backup has was dropped unsaid.
 func TestOnlyTheFieldManagerShowsWhoseAnObjectIs(t *testing.T) {
 	labelled := object{"labels": object{"velero.io/restore-name": "r"}, "creationTimestamp": "2099-01-01T00:00:00Z"}
 	for name, tt := range map[string]struct {
@@ -82,7 +84,7 @@ func TestOnlyTheFieldManagerShowsWhoseAnObjectIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, c, _ := start(t)
 			live := object{"apiVersion": "v1", "kind": "ConfigMap", "data": object{"k": "w"}, "metadata": tt.meta}
-			apitest.Meta(live)["name"], apitest.Meta(live)["namespace"] = "m", "a"
+			kubetest.Meta(live)["name"], kubetest.Meta(live)["namespace"] = "m", "a"
 			s.Put(mapPath, live)
 			request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
 			request.Resumed = true
@@ -93,8 +95,8 @@ func TestOnlyTheFieldManagerShowsWhoseAnObjectIs(t *testing.T) {
 	}
 }
 
-// Every request that creates or changes an object names the restore; those that change one which was there before do so in a
-// way that a taker without records can tell from a creation.
+// Every request that creates or changes an object names the restore; those that change one which
+// was there before do so in a way that a taker without records can tell from a creation.
 func TestEveryWriteCarriesAFieldManager(t *testing.T) {
 	require.LessOrEqual(t, len(ours)+len("-existing"), 128, "the API server refuses longer ones")
 	s, c, _ := start(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
@@ -28,7 +28,7 @@ func TestRequestsOutlastANetworkThatIsAway(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := apitest.Start(t)
+			s := kubetest.Start(t)
 			s.Put("/api/v1/namespaces/a", object{})
 			cfg, dials := s.Config(), atomic.Int64{}
 			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
-// relinks is how often owner references are tried to be added to an object that others change all the time.
+// relinks is how often owner references are tried to be added to an object that others change all
+// the time.
 const relinks = 20
 
 // errGone means that the object is not there any more.
@@ -26,7 +27,8 @@ var errGone = errors.New("the object is gone")
 type Orphan struct {
 	Target
 	UID types.UID
-	// Version is the resourceVersion at which the object had the owner references Base, "" if that is unknown.
+	// Version is the resourceVersion at which the object had the owner references Base, "" if that
+	// is unknown.
 	Version string
 	Base    []any
 	// Missing are the references to add, with the identities of now.
@@ -35,14 +37,16 @@ type Orphan struct {
 
 // Adopted is what came of adding owner references.
 type Adopted struct {
-	// Notes say which references were left out, and why: they would be its second controller, or it is gone.
+	// Notes say which references were left out, and why: they would be its second controller, or it
+	// is gone.
 	Notes []string
-	// Unblocked tells that the references were written without blockOwnerDeletion, which the API server did not let this
-	// client set.
+	// Unblocked reports that the references were written without blockOwnerDeletion, which the API
+	// server did not let this client set.
 	Unblocked bool
 }
 
-// Adopt adds owner references to those that the object has, and takes none away: controllers add theirs meanwhile.
+// Adopt adds owner references to those that the object has, and takes none away: controllers add
+// theirs meanwhile.
 func (c *Client) Adopt(ctx context.Context, o Orphan) (out Adopted, err error) {
 	for range relinks {
 		if o.Version == "" {
@@ -64,7 +68,8 @@ func (c *Client) Adopt(ctx context.Context, o Orphan) (out Adopted, err error) {
 			o.Missing, out.Unblocked = unblock(o.Missing), true
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 			tested := o.Version
-			// A test that failed is reported like a value that is refused: only the object tells them apart.
+			// A test that failed is reported like a value that is refused: only the object tells
+			// them apart.
 			if o.Version = ""; apierrors.IsInvalid(err) && c.referenced(ctx, &o) == nil && o.Version == tested {
 				return out, err
 			}
@@ -150,8 +155,9 @@ func fitting(base, missing []any) (fit []any, notes []string) {
 	return fit, notes
 }
 
-// ForbidsBlocking tells that the API server, by its admission plugin OwnerReferencesPermissionEnforcement, refuses
-// blockOwnerDeletion: it needs the right to update the finalizers of the owner.
+// ForbidsBlocking reports that the API server, by its admission plugin
+// OwnerReferencesPermissionEnforcement, refuses blockOwnerDeletion: it needs the right to update
+// the finalizers of the owner.
 func ForbidsBlocking(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "blockOwnerDeletion")
 }

@@ -8,8 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ErrTerminating is the failure of a Request in whose way an object is that is being deleted: its name is free afterwards.
-// Such an object is not there any more for anything that would refer to it.
+// ErrTerminating is the failure of a Request in whose way an object is that is being deleted: its
+// name is free afterwards. Such an object is not there any more for anything that would refer to
+// it.
 var ErrTerminating = errors.New("one of that name exists and is being deleted")
 
 // The words of kube-apiserver 1.36 for a webhook that it could not ask.
@@ -18,9 +19,9 @@ var (
 	conversionWebhook = regexp.MustCompile(`conversion webhook for (.+?) failed`)
 )
 
-// Internal tells that the server failed at a request (500), which says nothing about the object: a webhook could not be
-// asked, or something in the server broke. by names the webhook, "" where there is none: requests that need the same one
-// fail together.
+// Internal reports that the server failed at a request (500), which says nothing about the object:
+// a webhook could not be asked, or something in the server broke. by names the webhook, "" where
+// there is none: requests that need the same one fail together.
 func Internal(err error) (by string, ok bool) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusInternalServerError {

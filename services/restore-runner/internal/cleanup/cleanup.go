@@ -22,7 +22,8 @@ type Locations interface {
 	OpenName(ctx context.Context, name string) (objectstore.Store, error)
 }
 
-// Cleaner removes files and finalizer of deleted restores. Safe for concurrent use, by several replicas too.
+// Cleaner removes files and finalizer of deleted restores. Safe for concurrent use, by several
+// replicas too.
 type Cleaner struct {
 	// Reader must not be a cache.
 	Reader    client.Reader
@@ -31,9 +32,10 @@ type Cleaner struct {
 	Log       *slog.Logger
 }
 
-// Clean deletes everything under restores/<name>/ in the location of the restore's backup, then the finalizer. When backup
-// or location are gone there is nothing to look for (Velero 1.18). A read-only location keeps the files and does not hold
-// the object. Other errors leave the finalizer: the caller tries again.
+// Clean deletes everything under restores/<name>/ in the location of the restore's backup, then the
+// finalizer. When backup or location are gone there is nothing to look for (Velero 1.18). A
+// read-only location keeps the files and does not hold the object. Other errors leave the
+// finalizer: the caller tries again.
 func (c *Cleaner) Clean(ctx context.Context, restore *velerov1.Restore) error {
 	if !controllerutil.ContainsFinalizer(restore, velerov1.RestoreFinalizer) {
 		return nil

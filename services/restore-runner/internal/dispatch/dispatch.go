@@ -1,6 +1,7 @@
-// Package dispatch runs the nodes of a graph in parallel: each starts when its own predecessors are done, ready ones in
-// the order of their numbers, as many at once as an adaptive limit and a budget of bytes allow. A node may find out while
-// it is worked on that it has to wait for others; then it waits without taking up limit or budget.
+// Package dispatch runs the nodes of a graph in parallel: each starts when its own predecessors are
+// done, ready ones in the order of their numbers, as many at once as an adaptive limit and a budget
+// of bytes allow. A node may find out while it is worked on that it has to wait for others; then it
+// waits without taking up limit or budget.
 package dispatch
 
 import (
@@ -24,28 +25,33 @@ type Graph interface {
 
 // Work is what a vertex means.
 type Work struct {
-	// Do works on vertex v. It reports failures by its own means: successors start all the same. It must not panic. Nil
-	// means that v is done; otherwise Do is called for it again once what the Wait says has come.
+	// Do works on vertex v. It reports failures by its own means: successors start all the same. It
+	// must not panic. Nil means that v is done; otherwise Do is called for it again once what the
+	// Wait says has come.
 	Do func(ctx context.Context, v int32) *Wait
-	// Weight is the memory Do takes for v, in bytes; vertices for which Passive is true are not asked.
+	// Weight is the memory Do takes for v, in bytes; vertices for which Passive is true are not
+	// asked.
 	Weight func(v int32) int64
-	// Passive tells that nothing has to be done for v: it is done as soon as it is ready.
+	// Passive reports that nothing has to be done for v: it is done as soon as it is ready.
 	Passive func(v int32) bool
-	// Reserve tells that v is worked on only if another vertex waits for it; it holds nobody up before. It must be false
-	// from before Do returns a Wait for v. Nil means that there are none.
+	// Reserve reports that v is worked on only if another vertex waits for it; it delays no other
+	// job before. It must be false from before Do returns a Wait for v. Nil means that there are
+	// none.
 	Reserve func(v int32) bool
 	// Woken delivers the vertices that return a Wait with Wake, each once. Nil if there are none.
 	Woken <-chan int32
 	// Limit is how many run at once; it is asked again after every end.
 	Limit func() int
-	// Stop, when closed, keeps further vertices from starting; those that run end in peace. Nil never does.
+	// Stop, when closed, keeps further vertices from starting; those that run end in peace. Nil
+	// never does.
 	Stop <-chan struct{}
 	// Budget is how much weight runs at once, in bytes. A single heavier vertex runs alone.
 	Budget int64
 }
 
-// Run works on every vertex of the graph. When ctx ends, or Stop is closed, no further vertex starts; Run returns after the
-// running ones with the cause of ctx's end or ErrStopped, and nil after the last vertex otherwise.
+// Run works on every vertex of the graph. When ctx ends, or Stop is closed, no further vertex
+// starts; Run returns after the running ones with the cause of ctx's end or ErrStopped, and nil
+// after the last vertex otherwise.
 func Run(ctx context.Context, g Graph, w Work) error {
 	r := &run{
 		graph: g, work: w, indegree: g.Indegree(), state: make([]state, g.Vertices()),
@@ -82,7 +88,8 @@ func Run(ctx context.Context, g Graph, w Work) error {
 	return nil
 }
 
-// roots returns the vertices without predecessors. They are found before the first is passed, which may make others ready.
+// roots returns the vertices without predecessors. They are found before the first is passed, which
+// may make others ready.
 func (r *run) roots() []int32 {
 	var out []int32
 	for v, n := range r.indegree {
@@ -172,7 +179,8 @@ func (r *run) become(v int32) {
 	}
 }
 
-// pass passes a vertex without open predecessors for which there is nothing to do; the others are ready.
+// pass passes a vertex without open predecessors for which there is nothing to do; the others are
+// ready.
 func (r *run) pass(v int32) bool {
 	switch {
 	case r.work.Passive(v):
@@ -186,7 +194,8 @@ func (r *run) pass(v int32) bool {
 	return true
 }
 
-// release tells the successors of v that it is done. Chains of passive vertices are followed without recursion.
+// release tells the successors of v that it is done. Chains of passive vertices are followed
+// without recursion.
 func (r *run) release(v int32) {
 	stack := []int32{v}
 	for len(stack) > 0 {

@@ -17,9 +17,9 @@ const (
 	overload = 8
 )
 
-// Limiter decides how many objects are worked on at once from how the API server answers: one more for each round of
-// answers in good time, fewer when latency grows to a multiple of the best seen, half when the server asks to slow down.
-// The zero value is ready for use. Safe for concurrent use.
+// Limiter decides how many objects are worked on at once from how the API server answers: one more
+// for each round of answers in good time, fewer when latency grows to a multiple of the best seen,
+// half when the server asks to slow down. The zero value is ready for use. Safe for concurrent use.
 type Limiter struct {
 	mu        sync.Mutex
 	limit     float64
@@ -43,13 +43,15 @@ func (l *Limiter) current() float64 {
 	return l.limit
 }
 
-// Observe reports one answer of the server: how long it took, and whether it told to slow down (429 or overload).
+// Observe reports one answer of the server: how long it took, and whether it told to slow down (429
+// or overload).
 func (l *Limiter) Observe(latency time.Duration, throttled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current()
 	if throttled && !l.throttled {
-		// A new round begins, in which refusals of requests sent before this one do not count again.
+		// A new round begins, in which refusals of requests sent before this one do not count
+		// again.
 		l.throttled, l.sum, l.answers = true, 0, 0
 		l.limit = math.Max(minimumLimit, l.limit/2)
 	}

@@ -10,15 +10,16 @@ const maxAside = 64
 
 // Wait is what a vertex that Do was called for still waits for.
 type Wait struct {
-	// On are vertices that have to be done first. Those that wait for this one themselves, directly or not, are not waited
-	// for: Run moves them to Cut, so that of a circle the one that closed it goes first.
+	// On are vertices that have to be done first. Those that wait for this one themselves, directly
+	// or not, are not waited for: Run moves them to Cut, so that of a circle the one that closed it
+	// goes first.
 	On []int32
 	// Cut is what was not waited for. It is set when Do is called again.
 	Cut []int32
-	// Wake tells that Work.Woken delivers the vertex when it may go on.
+	// Wake reports that Work.Woken delivers the vertex when it may go on.
 	Wake bool
-	// Yield lets the successors of the vertex, which may be among On, go on as if it were done, but for those of Hold that wait
-	// for something yet. It counts once for each vertex.
+	// Yield lets the successors of the vertex, which may be among On, go on as if it were done, but
+	// for those of Hold that wait for something yet. It counts once for each vertex.
 	Yield bool
 	Hold  []int32
 }
@@ -29,7 +30,7 @@ type state uint8
 const (
 	open   state = iota
 	done         // nothing is left to do
-	passed       // in reserve, and nobody waited for it when it became ready
+	passed       // in reserve, and not waited for when it became ready
 	late         // passed, and then wanted: those after it are released already
 )
 
@@ -41,8 +42,9 @@ type parking struct {
 
 type asideKey struct{}
 
-// Aside runs do, which is called from within Work.Do and waits for something that the limit is not about. Meanwhile the
-// vertex takes no place, only its weight; that holds for some vertices at once.
+// Aside runs do, which is called from within Work.Do and waits for something that the limit is not
+// about. Meanwhile the vertex takes no place, only its weight; that holds for some vertices at
+// once.
 func Aside(ctx context.Context, do func()) {
 	aside, ok := ctx.Value(asideKey{}).(chan int)
 	if !ok {
@@ -105,7 +107,7 @@ func (r *run) yield(v int32, hold []int32) {
 	r.release(v)
 }
 
-// wake tells that a vertex may go on, perhaps before it is parked.
+// wake reports that a vertex may go on, perhaps before it is parked.
 func (r *run) wake(v int32) {
 	p := r.parked[v]
 	if p == nil || !p.wait.Wake {
@@ -135,7 +137,8 @@ func (r *run) resume(v int32) {
 	heap.Push(&r.ready, v)
 }
 
-// waitsFor tells whether from waits for to, by the graph or because it is parked. What is ready or runs waits for nobody.
+// waitsFor reports whether from waits for to, by the graph or because it is parked. What is ready
+// or runs does not wait.
 func (r *run) waitsFor(from, to int32) bool {
 	if r.parked[from] == nil && (r.indegree[from] == 0 || r.state[from] != open) {
 		return false

@@ -101,7 +101,8 @@ func TestOfACircleTheOneThatClosedItGoesFirst(t *testing.T) {
 
 func TestReservesRunOnlyWhenWaitedFor(t *testing.T) {
 	for limit := range 3 {
-		// 1 is passed before 3 asks for it, and its successor 2 with it; 5 is asked for while its predecessor runs; 6 never is.
+		// 1 is passed before 3 asks for it, and its successor 2 with it; 5 is asked for while its
+		// predecessor runs; 6 never is.
 		w := &waits{on: map[int32][]int32{3: {1, 5}}, reserve: map[int32]bool{1: true, 5: true, 6: true}}
 		order := w.run(t, graph{0: {1}, 1: {2}, 2: nil, 3: nil, 4: {5}, 5: nil, 6: {4}}, limit)
 		require.ElementsMatch(t, []int32{0, 1, 2, 3, 4, 5}, order)
@@ -158,8 +159,9 @@ func TestThoseAsideTakeNoPlace(t *testing.T) {
 	require.Zero(t, ran, "outside a run it just runs")
 }
 
-// An object that is refused without its owner has to come after it, although the owner waits for it: it lets the owner go first,
-// also where a gate stands between them, and still comes before what waits for everything.
+// An object that is refused without its owner has to come after it, although the owner waits for
+// it: it lets the owner go first, also where a gate stands between them, and still comes before
+// what waits for everything.
 func TestAVertexThatYieldsLetsItsSuccessorsGoFirst(t *testing.T) {
 	g := graph{0: {1, 4}, 1: {2}, 2: {3}, 3: nil, 4: {3}} // 1 and 3 are gates; 2 is the owner of 0, and 4 another one
 	var order []int32

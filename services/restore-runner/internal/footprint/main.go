@@ -1,8 +1,9 @@
-// Command footprint measures what a restore of many objects takes in memory: it plans and executes one from a manifest of its own making against an API
-// server that only answers, in another process, and prints the peak of the restoring process's resident set in MiB.
+// Command footprint measures what a restore of many objects takes in memory: it plans and executes
+// one from a manifest of its own making against an API server that only answers, in another
+// process, and prints the peak of the restoring process's resident set in MiB.
 //
-// The objects are ConfigMaps in 200 namespaces with names of 60 characters. Reading bodies from a bucket is not part of it, and neither are custom
-// resources of the group velero.io.
+// The objects are ConfigMaps in 200 namespaces with names of 60 characters. Reading bodies from a
+// bucket is not part of it, and neither are custom resources of the group velero.io.
 package main
 
 import (

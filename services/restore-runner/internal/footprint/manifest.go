@@ -10,19 +10,21 @@ import (
 	"iter"
 	"os"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
 const (
 	manifestFile = "manifest.json.gz"
 	namespaces   = 200
-	// bodyBytes is what the manifest says about the size of each object, memberBytes about the gzip member it lies in.
+	// bodyBytes is what the manifest says about the size of each object, memberBytes about the gzip
+	// member it lies in.
 	bodyBytes   = 500
 	memberBytes = 1 << 20
 )
 
-// writeManifest writes a manifest of ConfigMaps, of which some in a hundred belong to the first one of their namespace.
+// writeManifest writes a manifest of ConfigMaps, of which some in a hundred belong to the first one
+// of their namespace.
 func writeManifest(path, dir string, objects, owned int) (err error) {
 	file, err := os.Create(path)
 	if err != nil {

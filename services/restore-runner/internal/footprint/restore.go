@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/resource"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
@@ -33,7 +33,8 @@ const (
 	recordBatch = 1000
 )
 
-// restoreAll restores everything of the manifest in dir, writes the files of the restore, and prints the peak.
+// restoreAll restores everything of the manifest in dir, writes the files of the restore, and
+// prints the peak.
 func restoreAll(ctx context.Context, dir, server string) error {
 	debug.SetMemoryLimit(memoryLimit)
 	b, err := openBackup(ctx, filepath.Join(dir, manifestFile))
@@ -121,7 +122,8 @@ func publish(r *outcome.Recorder, dir string) error {
 	return errors.Join(errs...)
 }
 
-// peak returns the largest resident set that the process has had, in MiB (VmHWM of proc_pid_status(5)).
+// peak returns the largest resident set that the process has had, in MiB (VmHWM of
+// proc_pid_status(5)).
 func peak() (float64, error) {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {

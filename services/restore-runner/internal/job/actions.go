@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -18,7 +18,8 @@ type ActionSet struct {
 	Items []action.RestoreItem
 	// Warnings say what is left out of Items as it should be, Errors what the restore does without.
 	Warnings, Errors []string
-	// Collateral tells of an error of Items that the call may have failed because of another one. Nil is always false.
+	// Collateral tells of an error of Items that the call may have failed because of another one.
+	// Nil is always false.
 	Collateral func(error) bool
 	// Unsent tells of an error of Items that the call was certainly not made. Nil is always false.
 	Unsent func(error) bool
@@ -36,15 +37,15 @@ type acted struct {
 }
 
 // act opens the actions; what they log belongs to the restore. They work until close.
-func (j *job) act(ctx context.Context) (a *acted, err error) {
+func (in *inputs) act(ctx context.Context) (a *acted, err error) {
 	a = &acted{}
-	if j.cfg.Actions == nil || j.records.head.Finished != nil {
+	if in.cfg.Actions == nil || in.records.head.Finished != nil {
 		return a, nil
 	}
-	if a.object, err = action.NewRestore(j.restore.DeepCopy()); err != nil {
+	if a.object, err = action.NewRestore(in.restore.DeepCopy()); err != nil {
 		return nil, fatal("%w", err)
 	}
-	a.set = j.cfg.Actions(ctx, func(e joblog.Entry) { j.recorder.Note(&e) })
+	a.set = in.cfg.Actions(ctx, func(e joblog.Entry) { in.recorder.Note(&e) })
 	return a, nil
 }
 
@@ -54,8 +55,8 @@ func (a *acted) close() {
 	}
 }
 
-// bind asks the actions what they apply to, and returns whether they may ask for what is not selected. A taker plans as the
-// first holder did.
+// bind asks the actions what they apply to, and returns whether they may ask for what is not
+// selected. A taker plans as the first holder did.
 func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.Resolver, before *outcome.Planned) (reserve bool, err error) {
 	a.bound, a.complaints = action.Bind(ctx, a.set.Items, names)
 	if ctx.Err() != nil {
@@ -72,21 +73,21 @@ func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.R
 	return false, nil
 }
 
-// complain reports the actions that are left out: warnings once, by the first holder, what the restore does without by whoever
-// does so first, and those it could not ask by each.
-func (j *job) complain(a *acted) {
-	before := j.records.head.Planned
+// complain reports the actions that are left out: warnings once, by the first holder, what the
+// restore does without by whoever does so first, and those it could not ask by each.
+func (p *planner) complain(a *acted) {
+	before := p.records.head.Planned
 	if before == nil {
 		for _, warning := range a.set.Warnings {
-			j.recorder.Warn(outcome.General, warning)
+			p.recorder.Warn(outcome.General, warning)
 		}
 	}
 	for _, missing := range a.set.Errors {
 		if before == nil || !slices.Contains(before.Missing, missing) {
-			j.recorder.Error(outcome.General, missing)
+			p.recorder.Error(outcome.General, missing)
 		}
 	}
 	for _, err := range a.complaints {
-		j.recorder.Error(outcome.General, fmt.Sprintf("objects are restored without an action: %v", err))
+		p.recorder.Error(outcome.General, fmt.Sprintf("objects are restored without an action: %v", err))
 	}
 }

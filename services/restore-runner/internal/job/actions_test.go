@@ -9,15 +9,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
-// A stop, the loss of the claim and a request to cancel end a call that hangs; the next runner ends the restore as if nothing
-// had happened.
+// A stop, the loss of the claim and a request to cancel end a call that hangs; the next runner ends
+// the restore as if nothing had happened.
 func TestTakeoverAndCancelWhilePluginsWork(t *testing.T) {
 	for name, end := range map[string]func(b *bench, cancel func()){
 		"stopped":   func(_ *bench, cancel func()) { cancel() },
@@ -32,7 +32,7 @@ func TestTakeoverAndCancelWhilePluginsWork(t *testing.T) {
 			b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 				return job.ActionSet{Items: []action.RestoreItem{hanging}}
 			}
-			b.runner = job.New(b.config)
+			b.runner = newRunner(b.config)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { <-hanging.called; end(b, cancel) }()
@@ -50,7 +50,7 @@ func TestTakeoverAndCancelWhilePluginsWork(t *testing.T) {
 			next := b.config
 			next.Claims = &claims{holder: "next"}
 			next.Actions = nil
-			require.NoError(t, job.New(next).Run(t.Context(), "r", "uid-r"))
+			require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 			require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
 			require.Equal(t, 2, strings.Count(b.file(t, layout.RestoreResourceList("r")), "(created)"))
 		})
@@ -82,13 +82,14 @@ func TestActionsThatCannotBeAskedAreAnErrorOfTheRestore(t *testing.T) {
 	b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 		return job.ActionSet{Items: []action.RestoreItem{mute{&stuck{}}}}
 	}
-	require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
 	require.Contains(t, b.file(t, layout.RestoreResults("r")), "objects are restored without an action: plugin a.io/mute: AppliesTo: gone")
 	require.Len(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"), 2)
 }
 
-// A plugin that cannot be asked what it registers is a warning, and the restore is Completed without what it would have changed.
+// A plugin that cannot be asked what it registers is a warning, and the restore is Completed
+// without what it would have changed.
 func TestWhatARestoreDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,12 +101,12 @@ func TestWhatARestoreDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
 	first.Actions = without("plugin x cannot be asked")
 	var leave func()
 	first.REST, leave = b.cluster.Door(nil)
-	require.ErrorIs(t, job.New(first).Run(ctx, "r", "uid-r"), context.Canceled)
+	require.ErrorIs(t, newRunner(first).Run(ctx, "r", "uid-r"), context.Canceled)
 	leave()
 	b.cluster.Fail(nil)
 	next := b.config
 	next.Claims, next.Actions = &claims{holder: "next"}, without("plugin x cannot be asked", "plugin y cannot be asked")
-	require.NoError(t, job.New(next).Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
 	require.Equal(t, 2, b.get(t).Status.Errors)
 	results := b.file(t, layout.RestoreResults("r"))

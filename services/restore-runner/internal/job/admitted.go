@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -14,13 +14,14 @@ import (
 // shown is how many names a message lists before it only counts.
 const shown = 5
 
-// admitted compares the plan with what the restore was admitted for: in another namespace it could meet a job that runs. That
-// happens when the backup was replaced since. Backups that the restore was told to ignore are a warning.
-func (j *job) admitted(ctx context.Context, p *plan.Plan) error {
+// admitted compares the plan with what the restore was admitted for: in another namespace it could
+// meet a job that runs. That happens when the backup was replaced since. Backups that the restore
+// was told to ignore are a warning.
+func (p *planner) admitted(ctx context.Context, made *plan.Plan) error {
 	var entry ledger.Entry
 	var found bool
-	err := j.retry(ctx, "read the ledger", func() (err error) {
-		entry, found, err = j.cfg.Ledger.Get(ctx, j.restore.UID)
+	err := p.retry(ctx, "read the ledger", func() (err error) {
+		entry, found, err = p.cfg.Ledger.Get(ctx, p.restore.UID)
 		return err
 	})
 	if err != nil {
@@ -29,11 +30,11 @@ func (j *job) admitted(ctx context.Context, p *plan.Plan) error {
 	if !found {
 		return nil // a lost ledger is built again from what runs
 	}
-	if stray := outside(p, entry.Namespaces); len(stray) > 0 {
+	if stray := outside(made, entry.Namespaces); len(stray) > 0 {
 		return fatal("the backup holds objects for namespaces that the restore was not admitted for: %s", some(stray))
 	}
 	if len(entry.Beside) > 0 {
-		j.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+some(entry.Beside))
+		p.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+some(entry.Beside))
 	}
 	return nil
 }

@@ -7,11 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
 )
 
-// A restore writes to no namespace that it was not admitted for: its backup may have been replaced since.
+// A restore writes to no namespace that it was not admitted for: its backup may have been replaced
+// since.
 func TestNothingIsRestoredOutsideWhatWasAdmitted(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, 3)

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,16 +24,52 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/metrics"
 )
+
+// config is what a runner is made of.
+type config struct {
+	job.Config
+	Client client.Client
+	Claims *claims
+}
+
+// runner is one process: the kind, and the engine that runs it.
+type runner struct {
+	*engine.Engine[*velerov1.Restore]
+	bus *enginetest.Bus
+}
+
+func newRunner(c config) *runner {
+	bus := enginetest.NewBus()
+	return &runner{bus: bus, Engine: engine.New(engine.Config[*velerov1.Restore]{
+		Service: "restore-runner", ObjectKind: "Restore", Kind: job.New(c.Config),
+		New: func() *velerov1.Restore { return &velerov1.Restore{} }, NewList: func() client.ObjectList { return &velerov1.RestoreList{} },
+		Reader: c.Reader, Cached: c.Reader, Client: c.Client, Namespace: c.Namespace, Instance: c.Claims, Bus: bus,
+		Work: messaging.WorkRestoreRun, Concurrency: 2, Grace: job.Grace, Cancellable: true, Clock: c.Clock, Log: c.Log,
+	})}
+}
+
+// Run is that of the engine; a live holder is as good as nothing to do.
+func (r *runner) Run(ctx context.Context, name string, uid types.UID) error {
+	err := r.Engine.Run(ctx, name, uid)
+	var held *claim.HeldError
+	if errors.As(err, &held) {
+		return nil
+	}
+	return err
+}
 
 // claims is a holder of claims whose loss the test decides about.
 type claims struct {
@@ -41,7 +78,12 @@ type claims struct {
 	mu      sync.Mutex
 	lose    context.CancelCauseFunc
 	seen    func(client.Object)
+	expired chan string
 }
+
+func (c *claims) Ready() bool { return true }
+
+func (c *claims) Expired() <-chan string { return c.expired }
 
 func (c *claims) Take(obj metav1.Object) (claim.Claim, error) {
 	held, ok, err := claim.Parse(obj)
@@ -98,17 +140,19 @@ func (l *locations) Open(context.Context, *velerov1.BackupStorageLocation) (obje
 	return store{l.store}, l.err
 }
 
-// bench is a Runner between a fake of the server's own objects, a fake cluster to restore to, and a bucket in memory.
+// bench is a Runner between a fake of the server's own objects, a fake cluster to restore to, and a
+// bucket in memory.
 type bench struct {
 	client    client.Client
-	cluster   *apitest.Server
+	cluster   *kubetest.Server
 	store     *memstore.Store
 	locations *locations
 	claims    *claims
 	ledger    *ledger.Ledger
 	registry  *prometheus.Registry
-	config    job.Config
-	runner    *job.Runner
+	config    config
+	runner    *runner
+	cleaner   cleaner
 	mu        sync.Mutex
 	ended     []velerov1.RestorePhase
 }
@@ -117,14 +161,14 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{
 		client:  fake.NewClientBuilder().WithScheme(kube.Scheme()).Build(),
-		cluster: apitest.Start(t), store: memstore.New(), claims: &claims{holder: "me"}, registry: prometheus.NewRegistry(),
+		cluster: kubetest.Start(t), store: memstore.New(), claims: &claims{holder: "me"}, registry: prometheus.NewRegistry(),
 	}
 	b.locations = &locations{store: b.store}
 	b.ledger = ledger.New(b.client, b.client, "velero")
 	counts, err := metrics.New(b.registry)
 	require.NoError(t, err)
-	b.config = job.Config{
-		Reader: b.client, Client: b.client, Namespace: "velero", Claims: b.claims, Ledger: b.ledger, Locations: b.locations,
+	b.config = config{Client: b.client, Claims: b.claims, Config: job.Config{
+		Reader: b.client, Namespace: "velero", Cleaner: &b.cleaner, Ledger: b.ledger, Locations: b.locations,
 		REST: b.cluster.Config(), Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: counts, WorkDir: t.TempDir(),
 		TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second, StorePatience: time.Minute,
 		Ended: func(_ context.Context, o *velerov1.Restore) {
@@ -132,8 +176,8 @@ func newBench(t *testing.T) *bench {
 			defer b.mu.Unlock()
 			b.ended = append(b.ended, o.Status.Phase)
 		},
-	}
-	b.runner = job.New(b.config)
+	}}
+	b.runner = newRunner(b.config)
 	require.NoError(t, b.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "uid-cluster"}}))
 	require.NoError(t, b.client.Create(t.Context(), &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", Labels: map[string]string{velerov1.LabelScheduleName: "nightly"}},

@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/rotate"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
@@ -75,8 +75,9 @@ func (s *starter) among(b *bench) {
 
 const unclear = "the runner ended around this call; it is not made again, since it may have begun an operation"
 
-// Promise P3: Execute of a restore item action of version 2 runs again after a takeover and begins its operation twice. One that was
-// under way when its holder died costs its object an error that names it; any other ends as in an undisturbed run.
+// Promise P3: Execute of a restore item action of version 2 runs again after a takeover and begins
+// its operation twice. One that was under way when its holder died costs its object an error that
+// names it; any other ends as in an undisturbed run.
 func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 	t.Parallel()
 	undisturbed := scene(t, "")
@@ -88,10 +89,7 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after the write: ", after), func(t *testing.T) {
 			t.Parallel()
-			for k := 1; ; k++ {
-				if !rotate.Today(k, shares) {
-					continue
-				}
+			for k := 1; ; k += jobtest.Share() {
 				b := scene(t, velerov1.PolicyType(""))
 				calls := &starter{calls: map[string]int{}}
 				calls.among(b)
@@ -120,7 +118,8 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 	}
 }
 
-// A runner that is killed right after it has announced a call: the item is named, whoever has made the call or not.
+// A runner that is killed right after it has announced a call: the item is named, whoever has made
+// the call or not.
 func TestACallThatWasAnnouncedIsNotMadeByTheNextRunner(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, 3)
@@ -132,7 +131,7 @@ func TestACallThatWasAnnouncedIsNotMadeByTheNextRunner(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { <-hanging.called; cancel() }()
-	require.ErrorIs(t, job.New(b.config).Run(ctx, "r", "uid-r"), context.Canceled)
+	require.ErrorIs(t, newRunner(b.config).Run(ctx, "r", "uid-r"), context.Canceled)
 	hanging.mu.Lock()
 	begun := make([]string, 0, len(hanging.calls))
 	for id := range hanging.calls {
@@ -147,7 +146,7 @@ func TestACallThatWasAnnouncedIsNotMadeByTheNextRunner(t *testing.T) {
 	next.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 		return job.ActionSet{Items: []action.RestoreItem{rest}}
 	}
-	require.NoError(t, job.New(next).Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	r := b.get(t)
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase)
 	require.Equal(t, len(begun), r.Status.Errors)

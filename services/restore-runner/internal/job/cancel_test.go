@@ -13,10 +13,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/cancel"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
 // ask writes a request on the restore, and lets the guard see it if told.
@@ -114,15 +113,14 @@ func TestARequestAfterTheEndIsMarkedIsTooLate(t *testing.T) {
 	b.create(t, true)
 	asked := false
 	b.config.Client = &marked{Client: b.client, do: func() { asked = true; b.ask(t, true) }}
-	require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	require.True(t, asked)
 	r := b.get(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 	require.False(t, cancel.Committing(r), "nothing is left of the mark")
 }
 
-// The first holder died; whoever takes over creates nothing, and tells what the
-// first one did.
+// The first holder died; whoever takes over creates nothing, and tells what the first one did.
 func TestATakerOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, manyMaps)
@@ -136,7 +134,7 @@ func TestATakerOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
 	dying := b.config
 	var leave func()
 	dying.REST, leave = b.cluster.Door(nil)
-	_ = job.New(dying).Run(ctx, "r", "uid-r")
+	_ = newRunner(dying).Run(ctx, "r", "uid-r")
 	leave() // what it still sent has no effect
 	before := len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))
 	require.Less(t, before, manyMaps)
@@ -159,7 +157,7 @@ func TestACancelledRestoreDoesNotWaitForItsLocation(t *testing.T) {
 	b.locations.err = netError{}
 	b.locations.failed = func() { once.Do(func() { b.ask(t, true) }) }
 	b.config.StorePatience = time.Hour
-	require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	r := b.get(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, "cancelled by alice", r.Status.FailureReason)

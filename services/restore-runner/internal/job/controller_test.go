@@ -15,11 +15,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
 // cleaner counts the restores it was asked to clean.
@@ -33,24 +31,16 @@ func (c *cleaner) Clean(_ context.Context, o *velerov1.Restore) error {
 	return c.err
 }
 
-// control is a controller whose hints go to a list, or nowhere when NATS is away.
+// control is a runner whose controller the test calls.
 type control struct {
-	*job.Controller
-	hints   []*workv1.Hint
-	away    error
-	cleaner cleaner
+	*runner
+	cleaner *cleaner
 }
 
-func newControl(b *bench) *control {
-	c := &control{}
-	c.Controller = job.NewController(b.runner, b.client, func(_ context.Context, h *workv1.Hint) error {
-		if c.away == nil {
-			c.hints = append(c.hints, h)
-		}
-		return c.away
-	}, &c.cleaner, 2)
-	return c
-}
+func newControl(b *bench) *control { return &control{runner: newRunner(b.config), cleaner: &b.cleaner} }
+
+// away ends the delivery of hints.
+func (c *control) away() { c.bus.Down(true) }
 
 func (c *control) reconcile(t *testing.T) ctrl.Result {
 	t.Helper()
@@ -89,14 +79,15 @@ func TestUnfinishedRestoresAreAnnouncedUntilTheyEnd(t *testing.T) {
 			b.create(t, tt.admitted, tt.change)
 			c := newControl(b)
 			result := c.reconcile(t)
-			require.Len(t, c.hints, tt.hints)
+			require.Len(t, c.bus.Sent(), tt.hints)
 			require.Equal(t, tt.again, result.RequeueAfter > 0)
 		})
 	}
 	require.Zero(t, newControl(newBench(t)).reconcile(t), "an absent one is nobody's business")
 }
 
-// A restore that another server left is not announced to anybody who takes it, or not at all without messages.
+// A restore that another server left is not announced to anybody who takes it, or not at all
+// without messages.
 func TestARestoreThatAnotherServerLeftIsTakenWithoutMessages(t *testing.T) {
 	for _, phase := range []velerov1.RestorePhase{velerov1.RestorePhaseFinalizing, velerov1.RestorePhaseFinalizingPartiallyFailed} {
 		b := newBench(t)
@@ -117,7 +108,7 @@ func TestWithoutMessagesTheRunnerLooksItself(t *testing.T) {
 	b.tarball(t, 3)
 	b.create(t, true)
 	c := newControl(b)
-	c.away = errors.New("no NATS")
+	c.away()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Serve(ctx) }()
@@ -136,29 +127,31 @@ type later struct {
 func (l *later) Now() time.Time                  { return l.RealClock.Now().Add(time.Duration(l.by.Load())) }
 func (l *later) Since(t time.Time) time.Duration { return l.Now().Sub(t) }
 
-// The queue may hold a hint that it never delivers: an admitted restore is begun all the same, after a while.
+// The queue may hold a hint that it never delivers: an admitted restore is begun all the same,
+// after a while.
 func TestRestoresAnnouncedInVainAreBegun(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, 3)
 	now := &later{}
 	b.config.Clock = now
-	b.runner = job.New(b.config)
+	b.runner = newRunner(b.config)
 	b.create(t, true)
 	c := newControl(b)
+	c.bus.Swallow(true)
 	serve := func() (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- c.Serve(ctx) }()
 		return func() { cancel(); require.NoError(t, <-done) }
 	}
-	c.reconcile(t)
-	now.by.Add(int64(15 * time.Second))
-	c.reconcile(t)
-	require.Empty(t, c.Offered(), "the hint has its time")
-	now.by.Add(int64(15 * time.Second))
-	c.reconcile(t)
-	require.Len(t, c.hints, 3)
 	defer serve()()
+	c.reconcile(t)
+	now.by.Add(int64(15 * time.Second))
+	c.reconcile(t)
+	require.Empty(t, b.get(t).Status.Phase, "the hint has its time")
+	now.by.Add(int64(15 * time.Second))
+	c.reconcile(t)
+	require.Len(t, c.bus.Sent(), 3)
 	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
 }
 
@@ -182,7 +175,7 @@ func TestUnannouncedRestoresAreBounded(t *testing.T) {
 		mu.Unlock()
 	}
 	c := newControl(b)
-	c.away = errors.New("no NATS")
+	c.away()
 	names := []string{"r1", "r2", "r3", "r4"}
 	for _, name := range names {
 		b.create(t, false, func(r *velerov1.Restore) {
@@ -197,7 +190,6 @@ func TestUnannouncedRestoresAreBounded(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Serve(ctx) }()
 	<-full
-	require.Len(t, c.Offered(), 2, "the others wait")
 	close(release)
 	require.Eventually(t, func() bool {
 		var list velerov1.RestoreList
@@ -216,11 +208,11 @@ func TestDeathOfAHolderStartsTheTakeover(t *testing.T) {
 		r.Status.Phase = velerov1.RestorePhaseInProgress
 		_ = claim.Set(r, claim.Claim{Holder: "dead", Epoch: 4})
 	})
+	expired, done := make(chan string, 1), make(chan error, 1)
+	b.claims.expired = expired
 	c := newControl(b)
 	ctx, cancel := context.WithCancel(t.Context())
-	expired, done := make(chan string, 1), make(chan error, 2)
 	go func() { done <- c.Serve(ctx) }()
-	go func() { done <- c.Succeed(ctx, expired) }()
 	expired <- "somebody else"
 	expired <- "dead"
 	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
@@ -228,8 +220,8 @@ func TestDeathOfAHolderStartsTheTakeover(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 5, held.Epoch)
 	cancel()
-	require.NoError(t, errors.Join(<-done, <-done))
-	require.Empty(t, c.hints)
+	require.NoError(t, <-done)
+	require.Empty(t, c.bus.Sent())
 }
 
 func TestDeletedRestoresAreCleanedOnceNobodyWritesThem(t *testing.T) {
@@ -252,28 +244,4 @@ func TestDeletedRestoresAreCleanedOnceNobodyWritesThem(t *testing.T) {
 	c.cleaner.err = nil
 	require.Zero(t, c.reconcile(t))
 	require.Equal(t, []string{"r", "r"}, c.cleaner.cleaned)
-}
-
-func TestCensus(t *testing.T) {
-	b := newBench(t)
-	b.create(t, false)
-	c := newControl(b)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Census(ctx) }()
-	require.Eventually(t, func() bool { return gauge(t, b, "velero_restore_total") == 1 }, time.Minute, 10*time.Millisecond)
-	cancel()
-	require.NoError(t, <-done)
-}
-
-func gauge(t *testing.T, b *bench, name string) float64 {
-	t.Helper()
-	families, err := b.registry.Gather()
-	require.NoError(t, err)
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	return -1
 }

@@ -1,6 +1,9 @@
-// Package job runs Restore objects from their claim to their terminal phase.
+// Package job carries out Restores, as a kind of job of package engine.
 //
-// A Restore is taken when queue-scheduler has validated it and the ledger lists it, or when the runner that held it is
-// gone. One write takes it: claim, phase InProgress, startTimestamp. From then on the claim alone decides: the job ends
-// without another write as soon as it is lost. Whoever takes the restore next goes on from the records in the bucket.
+// A Restore is admitted when queue-scheduler has validated it and the ledger lists it, or when the
+// runner that held it is gone. One write claims it: claim, phase InProgress, startTimestamp. From
+// then on the claim alone decides. The parts of an attempt hand values on: session (claim and
+// settings), inputs (backup, store, records), planned (what is to be restored), and ending (the
+// last record, which decides the phase, and the files). Whoever takes the restore next resumes from
+// the records in the bucket.
 package job

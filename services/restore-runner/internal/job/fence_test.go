@@ -14,13 +14,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
-// A runner stopped in the middle of a request wakes up when another has long finished, or in the middle of its work.
+// A runner stopped in the middle of a request wakes up when another has long finished, or in the
+// middle of its work.
 func TestAWokenRunnerDoesNoHarm(t *testing.T) {
 	undisturbed := scene(t, velerov1.PolicyTypeUpdate)
 	undisturbed.live(t, 0, false)
@@ -38,8 +38,8 @@ func TestAWokenRunnerDoesNoHarm(t *testing.T) {
 	}
 }
 
-// awake pauses a runner at a request that changes the cluster, lets another take over, and wakes it at its end, or at its
-// first request. Unless confirmed it learns of that from the records alone.
+// awake pauses a runner at a request that changes the cluster, lets another take over, and wakes it
+// at its end, or at its first request. Unless confirmed it learns of that from the records alone.
 func awake(t *testing.T, b *bench, at int64, confirmed, meanwhile bool) {
 	t.Helper()
 	var requests atomic.Int64
@@ -74,11 +74,11 @@ func awake(t *testing.T, b *bench, at int64, confirmed, meanwhile bool) {
 	zombie.WorkDir, zombie.REST, zombie.Claims = t.TempDir(), rest.CopyConfig(b.config.REST), own
 	zombie.REST.UserAgent = "zombie"
 	ended := make(chan error, 1)
-	go func() { ended <- job.New(zombie).Run(t.Context(), "r", "uid-r") }()
+	go func() { ended <- newRunner(zombie).Run(t.Context(), "r", "uid-r") }()
 	<-paused
 	taker := b.config
 	taker.WorkDir, taker.Claims = t.TempDir(), &claims{holder: "taker"}
-	require.NoError(t, job.New(taker).Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(taker).Run(t.Context(), "r", "uid-r"))
 	woken.Do(func() { close(wake) })
 	require.NoError(t, <-ended, "it stopped by itself")
 	b.cluster.Fail(nil)
@@ -132,7 +132,7 @@ func TestAStopLetsWhatIsInFlightEnd(t *testing.T) {
 	b.cluster.Fail(nil)
 	next := b.config
 	next.Claims = &claims{holder: "next"}
-	require.NoError(t, job.New(next).Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	r := b.get(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 	require.Equal(t, &velerov1.RestoreProgress{TotalItems: 60, ItemsRestored: 60}, r.Status.Progress)
@@ -159,7 +159,7 @@ func TestAStopDoesNotWaitForEver(t *testing.T) {
 			})
 			config := b.config
 			config.Clock = quick{}
-			require.ErrorIs(t, job.New(config).Run(ctx, "r", "uid-r"), context.Canceled)
+			require.ErrorIs(t, newRunner(config).Run(ctx, "r", "uid-r"), context.Canceled)
 			b.live(t, 0, false)
 			require.Equal(t, undisturbed.outcome(t), b.outcome(t))
 		})

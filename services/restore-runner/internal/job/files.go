@@ -30,7 +30,6 @@ const (
 
 // files are the files of one restore while they are in the work directory.
 type files struct {
-	dir     string
 	logFile *os.File
 	log     *outcome.Log
 }
@@ -40,62 +39,41 @@ func newFiles(dir string, restore *velerov1.Restore) (*files, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &files{dir: dir, logFile: f, log: outcome.NewLog(f, restore.Namespace+"/"+restore.Name)}, nil
+	return &files{logFile: f, log: outcome.NewLog(f, restore.Namespace+"/"+restore.Name)}, nil
 }
 
 func (f *files) close() { _ = f.logFile.Close() }
 
-// publish puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file that cannot be stored
-// does not change what was restored: the service's log tells. A restore that failed as a whole has its log only; a cancelled one
-// has them all.
-func (j *job) publish(ctx context.Context, store objectstore.Store, f *files) error {
-	if err := j.recorder.CloseLog(); err != nil {
+// publish puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file
+// that cannot be stored does not change what was restored: the service's log tells. A restore that
+// failed as a whole has its log only; a cancelled one has them all.
+func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
+	in := e.inputs
+	if err := in.recorder.CloseLog(); err != nil {
 		return fatal("write the log: %w", err)
 	}
-	if j.undecided || j.records.readOnly {
-		j.log.Error("files of the restore not stored: the location cannot be written")
+	if e.undecided || in.records.readOnly {
+		e.log.ErrorContext(ctx, "files of the restore not stored: the location cannot be written")
 		return nil
 	}
-	name := j.restore.Name
-	if err := j.upload(ctx, store, layout.RestoreLog(name), f.logFile); err != nil || j.finished.Phase == velerov1.RestorePhaseFailed && !j.finished.Cancelled {
+	name := e.restore.Name
+	if err := e.upload(ctx, layout.RestoreLog(name), in.files.logFile); err != nil || end.Phase == velerov1.RestorePhaseFailed && !end.Cancelled {
 		return err
 	}
 	for _, part := range []struct {
 		key   string
 		write func(io.Writer) error
 	}{
-		{layout.RestoreResults(name), j.recorder.WriteResults},
-		{layout.RestoreResourceList(name), j.recorder.WriteResourceList},
+		{layout.RestoreResults(name), in.recorder.WriteResults},
+		{layout.RestoreResourceList(name), in.recorder.WriteResourceList},
 		{layout.RestoreItemOperations(name), literal("[]\n")},
-		{layout.RestoreVolumeInfo(name), j.recorder.WriteVolumeInfo},
+		{layout.RestoreVolumeInfo(name), in.recorder.WriteVolumeInfo},
 	} {
-		if err := j.publishOne(ctx, store, f.dir, part.key, part.write); err != nil {
+		if err := e.publishOne(ctx, part.key, part.write); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// explain leaves the log of a restore that ends as Failed in the bucket, and all files of one that was cancelled. Not much time
-// is spent on it: the reason may be that the bucket is away, and who cancels waits.
-func (j *job) explain(ctx context.Context, store objectstore.Store, f *files, failure error) {
-	var verdict *fatalError
-	if ctx.Err() != nil || !errors.As(failure, &verdict) {
-		return
-	}
-	cancelled, limit := asked(verdict) != nil, explainLimit
-	if cancelled {
-		limit = cancelledLimit
-	}
-	ctx, stop := context.WithTimeout(ctx, limit)
-	defer stop()
-	err := j.decide(ctx, outcome.Finished{Reason: verdict.Error(), Cancelled: cancelled})
-	if err == nil {
-		err = j.publish(ctx, store, f)
-	}
-	if err != nil {
-		j.log.Warn("log of the failed restore not stored", "error", err)
-	}
 }
 
 func literal(s string) func(io.Writer) error {
@@ -106,8 +84,8 @@ func literal(s string) func(io.Writer) error {
 }
 
 // publishOne compresses one document in the work directory and stores it.
-func (j *job) publishOne(ctx context.Context, store objectstore.Store, dir, key string, write func(io.Writer) error) (err error) {
-	file, err := os.CreateTemp(dir, "file-")
+func (e *ending) publishOne(ctx context.Context, key string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(e.inputs.dir, "file-")
 	if err != nil {
 		return fatal("write %s: %w", key, err)
 	}
@@ -117,22 +95,22 @@ func (j *job) publishOne(ctx context.Context, store objectstore.Store, dir, key 
 	if err := errors.Join(write(zip), zip.Close(), buffer.Flush()); err != nil {
 		return fatal("write %s: %w", key, err)
 	}
-	return j.upload(ctx, store, key, file)
+	return e.upload(ctx, key, file)
 }
 
-// upload stores a file once. One that is there already is what an interrupted holder stored, or what a restore of the same
-// name left, which is replaced.
-func (j *job) upload(ctx context.Context, store objectstore.Store, key string, file *os.File) error {
+// upload stores a file once. One that is there already is what an interrupted holder stored, or
+// what a restore of the same name left, which is replaced.
+func (e *ending) upload(ctx context.Context, key string, file *os.File) error {
 	failpoint.Hit("restore-runner/before-file")
-	if err := j.confirm(ctx); err != nil {
+	if err := e.held.Confirm(ctx); err != nil {
 		return fmt.Errorf("store %s: %w", key, err)
 	}
-	_, err := again(ctx, j, "store "+key, func() (struct{}, error) { return struct{}{}, place(ctx, store, key, file) })
+	_, err := retried(ctx, e.stores(), "store "+key, func() (struct{}, error) { return struct{}{}, place(ctx, e.inputs.store, key, file) })
 	if ctx.Err() != nil {
 		return fmt.Errorf("store %s: %w", key, context.Cause(ctx))
 	}
 	if err != nil {
-		j.log.Error("file of the restore not stored", "key", key, "error", err)
+		e.log.ErrorContext(ctx, "file of the restore not stored", "key", key, "error", err)
 	}
 	failpoint.Hit("restore-runner/after-file")
 	return nil
@@ -168,7 +146,7 @@ func place(ctx context.Context, store objectstore.Store, key string, file *os.Fi
 	return store.Put(ctx, key, file, size)
 }
 
-// holds tells whether the object under key has the content of r.
+// holds reports whether the object under key has the content of r.
 func holds(ctx context.Context, store objectstore.Store, key string, r io.Reader) (bool, error) {
 	body, err := store.Get(ctx, key)
 	if err != nil {

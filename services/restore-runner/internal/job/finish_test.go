@@ -11,8 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
 
 // unlucky loses patches that end a restore: the request when carry is false, else its answer.
@@ -44,7 +43,7 @@ func TestALostTerminalWriteIsRepeatedAndNotTheRestore(t *testing.T) {
 			c := &unlucky{Client: b.client, carry: carry}
 			c.lose.Store(1)
 			b.config.Client = c
-			require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
+			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 			r := b.get(t)
 			require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 			held, _, err := claim.Parse(r)

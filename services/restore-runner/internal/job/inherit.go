@@ -4,87 +4,73 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
+	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/finalize"
+	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// finalizing tells of the phases in which another server left a restore whose objects it had created: this version writes the
-// terminal phase under the claim of InProgress.
-func finalizing(p velerov1.RestorePhase) bool {
-	return p == velerov1.RestorePhaseFinalizing || p == velerov1.RestorePhaseFinalizingPartiallyFailed
-}
-
-// begun tells of the phases in which a restore may have a holder.
-func begun(p velerov1.RestorePhase) bool {
-	return p == velerov1.RestorePhaseInProgress || finalizing(p)
-}
-
-// open tells of the phases in which a runner may take a restore. Waiting* belongs to async-operation-monitor.
-func open(p velerov1.RestorePhase) bool { return p.IsNew() || begun(p) }
-
-// inherit ends a restore that another server left in a finalizing phase, from what its files say. Whoever does it again comes to
-// the same end. A failure leaves the restore PartiallyFailed: its objects are in the cluster.
-func (j *job) inherit(ctx context.Context) (err error) {
-	quick, done := untilEnd(ctx, j.stopped)
+// inherit ends a restore that another server left in a finalizing phase, from what its files say.
+// Whoever does it again comes to the same end. A failure leaves the restore PartiallyFailed: its
+// objects are in the cluster.
+func (a *attempt) inherit(ctx context.Context) error {
+	quick, done := a.quick(ctx, false)
 	defer done()
-	backup, err := j.backup(quick)
+	backup, err := a.readBackup(quick)
 	if err != nil {
 		return err
 	}
-	j.schedule = backup.Labels[velerov1.LabelScheduleName]
-	store, err := j.open(quick, backup.Spec.StorageLocation)
+	a.schedule = backup.Labels[velerov1.LabelScheduleName]
+	in := newInputs(a.session)
+	defer in.close()
+	if in.store, err = a.openStore(quick, backup.Spec.StorageLocation); err != nil {
+		return err
+	}
+	if err := emptyDir(in.dir, ""); err != nil {
+		return err
+	}
+	found, err := a.complete(quick, in.store, in.dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	dir := filepath.Join(j.cfg.WorkDir, string(j.restore.UID))
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
-		return fatal("prepare the work directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	found, err := j.complete(quick, store, dir)
-	if err != nil {
+	failpoint.Hit("restore-runner/inherited-files")
+	if err := a.beginCommit(ctx); err != nil {
 		return err
 	}
-	if err := j.mark(ctx); err != nil {
-		return err
-	}
-	end := j.inherited(nil)
+	end := inherited(a.restore, a.cfg.Clock.Now(), nil)
 	end.Counts.Errors += found.Errors
 	end.Counts.Warnings += found.Warnings
 	if found.Errors > 0 {
 		end.Phase = velerov1.RestorePhasePartiallyFailed
 	}
-	return j.finish(ctx, end)
+	return a.finish(ctx, end)
 }
 
 // complete completes the files of the restore.
-func (j *job) complete(ctx context.Context, store objectstore.Store, dir string) (found *finalize.Outcome, err error) {
-	name := j.restore.Name
-	files := &finalize.Job{
+func (a *attempt) complete(ctx context.Context, store objectstore.Store, dir string) (found *leftover.Outcome, err error) {
+	name := a.restore.Name
+	files := &leftover.Job{
 		Store: store, Dir: dir, Operations: layout.RestoreItemOperations(name), Results: layout.RestoreResults(name), Log: layout.RestoreLog(name),
-		Field: "restore", Value: j.restore.Namespace + "/" + name, Source: "holdfast/restore-runner", Message: plain,
-		Now: j.cfg.Clock.Now().UTC(), Confirm: j.confirm,
+		Field: "restore", Value: a.restore.Namespace + "/" + name, Source: "holdfast/restore-runner", Message: plain,
+		Now: a.cfg.Clock.Now().UTC(), Confirm: a.held.Confirm,
 		Notes: []joblog.Entry{{Level: joblog.Warning, Message: fmt.Sprintf("another server left the restore in phase %s: "+
-			"reclaim policies and labels of restored volumes were not looked at, and hooks not waited for", j.restore.Status.Phase)}},
+			"reclaim policies and labels of restored volumes were not looked at, and hooks not waited for", a.restore.Status.Phase)}},
 	}
-	found, err = again(ctx, j, "read the operations of the restore", func() (*finalize.Outcome, error) { return files.Look(ctx) })
+	found, err = retried(ctx, a.stores(), "read the operations of the restore", func() (*leftover.Outcome, error) { return files.Look(ctx) })
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, found.Close()) }()
-	_, err = again(ctx, j, "complete the files of the restore", func() (struct{}, error) {
+	_, err = retried(ctx, a.stores(), "complete the files of the restore", func() (struct{}, error) {
 		err := files.Publish(ctx, found)
-		if errors.Is(err, finalize.ErrLeft) {
-			j.log.Warn("results of the restore do not tell what was found while it was finalized", "error", err)
+		if errors.Is(err, leftover.ErrLeft) {
+			a.log.WarnContext(ctx, "results of the restore do not tell what was found while it was finalized", "error", err)
 			err = nil
 		}
 		return struct{}{}, err
@@ -104,11 +90,11 @@ func plain(e *joblog.Entry) string {
 	return text
 }
 
-// inherited is how a restore of another server ends, with the counts that it has. A failure does not take back what was
-// restored; a request to stop does, as far as the phase goes.
-func (j *job) inherited(failure *fatalError) *outcome.Finished {
-	s := &j.restore.Status
-	end := &outcome.Finished{Phase: velerov1.RestorePhaseCompleted, Time: j.cfg.Clock.Now().UnixMilli()}
+// inherited is how a restore of another server ends, with the counts that it has. A failure does
+// not take back what was restored; a request to stop does, as far as the phase goes.
+func inherited(restore *velerov1.Restore, now time.Time, failure *fatalError) *outcome.Finished {
+	s := &restore.Status
+	end := &outcome.Finished{Phase: velerov1.RestorePhaseCompleted, Time: now.UnixMilli()}
 	end.Counts.Warnings, end.Counts.Errors = s.Warnings, s.Errors
 	if s.Progress != nil {
 		end.Counts.Total, end.Counts.Done = s.Progress.TotalItems, s.Progress.ItemsRestored
@@ -118,7 +104,7 @@ func (j *job) inherited(failure *fatalError) *outcome.Finished {
 	}
 	switch {
 	case failure == nil:
-	case asked(failure) != nil:
+	case cancelled(failure) != nil:
 		end.Phase, end.Reason, end.Cancelled = velerov1.RestorePhaseFailed, failure.Error(), true
 	default:
 		end.Phase, end.Reason = velerov1.RestorePhasePartiallyFailed, failure.Error()

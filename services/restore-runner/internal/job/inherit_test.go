@@ -38,8 +38,8 @@ func (b *bench) left(t *testing.T, phase velerov1.RestorePhase, operations strin
 	}
 }
 
-// A restore that another server left in Finalizing stands still there: no runner takes it, and it can neither be cancelled nor
-// does it ever end.
+// A restore that another server left in Finalizing stands still there: no runner takes it, and it
+// can neither be cancelled nor does it ever end.
 func TestARestoreThatAnotherServerDidIsFinalized(t *testing.T) {
 	const fin, finPF = velerov1.RestorePhaseFinalizing, velerov1.RestorePhaseFinalizingPartiallyFailed
 	for name, tc := range map[string]struct {
@@ -154,7 +154,8 @@ func TestATakerFinalizesWhatTheLastOneBegan(t *testing.T) {
 	}
 }
 
-// Every phase that another server may leave, and what a runner makes of it without a place in the ledger.
+// Every phase that another server may leave, and what a runner makes of it without a place in the
+// ledger.
 func TestPhasesThatARunnerTakes(t *testing.T) {
 	for phase, want := range map[velerov1.RestorePhase]velerov1.RestorePhase{
 		"": "", velerov1.RestorePhaseNew: velerov1.RestorePhaseNew, // not admitted

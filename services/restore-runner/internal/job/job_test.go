@@ -8,24 +8,21 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/fabric"
-	"github.com/holdfast-io/holdfast/pkg/journal"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +30,7 @@ func TestMain(m *testing.M) {
 		serveActions()
 	}
 	// client-go shares its idle connections in the process; they belong to no restore.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
 func TestRestoreFromClaimToTerminalPhase(t *testing.T) {
@@ -219,7 +216,7 @@ func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
 	stopped := b.config
 	var leave func()
 	stopped.REST, leave = b.cluster.Door(nil)
-	require.ErrorIs(t, job.New(stopped).Run(ctx, "r", "uid-r"), context.Canceled)
+	require.ErrorIs(t, newRunner(stopped).Run(ctx, "r", "uid-r"), context.Canceled)
 	leave() // what it still sent has no effect
 	r := b.get(t)
 	require.Equal(t, velerov1.RestorePhaseInProgress, r.Status.Phase)
@@ -230,7 +227,7 @@ func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
 	b.cluster.Fail(nil)
 	next := b.config
 	next.Claims = &claims{holder: "next"}
-	require.NoError(t, job.New(next).Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	r = b.get(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 	require.Zero(t, r.Status.Warnings)
@@ -257,8 +254,8 @@ func (b *bench) marksDeleting(t *testing.T) {
 	require.NoError(t, b.client.Update(t.Context(), backup))
 }
 
-// A deletion that marks the backup between admission and the claim sees no restore in progress and removes the data: a restore
-// that begins nevertheless restores half of it.
+// A deletion that marks the backup between admission and the claim sees no restore in progress and
+// removes the data: a restore that begins nevertheless restores half of it.
 func TestARestoreDoesNotBeginFromABackupThatIsBeingDeleted(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, 3)
@@ -271,7 +268,8 @@ func TestARestoreDoesNotBeginFromABackupThatIsBeingDeleted(t *testing.T) {
 	require.Empty(t, b.cluster.Requests("POST "))
 }
 
-// A deletion that was admitted beside the restore waits for it, so that whoever takes the restore over must not end it.
+// A deletion that was admitted beside the restore waits for it, so that whoever takes the restore
+// over must not end it.
 func TestATakeoverGoesOnWhileADeletionWaits(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -279,13 +277,13 @@ func TestATakeoverGoesOnWhileADeletionWaits(t *testing.T) {
 	stopped := b.config
 	var leave func()
 	stopped.REST, leave = b.cluster.Door(nil)
-	require.ErrorIs(t, job.New(stopped).Run(ctx, "r", "uid-r"), context.Canceled)
+	require.ErrorIs(t, newRunner(stopped).Run(ctx, "r", "uid-r"), context.Canceled)
 	leave()
 	b.cluster.Fail(nil)
 	b.marksDeleting(t)
 	next := b.config
 	next.Claims = &claims{holder: "next"}
-	require.NoError(t, job.New(next).Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
 }
 
@@ -298,11 +296,7 @@ func TestHints(t *testing.T) {
 	}
 	other := hint()
 	other.Kind = "Backup"
-	require.NotEqual(t, fabric.Done(), b.runner.Handle(t.Context(), other))
-	old := hint()
-	old.ExpireTime = timestamppb.New(time.Now().Add(-time.Hour))
-	require.Equal(t, fabric.Done(), b.runner.Handle(t.Context(), old))
-	require.Empty(t, b.get(t).Status.Phase)
-	require.Equal(t, fabric.Done(), b.runner.Handle(t.Context(), hint()))
+	require.NotEqual(t, messaging.Done(), b.runner.Handle(t.Context(), other))
+	require.Equal(t, messaging.Done(), b.runner.Handle(t.Context(), hint()))
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
 }

@@ -11,8 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
 
 // quick is a clock whose pauses are a thousand times shorter.
@@ -25,9 +24,9 @@ func noSuchHost() error {
 }
 
 // hurried is the bench's runner with short pauses.
-func (b *bench) hurried(patience time.Duration) *job.Runner {
+func (b *bench) hurried(patience time.Duration) *runner {
 	b.config.Clock, b.config.StorePatience = quick{}, patience
-	return job.New(b.config)
+	return newRunner(b.config)
 }
 
 func TestALocationThatStaysUnreachableFailsTheRestore(t *testing.T) {

@@ -10,11 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 )
 
@@ -36,7 +35,7 @@ func (b *bench) rules(t *testing.T, data map[string]string) {
 // atGadgetsSecret calls do before what the paused owner owns is created.
 func (b *bench) atGadgetsSecret(do func()) {
 	b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
-		if r.Method == http.MethodPost && apitest.Meta(body)["name"] == "gadget" {
+		if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "gadget" {
 			do()
 		}
 		return 0, false
@@ -50,8 +49,8 @@ func TestAPausedOwnerIsResumedAtTheEnd(t *testing.T) {
 	b := scene(t, "")
 	var spec, refs any
 	b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
-		if r.Method == http.MethodPost && apitest.Meta(body)["name"] == "gadget" {
-			spec, refs = b.gadget(), apitest.Meta(body)["ownerReferences"]
+		if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "gadget" {
+			spec, refs = b.gadget(), kubetest.Meta(body)["ownerReferences"]
 		}
 		return 0, false
 	})
@@ -91,7 +90,7 @@ func orphanedPaused(t *testing.T) *bench {
 	dying := b.config
 	var leave func()
 	dying.REST, leave = b.cluster.Door(nil)
-	_ = job.New(dying).Run(ctx, "r", "uid-r")
+	_ = newRunner(dying).Run(ctx, "r", "uid-r")
 	leave() // what it still sent has no effect
 	require.Equal(t, object{"size": 1.0, "paused": true}, b.gadget())
 	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
@@ -114,7 +113,7 @@ func TestATakerResumesWhatADeadRunnerPaused(t *testing.T) {
 			rules := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.config.Namespace, Name: pause.ConfigMap}}
 			require.NoError(t, b.client.Delete(t.Context(), rules))
 			prepare(t, b)
-			require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
+			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 			require.True(t, b.get(t).Status.Phase.Terminal())
 			require.Equal(t, object{"size": 1.0}, b.gadget())
 		})
@@ -132,7 +131,7 @@ func TestNothingIsPausedWhereNothingCanBeRecorded(t *testing.T) {
 	})
 	paused := false
 	b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
-		if r.Method == http.MethodPost && apitest.Meta(body)["name"] == "g" {
+		if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "g" {
 			paused = body["spec"].(object)["paused"] != nil
 		}
 		return 0, false

@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
@@ -133,7 +133,7 @@ func plugged(t *testing.T, b *bench) {
 		require.Empty(t, hidden)
 		return job.ActionSet{Items: items, Close: s.Close, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }, Warnings: []string{"one is left out"}}
 	}
-	b.runner = job.New(b.config)
+	b.runner = newRunner(b.config)
 }
 
 func TestRestoreThroughPluginProcesses(t *testing.T) {
@@ -161,7 +161,7 @@ func TestRestoreThroughPluginProcesses(t *testing.T) {
 	require.Contains(t, log, "flood")
 	require.Equal(t, r.Status.Errors, strings.Count(log, "level=error"))
 	require.Equal(t, r.Status.Warnings, strings.Count(log, "level=warning"))
-	c0 := apitest.Meta(b.cluster.Object("/api/v1/namespaces/a/configmaps/c000"))
+	c0 := kubetest.Meta(b.cluster.Object("/api/v1/namespaces/a/configmaps/c000"))
 	require.Equal(t, object{"good.io/seen": "yes"}, c0["annotations"])
 	require.NotContains(t, results, "asked about")
 	noChildren(t)

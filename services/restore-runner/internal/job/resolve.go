@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
-// resolver remembers what the names of a restore meant when it was planned: the definitions it brings into the cluster could
-// give them another meaning.
+// resolver remembers what the names of a restore meant when it was planned: the definitions it
+// brings into the cluster could give them another meaning.
 type resolver struct {
 	now     plan.Resolver
 	planned outcome.Planned

@@ -3,43 +3,121 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 )
 
-// retry repeats do while it fails because the API server or the network is away, until ctx ends.
-func (j *job) retry(ctx context.Context, what string, do func() error) error {
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 16, Cap: 10 * time.Second}
-	for {
-		err := do()
-		if err == nil || !transient(err) || ctx.Err() != nil {
-			return err
-		}
-		j.log.Warn("call failed, trying again", "call", what, "error", err)
-		timer := j.cfg.Clock.NewTimer(backoff.Step())
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
-			return err
-		}
-	}
+// Pauses between two calls to a bucket that does not answer.
+const (
+	firstStorePause = time.Second
+	longStorePause  = 15 * time.Second
+)
+
+// storeRetry retries calls to the bucket: an outage delays a restore.
+type storeRetry struct {
+	clock  clock.WithTicker
+	log    *slog.Logger
+	budget time.Duration
+	// still is called after each pause; its error ends the wait.
+	still func(context.Context) error
 }
 
-// transient tells that an error may go away by itself.
-func transient(err error) bool {
+// retried makes a call to the bucket until it succeeds, for as long as a location is waited for. An
+// error is fatal for the restore after that, and at once when waiting changes nothing, but for
+// damage, the loss of the claim, and the end of ctx.
+func retried[T any](ctx context.Context, r *storeRetry, what string, do func() (T, error)) (out T, err error) {
+	var ended error
+	loop := retry.Loop{
+		Clock: r.clock, Log: r.log, Transient: passes, Budget: r.budget, First: firstStorePause, Longest: longStorePause,
+		Between: func(ctx context.Context) error {
+			ended = r.still(ctx)
+			return ended
+		},
+	}
+	err = loop.Do(ctx, what, func() (err error) {
+		out, err = do()
+		return err
+	})
+	if err == nil || ended != nil || ctx.Err() != nil || damaged(err) || errors.Is(err, claim.ErrLost) {
+		return out, err
+	}
+	return out, fatal("%s: %w", what, err)
+}
+
+// passes reports that a failure of the bucket may go away by itself.
+func passes(err error) bool {
 	var verdict *fatalError
-	if errors.As(err, &verdict) {
+	switch {
+	case errors.As(err, &verdict), damaged(err), retrystore.Refused(err):
 		return false
 	}
-	return kube.IsTransient(err)
+	return !errors.Is(err, claim.ErrLost) && !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, journal.ErrCorrupt)
 }
 
-func isNetwork(err error) bool {
+// damaged reports that a backup cannot be read, however often it is tried.
+func damaged(err error) bool {
+	for _, target := range []error{tarball.ErrCorrupt, tarball.ErrTooLarge, tarball.ErrPath, tarball.ErrMismatch, manifest.ErrCorrupt} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// transient reports that a failure of the API server, or of what is reached over the network, may
+// go away by itself.
+func transient(err error) bool {
+	var verdict *fatalError
+	return !errors.As(err, &verdict) && kube.IsTransient(err)
+}
+
+// unlessAway makes an error fatal, unless it only says that the API server is away now.
+func unlessAway(err error, what string) error {
+	var status apierrors.APIStatus
 	var network net.Error // *url.Error is one too
-	return errors.As(err, &network)
+	if apierrors.IsNotFound(err) || (!errors.As(err, &status) && !errors.As(err, &network)) {
+		return fatal("%s: %w", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// retryingSource retries the reads of a tarball: a moment's outage would otherwise cost every
+// object that is being read. After an outage that outlasted the budget, reads are tried once each
+// until one succeeds.
+type retryingSource struct {
+	tarball.Source
+	retry *storeRetry
+	away  atomic.Bool
+}
+
+// Read returns the body of an item. What is damaged is not read again.
+func (s *retryingSource) Read(ctx context.Context, item manifest.Item) ([]byte, error) {
+	read := func() ([]byte, error) { return s.Source.Read(ctx, item) }
+	if s.away.Load() {
+		body, err := read()
+		if err == nil {
+			s.away.Store(false)
+		}
+		return body, err
+	}
+	body, err := retried(ctx, s.retry, "read "+item.Path, read)
+	if err != nil && !damaged(err) && ctx.Err() == nil {
+		s.away.Store(true)
+	}
+	return body, err
 }

@@ -20,13 +20,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
@@ -78,7 +77,8 @@ func (b *bench) put(t *testing.T, key, text string) {
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, key, out.Bytes()))
 }
 
-// snapshotted stores a backup of a volume and its claim, with a snapshot behind a plugin process, as Velero writes it.
+// snapshotted stores a backup of a volume and its claim, with a snapshot behind a plugin process,
+// as Velero writes it.
 func (b *bench) snapshotted(t *testing.T) (disks string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -109,7 +109,7 @@ func (b *bench) snapshotted(t *testing.T) (disks string) {
 		session := host.Open(ctx, pluginhost.JobLog(0, note))
 		return &nativesnapshot.Opener{Reader: b.client, Namespace: "velero", Session: session, WorkDir: t.TempDir()}, session.Close
 	}
-	b.runner = job.New(b.config)
+	b.runner = newRunner(b.config)
 	return disks
 }
 
@@ -132,7 +132,8 @@ func TestAVolumeComesBackThroughAPlugin(t *testing.T) {
 		"nativeSnapshotInfo":{"snapshotHandle":"snap","volumeType":"fast","volumeAZ":"z1","iops":"300","Phase":"Completed"}}]`, b.file(t, layout.RestoreVolumeInfo("r")))
 }
 
-// The volume information of a restore has what was restored, under the name it has in the cluster, whoever writes it.
+// The volume information of a restore has what was restored, under the name it has in the cluster,
+// whoever writes it.
 func TestTheVolumeInformationNamesTheVolumeThatWasMade(t *testing.T) {
 	b := newBench(t)
 	b.snapshotted(t)

@@ -23,12 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/rotate"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
 type object = map[string]any
@@ -83,7 +82,7 @@ func (b *bench) archive(t *testing.T) {
 	for _, e := range entries {
 		obj := object{"apiVersion": e.apiVersion, "kind": e.kind}
 		maps.Copy(obj, e.fields)
-		meta := apitest.Meta(obj)
+		meta := kubetest.Meta(obj)
 		meta["name"], meta["uid"] = e.name, "old-"+e.name
 		place := "cluster"
 		if e.namespace != "" {
@@ -130,7 +129,7 @@ func scene(t *testing.T, policy velerov1.PolicyType) *bench {
 
 // refuse is an admission policy.
 func refuse(r *http.Request, body map[string]any) (int, bool) {
-	if r.Method == http.MethodPost && apitest.Meta(body)["name"] == "refused" {
+	if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "refused" {
 		return http.StatusUnprocessableEntity, false
 	}
 	return 0, false
@@ -195,7 +194,8 @@ func sortMessages(v any) any {
 // errDead is what a dead process gets from everything it calls: it has no effect any more.
 var errDead = errors.New("dead")
 
-// life is a process that dies at its k-th write, before or right after it took effect; 0 is immortal.
+// life is a process that dies at its k-th write, before or right after it took effect; 0 is
+// immortal.
 type life struct {
 	b      *bench
 	claims *claims
@@ -208,7 +208,7 @@ type life struct {
 	dead   bool
 }
 
-// step counts a write. before tells that it must not take effect, after that its answer is lost.
+// step counts a write. before reports that it must not take effect, after that its answer is lost.
 func (l *life) step(what string) (before, after bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -286,7 +286,7 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 		if status, drop := refuse(r, body); status != 0 || r.Method == http.MethodGet {
 			return status, drop || l.gone()
 		}
-		before, after := l.step(r.Method + " " + r.URL.Path + fmt.Sprint(apitest.Meta(body)["name"]))
+		before, after := l.step(r.Method + " " + r.URL.Path + fmt.Sprint(kubetest.Meta(body)["name"]))
 		if before {
 			return http.StatusBadRequest, false
 		}
@@ -295,15 +295,12 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 	defer leave()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := job.New(config).Run(ctx, "r", types.UID("uid-r"))
+	err := newRunner(config).Run(ctx, "r", types.UID("uid-r"))
 	if !l.gone() {
 		require.NoError(t, err)
 	}
 	return l
 }
-
-// shares is over how many days the deaths are spread.
-const shares = 9
 
 // deaths runs a scene in which a process dies at each of its writes, and another takes over.
 func deaths(t *testing.T, policy velerov1.PolicyType, after bool, more func(t *testing.T, b *bench, k int)) {
@@ -312,14 +309,11 @@ func deaths(t *testing.T, policy velerov1.PolicyType, after bool, more func(t *t
 	want := undisturbed.outcome(t)
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, want.Phase)
 	require.Greater(t, whole.writes, 40)
-	for k := 1; ; k++ {
-		if !rotate.Today(k, shares) {
-			continue
-		}
+	for k := 1; ; k += jobtest.Share() {
 		b := scene(t, policy)
 		first := b.live(t, k, after)
 		if !first.gone() {
-			require.Greater(t, k, whole.writes-10-shares)
+			require.Greater(t, k, whole.writes-10-jobtest.Share())
 			return
 		}
 		more(t, b, k)

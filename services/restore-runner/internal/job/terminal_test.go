@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
 var terminalPhases = []velerov1.RestorePhase{
 	velerov1.RestorePhaseFailedValidation, velerov1.RestorePhaseCompleted, velerov1.RestorePhasePartiallyFailed, velerov1.RestorePhaseFailed,
 }
 
-// An ended Restore is left as it is, although a ledger entry of it is still there and a message asks to run it.
+// An ended Restore is left as it is, although a ledger entry of it is still there and a message
+// asks to run it.
 func TestAnEndedRestoreIsNotRunAgain(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
@@ -28,7 +28,8 @@ func TestAnEndedRestoreIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// The phase is terminal by the time the runner wants to write its own: a runner that only looked when it began would overwrite it.
+// The phase is terminal by the time the runner wants to write its own: a runner that only looked
+// when it began would overwrite it.
 func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
@@ -42,7 +43,7 @@ func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 				require.NoError(t, b.client.Update(t.Context(), ended))
 				want = b.get(t).Status
 			}}
-			require.NoError(t, job.New(b.config).Run(t.Context(), "r", "uid-r"))
+			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 			require.Equal(t, want.Phase, phase, "it ended while it ran")
 			require.Equal(t, want, b.get(t).Status)
 		})

@@ -22,7 +22,7 @@ func TestAnUnreadableClaimEndsTheRestore(t *testing.T) {
 				})
 				c := newControl(b)
 				c.reconcile(t)
-				require.Len(t, c.hints, 1, "it is looked at")
+				require.Len(t, c.bus.Sent(), 1, "it is looked at")
 				require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 				r := b.get(t)
 				require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)

@@ -11,12 +11,12 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/volumedata"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
@@ -29,8 +29,8 @@ const (
 	maxVolumes = 100_000
 )
 
-// volumeInfos reads the backup's volume information; backups of old versions have none. Only what was read whole and cannot
-// be decoded is fatal.
+// volumeInfos reads the backup's volume information; backups of old versions have none. Only what
+// was read whole and cannot be decoded is fatal.
 func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) ([]volume.Info, error) {
 	body, err := store.Get(ctx, layout.BackupVolumeInfo(backup))
 	if errors.Is(err, objectstore.ErrNotFound) {
@@ -71,13 +71,14 @@ func decodeVolumeInfos(r io.Reader) ([]volume.Info, error) {
 	return infos, nil
 }
 
-// snapshots reads the backup's list of native snapshots, where its volume information says that there are any, or is missing.
-func (j *job) snapshots(ctx context.Context, store objectstore.Reader, backup string, infos []volume.Info) ([]nativesnapshot.Snapshot, error) {
-	if !ptr.Deref(j.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volume.Info.Native) {
+// snapshots reads the backup's list of native snapshots, where its volume information says that
+// there are any, or is missing.
+func (p *planner) snapshots(ctx context.Context, infos []volume.Info) ([]nativesnapshot.Snapshot, error) {
+	if !ptr.Deref(p.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volume.Info.Native) {
 		return nil, nil
 	}
-	return again(ctx, j, "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
-		list, err := nativesnapshot.Read(ctx, store, backup)
+	return retried(ctx, p.stores(), "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
+		list, err := nativesnapshot.Read(ctx, p.store, p.backup.Name)
 		if errors.Is(err, nativesnapshot.ErrMalformed) {
 			return nil, fatal("volume snapshots of the backup: %w", err) // asking again changes nothing
 		}
@@ -86,22 +87,23 @@ func (j *job) snapshots(ctx context.Context, store objectstore.Reader, backup st
 }
 
 // taken reads what the files of the backup say of the data of its volumes.
-func (j *job) taken(ctx context.Context, store objectstore.Reader, backup string) (t volume.Taken, err error) {
-	t.Infos, err = again(ctx, j, "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, store, backup) })
+func (p *planner) taken(ctx context.Context) (t volume.Taken, err error) {
+	t.Infos, err = retried(ctx, p.stores(), "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, p.store, p.backup.Name) })
 	if err != nil {
 		return t, err
 	}
-	if t.Elsewhere, err = j.elsewhere(ctx, store, backup); err != nil {
+	if t.Elsewhere, err = p.elsewhere(ctx); err != nil {
 		return t, err
 	}
-	t.Snapshots, err = j.snapshots(ctx, store, backup, t.Infos)
+	t.Snapshots, err = p.snapshots(ctx, t.Infos)
 	return t, err
 }
 
-// elsewhere lists the volume data that this version does not restore, beside that in the volume information.
-func (j *job) elsewhere(ctx context.Context, store objectstore.Reader, backup string) ([]volumedata.Data, error) {
-	return again(ctx, j, "read the lists of volume data", func() (list []volumedata.Data, err error) {
-		err = volumedata.Beside(ctx, store, backup, func(d volumedata.Data) error {
+// elsewhere lists the volume data that this version does not restore, beside that in the volume
+// information.
+func (p *planner) elsewhere(ctx context.Context) ([]volumedata.Data, error) {
+	return retried(ctx, p.stores(), "read the lists of volume data", func() (list []volumedata.Data, err error) {
+		err = volumedata.Beside(ctx, p.store, p.backup.Name, func(d volumedata.Data) error {
 			list = append(list, d)
 			return nil
 		})
@@ -112,23 +114,24 @@ func (j *job) elsewhere(ctx context.Context, store objectstore.Reader, backup st
 	})
 }
 
-// unclaimed reports snapshots that are of some claim in the namespaces of the plan, but no file of the backup tells which.
-func (j *job) unclaimed(p *prepared) {
+// unclaimed reports snapshots that are of some claim in the namespaces of the plan, but no file of
+// the backup tells which.
+func (p *planner) unclaimed(out *planned) {
 	from := map[string]bool{}
-	for _, ns := range p.plan.Namespaces() {
+	for _, ns := range out.plan.Namespaces() {
 		from[ns.Source] = true
 	}
-	for _, s := range p.volumes.Unclaimed() {
+	for _, s := range out.volumes.Unclaimed() {
 		if namespace, _, _ := strings.Cut(s, "/"); from[namespace] {
-			j.recorder.Error(outcome.General, fmt.Sprintf("CSI snapshot %s: this version does not restore it, and the backup does not tell which claim it is of", s))
+			p.recorder.Error(outcome.General, fmt.Sprintf("CSI snapshot %s: this version does not restore it, and the backup does not tell which claim it is of", s))
 		}
 	}
 }
 
 // snapshotters opens what makes volumes of snapshots; done ends it.
-func (j *job) snapshotters(ctx context.Context) (s restore.Snapshotters, done func()) {
-	if j.cfg.Snapshotters == nil {
+func (in *inputs) snapshotters(ctx context.Context) (s restore.Snapshotters, done func()) {
+	if in.cfg.Snapshotters == nil {
 		return nil, func() {}
 	}
-	return j.cfg.Snapshotters(ctx, func(e joblog.Entry) { j.recorder.Note(&e) })
+	return in.cfg.Snapshotters(ctx, func(e joblog.Entry) { in.recorder.Note(&e) })
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// breaking is a bucket whose connection breaks in the middle of one key, the first times it is read.
+// breaking is a bucket whose connection breaks in the middle of one key, the first times it is
+// read.
 type breaking struct {
 	objectstore.Store
 	key        string
@@ -78,7 +79,8 @@ func zipped(t *testing.T, text string) []byte {
 	return packed.Bytes()
 }
 
-// A backup of Velero without usable volume information has CSI snapshots: its restore is Completed, with empty volumes.
+// A backup of Velero without usable volume information has CSI snapshots: its restore is Completed,
+// with empty volumes.
 func TestSnapshotsThatNoFileNamesTheClaimOfAreErrors(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, 3)

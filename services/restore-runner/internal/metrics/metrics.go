@@ -7,8 +7,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// Metrics of restores; label schedule is the schedule of the backup, "" when it has none (Velero 1.18). Safe for
-// concurrent use.
+// Metrics of restores; label schedule is the schedule of the backup, "" when it has none (Velero
+// 1.18). Safe for concurrent use.
 type Metrics struct {
 	attempts, successes, partial, failures *prometheus.CounterVec
 	restores                               prometheus.Gauge

@@ -10,10 +10,11 @@ import (
 	"path/filepath"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/journal"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 )
 
-// maxWaiting bounds the lines that wait for a slow or absent bucket, in bytes; Room waits beyond it.
+// maxWaiting bounds the lines that wait for a slow or absent bucket, in bytes; Room waits beyond
+// it.
 const maxWaiting = 4 << 20
 
 // batch gathers lines until they are stored. The Recorder's lock guards it, except packed.
@@ -28,7 +29,8 @@ type batch struct {
 	wanted  chan struct{}
 	err     error
 
-	// packed is a file that is being stored: an attempt whose answer was lost is repeated with the same bytes.
+	// packed is a file that is being stored: an attempt whose answer was lost is repeated with the
+	// same bytes.
 	packed   []byte
 	packedTo int64
 }
@@ -60,8 +62,8 @@ type Store interface {
 	Add(ctx context.Context, data []byte) error
 }
 
-// Open says that what is recorded may be stored from now on. Before that everything would be done again by a taker, and
-// is kept back.
+// Open says that what is recorded may be stored from now on. Before that everything would be done
+// again by a taker, and is kept back.
 func (r *Recorder) Open() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +73,8 @@ func (r *Recorder) Open() {
 // Wanted delivers when it is time to call Flush, besides the regular calls.
 func (r *Recorder) Wanted() <-chan struct{} { return r.batch.wanted }
 
-// Flush stores the records gathered since the last call. Records that could not be stored are kept for the next call.
+// Flush stores the records gathered since the last call. Records that could not be stored are kept
+// for the next call.
 func (r *Recorder) Flush(ctx context.Context, store Store) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
@@ -92,7 +95,8 @@ func (r *Recorder) Flush(ctx context.Context, store Store) error {
 	}
 }
 
-// takePlain packs what waits, unless a file is left from the last call; more tells that lines wait behind that one.
+// takePlain packs what waits, unless a file is left from the last call; more reports that lines
+// wait behind that one.
 func (r *Recorder) takePlain() (more bool, err error) {
 	r.mu.Lock()
 	b := &r.batch
@@ -160,7 +164,8 @@ func (j Journal) Add(ctx context.Context, data []byte) error {
 	return err
 }
 
-// Dir stores records as files, for locations that are read-only. Nobody goes on from them; they are for people.
+// Dir stores records as files, for locations that are read-only. No runner goes on from them; they
+// are for people.
 type Dir struct {
 	Path string
 	next int64

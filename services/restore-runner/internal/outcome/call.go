@@ -2,13 +2,13 @@ package outcome
 
 import "encoding/json"
 
-// Call is a call of an action that may begin an operation, about one object. It is there once before the call is made, and again
-// when it is known how the call ended.
+// Call is a call of an action that may begin an operation, about one object. It is there once
+// before the call is made, and again when it is known how the call ended.
 type Call struct {
 	Action string `json:"action"`
 	// Answer is nil before the call.
 	Answer *Answer `json:"answer,omitempty"`
-	// Unsent tells that the call was not made after all: it still may be.
+	// Unsent reports that the call was not made after all: it still may be.
 	Unsent bool `json:"unsent,omitempty"`
 }
 
@@ -37,9 +37,10 @@ type Item struct {
 	Name      string `json:"name"`
 }
 
-// Call records a call. The first record has to be durable (Sync) before the call is made, which nobody can take back; calls that
-// are about to be made at the same time share the file that makes them durable. An answer that is larger than any object an API
-// server takes is not kept: to whoever goes on it is not known how the call ended.
+// Call records a call. The first record has to be durable (Sync) before the call is made, which
+// cannot be taken back; calls that are about to be made at the same time share the file that makes
+// them durable. An answer that is larger than any object an API server takes is not kept: to
+// whoever goes on it is not known how the call ended.
 func (r *Recorder) Call(node int32, call Call) {
 	if call.Answer != nil {
 		if text, err := json.Marshal(call.Answer); err != nil || len(text) > maxAnswer {

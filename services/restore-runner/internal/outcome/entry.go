@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
-// Entry gathers what happens to one object, or to the restore (General), until Commit makes all of it count at once. What
-// is not committed never happened: whoever goes on does it again. One goroutine uses it.
+// Entry gathers what happens to one object, or to the restore (General), until Commit makes all of
+// it count at once. What is not committed never happened: whoever goes on does it again. One
+// goroutine uses it.
 type Entry struct {
 	recorder *Recorder
 	node     int32
@@ -20,8 +21,9 @@ type Entry struct {
 	cut      bool // there are more than are kept
 }
 
-// maxMessage bounds a message, and maxSaid those of an entry that are no errors, in bytes: however they are escaped, they fit
-// into a line of a record, which a later holder of the restore has to read.
+// maxMessage bounds a message, and maxSaid those of an entry that are no errors, in bytes: however
+// they are escaped, they fit into a line of a record, which a later holder of the restore has to
+// read.
 const (
 	maxMessage = 64 << 10
 	maxSaid    = 512 << 10
@@ -75,7 +77,8 @@ func (e *Entry) Warn(message string) { e.add(joblog.Warning.String(), message) }
 // Error adds an error to log and results.
 func (e *Entry) Error(message string) { e.add(joblog.Error.String(), message) }
 
-// Done is the outcome of the object. uid is its identity in the cluster, "" when it is not there or nobody will ask.
+// Done is the outcome of the object. uid is its identity in the cluster, "" when it is not there or
+// nobody will ask.
 func (e *Entry) Done(action apply.Action, uid types.UID) {
 	e.record.Action, e.record.UID, e.record.Time = action, uid, e.recorder.clock.Now().UnixMilli()
 }

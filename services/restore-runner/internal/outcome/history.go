@@ -8,12 +8,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
-// History is what earlier holders of a restore left to be done, besides what the Recorder shows. It holds entries for what
-// is open and for owners only, not for every object. The zero value is that of a restore nobody worked on before.
+// History is what earlier holders of a restore left to be done, besides what the Recorder shows. It
+// holds entries for what is open and for owners only, not for every object. The zero value is that
+// of a restore that no runner worked on before.
 type History struct {
-	// Resumed tells that there was an earlier holder.
+	// Resumed reports that there was an earlier holder.
 	Resumed bool
-	// Blind tells that nothing is known of what that holder did.
+	// Blind reports that nothing is known of what that holder did.
 	Blind bool
 	// Owners has the UID of each owner with an outcome, "" for one that does not exist.
 	Owners map[int32]types.UID
@@ -23,10 +24,11 @@ type History struct {
 	Intents map[int32]apply.Intent
 	// Volumes are those that were made, or begun, of snapshots, for objects without an outcome.
 	Volumes map[int32]*Volume
-	// Calls has the calls that were announced, of objects without an outcome: the answers by action, nil where it is not known
-	// how the call ended, or whether it was made.
+	// Calls has the calls that were announced, of objects without an outcome: the answers by
+	// action, nil where it is not known how the call ended, or whether it was made.
 	Calls map[int32]map[string]*Answer
-	// Names has the PersistentVolumes, those with an outcome too, that have another name in the cluster.
+	// Names has the PersistentVolumes, those with an outcome too, that have another name in the
+	// cluster.
 	Names map[int32]string
 	// Served are the definitions that were seen established.
 	Served []int32
@@ -38,7 +40,7 @@ type History struct {
 	steps []string
 }
 
-// Passed tells whether a step is complete.
+// Passed reports whether a step is complete.
 func (h *History) Passed(step string) bool { return slices.Contains(h.steps, step) }
 
 // Head is what has to be known before the records can be replayed.
@@ -59,8 +61,8 @@ func (h *Head) Look(data []byte) error {
 	})
 }
 
-// Replay applies a file of records of an earlier holder, in the order in which they were stored, and adds to history. The
-// plan must be set.
+// Replay applies a file of records of an earlier holder, in the order in which they were stored,
+// and adds to history. The plan must be set.
 func (r *Recorder) Replay(data []byte, history *History) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

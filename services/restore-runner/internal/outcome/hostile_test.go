@@ -14,13 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 )
 
 // bound is what replaying any file of records may allocate, in bytes.
 const bound = 128 << 20
 
-// A record of 100 KiB in the bucket unpacks to one line of 32 MiB, and that to maps of a gigabyte: whoever takes the restore over dies of it.
+// A record of 100 KiB in the bucket unpacks to one line of 32 MiB, and that to maps of a gigabyte:
+// whoever takes the restore over dies of it.
 func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 	for name, text := range map[string]io.Reader{
 		"references": limittest.List(`{"owes":{"uid":"u","later":[`, "{}", "]}}\n", 7<<20), "now": limittest.List(`{"owes":{"uid":"u","now":[`, `{"":0}`, "]}}\n", 7<<20),
@@ -38,7 +39,8 @@ func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 	}
 }
 
-// A restore over a cluster that refuses most objects has a warning for each, and all of them were kept in memory until the end.
+// A restore over a cluster that refuses most objects has a warning for each, and all of them were
+// kept in memory until the end.
 func TestAMillionWarningsAreNotHeldInMemory(t *testing.T) {
 	const warnings = 100_000
 	heap := func() uint64 {
@@ -69,8 +71,8 @@ func TestAMillionWarningsAreNotHeldInMemory(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// An API server repeats a refused value in its error: one of some megabytes made a line that no later holder of the restore could
-// read, whose records were all lost with it.
+// An API server repeats a refused value in its error: one of some megabytes made a line that no
+// later holder of the restore could read, whose records were all lost with it.
 func TestLongMessagesCanBeReplayed(t *testing.T) {
 	for name, long := range map[string]string{"escaped": strings.Repeat("<\x01", 2<<20), "many bytes to a character": strings.Repeat("\u20ac", 3<<20)} {
 		t.Run(name, func(t *testing.T) {

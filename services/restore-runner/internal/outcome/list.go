@@ -7,12 +7,13 @@ import (
 	"io"
 
 	"github.com/holdfast-io/holdfast/pkg/extsort"
-	"github.com/holdfast-io/holdfast/pkg/rawjson"
+	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
-// WriteResourceList writes <restore>-resource-list.json.gz's document (Velero 1.18): for each "<apiVersion>/<Kind>" the
-// sorted "namespace/name(action)" of every object with an outcome. The names are sorted in the work directory.
+// WriteResourceList writes <restore>-resource-list.json.gz's document (Velero 1.18): for each
+// "<apiVersion>/<Kind>" the sorted "namespace/name(action)" of every object with an outcome. The
+// names are sorted in the work directory.
 func (r *Recorder) WriteResourceList(w io.Writer) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

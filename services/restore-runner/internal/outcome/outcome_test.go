@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -37,7 +37,8 @@ func (s items) Items(context.Context) iter.Seq2[manifest.Item, error] {
 	}
 }
 
-// recorder is one of a plan with nodes 0: namespace a, 1: configmap a/x, 2: configmap a-b/x, 3: deployment a/d.
+// recorder is one of a plan with nodes 0: namespace a, 1: configmap a/x, 2: configmap a-b/x, 3:
+// deployment a/d.
 func recorder(t *testing.T, w io.Writer) *Recorder {
 	t.Helper()
 	filter, err := selection.NewFilter(selection.Spec{}, []string{"*"}, nil)
@@ -308,7 +309,8 @@ func TestCallsThatAreAnnouncedTogetherShareARecord(t *testing.T) {
 	require.LessOrEqual(t, store.files, 2, "what was announced first, and what came meanwhile")
 }
 
-// A plugin may answer with more than a record may hold: then nobody could read the records after a takeover.
+// A plugin may answer with more than a record may hold: then nobody could read the records after a
+// takeover.
 func TestAnAnswerThatIsTooLargeIsNotRecorded(t *testing.T) {
 	r, bucket := recorder(t, io.Discard), &flaky{}
 	r.Open()

@@ -12,7 +12,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 )
@@ -21,7 +21,8 @@ import (
 const formatVersion = 1
 
 const (
-	// maxLineBytes bounds a line, and maxRecord what it takes in memory: nothing in it is larger than what an object brought.
+	// maxLineBytes bounds a line, and maxRecord what it takes in memory: nothing in it is larger
+	// than what an object brought.
 	maxLineBytes = 8 << 20
 	maxRecord    = 48 << 20
 )
@@ -29,11 +30,13 @@ const (
 // ErrFormat means that a record cannot be read.
 var ErrFormat = errors.New("unreadable record")
 
-// Record is one line of a record file: something that happened to one object, or to the restore as a whole.
+// Record is one line of a record file: something that happened to one object, or to the restore as
+// a whole.
 type Record struct {
 	// Format is set in the first line of a file, which holds nothing else.
 	Format int `json:"formatVersion,omitempty"`
-	// Resource, Namespace and Name are the object's in the backup; empty when the record is about the restore.
+	// Resource, Namespace and Name are the object's in the backup; empty when the record is about
+	// the restore.
 	Resource  string `json:"resource,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
@@ -44,7 +47,8 @@ type Record struct {
 	Time   int64        `json:"time,omitempty"`
 	// UID is the object's in the cluster, where others need it.
 	UID types.UID `json:"uid,omitempty"`
-	// Asked tells that an object in reserve is to be restored although the one it was asked for may have its outcome first.
+	// Asked reports that an object in reserve is to be restored although the one it was asked for
+	// may have its outcome first.
 	Asked bool `json:"asked,omitempty"`
 	// Intent is what is about to be done to an object that was there before.
 	Intent apply.Intent `json:"intent,omitempty"`
@@ -52,12 +56,14 @@ type Record struct {
 	Call *Call `json:"call,omitempty"`
 	// Volume is there before a volume is made for a PersistentVolume, and again once it is.
 	Volume *Volume `json:"volume,omitempty"`
-	// Owes are the owner references an object still lacks; Linked tells that they were dealt with.
+	// Owes are the owner references an object still lacks; Linked reports that they were dealt
+	// with.
 	Owes   *Owes `json:"owes,omitempty"`
 	Linked bool  `json:"linked,omitempty"`
-	// Paused is there before an object is created paused, and again once its mark is as in the backup.
+	// Paused is there before an object is created paused, and again once its mark is as in the
+	// backup.
 	Paused *Paused `json:"paused,omitempty"`
-	// Served tells that a definition was seen established.
+	// Served reports that a definition was seen established.
 	Served bool `json:"served,omitempty"`
 	// Lost is a target namespace nothing can be restored into.
 	Lost *Lost `json:"lost,omitempty"`
@@ -69,10 +75,12 @@ type Record struct {
 	Finished *Finished `json:"finished,omitempty"`
 }
 
-// StepDefinitions is complete when the cluster serves what the restored definitions define, or was waited for in vain.
+// StepDefinitions is complete when the cluster serves what the restored definitions define, or was
+// waited for without success.
 const StepDefinitions = "definitions"
 
-// Line is a message. Its level is joblog's name of it, or "fatal" for one that is logged as an error and not counted.
+// Line is a message. Its level is joblog's name of it, or "fatal" for one that is logged as an
+// error and not counted.
 type Line struct {
 	Time    int64  `json:"t"`
 	Level   string `json:"l"`
@@ -95,18 +103,19 @@ func (l *Line) level() joblog.Level {
 // Owes is what has to be known to complete the owner references of an object.
 type Owes struct {
 	UID types.UID `json:"uid"`
-	// Now are the references it was created with, Later those whose owners were not there yet, as in the backup.
+	// Now are the references it was created with, Later those whose owners were not there yet, as
+	// in the backup.
 	Now   []any            `json:"now,omitempty"`
 	Later []map[string]any `json:"later"`
 }
 
-// Paused is an object that is created paused, until the restore ends. It is complete without the plan: a restore whose backup
-// cannot be read any more ends too.
+// Paused is an object that is created paused, until the restore ends. It is complete without the
+// plan: a restore whose backup cannot be read any more ends too.
 type Paused struct {
 	Target apply.Target `json:"target"`
 	// Back is the merge patch that makes its mark what the backup says.
 	Back map[string]any `json:"back,omitempty"`
-	// Resumed tells that this was done, or is not to be done any more.
+	// Resumed reports that this was done, or is not to be done any more.
 	Resumed bool `json:"resumed,omitempty"`
 }
 
@@ -116,7 +125,8 @@ type Volume struct {
 	Snapshot string `json:"snapshot"`
 	// ID is the volume's; empty before it is known.
 	ID string `json:"id,omitempty"`
-	// Name is what the PersistentVolume is called in the cluster where it has another name than in the backup.
+	// Name is what the PersistentVolume is called in the cluster where it has another name than in
+	// the backup.
 	Name string `json:"name,omitempty"`
 	// Type, Zone and IOPS are the volume's, as in the list of snapshots.
 	Type string `json:"type,omitempty"`
@@ -133,12 +143,13 @@ type Lost struct {
 	Reason    string `json:"reason"`
 }
 
-// Planned is what the plan was made from besides the backup and the Restore: a taker makes the same one.
+// Planned is what the plan was made from besides the backup and the Restore: a taker makes the same
+// one.
 type Planned struct {
 	Resolved []Resolved `json:"resolved,omitempty"`
 	// Missing is what the first holder did without, as its errors say it.
 	Missing []string `json:"missing,omitempty"`
-	// Reserve tells that the plan keeps what actions may ask for.
+	// Reserve reports that the plan keeps what actions may ask for.
 	Reserve bool `json:"reserve,omitempty"`
 	// Pauses are the rules by which objects are created paused.
 	Pauses pause.Rules `json:"pauses,omitempty"`
@@ -159,7 +170,8 @@ type Finished struct {
 	Reason string                `json:"reason,omitempty"`
 	Time   int64                 `json:"time"`
 	Counts Counts                `json:"counts"`
-	// Cancelled tells that it failed because it was asked to stop: what was restored until then has results like any other.
+	// Cancelled reports that it failed because it was asked to stop: what was restored until then
+	// has results like any other.
 	Cancelled bool `json:"cancelled,omitempty"`
 }
 

@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/results"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/results"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -62,9 +62,9 @@ func codeOf(a apply.Action) code {
 	return 0
 }
 
-// NewRecorder returns a recorder that writes to log and asks for a flush after each batch of that many records. Messages that do
-// not fit into a little memory are kept in dir; empty is the system's directory for temporary files. The plan is set once it is
-// known.
+// NewRecorder returns a recorder that writes to log and asks for a flush after each batch of that
+// many records. Messages that do not fit into a little memory are kept in dir; empty is the
+// system's directory for temporary files. The plan is set once it is known.
 func NewRecorder(log *Log, clk clock.PassiveClock, batch int, dir string) *Recorder {
 	return &Recorder{clock: clk, log: log, plan: &plan.Plan{}, batch: newBatch(batch), dir: dir, results: results.New(dir)}
 }
@@ -77,8 +77,8 @@ func (r *Recorder) SetPlan(p *plan.Plan) {
 	r.counts.Total, r.counts.Done = p.Selected(), 0
 }
 
-// Ask makes an object that was kept in reserve one of those to restore. It is recorded with its outcome: until then, who
-// asks for it has none either. For one that does not wait there is Owe.
+// Ask makes an object that was kept in reserve one of those to restore. It is recorded with its
+// outcome: until then, who asks for it has none either. For one that does not wait there is Owe.
 func (r *Recorder) Ask(node int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +93,9 @@ func (r *Recorder) ask(node int32) {
 	r.counts.Total++
 }
 
-// Owe is Ask for an object that comes after the one it was asked for: it is recorded before anything that is recorded later,
-// because a taker that finds the outcome of the other does not ask again.
+// Owe is Ask for an object that comes after the one it was asked for: it is recorded before
+// anything that is recorded later, because a taker that finds the outcome of the other does not ask
+// again.
 func (r *Recorder) Owe(node int32) {
 	if !r.plan.Reserve(node) {
 		return
@@ -104,7 +105,7 @@ func (r *Recorder) Owe(node int32) {
 	e.Commit()
 }
 
-// Concerns tells whether an object is to be restored: it is selected, or was asked for.
+// Concerns reports whether an object is to be restored: it is selected, or was asked for.
 func (r *Recorder) Concerns(node int32) bool {
 	if !r.plan.Reserve(node) {
 		return true
@@ -153,8 +154,8 @@ func (r *Recorder) Error(node int32, message string) {
 // maxNotes bounds the notes of one holder of a restore, in bytes.
 const maxNotes = 4 << 20
 
-// Note records a line of somebody else's, such as a plugin; warnings and errors among them count. A flood of them is cut off
-// with a warning.
+// Note records a line of somebody else's, such as a plugin; warnings and errors among them count. A
+// flood of them is cut off with a warning.
 func (r *Recorder) Note(line *joblog.Entry) {
 	message := line.Message
 	if line.Err != "" {
@@ -177,24 +178,25 @@ func (r *Recorder) Note(line *joblog.Entry) {
 	e.Commit()
 }
 
-// Intend records what is about to be done to an object that was there before. It has to be durable (Sync) before it is done:
-// afterwards nothing in the cluster would tell.
+// Intend records what is about to be done to an object that was there before. It has to be durable
+// (Sync) before it is done: afterwards nothing in the cluster would tell.
 func (r *Recorder) Intend(node int32, intent apply.Intent) {
 	e := r.Begin(node)
 	e.record.Intent = intent
 	e.Commit()
 }
 
-// Provision records that a volume is about to be made of a snapshot for an object, and again with its id. The first has to be
-// durable (Sync) before the call, which nobody can take back or find again.
+// Provision records that a volume is about to be made of a snapshot for an object, and again with
+// its id. The first has to be durable (Sync) before the call, which cannot be taken back or found
+// again.
 func (r *Recorder) Provision(node int32, v Volume) {
 	e := r.Begin(node)
 	e.record.Volume = &v
 	e.Commit()
 }
 
-// Planned records the remarks of the plan, and that with them everything which can be said before the first effect was said.
-// From then on records may be stored.
+// Planned records the remarks of the plan, and that with them everything which can be said before
+// the first effect was said. From then on records may be stored.
 func (r *Recorder) Planned(planned *Planned) {
 	for _, note := range r.plan.Notes() {
 		if note.Warning {
@@ -209,8 +211,8 @@ func (r *Recorder) Planned(planned *Planned) {
 	r.Open()
 }
 
-// Finish records how the restore ends, and with what counts; nothing may be recorded after it. A reason is written to the
-// log without counting as an error.
+// Finish records how the restore ends, and with what counts; nothing may be recorded after it. A
+// reason is written to the log without counting as an error.
 func (r *Recorder) Finish(finished Finished) *Finished {
 	e := r.Begin(General)
 	finished.Time, finished.Counts = r.clock.Now().UnixMilli(), r.Counts()
@@ -265,7 +267,8 @@ func (r *Recorder) apply(node int32, rec *Record) {
 	r.write(joblog.Info, node, &Line{Message: string(rec.Action), Time: rec.Time})
 }
 
-// file keeps a message for the results; the caller holds the lock. A work directory that takes nothing more ends the restore.
+// file keeps a message for the results; the caller holds the lock. A work directory that takes
+// nothing more ends the restore.
 func (r *Recorder) file(e *joblog.Entry, message string) {
 	r.filed++
 	place := binary.BigEndian.AppendUint64(nil, r.filed)
@@ -274,8 +277,8 @@ func (r *Recorder) file(e *joblog.Entry, message string) {
 	}
 }
 
-// WriteResults writes <restore>-results.gz's document: the messages so far (Velero 1.18). It can be called once, and nothing
-// may be recorded after it.
+// WriteResults writes <restore>-results.gz's document: the messages so far (Velero 1.18). It can be
+// called once, and nothing may be recorded after it.
 func (r *Recorder) WriteResults(w io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,8 +30,8 @@ type nativeInfo struct {
 	Phase  string `json:"Phase"`
 }
 
-// WriteVolumeInfo writes <restore>-volumeinfo.json.gz's document: the volumes that were made of snapshots and whose objects
-// were created, named as in the cluster.
+// WriteVolumeInfo writes <restore>-volumeinfo.json.gz's document: the volumes that were made of
+// snapshots and whose objects were created, named as in the cluster.
 func (r *Recorder) WriteVolumeInfo(w io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

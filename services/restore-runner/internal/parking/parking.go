@@ -1,9 +1,10 @@
-// Package parking wakes objects that wait for something outside of the restore: one of their name that is being deleted, a
-// webhook that does not answer, an API that is not served yet.
+// Package parking wakes objects that wait for something outside of the restore: one of their name
+// that is being deleted, a webhook that does not answer, an API that is not served yet.
 //
-// Nothing announces these changes, so that objects are tried again, with growing pauses. Of those that wait for the same
-// cause one is tried at a time, each in its turn, and the first that gets through wakes the others: a webhook that is away
-// for minutes meets a few requests and not those of every object.
+// Nothing announces these changes, so that objects are tried again, with growing pauses. Of those
+// that wait for the same cause one is tried at a time, each in its turn, and the first that gets
+// through wakes the others: a webhook that is away for minutes meets a few requests and not those
+// of every object.
 package parking
 
 import (
@@ -26,12 +27,14 @@ const (
 
 // Cause is what an object waits for.
 type Cause struct {
-	// Kind names what may be waited for as long as Timeout, counted from the first wait of the object for the kind.
+	// Kind names what may be waited for as long as Timeout, counted from the first wait of the
+	// object for the kind.
 	Kind    string
 	Timeout time.Duration
 	// Key is shared by the objects that wait for the same; empty is the object's own.
 	Key string
-	// Err is the object's failure should nothing change in time. Of those with one Key the last one is kept for all.
+	// Err is the object's failure should nothing change in time. Of those with one Key the last one
+	// is kept for all.
 	Err error
 }
 
@@ -60,10 +63,10 @@ type queue struct {
 	pause   time.Duration
 	next    time.Time
 	err     error // the last failure, where the cause is shared
-	trying  int32 // the one that was woken last and has not come back; nobody is none
+	trying  int32 // the one that was woken last and has not come back; noWaiter is none
 }
 
-const nobody int32 = -1
+const noWaiter int32 = -1
 
 // guest is a vertex that waits, or has waited.
 type guest struct {
@@ -95,18 +98,18 @@ func (l *Lot) Start(ctx context.Context) (stop func()) {
 	}
 }
 
-// Wait lets a vertex wait, whose Do then returns a dispatch.Wait with Wake. False means that it has waited for causes of
-// this kind for as long as it may.
+// Wait lets a vertex wait, whose Do then returns a dispatch.Wait with Wake. False means that it has
+// waited for causes of this kind for as long as it may.
 func (l *Lot) Wait(v int32, c Cause) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
 	g := l.guests[v]
 	if g == nil {
-		g = &guest{since: map[string]time.Time{}, queue: queueKey{own: nobody}}
+		g = &guest{since: map[string]time.Time{}, queue: queueKey{own: noWaiter}}
 		l.guests[v] = g
 	}
-	key := queueKey{shared: c.Key, own: nobody}
+	key := queueKey{shared: c.Key, own: noWaiter}
 	if c.Key == "" {
 		key.own = v
 	}
@@ -123,7 +126,7 @@ func (l *Lot) Wait(v int32, c Cause) bool {
 	}
 	q := l.queues[key]
 	if q == nil {
-		q = &queue{pause: firstPause, next: now.Add(firstPause), trying: nobody}
+		q = &queue{pause: firstPause, next: now.Add(firstPause), trying: noWaiter}
 		l.queues[key] = q
 	}
 	if c.Key != "" {
@@ -134,7 +137,8 @@ func (l *Lot) Wait(v int32, c Cause) bool {
 	return true
 }
 
-// Expired returns the failure of a vertex that was woken because it has waited for as long as it may; nil for others.
+// Expired returns the failure of a vertex that was woken because it has waited for as long as it
+// may; nil for others.
 func (l *Lot) Expired(v int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +150,8 @@ func (l *Lot) Expired(v int32) error {
 	return g.cause.Err
 }
 
-// Passed notes that a vertex waits no more, because what it waited for last has come. A vertex that never waited may pass.
+// Passed notes that a vertex waits no more, because what it waited for last has come. A vertex that
+// never waited may pass.
 func (l *Lot) Passed(v int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,8 +161,8 @@ func (l *Lot) Passed(v int32) {
 	}
 }
 
-// leave notes what came of the try of a vertex: its cause holds no longer, so that all others are tried at once, or it does.
-// The caller holds the lock.
+// leave notes what came of the try of a vertex: its cause holds no longer, so that all others are
+// tried at once, or it does. The caller holds the lock.
 func (l *Lot) leave(v int32, g *guest, over bool) {
 	q := l.queues[g.queue]
 	if q == nil {
@@ -165,7 +170,7 @@ func (l *Lot) leave(v int32, g *guest, over bool) {
 	}
 	if !over {
 		if q.trying == v {
-			q.trying, q.pause = nobody, min(2*q.pause, maxPause)
+			q.trying, q.pause = noWaiter, min(2*q.pause, maxPause)
 			q.next = l.clock.Now().Add(q.pause)
 		}
 		return
@@ -212,7 +217,8 @@ func (l *Lot) take() []int32 {
 	return due
 }
 
-// look finds whose time has come: the next try of each cause, and those that may not wait any longer.
+// look finds whose time has come: the next try of each cause, and those that may not wait any
+// longer.
 func (l *Lot) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,9 +234,9 @@ func (l *Lot) look() {
 			return true
 		})
 		switch {
-		case len(q.waiting) == 0 && q.trying == nobody:
+		case len(q.waiting) == 0 && q.trying == noWaiter:
 			delete(l.queues, key)
-		case len(q.waiting) > 0 && q.trying == nobody && !now.Before(q.next):
+		case len(q.waiting) > 0 && q.trying == noWaiter && !now.Before(q.next):
 			q.trying = q.waiting[0]
 			l.due = append(l.due, q.trying)
 			q.waiting = q.waiting[1:]

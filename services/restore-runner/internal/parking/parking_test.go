@@ -53,7 +53,7 @@ func (p *park) wakes(t *testing.T, n int) (out []int32, took time.Duration) {
 	return out, p.clock.Since(begun)
 }
 
-// quiet tells that nothing is woken by now.
+// quiet reports that nothing is woken by now.
 func (p *park) quiet(t *testing.T) {
 	t.Helper()
 	select {
@@ -104,8 +104,8 @@ func TestWhatHasNoKeyHasItsOwnCause(t *testing.T) {
 	require.ElementsMatch(t, []int32{1, 2}, woken)
 }
 
-// A wait is bounded for each object, also for one that waits in turns for two things of a kind, and for one that is never
-// tried because others with its cause are.
+// A wait is bounded for each object, also for one that waits in turns for two things of a kind, and
+// for one that is never tried because others with its cause are.
 func TestWaitsAreBounded(t *testing.T) {
 	p := start(t)
 	require.True(t, p.Wait(1, away("w")))
@@ -134,7 +134,8 @@ func TestAnotherCauseWakesThoseOfTheFirst(t *testing.T) {
 	require.ElementsMatch(t, []int32{1, 2}, rest)
 }
 
-// Each of a million objects that wait for one webhook held the answer of the API server, of a kilobyte or more.
+// Each of a million objects that wait for one webhook held the answer of the API server, of a
+// kilobyte or more.
 func TestThoseThatWaitForOneCauseShareItsFailure(t *testing.T) {
 	const waiting = 10_000
 	heap := func() uint64 {

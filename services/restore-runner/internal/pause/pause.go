@@ -1,5 +1,6 @@
-// Package pause knows how the resources of some operators are paused: such a resource is restored paused and first, what it owns
-// has its reference from the beginning, and its mark is as in the backup again when the restore ends.
+// Package pause knows how the resources of some operators are paused: such a resource is restored
+// paused and first, what it owns has its reference from the beginning, and its mark is as in the
+// backup again when the restore ends.
 package pause
 
 import (
@@ -13,7 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ConfigMap is the name of the ConfigMap in the server namespace that adds rules: each key of its data holds one as YAML.
+// ConfigMap is the name of the ConfigMap in the server namespace that adds rules: each key of its
+// data holds one as YAML.
 const ConfigMap = "holdfast-restore-pause"
 
 // Rule is how objects of a kind are paused. One of Field, Annotation and Label is set.
@@ -34,7 +36,8 @@ type Rule struct {
 // Rules are what applies to a restore: the first that matches a kind counts.
 type Rules []Rule
 
-// Parse returns the rules of a ConfigMap's data, before the built-in ones, and one error for each key that holds none.
+// Parse returns the rules of a ConfigMap's data, before the built-in ones, and one error for each
+// key that holds none.
 func Parse(data map[string]string) (Rules, []error) {
 	var rules Rules
 	var errs []error
@@ -116,8 +119,9 @@ func (r *Rule) path() []string {
 	return strings.Split(r.Field, ".")
 }
 
-// Pause marks an object, of which it copies what it changes, and returns the merge patch that brings the mark back as it was.
-// False when it had the mark already, so that nothing is to be done, or when it cannot have one.
+// Pause marks an object, of which it copies what it changes, and returns the merge patch that
+// brings the mark back as it was. False when it had the mark already, so that nothing is to be
+// done, or when it cannot have one.
 func (r *Rule) Pause(body map[string]any) (back map[string]any, paused bool) {
 	path := r.path()
 	at, back := body, map[string]any{}

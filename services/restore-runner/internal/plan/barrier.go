@@ -17,7 +17,8 @@ const (
 	phaseCount
 )
 
-// phases returns the phase of each kind, and keeps it. Single nodes of phaseAdmission may belong to phaseMain.
+// phases returns the phase of each kind, and keeps it. Single nodes of phaseAdmission may belong to
+// phaseMain.
 func (d *draft) phases() {
 	for k := range d.plan.kinds {
 		kind := &d.plan.kinds[k]
@@ -51,7 +52,8 @@ func (d *draft) forward() {
 	d.edges = kept
 }
 
-// barriers makes each phase wait for all of the one before: for those vertices of it that nothing else of it waits for.
+// barriers makes each phase wait for all of the one before: for those vertices of it that nothing
+// else of it waits for.
 func (d *draft) barriers() {
 	var present [phaseCount]bool
 	last := make([]bool, d.vertices) // nothing of its phase waits for it
@@ -84,7 +86,7 @@ func (d *draft) barriers() {
 	}
 }
 
-// elsewhere tells that v belongs to another pass.
+// elsewhere reports that v belongs to another pass.
 func (d *draft) elsewhere(v int32) bool {
 	return int(v) < len(d.plan.nodes) && d.plan.Class(v) != Other
 }
@@ -95,7 +97,8 @@ type barrier struct {
 	phase phase
 }
 
-// Barriers returns the gates behind which those objects are that come when everything else, node i included, has an outcome.
+// Barriers returns the gates behind which those objects are that come when everything else, node i
+// included, has an outcome.
 func (p *Plan) Barriers(i int32) []int32 {
 	mine := (&draft{plan: p}).phaseOf(i)
 	var out []int32

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/extsort"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
 // Filter decides what is selected; pkg/selection's is one.
@@ -32,24 +32,27 @@ type Config struct {
 	Filter Filter
 	// Mapping gives the target of each namespace that is not restored under its own name.
 	Mapping map[string]string
-	// Claim returns namespace and name, as in the backup, of the claim that a PersistentVolume is bound to. A volume whose
-	// claim is selected is selected with it, unless NoClusterResources. Nil knows none.
+	// Claim returns namespace and name, as in the backup, of the claim that a PersistentVolume is
+	// bound to. A volume whose claim is selected is selected with it, unless NoClusterResources.
+	// Nil knows none.
 	Claim func(volume string) (namespace, name string)
 	// NoClusterResources says that cluster-scoped objects were refused outright.
 	NoClusterResources bool
-	// Dir is an existing directory for files without names that hold what is looked at only when an object is worked on; empty is
-	// the system's for temporary files.
+	// Dir is an existing directory for files without names that hold what is looked at only when an
+	// object is worked on; empty is the system's for temporary files.
 	Dir string
-	// Reserve keeps in the plan what is not selected and may be restored all the same when an action asks for it by name.
+	// Reserve keeps in the plan what is not selected and may be restored all the same when an
+	// action asks for it by name.
 	Reserve bool
 	// Order is what comes first; the zero value is restoreorder.Stages.
 	Order restoreorder.Order
-	// Paused tells of a kind that its objects are created paused: they come before what they own. Nil is none.
+	// Paused tells of a kind that its objects are created paused: they come before what they own.
+	// Nil is none.
 	Paused func(kind schema.GroupKind) bool
 }
 
-// admits tells whether an object may be restored because an action asks for it: the lists of resources and namespaces
-// decide, labels and the scope do not.
+// admits reports whether an object may be restored because an action asks for it: the lists of
+// resources and namespaces decide, labels and the scope do not.
 func (c *Config) admits(gr schema.GroupResource, namespace string) bool {
 	if slices.Contains(nonRestorable, gr.String()) || !c.Filter.Resource(gr, true) {
 		return false
@@ -116,7 +119,8 @@ type builder struct {
 	sorter     *extsort.Sorter
 	taken      int
 	key, value []byte
-	// Decided once everything else is known: Namespaces, and volumes that are not selected by themselves.
+	// Decided once everything else is known: Namespaces, and volumes that are not selected by
+	// themselves.
 	spaces  []manifest.Item
 	volumes []manifest.Item
 }
@@ -153,7 +157,8 @@ func lean(item *manifest.Item) manifest.Item {
 	return out
 }
 
-// keep holds an item in reserve. Definitions are not: what they define was looked for before any action is asked.
+// keep holds an item in reserve. Definitions are not: what they define was looked for before any
+// action is asked.
 func (b *builder) keep(item *manifest.Item, gr schema.GroupResource) error {
 	if !b.config.Reserve || gr.String() == definitionsResource || !b.config.admits(gr, item.Namespace) {
 		return nil
@@ -225,8 +230,9 @@ func (b *builder) namespace(name string) int32 {
 	return i
 }
 
-// takeHeldBack adds the Namespaces that selected objects live in or that are selected themselves, and the volumes that
-// selected claims are bound to. Namespaces that only objects in reserve live in are in reserve, too.
+// takeHeldBack adds the Namespaces that selected objects live in or that are selected themselves,
+// and the volumes that selected claims are bound to. Namespaces that only objects in reserve live
+// in are in reserve, too.
 func (b *builder) takeHeldBack() error {
 	for i := range b.volumes {
 		item := &b.volumes[i]

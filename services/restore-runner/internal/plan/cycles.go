@@ -8,8 +8,9 @@ import (
 // maxBreaks bounds the work spent on a graph that was made to be tangled.
 const maxBreaks = 64
 
-// breakCycles removes edges until no vertex waits for itself, and returns those it removed. In each cycle the edge of the lowest
-// bond goes, and among these the one whose waiting node has the lowest number.
+// breakCycles removes edges until no vertex waits for itself, and returns those it removed. In each
+// cycle the edge of the lowest bond goes, and among these the one whose waiting node has the lowest
+// number.
 func breakCycles(vertices int, edges []edge) (kept, broken []edge) {
 	for range maxBreaks {
 		stuck := stuckEdges(vertices, edges)
@@ -20,7 +21,8 @@ func breakCycles(vertices int, edges []edge) (kept, broken []edge) {
 		broken = append(broken, cut...)
 		edges = without(edges, cut)
 	}
-	// Too tangled to be worth more: all edges of one bond after the other go, as far as the tangle reaches.
+	// Too tangled to be worth more: all edges of one bond after the other go, as far as the tangle
+	// reaches.
 	for b := toOwner; b <= need; b++ {
 		stuck := slices.DeleteFunc(stuckEdges(vertices, edges), func(e edge) bool { return e.bond != b })
 		broken = append(broken, stuck...)
@@ -73,8 +75,8 @@ func stuckEdges(vertices int, edges []edge) []edge {
 	return stuck
 }
 
-// weakest follows one predecessor of each stuck vertex, which must lead into a cycle, and picks an edge of each cycle
-// met. Every stuck vertex has a stuck predecessor.
+// weakest follows one predecessor of each stuck vertex, which must lead into a cycle, and picks an
+// edge of each cycle met. Every stuck vertex has a stuck predecessor.
 func weakest(vertices int, stuck []edge) []edge {
 	into := make([]int32, vertices) // 1 + index of the edge followed from a vertex backwards
 	for i, e := range stuck {

@@ -11,12 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// estate lists ConfigMaps with names of 60 characters, of which each belongs to the first one of its namespace.
+// estate lists ConfigMaps with names of 60 characters, of which each belongs to the first one of
+// its namespace.
 type estate int
 
 func (n estate) at(i int) manifest.Item {
@@ -51,7 +52,8 @@ func (n estate) plan(t *testing.T) *Plan {
 	return p
 }
 
-// A restore of a million objects took 243 bytes for each, most of them for names, hashes and paths that are looked at once.
+// A restore of a million objects took 243 bytes for each, most of them for names, hashes and paths
+// that are looked at once.
 func TestAPlanTakesFewBytesForAnObject(t *testing.T) {
 	const objects = 100_000
 	heap := func() uint64 {
@@ -131,7 +133,8 @@ func TestLargeEntriesAreNotKeptInMemory(t *testing.T) {
 	require.NoError(t, s.close())
 }
 
-// Each object whose entry cannot be read added one more line to the error, which a million objects made a gigabyte.
+// Each object whose entry cannot be read added one more line to the error, which a million objects
+// made a gigabyte.
 func TestTheFirstFailureOfThePlansFileIsKept(t *testing.T) {
 	const objects = 2 * cachedBlocks * perBlock
 	p := estate(objects).plan(t)

@@ -1,9 +1,9 @@
 package plan
 
-import "github.com/holdfast-io/holdfast/pkg/restoreorder"
+import "github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 
-// Graph says which nodes wait for which. It has no cycles. Vertices up to Plan.Len are nodes; the others are gates: they
-// stand for "all of these" and are passed as soon as nothing holds them.
+// Graph says which nodes wait for which. It has no cycles. Vertices up to Plan.Len are nodes; the
+// others are gates: they stand for "all of these" and are passed as soon as nothing holds them.
 type Graph struct {
 	indegree   []int32
 	first      []int32 // of the successors of each vertex
@@ -23,7 +23,8 @@ func (g *Graph) Successors(v int32) []int32 { return g.successors[g.first[v]:g.f
 type bond uint8
 
 const (
-	// toOwner is from an owner to what it owns, which can also be restored first and be given its owner later.
+	// toOwner is from an owner to what it owns, which can also be restored first and be given its
+	// owner later.
 	toOwner bond = iota
 	// toStage is from an object to the gate of its namespace.
 	toStage
@@ -126,7 +127,8 @@ func (d *draft) list() {
 	}
 }
 
-// owners adds what owner references ask for, among objects of one phase. An owner that is created paused comes first, whatever it owns.
+// owners adds what owner references ask for, among objects of one phase. An owner that is created
+// paused comes first, whatever it owns.
 func (d *draft) owners() error {
 	p := d.plan
 	return p.details.each(func(node int32, own *detail) {

@@ -5,14 +5,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/reference"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 )
 
 // place names an object of a known kind in the backup.
 type place struct{ namespace, name string }
 
-// hints is what the references of single objects say about the order, besides owners. It is needed only while a plan is built.
+// hints is what the references of single objects say about the order, besides owners. It is needed
+// only while a plan is built.
 type hints struct {
 	volumes    map[place]string    // claims that name a volume which is not bound to them
 	sources    map[place]origin    // claims -> what they are filled from
@@ -30,7 +31,8 @@ func newHints() *hints {
 	return &hints{volumes: map[place]string{}, sources: map[place]origin{}, converters: map[string][]string{}, served: map[string]bool{}}
 }
 
-// automanaged marks APIServices that the API server makes by itself, of built-in groups and of definitions.
+// automanaged marks APIServices that the API server makes by itself, of built-in groups and of
+// definitions.
 const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 
 // take keeps what an item says.
@@ -75,8 +77,8 @@ func clonePlace(namespace, name string) place {
 	return place{strings.Clone(namespace), strings.Clone(name)}
 }
 
-// scoped tells that an item is a quota of certain priority classes: the API server may refuse Pods of these classes where there
-// is no such quota.
+// scoped reports that an item is a quota of certain priority classes: the API server may refuse
+// Pods of these classes where there is no such quota.
 func scoped(item *manifest.Item) bool {
 	for i := range item.References {
 		if item.References[i].Relation == reference.LimitedTo {
@@ -86,7 +88,8 @@ func scoped(item *manifest.Item) bool {
 	return false
 }
 
-// volumes makes each claim wait for its own volume: the one that is bound to it, and the one that it names.
+// volumes makes each claim wait for its own volume: the one that is bound to it, and the one that
+// it names.
 func (d *draft) volumes() {
 	for v := d.of(volumesResource).from; v < d.of(volumesResource).to; v++ {
 		if d.plan.claim == nil {
@@ -104,8 +107,8 @@ func (d *draft) volumes() {
 	}
 }
 
-// sources makes claims wait for what they are filled from, which then waits for no stage. What a claim of another namespace names
-// keeps its place: its own namespace has not agreed to that.
+// sources makes claims wait for what they are filled from, which then waits for no stage. What a
+// claim of another namespace names keeps its place: its own namespace has not agreed to that.
 func (d *draft) sources() {
 	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
 		r, ok := d.hints.sources[place{d.plan.Source(c), d.plan.Node(c).Name}]

@@ -8,10 +8,12 @@ import (
 	"sort"
 )
 
-// owners finds the nodes that own others by their UIDs in the old cluster: by a hash, whose seed nobody outside knows. Several UIDs may have one hash.
+// owners finds the nodes that own others by their UIDs in the old cluster: by a hash, whose seed is
+// not known outside. Several UIDs may have one hash.
 type owners struct {
 	seed maphash.Seed
-	// referred are the hashes of all UIDs that nodes refer to, while the plan is built; sorted once.
+	// referred are the hashes of all UIDs that nodes refer to, while the plan is built; sorted
+	// once.
 	referred []uint64
 	nodes    []owner
 }

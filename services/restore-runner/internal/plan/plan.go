@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
 // Class says in which pass a node is restored.
@@ -62,11 +62,11 @@ func (p *Plan) Len() int { return len(p.nodes) }
 // Selected is the number of objects to restore.
 func (p *Plan) Selected() int { return len(p.nodes) - p.reserve }
 
-// Reserve tells that node i is restored only if an action asks for it.
+// Reserve reports that node i is restored only if an action asks for it.
 func (p *Plan) Reserve(i int32) bool { return p.nodes[i].reserve }
 
-// Admits tells whether the restore's filters let an object of the namespace, as in the backup, be restored because an action
-// asks for it.
+// Admits reports whether the restore's filters let an object of the namespace, as in the backup, be
+// restored because an action asks for it.
 func (p *Plan) Admits(gr schema.GroupResource, namespace string) bool {
 	return p.admits != nil && p.admits(gr, namespace)
 }
@@ -80,7 +80,8 @@ func (p *Plan) Node(i int32) *Node {
 // Size returns about how long the body of object i is, in bytes; at most 4 GiB.
 func (p *Plan) Size(i int32) int64 { return int64(p.nodes[i].size) }
 
-// Err tells that the file of the plan could not be read: what was returned of some objects is empty.
+// Err reports that the file of the plan could not be read: what was returned of some objects is
+// empty.
 func (p *Plan) Err() error {
 	if p.details == nil {
 		return nil
@@ -124,8 +125,8 @@ func (p *Plan) Target(i int32) string {
 // MapNamespace returns the target of a namespace of the backup.
 func (p *Plan) MapNamespace(source string) string { return mapped(p.mapping, source) }
 
-// Find returns the object of a kind ("deployments.apps") by its namespace and name in the backup; false when it is not part of
-// the restore.
+// Find returns the object of a kind ("deployments.apps") by its namespace and name in the backup;
+// false when it is not part of the restore.
 func (p *Plan) Find(kind, source, name string) (int32, bool) {
 	k, ok := p.places[kind]
 	if !ok {
@@ -138,7 +139,8 @@ func (p *Plan) Find(kind, source, name string) (int32, bool) {
 	return int32(from + i), ok
 }
 
-// search returns the first node of a kind in a namespace of the backup, or the first one after all of these.
+// search returns the first node of a kind in a namespace of the backup, or the first one after all
+// of these.
 func (p *Plan) search(kind int32, source string, after bool) int {
 	return sort.Search(len(p.nodes), func(i int) bool {
 		c := cmp.Or(cmp.Compare(int32(p.nodes[i].kind), kind), strings.Compare(p.Source(int32(i)), source))
@@ -162,20 +164,21 @@ func (p *Plan) Namespaces() []Namespace {
 	return slices.DeleteFunc(slices.Clone(p.namespaces), func(n Namespace) bool { return n.reserve })
 }
 
-// Prepared tells whether the namespace of object i is among Namespaces, or it has none.
+// Prepared reports whether the namespace of object i is among Namespaces, or it has none.
 func (p *Plan) Prepared(i int32) bool {
 	n := p.nodes[i].namespace
 	return n < 0 || !p.namespaces[n].reserve
 }
 
-// NamespaceObject returns the Namespace node that describes a namespace of the backup; false when the backup, or what
-// the filters left of it, has none.
+// NamespaceObject returns the Namespace node that describes a namespace of the backup; false when
+// the backup, or what the filters left of it, has none.
 func (p *Plan) NamespaceObject(source string) (int32, bool) {
 	i, ok := p.objects[source]
 	return i, ok
 }
 
-// Owner returns the node that had this UID in the old cluster; false when it is not part of the restore.
+// Owner returns the node that had this UID in the old cluster; false when it is not part of the
+// restore.
 func (p *Plan) Owner(uid string) (int32, bool) {
 	for i := range p.owners.of(uid) {
 		if p.details.get(i).uid == uid {

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
-	"github.com/holdfast-io/holdfast/pkg/restoreorder"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 // listing is a source of items; the error, if any, comes last.
@@ -175,7 +175,7 @@ func TestBadListing(t *testing.T) {
 	require.ErrorContains(t, err, `"p"`)
 }
 
-// before tells whether the graph makes one node wait, directly or not, for another.
+// before reports whether the graph makes one node wait, directly or not, for another.
 func before(t *testing.T, p *Plan, first, second string) bool {
 	t.Helper()
 	all := names(p)

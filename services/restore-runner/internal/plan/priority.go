@@ -2,8 +2,8 @@ package plan
 
 import "slices"
 
-// high and low are Velero 1.18's default restore priorities; whatever is in neither list comes between them, in
-// alphabetical order.
+// high and low are Velero 1.18's default restore priorities; whatever is in neither list comes
+// between them, in alphabetical order.
 var (
 	high = []string{
 		"customresourcedefinitions.apiextensions.k8s.io", "namespaces", "storageclasses.storage.k8s.io",
@@ -31,7 +31,8 @@ func rank(groupResource string) int {
 	return len(high)
 }
 
-// nonRestorable are never restored (Velero 1.18): they describe machines, or the backup system itself.
+// nonRestorable are never restored (Velero 1.18): they describe machines, or the backup system
+// itself.
 var nonRestorable = []string{
 	"nodes", "events", "events.events.k8s.io", "backups.velero.io", "restores.velero.io", "resticrepositories.velero.io",
 	"csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io", "backuprepositories.velero.io",

@@ -3,7 +3,7 @@ package plan
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
 // Relation is how an owner reference is brought back.
@@ -11,15 +11,18 @@ type Relation uint8
 
 // The relations.
 const (
-	// Late: the owned object comes first, without the reference, which is patched in once the owner exists. A controller
-	// that saw the owner first would make the owned object itself, and the stored one would be lost.
+	// Late: the owned object comes first, without the reference, which is patched in once the owner
+	// exists. A controller that saw the owner first would make the owned object itself, and the
+	// stored one would be lost.
 	Late Relation = iota
-	// Hold: the owned object waits for its owner, on which no controller acts, and is created with the owner's new UID.
+	// Hold: the owned object waits for its owner, on which no controller acts, and is created with
+	// the owner's new UID.
 	Hold
-	// Adopt: the reference is dropped for good; the controller comes later and adopts the object by its selector.
+	// Adopt: the reference is dropped for good; the controller comes later and adopts the object by
+	// its selector.
 	Adopt
-	// Remake: the owner makes new objects of this kind itself, or they are of no use without the run that made them; the stored
-	// ones are not restored beside it.
+	// Remake: the owner makes new objects of this kind itself, or they are of no use without the
+	// run that made them; the stored ones are not restored beside it.
 	Remake
 )
 
@@ -35,8 +38,9 @@ func Relate(kind schema.GroupKind, owner objmeta.Owner) Relation {
 	return Hold
 }
 
-// precedes tells that an object has to be there before its owner: where a controller acts on the owner. A Service and a claim
-// have controllers too, but come themselves before all that controllers act on.
+// precedes reports that an object has to be there before its owner: where a controller acts on the
+// owner. A Service and a claim have controllers too, but come themselves before all that
+// controllers act on.
 func precedes(kind, owner role, by schema.GroupKind) bool {
 	if owner.acts() {
 		return true

@@ -1,7 +1,8 @@
 package plan
 
-// rivals finds the objects that go to one name, because their namespaces are mapped to one, and has each wait for the one
-// before it in the order of the namespaces' names in the backup: the first is restored, whatever runs in parallel.
+// rivals finds the objects that go to one name, because their namespaces are mapped to one, and has
+// each wait for the one before it in the order of the namespaces' names in the backup: the first is
+// restored, whatever runs in parallel.
 func (d *draft) rivals() {
 	p := d.plan
 	sources := map[string]int{} // by target
@@ -38,14 +39,15 @@ func (d *draft) rivals() {
 	}
 }
 
-// Rival returns the object that is restored to the name of node i before it, because their namespaces are mapped to one;
-// false when there is none.
+// Rival returns the object that is restored to the name of node i before it, because their
+// namespaces are mapped to one; false when there is none.
 func (p *Plan) Rival(i int32) (int32, bool) {
 	before, ok := p.rivals[i]
 	return before, ok
 }
 
-// Behind returns the object that is restored to the name of node i after it; false when there is none.
+// Behind returns the object that is restored to the name of node i after it; false when there is
+// none.
 func (p *Plan) Behind(i int32) (int32, bool) {
 	after, ok := p.behind[i]
 	return after, ok

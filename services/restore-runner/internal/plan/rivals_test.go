@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of two objects that were mapped to one name either could come first, and the other was left out without a word of whose it
-// was.
+// Of two objects that were mapped to one name either could come first, and the other was left out
+// without a word of whose it was.
 func TestObjectsMappedToOneNameComeInTheOrderOfTheirNamespaces(t *testing.T) {
 	p := planOf(t, &listing{items: items("configmaps c/x", "configmaps b/x", "configmaps a/x", "configmaps a/y", "secrets b/x",
 		"configmaps other/x", "namespaces a", "namespaces b", "namespaces other", "persistentvolumes x")},

@@ -51,8 +51,8 @@ var roles = map[schema.GroupKind]role{
 	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: roleNone,
 }
 
-// groups have a role for all kinds that roles does not name. Kinds of other groups are custom resources, or served by an
-// aggregated API.
+// groups have a role for all kinds that roles does not name. Kinds of other groups are custom
+// resources, or served by an aggregated API.
 var groups = map[string]role{
 	"": roleNone, "apps": roleNone, "batch": roleNone, "autoscaling": roleNone, "policy": roleNone, "extensions": roleNone,
 	"admissionregistration.k8s.io": roleNone, "apiextensions.k8s.io": roleNone, "apiregistration.k8s.io": roleNone,
@@ -76,7 +76,7 @@ func roleOf(kind schema.GroupKind) role {
 	return roleCustom
 }
 
-// acts tells that a controller acts on objects of the role.
+// acts reports that a controller acts on objects of the role.
 func (r role) acts() bool { return r == rolePod || r == roleWorkload || r == roleCustom }
 
 // groupOf returns the group of an apiVersion.

@@ -1,7 +1,7 @@
 package plan
 
-// rule says that all objects of one resource wait for all objects of another, of the same namespace unless the latter is
-// cluster-scoped: creating them earlier fails or has other effects.
+// rule says that all objects of one resource wait for all objects of another, of the same namespace
+// unless the latter is cluster-scoped: creating them earlier fails or has other effects.
 type rule struct{ before, after string }
 
 var rules = []rule{
@@ -13,7 +13,8 @@ var rules = []rule{
 	{"clusterroles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io"},
 	{"clusterroles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"},
 	{"roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"},
-	// A limit refuses, or changes, Pods and claims that were there before it; what workloads make from then on meets it.
+	// A limit refuses, or changes, Pods and claims that were there before it; what workloads make
+	// from then on meets it.
 	{"pods", "limitranges"},
 	{"persistentvolumeclaims", "limitranges"},
 	{"limitranges", "replicationcontrollers"},
@@ -41,7 +42,8 @@ func (d *draft) rules() {
 	}
 }
 
-// gatesBehind returns a gate for each namespace, or none, that has nodes of both spans, behind those of the first.
+// gatesBehind returns a gate for each namespace, or none, that has nodes of both spans, behind
+// those of the first.
 func (d *draft) gatesBehind(before, after span) map[int32]int32 {
 	wanted, gateOf := map[int32]bool{}, map[int32]int32{}
 	for v := after.from; v < after.to; v++ {

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"io"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 )
 
-// appendKey makes the key of an item, so that the order of bytes is the order of dispatch: by rank and name of the kind, then by namespace and name in
-// the backup.
+// appendKey makes the key of an item, so that the order of bytes is the order of dispatch: by rank
+// and name of the kind, then by namespace and name in the backup.
 func appendKey(dst []byte, k *Kind, number uint16, item *manifest.Item) []byte {
 	dst = append(append(append(dst, byte(k.rank)), k.name...), 0)
 	dst = binary.BigEndian.AppendUint16(dst, number) // two kinds may have one name
@@ -42,8 +42,8 @@ func decodeNode(b []byte) node {
 	}
 }
 
-// sort numbers kinds and nodes in the order of dispatch. Of several items of one name the first is kept. It finds the Namespace objects, and the nodes
-// that others refer to as owners.
+// sort numbers kinds and nodes in the order of dispatch. Of several items of one name the first is
+// kept. It finds the Namespace objects, and the nodes that others refer to as owners.
 func (b *builder) sort() error {
 	p := b.plan
 	p.owners.settle()

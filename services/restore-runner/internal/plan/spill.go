@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// detail is what a plan knows of a node and keeps in a file: it is looked at only when the node is worked on.
+// detail is what a plan knows of a node and keeps in a file: it is looked at only when the node is
+// worked on.
 type detail struct {
 	name, path, uid string
 	// size is the length of the body in bytes, offset and length are those of its gzip member.
@@ -24,12 +25,14 @@ const (
 	perBlock = 32
 	// cachedBlocks are kept in memory, of 5 KiB each where names have 60 characters.
 	cachedBlocks = 256
-	// largestBlock is what is kept of one, in bytes: names of 253 characters, and owners, for each of its objects.
+	// largestBlock is what is kept of one, in bytes: names of 253 characters, and owners, for each
+	// of its objects.
 	largestBlock = 64 << 10
 	spillBuffer  = 64 << 10
 )
 
-// spill is a file of details in the order of their nodes. Once complete it is safe for concurrent use.
+// spill is a file of details in the order of their nodes. Once complete it is safe for concurrent
+// use.
 type spill struct {
 	file   *os.File
 	starts []int64 // of each block, and where the last one ends
@@ -88,7 +91,8 @@ func (s *spiller) complete() (*spill, error) {
 	return s.spill, s.out.Flush()
 }
 
-// get returns the detail of node i. One that cannot be read is the zero detail, and failed returns the reason from then on.
+// get returns the detail of node i. One that cannot be read is the zero detail, and failed returns
+// the reason from then on.
 func (s *spill) get(i int32) detail {
 	d, err := s.read(i)
 	if err != nil {

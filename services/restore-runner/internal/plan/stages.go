@@ -3,10 +3,11 @@ package plan
 // none is no vertex.
 const none int32 = -1
 
-// stages makes a gate of each namespace: its Secrets, ConfigMaps, ServiceAccounts, Services and claims come before its Pods,
-// workloads and custom resources, whose controllers would make them anew. What is
-// created paused waits for nothing: its controller does not act. Cluster-scoped custom resources wait for the
-// gates of all namespaces: their controllers make objects in any of them.
+// stages makes a gate of each namespace: its Secrets, ConfigMaps, ServiceAccounts, Services and
+// claims come before its Pods, workloads and custom resources, whose controllers would make them
+// anew. What is created paused waits for nothing: its controller does not act. Cluster-scoped
+// custom resources wait for the gates of all namespaces: their controllers make objects in any of
+// them.
 func (d *draft) stages() {
 	gates := d.stageGates()
 	wide := none
@@ -30,8 +31,8 @@ func (d *draft) stages() {
 	}
 }
 
-// stageGates returns the gate of each namespace that has one. What admission looks up for a Pod, whatever its namespace, comes
-// before all of them.
+// stageGates returns the gate of each namespace that has one. What admission looks up for a Pod,
+// whatever its namespace, comes before all of them.
 func (d *draft) stageGates() []int32 {
 	gates := make([]int32, len(d.plan.namespaces))
 	classes := d.classes("priorityclasses.scheduling.k8s.io", "runtimeclasses.node.k8s.io")
@@ -57,7 +58,8 @@ func (d *draft) stageGates() []int32 {
 	return gates
 }
 
-// classes returns a gate behind all objects of cluster-scoped kinds, none if there are no such objects.
+// classes returns a gate behind all objects of cluster-scoped kinds, none if there are no such
+// objects.
 func (d *draft) classes(names ...string) int32 {
 	gate := none
 	for _, name := range names {

@@ -6,10 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
-	"github.com/holdfast-io/holdfast/pkg/reference"
-	"github.com/holdfast-io/holdfast/pkg/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
 func refers(i manifest.Item, refs ...manifest.Reference) manifest.Item {
@@ -19,8 +19,9 @@ func refers(i manifest.Item, refs ...manifest.Reference) manifest.Item {
 
 func all(items ...manifest.Item) *listing { return &listing{items: items} }
 
-// A live operator that sees its custom resource before the Secrets and claims which it looks for makes new ones, and the
-// stored ones are lost: no owner reference shows those that it does not own. So does a StatefulSet with its claims.
+// A live operator that sees its custom resource before the Secrets and claims which it looks for
+// makes new ones, and the stored ones are lost: no owner reference shows those that it does not
+// own. So does a StatefulSet with its claims.
 func TestWhatControllersLookForComesBeforeThem(t *testing.T) {
 	material := []string{"secrets a/x", "configmaps a/x", "serviceaccounts a/x", "services a/x", "endpoints a/x", "persistentvolumeclaims a/x"}
 	acting := []string{"pods a/y", "statefulsets.apps a/y", "deployments.apps a/y", "jobs.batch a/y", "widgets.example.com a/y", "replicationcontrollers a/y"}
@@ -43,8 +44,8 @@ func TestClusterScopedCustomResourcesComeAfterTheStagesOfAllNamespaces(t *testin
 	require.True(t, before(t, p, "persistentvolumeclaims b/c", "clusterwidgets.example.com w"))
 }
 
-// An operator makes what it owns and does not find, so that owned objects precede their owner, however deep; only owners on
-// which no controller acts come first.
+// An operator makes what it owns and does not find, so that owned objects precede their owner,
+// however deep; only owners on which no controller acts come first.
 func TestDependantsPrecedeTheirOwner(t *testing.T) {
 	p := planOf(t, all(
 		item("widgets.example.com a/w"), item("gadgets.example.com a/g", owned("example.com/v1", "Widget", "widgets.example.com a/w", true)),
@@ -66,7 +67,8 @@ func TestDependantsPrecedeTheirOwner(t *testing.T) {
 	requireAcyclic(t, p)
 }
 
-// With a gate of all volumes before all claims, one volume that is made of a snapshot for minutes holds up every namespace.
+// With a gate of all volumes before all claims, one volume that is made of a snapshot for minutes
+// holds up every namespace.
 func TestAClaimWaitsForItsOwnVolumeOnly(t *testing.T) {
 	bound := func(volume string) (string, string) {
 		if volume == "mine" {
@@ -86,7 +88,8 @@ func TestAClaimWaitsForItsOwnVolumeOnly(t *testing.T) {
 	require.False(t, before(t, p, "persistentvolumes free", "persistentvolumeclaims a/bound"))
 }
 
-// A claim that is filled by a custom resource needs it first, although custom resources come after claims.
+// A claim that is filled by a custom resource needs it first, although custom resources come after
+// claims.
 func TestWhatFillsAClaimComesBeforeIt(t *testing.T) {
 	p := planOf(t, all(item("fillers.example.com a/f"), item("fillers.example.com a/unused"), item("secrets a/s"), item("volumesnapshots.snapshot.storage.k8s.io a/snap"),
 		refers(item("persistentvolumeclaims a/c"), manifest.Reference{Group: "example.com", Kind: "Filler", Namespace: "a", Name: "f", Relation: reference.FilledFrom}),
@@ -98,8 +101,9 @@ func TestWhatFillsAClaimComesBeforeIt(t *testing.T) {
 	require.Empty(t, p.Notes())
 }
 
-// A claim can name a custom resource of another namespace as what fills it, and no permission is needed for that: the resource lost
-// its place behind the Secrets of its own namespace, and its operator made new ones.
+// A claim can name a custom resource of another namespace as what fills it, and no permission is
+// needed for that: the resource lost its place behind the Secrets of its own namespace, and its
+// operator made new ones.
 func TestAClaimOfAnotherNamespaceTakesNoStageAway(t *testing.T) {
 	p := planOf(t, all(item("databases.example.com victim/db"), item("secrets victim/password"),
 		refers(item("persistentvolumeclaims other/c"), manifest.Reference{Group: "example.com", Kind: "Database", Namespace: "victim", Name: "db", Relation: reference.FilledFrom}),
@@ -109,8 +113,8 @@ func TestAClaimOfAnotherNamespaceTakesNoStageAway(t *testing.T) {
 	require.Empty(t, p.Notes())
 }
 
-// A controller that watches Ingresses (cert-manager's ingress-shim) made a Certificate, and with it a new key, for each Ingress that
-// came before the stored Certificate and Secret.
+// A controller that watches Ingresses (cert-manager's ingress-shim) made a Certificate, and with it
+// a new key, for each Ingress that came before the stored Certificate and Secret.
 func TestWhatAnIngressMakesComesBeforeIt(t *testing.T) {
 	p := planOf(t, all(item("ingresses.networking.k8s.io a/i"), item("secrets a/tls"), item("ingressclasses.networking.k8s.io c"),
 		item("certificates.cert-manager.io a/tls", owned("networking.k8s.io/v1", "Ingress", "ingresses.networking.k8s.io a/i", true))), options{})
@@ -120,8 +124,9 @@ func TestWhatAnIngressMakesComesBeforeIt(t *testing.T) {
 	require.Empty(t, p.Notes())
 }
 
-// Once a webhook configuration, a binding or a quota exists it judges the requests for all the rest: a fail-closed webhook
-// whose own Deployment is not up yet refuses that one's Pods. As a rank it came too early for what was not ready yet.
+// Once a webhook configuration, a binding or a quota exists it judges the requests for all the
+// rest: a fail-closed webhook whose own Deployment is not up yet refuses that one's Pods. As a rank
+// it came too early for what was not ready yet.
 func TestWhatAdmitsComesAfterEverythingElse(t *testing.T) {
 	webhook := "validatingwebhookconfigurations.admissionregistration.k8s.io w"
 	p := planOf(t, all(
@@ -141,8 +146,9 @@ func TestWhatAdmitsComesAfterEverythingElse(t *testing.T) {
 	requireAcyclic(t, p)
 }
 
-// The API server hands requests for the group of an APIService to its Service: what serves it comes first, its objects after it.
-// APIServices of definitions are made by the API server and hold nobody up.
+// The API server hands requests for the group of an APIService to its Service: what serves it comes
+// first, its objects after it. APIServices of definitions are made by the API server and hold
+// nobody up.
 func TestAPIServicesComeBetweenTheRestAndTheirObjects(t *testing.T) {
 	own := item("apiservices.apiregistration.k8s.io v1.example.com")
 	own.Labels = map[string]string{automanaged: "onstart"}
@@ -160,8 +166,8 @@ func TestAPIServicesComeBetweenTheRestAndTheirObjects(t *testing.T) {
 	requireAcyclic(t, p)
 }
 
-// An APIService of a group that the API server serves by itself, whose label somebody removed, put all objects of that group behind
-// the workloads that look for them.
+// An APIService of a group that the API server serves by itself, whose label a user removed, put
+// all objects of that group behind the workloads that look for them.
 func TestAnAPIServiceOfABuiltInGroupHoldsNobodyUp(t *testing.T) {
 	p := planOf(t, all(item("apiservices.apiregistration.k8s.io v1."), item("apiservices.apiregistration.k8s.io v1.apps"),
 		item("secrets a/s"), item("deployments.apps a/d")), options{})
@@ -169,7 +175,8 @@ func TestAnAPIServiceOfABuiltInGroupHoldsNobodyUp(t *testing.T) {
 	require.False(t, before(t, p, "apiservices.apiregistration.k8s.io v1.", "secrets a/s"))
 }
 
-// Where the API server limits a priority class to namespaces with a quota for it, a Pod that precedes the quota is refused.
+// Where the API server limits a priority class to namespaces with a quota for it, a Pod that
+// precedes the quota is refused.
 func TestAQuotaOfAPriorityClassComesBeforePods(t *testing.T) {
 	p := planOf(t, all(refers(item("resourcequotas a/scoped"), manifest.Reference{Group: "scheduling.k8s.io", Kind: "PriorityClass", Name: "high", Relation: reference.LimitedTo}),
 		item("resourcequotas a/plain"), item("pods a/p")), options{})
@@ -201,7 +208,8 @@ func TestWhatAdmissionLooksUpComesFirst(t *testing.T) {
 	}
 }
 
-// The API server converts custom resources by calling a Service of the same backup, which answers once its Pods run.
+// The API server converts custom resources by calling a Service of the same backup, which answers
+// once its Pods run.
 func TestConvertedObjectsComeAfterTheConvertingWorkload(t *testing.T) {
 	definition := refers(item("customresourcedefinitions.apiextensions.k8s.io widgets.example.com"),
 		manifest.Reference{Kind: "Service", Namespace: "system", Name: "converter", Relation: reference.Calls})
@@ -213,7 +221,8 @@ func TestConvertedObjectsComeAfterTheConvertingWorkload(t *testing.T) {
 	require.False(t, before(t, p, "pods a/p", "widgets.example.com a/w"))
 }
 
-// A cycle through a stage costs the stage, for one object and with a warning, before it costs the order of owned objects.
+// A cycle through a stage costs the stage, for one object and with a warning, before it costs the
+// order of owned objects.
 func TestAStageInACycleGivesWayWithAWarning(t *testing.T) {
 	p := planOf(t, all(
 		item("fillers.example.com a/f"), item("deployments.apps a/d", owned("example.com/v1", "Filler", "fillers.example.com a/f", true)), item("secrets a/s"),
@@ -229,7 +238,8 @@ func TestAStageInACycleGivesWayWithAWarning(t *testing.T) {
 	require.True(t, before(t, p, "fillers.example.com a/f", "persistentvolumeclaims a/c"))
 }
 
-// An operator may want its custom resource before what belongs to it; a graph of owners alone gives it that.
+// An operator may want its custom resource before what belongs to it; a graph of owners alone gives
+// it that.
 func TestTheOrderOfOwnersHasRootsBeforeLeaves(t *testing.T) {
 	p := planOf(t, all(item("widgets.example.com a/w"), item("secrets a/s", owned("example.com/v1", "Widget", "widgets.example.com a/w", true)), item("secrets a/free"),
 		item("deployments.apps a/d", owned("example.com/v1", "Widget", "widgets.example.com a/w", true)), item("replicasets.apps a/rs", owned("apps/v1", "Deployment", "deployments.apps a/d", true)),
@@ -258,7 +268,8 @@ func TestTheOrderOfVeleroIsItsList(t *testing.T) {
 	requireAcyclic(t, p)
 }
 
-// Some controllers adopt, or make anew, what is theirs: a patched reference, or a second object, would be in their way.
+// Some controllers adopt, or make anew, what is theirs: a patched reference, or a second object,
+// would be in their way.
 func TestTreatments(t *testing.T) {
 	by := func(apiVersion, kind string, controller bool) objmeta.Owner {
 		return objmeta.Owner{APIVersion: apiVersion, Kind: kind, Controller: controller}

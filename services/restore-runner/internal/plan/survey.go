@@ -9,10 +9,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 )
 
-// Source lists the items of a backup, in any order and as often as asked. An error ends the listing.
+// Source lists the items of a backup, in any order and as often as asked. An error ends the
+// listing.
 type Source interface {
 	Items(ctx context.Context) iter.Seq2[manifest.Item, error]
 }
@@ -76,8 +77,8 @@ type Resolver interface {
 	Resolve(name string) (gr schema.GroupResource, namespaced, ok bool)
 }
 
-// Resolver resolves names as cluster does and, for kinds the cluster does not serve yet because the restore brings
-// their definitions, by the kinds of the backup.
+// Resolver resolves names as cluster does and, for kinds the cluster does not serve yet because the
+// restore brings their definitions, by the kinds of the backup.
 func (s *Survey) Resolver(cluster Resolver) Resolver { return &resolver{survey: s, cluster: cluster} }
 
 type resolver struct {

@@ -3,7 +3,7 @@ package plan
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
 // pair is the controller of an object and the object.
@@ -11,8 +11,8 @@ type pair struct{ owner, owned schema.GroupKind }
 
 func kindOf(group, kind string) schema.GroupKind { return schema.GroupKind{Group: group, Kind: kind} }
 
-// treatments says what becomes of objects that some controller adopts, or makes anew, whatever their references say. All others
-// get their reference.
+// treatments says what becomes of objects that some controller adopts, or makes anew, whatever
+// their references say. All others get their reference.
 var treatments = map[pair]Relation{
 	// Built-in controllers adopt orphans that their selector matches:
 	// https://github.com/kubernetes/design-proposals-archive/blob/main/api-machinery/controller-ref.md
@@ -28,8 +28,8 @@ var treatments = map[pair]Relation{
 	// What a run left behind would run on without it.
 	{kindOf("tekton.dev", "TaskRun"), kindOf("", "Pod")}:   Remake,
 	{kindOf("argoproj.io", "Workflow"), kindOf("", "Pod")}: Remake,
-	// The operator makes instances of the claims that it finds by their labels, and Services and Pods anew:
-	// https://cloudnative-pg.io/documentation/current/appendixes/backup_volumesnapshot/
+	// The operator makes instances of the claims that it finds by their labels, and Services and
+	// Pods anew: https://cloudnative-pg.io/documentation/current/appendixes/backup_volumesnapshot/
 	{kindOf("postgresql.cnpg.io", "Cluster"), kindOf("", "PersistentVolumeClaim")}: Adopt,
 	{kindOf("postgresql.cnpg.io", "Cluster"), kindOf("", "Pod")}:                   Remake,
 	{kindOf("postgresql.cnpg.io", "Cluster"), kindOf("", "Service")}:               Remake,

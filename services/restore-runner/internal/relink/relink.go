@@ -1,7 +1,8 @@
 // Package relink gives restored objects their owners back under the owners' new identities.
 //
-// An owner that is there when an object is created, also from before the restore, is written at once; the others are patched in
-// together, when the last of them has an outcome. The UID of the old cluster is never written: the garbage collector would delete the object.
+// An owner that is there when an object is created, also from before the restore, is written at
+// once; the others are patched in together, when the last of them has an outcome. The UID of the
+// old cluster is never written: the garbage collector would delete the object.
 package relink
 
 import (
@@ -38,7 +39,8 @@ type Lost struct {
 type Child struct {
 	Node int32
 	UID  types.UID
-	// Version is the resourceVersion at which it had the owner references Base, "" if that is unknown.
+	// Version is the resourceVersion at which it had the owner references Base, "" if that is
+	// unknown.
 	Version string
 	Base    []any
 	// Namespace is where its owners are looked for.
@@ -48,7 +50,8 @@ type Child struct {
 // Patch is what is left to be written to a restored object.
 type Patch struct {
 	Child
-	// Missing are the references to add, none when only Lost came in addition to those it was created with.
+	// Missing are the references to add, none when only Lost came in addition to those it was
+	// created with.
 	Missing []any
 	// Lost are references that came to nothing since it was created.
 	Lost []Lost
@@ -86,7 +89,8 @@ type look struct {
 	owner *Owner
 }
 
-// New returns an empty book that keeps objects which wait in a file in dir; empty is the system's directory for temporary files.
+// New returns an empty book that keeps objects which wait in a file in dir; empty is the system's
+// directory for temporary files.
 func New(dir string) *Book {
 	return &Book{settled: map[int32]*Owner{}, waiting: map[int32][]Due{}, spill: spill{dir: dir}, looks: map[int32]*look{}}
 }
@@ -98,8 +102,8 @@ func (b *Book) Close() error {
 	return b.spill.close()
 }
 
-// Look calls find, once for each owner, unless the owner has an outcome: what find returns, if it is not nil, owns objects from
-// now on as if it had one. Look returns when that is known.
+// Look calls find, once for each owner, unless the owner has an outcome: what find returns, if it
+// is not nil, owns objects from now on as if it had one. Look returns when that is known.
 func (b *Book) Look(node int32, find func() *Owner) {
 	b.mu.Lock()
 	l, looked := b.looks[node]
@@ -134,8 +138,8 @@ func (b *Book) known(node int32) (owner *Owner, known bool) {
 	return nil, false
 }
 
-// Known splits the references of an object in namespace into those that can be written now, rewritten to the present
-// owners, those whose owners have no outcome yet, and those that are lost.
+// Known splits the references of an object in namespace into those that can be written now,
+// rewritten to the present owners, those whose owners have no outcome yet, and those that are lost.
 func (b *Book) Known(namespace string, refs []Reference) (now []any, later []Reference, lost []Lost) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,8 +157,8 @@ func (b *Book) Known(namespace string, refs []Reference) (now []any, later []Ref
 	return now, later, lost
 }
 
-// Await notes that an object was created and still lacks the references of later. It is due at once when all their owners are
-// settled by now; else Settle will return it.
+// Await notes that an object was created and still lacks the references of later. It is due at once
+// when all their owners are settled by now; else Settle will return it.
 func (b *Book) Await(of Child, later []Reference) (due Due, now bool, err error) {
 	if len(later) == 0 {
 		return 0, false, nil
@@ -180,8 +184,8 @@ func (b *Book) Await(of Child, later []Reference) (due Due, now bool, err error)
 	return due, c.open == 0, nil
 }
 
-// Settle notes the outcome of a node that owns others: what it is now, or nil when it does not exist. It returns the
-// objects whose last open owner it was.
+// Settle notes the outcome of a node that owns others: what it is now, or nil when it does not
+// exist. It returns the objects whose last open owner it was.
 func (b *Book) Settle(node int32, owner *Owner) []Due {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +202,8 @@ func (b *Book) Settle(node int32, owner *Owner) []Due {
 	return out
 }
 
-// Patch returns what is left to be written to an object that is due. After an error only its node is known.
+// Patch returns what is left to be written to an object that is due. After an error only its node
+// is known.
 func (b *Book) Patch(due Due) (Patch, error) {
 	b.mu.Lock()
 	c, end := b.children[due], b.spill.size
@@ -229,8 +234,9 @@ func (b *Book) Patch(due Due) (Patch, error) {
 	return p, nil
 }
 
-// rewrite returns the reference with the owner's present identity, or why there can be none. The garbage collector looks
-// an owner up by all of version, kind, name and UID, in the object's own namespace unless it is cluster-scoped.
+// rewrite returns the reference with the owner's present identity, or why there can be none. The
+// garbage collector looks an owner up by all of version, kind, name and UID, in the object's own
+// namespace unless it is cluster-scoped.
 func rewrite(namespace string, stored map[string]any, owner *Owner) (value map[string]any, reason string) {
 	switch {
 	case owner == nil || owner.UID == "":

@@ -110,8 +110,9 @@ func TestTwoReferencesToOneOwner(t *testing.T) {
 	require.Len(t, b.Settle(1, owner("d", "a")), 1)
 }
 
-// Dependants come before their owner now; one that is in the cluster already owns them from their creation, so that its
-// controller never sees objects that seem to be strangers'. Each owner is looked for once, however many it owns.
+// Dependants come before their owner now; one that is in the cluster already owns them from their
+// creation, so that its controller never sees objects that seem to be strangers'. Each owner is
+// looked for once, however many it owns.
 func TestAnOwnerFoundInTheClusterIsWrittenAtOnce(t *testing.T) {
 	b := New(t.TempDir())
 	looks := 0
@@ -149,7 +150,8 @@ func TestALookIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Dependants come before their owner, so that all objects of an operator wait for it: each was kept in memory with its references, a kilobyte of maps.
+// Dependants come before their owner, so that all objects of an operator wait for it: each was kept
+// in memory with its references, a kilobyte of maps.
 func TestThoseThatWaitTakeFewBytes(t *testing.T) {
 	const children = 100_000
 	heap := func() uint64 {

@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// spill is a file without a name that grows; it is made when it is first needed. add and close are not safe for concurrent use.
+// spill is a file without a name that grows; it is made when it is first needed. add and close are
+// not safe for concurrent use.
 type spill struct {
 	dir  string
 	file *os.File

@@ -13,7 +13,8 @@ func resetServiceAccount(obj object, _ *Options) {
 	filter(obj, "secrets", func(ref object) bool { return !strings.HasPrefix(text(ref, "name"), prefix) })
 }
 
-// resetSecret makes a ServiceAccount token Secret one that the token controller fills for the new account.
+// resetSecret makes a ServiceAccount token Secret one that the token controller fills for the new
+// account.
 func resetSecret(obj object, _ *Options) {
 	if text(obj, "type") != tokenSecret {
 		return

@@ -2,8 +2,8 @@ package reset
 
 import "strings"
 
-// resetWebhooks makes webhooks of v1 acceptable: only None and NoneOnDryRun are legal side effects there, others come
-// from objects that were stored under v1beta1.
+// resetWebhooks makes webhooks of v1 acceptable: only None and NoneOnDryRun are legal side effects
+// there, others come from objects that were stored under v1beta1.
 func resetWebhooks(obj object, _ *Options) {
 	if !strings.HasSuffix(text(obj, "apiVersion"), "/v1") {
 		return
@@ -15,7 +15,8 @@ func resetWebhooks(obj object, _ *Options) {
 	}
 }
 
-// resetDefinition says in v1's way what spec.preserveUnknownFields said in v1beta1's, which v1 refuses to create.
+// resetDefinition says in v1's way what spec.preserveUnknownFields said in v1beta1's, which v1
+// refuses to create.
 func resetDefinition(obj object, _ *Options) {
 	spec := child(obj, "spec")
 	if keep, ok := spec["preserveUnknownFields"].(bool); !ok || !keep || !strings.HasSuffix(text(obj, "apiVersion"), "/v1") {

@@ -3,7 +3,8 @@ package reset
 // object is a decoded JSON object.
 type object = map[string]any
 
-// child returns the object under key, nil when there is none of that type. Reading from a nil map is fine.
+// child returns the object under key, nil when there is none of that type. Reading from a nil map
+// is fine.
 func child(o object, path ...string) object {
 	for _, key := range path {
 		next, ok := o[key].(object)

@@ -14,7 +14,8 @@ type Options struct {
 	MapNamespace func(string) string
 	// PreserveNodePorts keeps every node port of Services, not only those that were asked for.
 	PreserveNodePorts bool
-	// Reprovision tells that the volume of that name is not brought back, so that its claim gets a new one.
+	// Reprovision reports that the volume of that name is not brought back, so that its claim gets
+	// a new one.
 	Reprovision func(volume string) bool
 }
 
@@ -22,14 +23,16 @@ type Options struct {
 type Skip struct {
 	// Reason is for people, without the object's name.
 	Reason string
-	// Report asks for a warning; otherwise skipping is what everyone expects and only the log tells.
+	// Report asks for a warning; otherwise skipping is what everyone expects and only the log
+	// tells.
 	Report bool
 }
 
 // kindReset changes what one kind needs.
 type kindReset func(obj object, o *Options)
 
-// byResource holds the kinds whose own fields have to change. Keys are group resources as in tarball paths.
+// byResource holds the kinds whose own fields have to change. Keys are group resources as in
+// tarball paths.
 var byResource = map[string]kindReset{
 	"pods":                                   resetPod,
 	"jobs.batch":                             resetJob,
@@ -45,16 +48,16 @@ var byResource = map[string]kindReset{
 	"customresourcedefinitions.apiextensions.k8s.io":               resetDefinition,
 }
 
-// Object makes a stored object ready to be created in namespace ("" for cluster-scoped ones): Normalize, the target
-// namespace, and the labels velero.io/backup-name and velero.io/restore-name. Owner references are removed; who knows
-// the new owners adds them.
+// Object makes a stored object ready to be created in namespace ("" for cluster-scoped ones):
+// Normalize, the target namespace, and the labels velero.io/backup-name and velero.io/restore-name.
+// Owner references are removed; who knows the new owners adds them.
 func Object(obj map[string]any, gr schema.GroupResource, namespace string, o *Options) {
 	Normalize(obj, gr, o)
 	Place(obj, namespace, o)
 }
 
-// Place gives a normalized object its target namespace and the labels of the restore. Only obj itself, its metadata and
-// its labels are changed.
+// Place gives a normalized object its target namespace and the labels of the restore. Only obj
+// itself, its metadata and its labels are changed.
 func Place(obj map[string]any, namespace string, o *Options) {
 	meta := child(obj, "metadata")
 	if meta == nil {
@@ -73,8 +76,9 @@ func Place(obj map[string]any, namespace string, o *Options) {
 	labels[velerov1.LabelRestoreName] = velerov1.LabelValue(o.Restore)
 }
 
-// Normalize removes what does not survive a restore and leaves the object otherwise as it is. A live object and the
-// stored one describe the same thing when they are equal after Normalize, managed fields and restore labels aside.
+// Normalize removes what does not survive a restore and leaves the object otherwise as it is. A
+// live object and the stored one describe the same thing when they are equal after Normalize,
+// managed fields and restore labels aside.
 func Normalize(obj map[string]any, gr schema.GroupResource, o *Options) {
 	if fn := byResource[gr.String()]; fn != nil {
 		fn(obj, o) // before the metadata: node ports are judged by managedFields
@@ -85,14 +89,16 @@ func Normalize(obj map[string]any, gr schema.GroupResource, o *Options) {
 	dropEmpty(meta, "labels", "annotations")
 }
 
-// Anonymize removes what the API server writes itself. Only obj itself and its metadata are changed.
+// Anonymize removes what the API server writes itself. Only obj itself and its metadata are
+// changed.
 func Anonymize(obj map[string]any) {
 	drop(obj, "status")
 	drop(child(obj, "metadata"), "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
 		"deletionTimestamp", "deletionGracePeriodSeconds", "managedFields")
 }
 
-// dropEmpty removes keys that hold null or an object without members: the API server stores neither.
+// dropEmpty removes keys that hold null or an object without members: the API server stores
+// neither.
 func dropEmpty(o object, keys ...string) {
 	for _, key := range keys {
 		if m, isObject := o[key].(object); o[key] == nil || isObject && len(m) == 0 {
@@ -101,7 +107,8 @@ func dropEmpty(o object, keys ...string) {
 	}
 }
 
-// Namespace makes a stored Namespace ready to be created under the name target. Namespaces carry no restore labels.
+// Namespace makes a stored Namespace ready to be created under the name target. Namespaces carry no
+// restore labels.
 func Namespace(obj map[string]any, target string) {
 	Normalize(obj, schema.GroupResource{Resource: "namespaces"}, &Options{})
 	meta := child(obj, "metadata")
@@ -116,7 +123,8 @@ func Namespace(obj map[string]any, target string) {
 	}
 }
 
-// Comparable removes from a normalized object what differs without meaning anything: the labels of any restore.
+// Comparable removes from a normalized object what differs without meaning anything: the labels of
+// any restore.
 func Comparable(obj map[string]any) {
 	meta := child(obj, "metadata")
 	drop(child(meta, "labels"), velerov1.LabelBackupName, velerov1.LabelRestoreName)

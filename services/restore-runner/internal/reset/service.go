@@ -7,8 +7,8 @@ import (
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// resetService lets the API server assign addresses and node ports anew. A headless Service stays headless, and node
-// ports that somebody asked for stay.
+// resetService lets the API server assign addresses and node ports anew. A headless Service stays
+// headless, and node ports that were asked for stay.
 func resetService(obj object, o *Options) {
 	spec := child(obj, "spec")
 	if spec == nil {
@@ -68,8 +68,8 @@ func number(v any) float64 {
 	return 0
 }
 
-// askedPorts looks where explicit values leave traces: the last applied configuration and the managed fields. The API
-// server's own allocations appear in neither.
+// askedPorts looks where explicit values leave traces: the last applied configuration and the
+// managed fields. The API server's own allocations appear in neither.
 func askedPorts(obj object) *ports {
 	p := &ports{named: map[string]bool{}, numbered: map[float64]bool{}, keyed: map[portKey]bool{}}
 	meta := child(obj, "metadata")
@@ -99,7 +99,8 @@ func (p *ports) addApplied(spec object) {
 	}
 }
 
-// addManaged reads the set of fields of one manager: keys are "k:" and the JSON of a list element's key fields.
+// addManaged reads the set of fields of one manager: keys are "k:" and the JSON of a list element's
+// key fields.
 func (p *ports) addManaged(spec object) {
 	if _, ok := spec["f:healthCheckNodePort"]; ok {
 		p.healthCheck = true

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Skipped tells whether a stored object, before Normalize, must not be restored at all.
+// Skipped reports whether a stored object, before Normalize, must not be restored at all.
 func Skipped(obj map[string]any, gr schema.GroupResource) *Skip {
 	meta := child(obj, "metadata")
 	switch gr.String() {
@@ -48,8 +48,8 @@ func skippedPod(obj, meta object) *Skip {
 // The prefixes of the annotations that ask for restore hooks on a Pod (Velero 1.18).
 var hookPrefixes = []string{"post.hook.restore.velero.io/", "init.hook.restore.velero.io/"}
 
-// Unsupported returns the annotation of a stored object that asks for something this version cannot do, "" when
-// there is none. Ignoring it silently would be a lie about what was restored.
+// Unsupported returns the annotation of a stored object that asks for something this version cannot
+// do, "" when there is none. Ignoring it silently would be a lie about what was restored.
 func Unsupported(obj map[string]any, gr schema.GroupResource) string {
 	annotations := child(obj, "metadata", "annotations")
 	if text(annotations, "velero.io/restore-status") == "true" {

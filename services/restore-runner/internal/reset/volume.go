@@ -5,7 +5,8 @@ const (
 	boundByController = "pv.kubernetes.io/bound-by-controller"
 )
 
-// resetVolume frees the volume of the old claim's identity, so that the restored claim of that name can bind it.
+// resetVolume frees the volume of the old claim's identity, so that the restored claim of that name
+// can bind it.
 func resetVolume(obj object, o *Options) {
 	drop(child(obj, "metadata", "annotations"), bindCompleted, boundByController)
 	claim := child(obj, "spec", "claimRef")
@@ -15,8 +16,8 @@ func resetVolume(obj object, o *Options) {
 	}
 }
 
-// resetClaim drops what binding and provisioning left behind; a claim whose volume does not come back loses its
-// volume name as well and gets a new one.
+// resetClaim drops what binding and provisioning left behind; a claim whose volume does not come
+// back loses its volume name as well and gets a new one.
 func resetClaim(obj object, o *Options) {
 	drop(child(obj, "metadata", "annotations"), bindCompleted, boundByController,
 		"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner",

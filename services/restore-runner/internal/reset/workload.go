@@ -2,8 +2,8 @@ package reset
 
 import "strings"
 
-// resetPod gives the pod back to the scheduler and to the ServiceAccount admission: node, computed priority and
-// injected token volumes go. Ephemeral containers can only be added to a running pod.
+// resetPod gives the pod back to the scheduler and to the ServiceAccount admission: node, computed
+// priority and injected token volumes go. Ephemeral containers can only be added to a running pod.
 func resetPod(obj object, _ *Options) {
 	spec := child(obj, "spec")
 	if spec == nil {
@@ -29,7 +29,8 @@ func resetPod(obj object, _ *Options) {
 	}
 }
 
-// resetJob drops the labels by which the old Job's controller found its pods: the API server generates new ones.
+// resetJob drops the labels by which the old Job's controller found its pods: the API server
+// generates new ones.
 func resetJob(obj object, _ *Options) {
 	spec := child(obj, "spec")
 	generated := []string{"controller-uid", "batch.kubernetes.io/controller-uid"}

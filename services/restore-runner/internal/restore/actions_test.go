@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
@@ -108,7 +108,7 @@ func configMap(namespace, name string) action.Item {
 }
 
 func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", object{"status": object{"x": "y"}, "metadata": object{"labels": object{"keep": "it"}}}, by("v1", "Widget", "absent", false))
 	b.add("secrets", "v1", "Secret", "a", "s", nil)
 	var got []map[string]any
@@ -138,7 +138,7 @@ func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
 	c := s.Object("/api/v1/namespaces/z/configmaps/c")
 	require.Equal(t, object{"k": "v"}, c["data"])
 	require.Nil(t, c["status"])
-	meta := apitest.Meta(c)
+	meta := kubetest.Meta(c)
 	require.Equal(t, "z", meta["namespace"])
 	require.Equal(t, object{"first": "yes", "velero.io/backup-name": "b", "velero.io/restore-name": "r"}, meta["labels"])
 	require.Len(t, meta["ownerReferences"], 1, "a reference to an owner of the old cluster does not come back")
@@ -147,7 +147,7 @@ func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
 }
 
 func TestSkipEndsTheChain(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	b.add("secrets", "v1", "Secret", "a", "asked", object{"metadata": object{"labels": object{"not": "selected"}}})
 	skip := &fake{name: "a.io/skip", execute: func(*action.Object, *action.Object) (action.RestoreResult, error) {
@@ -162,8 +162,8 @@ func TestSkipEndsTheChain(t *testing.T) {
 }
 
 func TestAnActionsFailureCostsItsObject(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
-	for _, name := range []string{"fails", "panics", "renamed", "secret", "nil", "garbage", "operation", "fine"} {
+	s, b := kubetest.Start(t), &backup{}
+	for _, name := range []string{"fails", "panics", "renamed", "secret", "group", "nil", "garbage", "operation", "fine"} {
 		b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
 	}
 	do := map[string]func(o *action.Object) (action.RestoreResult, error){
@@ -176,6 +176,9 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 		},
 		"secret": func(*action.Object) (action.RestoreResult, error) {
 			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"secret"}}`))}, nil
+		},
+		"group": func(*action.Object) (action.RestoreResult, error) { // a kind of that name in another group is another kind
+			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"example.com/v1","kind":"ConfigMap","metadata":{"name":"group"}}`))}, nil
 		},
 		"nil": func(*action.Object) (action.RestoreResult, error) { return action.RestoreResult{}, nil },
 		"garbage": func(*action.Object) (action.RestoreResult, error) {
@@ -193,12 +196,12 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 		return action.RestoreResult{Object: o}, err
 	}}
 	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
-	require.Equal(t, 7, f.recorder.Counts().Errors)
-	require.Equal(t, []string{"a/fails(failed)", "a/fine(created)", "a/garbage(failed)", "a/nil(failed)", "a/operation(created)",
+	require.Equal(t, 8, f.recorder.Counts().Errors)
+	require.Equal(t, []string{"a/fails(failed)", "a/fine(created)", "a/garbage(failed)", "a/group(failed)", "a/nil(failed)", "a/operation(created)",
 		"a/panics(failed)", "a/renamed(failed)", "a/secret(failed)"}, f.list["v1/ConfigMap"])
 	for _, want := range []string{
 		"configmaps a/fails: plugin a.io/x: Execute of ConfigMap a/fails: no", "a/panics: internal error: oh", "a/renamed: action a.io/x: Execute: renamed it",
-		"a/secret: action a.io/x: Execute: made it a Secret", "a/nil: action a.io/x: Execute: returned no object", "a/garbage: action a.io/x: Execute: not a Kubernetes object",
+		"a/secret: action a.io/x: Execute: made it a Secret", `a/group: action a.io/x: Execute: made it a ConfigMap of "example.com/v1"`, "a/nil: action a.io/x: Execute: returned no object", "a/garbage: action a.io/x: Execute: not a Kubernetes object",
 		`a/operation: action a.io/x: Execute began operation "op"`,
 	} {
 		require.Contains(t, f.results.Errors.all(), want)
@@ -206,7 +209,7 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 }
 
 func TestDefinitionsMeetActionsToo(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	crd(b)
 	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
 	x := change("a.io/x", action.Selector{IncludedResources: []string{"customresourcedefinitions.apiextensions.k8s.io"}}, func(u *unstructured.Unstructured, _ map[string]any) {
@@ -218,12 +221,12 @@ func TestDefinitionsMeetActionsToo(t *testing.T) {
 	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x, more))
 	require.Empty(t, f.results.Errors.all())
 	require.Contains(t, f.results.Warnings.all(), "widgets.example.com: action a.io/y: additional items of a definition are not waited for")
-	require.Equal(t, object{"seen": "yes"}, apitest.Meta(s.Object("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"))["annotations"])
+	require.Equal(t, object{"seen": "yes"}, kubetest.Meta(s.Object("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"))["annotations"])
 	require.NotNil(t, s.Object("/apis/example.com/v1/namespaces/a/widgets/w"))
 }
 
 // order is where in the requests the creation of objects of a collection came.
-func order(s *apitest.Server, suffixes ...string) (out []int) {
+func order(s *kubetest.Server, suffixes ...string) (out []int) {
 	posts := s.Requests("POST ")
 	for _, suffix := range suffixes {
 		out = append(out, slices.IndexFunc(posts, func(r string) bool { return strings.HasSuffix(r, suffix) }))
@@ -235,7 +238,7 @@ func order(s *apitest.Server, suffixes ...string) (out []int) {
 var selected = velerov1.RestoreSpec{LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "no", Operator: "DoesNotExist"}}}}
 
 func TestAdditionalItemsComeFirstRecursivelyAndOnce(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	no := object{"metadata": object{"labels": object{"no": "x"}}}
 	b.add("configmaps", "v1", "ConfigMap", "a", "first", nil)
 	b.add("configmaps", "v1", "ConfigMap", "a", "second", nil)
@@ -256,7 +259,7 @@ func TestAdditionalItemsComeFirstRecursivelyAndOnce(t *testing.T) {
 		"v1/Pod": {"quiet/p(created)"}, "v1/Namespace": {"quiet(created)"},
 	}, f.list)
 	require.Equal(t, 6, f.recorder.Counts().Total)
-	require.Equal(t, "y", apitest.Meta(s.Object("/api/v1/namespaces/quiet"))["labels"].(object)["team"])
+	require.Equal(t, "y", kubetest.Meta(s.Object("/api/v1/namespaces/quiet"))["labels"].(object)["team"])
 	at := order(s, "/services", "/secrets", "/configmaps")
 	require.True(t, slices.IsSorted(at), at)
 	require.Equal(t, 1, x.times("ConfigMap a/first"), "an action is asked once, however long the object waits")
@@ -266,7 +269,7 @@ func TestAdditionalItemsComeFirstRecursivelyAndOnce(t *testing.T) {
 }
 
 func TestWhatComesBeforeAllActionsIsNotSaidToBeMissing(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	no := object{"metadata": object{"labels": object{"no": "x"}}}
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	b.add("namespaces", "v1", "Namespace", "", "empty", no)
@@ -284,7 +287,7 @@ func TestWhatComesBeforeAllActionsIsNotSaidToBeMissing(t *testing.T) {
 }
 
 func TestFiltersHoldForAdditionalItems(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	b.add("secrets", "v1", "Secret", "a", "s", nil)
 	x := asks("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "a", Name: "s"}}})
@@ -294,7 +297,7 @@ func TestFiltersHoldForAdditionalItems(t *testing.T) {
 }
 
 func TestAnAdditionalItemThatFailsDoesNotKeepTheObject(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	b.add("secrets", "v1", "Secret", "a", "s", nil)
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
@@ -310,7 +313,7 @@ func TestAnAdditionalItemThatFailsDoesNotKeepTheObject(t *testing.T) {
 }
 
 func TestObjectsThatAskForEachOtherAreRestoredWithAWarning(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	for _, name := range []string{"one", "two", "three", "self"} {
 		b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
 	}
@@ -329,9 +332,10 @@ func TestObjectsThatAskForEachOtherAreRestoredWithAWarning(t *testing.T) {
 	require.True(t, slices.IsSorted(order(s, "/serviceaccounts", "/pods")))
 }
 
-// An owner that was not selected is one only if an action asks for it, and a Job that was not selected makes no pods.
+// An owner that was not selected is one only if an action asks for it, and a Job that was not
+// selected makes no pods.
 func TestOwnersInReserveAreNone(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	no := object{"metadata": object{"labels": object{"no": "x"}}}
 	b.add("jobs.batch", "batch/v1", "Job", "a", "job", no)
 	b.add("pods", "v1", "Pod", "a", "p", nil, by("batch/v1", "Job", "job", true))
@@ -342,14 +346,14 @@ func TestOwnersInReserveAreNone(t *testing.T) {
 	x := asks("a.io/x", map[string][]action.Item{"Secret a/t": {configMap("a", "asked")}})
 	f := run(t, s, b, selected, with(t, x))
 	require.Equal(t, map[string][]string{"v1/Pod": {"a/p(created)"}, "v1/Secret": {"a/s(created)", "a/t(created)"}, "v1/ConfigMap": {"a/asked(created)"}}, f.list)
-	require.Nil(t, apitest.Meta(s.Object("/api/v1/namespaces/a/secrets/s"))["ownerReferences"])
-	require.Equal(t, s.UID("/api/v1/namespaces/a/configmaps/asked"), apitest.Meta(s.Object("/api/v1/namespaces/a/secrets/t"))["ownerReferences"].([]any)[0].(object)["uid"])
+	require.Nil(t, kubetest.Meta(s.Object("/api/v1/namespaces/a/secrets/s"))["ownerReferences"])
+	require.Equal(t, s.UID("/api/v1/namespaces/a/configmaps/asked"), kubetest.Meta(s.Object("/api/v1/namespaces/a/secrets/t"))["ownerReferences"].([]any)[0].(object)["uid"])
 	require.Contains(t, f.results.Warnings.all(), "owner reference to ConfigMap owner dropped: the owner is not part of the restore")
 }
 
 // A crash fails the calls of all objects under way; only the one that causes it is to blame.
 func TestACrashCostsTheObjectThatCausesIt(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	for _, name := range []string{"bad", "one", "two"} {
 		b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -48,7 +48,8 @@ func (t *tour) await(ctx context.Context, b *bound, result *action.RestoreResult
 	return t.comeBack(ctx)
 }
 
-// find returns the node that an action means, by the name of its resource in the backup or any that the cluster knows.
+// find returns the node that an action means, by the name of its resource in the backup or any that
+// the cluster knows.
 func (t *tour) find(item action.Item) (int32, bool) {
 	node, ok := t.Plan.Find(item.GroupResource.String(), item.Namespace, item.Name)
 	if !ok {
@@ -128,7 +129,8 @@ func (t *tour) existing(ctx context.Context, all []asked) []action.Item {
 	return out
 }
 
-// exists tells whether an additional item is in the cluster. What was created or updated is not asked for again.
+// exists reports whether an additional item is in the cluster. What was created or updated is not
+// asked for again.
 func (t *tour) exists(ctx context.Context, a asked) bool {
 	var target apply.Target
 	if a.node >= 0 {

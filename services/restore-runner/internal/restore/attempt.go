@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 )
 
-// reachable finds out whether there is a place for an object in the cluster. over tells that it waits for that, or has its
-// outcome.
+// reachable finds out whether there is a place for an object in the cluster. over reports that it
+// waits for that, or has its outcome.
 func (r *run) reachable(ctx context.Context, v int32, s *stay) (wait *dispatch.Wait, over bool) {
 	err := r.lot.Expired(v)
 	if reason := r.lostNamespace(r.Plan.Target(v)); err == nil && reason != "" {
@@ -40,6 +41,7 @@ func (r *run) reachable(ctx context.Context, v int32, s *stay) (wait *dispatch.W
 // resume takes an object up again, or begins it.
 func (r *run) resume(v int32) *stay {
 	if s := r.stays.take(v); s != nil {
+		failpoint.Hit("restore-runner/woken")
 		return s
 	}
 	return &stay{entry: r.Recorder.Begin(v)}
@@ -70,8 +72,8 @@ func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
 	return nil
 }
 
-// lay lays an object aside if err is a delay that there is time for, and what was said about it since mark will be said again.
-// Without a wait it returns why the object gets no further.
+// lay lays an object aside if err is a delay that there is time for, and what was said about it
+// since mark will be said again. Without a wait it returns why the object gets no further.
 func (r *run) lay(ctx context.Context, v int32, s *stay, w waiter, err error, mark int) (*dispatch.Wait, error) {
 	if cut(ctx, err) {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
 
 const (
@@ -63,7 +63,8 @@ func newAttendant(c clock.WithTicker, restore *action.Restore, collateral func(e
 	}
 }
 
-// start begins to attend, until the returned function is called; that waits for the calls under way, which it interrupts.
+// start begins to attend, until the returned function is called; that waits for the calls under
+// way, which it interrupts.
 func (a *attendant) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
@@ -117,7 +118,7 @@ func (a *attendant) tick(ctx context.Context) {
 	}
 }
 
-// take heeds an answer, unless it comes too late.
+// take obeys an answer, unless it comes too late.
 func (a *attendant) take(ctx context.Context, r answer) {
 	q := r.question
 	a.calls[q.action]--

@@ -8,16 +8,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// errCallUnclear is what is known of a call that an earlier holder of the restore was about to make.
+// errCallUnclear is what is known of a call that an earlier holder of the restore was about to
+// make.
 var errCallUnclear = errors.New("the runner ended around this call; it is not made again, since it may have begun an operation")
 
-// once makes a call that may begin an operation, once per restore whoever holds it: that it is made is durable before it, and how
-// it ended is recorded soon afterwards. A later holder takes the recorded answer.
+// once makes a call that may begin an operation, once per restore whoever holds it: that it is made
+// is durable before it, and how it ended is recorded soon afterwards. A later holder takes the
+// recorded answer.
 func (t *tour) once(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
 	name, node := b.Action.Name(), t.it.node
 	answer, before := t.History.Calls[node][name]
@@ -38,18 +41,21 @@ func (t *tour) once(ctx context.Context, b *bound) (result action.RestoreResult,
 	if err := t.Recorder.Sync(ctx); err != nil {
 		return result, err
 	}
+	failpoint.Hit("restore-runner/call-announced")
 	result, err = b.Action.Execute(ctx, t.object, t.stored, t.Object)
+	failpoint.Hit("restore-runner/call-answered")
 	switch {
 	case err != nil && t.Unsent != nil && t.Unsent(err):
 		t.Recorder.Call(node, outcome.Call{Action: name, Unsent: true}) // if the restore ends here, the next holder makes it
 		return result, err
 	case err != nil && ctx.Err() != nil:
-		return result, err // nobody knows
+		return result, err // whether it was done is not known
 	}
 	return result, t.recorded(name, &result, err)
 }
 
-// prepare does what can be done before a call is announced: an announced call that is not made costs the object.
+// prepare does what can be done before a call is announced: an announced call that is not made
+// costs the object.
 func (t *tour) prepare(ctx context.Context, b *bound) error {
 	if p, ok := b.Action.(action.Preparer); ok {
 		preparing, done := t.unlessStopped(ctx)

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -45,8 +45,8 @@ type tour struct {
 	stored  *action.Object // as it was backed up
 }
 
-// follow puts the object to the next actions, until one of them makes it wait or there is no further one. over tells that
-// the object has its outcome.
+// follow puts the object to the next actions, until one of them makes it wait or there is no
+// further one. over reports that the object has its outcome.
 func (t *tour) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 	if err := t.begin(); err != nil {
 		t.end(ctx, t.stay.entry, t.it.node, err)
@@ -128,8 +128,9 @@ func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, 
 // repeats is how often an object is put to an action again whose process died.
 const repeats = 2
 
-// execute calls the action. A call whose process died is repeated, one such call at a time, so that in the end it costs the
-// object that is to blame, and others only where several are. One that may begin an operation is not.
+// execute calls the action. A call whose process died is repeated, one such call at a time, so that
+// in the end it costs the object that is to blame, and others only where several are. One that may
+// begin an operation is not.
 func (t *tour) execute(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
 	if _, begins := b.Action.(action.RestoreOperations); begins {
 		return t.once(ctx, b)
@@ -154,7 +155,8 @@ func (t *tour) again(ctx context.Context, b *bound) (action.RestoreResult, error
 	return t.call(ctx, b)
 }
 
-// call makes one call, if the restore is still this process's: an action may have effects elsewhere, which nothing fences.
+// call makes one call, if the restore is still this process's: an action may have effects
+// elsewhere, which nothing fences.
 func (t *tour) call(ctx context.Context, b *bound) (action.RestoreResult, error) {
 	if err := t.confirmed(ctx); err != nil {
 		return action.RestoreResult{}, err
@@ -169,7 +171,8 @@ func (t *tour) confirmed(ctx context.Context) error {
 	return t.Confirm(ctx)
 }
 
-// wanted tells whether the action's selector matches the object as it is now, in its namespace of the backup.
+// wanted reports whether the action's selector matches the object as it is now, in its namespace of
+// the backup.
 func (t *tour) wanted(ctx context.Context, b *bound) (bool, error) {
 	if !b.Namespace(t.Plan.Source(t.it.node)) {
 		return false, nil
@@ -188,7 +191,8 @@ func (t *tour) wanted(ctx context.Context, b *bound) (bool, error) {
 	return wants, nil
 }
 
-// check refuses another object in the place of this one, of another kind or name: records and owners know it by them.
+// check refuses another object in the place of this one, of another kind or name: records and
+// owners know it by them.
 func (t *tour) check(by string, changed *action.Object, name string) error {
 	if changed == nil {
 		return fmt.Errorf("%s: returned no object", by)
@@ -210,8 +214,8 @@ func (t *tour) check(by string, changed *action.Object, name string) error {
 	return nil
 }
 
-// arrive makes what the actions left the object to create. An action may still hold what it returned, so that the parts
-// that change are copied.
+// arrive makes what the actions left the object to create. An action may still hold what it
+// returned, so that the parts that change are copied.
 func (t *tour) arrive() (err error) {
 	content, err := t.object.Content()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -84,7 +84,8 @@ func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait 
 	return nil
 }
 
-// define creates or updates; a definition of that name that is going away, with all its objects, is a delay.
+// define creates or updates; a definition of that name that is going away, with all its objects, is
+// a delay.
 func (r *run) define(ctx context.Context, it *item) apply.Result {
 	raw, err := r.client.Get(ctx, it.target)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -104,8 +105,8 @@ func (r *run) define(ctx context.Context, it *item) apply.Result {
 	return result
 }
 
-// establish waits until the definition's names are accepted and its objects can be stored. False when the restore ends here
-// before.
+// establish waits until the definition's names are accepted and its objects can be stored. False
+// when the restore ends here before.
 func (r *run) establish(ctx context.Context, e *outcome.Entry, it *item) bool {
 	spec, ok := it.body["spec"].(map[string]any)
 	if !ok {
@@ -157,7 +158,8 @@ func (r *run) established(ctx context.Context, t apply.Target) (bool, error) {
 	return met["Established"] && met["NamesAccepted"], nil
 }
 
-// discover asks the cluster again what it serves, until it names every kind that was just established.
+// discover asks the cluster again what it serves, until it names every kind that was just
+// established.
 func (r *run) discover(ctx context.Context) error {
 	start := r.Clock.Now()
 	for {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
@@ -18,11 +19,12 @@ const (
 	causeUnserved    = "unserved"
 )
 
-// internalPatience is how long requests are repeated at which the server fails by itself, not because of a webhook.
+// internalPatience is how long requests are repeated at which the server fails by itself, not
+// because of a webhook.
 const internalPatience = time.Minute
 
-// delay is why an object has no outcome yet: something outside of the restore has to change first. Its text is the object's
-// error should that not happen in time.
+// delay is why an object has no outcome yet: something outside of the restore has to change first.
+// Its text is the object's error should that not happen in time.
 type delay struct {
 	kind, key string
 	timeout   time.Duration
@@ -41,8 +43,8 @@ func (r *run) terminating() *delay {
 		err: fmt.Errorf("one of that name is still being deleted after %s", r.TerminatingTimeout)}
 }
 
-// delayed makes a delay of the failures that may pass: an object that is being deleted is in the way, or the server could not
-// ask a webhook. Others are returned as they are.
+// delayed makes a delay of the failures that may pass: an object that is being deleted is in the
+// way, or the server could not ask a webhook. Others are returned as they are.
 func (r *run) delayed(err error) error {
 	if errors.Is(err, apply.ErrTerminating) {
 		return r.terminating()
@@ -69,10 +71,12 @@ func (w waiter) park(err error) *dispatch.Wait {
 	if !errors.As(err, &d) || !w.lot.Wait(w.v, parking.Cause{Kind: d.kind, Key: d.key, Timeout: d.timeout, Err: err}) {
 		return nil
 	}
+	failpoint.Hit("restore-runner/parked")
 	return &dispatch.Wait{Wake: true}
 }
 
-// insist does something at once that is part of another object's work, and repeats it while it would wait.
+// insist does something at once that is part of another object's work, and repeats it while it
+// would wait.
 func (r *run) insist(ctx context.Context, do func(waiter) *dispatch.Wait) {
 	w := waiter{lot: parking.New(r.Clock)}
 	if do(w) == nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
@@ -30,7 +30,7 @@ func family() *backup {
 	return b
 }
 
-func terminating(s *apitest.Server, paths ...string) {
+func terminating(s *kubetest.Server, paths ...string) {
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	for _, path := range paths {
 		name := path[strings.LastIndex(path, "/")+1:]
@@ -39,15 +39,15 @@ func terminating(s *apitest.Server, paths ...string) {
 	}
 }
 
-func refs(s *apitest.Server, path string) []any {
-	out, _ := apitest.Meta(s.Object(path))["ownerReferences"].([]any)
+func refs(s *kubetest.Server, path string) []any {
+	out, _ := kubetest.Meta(s.Object(path))["ownerReferences"].([]any)
 	return out
 }
 
-// An owner that was being deleted counted as there: its children got its UID and were collected with it, on a restore without
-// errors.
+// An owner that was being deleted counted as there: its children got its UID and were collected
+// with it, on a restore without errors.
 func TestATerminatingOwnerIsWaitedForAndReplaced(t *testing.T) {
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	b := family()
 	terminating(s, ownerPath)
 	var reads atomic.Int64
@@ -68,7 +68,7 @@ func TestATerminatingOwnerIsWaitedForAndReplaced(t *testing.T) {
 
 // Its children are brought back without it, and that is said.
 func TestAnOwnerThatDoesNotGoAwayIsAnErrorAndNoOwner(t *testing.T) {
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	b := family()
 	terminating(s, ownerPath)
 	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.TerminatingTimeout = 600 * time.Millisecond })
@@ -79,8 +79,8 @@ func TestAnOwnerThatDoesNotGoAwayIsAnErrorAndNoOwner(t *testing.T) {
 	require.Empty(t, refs(s, childPath))
 }
 
-// Objects that wait hold no place: more of them than there ever are places do not keep others from being restored, which is
-// what ends the wait here.
+// Objects that wait hold no place: more of them than there ever are places do not keep others from
+// being restored, which is what ends the wait here.
 func TestWaitingObjectsHoldNoPlace(t *testing.T) {
 	const many = 300
 	for name, tt := range map[string]struct{ terminating, refused bool }{
@@ -88,7 +88,7 @@ func TestWaitingObjectsHoldNoPlace(t *testing.T) {
 		"a webhook that does not answer": {refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, b := apitest.Start(t), &backup{}
+			s, b := kubetest.Start(t), &backup{}
 			var paths []string
 			for i := range many {
 				name := fmt.Sprintf("c%03d", i)
@@ -123,8 +123,9 @@ func TestWaitingObjectsHoldNoPlace(t *testing.T) {
 	}
 }
 
-// refusing is a webhook for the creation of objects of a collection that cannot be reached until over is called.
-func refusing(s *apitest.Server, collection string) (refuse apitest.Fault, over func()) {
+// refusing is a webhook for the creation of objects of a collection that cannot be reached until
+// over is called.
+func refusing(s *kubetest.Server, collection string) (refuse kubetest.Fault, over func()) {
 	var answers atomic.Bool
 	s.Say(http.StatusInternalServerError, `Internal error occurred: failed calling webhook "w.example.com": connection refused`)
 	return func(r *http.Request, _ map[string]any) (int, bool) {
@@ -136,7 +137,7 @@ func refusing(s *apitest.Server, collection string) (refuse apitest.Fault, over 
 }
 
 func TestAWebhookThatNeverAnswersIsAnErrorOfEachObject(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	for i := range 5 {
 		b.add("configmaps", "v1", "ConfigMap", "a", fmt.Sprint("c", i), nil)
 	}
@@ -149,11 +150,12 @@ func TestAWebhookThatNeverAnswersIsAnErrorOfEachObject(t *testing.T) {
 	require.LessOrEqual(t, len(s.Requests("POST /api/v1/namespaces/a/configmaps")), 5+5, "one of them at a time is tried again")
 }
 
-// Namespaces and definitions were lost, with all that belongs to them, when a webhook did not answer at the first request.
+// Namespaces and definitions were lost, with all that belongs to them, when a webhook did not
+// answer at the first request.
 func TestNamespacesAndDefinitionsWaitForWebhooks(t *testing.T) {
 	for _, collection := range []string{"/namespaces", "/customresourcedefinitions"} {
 		t.Run(collection, func(t *testing.T) {
-			s, b := apitest.Start(t), &backup{}
+			s, b := kubetest.Start(t), &backup{}
 			crd(b)
 			b.add("namespaces", "v1", "Namespace", "", "a", nil)
 			b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
@@ -173,9 +175,10 @@ func TestNamespacesAndDefinitionsWaitForWebhooks(t *testing.T) {
 	}
 }
 
-// What an object has been through is not repeated when its creation is: actions may have effects elsewhere.
+// What an object has been through is not repeated when its creation is: actions may have effects
+// elsewhere.
 func TestActionsAreNotRepeatedWithTheCreation(t *testing.T) {
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	b, items := pair()
 	x := asks("a.io/x", items)
 	var refused atomic.Int64
@@ -194,7 +197,7 @@ func TestActionsAreNotRepeatedWithTheCreation(t *testing.T) {
 
 // A volume is made once, however often the creation of its object is repeated.
 func TestNoVolumeIsMadeAgainForACreationThatIsRepeated(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{}
+	s, c := kubetest.Start(t), &cloud{}
 	var refused atomic.Int64
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodPost && r.URL.Path == manyVolumes && refused.Add(1) <= 2 {
@@ -206,14 +209,15 @@ func TestNoVolumeIsMadeAgainForACreationThatIsRepeated(t *testing.T) {
 	require.EqualValues(t, 3, refused.Load())
 }
 
-// A server that fails after it has stored an object (a conversion webhook that breaks at the answer) left an object that counted as
-// one from before the restore: skipped, and without the owner references that it was owed.
+// A server that fails after it has stored an object (a conversion webhook that breaks at the
+// answer) left an object that counted as one from before the restore: skipped, and without the
+// owner references that it was owed.
 func TestWhatWasStoredDespiteAnErrorIsOurs(t *testing.T) {
-	s, b := apitest.Start(t), widget(1)
+	s, b := kubetest.Start(t), widget(1)
 	var failed atomic.Bool
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		if isCreate(r, "secrets") && !failed.Swap(true) {
-			apitest.Meta(body)["managedFields"] = []any{object{"manager": r.URL.Query().Get("fieldManager"), "operation": "Update"}}
+			kubetest.Meta(body)["managedFields"] = []any{object{"manager": r.URL.Query().Get("fieldManager"), "operation": "Update"}}
 			s.Put(secretsPath+"/s0", body)
 			return http.StatusInternalServerError, false
 		}
@@ -226,14 +230,15 @@ func TestWhatWasStoredDespiteAnErrorIsOurs(t *testing.T) {
 	require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s0")[0].(object)["uid"])
 }
 
-// The same namespace was left without the owner references of the backup, and counted as one that had been there.
+// The same namespace was left without the owner references of the backup, and counted as one that
+// had been there.
 func TestANamespaceStoredDespiteAnErrorIsOurs(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("namespaces", "v1", "Namespace", "", "n", nil)
 	var failed atomic.Bool
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		if isCreate(r, "namespaces") && !failed.Swap(true) {
-			apitest.Meta(body)["managedFields"] = []any{object{"manager": r.URL.Query().Get("fieldManager"), "operation": "Update"}}
+			kubetest.Meta(body)["managedFields"] = []any{object{"manager": r.URL.Query().Get("fieldManager"), "operation": "Update"}}
 			s.Put("/api/v1/namespaces/n", body)
 			return http.StatusInternalServerError, false
 		}
@@ -244,9 +249,10 @@ func TestANamespaceStoredDespiteAnErrorIsOurs(t *testing.T) {
 	require.Equal(t, []string{"n(created)"}, f.list["v1/Namespace"])
 }
 
-// An object that was to wait, while the work directory took nothing more, had its messages twice, and its errors were counted twice.
+// An object that was to wait, while the work directory took nothing more, had its messages twice,
+// and its errors were counted twice.
 func TestAnObjectThatCannotBeKeptWhileItWaitsIsOneError(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", object{"data": object{"k": strings.Repeat("v", 9<<20)}})
 	refuse, _ := refusing(s, "/configmaps")
 	s.Fail(refuse)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -22,8 +22,8 @@ import (
 
 var mutatingGVR = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 
-// workloads are the kinds that are named when an injecting webhook comes after them, with the path to the template of their
-// Pods; a Pod has none.
+// workloads are the kinds that are named when an injecting webhook comes after them, with the path
+// to the template of their Pods; a Pod has none.
 var workloads = map[schema.GroupResource][]string{
 	{Resource: "pods"}:                       nil,
 	{Resource: "replicationcontrollers"}:     {"spec", "template"},
@@ -32,7 +32,8 @@ var workloads = map[schema.GroupResource][]string{
 	{Group: "batch", Resource: "jobs"}: {"spec", "template"},
 }
 
-// injector is a mutating webhook of the restore, which comes after the workloads that it would change.
+// injector is a mutating webhook of the restore, which comes after the workloads that it would
+// change.
 type injector struct {
 	name    string
 	webhook *admissionv1.MutatingWebhook
@@ -83,7 +84,7 @@ func orEverything(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// standsAlready tells that an object was in the cluster before the restore.
+// standsAlready reports that an object was in the cluster before the restore.
 func (r *run) standsAlready(ctx context.Context, v int32) bool {
 	raw, err := r.client.Get(ctx, r.present(v))
 	if err != nil {
@@ -93,8 +94,8 @@ func (r *run) standsAlready(ctx context.Context, v int32) bool {
 	return err == nil && live.Metadata.DeletionTimestamp == nil && !live.madeBy(r.manager)
 }
 
-// injected warns of a workload that was created before a webhook that would have changed it, or the Pods that are made of it.
-// Conditions of a webhook in CEL count as met.
+// injected warns of a workload that was created before a webhook that would have changed it, or the
+// Pods that are made of it. Conditions of a webhook in CEL count as met.
 func (r *run) injected(ctx context.Context, e *outcome.Entry, it *item) {
 	gr := r.Plan.Kind(it.node).GroupResource()
 	template, ok := workloads[gr]
@@ -119,7 +120,7 @@ func (r *run) injected(ctx context.Context, e *outcome.Entry, it *item) {
 	}
 }
 
-// controlled tells that another object, which is named instead, controls this one.
+// controlled reports that another object, which is named instead, controls this one.
 func controlled(it *item) bool {
 	for _, ref := range it.refs {
 		if _, owner, ok := reference(ref); ok && owner.Controller {
@@ -137,7 +138,8 @@ func podsOf(body map[string]any, path []string) map[string]any {
 	return body
 }
 
-// changes tells whether the webhook is asked about the creation of an object, whatever its namespace.
+// changes reports whether the webhook is asked about the creation of an object, whatever its
+// namespace.
 func (j *injector) changes(gr schema.GroupResource, body map[string]any) bool {
 	return slices.ContainsFunc(j.webhook.Rules, func(r admissionv1.RuleWithOperations) bool {
 		return (slices.Contains(r.Operations, admissionv1.Create) || slices.Contains(r.Operations, admissionv1.OperationAll)) &&

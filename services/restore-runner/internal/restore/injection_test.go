@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
 const injectorPath = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/inject"
@@ -21,11 +21,12 @@ func injector() object {
 		"rules": []any{object{"operations": []any{"CREATE"}, "apiGroups": []any{""}, "apiVersions": []any{"v1"}, "resources": []any{"pods"}}}}}}
 }
 
-// A mesh whose webhook is restored after the workloads let their Pods start without its sidecar, and nothing said which ones.
+// A mesh whose webhook is restored after the workloads let their Pods start without its sidecar,
+// and nothing said which ones.
 func TestWorkloadsBeforeTheirInjectingWebhookAreNamed(t *testing.T) {
 	for name, there := range map[string]bool{"the webhook is restored": false, "the webhook was there": true} {
 		t.Run(name, func(t *testing.T) {
-			s, b := apitest.Start(t), &backup{}
+			s, b := kubetest.Start(t), &backup{}
 			s.Serve("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false)
 			b.add("mutatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "inject", injector())
 			template := func(labels object) object {
@@ -60,9 +61,10 @@ func TestWorkloadsBeforeTheirInjectingWebhookAreNamed(t *testing.T) {
 	}
 }
 
-// A configuration of a million empty webhooks is three megabytes in the backup and took hundreds in memory, for the whole restore.
+// A configuration of a million empty webhooks is three megabytes in the backup and took hundreds in
+// memory, for the whole restore.
 func TestAConfigurationOfManyWebhooksIsNotKept(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	const gr = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 	s.Serve("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false)
 	hooks := make([]any, 1<<20)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
@@ -61,7 +61,7 @@ func (r *run) target(it *item) (apply.Target, error) {
 	return t, nil
 }
 
-// skipped tells whether the object stays out.
+// skipped reports whether the object stays out.
 func (r *run) skipped(it *item) *reset.Skip {
 	kind := r.Plan.Kind(it.node)
 	if skip := reset.Skipped(it.body, kind.GroupResource()); skip != nil {

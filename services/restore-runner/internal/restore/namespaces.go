@@ -80,7 +80,8 @@ func (r *run) storedNamespace(ctx context.Context, v int32, w waiter) *dispatch.
 			r.Plan.Node(rival).Name, r.Plan.Node(v).Name, target))
 	}
 	failpoint.Hit("restore-runner/after-namespace")
-	// Of the owners, which come in the last pass, those are known that are in the cluster from before.
+	// Of the owners, which come in the last pass, those are known that are in the cluster from
+	// before.
 	if !r.catchUp(ctx, e, v, &result, owners.now) {
 		return nil
 	}
@@ -113,8 +114,8 @@ func (r *run) bareNamespace(ctx context.Context, target string, w waiter) *dispa
 	return nil
 }
 
-// home prepares the namespace of an object that is restored only because an action asked for it, if nothing else is restored
-// there.
+// home prepares the namespace of an object that is restored only because an action asked for it, if
+// nothing else is restored there.
 func (r *run) home(ctx context.Context, v int32) {
 	if r.Plan.Prepared(v) {
 		return
@@ -199,8 +200,8 @@ func (r *run) isNew(namespace string) bool {
 	return r.homesMade[namespace]
 }
 
-// existing is the outcome of a namespace that is there: this restore's work if its field manager says so. An earlier holder made
-// it then, or a request that failed.
+// existing is the outcome of a namespace that is there: this restore's work if its field manager
+// says so. An earlier holder made it then, or a request that failed.
 func (r *run) existing(l *live, stored bool) apply.Result {
 	if stored && l.madeBy(r.manager) {
 		return apply.Result{Action: apply.Created, UID: l.Metadata.UID, Fresh: true}
@@ -225,7 +226,7 @@ type live struct {
 	} `json:"status"`
 }
 
-// madeBy tells whether the restore with this field manager created the object.
+// madeBy reports whether the restore with this field manager created the object.
 func (l *live) madeBy(m apply.Manager) bool {
 	for _, entry := range l.Metadata.ManagedFields {
 		if m != "" && entry.Manager == m {
@@ -243,8 +244,8 @@ func liveOf(raw []byte) (*live, error) {
 	return &l, nil
 }
 
-// wait pauses between two looks at the same thing. An error means that ctx ended or that the restore is to stop; then what was
-// waited for has no outcome.
+// wait pauses between two looks at the same thing. An error means that ctx ended or that the
+// restore is to stop; then what was waited for has no outcome.
 func (r *run) wait(ctx context.Context) error {
 	timer := r.Clock.NewTimer(pollEvery)
 	defer timer.Stop()
@@ -258,7 +259,7 @@ func (r *run) wait(ctx context.Context) error {
 	}
 }
 
-// cut tells that err is nothing an object did: the restore is ending here.
+// cut reports that err is nothing an object did: the restore is ending here.
 func cut(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, dispatch.ErrStopped)
 }

@@ -30,7 +30,8 @@ type item struct {
 	foreignKnown bool
 }
 
-// object restores one object that is neither a definition nor a Namespace. It is called again for one that had to wait.
+// object restores one object that is neither a definition nor a Namespace. It is called again for
+// one that had to wait.
 func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 	s := r.resume(v)
 	if s.wait == nil {
@@ -62,8 +63,8 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 	return r.bring(ctx, s, it)
 }
 
-// end is the outcome of an object that got no further than err. When the restore ends here it has no outcome: whoever goes
-// on restores it.
+// end is the outcome of an object that got no further than err. When the restore ends here it has
+// no outcome: whoever goes on restores it.
 func (r *run) end(ctx context.Context, e *outcome.Entry, v int32, err error) {
 	if cut(ctx, err) {
 		return
@@ -73,7 +74,8 @@ func (r *run) end(ctx context.Context, e *outcome.Entry, v int32, err error) {
 	r.settle(ctx, v, apply.Result{})
 }
 
-// done is the outcome of an object that is in the cluster now, or was left as it is. What it owes is recorded with it.
+// done is the outcome of an object that is in the cluster now, or was left as it is. What it owes
+// is recorded with it.
 func (r *run) done(ctx context.Context, e *outcome.Entry, v int32, result apply.Result, now []any, later []relink.Reference) {
 	uid := result.UID
 	if !r.Plan.Owns(v) {
@@ -112,8 +114,8 @@ func (r *run) skip(ctx context.Context, v int32, skip *reset.Skip) {
 	r.done(ctx, e, v, apply.Result{Action: apply.Skipped}, nil, nil)
 }
 
-// create brings the normalized object into the cluster and gives it its owners. again tells that it went away which stood
-// there; then, and after an error, the object has no outcome yet.
+// create brings the normalized object into the cluster and gives it its owners. again reports that
+// it went away which stood there; then, and after an error, the object has no outcome yet.
 func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err error) {
 	kind := r.Plan.Kind(it.node)
 	if kind.String() == claimsGVR.Resource {
@@ -126,9 +128,6 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 	}
 	if err := r.pause(ctx, it); err != nil {
 		return false, err
-	}
-	if outcomesFirst {
-		r.presume(ctx, it.node)
 	}
 	failpoint.Hit("restore-runner/before-create")
 	it.tried = s.tried
@@ -160,14 +159,6 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 	return false, nil
 }
 
-// presume records an outcome that is none yet.
-func (r *run) presume(ctx context.Context, v int32) {
-	e := r.Recorder.Begin(v)
-	e.Done(apply.Created, "")
-	e.Commit()
-	_ = r.Recorder.Sync(ctx)
-}
-
 // request is what brings an object into the cluster.
 func (r *run) request(it *item, kind string) apply.Request {
 	return apply.Request{
@@ -184,8 +175,8 @@ func (r *run) request(it *item, kind string) apply.Request {
 	}
 }
 
-// brought notes what came of a request, and completes the object. False when it has its outcome already, or none because ctx
-// ended: a request cut off says nothing about the object.
+// brought notes what came of a request, and completes the object. False when it has its outcome
+// already, or none because ctx ended: a request cut off says nothing about the object.
 func (r *run) brought(ctx context.Context, e *outcome.Entry, it *item, result *apply.Result) bool {
 	if result.Err != nil {
 		r.end(ctx, e, it.node, result.Err)
@@ -213,8 +204,8 @@ func (r *run) complain(e *outcome.Entry, it *item) {
 	}
 }
 
-// normalizeLive makes a live object comparable with the stored one. What the mapping and the decisions about volumes
-// changed in the stored one is in the live one already.
+// normalizeLive makes a live object comparable with the stored one. What the mapping and the
+// decisions about volumes changed in the stored one is in the live one already.
 func (r *run) normalizeLive(it *item) func(map[string]any) {
 	spec, ok := it.body["spec"].(map[string]any)
 	unbound := !ok || spec["volumeName"] == nil

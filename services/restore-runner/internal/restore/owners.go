@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -38,7 +38,8 @@ func reference(ref any) (map[string]any, objmeta.Owner, bool) {
 	}, true
 }
 
-// owners are an object's stored references, split into those to create it with, those to add later, and those that are dropped.
+// owners are an object's stored references, split into those to create it with, those to add later,
+// and those that are dropped.
 type owners struct {
 	now   []any
 	later []relink.Reference
@@ -52,7 +53,8 @@ func (o *owners) report(e *outcome.Entry) {
 	}
 }
 
-// ownersOf splits an object's stored references. Those that a controller renews by adoption are dropped without a word.
+// ownersOf splits an object's stored references. Those that a controller renews by adoption are
+// dropped without a word.
 func (r *run) ownersOf(ctx context.Context, it *item) (o owners) {
 	var known []relink.Reference
 	for _, ref := range it.refs {
@@ -72,8 +74,8 @@ func (r *run) ownersOf(ctx context.Context, it *item) (o owners) {
 	return owners{now: append(now, it.foreignRefs()...), later: later, lost: append(o.lost, lost...)}
 }
 
-// findOwner looks once for an owner that may be in the cluster from before the restore: what it owns is created with the
-// reference then. In a namespace that this restore made it cannot be.
+// findOwner looks once for an owner that may be in the cluster from before the restore: what it
+// owns is created with the reference then. In a namespace that this restore made it cannot be.
 func (r *run) findOwner(ctx context.Context, node int32) {
 	if r.Plan.Class(node) != plan.Other || r.isNew(r.Plan.Target(node)) {
 		return
@@ -97,8 +99,9 @@ func (r *run) ownerNode(uid string) (int32, bool) {
 	return node, ok && r.Recorder.Concerns(node)
 }
 
-// foreignRefs returns the references that actions added. A stored one that an action brought back is not among them: its
-// UID is of the old cluster. What this restore wrote there since the first call is none of them.
+// foreignRefs returns the references that actions added. A stored one that an action brought back
+// is not among them: its UID is of the old cluster. What this restore wrote there since the first
+// call is none of them.
 func (it *item) foreignRefs() []any {
 	added := list(it.metadata(), "ownerReferences")
 	delete(it.metadata(), "ownerReferences")
@@ -125,7 +128,8 @@ func dropped(e *outcome.Entry, l relink.Lost) {
 	e.Warn(fmt.Sprintf("owner reference to %s dropped: %s", l.Owner, l.Reason))
 }
 
-// settle tells those who wait for an owner what it is now. A result without UID means that it is not there.
+// settle tells those who wait for an owner what it is now. A result without UID means that it is
+// not there.
 func (r *run) settle(ctx context.Context, node int32, result apply.Result) {
 	if !r.Plan.Owns(node) {
 		return
@@ -201,7 +205,8 @@ func (r *run) patchOwner(ctx context.Context, due relink.Due) {
 	failpoint.Hit("restore-runner/owner-patch-noted")
 }
 
-// adopt adds owner references to an object of this restore. False when ctx ended before it was done.
+// adopt adds owner references to an object of this restore. False when ctx ended before it was
+// done.
 func (r *run) adopt(ctx context.Context, e *outcome.Entry, c *relink.Child, missing []any) bool {
 	adopted, err := r.client.Adopt(ctx, apply.Orphan{Target: r.present(c.Node), UID: c.UID, Version: c.Version, Base: c.Base, Missing: missing})
 	for _, note := range adopted.Notes {
@@ -217,12 +222,14 @@ func (r *run) adopt(ctx context.Context, e *outcome.Entry, c *relink.Child, miss
 	return true
 }
 
-// catchUp adds those owner references to an object that it was not created with: an earlier holder of the restore, or an earlier
-// attempt, made it when its owners were not known yet. False when ctx ended before that was done.
+// catchUp adds those owner references to an object that it was not created with: an earlier holder
+// of the restore, or an earlier attempt, made it when its owners were not known yet. False when ctx
+// ended before that was done.
 func (r *run) catchUp(ctx context.Context, e *outcome.Entry, v int32, result *apply.Result, now []any) bool {
 	if !result.Fresh || result.Version != "" || len(now) == 0 {
 		return true
 	}
+	failpoint.Hit("restore-runner/before-missed-reference")
 	return r.adopt(ctx, e, &relink.Child{Node: v, UID: result.UID}, now)
 }
 
@@ -232,9 +239,10 @@ func (r *run) present(node int32) apply.Target {
 	return apply.Target{GVR: kind.GVK.GroupVersion().WithResource(kind.Resource), Namespace: r.Plan.Target(node), Name: r.liveName(node)}
 }
 
-// appliedFields returns managed fields that must survive a restore: server-side appliers recognize by them what is theirs,
-// and what they left out to have it removed. Without an applier nothing depends on them, and writing them back, which Velero
-// always does, would be a second request for each object.
+// appliedFields returns managed fields that must survive a restore: server-side appliers recognize
+// by them what is theirs, and what they left out to have it removed. Without an applier nothing
+// depends on them, and writing them back, which Velero always does, would be a second request for
+// each object.
 func appliedFields(fields []any) []any {
 	for _, entry := range fields {
 		if e, ok := entry.(map[string]any); ok && text(e, "operation") == "Apply" {
@@ -244,13 +252,14 @@ func appliedFields(fields []any) []any {
 	return nil
 }
 
-// completeFields writes managed fields that must come back. The UID makes sure that it still is the object of this restore.
-// False when ctx ended before they were written.
+// completeFields writes managed fields that must come back. The UID makes sure that it still is the
+// object of this restore. False when ctx ended before they were written.
 func (r *run) completeFields(ctx context.Context, e *outcome.Entry, it *item, result *apply.Result) bool {
 	if len(it.fields) == 0 {
 		return true
 	}
-	// Without the mark a taker would not recognize the object, should its outcome not be recorded any more.
+	// Without the mark a taker would not recognize the object, should its outcome not be recorded
+	// any more.
 	mark := r.manager.Mark(text(it.body, "apiVersion"), reset.RestoreLabels(object(it.metadata(), "labels")))
 	patch := map[string]any{"metadata": map[string]any{"uid": string(result.UID), "managedFields": append(slices.Clone(it.fields), mark)}}
 	now, err := r.client.Patch(ctx, r.present(it.node), patch)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/restoreorder"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
@@ -40,15 +40,16 @@ func isCreate(r *http.Request, resource string) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+resource)
 }
 
-func references(s *apitest.Server, path string) []any {
+func references(s *kubetest.Server, path string) []any {
 	meta, _ := s.Object(path)["metadata"].(object)
 	refs, _ := meta["ownerReferences"].([]any)
 	return refs
 }
 
-// With the owner first, an operator that makes what it does not find replaced the stored Secrets of live databases by new ones.
+// With the owner first, an operator that makes what it does not find replaced the stored Secrets of
+// live databases by new ones.
 func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
-	s, b := apitest.Start(t), widget(5)
+	s, b := kubetest.Start(t), widget(5)
 	b.add("secrets", "v1", "Secret", "a", "unowned", object{"data": object{"password": "c3RvcmVk"}})
 	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data-db-0", nil)
 	b.add("statefulsets.apps", "apps/v1", "StatefulSet", "a", "db", nil)
@@ -79,10 +80,10 @@ func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
 	require.Empty(t, s.Requests("GET "+secretsPath), "nothing but the restore touched them")
 }
 
-// A live owner is there before its dependants whatever the order: its controller must not meet objects that seem to be
-// somebody else's. It is looked for once, not once per object.
+// A live owner is there before its dependants whatever the order: its controller must not meet
+// objects that seem to be somebody else's. It is looked for once, not once per object.
 func TestDependantsOfALiveOwnerAreCreatedWithTheReference(t *testing.T) {
-	s, b := apitest.Start(t), widget(8)
+	s, b := kubetest.Start(t), widget(8)
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": object{"name": "w", "namespace": "a"}, "spec": object{"size": 2.0}})
 	var mu sync.Mutex
@@ -90,7 +91,7 @@ func TestDependantsOfALiveOwnerAreCreatedWithTheReference(t *testing.T) {
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if isCreate(r, "secrets") && apitest.Meta(body)["ownerReferences"] == nil {
+		if isCreate(r, "secrets") && kubetest.Meta(body)["ownerReferences"] == nil {
 			without++
 		}
 		return 0, false
@@ -104,12 +105,12 @@ func TestDependantsOfALiveOwnerAreCreatedWithTheReference(t *testing.T) {
 
 // The garbage collector removes a terminating owner, and with it everything that refers to it.
 func TestATerminatingObjectIsNoOwner(t *testing.T) {
-	s, b := apitest.Start(t), widget(1)
+	s, b := kubetest.Start(t), widget(1)
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget",
 		"metadata": object{"name": "w", "namespace": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
-		if isCreate(r, "secrets") && apitest.Meta(body)["ownerReferences"] != nil {
+		if isCreate(r, "secrets") && kubetest.Meta(body)["ownerReferences"] != nil {
 			return http.StatusTeapot, false
 		}
 		if isCreate(r, "widgets") {
@@ -122,16 +123,17 @@ func TestATerminatingObjectIsNoOwner(t *testing.T) {
 	require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s0")[0].(object)["uid"])
 }
 
-// A merge patch of the whole list took away what controllers had added between the creation and the patch.
+// A merge patch of the whole list took away what controllers had added between the creation and the
+// patch.
 func TestReferencesOfControllersAreKept(t *testing.T) {
-	s, b := apitest.Start(t), widget(1)
+	s, b := kubetest.Start(t), widget(1)
 	other := object{"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g", "uid": "theirs"}
 	adds := 2
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, secretsPath) && adds > 0 {
 			adds--
 			s.Change(secretsPath+"/s0", func(o object) {
-				meta := apitest.Meta(o)
+				meta := kubetest.Meta(o)
 				meta["labels"].(object)["changed"] = fmt.Sprint(adds)
 				if adds == 1 {
 					meta["ownerReferences"] = []any{other}
@@ -151,27 +153,27 @@ func TestReferencesOfControllersAreKept(t *testing.T) {
 // What became of a dependant meanwhile is not an error of the restore.
 func TestADependantThatCannotTakeItsReferenceIsANote(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(s *apitest.Server, path string)
+		change func(s *kubetest.Server, path string)
 		want   int // references
 	}{
-		"gone": {func(s *apitest.Server, path string) { s.Delete(path) }, 0},
-		"another object": {func(s *apitest.Server, path string) {
+		"gone": {func(s *kubetest.Server, path string) { s.Delete(path) }, 0},
+		"another object": {func(s *kubetest.Server, path string) {
 			s.Put(path, object{"metadata": object{"name": "s0"}})
 		}, 0},
-		"adopted already": {func(s *apitest.Server, path string) {
+		"adopted already": {func(s *kubetest.Server, path string) {
 			uid := s.UID(widgetPath)
 			s.Change(path, func(o object) {
-				apitest.Meta(o)["ownerReferences"] = []any{object{"kind": "Widget", "name": "w", "uid": uid, "controller": true}}
+				kubetest.Meta(o)["ownerReferences"] = []any{object{"kind": "Widget", "name": "w", "uid": uid, "controller": true}}
 			})
 		}, 1},
-		"another controller": {func(s *apitest.Server, path string) {
+		"another controller": {func(s *kubetest.Server, path string) {
 			s.Change(path, func(o object) {
-				apitest.Meta(o)["ownerReferences"] = []any{object{"kind": "Other", "name": "o", "uid": "u", "controller": true}}
+				kubetest.Meta(o)["ownerReferences"] = []any{object{"kind": "Other", "name": "o", "uid": "u", "controller": true}}
 			})
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, b := apitest.Start(t), widget(1)
+			s, b := kubetest.Start(t), widget(1)
 			var once sync.Once
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 				if r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, secretsPath) {
@@ -187,15 +189,16 @@ func TestADependantThatCannotTakeItsReferenceIsANote(t *testing.T) {
 	}
 }
 
-// An admission webhook may insist on an owner: such an object failed, and nothing tried it again once the owner was there.
+// An admission webhook may insist on an owner: such an object failed, and nothing tried it again
+// once the owner was there.
 func TestWhatIsRefusedWithoutItsOwnerComesAfterIt(t *testing.T) {
 	for _, actions := range []bool{false, true} {
 		t.Run(fmt.Sprint("actions ", actions), func(t *testing.T) {
-			s, b := apitest.Start(t), widget(2)
+			s, b := kubetest.Start(t), widget(2)
 			s.Serve("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false)
 			b.add("validatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "hook", nil)
 			s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
-				if isCreate(r, "secrets") && apitest.Meta(body)["ownerReferences"] == nil {
+				if isCreate(r, "secrets") && kubetest.Meta(body)["ownerReferences"] == nil {
 					return http.StatusForbidden, false
 				}
 				return 0, false
@@ -225,10 +228,10 @@ func TestWhatIsRefusedWithoutItsOwnerComesAfterIt(t *testing.T) {
 	}
 }
 
-// An object that a dead runner made before its owner was there counts as created, and its owner is there by now: that it was
-// created with the reference is not so.
+// An object that a dead runner made before its owner was there counts as created, and its owner is
+// there by now: that it was created with the reference is not so.
 func TestATakenOverObjectGetsTheReferenceThatItLacks(t *testing.T) {
-	s, b := apitest.Start(t), widget(1)
+	s, b := kubetest.Start(t), widget(1)
 	mine := []any{object{"manager": "holdfast-restore-uid", "operation": "Update"}}
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": object{"name": "w", "managedFields": mine}})
@@ -239,11 +242,12 @@ func TestATakenOverObjectGetsTheReferenceThatItLacks(t *testing.T) {
 	require.Len(t, references(s, secretsPath+"/s0"), 1)
 }
 
-// A CertificateRequest, Order or Workflow that comes back without its status runs once more, and with it what it orders.
+// A CertificateRequest, Order or Workflow that comes back without its status runs once more, and
+// with it what it orders.
 func TestRunsAreLeftOutUnlessAskedFor(t *testing.T) {
 	for _, asked := range []string{"", "workflows.argoproj.io"} {
 		t.Run("asked "+asked, func(t *testing.T) {
-			s, b := apitest.Start(t), &backup{}
+			s, b := kubetest.Start(t), &backup{}
 			s.Serve("argoproj.io/v1alpha1", "workflows", "Workflow", true)
 			b.add("workflows.argoproj.io", "argoproj.io/v1alpha1", "Workflow", "a", "build", nil)
 			b.add("pods", "v1", "Pod", "a", "step", nil, by("argoproj.io/v1alpha1", "Workflow", "build", true))
@@ -262,9 +266,9 @@ func TestRunsAreLeftOutUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// What is refused with its owner, too, is an error, and is not tried for ever.
+// What is refused with its owner, too, is an error, and is not tried indefinitely.
 func TestWhatIsRefusedAnywayIsAnError(t *testing.T) {
-	s, b := apitest.Start(t), widget(1)
+	s, b := kubetest.Start(t), widget(1)
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if isCreate(r, "secrets") {
 			return http.StatusUnprocessableEntity, false
@@ -277,12 +281,12 @@ func TestWhatIsRefusedAnywayIsAnError(t *testing.T) {
 	require.Empty(t, f.results.Warnings.all())
 }
 
-// With OwnerReferencesPermissionEnforcement the API server refuses blockOwnerDeletion to who may not update the owner's
-// finalizers: the reference is worth more than the flag.
+// With OwnerReferencesPermissionEnforcement the API server refuses blockOwnerDeletion to who may
+// not update the owner's finalizers: the reference is worth more than the flag.
 func TestWithoutTheRightToBlockOwnersTheReferenceIsWrittenAllTheSame(t *testing.T) {
 	for name, live := range map[string]bool{"at creation": true, "by a patch": false} {
 		t.Run(name, func(t *testing.T) {
-			s, b := apitest.Start(t), widget(1)
+			s, b := kubetest.Start(t), widget(1)
 			s.Say(http.StatusForbidden, "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on")
 			if live {
 				s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})

@@ -7,7 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -17,8 +18,8 @@ import (
 // resumeTries is how often a mark is written to an object that changes meanwhile.
 const resumeTries = 4
 
-// relate tells how the reference of an object to an owner is brought back. An owner that was created paused makes and adopts
-// nothing; one that was in the cluster before is not paused.
+// relate tells how the reference of an object to an owner is brought back. An owner that was
+// created paused makes and adopts nothing; one that was in the cluster before is not paused.
 func (r *run) relate(v int32, owner objmeta.Owner) plan.Relation {
 	if node, ok := r.Plan.Owner(owner.UID); ok && r.Plan.Paused(node) && r.Recorder.Action(node) == apply.Created {
 		return plan.Hold
@@ -26,8 +27,8 @@ func (r *run) relate(v int32, owner objmeta.Owner) plan.Relation {
 	return plan.Relate(r.Plan.Kind(v).GVK.GroupKind(), owner)
 }
 
-// pause marks an object whose operator lets it be paused, once it is durable how the mark is brought back. One that is in the
-// cluster from before is left to its operator.
+// pause marks an object whose operator lets it be paused, once it is durable how the mark is
+// brought back. One that is in the cluster from before is left to its operator.
 func (r *run) pause(ctx context.Context, it *item) error {
 	rule := r.Pauses.For(r.Plan.Kind(it.node).GVK.GroupKind())
 	if rule == nil || it.stands {
@@ -47,12 +48,17 @@ func (r *run) pause(ctx context.Context, it *item) error {
 		return nil
 	}
 	r.Recorder.Pause(&outcome.Paused{Target: it.target, Back: back})
-	return r.Recorder.Sync(ctx)
+	if err := r.Recorder.Sync(ctx); err != nil {
+		return err
+	}
+	failpoint.Hit("restore-runner/pause-recorded")
+	return nil
 }
 
-// Resume makes the marks of all objects that this restore created paused, by this holder or an earlier one, what the backup
-// says. It needs UID, Recorder, REST, Clock and Confirm only. An object whose mark cannot be written is an error of the restore;
-// the error returned is the cause of ctx's end.
+// Resume makes the marks of all objects that this restore created paused, by this holder or an
+// earlier one, what the backup says. It needs UID, Recorder, REST, Clock and Confirm only. An
+// object whose mark cannot be written is an error of the restore; the error returned is the cause
+// of ctx's end.
 func Resume(ctx context.Context, config Config) error {
 	paused := config.Recorder.Paused()
 	if len(paused) == 0 {
@@ -75,7 +81,9 @@ func Resume(ctx context.Context, config Config) error {
 // resumeOne ends the pause of one object.
 func (r *run) resumeOne(ctx context.Context, p *outcome.Paused) {
 	e := r.Recorder.Begin(outcome.General)
+	failpoint.Hit("restore-runner/before-mark-back")
 	err := r.bringBack(ctx, p)
+	failpoint.Hit("restore-runner/mark-back")
 	if ctx.Err() != nil {
 		return // whoever goes on does it
 	}
@@ -87,7 +95,8 @@ func (r *run) resumeOne(ctx context.Context, p *outcome.Paused) {
 	e.Commit()
 }
 
-// bringBack makes the mark of an object what the backup says, if this restore made it and it is there.
+// bringBack makes the mark of an object what the backup says, if this restore made it and it is
+// there.
 func (r *run) bringBack(ctx context.Context, p *outcome.Paused) error {
 	var last error
 	for range resumeTries {
@@ -100,7 +109,10 @@ func (r *run) bringBack(ctx context.Context, p *outcome.Paused) error {
 		maps.Copy(own, object(patch, "metadata"))
 		own["uid"] = text(meta, "uid")
 		patch["metadata"] = own
-		if _, err = r.client.Patch(ctx, p.Target, patch); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		_, err = r.client.Patch(ctx, p.Target, patch)
+		// A patch for another object of the same name is invalid, since a UID cannot be changed:
+		// what is there now is looked at.
+		if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 			return err
 		}
 		last = err

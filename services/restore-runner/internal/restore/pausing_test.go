@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 )
 
@@ -25,10 +25,11 @@ func pausable(secrets int) *backup {
 	return b
 }
 
-// An operator that can be paused sees its resource first, with all that it owns, and acts only once the mark is as in the backup:
-// dependants came before it, without the reference, whether it could be paused or not.
+// An operator that can be paused sees its resource first, with all that it owns, and acts only once
+// the mark is as in the backup: dependants came before it, without the reference, whether it could
+// be paused or not.
 func TestAPausedOwnerComesFirstAndIsResumedAtTheEnd(t *testing.T) {
-	s, b := apitest.Start(t), pausable(3)
+	s, b := kubetest.Start(t), pausable(3)
 	var mu sync.Mutex
 	var created, resumed, last any
 	unowned, patches := 0, 0
@@ -38,7 +39,7 @@ func TestAPausedOwnerComesFirstAndIsResumedAtTheEnd(t *testing.T) {
 		switch {
 		case isCreate(r, "widgets"):
 			created = body["spec"]
-		case isCreate(r, "secrets") && apitest.Meta(body)["ownerReferences"] == nil:
+		case isCreate(r, "secrets") && kubetest.Meta(body)["ownerReferences"] == nil:
 			unowned++
 		case r.Method == http.MethodPatch && r.URL.Path == widgetPath:
 			patches++
@@ -64,16 +65,17 @@ func TestAPausedOwnerComesFirstAndIsResumedAtTheEnd(t *testing.T) {
 
 // What was paused in the backup stays paused.
 func TestAnOwnerThatIsPausedInTheBackupStaysSo(t *testing.T) {
-	s, b := apitest.Start(t), pausable(1)
+	s, b := kubetest.Start(t), pausable(1)
 	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "off", object{"spec": object{"paused": true}})
 	f := run(t, s, b, velerov1.RestoreSpec{})
 	require.Empty(t, f.results.Errors.all())
 	require.Equal(t, object{"paused": true}, s.Object("/apis/example.com/v1/namespaces/a/widgets/off")["spec"])
 }
 
-// A runner that dies after the creation leaves a paused object; how its mark was is nowhere but in the records.
+// A runner that dies after the creation leaves a paused object; how its mark was is nowhere but in
+// the records.
 func TestAnOwnerIsDurablyRecordedBeforeItIsCreatedPaused(t *testing.T) {
-	s, b := apitest.Start(t), pausable(1)
+	s, b := kubetest.Start(t), pausable(1)
 	b.records = t.TempDir()
 	known := false
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
@@ -104,11 +106,12 @@ func stored(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// The operator of a live resource runs, and the resource is the user's: it is neither paused nor resumed.
+// The operator of a live resource runs, and the resource is the user's: it is neither paused nor
+// resumed.
 func TestALiveOwnerIsNotPaused(t *testing.T) {
 	for name, policy := range map[string]velerov1.PolicyType{"leave": "", "update": velerov1.PolicyTypeUpdate} {
 		t.Run(name, func(t *testing.T) {
-			s, b := apitest.Start(t), pausable(1)
+			s, b := kubetest.Start(t), pausable(1)
 			s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 			s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": object{"name": "w", "namespace": "a"}, "spec": object{"size": 1.0}})
 			f := run(t, s, b, velerov1.RestoreSpec{ExistingResourcePolicy: policy})
@@ -121,7 +124,7 @@ func TestALiveOwnerIsNotPaused(t *testing.T) {
 
 // What cannot be resumed stays paused, which the user has to know.
 func TestAnOwnerThatCannotBeResumedIsAnError(t *testing.T) {
-	s, b := apitest.Start(t), pausable(1)
+	s, b := kubetest.Start(t), pausable(1)
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodPatch && r.URL.Path == widgetPath {
 			return http.StatusForbidden, false
@@ -135,14 +138,14 @@ func TestAnOwnerThatCannotBeResumedIsAnError(t *testing.T) {
 
 // An object that was deleted and made anew by somebody else meanwhile is theirs.
 func TestAnObjectOfSomebodyElseIsNotResumed(t *testing.T) {
-	for name, change := range map[string]func(s *apitest.Server){
-		"gone": func(s *apitest.Server) { s.Delete(widgetPath) },
-		"made again": func(s *apitest.Server) {
+	for name, change := range map[string]func(s *kubetest.Server){
+		"gone": func(s *kubetest.Server) { s.Delete(widgetPath) },
+		"made again": func(s *kubetest.Server) {
 			s.Put(widgetPath, object{"metadata": object{"name": "w"}, "spec": object{"paused": true}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, b := apitest.Start(t), pausable(1)
+			s, b := kubetest.Start(t), pausable(1)
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 				if r.Method == http.MethodPatch && r.URL.Path == widgetPath {
 					change(s)
@@ -159,14 +162,14 @@ func TestAnObjectOfSomebodyElseIsNotResumed(t *testing.T) {
 	}
 }
 
-// While a CloudNativePG Cluster is paused its operator makes no Pods and adopts no claims: the stored ones come back, with their
-// reference.
+// While a CloudNativePG Cluster is paused its operator makes no Pods and adopts no claims: the
+// stored ones come back, with their reference.
 func TestWhatAPausedOwnerWouldMakeIsRestored(t *testing.T) {
 	for name, pauses := range map[string]pause.Rules{
 		"paused": {{Group: "postgresql.cnpg.io", Kind: "Cluster", Annotation: "cnpg.io/reconciliationLoop", Value: "disabled"}}, "not paused": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, b := apitest.Start(t), &backup{pauses: pauses}
+			s, b := kubetest.Start(t), &backup{pauses: pauses}
 			s.Serve("postgresql.cnpg.io/v1", "clusters", "Cluster", true)
 			b.add("clusters.postgresql.cnpg.io", "postgresql.cnpg.io/v1", "Cluster", "a", "db", nil)
 			owner := by("postgresql.cnpg.io/v1", "Cluster", "db", true)
@@ -180,7 +183,7 @@ func TestWhatAPausedOwnerWouldMakeIsRestored(t *testing.T) {
 			}
 			require.Equal(t, []string{want}, f.list["v1/Pod"])
 			require.Len(t, references(s, "/api/v1/namespaces/a/persistentvolumeclaims/db-1"), refs)
-			annotations, _ := apitest.Meta(s.Object("/apis/postgresql.cnpg.io/v1/namespaces/a/clusters/db"))["annotations"].(object)
+			annotations, _ := kubetest.Meta(s.Object("/apis/postgresql.cnpg.io/v1/namespaces/a/clusters/db"))["annotations"].(object)
 			require.NotContains(t, annotations, "cnpg.io/reconciliationLoop")
 		})
 	}

@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -21,8 +21,9 @@ type Snapshotters interface {
 // errVolumeUnclear is what is known of a volume that an earlier holder was about to make.
 var errVolumeUnclear = errors.New("the runner ended around CreateVolumeFromSnapshot, which is not called again: the provider may have a volume of this snapshot that nobody uses")
 
-// provision makes the volume of a PersistentVolume of which the backup has a native snapshot, and points the object, which
-// is about to be created, at it. One that is in the cluster already, and stays there, keeps its volume.
+// provision makes the volume of a PersistentVolume of which the backup has a native snapshot, and
+// points the object, which is about to be created, at it. One that is in the cluster already, and
+// stays there, keeps its volume.
 func (r *run) provision(ctx context.Context, it *item) error {
 	if r.Plan.Kind(it.node).String() != "persistentvolumes" {
 		return nil
@@ -67,8 +68,8 @@ func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snap
 	return r.point(ctx, it, by, &made)
 }
 
-// ready opens a location and brings up what its calls need: a call that is announced and then not made costs the volume. When
-// the restore is to stop, nothing was begun.
+// ready opens a location and brings up what its calls need: a call that is announced and then not
+// made costs the volume. When the restore is to stop, nothing was begun.
 func (r *run) ready(ctx context.Context, location string) (by action.VolumeSnapshotter, err error) {
 	ctx, done := r.unlessStopped(ctx)
 	defer done()
@@ -128,7 +129,8 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 	return made, r.recorded(ctx, it, &made)
 }
 
-// before is what is known of the volume of an object: an earlier holder made it, or this one did before the object had to wait.
+// before is what is known of the volume of an object: an earlier holder made it, or this one did
+// before the object had to wait.
 func (r *run) before(node int32) *outcome.Volume {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,8 +151,8 @@ func (r *run) planned(it *item, s *nativesnapshot.Snapshot) outcome.Volume {
 	return v
 }
 
-// point makes the object one of that volume. The plugin gets it under the name in the backup and may give it another one,
-// unless one is recorded.
+// point makes the object one of that volume. The plugin gets it under the name in the backup and
+// may give it another one, unless one is recorded.
 func (r *run) point(ctx context.Context, it *item, by action.VolumeSnapshotter, made *outcome.Volume) (err error) {
 	stored := r.Plan.Node(it.node).Name
 	var changed *action.Object

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/ptr"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
@@ -91,7 +91,7 @@ func snapshotted() *backup {
 const pvPath = "/api/v1/persistentvolumes/pv"
 
 func TestAVolumeIsMadeOfItsSnapshot(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{}
+	s, c := kubetest.Start(t), &cloud{}
 	f := run(t, s, snapshotted(), velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "b"}}, on(c))
 	require.Empty(t, f.results.Errors.all())
 	require.Empty(t, f.results.Warnings.all())
@@ -103,7 +103,7 @@ func TestAVolumeIsMadeOfItsSnapshot(t *testing.T) {
 }
 
 func TestAVolumeThatIsThereIsNotMadeAgain(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{}
+	s, c := kubetest.Start(t), &cloud{}
 	s.Put(pvPath, object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "pv"}, "spec": object{"hostPath": object{"path": "live"}}})
 	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c))
 	require.Empty(t, c.made)
@@ -118,7 +118,7 @@ func TestAVolumeThatCannotBeMadeIsAnError(t *testing.T) {
 		`VolumeSnapshotLocation "lost": not found`:                                                                   {},
 	} {
 		t.Run(want, func(t *testing.T) {
-			s, b := apitest.Start(t), snapshotted()
+			s, b := kubetest.Start(t), snapshotted()
 			if strings.Contains(want, "lost") {
 				b.snapshots[0].Spec.Location = "lost"
 			}
@@ -130,7 +130,8 @@ func TestAVolumeThatCannotBeMadeIsAnError(t *testing.T) {
 	}
 }
 
-// Promise P3: whoever takes a restore over makes no volume that an earlier holder made, or was about to make.
+// Promise P3: whoever takes a restore over makes no volume that an earlier holder made, or was
+// about to make.
 func TestNoVolumeIsMadeTwice(t *testing.T) {
 	for name, tt := range map[string]struct {
 		during  bool // the holder dies during the call, else right after it
@@ -142,7 +143,7 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 		"after the call, without records": {blind: true, unclear: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := apitest.Start(t), &cloud{}
+			s, c := kubetest.Start(t), &cloud{}
 			f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c), func(config *restore.Config) {
 				ctx, die := context.WithCancel(t.Context())
 				first, records := *config, t.TempDir()
@@ -178,7 +179,8 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 	}
 }
 
-// replay makes config that of who takes a restore over with the records of these directories, one for each holder.
+// replay makes config that of who takes a restore over with the records of these directories, one
+// for each holder.
 func replay(t *testing.T, config *restore.Config, records ...string) {
 	t.Helper()
 	config.History = &outcome.History{Resumed: true}
@@ -206,7 +208,8 @@ func (d *dying) SetVolumeID(ctx context.Context, _ *action.Object, _ string) (*a
 	return nil, context.Cause(ctx)
 }
 
-// starting is a plugin whose process has to be started; once, that takes until the restore is to stop.
+// starting is a plugin whose process has to be started; once, that takes until the restore is to
+// stop.
 type starting struct {
 	*cloud
 	stop     func()
@@ -237,7 +240,7 @@ func (p *starting) CreateVolume(ctx context.Context, snapshot, zone string, v ac
 
 // A stop while the plugin starts leaves the volume to who goes on: nothing was sent.
 func TestAStopWhileThePluginStartsCostsNoVolume(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{}
+	s, c := kubetest.Start(t), &cloud{}
 	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) {
 		first, stop, records := *config, make(chan struct{}), t.TempDir()
 		plugin := &starting{cloud: c, stop: func() { close(stop) }}
@@ -260,7 +263,7 @@ func TestAStopWhileThePluginStartsCostsNoVolume(t *testing.T) {
 
 // A plugin that does not start is an error, and asked for no volume.
 func TestAPluginThatDoesNotStartIsAnError(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{}
+	s, c := kubetest.Start(t), &cloud{}
 	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) { config.Snapshotters = &broken{cloud: c} })
 	require.Empty(t, c.made)
 	require.Contains(t, f.results.Errors.all(), `volume from snapshot "snap": Init: no region`)

@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
@@ -121,7 +121,7 @@ func TestAnObjectWaitsUntilItsAdditionalItemsAreReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := apitest.Start(t)
+			s := kubetest.Start(t)
 			b, items := pair()
 			clk := clocktesting.NewFakeClock(begun)
 			w := waits(tt.timeout, items, func(context.Context, []action.Item) (bool, error) {
@@ -159,7 +159,7 @@ func TestAQuestionWhoseProcessDiedIsRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := apitest.Start(t)
+			s := kubetest.Start(t)
 			b, items := pair()
 			clk := clocktesting.NewFakeClock(begun)
 			asked := 0
@@ -181,7 +181,7 @@ func TestAQuestionWhoseProcessDiedIsRepeated(t *testing.T) {
 }
 
 func TestAThousandUnrelatedObjectsAreNotDelayed(t *testing.T) {
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	b, items := pair()
 	const unrelated = 1000
 	for i := range unrelated {
@@ -218,7 +218,7 @@ func TestAThousandUnrelatedObjectsAreNotDelayed(t *testing.T) {
 }
 
 func TestTwoThatWaitForEachOtherEndWithTheWarning(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "one", nil)
 	b.add("configmaps", "v1", "ConfigMap", "a", "two", nil)
 	w := waits(0, map[string][]action.Item{"ConfigMap a/one": {configMap("a", "two")}, "ConfigMap a/two": {configMap("a", "one")}},
@@ -232,7 +232,7 @@ func TestTwoThatWaitForEachOtherEndWithTheWarning(t *testing.T) {
 }
 
 func TestItemsThatFailedAreFilteredOut(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	for _, name := range []string{"created", "failed", "different"} {
 		b.add("secrets", "v1", "Secret", "a", name, object{"data": object{"k": "v"}})
@@ -242,7 +242,7 @@ func TestItemsThatFailedAreFilteredOut(t *testing.T) {
 	s.Put("/api/v1/namespaces/a/secrets/different", object{"metadata": object{"name": "different", "namespace": "a"}})
 	s.Put("/api/v1/namespaces/a/secrets/there", object{"metadata": object{"name": "there", "namespace": "a"}})
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
-		if r.Method == http.MethodPost && apitest.Meta(body)["name"] == "failed" {
+		if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "failed" {
 			return http.StatusUnprocessableEntity, false
 		}
 		return 0, false
@@ -257,7 +257,7 @@ func TestItemsThatFailedAreFilteredOut(t *testing.T) {
 }
 
 func TestAnActionThatCannotBeAskedIsNot(t *testing.T) {
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	b, items := pair()
 	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, waits(0, items, nil).fake))
 	require.Empty(t, f.results.Errors.all())
@@ -266,7 +266,7 @@ func TestAnActionThatCannotBeAskedIsNot(t *testing.T) {
 }
 
 func TestAHangingQuestionEndsWithTheTimeoutAndHoldsUpNoOther(t *testing.T) {
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	b, items := pair()
 	b.add("configmaps", "v1", "ConfigMap", "a", "quick", nil)
 	items["ConfigMap a/quick"] = []action.Item{secretS}
@@ -291,7 +291,8 @@ func TestAHangingQuestionEndsWithTheTimeoutAndHoldsUpNoOther(t *testing.T) {
 	require.Equal(t, 1, f.recorder.Counts().Errors)
 }
 
-// What waits when a stop or a death comes has no outcome; the next holder asks again and creates nothing twice.
+// What waits when a stop or a death comes has no outcome; the next holder asks again and creates
+// nothing twice.
 func TestTakeoverInTheMiddleOfAWait(t *testing.T) {
 	for name, interrupt := range map[string]func(*restore.Config) (context.Context, func()){
 		"stop": func(c *restore.Config) (context.Context, func()) {
@@ -305,7 +306,7 @@ func TestTakeoverInTheMiddleOfAWait(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := apitest.Start(t)
+			s := kubetest.Start(t)
 			b, items := pair()
 			b.items[1].Labels = map[string]string{"no": "x"} // the Secret is restored only because it is asked for
 			var end func()
@@ -332,10 +333,11 @@ func TestTakeoverInTheMiddleOfAWait(t *testing.T) {
 	}
 }
 
-// A Secret comes after the ServiceAccounts of its namespace: the one that asks for it does not wait for it. When the holder
-// dies between the two, the taker does not put the account to the action again, and restores the Secret all the same.
+// A Secret comes after the ServiceAccounts of its namespace: the one that asks for it does not wait
+// for it. When the holder dies between the two, the taker does not put the account to the action
+// again, and restores the Secret all the same.
 func TestATakerRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("serviceaccounts", "v1", "ServiceAccount", "a", "sa", nil)
 	b.add("secrets", "v1", "Secret", "a", "s", object{"metadata": object{"labels": object{"no": "x"}}})
 	x := asks("a.io/x", map[string][]action.Item{"ServiceAccount a/sa": {secretS}})
@@ -370,8 +372,8 @@ func TestATakerRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
 	require.Equal(t, 1, x.times("ServiceAccount a/sa"))
 }
 
-// A namespace that is only needed by what an action asks for, and was there before, is not the restore's: a taker does not give
-// it the owners that it has in the backup.
+// A namespace that is only needed by what an action asks for, and was there before, is not the
+// restore's: a taker does not give it the owners that it has in the backup.
 func TestATakerLeavesANamespaceAloneThatWasThere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		manager string
@@ -382,7 +384,7 @@ func TestATakerLeavesANamespaceAloneThatWasThere(t *testing.T) {
 		"by it":              {"holdfast-restore-" + string(restoreUID), "created", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, b := apitest.Start(t), &backup{}
+			s, b := kubetest.Start(t), &backup{}
 			no := object{"metadata": object{"labels": object{"no": "x"}}}
 			b.add("persistentvolumes", "v1", "PersistentVolume", "", "owner", nil)
 			b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
@@ -397,15 +399,16 @@ func TestATakerLeavesANamespaceAloneThatWasThere(t *testing.T) {
 			})
 			require.Equal(t, []string{"quiet(" + tt.action + ")"}, f.list["v1/Namespace"])
 			require.Equal(t, []string{"quiet/s(created)"}, f.list["v1/Secret"])
-			owners, _ := apitest.Meta(s.Object("/api/v1/namespaces/quiet"))["ownerReferences"].([]any)
+			owners, _ := kubetest.Meta(s.Object("/api/v1/namespaces/quiet"))["ownerReferences"].([]any)
 			require.Len(t, owners, tt.owners)
 		})
 	}
 }
 
-// A process that was paused for so long that another has taken over may not put objects to actions when it wakes up.
+// A process that was paused for so long that another has taken over may not put objects to actions
+// when it wakes up.
 func TestNoActionIsCalledWithoutTheClaim(t *testing.T) {
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	b, _ := pair()
 	x := asks("a.io/x", nil)
 	lost := errors.New("claim lost")
@@ -427,7 +430,7 @@ func TestNoActionIsCalledWithoutTheClaim(t *testing.T) {
 }
 
 func TestManyThatWaitDoSoInFiles(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("secrets", "v1", "Secret", "a", "s", nil)
 	items := map[string][]action.Item{}
 	for i := range 12 {

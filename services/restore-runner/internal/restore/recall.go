@@ -26,7 +26,7 @@ func (r *run) recall() func(context.Context) error {
 		r.fresh[schema.GroupResource{Group: group, Resource: plural}] = true
 	}
 	for v, uid := range h.Owners {
-		r.owners.Settle(v, r.owner(v, uid)) // nobody waits yet
+		r.owners.Settle(v, r.owner(v, uid)) // nothing waits yet
 	}
 	var all []relink.Due
 	for v, owes := range h.Owing {

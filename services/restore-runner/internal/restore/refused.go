@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 )
@@ -22,8 +23,8 @@ type refusal struct {
 // Error implements error.
 func (r *refusal) Error() string { return r.err.Error() }
 
-// refusedAsIs tells that the API server, or what admits, would not have the object as it is. Whether it is for its missing owners
-// only another attempt with them tells.
+// refusedAsIs reports that the API server, or what admits, would not have the object as it is.
+// Whether it is for its missing owners only another attempt with them tells.
 func refusedAsIs(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -33,8 +34,9 @@ func refusedAsIs(err error) bool {
 	return code == http.StatusForbidden || code == http.StatusUnprocessableEntity || code == http.StatusBadRequest
 }
 
-// yield lays the object aside until its owners have an outcome, and lets them, and whatever else waits for it, go first; what
-// comes when everything else has an outcome does not, nor does another object of its name.
+// yield lays the object aside until its owners have an outcome, and lets them, and whatever else
+// waits for it, go first; what comes when everything else has an outcome does not, nor does another
+// object of its name.
 func (r *run) yield(ctx context.Context, v int32, s *stay, refused *refusal) *dispatch.Wait {
 	s.entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
 	s.yielded = true
@@ -51,5 +53,6 @@ func (r *run) yield(ctx context.Context, v int32, s *stay, refused *refusal) *di
 		r.end(ctx, s.entry, v, err)
 		return nil
 	}
+	failpoint.Hit("restore-runner/yielded")
 	return wait
 }

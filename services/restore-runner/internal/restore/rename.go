@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -18,9 +18,9 @@ import (
 // clonePrefix is what Velero 1.18 lets the names begin with of volumes that cannot keep theirs.
 const clonePrefix = "velero-clone-"
 
-// name gives the PersistentVolume another name if its claim goes to another namespace than the backup's while its own name
-// is taken: the claim it was saved with may live on beside the restored one. Whoever takes the restore over uses the
-// recorded name.
+// name gives the PersistentVolume another name if its claim goes to another namespace than the
+// backup's while its own name is taken: the claim it was saved with may live on beside the restored
+// one. Whoever takes the restore over uses the recorded name.
 func (r *run) name(ctx context.Context, it *item) error {
 	stored := r.Plan.Node(it.node).Name
 	if it.renamed != "" {
@@ -34,7 +34,8 @@ func (r *run) name(ctx context.Context, it *item) error {
 	if namespace == r.Plan.MapNamespace(namespace) {
 		return nil
 	}
-	// The same for every holder of the restore, so that one without records recognizes what is there.
+	// The same for every holder of the restore, so that one without records recognizes what is
+	// there.
 	clone := apply.Target{GVR: it.target.GVR, Name: clonePrefix + uuid.NewSHA1(uuid.NameSpaceOID, []byte(string(r.UID)+"/"+stored)).String()}
 	there, mine, err := r.owned(ctx, it.target)
 	renamed := there && !mine
@@ -48,7 +49,7 @@ func (r *run) name(ctx context.Context, it *item) error {
 	return err
 }
 
-// owned tells whether an object is there, and whether this restore created it.
+// owned reports whether an object is there, and whether this restore created it.
 func (r *run) owned(ctx context.Context, t apply.Target) (there, mine bool, err error) {
 	live, err := r.lookUp(ctx, t)
 	if live == nil || err != nil {
@@ -57,7 +58,8 @@ func (r *run) owned(ctx context.Context, t apply.Target) (there, mine bool, err 
 	return true, r.manager.Made(object(live, "metadata")), nil
 }
 
-// recorded returns once it is durable what is known of a volume. From then on others know it by its name in the cluster.
+// recorded returns once it is durable what is known of a volume. From then on others know it by its
+// name in the cluster.
 func (r *run) recorded(ctx context.Context, it *item, made *outcome.Volume) error {
 	made.Name = it.renamed
 	stored := r.Plan.Node(it.node).Name
@@ -80,8 +82,9 @@ func (r *run) recorded(ctx context.Context, it *item, made *outcome.Volume) erro
 	return nil
 }
 
-// followVolume makes a claim name its volume as that is called in the cluster. Volumes come before their claims, also where
-// an action on the claim asks for the volume: only when the claim is about to be created is the name certain.
+// followVolume makes a claim name its volume as that is called in the cluster. Volumes come before
+// their claims, also where an action on the claim asks for the volume: only when the claim is about
+// to be created is the name certain.
 func (r *run) followVolume(it *item) {
 	spec := object(it.body, "spec")
 	stored := text(spec, "volumeName")

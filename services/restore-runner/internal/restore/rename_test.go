@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
@@ -29,9 +29,9 @@ func mapped() velerov1.RestoreSpec {
 	return velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "b"}}
 }
 
-// clone returns the volume that the claim in the mapped namespace names, and checks that it is one beside the volume in whose
-// place it could not be.
-func clone(t *testing.T, s *apitest.Server, f *finished) object {
+// clone returns the volume that the claim in the mapped namespace names, and checks that it is one
+// beside the volume in whose place it could not be.
+func clone(t *testing.T, s *kubetest.Server, f *finished) object {
 	t.Helper()
 	require.Empty(t, f.results.Errors.all())
 	require.Empty(t, f.results.Warnings.all())
@@ -40,7 +40,7 @@ func clone(t *testing.T, s *apitest.Server, f *finished) object {
 	require.Regexp(t, `^velero-clone-[0-9a-f-]{36}$`, name)
 	pv := s.Object(path.Join(manyVolumes, name))
 	require.NotNil(t, pv)
-	require.Equal(t, object{"velero.io/original-pv-name": "pv"}, apitest.Meta(pv)["annotations"])
+	require.Equal(t, object{"velero.io/original-pv-name": "pv"}, kubetest.Meta(pv)["annotations"])
 	require.Equal(t, object{"persistentVolumeReclaimPolicy": "Delete", "hostPath": object{"path": "volume-1"},
 		"claimRef": object{"namespace": "b", "name": "claim"}}, pv["spec"])
 	return pv
@@ -55,7 +55,7 @@ func TestAVolumeForAnotherNamespaceGetsAnotherName(t *testing.T) {
 		"another's of that name": {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "pv"}, "spec": object{"hostPath": object{"path": "live"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := apitest.Start(t), &cloud{}
+			s, c := kubetest.Start(t), &cloud{}
 			before := s.Put(pvPath, pv)
 			clone(t, s, run(t, s, snapshotted(), mapped(), on(c)))
 			require.Len(t, c.made, 1)
@@ -64,11 +64,12 @@ func TestAVolumeForAnotherNamespaceGetsAnotherName(t *testing.T) {
 	}
 }
 
-// The volume is not selected, and comes because an action on its claim asks for it, as Velero's built-in one does.
+// The volume is not selected, and comes because an action on its claim asks for it, as Velero's
+// built-in one does.
 func TestAClaimNamesTheVolumeThatItsActionAskedFor(t *testing.T) {
-	s, c, b := apitest.Start(t), &cloud{}, &backup{snapshots: snapshotted().snapshots}
+	s, c, b := kubetest.Start(t), &cloud{}, &backup{snapshots: snapshotted().snapshots}
 	pv := leftover("Bound", "Delete")
-	apitest.Meta(pv)["labels"] = object{"no": "label"}
+	kubetest.Meta(pv)["labels"] = object{"no": "label"}
 	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv", pv)
 	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
 	s.Put(pvPath, leftover("Bound", "Delete"))
@@ -81,7 +82,7 @@ func TestAClaimNamesTheVolumeThatItsActionAskedFor(t *testing.T) {
 
 // A plugin may rename the volume in SetVolumeID, as Velero allows it.
 func TestAClaimNamesTheVolumeThatThePluginRenamed(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{rename: ptr.To("another")}
+	s, c := kubetest.Start(t), &cloud{rename: ptr.To("another")}
 	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c))
 	require.Empty(t, f.results.Errors.all())
 	require.Nil(t, s.Object(pvPath))
@@ -89,8 +90,9 @@ func TestAClaimNamesTheVolumeThatThePluginRenamed(t *testing.T) {
 	require.Equal(t, "another", s.Object("/api/v1/namespaces/a/persistentvolumeclaims/claim")["spec"].(object)["volumeName"])
 }
 
-// holder lets a runner work on a restore until it dies; at says where. It returns the directory of its records.
-func holder(t *testing.T, config restore.Config, at func(r *http.Request) bool, s *apitest.Server, earlier ...string) (records string) {
+// holder lets a runner work on a restore until it dies; at says where. It returns the directory of
+// its records.
+func holder(t *testing.T, config restore.Config, at func(r *http.Request) bool, s *kubetest.Server, earlier ...string) (records string) {
 	t.Helper()
 	ctx, die := context.WithCancel(t.Context())
 	door, shut := s.Door(func(r *http.Request, _ map[string]any) (int, bool) {
@@ -132,7 +134,7 @@ func TestATakerUsesTheOtherNameOfAVolume(t *testing.T) {
 		"before the claim is created":                             {at: claimsMapped},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := apitest.Start(t), &cloud{}
+			s, c := kubetest.Start(t), &cloud{}
 			s.Put(pvPath, leftover("Bound", "Delete"))
 			f := run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {
 				records := holder(t, *config, creating(tt.at), s)
@@ -147,9 +149,10 @@ func TestATakerUsesTheOtherNameOfAVolume(t *testing.T) {
 	}
 }
 
-// The name was free when the volume was made, and is taken when the second runner goes on, which dies too.
+// The name was free when the volume was made, and is taken when the second runner goes on, which
+// dies too.
 func TestANameThatIsTakenMeanwhileIsRecorded(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{}
+	s, c := kubetest.Start(t), &cloud{}
 	f := run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {
 		first := holder(t, *config, creating(manyVolumes), s)
 		s.Put(pvPath, leftover("Bound", "Delete"))
@@ -158,14 +161,14 @@ func TestANameThatIsTakenMeanwhileIsRecorded(t *testing.T) {
 	require.Len(t, c.made, 1)
 	var info bytes.Buffer
 	require.NoError(t, f.recorder.WriteVolumeInfo(&info))
-	require.Contains(t, info.String(), apitest.Meta(clone(t, s, f))["name"])
+	require.Contains(t, info.String(), kubetest.Meta(clone(t, s, f))["name"])
 }
 
 // Without the records of who made it, a volume is recognized by its name.
 func TestABlindTakerFindsTheVolumeUnderItsOtherName(t *testing.T) {
 	for name, gone := range map[string]bool{"beside the other one": false, "alone": true} {
 		t.Run(name, func(t *testing.T) {
-			s, c := apitest.Start(t), &cloud{}
+			s, c := kubetest.Start(t), &cloud{}
 			s.Put(pvPath, leftover("Bound", "Delete"))
 			clone(t, s, run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {
 				holder(t, *config, creating(claimsMapped), s)
@@ -198,7 +201,7 @@ func (p *prefixing) SetVolumeID(ctx context.Context, pv *action.Object, id strin
 }
 
 func TestEachHolderGivesThePluginTheNameInTheBackup(t *testing.T) {
-	s, p := apitest.Start(t), &prefixing{cloud: &cloud{}}
+	s, p := kubetest.Start(t), &prefixing{cloud: &cloud{}}
 	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) {
 		config.Snapshotters = p
 		replay(t, config, holder(t, *config, creating(manyVolumes), s))
@@ -211,21 +214,22 @@ func TestEachHolderGivesThePluginTheNameInTheBackup(t *testing.T) {
 
 // A plugin that sets the name itself, to what it was, does not undo the other one.
 func TestAPluginThatSetsTheStoredName(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{rename: ptr.To("pv")}
+	s, c := kubetest.Start(t), &cloud{rename: ptr.To("pv")}
 	s.Put(pvPath, leftover("Bound", "Delete"))
 	clone(t, s, run(t, s, snapshotted(), mapped(), on(c)))
 }
 
-// What belongs to the volume names it as it is called in the cluster, or the garbage collector would remove it.
+// What belongs to the volume names it as it is called in the cluster, or the garbage collector
+// would remove it.
 func TestWhatARenamedVolumeOwnsAndManages(t *testing.T) {
-	s, c, b := apitest.Start(t), &cloud{}, &backup{snapshots: snapshotted().snapshots}
+	s, c, b := kubetest.Start(t), &cloud{}, &backup{snapshots: snapshotted().snapshots}
 	pv := leftover("Bound", "Delete")
-	apitest.Meta(pv)["managedFields"] = []any{object{"manager": "m", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": object{}}}
+	kubetest.Meta(pv)["managedFields"] = []any{object{"manager": "m", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": object{}}}
 	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv", pv)
 	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
 	b.add("configmaps", "v1", "ConfigMap", "a", "owned", nil, by("v1", "PersistentVolume", "pv", false))
 	s.Put(pvPath, leftover("Bound", "Delete"))
 	f := run(t, s, b, mapped(), on(c))
-	owner := apitest.Meta(s.Object("/api/v1/namespaces/b/configmaps/owned"))["ownerReferences"].([]any)[0].(object)
-	require.Equal(t, apitest.Meta(clone(t, s, f))["name"], owner["name"])
+	owner := kubetest.Meta(s.Object("/api/v1/namespaces/b/configmaps/owned"))["ownerReferences"].([]any)[0].(object)
+	require.Equal(t, kubetest.Meta(clone(t, s, f))["name"], owner["name"])
 }

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/resource"
-	"github.com/holdfast-io/holdfast/pkg/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -33,7 +33,8 @@ import (
 const (
 	// bodyBudget bounds the memory of the objects being worked on, in bytes.
 	bodyBudget = 16 << 20
-	// bodyFactor is how many times its stored size an object takes while it is decoded, changed and encoded.
+	// bodyFactor is how many times its stored size an object takes while it is decoded, changed and
+	// encoded.
 	bodyFactor = 6
 	// bodyOverhead is what each object takes whatever its size.
 	bodyOverhead = 32 << 10
@@ -58,21 +59,24 @@ type Config struct {
 	Recorder *outcome.Recorder
 	REST     *rest.Config
 	Clock    clock.WithTicker
-	// History is what earlier holders left. Objects with an outcome in the recorder are not touched again.
+	// History is what earlier holders left. Objects with an outcome in the recorder are not touched
+	// again.
 	History *outcome.History
-	// Confirm is called before each change of the cluster and each Execute of an action, which do not take place after an
-	// error. Nil allows all.
+	// Confirm is called before each change of the cluster and each Execute of an action, which do
+	// not take place after an error. Nil allows all.
 	Confirm func(ctx context.Context) error
 	// Stop, when closed, keeps further objects from being begun; Run returns after those in flight.
 	Stop <-chan struct{}
-	// TerminatingTimeout is how long a namespace, definition or volume of the same name may take to go away.
+	// TerminatingTimeout is how long a namespace, definition or volume of the same name may take to
+	// go away.
 	TerminatingTimeout time.Duration
 	// ResourceTimeout is how long a definition may take to be served.
 	ResourceTimeout time.Duration
 	// Actions are put every object they match, one after the other in this order.
 	Actions []action.Bound[action.RestoreItem]
-	// Collateral tells of an action's error that the call may have failed because of another one, which took the process of
-	// both along: the object is put to the action again then, or the question repeated. Nil is always false.
+	// Collateral tells of an action's error that the call may have failed because of another one,
+	// which took the process of both along: the object is put to the action again then, or the
+	// question repeated. Nil is always false.
 	Collateral func(error) bool
 	// Unsent tells of an action's error that the call was certainly not made. Nil is always false.
 	Unsent func(error) bool
@@ -84,14 +88,17 @@ type Config struct {
 	Snapshotters Snapshotters
 	// Object is the Restore as actions get it. It is needed with Actions only.
 	Object *action.Restore
-	// ReadyTimeout is how long an object waits until its additional items are ready, where the action does not say.
+	// ReadyTimeout is how long an object waits until its additional items are ready, where the
+	// action does not say.
 	ReadyTimeout time.Duration
-	// Dir is an existing directory for objects that wait, once they are many. Empty keeps all of them in memory.
+	// Dir is an existing directory for objects that wait, once they are many. Empty keeps all of
+	// them in memory.
 	Dir string
 }
 
-// Run restores every object of the plan and returns when each has an outcome in the recorder, or with the cause of ctx's
-// end, or with dispatch.ErrStopped. The error is never about single objects.
+// Run restores every object of the plan and returns when each has an outcome in the recorder, or
+// with the cause of ctx's end, or with dispatch.ErrStopped. The error is never about single
+// objects.
 func Run(ctx context.Context, config Config) error {
 	limiter := &dispatch.Limiter{}
 	client, err := apply.NewClient(config.REST, apply.ManagerOf(config.UID), limiter, config.Clock, config.Confirm)
@@ -126,7 +133,7 @@ func Run(ctx context.Context, config Config) error {
 	return nil
 }
 
-// stopping tells that no further objects are to be begun.
+// stopping reports that no further objects are to be begun.
 func (r *run) stopping() bool {
 	select {
 	case <-r.Stop:

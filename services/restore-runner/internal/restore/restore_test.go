@@ -22,14 +22,14 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit/limittest"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
-	"github.com/holdfast-io/holdfast/pkg/objmeta"
-	"github.com/holdfast-io/holdfast/pkg/resource"
-	"github.com/holdfast-io/holdfast/pkg/selection"
-	"github.com/holdfast-io/holdfast/pkg/volumedata"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
@@ -74,7 +74,8 @@ func (b *backup) Read(_ context.Context, item manifest.Item) ([]byte, error) {
 	return body, nil
 }
 
-// add stores an object of a resource such as "deployments.apps" the way a backup finds it in a cluster.
+// add stores an object of a resource such as "deployments.apps" the way a backup finds it in a
+// cluster.
 func (b *backup) add(gr, apiVersion, kind, namespace, name string, fields object, owners ...object) {
 	meta := object{"name": name, "uid": "old-" + name, "resourceVersion": "7", "creationTimestamp": "2020-01-01T00:00:00Z"}
 	path := "resources/" + gr + "/cluster/" + name + ".json"
@@ -149,13 +150,13 @@ func (r results) all() string {
 	return strings.Join(out, "\n")
 }
 
-func run(t *testing.T, s *apitest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
+func run(t *testing.T, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
 	t.Helper()
 	return runAt(t, clock.RealClock{}, s, b, spec, change...)
 }
 
 // runAt is run by a clock of the test's.
-func runAt(t *testing.T, clk clock.WithTicker, s *apitest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
+func runAt(t *testing.T, clk clock.WithTicker, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
 	t.Helper()
 	survey, err := plan.Look(t.Context(), b)
 	require.NoError(t, err)
@@ -226,7 +227,7 @@ func crd(b *backup) {
 }
 
 func TestEverythingComesBack(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("namespaces", "v1", "Namespace", "", "a", object{"metadata": object{"labels": object{"team": "x"}}})
 	crd(b)
 	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
@@ -245,14 +246,14 @@ func TestEverythingComesBack(t *testing.T) {
 		"example.com/v1/Widget": {"a/w(created)"}, "v1/ConfigMap": {"a/c(created)", "bare/c(created)"},
 		"apps/v1/Deployment": {"a/d(created)"}, "apps/v1/ReplicaSet": {"a/rs(created)"}, "v1/Pod": {"a/done(skipped)", "a/p(created)"},
 	}, f.list)
-	require.Equal(t, object{"team": "x"}, apitest.Meta(s.Object("/api/v1/namespaces/a"))["labels"], "namespaces carry no restore labels")
-	c := apitest.Meta(s.Object("/api/v1/namespaces/a/configmaps/c"))
+	require.Equal(t, object{"team": "x"}, kubetest.Meta(s.Object("/api/v1/namespaces/a"))["labels"], "namespaces carry no restore labels")
+	c := kubetest.Meta(s.Object("/api/v1/namespaces/a/configmaps/c"))
 	require.Equal(t, object{"velero.io/backup-name": "b", "velero.io/restore-name": "r"}, c["labels"])
 	owner := c["ownerReferences"].([]any)[0].(object)
 	require.Equal(t, s.UID("/apis/example.com/v1/namespaces/a/widgets/w"), owner["uid"])
 	require.Equal(t, true, owner["controller"])
 	for _, adopted := range []string{"/api/v1/namespaces/a/pods/p", "/apis/apps/v1/namespaces/a/replicasets/rs"} {
-		require.Nil(t, apitest.Meta(s.Object(adopted))["ownerReferences"], "its controller adopts it")
+		require.Nil(t, kubetest.Meta(s.Object(adopted))["ownerReferences"], "its controller adopts it")
 	}
 	posts := s.Requests("POST ")
 	place := func(suffix string) int {
@@ -265,7 +266,7 @@ func TestEverythingComesBack(t *testing.T) {
 }
 
 func TestOwnersAddedLater(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("cronjobs.batch", "batch/v1", "CronJob", "a", "cron", nil)
 	b.add("jobs.batch", "batch/v1", "Job", "a", "job", nil, by("batch/v1", "CronJob", "cron", true))
 	b.add("pods", "v1", "Pod", "a", "jobpod", nil, by("batch/v1", "Job", "job", true))
@@ -275,13 +276,13 @@ func TestOwnersAddedLater(t *testing.T) {
 
 	f := run(t, s, b, velerov1.RestoreSpec{})
 	require.Empty(t, f.results.Errors.all())
-	job := apitest.Meta(s.Object("/apis/batch/v1/namespaces/a/jobs/job"))["ownerReferences"].([]any)[0].(object)
+	job := kubetest.Meta(s.Object("/apis/batch/v1/namespaces/a/jobs/job"))["ownerReferences"].([]any)[0].(object)
 	require.Equal(t, s.UID("/apis/batch/v1/namespaces/a/cronjobs/cron"), job["uid"])
 	for child, owner := range map[string]string{"one": "two", "two": "one"} {
-		refs := apitest.Meta(s.Object("/api/v1/namespaces/a/configmaps/" + child))["ownerReferences"].([]any)
+		refs := kubetest.Meta(s.Object("/api/v1/namespaces/a/configmaps/" + child))["ownerReferences"].([]any)
 		require.Equal(t, s.UID("/api/v1/namespaces/a/configmaps/"+owner), refs[0].(object)["uid"], "both halves of a cycle")
 	}
-	require.Nil(t, apitest.Meta(s.Object("/api/v1/namespaces/a/configmaps/orphan"))["ownerReferences"])
+	require.Nil(t, kubetest.Meta(s.Object("/api/v1/namespaces/a/configmaps/orphan"))["ownerReferences"])
 	require.Nil(t, s.Object("/api/v1/namespaces/a/pods/jobpod"))
 	require.Equal(t, []string{"a/jobpod(skipped)"}, f.list["v1/Pod"])
 	warnings := f.results.Warnings.all()
@@ -292,11 +293,11 @@ func TestOwnersAddedLater(t *testing.T) {
 }
 
 func TestFailedOwnerIsReported(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "owner", nil)
 	b.add("secrets", "v1", "Secret", "a", "child", nil, by("v1", "ConfigMap", "owner", false))
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
-		if r.Method == http.MethodPost && apitest.Meta(body)["name"] == "owner" {
+		if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "owner" {
 			return http.StatusUnprocessableEntity, false
 		}
 		return 0, false
@@ -305,12 +306,12 @@ func TestFailedOwnerIsReported(t *testing.T) {
 	require.Equal(t, 1, f.recorder.Counts().Errors)
 	require.Contains(t, f.results.Errors.all(), "configmaps a/owner: ")
 	require.Contains(t, f.results.Warnings.all(), "owner reference to ConfigMap owner dropped: the owner was not restored")
-	require.Nil(t, apitest.Meta(s.Object("/api/v1/namespaces/a/secrets/child"))["ownerReferences"])
+	require.Nil(t, kubetest.Meta(s.Object("/api/v1/namespaces/a/secrets/child"))["ownerReferences"])
 	require.Equal(t, []string{"a/owner(failed)"}, f.list["v1/ConfigMap"])
 }
 
 func TestMappedNamespace(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("namespaces", "v1", "Namespace", "", "a", object{"metadata": object{"labels": object{"kubernetes.io/metadata.name": "a"}}})
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	b.add("rolebindings.rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1", "RoleBinding", "a", "rb",
@@ -319,7 +320,7 @@ func TestMappedNamespace(t *testing.T) {
 	require.Empty(t, f.results.Errors.all())
 	require.Nil(t, s.Object("/api/v1/namespaces/a"))
 	require.Equal(t, []string{"z(created)"}, f.list["v1/Namespace"])
-	require.Equal(t, "z", apitest.Meta(s.Object("/api/v1/namespaces/z/configmaps/c"))["namespace"])
+	require.Equal(t, "z", kubetest.Meta(s.Object("/api/v1/namespaces/z/configmaps/c"))["namespace"])
 	rb := s.Object("/apis/rbac.authorization.k8s.io/v1/namespaces/z/rolebindings/rb")
 	require.Equal(t, "z", rb["subjects"].([]any)[0].(object)["namespace"])
 
@@ -329,7 +330,7 @@ func TestMappedNamespace(t *testing.T) {
 }
 
 func TestBadObjectsCostOnlyThemselves(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	b.add("configmaps", "v1", "ConfigMap", "a", "fine", nil)
 	b.add("configmaps", "v1", "ConfigMap", "a", "broken", nil)
 	b.bodies["resources/configmaps/namespaces/a/broken.json"] = []byte(`{"metadata":`)
@@ -358,7 +359,7 @@ func TestBadObjectsCostOnlyThemselves(t *testing.T) {
 }
 
 func TestTerminatingNamespaceIsWaitedFor(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
 	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	var reads atomic.Int64
@@ -374,7 +375,7 @@ func TestTerminatingNamespaceIsWaitedFor(t *testing.T) {
 }
 
 func TestTakeoverGoesOn(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	for i := range 40 {
 		b.add("configmaps", "v1", "ConfigMap", "a", fmt.Sprintf("c%02d", i), object{"data": object{"k": fmt.Sprint(i)}})
 	}
@@ -412,17 +413,18 @@ func TestTakeoverGoesOn(t *testing.T) {
 	}
 }
 
-// What is waited for when a stop comes has no outcome, and the restore is not complete, also when nothing else is left to do.
+// What is waited for when a stop comes has no outcome, and the restore is not complete, also when
+// nothing else is left to do.
 func TestAStopInTheLastWaitIsNoEnd(t *testing.T) {
-	for name, prepare := range map[string]func(*apitest.Server, *backup){
-		"definition": func(_ *apitest.Server, b *backup) { crd(b) },
-		"namespace": func(s *apitest.Server, b *backup) {
+	for name, prepare := range map[string]func(*kubetest.Server, *backup){
+		"definition": func(_ *kubetest.Server, b *backup) { crd(b) },
+		"namespace": func(s *kubetest.Server, b *backup) {
 			s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
 			b.add("namespaces", "v1", "Namespace", "", "a", nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, b := apitest.Start(t), &backup{}
+			s, b := kubetest.Start(t), &backup{}
 			prepare(s, b)
 			stop := make(chan struct{})
 			var created atomic.Bool
@@ -454,21 +456,21 @@ func TestAStopInTheLastWaitIsNoEnd(t *testing.T) {
 }
 
 func TestAppliersKeepTheirFields(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	fields := func(operation string) object {
 		return object{"metadata": object{"managedFields": []any{object{"manager": "m", "operation": operation, "fieldsV1": object{}}}}}
 	}
 	b.add("configmaps", "v1", "ConfigMap", "a", "applied", fields("Apply"))
 	b.add("configmaps", "v1", "ConfigMap", "a", "updated", fields("Update"))
 	run(t, s, b, velerov1.RestoreSpec{})
-	require.Equal(t, "m", apitest.Meta(s.Object("/api/v1/namespaces/a/configmaps/applied"))["managedFields"].([]any)[0].(object)["manager"])
+	require.Equal(t, "m", kubetest.Meta(s.Object("/api/v1/namespaces/a/configmaps/applied"))["managedFields"].([]any)[0].(object)["manager"])
 	require.Equal(t, []string{"m", "holdfast-restore-" + string(restoreUID)}, s.Managers("/api/v1/namespaces/a/configmaps/applied"),
 		"a taker recognizes the object also between the write and the record of its outcome")
 	require.Equal(t, []string{"PATCH /api/v1/namespaces/a/configmaps/applied"}, s.Requests("PATCH "), "nothing else costs a second request")
 }
 
 func TestVolumes(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	volumeOf := func(name, policy, claim string) {
 		b.add("persistentvolumes", "v1", "PersistentVolume", "", name, object{"spec": object{"persistentVolumeReclaimPolicy": policy,
 			"claimRef": object{"namespace": "a", "name": claim, "uid": "u"}}})
@@ -484,10 +486,11 @@ func TestVolumes(t *testing.T) {
 	require.Equal(t, object{}, s.Object("/api/v1/namespaces/a/persistentvolumeclaims/new-claim")["spec"])
 }
 
-// A backup of Velero without volume information lists its PodVolumeBackups and operations in files of their own. A claim whose
-// data is there comes up empty in a restore that is Completed, and so does one whose volume the backup does not hold.
+// A backup of Velero without volume information lists its PodVolumeBackups and operations in files
+// of their own. A claim whose data is there comes up empty in a restore that is Completed, and so
+// does one whose volume the backup does not hold.
 func TestVolumeDataThatIsNotRestoredIsAnErrorOfItsClaim(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	claim := func(namespace, name, volume string) {
 		spec := object{}
 		if volume != "" {

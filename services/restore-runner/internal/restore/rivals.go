@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
-// rival returns the object of the restore that has the name of this one in the cluster, because their namespaces are mapped
-// to one; false when the name is free for it.
+// rival returns the object of the restore that has the name of this one in the cluster, because
+// their namespaces are mapped to one; false when the name is free for it.
 func (r *run) rival(v int32) (int32, bool) {
 	for before, ok := r.Plan.Rival(v); ok; before, ok = r.Plan.Rival(before) {
 		switch r.Recorder.Action(before) {

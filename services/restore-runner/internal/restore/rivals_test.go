@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
@@ -27,13 +27,13 @@ func merged() (*backup, velerov1.RestoreSpec) {
 	return b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"one": "t", "two": "t"}}
 }
 
-// Of two objects that are mapped to one name the later one was a warning that names neither, or with policy update it
-// overwrote the first; which of them was later was left to chance.
+// Of two objects that are mapped to one name the later one was a warning that names neither, or
+// with policy update it overwrote the first; which of them was later was left to chance.
 func TestTwoNamespacesMappedToOneReportTheirCollisions(t *testing.T) {
 	for _, policy := range []velerov1.PolicyType{"", velerov1.PolicyTypeUpdate} {
 		for name, history := range map[string]outcome.History{"undisturbed": {}, "after a takeover": {Resumed: true}} {
 			t.Run(string(policy)+" "+name, func(t *testing.T) {
-				s := apitest.Start(t)
+				s := kubetest.Start(t)
 				b, spec := merged()
 				spec.ExistingResourcePolicy = policy
 				f := run(t, s, b, spec, func(c *restore.Config) { c.History = &history })
@@ -43,7 +43,7 @@ func TestTwoNamespacesMappedToOneReportTheirCollisions(t *testing.T) {
 				require.Equal(t, []string{"t/differs(created)", "t/differs(failed)", "t/one(created)", "t/same(created)", "t/same(skipped)", "t/two(created)"},
 					slices.Sorted(slices.Values(f.list["v1/ConfigMap"])))
 				require.Len(t, s.Object("/api/v1/namespaces/t/serviceaccounts/default")["imagePullSecrets"], 2, "accounts are merged")
-				require.Equal(t, "one", apitest.Meta(s.Object("/api/v1/namespaces/t"))["labels"].(object)["team"])
+				require.Equal(t, "one", kubetest.Meta(s.Object("/api/v1/namespaces/t"))["labels"].(object)["team"])
 				require.Equal(t, `namespaces t: namespaces "one" and "two" of the backup are both mapped to "t", which has the labels and annotations of the first`,
 					f.results.Warnings.all())
 			})
@@ -53,7 +53,7 @@ func TestTwoNamespacesMappedToOneReportTheirCollisions(t *testing.T) {
 
 // A name that the first of them does not take is the other's.
 func TestACollisionNeedsAFirst(t *testing.T) {
-	s := apitest.Start(t)
+	s := kubetest.Start(t)
 	b, spec := merged()
 	b.bodies["resources/configmaps/namespaces/one/differs.json"] = []byte("{")
 	f := run(t, s, b, spec)
@@ -62,16 +62,16 @@ func TestACollisionNeedsAFirst(t *testing.T) {
 	require.Equal(t, object{"k": "two"}, s.Object("/api/v1/namespaces/t/configmaps/differs")["data"])
 }
 
-// While the first of them waited for its owner, without which it is refused, the other took the name: with policy update it was
-// overwritten without an error.
+// While the first of them waited for its owner, without which it is refused, the other took the
+// name: with policy update it was overwritten without an error.
 func TestTheFirstKeepsItsNameWhileItWaitsForItsOwner(t *testing.T) {
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	crd(b)
 	b.add("widgets.example.com", "example.com/v1", "Widget", "one", "w", nil)
 	b.add("secrets", "v1", "Secret", "one", "s", object{"data": object{"k": "one"}}, by("example.com/v1", "Widget", "w", true))
 	b.add("secrets", "v1", "Secret", "two", "s", object{"data": object{"k": "two"}})
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
-		if isCreate(r, "secrets") && body["data"].(object)["k"] == "one" && apitest.Meta(body)["ownerReferences"] == nil {
+		if isCreate(r, "secrets") && body["data"].(object)["k"] == "one" && kubetest.Meta(body)["ownerReferences"] == nil {
 			return http.StatusForbidden, false
 		}
 		return 0, false

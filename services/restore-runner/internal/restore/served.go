@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/resource"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -23,8 +23,8 @@ type aggregated struct {
 	available atomic.Bool // and the catalog names the kind
 }
 
-// aggregate finds the kinds that APIServices of the restore serve. Such an APIService answers once what is behind it runs,
-// which the restore has created just before.
+// aggregate finds the kinds that APIServices of the restore serve. Such an APIService answers once
+// what is behind it runs, which the restore has created just before.
 func (r *run) aggregate() {
 	r.aggregates = map[*plan.Kind]*aggregated{}
 	kinds := r.Plan.Kinds()
@@ -37,7 +37,8 @@ func (r *run) aggregate() {
 	}
 }
 
-// unserved is a delay while the APIService that serves the kind of an object is not available; nil otherwise.
+// unserved is a delay while the APIService that serves the kind of an object is not available; nil
+// otherwise.
 func (r *run) unserved(ctx context.Context, v int32) error {
 	kind := r.Plan.Kind(v)
 	a := r.aggregates[kind]
@@ -61,7 +62,8 @@ func (r *run) unserved(ctx context.Context, v int32) error {
 		err: fmt.Errorf("APIService %q does not serve it after %s: %w", name, r.ResourceTimeout, why)}
 }
 
-// answers returns why an APIService does not serve a resource yet. The catalog names the resource afterwards.
+// answers returns why an APIService does not serve a resource yet. The catalog names the resource
+// afterwards.
 func (r *run) answers(ctx context.Context, name string, gr schema.GroupResource) error {
 	raw, err := r.client.Get(ctx, apply.Target{GVR: apiServicesGVR, Name: name})
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
 const servicePath = "/apis/apiregistration.k8s.io/v1/apiservices/v1.served.org"
 
 // served is a backup of an API that is served by a workload of the backup.
-func served(t *testing.T) (*apitest.Server, *backup) {
+func served(t *testing.T) (*kubetest.Server, *backup) {
 	t.Helper()
-	s, b := apitest.Start(t), &backup{}
+	s, b := kubetest.Start(t), &backup{}
 	s.Serve("apiregistration.k8s.io/v1", "apiservices", "APIService", false)
 	b.add("deployments.apps", "apps/v1", "Deployment", "api", "server", nil)
 	b.add("apiservices.apiregistration.k8s.io", "apiregistration.k8s.io/v1", "APIService", "", "v1.served.org",
@@ -32,7 +32,7 @@ func served(t *testing.T) (*apitest.Server, *backup) {
 }
 
 // available lets the API answer at the n-th look at its APIService.
-func available(s *apitest.Server, n int64) {
+func available(s *kubetest.Server, n int64) {
 	var looks atomic.Int64
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method != http.MethodGet || r.URL.Path != servicePath {
@@ -48,8 +48,8 @@ func available(s *apitest.Server, n int64) {
 	})
 }
 
-// Objects of an API that a workload of the backup serves were errors, because nothing was behind it yet: "the cluster does
-// not serve things.served.org".
+// Objects of an API that a workload of the backup serves were errors, because nothing was behind it
+// yet: "the cluster does not serve things.served.org".
 func TestObjectsWaitForTheirAPIService(t *testing.T) {
 	s, b := served(t)
 	available(s, 4)

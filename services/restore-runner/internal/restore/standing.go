@@ -8,14 +8,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
 var claimsGVR = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 
-// standing tells that the PersistentVolume is in the cluster and stays there. One that is going away, as after its claim's
-// namespace was deleted, is a delay: its name is free afterwards, and its data is in the snapshot alone.
+// standing reports that the PersistentVolume is in the cluster and stays there. One that is going
+// away, as after its claim's namespace was deleted, is a delay: its name is free afterwards, and
+// its data is in the snapshot alone.
 func (r *run) standing(ctx context.Context, it *item) (there bool, err error) {
 	there, going, err := r.stands(ctx, it)
 	if err != nil || going == "" {
@@ -25,7 +26,8 @@ func (r *run) standing(ctx context.Context, it *item) (there bool, err error) {
 		err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.target.Name, r.TerminatingTimeout, going)}
 }
 
-// stands looks at the PersistentVolume once. going is why it will not stay, "" when it does or is not there.
+// stands looks at the PersistentVolume once. going is why it will not stay, "" when it does or is
+// not there.
 func (r *run) stands(ctx context.Context, it *item) (there bool, going string, err error) {
 	live, err := r.lookUp(ctx, it.target)
 	if live == nil || err != nil {
@@ -53,8 +55,9 @@ func (r *run) lookUp(ctx context.Context, t apply.Target) (live map[string]any, 
 	return live, nil
 }
 
-// leaving returns why a live PersistentVolume will go away. One that its claim has left, and that stays as it is, is an
-// error: nothing can bind it, and nothing but its removal makes room for another.
+// leaving returns why a live PersistentVolume will go away. One that its claim has left, and that
+// stays as it is, is an error: nothing can bind it, and nothing but its removal makes room for
+// another.
 func (r *run) leaving(ctx context.Context, live map[string]any) (string, error) {
 	meta, spec := object(live, "metadata"), object(live, "spec")
 	if meta["deletionTimestamp"] != nil {
@@ -75,7 +78,8 @@ func (r *run) leaving(ctx context.Context, live map[string]any) (string, error) 
 	return "", nil
 }
 
-// deserted tells that the claim of a bound PersistentVolume is gone, which its controller notices only later, or going.
+// deserted reports that the claim of a bound PersistentVolume is gone, which its controller notices
+// only later, or going.
 func (r *run) deserted(ctx context.Context, ref map[string]any) (string, error) {
 	namespace, name := text(ref, "namespace"), text(ref, "name")
 	if namespace == "" || name == "" {

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apitest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// leftover is the volume of the backup as its deleted claim left it, and as the backup has it otherwise.
+// leftover is the volume of the backup as its deleted claim left it, and as the backup has it
+// otherwise.
 func leftover(phase, policy string) object {
 	return object{"apiVersion": "v1", "kind": "PersistentVolume",
 		"metadata": object{"name": "pv", "annotations": object{"pv.kubernetes.io/bound-by-controller": "yes"}},
@@ -26,12 +27,12 @@ func leftover(phase, policy string) object {
 }
 
 func deleting(pv object) object {
-	apitest.Meta(pv)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+	kubetest.Meta(pv)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 	return pv
 }
 
 // looked does something at the n-th look at the volume.
-func looked(s *apitest.Server, n int, do func()) {
+func looked(s *kubetest.Server, n int, do func()) {
 	looks := 0
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodGet && r.URL.Path == pvPath {
@@ -43,7 +44,7 @@ func looked(s *apitest.Server, n int, do func()) {
 	})
 }
 
-func madeAnew(t *testing.T, s *apitest.Server, c *cloud, f *finished) {
+func madeAnew(t *testing.T, s *kubetest.Server, c *cloud, f *finished) {
 	t.Helper()
 	require.Empty(t, f.results.Errors.all())
 	require.Empty(t, f.results.Warnings.all())
@@ -52,7 +53,8 @@ func madeAnew(t *testing.T, s *apitest.Server, c *cloud, f *finished) {
 	require.Equal(t, object{"path": "volume-1"}, s.Object(pvPath)["spec"].(object)["hostPath"])
 }
 
-// A volume that goes away with its namespace is not there to be kept: the data comes back from the snapshot.
+// A volume that goes away with its namespace is not there to be kept: the data comes back from the
+// snapshot.
 func TestAVolumeThatIsGoingAwayIsWaitedFor(t *testing.T) {
 	for name, pv := range map[string]object{
 		"released":                      leftover("Released", "Delete"),
@@ -62,7 +64,7 @@ func TestAVolumeThatIsGoingAwayIsWaitedFor(t *testing.T) {
 		"bound to a claim that is gone": leftover("Bound", "Delete"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := apitest.Start(t), &cloud{}
+			s, c := kubetest.Start(t), &cloud{}
 			s.Put(pvPath, pv)
 			looked(s, 3, func() { s.Delete(pvPath) })
 			madeAnew(t, s, c, run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c)))
@@ -76,7 +78,7 @@ func TestAVolumeWhoseClaimIsBeingDeletedIsWaitedFor(t *testing.T) {
 		"another one":   {"name": "claim", "uid": "new-claim"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := apitest.Start(t), &cloud{}
+			s, c := kubetest.Start(t), &cloud{}
 			s.Put(pvPath, leftover("Bound", "Delete"))
 			s.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
 			path := "/api/v1/namespaces/a/persistentvolumeclaims/claim"
@@ -88,7 +90,7 @@ func TestAVolumeWhoseClaimIsBeingDeletedIsWaitedFor(t *testing.T) {
 }
 
 func TestAVolumeOfALivingClaimStays(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{}
+	s, c := kubetest.Start(t), &cloud{}
 	s.Put(pvPath, leftover("Bound", "Delete"))
 	s.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
 	s.Put("/api/v1/namespaces/a/persistentvolumeclaims/claim", object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
@@ -106,7 +108,7 @@ func TestAVolumeThatDoesNotGoAwayIsAnError(t *testing.T) {
 		`PersistentVolume "pv" exists and is Released with reclaim policy Retain`:                      leftover("Released", "Retain"),
 	} {
 		t.Run(want, func(t *testing.T) {
-			s, c := apitest.Start(t), &cloud{}
+			s, c := kubetest.Start(t), &cloud{}
 			s.Put(pvPath, pv)
 			f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c), func(config *restore.Config) {
 				config.TerminatingTimeout = 300 * time.Millisecond
@@ -118,18 +120,19 @@ func TestAVolumeThatDoesNotGoAwayIsAnError(t *testing.T) {
 	}
 }
 
-// What was there when it was looked for is never created as the backup has it: its volume may be gone.
+// What was there when it was looked for is never created as the backup has it: its volume may be
+// gone.
 func TestAVolumeThatVanishesIsMadeOfItsSnapshot(t *testing.T) {
 	for _, policy := range []velerov1.PolicyType{"", velerov1.PolicyTypeUpdate} {
-		for name, vanish := range map[string]func(s *apitest.Server){
-			"gone": func(s *apitest.Server) { s.Delete(pvPath) },
-			"going": func(s *apitest.Server) {
+		for name, vanish := range map[string]func(s *kubetest.Server){
+			"gone": func(s *kubetest.Server) { s.Delete(pvPath) },
+			"going": func(s *kubetest.Server) {
 				s.Put(pvPath, deleting(leftover("Available", "Delete")))
 				looked(s, 3, func() { s.Delete(pvPath) })
 			},
 		} {
 			t.Run(name+" "+string(policy), func(t *testing.T) {
-				s, c := apitest.Start(t), &cloud{}
+				s, c := kubetest.Start(t), &cloud{}
 				s.Put(pvPath, leftover("Available", "Delete"))
 				looked(s, 2, func() { vanish(s) })
 				madeAnew(t, s, c, run(t, s, snapshotted(), velerov1.RestoreSpec{ExistingResourcePolicy: policy}, on(c)))
@@ -138,9 +141,10 @@ func TestAVolumeThatVanishesIsMadeOfItsSnapshot(t *testing.T) {
 	}
 }
 
-// A restore that is to stop does not stay for a volume that goes away: whoever goes on waits for it.
+// A restore that is to stop does not stay for a volume that goes away: whoever goes on waits for
+// it.
 func TestAStopEndsTheWaitForAVolume(t *testing.T) {
-	s, c := apitest.Start(t), &cloud{}
+	s, c := kubetest.Start(t), &cloud{}
 	s.Put(pvPath, leftover("Released", "Delete"))
 	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c), func(config *restore.Config) {
 		first, stop, records := *config, make(chan struct{}), t.TempDir()

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/holdfast-io/holdfast/pkg/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )

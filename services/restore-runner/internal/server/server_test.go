@@ -7,16 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/claim"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -65,61 +65,32 @@ func TestProgress(t *testing.T) {
 	require.EqualValues(t, 15, got.GetProgress().GetItemsRestored(), "the job itself knows best")
 
 	_, err = s.GetProgress(t.Context(), &restorev1.GetProgressRequest{Name: "absent"})
-	require.ErrorIs(t, err, grpcerr.ErrNotFound)
+	require.ErrorIs(t, err, errgrpc.ErrNotFound)
 }
 
-// watched runs a watch and hands its messages out one by one.
-func watched(t *testing.T, c client.Client) (*clocktesting.FakeClock, <-chan *restorev1.Progress, <-chan error) {
-	t.Helper()
-	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	s := New(c, "velero", jobs{}, clk)
-	sent, done := make(chan *restorev1.Progress), make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		done <- s.watch(ctx, "r", func(p *restorev1.Progress) error {
-			select {
-			case sent <- p:
-			case <-ctx.Done():
-			}
-			return ctx.Err()
-		})
-	}()
-	t.Cleanup(cancel)
-	return clk, sent, done
+// sink is a stream that notes what is sent.
+type sink struct {
+	grpc.ServerStreamingServer[restorev1.WatchProgressResponse]
+	ctx  context.Context //nolint:containedctx // as long as the call
+	sent []*restorev1.Progress
 }
 
-func TestWatchEndsWithTheTerminalPhase(t *testing.T) {
+func (s *sink) Context() context.Context { return s.ctx }
+
+func (s *sink) Send(m *restorev1.WatchProgressResponse) error {
+	s.sent = append(s.sent, m.GetProgress())
+	return nil
+}
+
+func TestAWatchOfARestoreThatEnded(t *testing.T) {
 	c, r := object(t)
-	clk, sent, done := watched(t, c)
-	require.EqualValues(t, 3, (<-sent).GetItemsRestored())
 	r.Status.Phase, r.Status.Progress.ItemsRestored = velerov1.RestorePhaseCompleted, 10
 	require.NoError(t, c.Update(t.Context(), r))
-	require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
-	clk.Step(watchEvery)
-	last := <-sent
-	require.Equal(t, "Completed", last.GetPhase())
-	require.EqualValues(t, 10, last.GetItemsRestored())
-	require.Empty(t, last.GetHolder())
-	require.NoError(t, <-done)
-}
-
-func TestWatchOfAReplacedRestore(t *testing.T) {
-	c, r := object(t)
-	clk, sent, done := watched(t, c)
-	<-sent
-	require.NoError(t, c.Delete(t.Context(), r))
-	require.NoError(t, c.Create(t.Context(), &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "other"}}))
-	require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
-	clk.Step(watchEvery)
-	require.ErrorIs(t, <-done, grpcerr.ErrConflict)
-}
-
-func TestWatchOfADeletedRestore(t *testing.T) {
-	c, r := object(t)
-	clk, sent, done := watched(t, c)
-	<-sent
-	require.NoError(t, c.Delete(t.Context(), r))
-	require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
-	clk.Step(watchEvery)
-	require.ErrorIs(t, <-done, grpcerr.ErrNotFound)
+	s := New(c, "velero", jobs{"u": {Total: 20, Done: 15}}, clock.RealClock{})
+	stream := &sink{ctx: t.Context()}
+	require.NoError(t, s.WatchProgress(&restorev1.WatchProgressRequest{Name: "r"}, stream))
+	require.Len(t, stream.sent, 1)
+	require.Equal(t, "Completed", stream.sent[0].GetPhase())
+	require.EqualValues(t, 10, stream.sent[0].GetItemsRestored(), "the object of a restore that ended says it")
+	require.Empty(t, stream.sent[0].GetHolder())
 }

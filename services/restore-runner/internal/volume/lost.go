@@ -3,7 +3,7 @@ package volume
 import (
 	"slices"
 
-	"github.com/holdfast-io/holdfast/pkg/volumedata"
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
 )
 
 // lost is volume data that does not come back, by what it is restored with.
@@ -21,8 +21,9 @@ func notRestored(method string) string {
 	return "its data is in a " + method + ", which this version does not restore: the claim gets a new, empty volume"
 }
 
-// newLost sorts data by claim, or by pod where no claim is named. Snapshots count only where volumes are to be restored; what is
-// in a file system backup is restored with the pod in any case (Velero 1.18).
+// newLost sorts data by claim, or by pod where no claim is named. Snapshots count only where
+// volumes are to be restored; what is in a file system backup is restored with the pod in any case
+// (Velero 1.18).
 func newLost(data []volumedata.Data, restorePVs bool) lost {
 	l := lost{claims: map[name]string{}, pods: map[name]map[string]string{}}
 	named := map[string]bool{} // namespaces with snapshots of known claims
@@ -52,8 +53,9 @@ func newLost(data []volumedata.Data, restorePVs bool) lost {
 	return l
 }
 
-// settle makes volume and claim agree. A volume that comes back by what is known of it brings its claim's data; one of which
-// nothing is known, and of whose claim there is data elsewhere, does not come back (Velero 1.18).
+// settle makes volume and claim agree. A volume that comes back by what is known of it brings its
+// claim's data; one of which nothing is known, and of whose claim there is data elsewhere, does not
+// come back (Velero 1.18).
 func (l *lost) settle(volume *decision, known bool) {
 	claim := name{volume.claimSpace, volume.claim}
 	problem, has := l.claims[claim]
@@ -66,16 +68,18 @@ func (l *lost) settle(volume *decision, known bool) {
 	}
 }
 
-// ClaimProblem says why the data of a claim, named as in the backup, is not restored although it was backed up; "" when nothing
-// is known to be lost.
+// ClaimProblem says why the data of a claim, named as in the backup, is not restored although it
+// was backed up; "" when nothing is known to be lost.
 func (d *Decisions) ClaimProblem(namespace, claim string) string {
 	return d.lost.claims[name{namespace, claim}]
 }
 
-// PodProblems does so for the volumes of a pod that are no claims, or whose claims the backup does not tell, by the volume's name.
+// PodProblems does so for the volumes of a pod that are no claims, or whose claims the backup does
+// not tell, by the volume's name.
 func (d *Decisions) PodProblems(namespace, pod string) map[string]string {
 	return d.lost.pods[name{namespace, pod}]
 }
 
-// Unclaimed returns the CSI snapshots, as namespace/name, of which no file of the backup says what claim they are of.
+// Unclaimed returns the CSI snapshots, as namespace/name, of which no file of the backup says what
+// claim they are of.
 func (d *Decisions) Unclaimed() []string { return d.lost.snapshots }

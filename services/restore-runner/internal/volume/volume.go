@@ -1,16 +1,17 @@
-// Package volume decides what becomes of the PersistentVolumes of a backup: brought back as they were or with a volume made
-// of a snapshot, or left out so that their claims get new ones. The rules are Velero 1.18's, from the backup's volume information and the volumes' own
-// reclaim policy.
+// Package volume decides what becomes of the PersistentVolumes of a backup: brought back as they
+// were or with a volume made of a snapshot, or left out so that their claims get new ones. The
+// rules are Velero 1.18's, from the backup's volume information and the volumes' own reclaim
+// policy.
 package volume
 
 import (
 	"context"
 	"fmt"
 
-	"github.com/holdfast-io/holdfast/pkg/jsonlimit"
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
-	"github.com/holdfast-io/holdfast/pkg/volumedata"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
 // Info is the part of an entry of <backup>-volumeinfo.json.gz that decides.
@@ -29,7 +30,7 @@ const (
 	methodCSI    = "CSISnapshot"
 )
 
-// Native tells that the volume has, or should have, a native snapshot.
+// Native reports that the volume has, or should have, a native snapshot.
 func (i Info) Native() bool { return i.BackupMethod == methodNative }
 
 // Reader reads the body of an item.
@@ -70,9 +71,10 @@ type Taken struct {
 	Elsewhere []volumedata.Data
 }
 
-// Decide reads the volumes of a backup one after the other. restorePVs is the restore's setting: data asked for and not
-// restorable by this version becomes a Problem of the volume, the claim or the pod. A volume whose body cannot be read is decided
-// by the files alone; restoring it will report the reason.
+// Decide reads the volumes of a backup one after the other. restorePVs is the restore's setting:
+// data asked for and not restorable by this version becomes a Problem of the volume, the claim or
+// the pod. A volume whose body cannot be read is decided by the files alone; restoring it will
+// report the reason.
 func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken, restorePVs bool) (*Decisions, error) {
 	d := &Decisions{volumes: map[string]decision{}, lost: newLost(from.Elsewhere, restorePVs)}
 	taken := byVolume(from.Snapshots)
@@ -126,7 +128,8 @@ func byInfo(method, policy string, restorePVs bool) decision {
 	return decision{reprovision: policy == "Delete"}
 }
 
-// native decides about a volume that has, or should have, a native snapshot; nil where the backup lists none.
+// native decides about a volume that has, or should have, a native snapshot; nil where the backup
+// lists none.
 func native(s *nativesnapshot.Snapshot, restorePVs bool) decision {
 	switch {
 	case !restorePVs:
@@ -150,13 +153,14 @@ func byVolume(snapshots []nativesnapshot.Snapshot) map[string]*nativesnapshot.Sn
 	return found
 }
 
-// byPolicy tells that the backup took no data, so that the reclaim policy decides.
+// byPolicy reports that the backup took no data, so that the reclaim policy decides.
 func (d decision) byPolicy() bool { return !d.recorded }
 
-// Reprovision tells that the volume does not come back.
+// Reprovision reports that the volume does not come back.
 func (d *Decisions) Reprovision(volume string) bool { return d.volumes[volume].reprovision }
 
-// Snapshot returns the native snapshot that a volume is to be made of; false when it is restored as it is, or not at all.
+// Snapshot returns the native snapshot that a volume is to be made of; false when it is restored as
+// it is, or not at all.
 func (d *Decisions) Snapshot(volume string) (nativesnapshot.Snapshot, bool) {
 	s := d.volumes[volume].snapshot
 	if s == nil {
@@ -165,10 +169,12 @@ func (d *Decisions) Snapshot(volume string) (nativesnapshot.Snapshot, bool) {
 	return *s, true
 }
 
-// Problem says why the data of a volume is not restored although the backup has it; "" when nothing is lost.
+// Problem says why the data of a volume is not restored although the backup has it; "" when nothing
+// is lost.
 func (d *Decisions) Problem(volume string) string { return d.volumes[volume].problem }
 
-// Claim returns namespace and name, as in the backup, of the claim a volume is bound to; empty when it is not bound.
+// Claim returns namespace and name, as in the backup, of the claim a volume is bound to; empty when
+// it is not bound.
 func (d *Decisions) Claim(volume string) (namespace, name string) {
 	v := d.volumes[volume]
 	return v.claimSpace, v.claim

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/manifest"
-	"github.com/holdfast-io/holdfast/pkg/nativesnapshot"
-	"github.com/holdfast-io/holdfast/pkg/volumedata"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
 )
 
 func TestDecisions(t *testing.T) {
@@ -80,7 +80,8 @@ func TestDecisions(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// What volume information or a native snapshot decides stands; beside it claims and pods are told of data that stays behind.
+// What volume information or a native snapshot decides stands; beside it claims and pods are told
+// of data that stays behind.
 func TestDataElsewhere(t *testing.T) {
 	read := func(_ context.Context, i manifest.Item) ([]byte, error) {
 		return []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain","claimRef":{"namespace":"a","name":"of-` + i.Name + `"}}}`), nil

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/pkg/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -22,8 +22,7 @@ func Caller(ctx context.Context, c client.Client) string {
 	return review.Status.UserInfo.Username
 }
 
-// Ask writes the request on a job that may still be stopped. obj holds its newest
-// state afterwards.
+// Ask writes the request on a job that may still be stopped. obj holds its newest state afterwards.
 func Ask[T client.Object](ctx context.Context, c client.Client, clk clock.PassiveClock, obj T, by string, may func(T) error) error {
 	return kube.Update(ctx, c, c, obj, func(o T) error {
 		if err := may(o); err != nil {

@@ -13,7 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
 
@@ -58,7 +58,7 @@ func TestCancelAsksInTheNameOfTheCaller(t *testing.T) {
 func TestCancelComesTooLate(t *testing.T) {
 	done, closing := &velerov1.Backup{ObjectMeta: meta("done")}, &velerov1.Backup{ObjectMeta: meta("closing")}
 	done.Status.Phase, closing.Status.Phase = velerov1.BackupPhaseCompleted, velerov1.BackupPhaseInProgress
-	require.NoError(t, cancel.Commit(closing, 1))
+	require.NoError(t, cancel.Mark(closing, 1))
 	gone := &velerov1.Backup{ObjectMeta: meta("gone")}
 	gone.Status.Phase, gone.Status.FailureReason = velerov1.BackupPhaseFailed, "cancelled by bob"
 	restored := &velerov1.Restore{ObjectMeta: meta("restored")}

@@ -3,61 +3,71 @@ package backup
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
 // NewCommand returns the group of commands about backups.
 func NewCommand(g *global.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "backup", Aliases: []string{"backups"}, Short: "Work with backups"}
+	kind := newKind()
 	cmd.AddCommand(
-		NewCreateCommand(g),
-		NewGetCommand(g),
-		NewDescribeCommand(g),
-		NewLogsCommand(g),
-		NewDownloadCommand(g),
-		NewCancelCommand(g),
-		NewDeleteCommand(g),
+		NewCreateCommand(g, kind),
+		kind.NewGetCommand(g),
+		kind.NewDescribeCommand(g),
+		kind.NewLogsCommand(g),
+		NewDownloadCommand(g, kind),
+		kind.NewCancelCommand(g),
+		kind.NewDeleteCommand(g),
 	)
 	return cmd
 }
 
-// find reads one backup; the error names it.
-func find(ctx context.Context, c client.Client, namespace, name string) (*velerov1.Backup, error) {
-	b := &velerov1.Backup{}
-	if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, b); err != nil {
-		return nil, fmt.Errorf("backup %q: %w", name, err)
+// newKind returns what the commands about backups have of their own.
+func newKind() *verbs.Kind[*velerov1.Backup] {
+	d := &describer{remote: remote.Queue()}
+	return &verbs.Kind[*velerov1.Backup]{
+		Name:     "Backup",
+		New:      func() *velerov1.Backup { return &velerov1.Backup{} },
+		NewList:  func() client.ObjectList { return &velerov1.BackupList{} },
+		Status:   status,
+		Columns:  columns(),
+		Row:      row,
+		Compare:  compare,
+		Location: location,
+		Files: verbs.Files{
+			Log: velerov1.DownloadTargetKindBackupLog, Results: velerov1.DownloadTargetKindBackupResults,
+			Volumes: velerov1.DownloadTargetKindBackupVolumeInfos, Resources: velerov1.DownloadTargetKindBackupResourceList,
+		},
+		Describe:      d.describe,
+		DescribeFlags: d.remote.BindFlags,
+		CheckDescribe: d.check,
+		CancelShort:   "Stop backups that wait or run; they end as Failed",
+		DeleteShort:   "Delete backups with everything stored for them",
+		DeleteWait:    "wait until everything is gone",
+		Delete:        remove,
 	}
-	b.SetGroupVersionKind(velerov1.GroupVersion.WithKind("Backup"))
-	return b, nil
 }
 
-// shownPhase is the phase as people should see it.
-func shownPhase(b *velerov1.Backup) velerov1.BackupPhase {
-	switch {
-	case b.DeletionTimestamp != nil:
-		return velerov1.BackupPhaseDeleting
-	case b.Status.Phase == "":
-		return velerov1.BackupPhaseNew
-	default:
-		return b.Status.Phase
+func status(b *velerov1.Backup) verbs.Status {
+	s := &b.Status
+	out := verbs.Status{
+		Phase: s.Phase, Stage: cancel.BackupStage(b), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
+		Errors: s.Errors, Warnings: s.Warnings,
 	}
+	if s.Progress != nil {
+		out.Done, out.Total = s.Progress.ItemsBackedUp, s.Progress.TotalItems
+	}
+	return out
 }
 
-// hasLog reports whether the log of a job in this phase can be fetched, by the
-// rule of Velero's CLI: its run is over.
-func hasLog(phase velerov1.BackupPhase) bool {
-	switch phase {
-	case velerov1.BackupPhaseCompleted, velerov1.BackupPhasePartiallyFailed, velerov1.BackupPhaseFailed,
-		velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed:
-		return true
-	default:
-		return false
-	}
+func location(_ context.Context, _ client.Client, b *velerov1.Backup) (string, error) {
+	return b.Spec.StorageLocation, nil
 }

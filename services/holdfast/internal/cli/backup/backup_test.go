@@ -313,8 +313,8 @@ func (a asked) ExplainBackup(_ context.Context, req *queuev1.ExplainBackupReques
 	}, nil
 }
 
-// The place in the queue is that of the service or, where it cannot be asked, the
-// one in the status, which may be older.
+// The place in the queue is that of the service or, where it cannot be asked, the one in the
+// status, which may be older.
 func TestDescribeTellsThePlaceInTheQueue(t *testing.T) {
 	queued := backup("b", velerov1.BackupPhaseQueued)
 	queued.Status.QueuePosition = 7

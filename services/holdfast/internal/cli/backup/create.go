@@ -11,56 +11,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/scheduled"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
 // CreateOptions are the flags of `backup create`.
 type CreateOptions struct {
-	*global.Global
-	Name         string
+	verbs.Creation
 	FromSchedule string
-	Labels       map[string]string
-	Annotations  map[string]string
 	Spec         velerov1.BackupSpec
-	Wait         bool
-	Format       output.Format
 
+	kind             *verbs.Kind[*velerov1.Backup]
 	resourcePolicies string
 	parallelFiles    int
-	client           client.WithWatch
-	namespace        string
 }
 
 // NewCreateCommand returns `backup create`.
-func NewCreateCommand(g *global.Global) *cobra.Command {
-	o := &CreateOptions{Global: g}
-	cmd := &cobra.Command{
+func NewCreateCommand(g *global.Global, kind *verbs.Kind[*velerov1.Backup]) *cobra.Command {
+	return verbs.Creating(&cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a backup",
 		Example: `  holdfast backup create first --wait
   holdfast backup create web --include-namespaces web,web-db --ttl 48h
   holdfast backup create crds --include-cluster-scoped-resources customresourcedefinitions -o yaml`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Complete(args); err != nil {
-				return err
-			}
-			if err := o.Validate(cmd.Context()); err != nil {
-				return err
-			}
-			return o.Run(cmd.Context())
-		},
-	}
-	o.BindFlags(cmd.Flags())
-	return cmd
+	}, &CreateOptions{Creation: verbs.NewCreation(g, "backup"), kind: kind})
 }
 
 // BindFlags adds the command's flags, named as Velero's CLI names them.
@@ -90,11 +69,8 @@ func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.VolumeGroupSnapshotLabelKey, "volume-group-snapshot-label-key", "", "label that groups volumes for snapshots")
 	fs.StringVar(&o.resourcePolicies, "resource-policies-configmap", "", "ConfigMap with volume policies")
 	fs.IntVar(&o.parallelFiles, "parallel-files-upload", 0, "files of a volume read at a time")
-	flags.MapVar(fs, &o.Labels, "labels", "=", "labels of the backup itself")
-	flags.MapVar(fs, &o.Annotations, "annotations", "=", "annotations of the backup itself")
 	fs.StringVar(&o.FromSchedule, "from-schedule", "", "take everything from a schedule's template")
-	fs.BoolVarP(&o.Wait, "wait", "w", false, "wait for the end; exit code 2 means partially failed")
-	o.Format.BindFlag(fs)
+	o.Creation.BindFlags(fs)
 }
 
 // Complete fills in what follows from the arguments.
@@ -114,25 +90,18 @@ func (o *CreateOptions) Complete(args []string) error {
 	if o.parallelFiles > 0 {
 		o.Spec.UploaderConfig = &velerov1.UploaderConfigForBackup{ParallelFilesUpload: o.parallelFiles}
 	}
-	var err error
-	o.client, o.namespace, err = o.Client()
-	return err
+	return o.Connect()
 }
 
-// Validate refuses what the server would refuse, where that can be told without
-// the server's settings.
+// Validate refuses what the server would refuse, where that can be told without the server's
+// settings.
 func (o *CreateOptions) Validate(ctx context.Context) error {
 	s := &o.Spec
-	var errs []error
-	if problems := validation.IsDNS1123Subdomain(o.Name); o.Name != "" && len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("name %q: %s", o.Name, problems[0]))
-	}
+	errs := []error{o.CheckName()}
 	if s.TTL.Duration < 0 {
 		errs = append(errs, errors.New("--ttl: must not be negative"))
 	}
-	if o.Wait && o.Format != output.Text {
-		errs = append(errs, errors.New("--wait: -o prints the backup without creating it"))
-	}
+	errs = append(errs, o.CheckWait())
 	errs = append(errs, checkFilters(s)...)
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -148,9 +117,7 @@ func checkFilters(s *velerov1.BackupSpec) []error {
 	if older && newer {
 		errs = append(errs, errors.New("--include-resources, --exclude-resources and --include-cluster-resources cannot be combined with the filters by scope"))
 	}
-	if s.LabelSelector != nil && len(s.OrLabelSelectors) > 0 {
-		errs = append(errs, errors.New("--selector and --or-selector cannot be combined"))
-	}
+	errs = append(errs, verbs.CheckSelectors(s.LabelSelector, s.OrLabelSelectors))
 	for _, err := range selection.ValidateNamespaces(s.IncludedNamespaces, s.ExcludedNamespaces) {
 		errs = append(errs, fmt.Errorf("namespaces: %w", err))
 	}
@@ -159,12 +126,12 @@ func checkFilters(s *velerov1.BackupSpec) []error {
 
 func (o *CreateOptions) checkLocations(ctx context.Context) error {
 	if name := o.Spec.StorageLocation; name != "" {
-		if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: name}, &velerov1.BackupStorageLocation{}); err != nil {
+		if err := o.Client.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: name}, &velerov1.BackupStorageLocation{}); err != nil {
 			return fmt.Errorf("--storage-location: %w", err)
 		}
 	}
 	for _, name := range o.Spec.VolumeSnapshotLocations {
-		if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: name}, &velerov1.VolumeSnapshotLocation{}); err != nil {
+		if err := o.Client.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: name}, &velerov1.VolumeSnapshotLocation{}); err != nil {
 			return fmt.Errorf("--volume-snapshot-locations: %w", err)
 		}
 	}
@@ -175,7 +142,7 @@ func (o *CreateOptions) checkLocations(ctx context.Context) error {
 func (o *CreateOptions) Build(ctx context.Context) (*velerov1.Backup, error) {
 	b := &velerov1.Backup{
 		TypeMeta:   metav1.TypeMeta{APIVersion: velerov1.GroupVersion.String(), Kind: "Backup"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations},
+		ObjectMeta: o.Meta(),
 		Spec:       o.Spec,
 	}
 	if o.FromSchedule == "" {
@@ -184,16 +151,15 @@ func (o *CreateOptions) Build(ctx context.Context) (*velerov1.Backup, error) {
 	return b, o.fromSchedule(ctx, b)
 }
 
-// fromSchedule takes spec, labels and annotations from a schedule, as its own
-// backups get them.
+// fromSchedule takes spec, labels and annotations from a schedule, as its own backups get them.
 func (o *CreateOptions) fromSchedule(ctx context.Context, b *velerov1.Backup) error {
 	schedule := &velerov1.Schedule{}
-	if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: o.FromSchedule}, schedule); err != nil {
+	if err := o.Client.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.FromSchedule}, schedule); err != nil {
 		return fmt.Errorf("--from-schedule: %w", err)
 	}
 	name := b.Name
 	if name == "" {
-		name = scheduled.Name(schedule.Name, o.Clock.Now())
+		name = scheduled.Name(schedule.Name, o.Global.Clock.Now())
 	}
 	*b = *scheduled.Backup(schedule, name)
 	b.Labels = merge(b.Labels, o.Labels, map[string]string{velerov1.LabelScheduleName: schedule.Name})
@@ -217,16 +183,5 @@ func (o *CreateOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.Format != output.Text {
-		return o.Format.Print(o.Out, b)
-	}
-	if err := o.client.Create(ctx, b); err != nil {
-		return fmt.Errorf("create backup %q: %w", b.Name, err)
-	}
-	o.Printf("Backup %q was requested.\n", b.Name)
-	if !o.Wait {
-		o.Printf("`holdfast backup describe %s` shows how far it is.\n", b.Name)
-		return nil
-	}
-	return wait(ctx, o.Global, o.client, b)
+	return o.kind.Create(ctx, &o.Creation, b)
 }

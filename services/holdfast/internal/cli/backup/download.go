@@ -14,11 +14,14 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
 // DownloadOptions are the flags of `backup download`.
 type DownloadOptions struct {
 	*global.Global
+	kind *verbs.Kind[*velerov1.Backup]
+
 	Name     string
 	Path     string
 	Force    bool
@@ -26,8 +29,8 @@ type DownloadOptions struct {
 }
 
 // NewDownloadCommand returns `backup download`.
-func NewDownloadCommand(g *global.Global) *cobra.Command {
-	o := &DownloadOptions{Global: g, Download: download.Options{Timeout: time.Minute}}
+func NewDownloadCommand(g *global.Global, kind *verbs.Kind[*velerov1.Backup]) *cobra.Command {
+	o := &DownloadOptions{Global: g, kind: kind, Download: download.Options{Timeout: time.Minute}}
 	cmd := &cobra.Command{
 		Use:   "download NAME",
 		Short: "Save the tarball of a backup",
@@ -59,16 +62,15 @@ func (o *DownloadOptions) Complete(args []string) error {
 
 // Run saves the tarball; the file appears only when it is complete.
 func (o *DownloadOptions) Run(ctx context.Context) error {
-	c, namespace, err := o.Client()
+	s, err := verbs.Connect(o.Global)
 	if err != nil {
 		return err
 	}
-	b, err := find(ctx, c, namespace, o.Name)
+	b, err := o.kind.Find(ctx, s, o.Name)
 	if err != nil {
 		return err
 	}
-	fetcher := &download.Fetcher{Client: c, Clock: o.Clock, Namespace: namespace, Options: o.Download}
-	body, err := fetcher.Open(ctx, velerov1.DownloadTargetKindBackupContents, o.Name, b.Spec.StorageLocation)
+	body, err := s.Fetcher(o.Download).Open(ctx, velerov1.DownloadTargetKindBackupContents, o.Name, b.Spec.StorageLocation)
 	if err != nil {
 		return err
 	}

@@ -9,43 +9,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
 )
 
-// write renders a description for people.
-func (d *Description) write(p *describe.Page) {
-	b := d.Backup
-	p.Field(0, "Name", b.Name)
-	p.Field(0, "Namespace", b.Namespace)
-	p.Map("Labels", b.Labels)
-	p.Map("Annotations", b.Annotations)
-	p.Gap()
-	p.Field(0, "Phase", shownPhase(b))
+func (d *Description) writeQueue(p *describe.Page) {
 	switch {
 	case d.Queue != nil && d.Queue.Position > 0:
 		p.Field(0, "Queue position", d.Queue.Position)
 		p.Field(0, "Waits because", d.Queue.Message)
-	case b.Status.QueuePosition > 0:
-		p.Field(0, "Queue position", b.Status.QueuePosition)
-	}
-	if b.Status.FailureReason != "" {
-		p.Field(0, "Failure reason", b.Status.FailureReason)
-	}
-	if len(b.Status.ValidationErrors) > 0 {
-		p.Heading("Validation errors")
-		p.List(1, b.Status.ValidationErrors)
-	}
-	if d.Results != nil {
-		p.Messages("Errors", d.Results.Errors)
-		p.Messages("Warnings", d.Results.Warnings)
-	}
-	d.writeSpec(p)
-	d.writeStatus(p)
-	p.Volumes(d.Volumes)
-	if d.Resources != nil {
-		p.Resources(d.Resources)
-	}
-	d.writeDeletions(p)
-	if len(d.Problems) > 0 {
-		p.Heading("Files that could not be read")
-		p.List(1, d.Problems)
+	case d.Backup.Status.QueuePosition > 0:
+		p.Field(0, "Queue position", d.Backup.Status.QueuePosition)
 	}
 }
 

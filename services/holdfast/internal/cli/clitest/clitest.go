@@ -1,5 +1,4 @@
-// Package clitest runs command lines against a fake cluster, for the tests of
-// the commands.
+// Package clitest runs command lines against a fake cluster, for the tests of the commands.
 package clitest
 
 import (
@@ -25,29 +24,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
-// Cluster is a fake cluster with a server that answers download requests from
-// Files, by "<kind>/<name>". A missing file is answered with a URL that is 404.
+// Cluster is a fake cluster with a server that answers download requests from Files, by
+// "<kind>/<name>". A missing file is answered with a URL that is 404.
 type Cluster struct {
 	client.WithWatch
 	Files map[string][]byte
 	URL   string
 	// Live makes a terminal of the output.
 	Live bool
+	// Clock is the commands' clock; the real one unless it is set.
+	Clock clock.WithTicker
 
-	listener *bufconn.Listener // of queue-scheduler; nil when nobody listens
+	listener *bufconn.Listener // of queue-scheduler; nil when there is none
 }
 
 // New returns a fake cluster that holds the objects.
 func New(t *testing.T, objects ...client.Object) *Cluster {
 	t.Helper()
-	c := &Cluster{Files: map[string][]byte{}}
+	c := &Cluster{Files: map[string][]byte{}, Clock: clock.RealClock{}}
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		content, ok := c.Files[strings.TrimPrefix(r.URL.Path, "/")]
 		if !ok {
@@ -109,7 +110,7 @@ func (c *Cluster) Serve(t *testing.T, queue queuev1.QueueServiceServer) (stop fu
 }
 
 func toStatus(err error) error {
-	st, _ := grpcerr.Status(err)
+	st, _ := errgrpc.Status(err)
 	return st.Err()
 }
 
@@ -145,7 +146,7 @@ func (c *Cluster) Run(ctx context.Context, in string, args ...string) Result {
 	g := &global.Global{
 		Streams: global.Streams{In: strings.NewReader(in), Out: &out, Err: &errs, Live: c.Live},
 		Dial:    []grpc.DialOption{grpc.WithContextDialer(c.dial)},
-		Clock:   clock.RealClock{},
+		Clock:   c.Clock,
 		Getenv:  func(string) string { return "" },
 		Connect: func(*global.Global) (client.WithWatch, error) { return c, nil },
 	}

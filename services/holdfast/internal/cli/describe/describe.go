@@ -1,5 +1,5 @@
-// Package describe writes the long description of a backup or restore: fields,
-// lists and the files that say what went wrong.
+// Package describe writes the long description of a backup or restore: fields, lists and the files
+// that say what went wrong.
 package describe
 
 import (
@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Page is a description being written. It is kept in memory: its parts come from
-// several downloads, and a page that breaks off would mislead.
+// Page is a description being written. It is kept in memory: its parts come from several downloads,
+// and a page that breaks off would mislead.
 type Page struct{ buf bytes.Buffer }
 
 // WriteTo writes the page.
@@ -82,8 +82,24 @@ type Results struct {
 	Errors   Messages `json:"errors"`
 }
 
-// Messages writes one half of a results file.
-func (p *Page) Messages(name string, m Messages) {
+// Files are what a job left in its bucket.
+type Files struct {
+	Results   *Results            `json:"results,omitempty"`
+	Volumes   []Volume            `json:"volumes"`
+	Resources map[string][]string `json:"resources,omitempty"`
+	// Problems are the files that exist and could not be read.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Results writes a results file; nothing when there is none.
+func (p *Page) Results(r *Results) {
+	if r != nil {
+		p.messages("Errors", r.Errors)
+		p.messages("Warnings", r.Warnings)
+	}
+}
+
+func (p *Page) messages(name string, m Messages) {
 	p.Heading(name)
 	p.Field(1, "Server", countOf(m.Velero))
 	p.List(2, m.Velero)

@@ -1,6 +1,5 @@
-// Package download fetches files of backups and restores the way every client of
-// the velero.io API does: a DownloadRequest is answered with a signed URL, which
-// is fetched without credentials.
+// Package download fetches files of backups and restores the way every client of the velero.io API
+// does: a DownloadRequest is answered with a signed URL, which is fetched without credentials.
 package download
 
 import (
@@ -57,10 +56,9 @@ type Fetcher struct {
 	Options   Options
 }
 
-// Open returns the content of a file, decompressed unless it is a tarball. The
-// location is the storage location the file lies in. ErrNotFound means that the
-// server answered and the file does not exist. Errors never show the URL: it
-// is as good as a password until it expires.
+// Open returns the content of a file, decompressed unless it is a tarball. The location is the
+// storage location the file lies in. ErrNotFound means that the server answered and the file does
+// not exist. Errors never show the URL: it is as good as a password until it expires.
 func (f *Fetcher) Open(ctx context.Context, kind velerov1.DownloadTargetKind, name, location string) (io.ReadCloser, error) {
 	address, err := f.request(ctx, kind, name)
 	if err != nil {
@@ -80,8 +78,8 @@ func (f *Fetcher) Open(ctx context.Context, kind velerov1.DownloadTargetKind, na
 	return &unzipped{Reader: plain, body: body}, nil
 }
 
-// request creates a DownloadRequest and waits for its URL. The server deletes
-// requests when they expire.
+// request creates a DownloadRequest and waits for its URL. The server deletes requests when they
+// expire.
 func (f *Fetcher) request(ctx context.Context, kind velerov1.DownloadTargetKind, name string) (string, error) {
 	if f.Options.Timeout > 0 {
 		var cancel context.CancelFunc

@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
 )
 
-// fetcher asks a fake cluster whose server answers the second look at a request
-// with the address; an empty address is never answered.
+// fetcher asks a fake cluster whose server answers the second look at a request with the address;
+// an empty address is never answered.
 func fetcher(address string, options download.Options, objects ...client.Object) *download.Fetcher {
 	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 	looks := 0

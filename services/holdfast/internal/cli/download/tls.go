@@ -16,9 +16,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// transport trusts the system's authorities and those of --cacert, or else those
-// of the storage location. Nothing is decompressed on the way: files are gzip
-// themselves.
+// transport trusts the system's authorities and those of --cacert, or else those of the storage
+// location. Nothing is decompressed on the way: files are gzip themselves.
 func (f *Fetcher) transport(ctx context.Context, location string) (*http.Transport, error) {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Map is a flag of comma-separated pairs. It may be given several times; a key
-// given twice is an error.
+// Map is a flag of comma-separated pairs. It may be given several times; a key given twice is an
+// error.
 type Map struct {
 	target    *map[string]string
 	separator string

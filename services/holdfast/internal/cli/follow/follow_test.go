@@ -29,8 +29,8 @@ func target() *velerov1.Backup {
 	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b"}}
 }
 
-// TestTheClockServesWhereTheWatchDoesNot follows through a server that refuses
-// watches and fails every other read.
+// TestTheClockServesWhereTheWatchDoesNot follows through a server that refuses watches and fails
+// every other read.
 func TestTheClockServesWhereTheWatchDoesNot(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	reads := 0
@@ -64,7 +64,8 @@ func TestAWatchThatClosesIsOpenedAgain(t *testing.T) {
 			w.Stop()
 			return w, nil
 		},
-		// One tick for each round: a round that takes the tick before it sees the closed watch leaves none for the next one.
+		// One tick for each round: a round that takes the tick before it sees the closed watch
+		// leaves none for the next one.
 		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			go clk.Step(time.Second)
 			return w.Get(ctx, key, obj, opts...)

@@ -12,8 +12,8 @@ import (
 // quiet is how often counts alone are printed where lines cannot be rewritten.
 const quiet = 5 * time.Second
 
-// Progress shows a running job: one line that is rewritten on a terminal, a line
-// at every phase and every few seconds elsewhere.
+// Progress shows a running job: one line that is rewritten on a terminal, a line at every phase and
+// every few seconds elsewhere.
 type Progress struct {
 	streams global.Streams
 	clock   clock.PassiveClock
@@ -29,8 +29,7 @@ func NewProgress(g *global.Global) *Progress {
 	return &Progress{streams: g.Streams, clock: g.Clock, started: g.Clock.Now()}
 }
 
-// Show displays the state. done and total are counts of items; total is 0 while
-// nobody has counted.
+// Show displays the state. done and total are counts of items; total is 0 while it is not counted.
 func (p *Progress) Show(phase string, done, total int) {
 	if phase == "" {
 		phase = "New"

@@ -1,6 +1,6 @@
-// Package global is what every command of the CLI shares: the global flags, the
-// streams, the clock and the way to a client. Commands take it as a value to
-// inject; nothing here is a package variable.
+// Package global is what every command of the CLI shares: the global flags, the streams, the clock
+// and the way to a client. Commands take it as a value to inject; nothing here is a package
+// variable.
 package global
 
 import (
@@ -67,9 +67,8 @@ func (g *Global) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVarP(&g.Namespace, "namespace", "n", g.Namespace, "namespace of the backup server (default: the client configuration's, $VELERO_NAMESPACE, velero)")
 }
 
-// ServerNamespace returns the namespace the server lives in, by the precedence
-// of Velero's CLI: the flag, the key "namespace" of ~/.config/velero/config.json,
-// $VELERO_NAMESPACE, "velero".
+// ServerNamespace returns the namespace the server lives in, by the precedence of Velero's CLI: the
+// flag, the key "namespace" of ~/.config/velero/config.json, $VELERO_NAMESPACE, "velero".
 func (g *Global) ServerNamespace() (string, error) {
 	namespace := g.Namespace
 	if namespace == "" {
@@ -126,8 +125,8 @@ func (g *Global) Client() (client.WithWatch, string, error) {
 	return c, namespace, nil
 }
 
-// Printf writes to Out. A failing output stream has no better place to be
-// reported than the exit code of what follows.
+// Printf writes to Out. A failing output stream has no better place to be reported than the exit
+// code of what follows.
 func (g *Global) Printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(g.Out, format, args...)
 }

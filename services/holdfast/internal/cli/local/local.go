@@ -1,5 +1,6 @@
-// Package local is how commands find the data directory of the `holdfast up` that listens on an address of this machine: up notes
-// it for each of its addresses in ~/.config/holdfast/up, where only the user can read and write. The note holds no secret.
+// Package local is how commands find the data directory of the `holdfast up` that listens on an
+// address of this machine: up notes it for each of its addresses in ~/.config/holdfast/up, where
+// only the user can read and write. The note holds no secret.
 package local
 
 import (
@@ -10,8 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/private"
-	"github.com/holdfast-io/holdfast/pkg/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/service/private"
+	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 )
 
 // ErrNoHome means that there is no home directory of the user to keep notes in.
@@ -24,8 +25,9 @@ func note(home, address string) string {
 	return filepath.Join(notes(home), strings.ReplaceAll(address, ":", "_"))
 }
 
-// Record notes that the server of dataDir, an absolute path, listens on the addresses. Notes of servers that ended without Forget go.
-// An error wraps private.ErrNotOurs where the home directory is another user's.
+// Record notes that the server of dataDir, an absolute path, listens on the addresses. Notes of
+// servers that ended without Forget go. An error wraps private.ErrNotOurs where the home directory
+// is another user's.
 func Record(home, dataDir string, addresses []string) error {
 	if home == "" {
 		return ErrNoHome
@@ -51,7 +53,8 @@ func Forget(home, dataDir string) error {
 	return prune(home, dataDir)
 }
 
-// prune removes the notes about dataDir, and those about data directories that hold no token any more.
+// prune removes the notes about dataDir, and those about data directories that hold no token any
+// more.
 func prune(home, dataDir string) error {
 	entries, err := os.ReadDir(notes(home))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/private"
-	"github.com/holdfast-io/holdfast/pkg/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/service/private"
+	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 )
 
 const address = "127.0.0.1:7441"
@@ -47,7 +47,8 @@ func TestServersAreFoundByTheirAddress(t *testing.T) {
 	require.Equal(t, second, at(t, home, "127.0.0.1:9"))
 }
 
-// TestNotesOfKilledServersGo: a server that was killed leaves its notes, one for each of its free ports.
+// TestNotesOfKilledServersGo: a server that was killed leaves its notes, one for each of its free
+// ports.
 func TestNotesOfKilledServersGo(t *testing.T) {
 	home, killed := t.TempDir(), server(t)
 	require.NoError(t, Record(home, killed, []string{address}))

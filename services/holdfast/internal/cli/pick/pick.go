@@ -1,5 +1,5 @@
-// Package pick chooses the objects a command that deletes acts on: by name, by
-// label or all of them, and asks before it does.
+// Package pick chooses the objects a command that deletes acts on: by name, by label or all of
+// them, and asks before it does.
 package pick
 
 import (
@@ -71,8 +71,8 @@ func (o *Options) Names(ctx context.Context, c client.Client, namespace string, 
 	return names, err
 }
 
-// Confirmed reports whether the user agrees; --confirm agrees beforehand. An
-// input that ends without an answer is a no.
+// Confirmed reports whether the user agrees; --confirm agrees beforehand. An input that ends
+// without an answer is a no.
 func (o *Options) Confirmed(g *global.Global, what string, names []string) bool {
 	if o.Confirm {
 		return true

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/pkg/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
@@ -72,7 +72,8 @@ func NewGetCommand(g *global.Global) *cobra.Command {
 	return cmd
 }
 
-// Run asks the binaries and prints what they serve. A binary that cannot be used is told, and no reason to fail.
+// Run asks the binaries and prints what they serve. A binary that cannot be used is told, and no
+// reason to fail.
 func (o *GetOptions) Run(ctx context.Context) error {
 	dir := cmp.Or(o.Dir, o.Getenv(service.EnvName(dirFlag)))
 	if dir == "" {

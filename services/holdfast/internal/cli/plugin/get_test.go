@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 	sdk "github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
-	"github.com/holdfast-io/holdfast/pkg/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/plugin"
 )

@@ -1,5 +1,4 @@
-// Package queue holds the commands `holdfast queue ...`: what runs, what waits,
-// and why.
+// Package queue holds the commands `holdfast queue ...`: what runs, what waits, and why.
 package queue
 
 import (

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"sigs.k8s.io/yaml"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/queue"
@@ -24,8 +24,8 @@ import (
 type service struct {
 	queuev1.UnimplementedQueueServiceServer
 	entries []*queuev1.QueueEntry
-	// streams are what each call of WatchQueue sends; it then waits for the caller,
-	// or goes away when leaves is set.
+	// streams are what each call of WatchQueue sends; it then waits for the caller, or goes away
+	// when leaves is set.
 	mu      sync.Mutex
 	streams [][]*queuev1.WatchQueueResponse
 	leaves  bool
@@ -50,7 +50,7 @@ func (s *service) ExplainBackup(_ context.Context, req *queuev1.ExplainBackupReq
 			return explanation(e), nil
 		}
 	}
-	return nil, fmt.Errorf("backup %q: %w", req.GetName(), grpcerr.ErrNotFound)
+	return nil, fmt.Errorf("backup %q: %w", req.GetName(), errgrpc.ErrNotFound)
 }
 
 func explanation(e *queuev1.QueueEntry) *queuev1.ExplainBackupResponse {
@@ -86,10 +86,10 @@ func (s *service) WatchQueue(_ *queuev1.WatchQueueRequest, stream grpc.ServerStr
 		}
 	}
 	if leaves {
-		return fmt.Errorf("stopping: %w", grpcerr.ErrUnavailable)
+		return fmt.Errorf("stopping: %w", errgrpc.ErrUnavailable)
 	}
 	if s.leaves {
-		return fmt.Errorf("no: %w", grpcerr.ErrForbidden)
+		return fmt.Errorf("no: %w", errgrpc.ErrForbidden)
 	}
 	<-stream.Context().Done()
 	return stream.Context().Err()
@@ -249,7 +249,8 @@ func TestWatchEndsInPeaceWhenInterrupted(t *testing.T) {
 	c.Serve(t, &service{streams: [][]*queuev1.WatchQueueResponse{{{Changed: []*queuev1.QueueEntry{entry("big", 0)}, Complete: true}}}})
 	soon, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
-	// An interrupt is no deadline, which the server would know too and could end the stream by first.
+	// An interrupt is no deadline, which the server would know too and could end the stream by
+	// first.
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	context.AfterFunc(soon, interrupt)

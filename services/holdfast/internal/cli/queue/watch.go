@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
@@ -48,15 +48,15 @@ printed. With -o every state is a whole document.`,
 	return cmd
 }
 
-// run watches until ctx ends. A service that goes away after it has answered is
-// waited for: it may be restarting.
+// run watches until ctx ends. A service that goes away after it has answered is waited for: it may
+// be restarting.
 func (w *watcher) run(ctx context.Context) error {
 	for {
 		err := w.Remote.Explain(w.follow(ctx))
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case !w.shown || !errors.Is(err, grpcerr.ErrUnavailable):
+		case !w.shown || !errors.Is(err, errgrpc.ErrUnavailable):
 			return err
 		}
 		_, _ = fmt.Fprintf(w.Err, "holdfast: %v; trying again\n", err)
@@ -87,7 +87,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		if !m.GetComplete() {
 			continue
 		}
-		for uid, e := range old { // what left while nobody was connected
+		for uid, e := range old { // what left while there was no connection
 			if w.known[uid] == nil {
 				w.gone = append(w.gone, e.GetName())
 			}
@@ -155,8 +155,8 @@ func (w *watcher) list() List {
 	return list
 }
 
-// inOrder is the order ListQueue has: what does not wait by its number and age,
-// then the others by their place.
+// inOrder is the order ListQueue has: what does not wait by its number and age, then the others by
+// their place.
 func inOrder(a, b *queuev1.QueueEntry) int {
 	if (a.GetPosition() == 0) != (b.GetPosition() == 0) {
 		return cmp.Compare(min(a.GetPosition(), 1), min(b.GetPosition(), 1))

@@ -1,5 +1,5 @@
-// Package remote reaches the services of Holdfast over gRPC, for the commands
-// that ask one of them rather than the API server.
+// Package remote reaches the services of Holdfast over gRPC, for the commands that ask one of them
+// rather than the API server.
 package remote
 
 import (
@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
-	"github.com/holdfast-io/holdfast/pkg/grpcerr"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
@@ -33,8 +33,8 @@ type Options struct {
 	CertFile, KeyFile string
 	// TokenFile holds the Kubernetes token to present.
 	TokenFile string
-	// DataDir is the data directory of the `holdfast up` to call; empty means what $HOLDFAST_DATA_DIR says, else what up noted for
-	// the address.
+	// DataDir is the data directory of the `holdfast up` to call; empty means what
+	// $HOLDFAST_DATA_DIR says, else what up noted for the address.
 	DataDir string
 
 	what string
@@ -55,8 +55,8 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 
 func (o *Options) flag(name string) string { return o.what + "-" + name }
 
-// Connect returns a connection, which dials when it is first used. Errors name
-// the flag. The caller closes the connection.
+// Connect returns a connection, which dials when it is first used. Errors name the flag. The caller
+// closes the connection.
 func (o *Options) Connect(g *global.Global) (*grpc.ClientConn, error) {
 	host, _, err := net.SplitHostPort(o.Address)
 	if err != nil {
@@ -110,14 +110,13 @@ func (o *Options) transport() (credentials.TransportCredentials, bool, error) {
 	return credentials.NewTLS(config), true, nil
 }
 
-// Explain makes the error of a call one for people: what the service said, or
-// how to reach it.
+// Explain makes the error of a call one for people: what the service said, or how to reach it.
 func (o *Options) Explain(err error) error {
-	err = grpcerr.FromStatus(err)
-	if errors.Is(err, grpcerr.ErrUnavailable) && grpcerr.Reason(err) == "" {
+	err = errgrpc.FromStatus(err)
+	if errors.Is(err, errgrpc.ErrUnavailable) && errgrpc.Reason(err) == "" {
 		return fmt.Errorf("%w; no answer from %s: is `holdfast up` running there, or the port of queue-scheduler forwarded? --%s says where it is", err, o.Address, o.flag("address"))
 	}
-	if errors.Is(err, grpcerr.ErrUnauthenticated) {
+	if errors.Is(err, errgrpc.ErrUnauthenticated) {
 		return fmt.Errorf("%w; --data-dir names the data directory of the `holdfast up` that listens on %s, --%s a file with a token", err, o.Address, o.flag("token-file"))
 	}
 	return err

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/holdfast-io/holdfast/pkg/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
@@ -106,7 +106,8 @@ func TestFilesAreChecked(t *testing.T) {
 	require.ErrorContains(t, err, "--queue-ca-file: no certificate in")
 }
 
-// TestTheTokenOfThisMachineStaysOnIt: another user may listen on a port that a name leads to, and then holds the token.
+// TestTheTokenOfThisMachineStaysOnIt: another user may listen on a port that a name leads to, and
+// then holds the token.
 func TestTheTokenOfThisMachineStaysOnIt(t *testing.T) {
 	dir := t.TempDir()
 	_, err := runtoken.Create(dir)

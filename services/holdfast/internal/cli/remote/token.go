@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
 )
@@ -17,8 +17,9 @@ import (
 // dataDirVar names the data directory where --data-dir does not.
 const dataDirVar = "HOLDFAST_DATA_DIR"
 
-// token is what to present: that of the file given, or that of the `holdfast up` on this machine; empty for none. The latter goes only to
-// a literal loopback address and in the clear: a name may lead to a port that another user listens on.
+// token is what to present: that of the file given, or that of the `holdfast up` on this machine;
+// empty for none. The latter goes only to a literal loopback address and in the clear: a name may
+// lead to a port that another user listens on.
 func (o *Options) token(g *global.Global, secure bool) (string, error) {
 	if o.TokenFile != "" {
 		token, err := os.ReadFile(o.TokenFile)
@@ -52,8 +53,8 @@ func (o *Options) token(g *global.Global, secure bool) (string, error) {
 	return noted(g, o.Address)
 }
 
-// noted is the token of the server that noted the address. One that ended without removing its note has left no token, or one that
-// nothing accepts.
+// noted is the token of the server that noted the address. One that ended without removing its note
+// has left no token, or one that nothing accepts.
 func noted(g *global.Global, address string) (string, error) {
 	dir, err := local.DataDir(g.Home, address)
 	if dir == "" || err != nil {
@@ -66,8 +67,8 @@ func noted(g *global.Global, address string) (string, error) {
 	return token, err
 }
 
-// bearer presents a token with every call. In the clear it goes no further than
-// this machine, see Connect.
+// bearer presents a token with every call. In the clear it goes no further than this machine, see
+// Connect.
 type bearer struct {
 	token  string
 	secure bool

@@ -15,56 +15,37 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/restoreorder"
-	"github.com/holdfast-io/holdfast/pkg/selection"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
 // CreateOptions are the flags of `restore create`.
 type CreateOptions struct {
-	*global.Global
-	Name                 string
-	Labels               map[string]string
-	Annotations          map[string]string
+	verbs.Creation
 	Spec                 velerov1.RestoreSpec
 	AllowPartiallyFailed bool
 	Now                  bool
 	Order                string
-	Wait                 bool
-	Format               output.Format
 
+	kind          *verbs.Kind[*velerov1.Restore]
 	status        velerov1.RestoreStatusSpec
 	policy        string
 	modifier      string
 	sparse        *bool
 	parallelFiles int
-	client        client.WithWatch
-	namespace     string
 }
 
 // NewCreateCommand returns `restore create`.
-func NewCreateCommand(g *global.Global) *cobra.Command {
-	o := &CreateOptions{Global: g}
-	cmd := &cobra.Command{
+func NewCreateCommand(g *global.Global, kind *verbs.Kind[*velerov1.Restore]) *cobra.Command {
+	return verbs.Creating(&cobra.Command{
 		Use:   "create [NAME] --from-backup BACKUP",
 		Short: "Restore from a backup",
 		Example: `  holdfast restore create --from-backup first --wait
   holdfast restore create copy --from-backup first --include-namespaces web --namespace-mappings web:web-copy`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Complete(args); err != nil {
-				return err
-			}
-			if err := o.Validate(cmd.Context()); err != nil {
-				return err
-			}
-			return o.Run(cmd.Context())
-		},
-	}
-	o.BindFlags(cmd.Flags())
-	return cmd
+	}, &CreateOptions{Creation: verbs.NewCreation(g, "restore"), kind: kind})
 }
 
 // BindFlags adds the command's flags, named as Velero's CLI names them.
@@ -90,12 +71,9 @@ func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.ItemOperationTimeout.Duration, "item-operation-timeout", 0, "how long to wait for asynchronous operations; 0 is the server's default")
 	flags.OptionalBoolVar(fs, &o.sparse, "write-sparse-files", "leave holes in files where their data is zero")
 	fs.IntVar(&o.parallelFiles, "parallel-files-download", 0, "files of a volume written at a time")
-	flags.MapVar(fs, &o.Labels, "labels", "=", "labels of the restore itself")
-	flags.MapVar(fs, &o.Annotations, "annotations", "=", "annotations of the restore itself")
 	fs.BoolVar(&o.Now, "now", false, "do not wait for running backups of the same namespaces")
 	fs.StringVar(&o.Order, "order", "", "what comes first: stages (the default: no controller acts before what it would make is there), owners, or velero for its list of priorities alone")
-	fs.BoolVarP(&o.Wait, "wait", "w", false, "wait for the end; exit code 2 means partially failed")
-	o.Format.BindFlag(fs)
+	o.Creation.BindFlags(fs)
 }
 
 // Complete fills in what follows from the arguments and flags.
@@ -107,7 +85,7 @@ func (o *CreateOptions) Complete(args []string) error {
 	if len(args) > 0 {
 		o.Name = args[0]
 	} else if source != "" {
-		o.Name = source + "-" + o.Clock.Now().Format("20060102150405")
+		o.Name = source + "-" + o.Global.Clock.Now().Format("20060102150405")
 	}
 	o.Spec.ExistingResourcePolicy = velerov1.PolicyType(o.policy)
 	if len(o.status.IncludedResources) > 0 {
@@ -125,9 +103,7 @@ func (o *CreateOptions) Complete(args []string) error {
 	if o.Order != "" {
 		o.annotate(holdfast.AnnotationOrder, o.Order)
 	}
-	var err error
-	o.client, o.namespace, err = o.Client()
-	return err
+	return o.Connect()
 }
 
 func (o *CreateOptions) annotate(key, value string) {
@@ -144,17 +120,13 @@ func (o *CreateOptions) Validate(ctx context.Context) error {
 	if (s.BackupName == "") == (s.ScheduleName == "") {
 		errs = append(errs, errors.New("give either --from-backup or --from-schedule"))
 	}
-	if problems := validation.IsDNS1123Subdomain(o.Name); o.Name != "" && len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("name %q: %s", o.Name, problems[0]))
-	}
+	errs = append(errs, o.CheckName())
 	switch s.ExistingResourcePolicy {
 	case "", velerov1.PolicyTypeNone, velerov1.PolicyTypeUpdate:
 	default:
 		errs = append(errs, fmt.Errorf("--existing-resource-policy: %q is not none or update", s.ExistingResourcePolicy))
 	}
-	if s.LabelSelector != nil && len(s.OrLabelSelectors) > 0 {
-		errs = append(errs, errors.New("--selector and --or-selector cannot be combined"))
-	}
+	errs = append(errs, verbs.CheckSelectors(s.LabelSelector, s.OrLabelSelectors))
 	if len(o.status.ExcludedResources) > 0 && len(o.status.IncludedResources) == 0 {
 		errs = append(errs, errors.New("--status-exclude-resources needs --status-include-resources"))
 	}
@@ -164,9 +136,7 @@ func (o *CreateOptions) Validate(ctx context.Context) error {
 	if o.AllowPartiallyFailed && s.ScheduleName == "" {
 		errs = append(errs, errors.New("--allow-partially-failed needs --from-schedule"))
 	}
-	if o.Wait && o.Format != output.Text {
-		errs = append(errs, errors.New("--wait: -o prints the restore without creating it"))
-	}
+	errs = append(errs, o.CheckWait())
 	for from, to := range s.NamespaceMapping {
 		if problems := validation.IsDNS1123Label(to); len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("--namespace-mappings: %s:%s: %s", from, to, problems[0]))
@@ -180,7 +150,7 @@ func (o *CreateOptions) Validate(ctx context.Context) error {
 
 func (o *CreateOptions) checkSource(ctx context.Context) error {
 	if o.Spec.BackupName != "" {
-		if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: o.Spec.BackupName}, &velerov1.Backup{}); err != nil {
+		if err := o.Client.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.BackupName}, &velerov1.Backup{}); err != nil {
 			return fmt.Errorf("--from-backup: %w", err)
 		}
 		return nil
@@ -188,18 +158,18 @@ func (o *CreateOptions) checkSource(ctx context.Context) error {
 	if o.AllowPartiallyFailed {
 		return o.newestOfSchedule(ctx)
 	}
-	if err := o.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: o.Spec.ScheduleName}, &velerov1.Schedule{}); err != nil {
+	if err := o.Client.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.ScheduleName}, &velerov1.Schedule{}); err != nil {
 		return fmt.Errorf("--from-schedule: %w", err)
 	}
 	return nil
 }
 
-// newestOfSchedule turns the schedule into its newest usable backup: only the
-// server's own choice insists on a completed one.
+// newestOfSchedule turns the schedule into its newest usable backup: only the server's own choice
+// insists on a completed one.
 func (o *CreateOptions) newestOfSchedule(ctx context.Context) error {
 	backups := &velerov1.BackupList{}
 	labels := client.MatchingLabels{velerov1.LabelScheduleName: o.Spec.ScheduleName}
-	if err := o.client.List(ctx, backups, client.InNamespace(o.namespace), labels); err != nil {
+	if err := o.Client.List(ctx, backups, client.InNamespace(o.Namespace), labels); err != nil {
 		return fmt.Errorf("list backups of schedule %q: %w", o.Spec.ScheduleName, err)
 	}
 	var newest *velerov1.Backup
@@ -219,21 +189,9 @@ func (o *CreateOptions) newestOfSchedule(ctx context.Context) error {
 
 // Run creates the restore, or prints it with -o, and waits for its end if asked.
 func (o *CreateOptions) Run(ctx context.Context) error {
-	r := &velerov1.Restore{
+	return o.kind.Create(ctx, &o.Creation, &velerov1.Restore{
 		TypeMeta:   metav1.TypeMeta{APIVersion: velerov1.GroupVersion.String(), Kind: "Restore"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations},
+		ObjectMeta: o.Meta(),
 		Spec:       o.Spec,
-	}
-	if o.Format != output.Text {
-		return o.Format.Print(o.Out, r)
-	}
-	if err := o.client.Create(ctx, r); err != nil {
-		return fmt.Errorf("create restore %q: %w", r.Name, err)
-	}
-	o.Printf("Restore %q was requested.\n", r.Name)
-	if !o.Wait {
-		o.Printf("`holdfast restore describe %s` shows how far it is.\n", r.Name)
-		return nil
-	}
-	return wait(ctx, o.Global, o.client, r)
+	})
 }

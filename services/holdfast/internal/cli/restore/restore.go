@@ -10,39 +10,63 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
-
-// deleting is what people see of a Restore that is being removed; the wire has no
-// such phase.
-const deleting velerov1.RestorePhase = "Deleting"
 
 // NewCommand returns the group of commands about restores.
 func NewCommand(g *global.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "restore", Aliases: []string{"restores"}, Short: "Work with restores"}
+	kind := newKind()
 	cmd.AddCommand(
-		NewCreateCommand(g),
-		NewGetCommand(g),
-		NewDescribeCommand(g),
-		NewLogsCommand(g),
-		NewCancelCommand(g),
-		NewDeleteCommand(g),
+		NewCreateCommand(g, kind),
+		kind.NewGetCommand(g),
+		kind.NewDescribeCommand(g),
+		kind.NewLogsCommand(g),
+		kind.NewCancelCommand(g),
+		kind.NewDeleteCommand(g),
 	)
 	return cmd
 }
 
-// find reads one restore; the error names it.
-func find(ctx context.Context, c client.Client, namespace, name string) (*velerov1.Restore, error) {
-	r := &velerov1.Restore{}
-	if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, r); err != nil {
-		return nil, fmt.Errorf("restore %q: %w", name, err)
+// newKind returns what the commands about restores have of their own.
+func newKind() *verbs.Kind[*velerov1.Restore] {
+	return &verbs.Kind[*velerov1.Restore]{
+		Name:     "Restore",
+		New:      func() *velerov1.Restore { return &velerov1.Restore{} },
+		NewList:  func() client.ObjectList { return &velerov1.RestoreList{} },
+		Status:   status,
+		Columns:  columns(),
+		Row:      row,
+		Compare:  compare,
+		Location: location,
+		Files: verbs.Files{
+			Log: velerov1.DownloadTargetKindRestoreLog, Results: velerov1.DownloadTargetKindRestoreResults,
+			Volumes: velerov1.DownloadTargetKindRestoreVolumeInfo, Resources: velerov1.DownloadTargetKindRestoreResourceList,
+		},
+		Describe:    describeRestore,
+		CancelShort: "Stop restores that wait or run; they end as Failed, and what they restored stays",
+		DeleteShort: "Delete the records of restores; what they restored stays",
+		DeleteWait:  "wait until the files of the restores are gone too",
+		Delete:      remove,
 	}
-	r.SetGroupVersionKind(velerov1.GroupVersion.WithKind("Restore"))
-	return r, nil
 }
 
-// location returns the storage location of a restore's backup, or nothing when
-// the backup is gone: then only the location's authorities are not known.
+func status(r *velerov1.Restore) verbs.Status {
+	s := &r.Status
+	out := verbs.Status{
+		Phase: velerov1.BackupPhase(s.Phase), Stage: cancel.RestoreStage(r), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
+		Errors: s.Errors, Warnings: s.Warnings,
+	}
+	if s.Progress != nil {
+		out.Done, out.Total = s.Progress.ItemsRestored, s.Progress.TotalItems
+	}
+	return out
+}
+
+// location returns the storage location of a restore's backup, or nothing when the backup is gone:
+// then only the location's authorities are not known.
 func location(ctx context.Context, c client.Client, r *velerov1.Restore) (string, error) {
 	b := &velerov1.Backup{}
 	err := c.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: r.Spec.BackupName}, b)
@@ -50,27 +74,4 @@ func location(ctx context.Context, c client.Client, r *velerov1.Restore) (string
 		return "", fmt.Errorf("backup %q of restore %q: %w", r.Spec.BackupName, r.Name, err)
 	}
 	return b.Spec.StorageLocation, nil
-}
-
-// shownPhase is the phase as people should see it.
-func shownPhase(r *velerov1.Restore) velerov1.RestorePhase {
-	switch {
-	case r.DeletionTimestamp != nil:
-		return deleting
-	case r.Status.Phase == "":
-		return velerov1.RestorePhaseNew
-	default:
-		return r.Status.Phase
-	}
-}
-
-// hasLog reports whether the log of a restore in this phase can be fetched.
-func hasLog(phase velerov1.RestorePhase) bool {
-	switch phase {
-	case velerov1.RestorePhaseCompleted, velerov1.RestorePhasePartiallyFailed, velerov1.RestorePhaseFailed,
-		velerov1.RestorePhaseWaitingForPluginOperations, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed:
-		return true
-	default:
-		return false
-	}
 }

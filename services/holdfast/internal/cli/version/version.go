@@ -36,8 +36,8 @@ func NewCommand(g *global.Global) *cobra.Command {
 	return cmd
 }
 
-// Run prints the versions. A server that does not answer is an error, after the
-// client's own version was printed.
+// Run prints the versions. A server that does not answer is an error, after the client's own
+// version was printed.
 func (o *Options) Run(ctx context.Context) error {
 	o.Printf("Client: %s\n", buildinfo.String())
 	if o.ClientOnly {

@@ -1,0 +1,126 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+const (
+	actions = "fault-actions" // a namespace with the object that item actions are called for
+	volumes = "fault-volumes" // a namespace with a claim, whose volume has its name
+	data    = "data"          // the claim
+)
+
+// plantActed makes what plugins are called for.
+func (b *Bed) plantActed(ctx context.Context) error {
+	template := &corev1.PodTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: actions, Name: "one", Annotations: map[string]string{callsKey: b.called}},
+		Template:   corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}}},
+	}
+	none, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumes}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nowhere"}},
+		ClaimRef:               &corev1.ObjectReference{Namespace: volumes, Name: data},
+	}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: volumes, Name: data}, Spec: corev1.PersistentVolumeClaimSpec{
+		StorageClassName: &none, VolumeName: volumes, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{Requests: size},
+	}}
+	if err := errors.Join(b.create(ctx, template), b.create(ctx, volume), b.create(ctx, claim)); err != nil {
+		return err
+	}
+	return until(ctx, patience, "claim "+data+" is bound", func() (bool, error) {
+		err := b.client.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		return claim.Status.Phase == corev1.ClaimBound, err
+	})
+}
+
+// beginActedBackup stores the object that a backup item action of version 2 is called for.
+func beginActedBackup(ctx context.Context, b *Bed, name string) error {
+	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{actions}}})
+}
+
+func observeActedBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
+	f, err := observeBackup(ctx, b, name)
+	if err != nil {
+		return nil, err
+	}
+	return f, b.countCalls(f, name)
+}
+
+func beginActedRestore(ctx context.Context, b *Bed, name string) error {
+	return b.restore(ctx, name, actions, nil)
+}
+
+func observeActedRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
+	f, err := observeRestore(ctx, b, name)
+	if err != nil {
+		return nil, err
+	}
+	return f, b.countCalls(f, name)
+}
+
+// countCalls adds how often plugins were called.
+func (b *Bed) countCalls(f Facts, name string) error {
+	counts, err := b.calls(name)
+	for what, n := range counts {
+		f["calls "+what] = strconv.Itoa(n)
+	}
+	return err
+}
+
+func newSnapshotLocation(name, calls string) *velerov1.VolumeSnapshotLocation {
+	return &velerov1.VolumeSnapshotLocation{
+		ObjectMeta: named(name), Spec: velerov1.VolumeSnapshotLocationSpec{Provider: snapshotter, Config: map[string]string{callsKey: calls}},
+	}
+}
+
+// prepareSnapshots makes the location, which is there for this scenario alone: it would be every
+// backup's.
+func prepareSnapshots(ctx context.Context, b *Bed, name string) error {
+	return b.create(ctx, newSnapshotLocation(name, b.called))
+}
+
+func beginSnapshots(ctx context.Context, b *Bed, name string) error {
+	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
+		IncludedNamespaces: []string{volumes}, SnapshotVolumes: new(true), VolumeSnapshotLocations: []string{name},
+	}})
+}
+
+func removeSnapshotLocation(ctx context.Context, b *Bed, name string) error {
+	return b.remove(ctx, newSnapshotLocation(name, ""))
+}
+
+// prepareCleaned makes a backup for which a delete item action has work.
+func prepareCleaned(ctx context.Context, b *Bed, name string) error {
+	if err := beginActedBackup(ctx, b, name); err != nil {
+		return err
+	}
+	backup, err := b.ended(ctx, name)
+	if err == nil && backup.Status.Phase != velerov1.BackupPhaseCompleted {
+		err = fmt.Errorf("backup %s is %s", name, backup.Status.Phase)
+	}
+	return err
+}
+
+// observeCleaned waits for the end of a deletion whose action fails once. How often it is called
+// may differ: what it did is recorded afterwards.
+func observeCleaned(ctx context.Context, b *Bed, name string) (Facts, error) {
+	f, err := observeDeletion(ctx, b, name)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := b.calls(name)
+	f["cleaned after the failure"] = strconv.FormatBool(counts["clean"] > 1)
+	return f, err
+}

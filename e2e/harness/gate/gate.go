@@ -1,0 +1,199 @@
+// Package gate is an HTTP proxy in front of an S3 server that can hold requests until a test lets
+// them go, slow them down, and tell which came by. A held request stops a job at a known step for
+// as long as a test needs, without a change to the product.
+package gate
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Request is one request as the proxy saw it.
+type Request struct {
+	Method string // of HTTP, or LIST for a listing
+	Key    string // of the object; the prefix of a listing
+}
+
+// Match selects requests.
+type Match func(Request) bool
+
+// Writes matches what changes objects whose keys contain a text.
+func Writes(text string) Match {
+	return func(r Request) bool {
+		return (r.Method == http.MethodPut || r.Method == http.MethodPost) && strings.Contains(r.Key, text)
+	}
+}
+
+// Reads matches the reading of objects whose keys contain a text.
+func Reads(text string) Match {
+	return func(r Request) bool { return r.Method == http.MethodGet && strings.Contains(r.Key, text) }
+}
+
+// Gate is a running proxy. Its methods are safe for concurrent use.
+type Gate struct {
+	URL string // of the proxy, in place of the server's
+
+	server *http.Server
+	closed chan struct{}
+	served chan struct{} // closed when the listener is gone
+
+	mu    sync.Mutex
+	holds []*Hold
+	slow  Match
+	delay time.Duration
+	seen  []Request
+}
+
+// Start starts a proxy in front of the server at target (an http URL). The caller calls Close.
+func Start(target string) (*Gate, error) {
+	to, err := url.Parse(target)
+	if err != nil {
+		return nil, fmt.Errorf("target of the gate: %w", err)
+	}
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, fmt.Errorf("listen for the gate: %w", err)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 32, DisableCompression: true}
+	proxy := &httputil.ReverseProxy{Transport: transport, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // it is signed
+	}}
+	g := &Gate{URL: "http://" + listener.Addr().String(), closed: make(chan struct{}), served: make(chan struct{})}
+	g.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.pass(r) {
+			proxy.ServeHTTP(w, r)
+		}
+	})}
+	go func() {
+		defer close(g.served)
+		defer transport.CloseIdleConnections()
+		_ = g.server.Serve(listener) // if it ends early, every request is refused, which no test overlooks
+	}()
+	return g, nil
+}
+
+// pass returns when the request may go on; false when nothing waits for it any more.
+func (g *Gate) pass(r *http.Request) bool {
+	request := parse(r)
+	g.mu.Lock()
+	g.seen = append(g.seen, request)
+	delay := g.delay
+	if g.slow == nil || !g.slow(request) {
+		delay = 0
+	}
+	var holding []*Hold
+	for _, hold := range g.holds {
+		if hold.match(request) {
+			holding = append(holding, hold)
+		}
+	}
+	g.mu.Unlock()
+	for _, hold := range holding {
+		hold.arrive()
+		if !g.wait(r, hold.released) {
+			return false
+		}
+	}
+	if delay == 0 {
+		return true
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-g.closed:
+	case <-r.Context().Done():
+	}
+	return false
+}
+
+func (g *Gate) wait(r *http.Request, released <-chan struct{}) bool {
+	select {
+	case <-released:
+		return true
+	case <-g.closed:
+	case <-r.Context().Done():
+	}
+	return false
+}
+
+// parse reads a path-style request.
+func parse(r *http.Request) Request {
+	_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if key == "" && r.Method == http.MethodGet {
+		return Request{Method: "LIST", Key: r.URL.Query().Get("prefix")}
+	}
+	return Request{Method: r.Method, Key: key}
+}
+
+// Slow makes every matching request wait before it goes on, until Slow is called again; nil slows
+// nothing.
+func (g *Gate) Slow(match Match, delay time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.slow, g.delay = match, delay
+}
+
+// Seen returns how many requests matched so far, held ones included.
+func (g *Gate) Seen(match Match) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for _, r := range g.seen {
+		if match(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// Close ends the proxy; held requests fail.
+func (g *Gate) Close() {
+	close(g.closed)
+	_ = g.server.Close()
+	<-g.served
+}
+
+// Hold is a rule that keeps requests waiting.
+type Hold struct {
+	gate     *Gate
+	match    Match
+	reach    sync.Once
+	reached  chan struct{}
+	release  sync.Once
+	released chan struct{}
+}
+
+// Hold keeps matching requests from now on until Release.
+func (g *Gate) Hold(match Match) *Hold {
+	h := &Hold{gate: g, match: match, reached: make(chan struct{}), released: make(chan struct{})}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holds = append(g.holds, h)
+	return h
+}
+
+func (h *Hold) arrive() { h.reach.Do(func() { close(h.reached) }) }
+
+// Reached is closed when the first matching request waits.
+func (h *Hold) Reached() <-chan struct{} { return h.reached }
+
+// Release lets the waiting requests go and all that come later. A second call does nothing.
+func (h *Hold) Release() {
+	h.release.Do(func() {
+		h.gate.mu.Lock()
+		h.gate.holds = slices.DeleteFunc(h.gate.holds, func(other *Hold) bool { return other == h })
+		h.gate.mu.Unlock()
+		close(h.released)
+	})
+}

@@ -1,0 +1,122 @@
+// Package site is what scenarios about disturbed services run on: a cluster with the services on it
+// as separate processes, buckets whose content can be compared, and the history of every job.
+package site
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/seed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/pkg/apis/crds"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+const (
+	// Server is the server namespace.
+	Server = "velero"
+	// Patience bounds every wait: generous, since the machine may be busy with other tests.
+	Patience = 3 * time.Minute
+	// Look is how often a condition is looked at.
+	Look = 50 * time.Millisecond
+)
+
+// Config says what runs on a site.
+type Config struct {
+	Replicas int                 // of each service
+	Counts   map[string]int      // of single services, in place of Replicas
+	Args     map[string][]string // further flags by service
+	// Cluster changes how the cluster is started; nil changes nothing.
+	Cluster func(*testbed.Config)
+	// Arrange is called when the cluster runs and the services do not, and returns flags in
+	// addition to Args; nil returns none.
+	Arrange func(*Site) map[string][]string
+}
+
+// Site is a cluster with the services on it.
+type Site struct {
+	Cluster *testbed.Cluster
+	Fleet   *fleet.Fleet
+	Client  client.Client
+	History *History
+}
+
+// Start starts a cluster and the services for a test, and stops both when the test is done.
+func Start(t *testing.T, config Config) *Site {
+	t.Helper()
+	var options []func(*testbed.Config)
+	if config.Cluster != nil {
+		options = append(options, config.Cluster)
+	}
+	s := &Site{Cluster: testbed.StartT(t, options...)}
+	require.NoError(t, crds.Install(t.Context(), s.Cluster.RestConfig()))
+	var err error
+	s.Client, err = client.New(s.Cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
+	require.NoError(t, err)
+	s.Namespace(t, Server)
+	ctrllog.SetLogger(logr.Discard()) // what informers say about outages
+	s.History = watch(t, s.Cluster.RestConfig())
+	if config.Arrange != nil {
+		config.Args = with(config.Args, config.Arrange(s))
+	}
+	s.Fleet, err = fleet.Start(t.Context(), fleet.Config{
+		Dir: t.TempDir(), Kubeconfig: s.Cluster.Kubeconfig(), Rest: s.Cluster.RestConfig(), Replicas: config.Replicas,
+		Counts: config.Counts, Args: config.Args,
+	})
+	require.NoError(t, err)
+	t.Cleanup(s.Fleet.Stop)
+	t.Cleanup(func() { s.showLogs(t) })
+	return s
+}
+
+// with returns the flags of both.
+func with(args, more map[string][]string) map[string][]string {
+	out := maps.Clone(args)
+	if out == nil {
+		out = map[string][]string{}
+	}
+	for service, flags := range more {
+		out[service] = append(slices.Clone(out[service]), flags...)
+	}
+	return out
+}
+
+// showLogs adds what every service complained about to the log of a failed test.
+func (s *Site) showLogs(t *testing.T) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	for _, m := range s.Fleet.Members {
+		t.Logf("%s complains:\n%s", filepath.Base(m.LogPath()), testbed.Complaints(m.LogPath(), 8))
+	}
+}
+
+// Namespace creates a namespace.
+func (s *Site) Namespace(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, s.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+}
+
+// Estate creates a namespace with plain objects in it, half of them Secrets; count of each, size
+// bytes in each.
+func (s *Site) Estate(t *testing.T, namespace string, count, size int) {
+	t.Helper()
+	s.Namespace(t, namespace)
+	for _, secrets := range []bool{false, true} {
+		require.NoError(t, seed.Bulk(t.Context(), s.Cluster.RestConfig(), seed.BulkOptions{
+			Namespace: namespace, Name: namespace, Count: count, Size: size, Secrets: secrets,
+		}))
+	}
+}

@@ -1,0 +1,69 @@
+package mutants
+
+import "slices"
+
+// Table is every mutant that a test of its own kills.
+func Table() []Mutant {
+	return slices.Concat(claims, engine, queue, ownership, backups, restores, deletions)
+}
+
+// Processes are mistakes that only processes show which are killed or stopped in the middle of a
+// job, by name. Package e2e/fault builds services with them, which its cases must notice.
+var Processes = map[string][]Edit{
+	// The woken process goes on to the end of a job that is not its own any more.
+	"nofence": {claimUnchecked, journalUnfenced},
+	// The taker trusts the record of a part that is not there.
+	"earlycheckpoint": {recordBeforePart, noRecordAfterPart},
+	// The taker trusts the outcome of an object that is not there.
+	"earlyack": {outcomeBeforeObject},
+	// The taker does not know of a paused owner.
+	"pauseunrecorded": {pauseUnrecorded},
+	// The taker takes a snapshot that the dead process had announced.
+	"snapshotagain": {announcedSnapshotTaken},
+	// The taker makes a call that the dead process had announced.
+	"callagain": {announcedCallMade},
+}
+
+var (
+	claimUnchecked = Edit{
+		"pkg/job/claim/annotation.go",
+		"	switch c, ok, err := Parse(obj); {\n",
+		"	switch c, ok, err := Parse(obj); {\n	case true:\n		return nil\n",
+	}
+	journalUnfenced = Edit{
+		"pkg/job/journal/journal.go",
+		"	if err != nil || bytes.Equal(stored, data)",
+		"	if true || err != nil || bytes.Equal(stored, data)",
+	}
+	recordBeforePart = Edit{
+		"services/backup-runner/internal/collect/partwriter/deliver.go",
+		"	if b.spool != nil {\n		if err := c.create(",
+		"	if err := c.enter(ctx, &b.record); err != nil {\n		return err\n	}\n	if b.spool != nil {\n		if err := c.create(",
+	}
+	noRecordAfterPart = Edit{
+		"services/backup-runner/internal/collect/partwriter/deliver.go",
+		"	err := c.enter(ctx, &b.record)\n	if errors.Is(err, journal.ErrFenced)",
+		"	var err error\n	if errors.Is(err, journal.ErrFenced)",
+	}
+	pauseUnrecorded = Edit{
+		"services/restore-runner/internal/outcome/paused.go",
+		"	e := r.Begin(General)\n	e.record.Paused = p\n	e.Commit()\n",
+		"	r.mu.Lock()\n	defer r.mu.Unlock()\n	put(&r.paused, p.Target, p)\n",
+	}
+	announcedSnapshotTaken = Edit{
+		"services/backup-runner/internal/collect/volumes/decide.go",
+		"; begun {\n",
+		"; begun && d.name == \"\" {\n",
+	}
+	announcedCallMade = Edit{
+		"services/restore-runner/internal/restore/calls.go",
+		"	case before, t.History.Blind:\n",
+		"	case before && t.History.Blind:\n",
+	}
+	outcomeBeforeObject = Edit{
+		"services/restore-runner/internal/restore/object.go",
+		"	failpoint.Hit(\"restore-runner/before-create\")\n",
+		"	early := r.Recorder.Begin(it.node)\n	early.Done(apply.Created, \"\")\n	early.Commit()\n	_ = r.Recorder.Sync(ctx)\n" +
+			"	failpoint.Hit(\"restore-runner/before-create\")\n",
+	}
+)

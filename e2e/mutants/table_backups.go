@@ -1,0 +1,97 @@
+package mutants
+
+// How a backup is made: backup-runner and pkg/archive.
+var backups = []Mutant{
+	{
+		Name: "a part is recorded before it is in the bucket", Edit: recordBeforePart, Also: []Edit{noRecordAfterPart},
+		Package: "./services/backup-runner/internal/collect", Test: "TestDeathAtEachWrite",
+	},
+	{
+		Name: "a new backup goes on with the cut of nothing", Edit: Edit{
+			"services/backup-runner/internal/collect/resume.go",
+			"if len(keys) > 0 {",
+			"if true {",
+		},
+		Package: "./services/backup-runner/internal/collect", Test: "TestAKindInAStorageOfItsOwn",
+	},
+	{
+		Name: "a taker takes a cut of its own", Edit: Edit{
+			"services/backup-runner/internal/collect/resume.go",
+			"r.job.Cut.Restore(r.past.Revisions)",
+			"",
+		},
+		Package: "./services/backup-runner/internal/collect", Test: "TestATakerKeepsTheRecordedCut",
+	},
+	{
+		Name: "a cut restored from nothing is taken", Edit: Edit{
+			"services/backup-runner/internal/cut/cut.go",
+			`c.off, c.current, c.previous = len(revisions) == 0, "", nil`,
+			`c.off, c.current, c.previous = false, "", nil`,
+		},
+		Package: "./services/backup-runner/internal/cut", Test: "TestACutRestoredFromNothingStaysOff",
+	},
+	{
+		Name: "the cut of a namespace does not say where it begins", Edit: Edit{
+			"services/backup-runner/internal/finalize/cuts.go",
+			`if c.From == "" && r.Namespace != "" {`,
+			"if false {",
+		},
+		Package: "./services/backup-runner/internal/finalize", Test: "TestTheCutOfANamespaceBeginsWithIt",
+	},
+	{
+		Name: "an action returns an object of another group", Edit: Edit{
+			"services/backup-runner/internal/chain/object.go",
+			"id.Kind.GroupKind() != was.Kind.GroupKind()",
+			"id.Kind.Kind != was.Kind.Kind",
+		},
+		Package: "./services/backup-runner/internal/chain", Test: "TestWhatFailsAnObject/another_group",
+	},
+	{
+		Name: "an action returns an object of another namespace", Edit: Edit{
+			"services/backup-runner/internal/chain/object.go",
+			"id.Namespace != was.Meta.Namespace ||",
+			"false ||",
+		},
+		Package: "./services/backup-runner/internal/chain", Test: "TestWhatFailsAnObject/another_namespace",
+	},
+	{
+		Name: "a terminal phase is overwritten", Edit: Edit{
+			"pkg/job/engine/settle.go",
+			"if s.Terminal(o) {",
+			"if false {",
+		},
+		Package: "./services/backup-runner/internal/job", Test: "TestATerminalPhaseIsNeverOverwritten",
+	},
+	{
+		Name: "the expiration is dropped at the end", Edit: Edit{
+			"services/backup-runner/internal/job/holder.go",
+			"b.Status.Expiration = expiration",
+			"_ = expiration",
+		},
+		Package: "./services/backup-runner/internal/job", Test: "TestTheExpirationOutlivesTheEnd",
+	},
+	{
+		Name: "what a holder writes is not checked against the claim", Edit: Edit{
+			"pkg/job/engine/held.go",
+			"if err := claim.Check(o, mine); err != nil {\n\t\t\treturn err\n\t\t}",
+			"_ = claim.Check",
+		},
+		Package: "./services/backup-runner/internal/job", Test: "TestTheCommitIsNotMarkedOverAnothersClaim",
+	},
+	{
+		Name: "the entry of a backup that was replaced stays", Edit: Edit{
+			"services/backup-runner/internal/job/suspend.go",
+			"err == nil && b.UID == uid",
+			"err == nil",
+		},
+		Package: "./services/backup-runner/internal/job", Test: "TestABackupReplacedByAnotherLeavesTheLedger",
+	},
+	{
+		Name: "a backup without an entry in the ledger is claimed", Edit: Edit{
+			"services/backup-runner/internal/job/admit.go",
+			"if !admitted {",
+			"if !admitted && false {",
+		},
+		Package: "./services/backup-runner/internal/job", Test: "TestNothingToDo",
+	},
+}

@@ -1,0 +1,55 @@
+package mutants
+
+// How a job lives: pkg/job/engine.
+var engine = []Mutant{
+	{
+		Name:    "a job that is interrupted frees the claim of another",
+		Edit:    Edit{"pkg/job/engine/held.go", "if err := claim.Check(o, mine); err != nil {", "if err := claim.Check(o, mine); false {"},
+		Package: "./services/deletion/internal/remove", Test: "TestAnInterruptedDeletionLeavesTheClaimOfAnother",
+	},
+	{
+		Name:    "the end of a job is written by somebody who lost its claim",
+		Edit:    Edit{"pkg/job/engine/held.go", "if err := claim.Check(o, mine); err != nil {", "if err := claim.Check(o, mine); false {"},
+		Package: "./pkg/job/engine", Test: "TestAHolderStopsOnceItsClaimIsAnothers",
+	},
+	{
+		Name:    "an end is written over another",
+		Edit:    Edit{"pkg/job/engine/settle.go", "if s.Terminal(o) {", "if false {"},
+		Package: "./pkg/job/engine", Test: "TestNothingIsWrittenOverAnEnd",
+	},
+	{
+		Name:    "a job that ended is released",
+		Edit:    Edit{"pkg/job/engine/held.go", "if h.engine.cfg.Kind.Terminal(o) {", "if false {"},
+		Package: "./pkg/job/engine", Test: "TestNothingIsWrittenOverAnEnd",
+	},
+	{
+		Name:    "an end whose answer was lost is taken for another's",
+		Edit:    Edit{"pkg/job/engine/settle.go", "sent = sent || sending", "_ = sending"},
+		Package: "./pkg/job/engine", Test: "TestAnEndWhoseAnswerWasLostIsOurs",
+	},
+	{
+		Name:    "a job whose holder lives counts as free",
+		Edit:    Edit{"pkg/job/engine/observe.go", "	return err == nil\n}\n\nfunc (e *Engine[T]) finalize", "	return true || err == nil\n}\n\nfunc (e *Engine[T]) finalize"},
+		Package: "./pkg/job/engine", Test: "TestFreeIsOnlyWhatIsCertainlyFree",
+	},
+	{
+		Name:    "a job that fails is begun again at once",
+		Edit:    Edit{"pkg/job/engine/works.go", "	if failed {\n", "	if false {\n"},
+		Package: "./pkg/job/engine", Test: "TestAJobThatFailsRestsBeforeItIsBegunAgain",
+	},
+	{
+		Name:    "the mark of the commit stays beside the phase",
+		Edit:    Edit{"pkg/job/engine/settle.go", "			cancel.Unmark(o)\n", "			_ = cancel.Unmark\n"},
+		Package: "./pkg/job/engine", Test: "TestAfterTheMarkOfTheCommitNobodyCancels",
+	},
+	{
+		Name:    "a stopped job has no grace period",
+		Edit:    Edit{"pkg/job/engine/context.go", "if grace > 0 {", "if false {"},
+		Package: "./pkg/job/engine", Test: "TestAJobThatEndsInItsGracePeriodIsNotReleased",
+	},
+	{
+		Name:    "a dead holder's job is not looked for",
+		Edit:    Edit{"pkg/job/engine/takeover.go", "held.Holder != holder ||", "held.Holder == holder ||"},
+		Package: "./pkg/job/engine", Test: "TestADeadHoldersJobsAreTakenOver",
+	},
+}

@@ -1,0 +1,239 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/seed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/services/backup-runner/app"
+)
+
+const shop = "shop"
+
+var counterKind = schema.GroupVersionKind{Group: "cut.example.com", Version: "v1", Kind: "Counter"}
+
+// countersIn creates what the writer counts in: a ConfigMap and a custom resource.
+func (b *bed) countersIn(t *testing.T, namespace string) {
+	t.Helper()
+	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	open := true
+	b.create(t, &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "counters.cut.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: counterKind.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "counters", Singular: "counter", Kind: "Counter", ListKind: "CounterList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: &open}}}},
+		},
+	})
+	b.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "counter"}, Data: map[string]string{"value": "0"}})
+	custom := counter(namespace, 0)
+	require.Eventually(t, func() bool { return b.client.Create(t.Context(), custom) == nil }, time.Minute, 50*time.Millisecond)
+}
+
+func counter(namespace string, value int) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"value": int64(value)}}
+	u.SetGroupVersionKind(counterKind)
+	u.SetNamespace(namespace)
+	u.SetName("counter")
+	return u
+}
+
+// count raises the counter a hundred times a second, first in the ConfigMap, then in the custom
+// resource, until stop is called; stop returns the value.
+func (b *bed) count(t *testing.T, namespace string) (stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	value := 0
+	group.Go(func() {
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for ctx.Err() == nil {
+			value++
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "counter"}}
+			patch := fmt.Appendf(nil, `{"data":{"value":"%d"}}`, value)
+			if b.client.Patch(ctx, cm, client.RawPatch("application/merge-patch+json", patch)) != nil {
+				return
+			}
+			patch = fmt.Appendf(nil, `{"value":%d}`, value)
+			if b.client.Patch(ctx, counter(namespace, 0), client.RawPatch("application/merge-patch+json", patch)) != nil {
+				return
+			}
+			<-ticker.C
+		}
+	})
+	return func() int {
+		cancel()
+		group.Wait()
+		return value
+	}
+}
+
+func storedCounters(t *testing.T, stored map[string][]byte) (configMap, custom int) {
+	t.Helper()
+	var cm struct{ Data struct{ Value string } }
+	require.NoError(t, json.Unmarshal(stored["resources/configmaps/namespaces/"+shop+"/counter.json"], &cm))
+	_, err := fmt.Sscan(cm.Data.Value, &configMap)
+	require.NoError(t, err)
+	var cr struct{ Value int }
+	require.NoError(t, json.Unmarshal(stored["resources/counters.cut.example.com/namespaces/"+shop+"/counter.json"], &cr))
+	return configMap, cr.Value
+}
+
+func TestCutUnderLoad(t *testing.T) {
+	b := newBed(t)
+	b.countersIn(t, shop)
+	require.NoError(t, seed.Bulk(t.Context(), b.RestConfig(), seed.BulkOptions{Namespace: shop, Count: 3000, Size: 2000}))
+	b.runner(t, func(c *app.Config) { c.Workers = 1 })
+	stop := b.count(t, shop)
+	backup := b.finished(t, b.admit(t, "cut", velerov1.BackupSpec{IncludedNamespaces: []string{shop}}, shop))
+	final := stop()
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, results(t, b, "cut"))
+	configMap, custom := storedCounters(t, readTarball(t, b.file("cut", "cut.tar.gz")))
+	require.Contains(t, []int{0, 1}, configMap-custom, "ConfigMap %d, custom resource %d", configMap, custom)
+	require.Greater(t, final, configMap, "the writer went on during the backup")
+}
+
+// compactor is a proxy in front of the API server that compacts etcd in the middle of paging
+// through the ConfigMaps and counts the 410s of the server.
+type compactor struct {
+	*httptest.Server
+	pages atomic.Int64
+	gone  atomic.Int64
+}
+
+func newCompactor(t *testing.T, b *bed) *compactor {
+	t.Helper()
+	config := b.RestConfig()
+	transport, err := rest.TransportFor(config)
+	require.NoError(t, err)
+	target, err := url.Parse(config.Host)
+	require.NoError(t, err)
+	c := &compactor{}
+	proxy := &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1,
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: func(r *http.Response) error {
+			if r.StatusCode == http.StatusGone {
+				c.gone.Add(1)
+			}
+			return nil
+		},
+	}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/configmaps") && r.URL.Query().Has("continue") && c.pages.Add(1) == 3 {
+			b.compact(t)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// kubeconfig returns the path of one that leads through the proxy.
+func (c *compactor) kubeconfig(t *testing.T) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: c.URL}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
+	config.CurrentContext = "c"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// compact makes etcd forget every revision but the newest.
+func (b *bed) compact(t *testing.T) {
+	t.Helper()
+	ns := &corev1.ConfigMapList{}
+	require.NoError(t, b.client.List(t.Context(), ns, client.Limit(1)))
+	body := fmt.Sprintf(`{"revision":"%s","physical":true}`, ns.ResourceVersion)
+	resp, err := http.Post(b.EtcdURL()+"/v3/kv/compaction", "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", answer)
+}
+
+func TestCompactedRevision(t *testing.T) {
+	// Without its cache the API server answers old revisions from etcd alone.
+	b := newBed(t, func(c *testbed.Config) { c.APIServerArgs = []string{"--watch-cache=false"} })
+	b.countersIn(t, shop)
+	require.NoError(t, seed.Bulk(t.Context(), b.RestConfig(), seed.BulkOptions{Namespace: shop, Count: 3000, Size: 2000}))
+	proxy := newCompactor(t, b)
+	b.runner(t, func(c *app.Config) { c.Options.Kubeconfig, c.Workers = proxy.kubeconfig(t), 1 })
+	stop := b.count(t, shop)
+	backup := b.finished(t, b.admit(t, "compacted", velerov1.BackupSpec{IncludedNamespaces: []string{shop}}, shop))
+	stop()
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, results(t, b, "compacted"))
+	require.Positive(t, proxy.gone.Load(), "the server refused the old revision")
+	stored := readTarball(t, b.file("compacted", "compacted.tar.gz"))
+	count := 0
+	for path := range stored {
+		if strings.HasPrefix(path, "resources/configmaps/namespaces/"+shop+"/") {
+			count++
+		}
+	}
+	require.Equal(t, 3002, count, "every ConfigMap once: the bulk, the counter, the certificate authority's")
+	header := openManifest(t, b.file("compacted", "manifest.json.gz"))
+	trailer := cuts(t, b.file("compacted", "manifest.json.gz"))
+	require.NotEmpty(t, trailer, "the manifest says what is of which revision")
+	reasons := map[string]bool{}
+	for _, c := range trailer {
+		require.NotEqual(t, header.Revision, c.Revision)
+		reasons[c.Kind+" "+c.Reason] = true
+	}
+	require.Contains(t, reasons, "v1/ConfigMap compacted")
+}
+
+// fileRange reads a manifest in a file.
+type fileRange string
+
+func (f fileRange) ReadRange(_ context.Context, off, n int64) (io.ReadCloser, error) {
+	data, err := os.ReadFile(string(f))
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(bytes.NewReader(data[off : off+n])), nil
+}
+
+func cuts(t *testing.T, path string) []manifest.Cut {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	m, err := manifest.Open(t.Context(), fileRange(path), info.Size())
+	require.NoError(t, err)
+	return m.Trailer().Cuts
+}

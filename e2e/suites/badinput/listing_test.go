@@ -1,0 +1,237 @@
+package badinput
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// object makes an object of a kind the scheme does not know.
+func object(apiVersion, kind, namespace, name string, fields map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+	for key, value := range fields {
+		u.Object[key] = value
+	}
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// aggregate registers an API group that a server on a port of this machine answers. ExternalName is
+// the one type of Service the API server follows off the cluster.
+func (b *bed) aggregate(t *testing.T, group string, port int) *unstructured.Unstructured {
+	t.Helper()
+	name, _, _ := strings.Cut(group, ".")
+	b.create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	})
+	service := object("apiregistration.k8s.io/v1", "APIService", "", "v1."+group, map[string]any{"spec": map[string]any{
+		"group": group, "version": "v1", "insecureSkipTLSVerify": true, "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
+		"service": map[string]any{"namespace": "default", "name": name, "port": int64(port)},
+	}})
+	b.create(t, service)
+	return service
+}
+
+// discovered waits until discovery answers for the group, or fails for it.
+func (b *bed) discovered(t *testing.T, group string, fails bool) {
+	t.Helper()
+	d, err := discovery.NewDiscoveryClientForConfig(b.cluster.RestConfig())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, lists, err := d.ServerGroupsAndResources()
+		if failed, ok := discovery.GroupDiscoveryFailedErrorGroups(err); ok && fails {
+			for gv := range failed {
+				if gv.Group == group {
+					return true
+				}
+			}
+		}
+		for _, list := range lists {
+			if list.GroupVersion == group+"/v1" && len(list.APIResources) > 0 {
+				return !fails
+			}
+		}
+		return false
+	}, patience, 10*look, "group %s is discovered", group)
+}
+
+const gadgetGroup = "gadgets.example.com"
+
+// gadgets is an aggregated API server whose lists are wrong in two namespaces.
+func gadgets(w http.ResponseWriter, r *http.Request) {
+	listKind := map[string]any{"apiVersion": gadgetGroup + "/v1", "kind": "GadgetList", "metadata": map[string]any{"resourceVersion": "7"}}
+	item := func(name string) map[string]any {
+		return map[string]any{"apiVersion": gadgetGroup + "/v1", "kind": "Gadget", "metadata": map[string]any{"name": name, "namespace": "nameless"}}
+	}
+	status, answer := http.StatusOK, any(listKind)
+	switch path := r.URL.Path; path {
+	case "/apis/" + gadgetGroup + "/v1":
+		answer = metav1.APIResourceList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gadgetGroup + "/v1",
+			APIResources: []metav1.APIResource{{Name: "gadgets", SingularName: "gadget", Kind: "Gadget", Namespaced: true,
+				Verbs: metav1.Verbs{"create", "delete", "get", "list"}}},
+		}
+	case "/apis/" + gadgetGroup + "/v1/namespaces/unlisted/gadgets":
+		status = http.StatusInternalServerError
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+			Code: http.StatusInternalServerError, Message: "gadget unlisted/rusty cannot be decoded"}
+	case "/apis/" + gadgetGroup + "/v1/namespaces/nameless/gadgets":
+		listKind["items"] = []any{item("good"), map[string]any{"apiVersion": gadgetGroup + "/v1", "kind": "Gadget", "metadata": map[string]any{"namespace": "nameless"}}, item("fine")}
+	default:
+		listKind["items"] = []any{}
+		if !strings.HasSuffix(path, "/gadgets") {
+			status, answer = http.StatusNotFound, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: http.StatusNotFound}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // the other side sees a broken answer
+}
+
+func (b *bed) startGadgets(t *testing.T) {
+	t.Helper()
+	backend := httptest.NewTLSServer(http.HandlerFunc(gadgets))
+	t.Cleanup(backend.Close)
+	_, port, err := net.SplitHostPort(backend.Listener.Addr().String())
+	require.NoError(t, err)
+	number, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	b.aggregate(t, gadgetGroup, number)
+	b.discovered(t, gadgetGroup, false)
+}
+
+func (b *bed) listFails(t *testing.T) {
+	t.Parallel()
+	b.estate(t, "unlisted")
+	backup := b.backup(t, "unlisted", velerov1.BackupSpec{IncludedNamespaces: []string{"unlisted"}})
+	b.oneError(t, backup, "unlisted", "unlisted", "gadgets."+gadgetGroup, "rusty")
+}
+
+func (b *bed) itemIsBroken(t *testing.T) {
+	t.Parallel()
+	b.estate(t, "nameless")
+	backup := b.backup(t, "nameless", velerov1.BackupSpec{IncludedNamespaces: []string{"nameless"}})
+	b.oneError(t, backup, "nameless", "nameless", "gadgets."+gadgetGroup, "name")
+	saved := b.saved(t, "nameless")
+	require.Contains(t, saved, gadgetGroup+"/v1/Gadget nameless/good")
+	require.Contains(t, saved, gadgetGroup+"/v1/Gadget nameless/fine")
+}
+
+// conversionFails stores an object at one version while the server prefers another and nobody
+// converts.
+func (b *bed) conversionFails(t *testing.T) {
+	t.Parallel()
+	b.estate(t, "unconverted")
+	ports, err := testbed.FreePorts(1)
+	require.NoError(t, err)
+	anything := &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+		Type: "object", XPreserveUnknownFields: ptr.To(true)}}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "relics.old.example.com"}}
+	definition.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "old.example.com", Scope: apiextensionsv1.NamespaceScoped,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "relics", Kind: "Relic"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+			{Name: "v1", Served: true, Storage: true, Schema: anything}, {Name: "v2", Served: true, Schema: anything},
+		},
+		Conversion: &apiextensionsv1.CustomResourceConversion{
+			Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{
+				ConversionReviewVersions: []string{"v1"},
+				ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:" + strconv.Itoa(ports[0]) + "/convert")},
+			},
+		},
+	}
+	b.create(t, definition)
+	require.Eventually(t, func() bool {
+		return b.client.Create(t.Context(), object("old.example.com/v1", "Relic", "unconverted", "urn", nil)) == nil
+	}, patience, 10*look, "the definition is served")
+	backup := b.backup(t, "unconverted", velerov1.BackupSpec{IncludedNamespaces: []string{"unconverted"}})
+	b.oneError(t, backup, "unconverted", "unconverted", "relics.old.example.com", "conversion webhook")
+}
+
+// deadAPI is seen by every backup, so it runs alone.
+func (b *bed) deadAPI(t *testing.T) {
+	b.estate(t, "dead")
+	ports, err := testbed.FreePorts(1)
+	require.NoError(t, err)
+	service := b.aggregate(t, "metrics.example.com", ports[0])
+	b.discovered(t, "metrics.example.com", true)
+	backup := b.backup(t, "dead", velerov1.BackupSpec{IncludedNamespaces: []string{"dead"}})
+	b.oneError(t, backup, "dead", "metrics.example.com/v1")
+
+	restore := b.restore(t, "dead", velerov1.RestoreSpec{BackupName: "dead", NamespaceMapping: map[string]string{"dead": "dead-again"}})
+	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
+	b.isBack(t, "dead-again")
+	require.NoError(t, b.client.Delete(t.Context(), service))
+}
+
+func (b *bed) hookAnnotation(t *testing.T) {
+	t.Parallel()
+	b.estate(t, "hooked")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hooked", Name: "db", Annotations: map[string]string{
+			"pre.hook.backup.velero.io/command": `["fsfreeze"]`, "pre.hook.backup.velero.io/timeout": "1m"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "db", Image: "db"}}},
+	}
+	require.Eventually(t, func() bool { // refused until the namespace has its service account
+		return b.client.Create(t.Context(), pod.DeepCopy()) == nil
+	}, patience, look, "the pod is created")
+	backup := b.backup(t, "hooked", velerov1.BackupSpec{IncludedNamespaces: []string{"hooked"}})
+	b.oneError(t, backup, "hooked", "hooked", "pods", "db", "pre.hook.backup.velero.io/command")
+	require.Contains(t, b.saved(t, "hooked"), "v1/Pod hooked/db")
+}
+
+// volumeNotTaken is a warning, and is said in the volume information.
+func (b *bed) volumeNotTaken(t *testing.T) {
+	t.Parallel()
+	b.estate(t, "volumes")
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: size, AccessModes: modes, StorageClassName: "manual",
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nowhere"}}}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "volumes", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: modes, StorageClassName: ptr.To("manual"), VolumeName: "disk", Resources: corev1.VolumeResourceRequirements{Requests: size}}}
+	b.create(t, volume)
+	b.create(t, claim)
+	require.Eventually(t, func() bool {
+		return b.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase == corev1.ClaimBound
+	}, patience, look, "the claim is bound")
+	backup := b.backup(t, "volumes", velerov1.BackupSpec{IncludedNamespaces: []string{"volumes"}})
+	r := b.results(t, "backups", "volumes", "volumes-results.gz")
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%v", r)
+	require.Equal(t, 1, backup.Status.Warnings)
+	warnings := r.all("warnings")
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "volumes: ")
+	require.Contains(t, warnings[0], "data")
+	var infos []map[string]any
+	require.NoError(t, json.Unmarshal(b.file(t, "backups", "volumes", "volumes-volumeinfo.json.gz"), &infos))
+	require.Len(t, infos, 1)
+	require.Equal(t, "data", infos[0]["pvcName"])
+	require.Equal(t, "volumes", infos[0]["pvcNamespace"])
+	require.Equal(t, "disk", infos[0]["pvName"])
+	require.Equal(t, true, infos[0]["skipped"])
+	require.NotEmpty(t, infos[0]["skippedReason"])
+	b.hasEstate(t, "volumes", "volumes")
+	require.Contains(t, b.saved(t, "volumes"), "v1/PersistentVolumeClaim volumes/data")
+}

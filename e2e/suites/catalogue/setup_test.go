@@ -1,0 +1,183 @@
+// Package catalogue_test tries manifest-indexer and deletion, two replicas of each, on a real API
+// server with locations in a directory and on an S3 server.
+package catalogue_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/pkg/apis/crds"
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	deletion "github.com/holdfast-io/holdfast/services/deletion/app"
+	indexer "github.com/holdfast-io/holdfast/services/manifest-indexer/app"
+)
+
+const (
+	namespace = "velero"
+	patience  = 30 * time.Second
+)
+
+// bed is a cluster with a location in a directory ("file") and one on S3 ("s3"), and the services.
+type bed struct {
+	*testing.T
+	cluster *testbed.Cluster
+	client  client.Client
+	nats    string
+	dir     string // of the file location
+}
+
+func newBed(t *testing.T) *bed {
+	b := &bed{T: t, cluster: testbed.StartT(t), nats: testbed.StartNATST(t), dir: t.TempDir()}
+	require.NoError(t, crds.Install(t.Context(), b.cluster.RestConfig()))
+	var err error
+	b.client, err = client.New(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
+	require.NoError(t, err)
+	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "bucket"), 0o700))
+	b.create(newLocation("file", holdfast.ProviderFile, map[string]string{"path": b.dir}))
+	s3 := testbed.StartS3T(t)
+	require.NoError(t, s3.CreateBucket(t.Context(), "bucket"))
+	b.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud"}, StringData: map[string]string{"cloud": s3.CredentialsFile()},
+	})
+	loc := newLocation("s3", "aws", s3.LocationConfig())
+	loc.Spec.ObjectStorage.Prefix = "team/one"
+	loc.Spec.Credential = &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud"}, Key: "cloud"}
+	b.create(loc)
+	for range 2 {
+		b.run(indexer.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
+			return indexer.New(ctx, indexer.Config{Base: base, BackupSyncPeriod: time.Second, ArtifactAddress: "127.0.0.1:0"})
+		})
+		b.run(deletion.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
+			return deletion.New(ctx, deletion.Config{Base: base, CollectionFrequency: time.Second, SweepInterval: time.Second, ClaimTimeout: 5 * time.Second})
+		})
+	}
+	return b
+}
+
+func newLocation(name, provider string, config map[string]string) *velerov1.BackupStorageLocation {
+	return &velerov1.BackupStorageLocation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: velerov1.BackupStorageLocationSpec{
+			Provider: provider, Config: config, StorageType: velerov1.StorageType{ObjectStorage: &velerov1.ObjectStorageLocation{Bucket: "bucket"}},
+		},
+	}
+}
+
+// run starts a service in this process and stops it at the end of the test.
+func (b *bed) run(name string, build service.Build) {
+	b.Helper()
+	options := service.Defaults(name, service.Ports{})
+	options.Kubeconfig, options.Namespace, options.NATSURL, options.WorkDir = b.cluster.Kubeconfig(), namespace, b.nats, b.TempDir()
+	base := service.Base{
+		Name: name, Instance: service.NewInstance(name), Options: options, Clock: clock.RealClock{}, Tracer: noop.NewTracerProvider(),
+		Log: slog.New(slog.NewTextHandler(b.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+	}
+	runner, err := build(b.Context(), base)
+	require.NoError(b, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	done := make(chan error, 1)
+	go func() { done <- runner.Run(ctx) }()
+	b.Cleanup(func() {
+		stop()
+		require.NoError(b, <-done, name)
+	})
+}
+
+func (b *bed) create(obj client.Object) {
+	b.Helper()
+	require.NoError(b, b.client.Create(b.Context(), obj))
+}
+
+// get reads an object; false when it does not exist.
+func (b *bed) get(name string, into client.Object) bool {
+	b.Helper()
+	err := b.client.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: name}, into)
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	require.NoError(b, err)
+	return true
+}
+
+// eventually waits until check says true.
+func (b *bed) eventually(check func() bool, what string) {
+	b.Helper()
+	require.Eventually(b, check, patience, 50*time.Millisecond, what)
+}
+
+// store opens a location as the services do.
+func (b *bed) store(name string) objectstore.Store {
+	b.Helper()
+	store, err := location.New(b.client, namespace).OpenName(b.Context(), name)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, store.Close()) })
+	return store
+}
+
+// plant writes a finished backup into a location, as another cluster would have.
+func (b *bed) plant(store objectstore.Store, name string, expires time.Time) {
+	b.Helper()
+	backup := &velerov1.Backup{
+		TypeMeta: metav1.TypeMeta{APIVersion: "velero.io/v1", Kind: "Backup"}, ObjectMeta: metav1.ObjectMeta{Name: name, UID: "theirs"},
+	}
+	backup.Status.Phase = velerov1.BackupPhaseCompleted
+	backup.Status.StartTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour).Truncate(time.Second)}
+	backup.Status.Expiration = &metav1.Time{Time: expires.Truncate(time.Second)}
+	data, err := json.Marshal(backup)
+	require.NoError(b, err)
+	for key, content := range map[string][]byte{
+		layout.BackupTarball(name): []byte("tarball"), layout.BackupLog(name): []byte("\x1f\x8blog"), layout.Part(name, "theirs", 1, "u", 0, 0): []byte("part"),
+		layout.BackupMetadata(name): data,
+	} {
+		require.NoError(b, objectstore.PutBytes(b.Context(), store, key, content))
+	}
+}
+
+// keys lists a location.
+func (b *bed) keys(store objectstore.Store) []string {
+	b.Helper()
+	var keys []string
+	require.NoError(b, store.List(b.Context(), "", func(i objectstore.Info) error {
+		keys = append(keys, i.Key)
+		return nil
+	}))
+	return keys
+}
+
+// fetch downloads a URL as Velero's CLI does.
+func (b *bed) fetch(url string) (int, []byte) {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(b, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, resp.Body.Close()) }()
+	var body bytes.Buffer
+	_, err = io.Copy(&body, resp.Body)
+	require.NoError(b, err)
+	return resp.StatusCode, body.Bytes()
+}

@@ -1,0 +1,159 @@
+package disturbance
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/gate"
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+)
+
+// streamsDeleted takes away every consumer, then every stream, under running and new jobs.
+func (b *bed) streamsDeleted(t *testing.T) {
+	running, release := b.startHeld(t, "streams-running", "alpha")
+	streams := names(t, b.messages.js.StreamNames(t.Context()))
+	require.Contains(t, streams, messaging.StreamWork)
+	for _, name := range streams {
+		stream, err := b.messages.js.Stream(t.Context(), name)
+		require.NoError(t, err)
+		for _, consumer := range names(t, stream.ConsumerNames(t.Context())) {
+			require.NoError(t, stream.DeleteConsumer(t.Context(), consumer))
+		}
+	}
+	between := b.start(t, "streams-between", "beta")
+	for _, name := range streams {
+		require.NoError(t, b.messages.js.DeleteStream(t.Context(), name))
+	}
+	after := b.start(t, "streams-after", "gamma")
+	release()
+	for _, j := range []*job{running, between, after} {
+		j.completes(t)
+	}
+	b.drained(t)
+}
+
+// natsDown stops NATS under running jobs; others live their whole life while it is away.
+func (b *bed) natsDown(t *testing.T) {
+	running, release := b.startHeld(t, "down-running", "alpha")
+	began := time.Now()
+	b.Fleet.StopNATS()
+	born := b.start(t, "down-born", "beta")
+	release()
+	running.completes(t)
+	born.completes(t)
+	lasts(t, began, length(10*time.Second))
+	late := b.start(t, "down-late", "gamma")
+	require.NoError(t, b.Fleet.StartNATS())
+	after := b.start(t, "down-after", "alpha")
+	late.completes(t)
+	after.completes(t)
+	b.drained(t)
+}
+
+// natsOldData gives NATS a copy of its data from a time when jobs were running that have ended, and
+// one of which has been deleted since.
+func (b *bed) natsOldData(t *testing.T) {
+	unsaved := b.gate.Hold(gate.Writes("backups/old-deleted/parts/"))
+	t.Cleanup(unsaved.Release)
+	b.Backup(t, "old-deleted", b.bucket, "beta")
+	running, release := b.startHeld(t, "old-running", "alpha")
+	reached(t, unsaved)
+	saved := filepath.Join(t.TempDir(), "nats")
+	b.Fleet.StopNATS()
+	require.NoError(t, b.Fleet.SaveNATS(saved))
+	require.NoError(t, b.Fleet.StartNATS())
+	release()
+	unsaved.Release()
+	running.completes(t)
+	b.BackupEnds(t, "old-deleted")
+	b.remove(t, "old-deleted")
+	before := b.bucket.Digests(t)
+
+	b.Fleet.StopNATS()
+	require.NoError(t, b.Fleet.RestoreNATS(saved))
+	require.NoError(t, b.Fleet.StartNATS())
+	after := b.start(t, "old-after", "gamma")
+	after.completes(t)
+	b.drained(t)
+	b.unchanged(t, before)
+	for _, kind := range []string{"Backup", "Restore"} {
+		b.History.RanOnce(t, kind, running.name)
+	}
+}
+
+// remove deletes a backup as `velero backup delete` does, and waits until the object and everything
+// in the bucket are gone.
+func (b *bed) remove(t *testing.T, name string) {
+	t.Helper()
+	request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}}
+	request.Spec.BackupName = name
+	require.NoError(t, b.Client.Create(t.Context(), request))
+	require.Eventually(t, func() bool {
+		err := b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, &velerov1.Backup{})
+		return client.IgnoreNotFound(err) == nil && err != nil
+	}, site.Patience, site.Look, "backup %s is deleted", name)
+}
+
+// drained waits until no hint is left.
+func (b *bed) drained(t *testing.T) {
+	t.Helper()
+	left := ""
+	require.Eventually(t, func() bool {
+		stream, err := b.messages.js.Stream(t.Context(), messaging.StreamWork)
+		if err != nil {
+			return false
+		}
+		info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
+		if err != nil {
+			return false
+		}
+		left = ""
+		for subject := range info.State.Subjects {
+			left += " " + subject
+		}
+		return info.State.Msgs == 0
+	}, site.Patience, site.Look, "every hint is dealt with")
+	require.Empty(t, left)
+}
+
+// unchanged wants what was in the bucket to be there still, as it was.
+func (b *bed) unchanged(t *testing.T, before map[string]string) {
+	t.Helper()
+	now := b.bucket.Digests(t)
+	for key, digest := range before {
+		if !isTransient(key) {
+			require.Equal(t, digest, now[key], key)
+		}
+	}
+}
+
+// lister is a listing of names of JetStream.
+type lister interface {
+	Name() <-chan string
+	Err() error
+}
+
+func names(t *testing.T, l lister) []string {
+	t.Helper()
+	var found []string
+	for name := range l.Name() {
+		found = append(found, name)
+	}
+	require.NoError(t, l.Err())
+	return found
+}
+
+// isTransient tells what comes and goes in the bucket whatever happens: probes of the location, and
+// parts and records that were not swept yet.
+func isTransient(key string) bool {
+	return !strings.HasPrefix(key, "backups/") && !strings.HasPrefix(key, "restores/") || strings.Contains(key, "/parts/") || strings.Contains(key, "/records/")
+}

@@ -1,0 +1,168 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// example is the one of the queue's design, letter by letter: a limit of two; b1 runs, and b2 to b5
+// queue behind it. Only b5 starts, b2 when b1 ends, b3 and b4 when b2 ends.
+func (b *bed) example(t *testing.T) {
+	b.space(t, "ns1", "ns2", "ns3", "ns4", "ns5", "ns6", "ns8", "ns9")
+	b1, b2, b5 := b.hold(t, "b1"), b.hold(t, "b2"), b.hold(t, "b5")
+	b.submit(t, "b1", "ns1", "ns2")
+	works(t, b1)
+	for i, backup := range []struct {
+		name       string
+		namespaces []string
+	}{
+		{"b2", []string{"ns2", "ns3", "ns5"}}, {"b3", []string{"ns4", "ns3"}}, {"b4", []string{"ns5", "ns6"}}, {"b5", []string{"ns8", "ns9"}},
+	} {
+		b.submit(t, backup.name, backup.namespaces...)
+		queued, _ := b.trace.at("Backup "+backup.name, "Queued")
+		require.Equal(t, i+1, queued.position, "%s enters the queue behind those before it", backup.name)
+	}
+	works(t, b5)
+	b.waits(t, "b2", "b3", "b4")
+	for i, name := range []string{"b2", "b3", "b4"} {
+		steps := b.trace.of("Backup " + name)
+		require.Equal(t, i+1, steps[len(steps)-1].position, "%s keeps its place when b5 leaves from behind it", name)
+	}
+
+	b5.Release()
+	b.completes(t, "b5")
+	b.passes(t, "marker-a")
+	b.waits(t, "b2", "b3", "b4")
+
+	b1.Release()
+	b.completes(t, "b1")
+	works(t, b2)
+	b.passes(t, "marker-b")
+	b.waits(t, "b3", "b4")
+
+	b2.Release()
+	b.completes(t, "b2", "b3", "b4")
+	ran := map[string]span{}
+	for _, name := range []string{"b1", "b2", "b3", "b4", "b5"} {
+		ran[name] = b.trace.backupRan(t, name)
+	}
+	require.Less(t, ran["b5"].from, ran["b1"].end)
+	require.Greater(t, ran["b2"].from, ran["b1"].end)
+	require.Greater(t, ran["b3"].from, ran["b2"].end)
+	require.Greater(t, ran["b4"].from, ran["b2"].end)
+}
+
+// wholeCluster lets small backups arrive without a pause, each as soon as the one before is queued,
+// while a backup of everything waits for a running one. It runs before all that came after it.
+func (b *bed) wholeCluster(t *testing.T) {
+	b.space(t, "busy", "small-0", "small-1", "small-2")
+	busy := b.hold(t, "busy")
+	b.submit(t, "busy", "busy")
+	works(t, busy)
+	b.submit(t, "before", "small-0")
+	b.submit(t, "whole")
+	b.completes(t, "before") // it came first
+	var later []string
+	for begun := false; !begun; _, begun = b.trace.at("Backup whole", "InProgress") {
+		name := fmt.Sprintf("later-%d", len(later))
+		b.submit(t, name, fmt.Sprintf("small-%d", len(later)%3))
+		if later = append(later, name); len(later) == 3 {
+			b.waits(t, append(slices.Clone(later), "whole")...)
+			busy.Release()
+		}
+		require.Less(t, len(later), 500, "the backup of everything starves")
+	}
+	b.completes(t, append(later, "busy", "whole")...)
+	whole := b.trace.backupRan(t, "whole")
+	require.Greater(t, whole.from, b.trace.backupRan(t, "busy").end)
+	for _, name := range later {
+		require.Greater(t, b.trace.backupRan(t, name).from, whole.end, "%s came after the backup of everything", name)
+	}
+}
+
+// restoreFirst wants a restore that waits for a running backup to go before backups that were
+// queued earlier, and to delay no job that has nothing to do with what its backup holds.
+func (b *bed) restoreFirst(t *testing.T) {
+	b.space(t, "first-a", "first-b", "first-c")
+	b.submit(t, "first-base", "first-a", "first-b")
+	b.completes(t, "first-base")
+	running := b.hold(t, "first-running")
+	b.submit(t, "first-running", "first-a")
+	works(t, running)
+	b.submit(t, "first-queued", "first-a", "first-c")
+	b.restore(t, "first", "first-base", nil)
+	b.noted(t, "first", "first-a", "first-b")
+	b.submit(t, "first-behind", "first-b") // free, but for the restore that waits
+	b.passes(t, "marker-c")
+	b.waits(t, "first-queued", "first-behind")
+
+	running.Release()
+	b.completes(t, "first-running", "first-queued", "first-behind")
+	b.restored(t, "first")
+	restore := b.trace.restoreRan(t, "first")
+	require.Greater(t, restore.from, b.trace.backupRan(t, "first-running").end)
+	require.Greater(t, b.trace.backupRan(t, "first-queued").from, restore.end)
+	require.Greater(t, b.trace.backupRan(t, "first-behind").from, restore.end)
+}
+
+// restoreNow wants a restore that was told to ignore running backups to run beside one, and no
+// queued backup to start beside it.
+func (b *bed) restoreNow(t *testing.T) {
+	b.space(t, "now")
+	b.submit(t, "now-base", "now")
+	b.completes(t, "now-base")
+	running := b.hold(t, "now-running")
+	b.submit(t, "now-running", "now")
+	works(t, running)
+	b.cli(t, "restore", "create", "now", "--from-backup", "now-base", "--now", "--wait")
+	b.restored(t, "now")
+	require.Equal(t, 1, b.RestoreEnds(t, "now").Status.Warnings, "it says beside whom it ran")
+	running.Release()
+	b.completes(t, "now-running")
+	restore, backup := b.trace.restoreRan(t, "now"), b.trace.backupRan(t, "now-running")
+	require.True(t, restore.together(backup))
+	require.Less(t, restore.end, backup.end)
+}
+
+// excluded labels a namespace as one that no backup takes while a backup waits that selects it:
+// what the runner collects is decided at admission.
+func (b *bed) excluded(t *testing.T) {
+	b.space(t, "ex-busy", "ex-kept", "ex-secret", "ex-later")
+	b.exclude(t, "ex-secret")
+	busy := b.hold(t, "ex-busy")
+	b.submit(t, "ex-busy", "ex-busy")
+	works(t, busy)
+	b.submit(t, "ex-all", "ex-*")
+	b.exclude(t, "ex-later")
+	busy.Release()
+	b.completes(t, "ex-busy", "ex-all")
+	held := map[string]bool{}
+	for path := range b.bucket.Stored(t, "ex-all") {
+		if name, ok := strings.CutPrefix(path, "resources/configmaps/namespaces/"); ok && strings.HasSuffix(name, "/content.json") {
+			held[strings.TrimSuffix(name, "/content.json")] = true
+		}
+	}
+	require.Equal(t, map[string]bool{"ex-busy": true, "ex-kept": true}, held)
+	for path := range b.bucket.Stored(t, "ex-all") {
+		require.NotContains(t, path, "ex-secret")
+		require.NotContains(t, path, "ex-later")
+	}
+}
+
+// exclude labels a namespace so that no backup takes it.
+func (b *bed) exclude(t *testing.T, name string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, velerov1.LabelExcludeFromBackup)
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	require.NoError(t, b.Client.Patch(t.Context(), space, client.RawPatch(types.MergePatchType, []byte(patch))))
+}

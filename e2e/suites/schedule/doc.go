@@ -1,0 +1,2 @@
+// Package schedule tests on a real cluster that a Schedule makes Backups, which run.
+package schedule

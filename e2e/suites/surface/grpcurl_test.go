@@ -1,0 +1,151 @@
+package surface
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// methods are what each service offers, as its contract says.
+var methods = map[string]struct {
+	service string
+	rpcs    []string
+}{
+	"queue-scheduler":         {"holdfast.queue.v1.QueueService", []string{"CancelBackup", "CancelRestore", "ExplainBackup", "ListQueue", "SubmitBackup", "SubmitRestore", "WatchQueue"}},
+	"backup-runner":           {"holdfast.backup.v1.BackupService", []string{"GetProgress", "WatchProgress"}},
+	"restore-runner":          {"holdfast.restore.v1.RestoreService", []string{"GetProgress", "WatchProgress"}},
+	"async-operation-monitor": {"holdfast.operation.v1.OperationMonitorService", []string{"ListOperations"}},
+	"manifest-indexer":        {"holdfast.manifest.v1.ManifestService", []string{"GetItem", "GetManifest", "ListItems"}},
+	"deletion":                {"holdfast.deletion.v1.DeletionService", []string{"DeleteBackup", "GetDeletion"}},
+}
+
+// grpcurl calls a service without TLS and wants success.
+func (b *bed) grpcurl(t *testing.T, service string, flags []string, args ...string) string {
+	t.Helper()
+	out, errs, code := run(t, "", "grpcurl", slices.Concat([]string{"-plaintext"}, flags, []string{b.address(service)}, args)...)
+	require.Zero(t, code, "grpcurl %v: %s", args, errs)
+	return out
+}
+
+// call makes an RPC and decodes the answer.
+func (b *bed) call(t *testing.T, service, method, request string) map[string]any {
+	t.Helper()
+	var answer map[string]any
+	require.NoError(t, json.Unmarshal([]byte(b.grpcurl(t, service, []string{"-d", request}, method)), &answer))
+	return answer
+}
+
+// contract finds by reflection alone what the contract says, no more and no less, and every service
+// healthy.
+func (b *bed) contract(t *testing.T) {
+	for service, want := range methods {
+		require.Equal(t, []string{
+			"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection", want.service,
+		}, lines(b.grpcurl(t, service, nil, "list")), service)
+
+		full := make([]string, len(want.rpcs))
+		description := b.grpcurl(t, service, nil, "describe", want.service)
+		for i, rpc := range want.rpcs {
+			full[i] = want.service + "." + rpc
+			require.Contains(t, description, "rpc "+rpc+" ( ")
+			request := b.grpcurl(t, service, nil, "describe", want.service+"."+rpc)
+			require.Contains(t, request, rpc+"Request", "the method's own description")
+		}
+		require.Equal(t, full, lines(b.grpcurl(t, service, nil, "list", want.service)), service)
+
+		for _, name := range []string{want.service, ""} {
+			answer := b.call(t, service, "grpc.health.v1.Health/Check", `{"service":"`+name+`"}`)
+			require.Equal(t, "SERVING", answer["status"], "%s %q", service, name)
+		}
+		status := b.refused(t, service, "grpc.health.v1.Health/Check", `{"service":"holdfast.none.v1.NoService"}`)
+		require.Equal(t, notFound, status.Code)
+	}
+	message := b.grpcurl(t, "queue-scheduler", nil, "describe", "holdfast.queue.v1.SubmitBackupRequest")
+	require.Contains(t, message, "google.protobuf.Struct spec = 4")
+}
+
+// lines sorts what grpcurl lists.
+func lines(text string) []string {
+	all := strings.Fields(text)
+	slices.Sort(all)
+	return all
+}
+
+const (
+	invalidArgument    = 3
+	notFound           = 5
+	alreadyExists      = 6
+	failedPrecondition = 9
+)
+
+// status is a google.rpc.Status as grpcurl prints it.
+type status struct {
+	Code    int
+	Message string
+	Details []struct {
+		Type            string `json:"@type"`
+		Reason, Domain  string
+		FieldViolations []struct{ Field, Description string }
+	}
+}
+
+// fields returns the fields the status complains about, each once, sorted.
+func (s status) fields() []string {
+	var fields []string
+	for _, d := range s.Details {
+		for _, v := range d.FieldViolations {
+			fields = append(fields, v.Field)
+		}
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
+}
+
+// reason returns the reason for machines.
+func (s status) reason() string {
+	for _, d := range s.Details {
+		if d.Type == "type.googleapis.com/google.rpc.ErrorInfo" && d.Domain == "holdfast.io" {
+			return d.Reason
+		}
+	}
+	return ""
+}
+
+// refused makes an RPC that must fail. grpcurl's exit code is 64 and the status code.
+func (b *bed) refused(t *testing.T, service, method, request string) status {
+	t.Helper()
+	_, errs, code := run(t, "", "grpcurl", "-plaintext", "-format-error", "-d", request, b.address(service), method)
+	var s status
+	require.NoError(t, json.Unmarshal([]byte(errs), &s), errs)
+	require.Equal(t, 64+s.Code, code, errs)
+	return s
+}
+
+// refusals wants each bad request answered with the fields at fault and a stable reason.
+func (b *bed) refusals(t *testing.T) {
+	const submit = "holdfast.queue.v1.QueueService/SubmitBackup"
+	for request, fields := range map[string][]string{
+		`{}`:                      {"name"},
+		`{"name":"Not A Name"}`:   {"name"},
+		`{"name":"../elsewhere"}`: {"name"},
+		`{"name":"typo","spec":{"includedNamespacez":["shop"]}}`:                         {"spec.includedNamespacez"},
+		`{"name":"wrong","spec":{"includedNamespaces":"shop"}}`:                          {"spec.includedNamespaces"},
+		`{"name":"later","spec":{"snapshotMoveData":true,"orderedResources":{"a":"b"}}}`: {"spec.orderedResources", "spec.snapshotMoveData"},
+	} {
+		s := b.refused(t, "queue-scheduler", submit, request)
+		require.Equal(t, invalidArgument, s.Code, request)
+		require.Equal(t, "INVALID_FIELD", s.reason(), request)
+		require.Equal(t, fields, s.fields(), request)
+	}
+	require.Empty(t, b.kubectl(t, "", "get", "backups.velero.io", "-n", "velero", "-o", "name"), "nothing was created")
+
+	s := b.refused(t, "backup-runner", "holdfast.backup.v1.BackupService/GetProgress", `{"name":"absent"}`)
+	require.Equal(t, notFound, s.Code)
+	require.Equal(t, "NOT_FOUND", s.reason())
+	s = b.refused(t, "manifest-indexer", "holdfast.manifest.v1.ManifestService/ListItems", `{"backup":"absent","pageSize":5000}`)
+	require.Equal(t, invalidArgument, s.Code)
+	require.Equal(t, []string{"page_size"}, s.fields())
+}

@@ -1,0 +1,151 @@
+//go:build velero
+
+package velero_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/product"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+const (
+	patience  = 5 * time.Minute
+	look      = 200 * time.Millisecond
+	namespace = "velero"
+	bucket    = "backups"
+	location  = "shared"
+)
+
+// bed is a cluster, an S3 server, and a location in it that both servers use, one after the other.
+type bed struct {
+	cluster *testbed.Cluster
+	client  client.Client
+	cli     *product.CLI
+	dir     string
+	velero  string // Velero's binary
+	plugins string // directory with Velero's plugin for AWS
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{cluster: testbed.StartT(t), dir: t.TempDir()}
+	s3 := testbed.StartS3T(t)
+	require.NoError(t, s3.CreateBucket(t.Context(), bucket))
+	binary, err := testbed.Product("holdfast")
+	require.NoError(t, err)
+	b.cli = &product.CLI{Binary: binary, Kubeconfig: b.cluster.Kubeconfig(), Namespace: namespace, Output: t.Output()}
+	b.velero, err = testbed.Binary("velero")
+	require.NoError(t, err)
+	aws, err := testbed.Binary("velero-plugin-for-aws")
+	require.NoError(t, err)
+	b.plugins = filepath.Join(b.dir, "velero-plugins")
+	require.NoError(t, os.MkdirAll(b.plugins, 0o700))
+	require.NoError(t, os.Symlink(aws, filepath.Join(b.plugins, filepath.Base(aws))))
+	b.client, err = client.New(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
+	require.NoError(t, err)
+	server := b.holdfast(t) // installs the definitions
+	b.location(t, s3)
+	b.deployment(t)
+	server.Shutdown()
+	return b
+}
+
+func (b *bed) location(t *testing.T, s3 *testbed.S3) {
+	t.Helper()
+	require.NoError(t, b.client.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud"}, StringData: map[string]string{"cloud": s3.CredentialsFile()},
+	}))
+	require.NoError(t, b.client.Create(t.Context(), &velerov1.BackupStorageLocation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: location},
+		Spec: velerov1.BackupStorageLocationSpec{
+			Provider: "aws", Config: s3.LocationConfig(),
+			StorageType: velerov1.StorageType{ObjectStorage: &velerov1.ObjectStorageLocation{Bucket: bucket}},
+			Credential:  &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud"}, Key: "cloud"},
+		},
+	}))
+}
+
+// deployment makes the Deployment that Velero 1.18 reads the image of restore helpers from, also
+// when its server runs elsewhere.
+func (b *bed) deployment(t *testing.T) {
+	t.Helper()
+	labels := map[string]string{"component": "velero"}
+	require.NoError(t, b.client.Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "velero"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "velero", Image: "velero/velero:v1.18.3"}}},
+			},
+		},
+	}))
+}
+
+// holdfast starts `holdfast up`, which the test shuts down before it starts Velero's server.
+func (b *bed) holdfast(t *testing.T) *product.Server {
+	t.Helper()
+	server, err := b.cli.Up(t.Context(), b.dir, "--free-ports")
+	require.NoError(t, err)
+	t.Cleanup(server.Shutdown)
+	return server
+}
+
+// server starts Velero's own server, without a node agent, and waits until it has found the
+// location. The function stops it.
+func (b *bed) server(t *testing.T) (stop func()) {
+	t.Helper()
+	process, err := testbed.StartProcess(testbed.ProcessSpec{
+		Name: "velero-server", Path: b.velero, LogDir: b.dir,
+		Args: []string{
+			"server", "--kubeconfig", b.cluster.Kubeconfig(), "--namespace", namespace, "--plugin-dir", b.plugins,
+			"--default-backup-storage-location", location, "--backup-sync-period", "1s", "--store-validation-frequency", "1s",
+			"--metrics-address", "127.0.0.1:0", "--uploader-type", "kopia",
+		},
+		Env: []string{"VELERO_NAMESPACE=" + namespace, "VELERO_SCRATCH_DIR=" + t.TempDir(), "KUBECONFIG=" + b.cluster.Kubeconfig(), "HOME=" + b.dir},
+	})
+	require.NoError(t, err)
+	stop = func() { process.Stop(20 * time.Second) }
+	t.Cleanup(stop)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("Velero's server:\n%s", testbed.Tail(process.LogPath(), 40))
+		}
+	})
+	started := metav1.Now()
+	require.Eventually(t, func() bool {
+		var l velerov1.BackupStorageLocation
+		err := b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: location}, &l)
+		at := l.Status.LastValidationTime
+		return err == nil && l.Status.Phase == velerov1.LocationPhaseAvailable && at != nil && started.Before(at)
+	}, patience, look, "Velero's server validates the location")
+	return stop
+}
+
+// run runs Velero's command line.
+func (b *bed) run(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, b.velero, append(args, "--kubeconfig", b.cluster.Kubeconfig(), "--namespace", namespace)...)
+	cmd.Env = append(os.Environ(), "HOME="+b.dir)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "velero %s: %s", strings.Join(args, " "), out)
+	return string(out)
+}

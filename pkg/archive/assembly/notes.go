@@ -1,0 +1,122 @@
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/archive/results"
+	"github.com/holdfast-io/holdfast/pkg/extsort"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+)
+
+// notes turns log entries into the log, by time, and into the results, by what they concern.
+type notes struct {
+	dir              string
+	field, value     string
+	lines            *extsort.Sorter
+	results          *results.Results
+	warnings, errors int
+	key, text        []byte
+	seq              uint32
+}
+
+func newNotes(dir string, plan *Plan) *notes {
+	cfg := extsort.Config{Dir: dir, MemoryBytes: 1 << 20}
+	return &notes{
+		dir: dir, field: cmp.Or(plan.LogField, "backup"), value: plan.LogValue, lines: extsort.New(cfg), results: results.New(dir),
+	}
+}
+
+// add files an entry of the part numbered order.
+func (n *notes) add(e *joblog.Entry, order uint32) error {
+	n.text = joblog.AppendText(n.text[:0], e, n.field, n.value)
+	if err := n.lines.Add(n.place(n.key[:0], e, order), n.text); err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	switch e.Level {
+	case joblog.Warning:
+		n.warnings++
+	case joblog.Error:
+		n.errors++
+	default:
+		return nil
+	}
+	n.key = n.place(n.key[:0], e, order)
+	if err := n.results.Add(e, n.key, joblog.ResultMessage(e)); err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	return nil
+}
+
+// place orders entries by time, then part, then as they were noted.
+func (n *notes) place(dst []byte, e *joblog.Entry, order uint32) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(max(0, e.Time.UnixNano()))) //nolint:gosec // not negative
+	n.seq++
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, order), n.seq)
+}
+
+func (n *notes) close() { _ = errors.Join(n.lines.Close(), n.results.Close()) }
+
+// write writes both files.
+func (n *notes) write(ctx context.Context, into *Merged) (err error) {
+	into.Warnings, into.Errors = n.warnings, n.errors
+	if into.Log, err = n.file(ctx, "log-*", n.log); err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	if into.Results, err = n.file(ctx, "results-*", n.results.Write); err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	return nil
+}
+
+// log writes the sorted lines.
+func (n *notes) log(out io.Writer) (err error) {
+	sorted, err := n.lines.Sort()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sorted.Close()) }()
+	for {
+		_, line, err := sorted.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			_, err = out.Write(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// file makes a file of what write writes, unless ctx ends before.
+func (n *notes) file(ctx context.Context, pattern string, write func(io.Writer) error) (part.File, error) {
+	out, err := newOutput(n.dir, pattern, true)
+	if err != nil {
+		return part.File{}, err
+	}
+	if err := write(ending{ctx, out}); err != nil {
+		return part.File{}, errors.Join(err, out.discard())
+	}
+	return out.finish()
+}
+
+// ending is a writer that fails once ctx has ended.
+type ending struct {
+	ctx context.Context //nolint:containedctx // it is the writer's whole purpose
+	out io.Writer
+}
+
+// Write implements io.Writer.
+func (e ending) Write(p []byte) (int, error) {
+	if err := context.Cause(e.ctx); err != nil {
+		return 0, err
+	}
+	return e.out.Write(p)
+}

@@ -1,0 +1,177 @@
+package manifest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// Filter selects items. The zero value selects all.
+type Filter struct {
+	// Kinds as KindName returns them; empty means all.
+	Kinds []string
+	// Namespaces; empty means all, "" in it means cluster-scoped items.
+	Namespaces []string
+	// After skips items up to and including this key.
+	After *Key
+}
+
+// Items yields the items that pass f in order of keys and ends after the first error. Blocks of
+// other kinds are not read; neighbouring blocks are read as one stream.
+func (r *Reader) Items(ctx context.Context, f Filter) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for i := 0; i < len(r.dir.Blocks); i++ {
+			if !r.wanted(i, &f) {
+				continue
+			}
+			from := r.dir.Blocks[i].Offset
+			for i+1 < len(r.dir.Blocks) && r.wanted(i+1, &f) {
+				i++
+			}
+			end := r.dir.Blocks[i].Offset + r.dir.Blocks[i].Length
+			if !r.run(ctx, from, end-from, &f, yield) {
+				return
+			}
+		}
+	}
+}
+
+// run yields the items of a run of blocks, false to stop.
+func (r *Reader) run(ctx context.Context, off, n int64, f *Filter, yield func(Item, error) bool) bool {
+	for line, err := range r.lines(ctx, off, n) {
+		if err != nil {
+			yield(Item{}, err)
+			return false
+		}
+		if line[0] != '{' {
+			continue
+		}
+		item, err := parseItem(line)
+		if err != nil {
+			yield(Item{}, err)
+			return false
+		}
+		if f.passes(&item) && !yield(item, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *Filter) passes(i *Item) bool {
+	if len(f.Namespaces) > 0 && !slices.Contains(f.Namespaces, i.Namespace) {
+		return false
+	}
+	if len(f.Kinds) == 0 && f.After == nil {
+		return true
+	}
+	key := i.Key()
+	return (len(f.Kinds) == 0 || slices.Contains(f.Kinds, key.Kind)) && (f.After == nil || key.Compare(*f.After) > 0)
+}
+
+// wanted reports whether block i may hold items that pass f.
+func (r *Reader) wanted(i int, f *Filter) bool {
+	last := len(r.dir.Kinds) - 1
+	if i+1 < len(r.dir.Blocks) {
+		next := &r.dir.Blocks[i+1]
+		last = next.Kind
+		if f.After != nil && bytes.Compare(r.first(next), AppendKey(nil, f.After.Kind, f.After.Namespace, f.After.Name)) <= 0 {
+			return false
+		}
+	}
+	if len(f.Kinds) == 0 {
+		return true
+	}
+	for k := r.dir.Blocks[i].Kind; k <= last; k++ {
+		if slices.Contains(f.Kinds, r.dir.Kinds[k].Kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// lines yields the lines of consecutive gzip members without their comma, valid until the next one.
+// Empty lines are left out.
+func (r *Reader) lines(ctx context.Context, off, n int64) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		rc, err := r.src.ReadRange(ctx, off, n)
+		if err != nil {
+			yield(nil, fmt.Errorf("manifest: %w", err))
+			return
+		}
+		defer func() { _ = rc.Close() }()
+		in := &counted{r: rc}
+		if err := eachLine(in, yield); err != nil {
+			yield(nil, err)
+		} else if in.n < n && in.ended {
+			yield(nil, fmt.Errorf("%w: %w", ErrCorrupt, io.ErrUnexpectedEOF))
+		}
+	}
+}
+
+// counted notices a source that ends early.
+type counted struct {
+	r     io.Reader
+	n     int64
+	ended bool
+	err   error
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	if errors.Is(err, io.EOF) {
+		c.ended = true
+	} else if err != nil {
+		c.err = err
+	}
+	return n, err
+}
+
+// eachLine returns nil at the end or when yield stops.
+func eachLine(in *counted, yield func([]byte, error) bool) error {
+	fail := func(err error) error {
+		if in.err != nil { // the source's, not the content's
+			return fmt.Errorf("manifest: %w", in.err)
+		}
+		return fmt.Errorf("%w: %w", ErrCorrupt, noEOF(err))
+	}
+	zip, err := gzip.NewReader(bufio.NewReaderSize(in, 64<<10))
+	if err != nil {
+		return fail(err)
+	}
+	text := bufio.NewReaderSize(zip, 64<<10)
+	var long []byte
+	for {
+		line, err := text.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			if long = append(long, line...); len(long) > maxLineBytes {
+				return fmt.Errorf("%w: line of more than %d bytes", ErrCorrupt, maxLineBytes)
+			}
+			continue
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fail(err)
+		}
+		ended := err != nil
+		if len(long) > 0 {
+			line = append(long, line...)
+			long = line[:0]
+		}
+		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte(","))
+		if len(line) > 0 && !yield(line, nil) {
+			in.ended = false
+			return nil
+		}
+		if ended {
+			return nil
+		}
+	}
+}

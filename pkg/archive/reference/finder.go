@@ -1,0 +1,186 @@
+package reference
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
+)
+
+// Bounds of what one object can put into a manifest.
+const (
+	// Max is the number of references given for one object; the first ones in order are kept.
+	Max = 1000
+	// maxText is the length of a name, kind or group in bytes, far above what an API server takes.
+	// References with longer ones are left out.
+	maxText = 1024
+)
+
+// Finder finds the references in objects of one kind. It is not safe for concurrent use. A nil
+// Finder finds nothing.
+type Finder struct {
+	rule rule
+	scan scan
+	// fixed is the answer for every object, where it does not depend on the body.
+	fixed []manifest.Reference
+}
+
+// For returns the Finder for a kind, nil when there are no rules for it. The version does not
+// matter.
+func For(kind schema.GroupKind) *Finder {
+	r, ok := rules[kind]
+	if !ok {
+		return nil
+	}
+	return &Finder{rule: r}
+}
+
+// ForCustom returns the Finder for a custom resource: it refers to its definition, which is named
+// after the resource.
+func ForCustom(gr schema.GroupResource) *Finder {
+	return &Finder{fixed: []manifest.Reference{
+		{Group: definitions.Group, Kind: definitions.Kind, Name: gr.String(), Relation: DefinedBy},
+	}}
+}
+
+// Find returns what the object refers to, sorted, each reference once, at most Max; complete is
+// false when there were more. Namespace is the object's own; references to objects beside it carry
+// it. A body whose fields are not what the API says they are gives no references. The slice is
+// valid until the next call, its strings may be kept; raw is read during the call only.
+func (f *Finder) Find(namespace string, raw []byte) (found []manifest.Reference, complete bool) {
+	if f == nil {
+		return nil, true
+	}
+	if f.rule == nil {
+		return f.fixed, true
+	}
+	s := &f.scan
+	*s = scan{namespace: namespace, found: s.found[:0], text: s.text[:0]}
+	f.rule(s, raw)
+	if s.malformed {
+		return nil, true
+	}
+	s.settle()
+	return s.found, !s.cut
+}
+
+// rule adds the references of an object of one kind to s.
+type rule func(s *scan, raw []byte)
+
+// scan is the walk through one object.
+type scan struct {
+	namespace string
+	found     []manifest.Reference
+	text      []byte // of the last string
+	malformed bool   // a value has another type than it must have
+	cut       bool   // there were more than Max
+}
+
+// field is called for each field of an object, element for each element of a list.
+type (
+	field   func(s *scan, key, value []byte)
+	element func(s *scan, value []byte)
+)
+
+// object walks the fields of an object; null has none.
+func (s *scan) object(value []byte, fn field) {
+	f := rawjson.ObjectFields(value)
+	for f.Next() {
+		fn(s, f.Key, f.Value)
+	}
+	s.malformed = s.malformed || f.Err() != nil
+}
+
+// list walks the elements of a list; null has none.
+func (s *scan) list(value []byte, fn element) {
+	e := rawjson.ArrayElements(value)
+	for e.Next() {
+		fn(s, e.Value)
+	}
+	s.malformed = s.malformed || e.Err() != nil
+}
+
+// at returns the value of a field, "null" when it is missing.
+func (s *scan) at(value []byte, key string) []byte {
+	found := null
+	f := rawjson.ObjectFields(value)
+	for f.Next() {
+		if string(f.Key) == key {
+			found = f.Value
+		}
+	}
+	s.malformed = s.malformed || f.Err() != nil
+	return found
+}
+
+// within is at, step by step.
+func (s *scan) within(value []byte, path ...string) []byte {
+	for _, key := range path {
+		value = s.at(value, key)
+	}
+	return value
+}
+
+var null = []byte("null")
+
+// str decodes a string; null is the empty one. The result is valid until the next call.
+func (s *scan) str(value []byte) []byte {
+	if rawjson.IsNull(value) {
+		return nil
+	}
+	text, err := rawjson.AppendUnquoted(s.text[:0], value)
+	if err != nil {
+		s.malformed = true
+		return nil
+	}
+	s.text = text
+	return text
+}
+
+// refer adds a reference to the object of the kind, in a namespace or "", whose name is the JSON
+// string.
+func (s *scan) refer(kind schema.GroupKind, namespace string, name []byte, relation string) {
+	text := s.str(name)
+	if len(text) == 0 || len(text) > maxText || len(kind.Group) > maxText || len(kind.Kind) > maxText || len(namespace) > maxText {
+		return
+	}
+	// Repetitions are next to each other more often than not: the containers of a Pod, the paths of
+	// an Ingress.
+	for i := len(s.found) - 1; i >= max(0, len(s.found)-near); i-- {
+		r := &s.found[i]
+		if r.Name == string(text) && r.Kind == kind.Kind && r.Relation == relation && r.Namespace == namespace && r.Group == kind.Group {
+			return
+		}
+	}
+	s.found = append(s.found, manifest.Reference{Group: kind.Group, Kind: kind.Kind, Namespace: namespace, Name: string(text), Relation: relation})
+	if len(s.found) >= 2*Max {
+		s.settle()
+	}
+}
+
+// near is how far back refer looks before it allocates a name.
+const near = 16
+
+// beside adds a reference into the object's own namespace.
+func (s *scan) beside(kind schema.GroupKind, name []byte, relation string) {
+	s.refer(kind, s.namespace, name, relation)
+}
+
+// settle sorts what was found, and keeps the first Max: which ones does not depend on the order
+// they were found in.
+func (s *scan) settle() {
+	slices.SortFunc(s.found, compare)
+	s.found = slices.Compact(s.found)
+	if len(s.found) > Max {
+		clear(s.found[Max:])
+		s.found, s.cut = s.found[:Max], true
+	}
+}
+
+func compare(a, b manifest.Reference) int {
+	return cmp.Or(cmp.Compare(a.Relation, b.Relation), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,161 @@
+package tarball
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// Entry is one object of a tarball while it is read.
+type Entry struct {
+	Path
+	// TarName is the name of the tar entry.
+	TarName string
+	// Size of the body in bytes.
+	Size int64
+	// Body is valid during the call.
+	Body io.Reader
+}
+
+// Visitor is called with what a tarball holds.
+type Visitor struct {
+	// Entry is called for every object in order of the tarball, both copies of each included. An
+	// error ends the list.
+	Entry func(Entry) error
+	// Problem is called for every entry that is passed over.
+	Problem func(Problem)
+	// Version is called with the content of metadata/version.
+	Version func(string)
+}
+
+const maxVersionBytes = 64
+
+// List reads a tarball of any version of Velero from the start. Only regular files count, and
+// nothing is written. An entry with a hostile or foreign name, or too large a body, is passed over
+// as a Problem. Damage, truncation or more than Limits.TotalBytes end the list; the error names the
+// entry it happened at.
+func List(ctx context.Context, r io.Reader, l Limits, v Visitor) error {
+	l = l.withDefaults()
+	in := &watched{r: r}
+	zip, err := gzip.NewReader(bufio.NewReaderSize(in, 256<<10))
+	if err != nil {
+		return in.blame(err, "start")
+	}
+	unpacked := &bounded{r: zip, left: l.TotalBytes}
+	archive := tar.NewReader(unpacked)
+	last := "start"
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return finish(in, unpacked, last)
+		}
+		if err != nil {
+			return in.blame(err, "after "+last)
+		}
+		last = h.Name
+		if err := v.visit(h, archive, l); err != nil {
+			var own *visitError
+			if errors.As(err, &own) {
+				return own.err
+			}
+			return in.blame(err, h.Name)
+		}
+	}
+}
+
+// ListPart reads a part of a tarball as List does: a run of whole gzip members that hold whole
+// entries, without the end of the archive.
+func ListPart(ctx context.Context, r io.Reader, l Limits, v Visitor) error {
+	var end bytes.Buffer
+	zip := gzip.NewWriter(&end)
+	if _, err := zip.Write(make([]byte, endBytes)); err != nil {
+		return err
+	}
+	if err := zip.Close(); err != nil {
+		return err
+	}
+	return List(ctx, io.MultiReader(r, &end), l, v)
+}
+
+// endBytes is how many zeros end a tar archive.
+const endBytes = 1024
+
+// finish makes sure that the archive ended on purpose: with tar's end and with gzip's checksum.
+func finish(in *watched, unpacked *bounded, last string) error {
+	if _, err := io.Copy(io.Discard, unpacked); err != nil {
+		return in.blame(err, "after "+last)
+	}
+	if unpacked.zeros < endBytes {
+		return in.blame(io.ErrUnexpectedEOF, "no end of archive after "+last)
+	}
+	return nil
+}
+
+// visitError is an error of the visitor, not of the tarball.
+type visitError struct{ err error }
+
+func (e *visitError) Error() string { return e.err.Error() }
+
+func (v *Visitor) visit(h *tar.Header, body io.Reader, l Limits) error {
+	name := strings.TrimPrefix(h.Name, "./")
+	switch {
+	case h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeXGlobalHeader:
+		return nil
+	case h.Typeflag != tar.TypeReg:
+		v.problem(h.Name, fmt.Errorf("%w: entry of type %q is no regular file", ErrPath, h.Typeflag))
+		return nil
+	case strings.HasPrefix(name, "metadata/"):
+		return v.version(name, body)
+	}
+	p, err := ParsePath(h.Name)
+	if err != nil {
+		v.problem(h.Name, err)
+		return nil
+	}
+	if h.Size > l.EntryBytes {
+		v.problem(h.Name, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, h.Size, l.EntryBytes))
+		return nil
+	}
+	return v.Entry(Entry{Path: p, TarName: name, Size: h.Size, Body: body})
+}
+
+func (v *Visitor) problem(path string, err error) {
+	if v.Problem != nil {
+		v.Problem(Problem{Path: path, Err: err})
+	}
+}
+
+func (v *Visitor) version(name string, body io.Reader) error {
+	if name != "metadata/version" || v.Version == nil {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(body, maxVersionBytes))
+	if err != nil {
+		return err
+	}
+	v.Version(strings.TrimSpace(string(text)))
+	return nil
+}
+
+// problems keeps the first hundred.
+type problems struct {
+	list  []Problem
+	count int
+}
+
+func (p *problems) add(x Problem) {
+	p.count++
+	if len(p.list) < 100 {
+		p.list = append(p.list, x)
+	}
+}

@@ -1,0 +1,126 @@
+package volumedata
+
+import (
+	"cmp"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+)
+
+const (
+	// resultFailed is the result of a volume whose data could not be taken (Velero 1.13 and later).
+	resultFailed = "failed"
+	// phaseFailed is that of an operation (Velero 1.11 and later).
+	phaseFailed = "Failed"
+
+	groupVelero    = "velero.io"
+	groupSnapshots = "snapshot.storage.k8s.io"
+)
+
+// info is the part of an entry of -volumeinfo.json.gz that matters here.
+type info struct {
+	Claim     string  `json:"pvcName"`
+	Namespace string  `json:"pvcNamespace"`
+	Volume    string  `json:"pvName"`
+	Method    string  `json:"backupMethod"`
+	Moved     bool    `json:"snapshotDataMoved"`
+	Result    string  `json:"result"`
+	CSI       *handle `json:"csiSnapshotInfo"`
+	Movement  *handle `json:"snapshotDataMovementInfo"`
+	Pod       *struct {
+		handle
+		Volume    string `json:"volumeName"`
+		Name      string `json:"podName"`
+		Namespace string `json:"podNamespace"`
+	} `json:"pvbInfo"`
+}
+
+type handle struct {
+	Handle string `json:"snapshotHandle"`
+}
+
+func (h *handle) known() bool { return h != nil && h.Handle != "" }
+
+func fromVolumeInfo(i *info) (d Data, is bool) {
+	d = Data{Namespace: i.Namespace, Claim: i.Claim, Volume: i.Volume}
+	held := false
+	switch Method(i.Method) {
+	case PodVolumeBackup:
+		d.Method = PodVolumeBackup
+		if i.Pod != nil {
+			held = i.Pod.known()
+			d.Pod, d.PodVolume, d.Namespace = i.Pod.Name, i.Pod.Volume, cmp.Or(d.Namespace, i.Pod.Namespace)
+		}
+	case CSISnapshot:
+		d.Method, held = CSISnapshot, i.CSI.known()
+		if i.Moved {
+			d.Method, held = DataUpload, i.Movement.known()
+		}
+	default:
+		return d, false
+	}
+	d.Stored = held || i.Result != resultFailed
+	return d, true
+}
+
+func fromPodVolumeBackup(p *velerov1.PodVolumeBackup) (Data, bool) { return OfPodVolumeBackup(p), true }
+
+// OfPodVolumeBackup returns what a PodVolumeBackup stands for.
+func OfPodVolumeBackup(p *velerov1.PodVolumeBackup) Data {
+	return Data{
+		Method: PodVolumeBackup, Namespace: p.Spec.Pod.Namespace, Claim: p.Annotations[velerov1.AnnotationPVCName],
+		Pod: p.Spec.Pod.Name, PodVolume: p.Spec.Volume, Stored: p.Status.SnapshotID != "",
+	}
+}
+
+// resource names an item; the keys are capitalised in the file.
+type resource struct{ Group, Resource, Namespace, Name string }
+
+// operation is the part of an entry of -itemoperations.json.gz that matters here.
+type operation struct {
+	Spec struct {
+		Item  resource   `json:"resourceIdentifier"`
+		After []resource `json:"postOperationItems"`
+	} `json:"spec"`
+	Status struct {
+		Phase string `json:"phase"`
+		Error string `json:"error"`
+	} `json:"status"`
+}
+
+// stored reports that the operation may have stored data. One that only counts as failed, since
+// nothing can ask about it, may have.
+func (o *operation) stored() bool {
+	return o.Status.Phase != phaseFailed || o.Status.Error == itemoperation.Abandoned
+}
+
+// fromOperation finds DataUploads, and snapshots, whose claims other files name.
+func fromOperation(o *operation) (d Data, is bool) {
+	for _, r := range o.Spec.After {
+		if r.Group != groupVelero || r.Resource != "datauploads" {
+			continue
+		}
+		return Data{Method: DataUpload, Namespace: o.Spec.Item.Namespace, Claim: o.Spec.Item.Name, Stored: o.stored()}, true
+	}
+	if o.Spec.Item.Group == groupSnapshots && o.Spec.Item.Resource == "volumesnapshots" {
+		return Data{Method: CSISnapshot, Namespace: o.Spec.Item.Namespace, Snapshot: o.Spec.Item.Name, Stored: o.stored()}, true
+	}
+	return d, false
+}
+
+// snapshot is the part of a VolumeSnapshot that matters here.
+type snapshot struct {
+	Metadata struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Source struct {
+			Claim string `json:"persistentVolumeClaimName"`
+		} `json:"source"`
+	} `json:"spec"`
+}
+
+func fromCSISnapshot(s *snapshot) (Data, bool) {
+	return Data{Method: CSISnapshot, Namespace: s.Metadata.Namespace, Claim: s.Spec.Source.Claim, Snapshot: s.Metadata.Name, Stored: true}, true
+}

@@ -1,0 +1,138 @@
+package volumedata_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+func zipped(t testing.TB, text string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	_, err := zip.Write([]byte(text))
+	require.NoError(t, errors.Join(err, zip.Close()))
+	return out.Bytes()
+}
+
+func all(t testing.TB, store *memstore.Store) (list []volumedata.Data, err error) {
+	t.Helper()
+	err = volumedata.Each(t.Context(), store, "b", func(d volumedata.Data) error {
+		list = append(list, d)
+		return nil
+	})
+	return list, err
+}
+
+func TestEveryFileIsRead(t *testing.T) {
+	store := memstore.New()
+	list, err := all(t, store)
+	require.NoError(t, err)
+	require.Empty(t, list)
+	store.Set(layout.BackupVolumeInfo("b"), zipped(t, `[
+	 {"pvcName":"c","pvcNamespace":"n","pvName":"v","backupMethod":"CSISnapshot","snapshotDataMoved":true,"result":"failed","snapshotDataMovementInfo":{"snapshotHandle":""}},
+	 {"backupMethod":"PodVolumeBackup","pvbInfo":{"snapshotHandle":"k","volumeName":"d","podName":"p","podNamespace":"n"}},
+	 {"pvName":"x","backupMethod":"NativeSnapshot"},{"pvName":"y","skipped":true}]`))
+	store.Set(layout.BackupPodVolumeBackups("b"), zipped(t, "null\n"))
+	store.Set(layout.BackupItemOperations("b"), zipped(t, `[
+	 {"spec":{"resourceIdentifier":{"Group":"","Resource":"persistentvolumeclaims","Namespace":"n","Name":"c"},"postOperationItems":[{"Group":"velero.io","Resource":"datauploads","Namespace":"velero","Name":"u"}]},"status":{"phase":"Failed"}},
+	 {"spec":{"resourceIdentifier":{"Group":"snapshot.storage.k8s.io","Resource":"volumesnapshots","Namespace":"n","Name":"s"}},"status":{"phase":"Completed"}},
+	 {"spec":{"resourceIdentifier":{"Group":"","Resource":"pods","Namespace":"n","Name":"p"},"postOperationItems":null},"status":{"phase":"Completed"}}]`))
+	store.Set(layout.BackupCSISnapshots("b"), zipped(t, `[{"metadata":{"namespace":"n","name":"s"},"spec":{"source":{"persistentVolumeClaimName":"c"}}}]`))
+	list, err = all(t, store)
+	require.NoError(t, err)
+	require.Equal(t, []volumedata.Data{
+		{Method: "DataUpload", Namespace: "n", Claim: "c", Volume: "v"},
+		{Method: "PodVolumeBackup", Namespace: "n", Pod: "p", PodVolume: "d", Stored: true},
+		{Method: "DataUpload", Namespace: "n", Claim: "c"},
+		{Method: "CSISnapshot", Namespace: "n", Snapshot: "s", Stored: true},
+		{Method: "CSISnapshot", Namespace: "n", Claim: "c", Snapshot: "s", Stored: true},
+	}, list)
+}
+
+func TestDamagedFiles(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"no gzip": []byte("["), "no JSON": zipped(t, "["), "an object": zipped(t, `{}`), "cut short": zipped(t, "[]")[:12], "wrong types": zipped(t, `[{"pvName":1}]`),
+	} {
+		store := memstore.New()
+		store.Set(layout.BackupVolumeInfo("b"), data)
+		_, err := all(t, store)
+		require.ErrorIs(t, err, volumedata.ErrMalformed, name)
+		require.ErrorContains(t, err, "b-volumeinfo.json.gz")
+	}
+	store, away := memstore.New(), errors.New("bucket is away")
+	store.Inject(func(memstore.Op, string) error { return away })
+	_, err := all(t, store)
+	require.ErrorIs(t, err, away)
+	require.NotErrorIs(t, err, volumedata.ErrMalformed)
+}
+
+// A hostile bucket lists millions of volumes in a file of some kilobytes, and callers keep what
+// they are told.
+func TestEndlessListsAreRefused(t *testing.T) {
+	store := memstore.New()
+	store.Set(layout.BackupVolumeInfo("b"), zipped(t, "["+strings.Repeat(`{"pvName":"v","backupMethod":"CSISnapshot"},`, 200_001)+"{}]"))
+	_, err := all(t, store)
+	require.ErrorIs(t, err, volumedata.ErrMalformed)
+	require.ErrorContains(t, err, "more than 200000 volumes")
+}
+
+// A hostile bucket has an entry of a gibibyte, which compresses to a mebibyte: it costs an error,
+// not the memory of the process.
+func TestAHugeEntryCostsNoMemory(t *testing.T) {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	_, err := zip.Write([]byte(`[{"pvName":"`))
+	require.NoError(t, err)
+	block := []byte(strings.Repeat("x", 1<<20))
+	for range 256 {
+		_, err := zip.Write(block)
+		require.NoError(t, err)
+	}
+	require.NoError(t, zip.Close())
+	store := memstore.New()
+	store.Set(layout.BackupVolumeInfo("b"), out.Bytes())
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = all(t, store)
+	runtime.ReadMemStats(&after)
+	require.ErrorIs(t, err, volumedata.ErrMalformed)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
+}
+
+// A data mover of another server goes on when its operation is ended as failed. What it stores is
+// left behind by a deletion, and a restore says nothing of the claim, if the operation reports that
+// there is no data.
+func TestAnAbandonedOperationMayHaveStoredData(t *testing.T) {
+	store := memstore.New()
+	operations := `[
+	 {"spec":{"resourceIdentifier":{"Group":"","Resource":"persistentvolumeclaims","Namespace":"n","Name":"c"},"postOperationItems":[{"Group":"velero.io","Resource":"datauploads","Namespace":"velero","Name":"u"}]},"status":{"phase":"InProgress"}},
+	 {"spec":{"resourceIdentifier":{"Group":"snapshot.storage.k8s.io","Resource":"volumesnapshots","Namespace":"n","Name":"s"}},"status":{"phase":"New"}}]`
+	store.Set(layout.BackupItemOperations("b"), zipped(t, operations))
+	before, err := all(t, store)
+	require.NoError(t, err)
+	var ended bytes.Buffer
+	data, _ := store.Bytes(layout.BackupItemOperations("b"))
+	changed, err := itemoperation.Abandon(bytes.NewReader(data), &ended, time.Unix(0, 0), func(*itemoperation.Operation) error { return nil })
+	require.NoError(t, err)
+	require.True(t, changed)
+	store.Set(layout.BackupItemOperations("b"), ended.Bytes())
+	after, err := all(t, store)
+	require.NoError(t, err)
+	require.Equal(t, []volumedata.Data{
+		{Method: "DataUpload", Namespace: "n", Claim: "c", Stored: true},
+		{Method: "CSISnapshot", Namespace: "n", Snapshot: "s", Stored: true},
+	}, after)
+	require.Equal(t, before, after)
+}

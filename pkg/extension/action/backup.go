@@ -1,0 +1,90 @@
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// Action is what all actions on objects have in common.
+type Action interface {
+	// Name is the registered name, "vendor.example/what". It is unique among actions of one
+	// concern.
+	Name() string
+	// AppliesTo returns which objects the action wants to see. It is asked once per job.
+	AppliesTo(ctx context.Context) (Selector, error)
+}
+
+// Backup is the backup an action works for. It is encoded once, however many calls carry it.
+// Immutable.
+type Backup struct {
+	backup *velerov1.Backup
+	raw    []byte
+}
+
+// NewBackup encodes the backup. b must not be changed afterwards.
+func NewBackup(b *velerov1.Backup) (*Backup, error) {
+	raw, err := json.Marshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("encode backup: %w", err)
+	}
+	return &Backup{backup: b, raw: raw}, nil
+}
+
+// Backup returns the typed object, which must not be changed.
+func (b *Backup) Backup() *velerov1.Backup { return b.backup }
+
+// JSON returns the object as JSON, which must not be changed.
+func (b *Backup) JSON() []byte { return b.raw }
+
+// BackupItem looks at an object while it is backed up, and may change what is stored.
+type BackupItem interface {
+	Action
+	// Execute gets the object as the actions before it left it. The result's Object has the same
+	// kind, namespace and name.
+	Execute(ctx context.Context, object *Object, backup *Backup) (BackupResult, error)
+}
+
+// BackupResult is what a BackupItem answered.
+type BackupResult struct {
+	// Object is what to store, never nil; the very object given means that it was left alone.
+	Object *Object
+	// Additional are objects to back up with this one.
+	Additional []Item
+	// OperationID, when not empty, names an operation that goes on after the call, see
+	// BackupOperations. It may come with an error, where the rest of the answer could not be used.
+	OperationID string
+	// PostOperation are objects to fetch again once the operation is done.
+	PostOperation []Item
+}
+
+// BackupOperations is implemented by a BackupItem whose Execute may start an operation.
+type BackupOperations interface {
+	// Progress tells how far the operation has come.
+	Progress(ctx context.Context, operationID string, backup *Backup) (Progress, error)
+	// Cancel asks the operation to stop; its Progress tells when it has.
+	Cancel(ctx context.Context, operationID string, backup *Backup) error
+}
+
+// Preparer is implemented by an action or a VolumeSnapshotter whose calls need what may take long
+// to come up, such as a process.
+type Preparer interface {
+	// Prepare brings that up and begins nothing else, so that a call that follows is made at once.
+	Prepare(ctx context.Context) error
+}
+
+// ItemBlock finds the objects that have to be backed up together with one.
+type ItemBlock interface {
+	Action
+	// Related returns the objects that belong into the object's block.
+	Related(ctx context.Context, object *Object, backup *Backup) ([]Item, error)
+}
+
+// DeleteItem looks at each object of a backup before the backup is deleted.
+type DeleteItem interface {
+	Action
+	// Execute gets the object as it is stored.
+	Execute(ctx context.Context, object *Object, backup *Backup) error
+}

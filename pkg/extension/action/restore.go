@@ -1,0 +1,75 @@
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// Restore is the restore an action works for. It is encoded once, however many calls carry it.
+// Immutable.
+type Restore struct {
+	restore *velerov1.Restore
+	raw     []byte
+}
+
+// NewRestore encodes the restore. r must not be changed afterwards.
+func NewRestore(r *velerov1.Restore) (*Restore, error) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode restore: %w", err)
+	}
+	return &Restore{restore: r, raw: raw}, nil
+}
+
+// Restore returns the typed object, which must not be changed.
+func (r *Restore) Restore() *velerov1.Restore { return r.restore }
+
+// JSON returns the object as JSON, which must not be changed.
+func (r *Restore) JSON() []byte { return r.raw }
+
+// RestoreItem looks at an object before it is created, and may change or skip it.
+type RestoreItem interface {
+	Action
+	// Execute gets the object as the actions before it left it, and as it was backed up. The
+	// result's Object has the same group, kind and name.
+	Execute(ctx context.Context, object, fromBackup *Object, restore *Restore) (RestoreResult, error)
+}
+
+// RestoreResult is what a RestoreItem answered.
+type RestoreResult struct {
+	// Object is what to create; the very object given means that it was left alone. It is nil only
+	// when Skip.
+	Object *Object
+	// Skip means that the object is not to be created; later actions are not asked and Additional
+	// does not count.
+	Skip bool
+	// Additional are objects to restore before this one.
+	Additional []Item
+	// Wait means that this object is created only when those in Additional are ready, see
+	// Readiness.
+	Wait bool
+	// WaitTimeout bounds that wait; 0 means the restore's default.
+	WaitTimeout time.Duration
+	// OperationID, when not empty, names an operation that goes on after the call, see
+	// RestoreOperations.
+	OperationID string
+}
+
+// Readiness is implemented by a RestoreItem that may answer Wait.
+type Readiness interface {
+	// Ready reports whether these additional items, those that were restored or exist already, are
+	// ready.
+	Ready(ctx context.Context, items []Item, restore *Restore) (bool, error)
+}
+
+// RestoreOperations is implemented by a RestoreItem whose Execute may start an operation.
+type RestoreOperations interface {
+	// Progress tells how far the operation has come.
+	Progress(ctx context.Context, operationID string, restore *Restore) (Progress, error)
+	// Cancel asks the operation to stop; its Progress tells when it has.
+	Cancel(ctx context.Context, operationID string, restore *Restore) error
+}

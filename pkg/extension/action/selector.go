@@ -1,0 +1,171 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/plugin/expression"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+)
+
+// ErrExpression means that an action's expression cannot be evaluated for an object.
+var ErrExpression = errors.New("selector cannot be evaluated")
+
+// Selector is which objects an action wants to see; empty lists and strings want everything.
+type Selector struct {
+	// IncludedNamespaces and ExcludedNamespaces are names or patterns with '*', '?' and '[..]'.
+	IncludedNamespaces, ExcludedNamespaces []string
+	// IncludedResources and ExcludedResources are names as people type them, with or without a
+	// group.
+	IncludedResources, ExcludedResources []string
+	// Touches are the only resources the action may be called for, whatever else it asks; empty or
+	// "*" means any.
+	Touches []string
+	// Labels is a label selector in its text form.
+	Labels string
+	// Expression is in the Common Expression Language, over the variable item, the whole object,
+	// and yields a bool.
+	Expression string
+}
+
+// Matcher answers for one action what its selector wants. Immutable, safe for concurrent use; only
+// Accepts allocates.
+type Matcher struct {
+	resources          matchList
+	touches            matchList
+	inNames, outNames  []string
+	allNames           bool // no namespace is left out, so cluster-scoped objects are wanted too
+	selector           labels.Selector
+	everythingSelected bool
+	expression         *expression.Expression // nil for none
+}
+
+// Compile resolves the names of resources once. Names the cluster does not know stay as they are,
+// in case their group only does not answer now. An error names the field.
+func (s Selector) Compile(resolver selection.Resolver) (*Matcher, error) {
+	selector, err := labels.Parse(s.Labels)
+	if err != nil {
+		return nil, fmt.Errorf("selector: %w", err)
+	}
+	for _, list := range []struct {
+		field   string
+		entries []string
+	}{{"includedNamespaces", s.IncludedNamespaces}, {"excludedNamespaces", s.ExcludedNamespaces}} {
+		for _, entry := range list.entries {
+			if err := selection.CheckPattern(entry); err != nil {
+				return nil, fmt.Errorf("%s: %w", list.field, err)
+			}
+		}
+	}
+	m := &Matcher{
+		resources:          newMatchList(s.IncludedResources, s.ExcludedResources, resolver),
+		touches:            newMatchList(s.Touches, nil, resolver),
+		inNames:            withoutEmpty(s.IncludedNamespaces),
+		outNames:           withoutEmpty(s.ExcludedNamespaces),
+		selector:           selector,
+		everythingSelected: selector.Empty(),
+	}
+	if s.Expression != "" {
+		if m.expression, err = expression.Compile(s.Expression); err != nil {
+			return nil, err
+		}
+	}
+	included := len(m.inNames) == 0 || (len(m.inNames) == 1 && m.inNames[0] == selection.All)
+	m.allNames = included && len(m.outNames) == 0
+	return m, nil
+}
+
+type matchList struct {
+	all     bool
+	in, out map[schema.GroupResource]struct{}
+}
+
+func newMatchList(in, out []string, resolver selection.Resolver) matchList {
+	return matchList{
+		all: len(withoutEmpty(in)) == 0 || slices.Contains(in, selection.All),
+		in:  resolveAll(in, resolver), out: resolveAll(out, resolver),
+	}
+}
+
+func (l *matchList) includes(gr schema.GroupResource) bool {
+	if _, out := l.out[gr]; out {
+		return false
+	}
+	if l.all {
+		return true
+	}
+	_, in := l.in[gr]
+	return in
+}
+
+func resolveAll(names []string, resolver selection.Resolver) map[schema.GroupResource]struct{} {
+	set := make(map[schema.GroupResource]struct{}, len(names))
+	for _, name := range withoutEmpty(names) {
+		gr, _, ok := resolver.Resolve(name)
+		if !ok {
+			gr = schema.ParseGroupResource(strings.ToLower(name))
+		}
+		set[gr] = struct{}{}
+	}
+	return set
+}
+
+func withoutEmpty(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
+}
+
+// Resource reports whether objects of the resource can match at all. Where no action's does,
+// objects need not be decoded.
+func (m *Matcher) Resource(gr schema.GroupResource) bool {
+	return m.resources.includes(gr) && m.touches.includes(gr)
+}
+
+// Namespace reports whether objects of the namespace can match; "" stands for cluster-scoped
+// objects, which match only where no namespace is left out.
+func (m *Matcher) Namespace(name string) bool {
+	if m.allNames || name == "" {
+		return m.allNames
+	}
+	return (len(m.inNames) == 0 || selection.MatchesAny(m.inNames, name)) && !selection.MatchesAny(m.outNames, name)
+}
+
+// Labels reports whether an object with these labels matches; nil stands for none.
+func (m *Matcher) Labels(set labels.Labels) bool {
+	if m.everythingSelected {
+		return true
+	}
+	if set == nil {
+		set = labels.Set(nil)
+	}
+	return m.selector.Matches(set)
+}
+
+// Matches reports whether the action wants the object, as far as that is known without looking into
+// it; Accepts tells the rest.
+func (m *Matcher) Matches(gr schema.GroupResource, namespace string, set labels.Labels) bool {
+	return m.Resource(gr) && m.Namespace(namespace) && m.Labels(set)
+}
+
+// Accepts reports whether the expression wants the object; without one it is true. It decodes the
+// object. An expression that fails, such as by asking for a field that is not there, is an error
+// that wraps ErrExpression, and of that object.
+func (m *Matcher) Accepts(ctx context.Context, o *Object) (bool, error) {
+	if m.expression == nil {
+		return true, nil
+	}
+	content, err := o.Content()
+	if err != nil {
+		return false, err
+	}
+	wants, err := m.expression.Matches(ctx, content)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrExpression, err)
+	}
+	return wants, nil
+}

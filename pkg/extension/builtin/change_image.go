@@ -1,0 +1,113 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+)
+
+// changeImage changes the images of containers, so that a restore can do with another registry.
+// Each value of the ConfigMap is a rule "old,new".
+type changeImage struct{ configured[imageRules] }
+
+// imageRules are in the order they are tried: the longest old part first, because it says most.
+type imageRules []imageRule
+
+type imageRule struct{ key, old, new string }
+
+// errAmbiguous means that a rule does not say which part of an image it means.
+var errAmbiguous = errors.New("the old part occurs more than once")
+
+func newChangeImage(target Target) changeImage {
+	n := named{"velero.io/change-image-name", []string{"pods", "deployments.apps", "statefulsets.apps", "daemonsets.apps",
+		"replicasets.apps", "replicationcontrollers", "jobs.batch", "cronjobs.batch"}}
+	return changeImage{newConfigured(n, target, parseImageRules)}
+}
+
+func parseImageRules(c Config) (imageRules, error) {
+	rules := make(imageRules, 0, len(c.Data))
+	for key, value := range c.Data {
+		from, to, ok := strings.Cut(value, ",")
+		rule := imageRule{key, strings.TrimSpace(from), strings.TrimSpace(to)}
+		if !ok || rule.old == "" || strings.Contains(rule.new, ",") {
+			return nil, fmt.Errorf(`data[%s]: "old,new" expected`, key)
+		}
+		rules = append(rules, rule)
+	}
+	slices.SortFunc(rules, func(a, b imageRule) int {
+		return cmp.Or(cmp.Compare(len(b.old), len(a.old)), cmp.Compare(a.key, b.key))
+	})
+	return rules, nil
+}
+
+func (a changeImage) Execute(ctx context.Context, o, _ *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
+	defer a.guard(execute, &err)
+	rules, found, err := a.get(ctx)
+	if err != nil || !found {
+		return action.RestoreResult{Object: o}, err
+	}
+	changed, err := o.Copy()
+	if err != nil {
+		return action.RestoreResult{}, err
+	}
+	renamed, err := rules.apply(changed.Object, podSpecOf(changed.GetKind()))
+	if err != nil || !renamed {
+		return action.RestoreResult{Object: o}, err
+	}
+	return action.RestoreResult{Object: action.FromContent(changed.Object)}, nil
+}
+
+// podSpecOf returns where a kind has the description of its Pods.
+func podSpecOf(kind string) []string {
+	switch kind {
+	case "Pod":
+		return []string{"spec"}
+	case "CronJob":
+		return []string{"spec", "jobTemplate", "spec", "template", "spec"}
+	default:
+		return []string{"spec", "template", "spec"}
+	}
+}
+
+// apply changes the images of the containers and reports whether any did.
+func (r imageRules) apply(o object, podSpec []string) (changed bool, err error) {
+	for _, list := range []string{"initContainers", "containers"} {
+		err := each(o, func(container object) error {
+			image, ok, err := text(container, "image")
+			if err != nil || !ok {
+				return err
+			}
+			renamed, err := r.rename(image)
+			if err != nil {
+				return fmt.Errorf("image: %w", err)
+			}
+			if renamed != image {
+				container["image"], changed = renamed, true
+			}
+			return nil
+		}, append(slices.Clone(podSpec), list)...)
+		if err != nil {
+			return false, err
+		}
+	}
+	return changed, nil
+}
+
+// rename returns the image after the first rule whose old part it has.
+func (r imageRules) rename(image string) (string, error) {
+	for _, rule := range r {
+		switch strings.Count(image, rule.old) {
+		case 0:
+		case 1:
+			return strings.Replace(image, rule.old, rule.new, 1), nil
+		default:
+			return "", fmt.Errorf("%w: rule data[%s] on %q", errAmbiguous, rule.key, image)
+		}
+	}
+	return image, nil
+}

@@ -1,0 +1,46 @@
+package builtin
+
+import (
+	"context"
+	"sync"
+)
+
+// lazy is a value that is made when it is first asked for, once; after a failure the next who asks
+// tries again.
+type lazy[T any] struct {
+	turn  chan struct{} // holds a token while one makes the value or reads it
+	build func(context.Context) (T, error)
+	made  bool
+	value T
+}
+
+func newLazy[T any](build func(context.Context) (T, error)) *lazy[T] {
+	return &lazy[T]{turn: make(chan struct{}, 1), build: build}
+}
+
+// get returns the value. Who waits for another to make it stops waiting when its own ctx ends.
+func (l *lazy[T]) get(ctx context.Context) (value T, err error) {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
+	defer func() { <-l.turn }()
+	if l.made {
+		return l.value, nil
+	}
+	if value, err = l.build(ctx); err == nil {
+		l.value, l.made = value, true
+	}
+	return value, err
+}
+
+// keep returns the lazy value under the key, and puts it there first if need be.
+func keep[K comparable, T any](mu *sync.Mutex, values map[K]*lazy[T], key K, build func(context.Context) (T, error)) *lazy[T] {
+	mu.Lock()
+	defer mu.Unlock()
+	if values[key] == nil {
+		values[key] = newLazy(build)
+	}
+	return values[key]
+}

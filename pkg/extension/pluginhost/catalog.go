@@ -1,0 +1,168 @@
+package pluginhost
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Registration is one plugin that a binary serves.
+type Registration struct {
+	Kind Kind
+	// Name is unique within Kind.
+	Name string
+	// Path is the binary.
+	Path string
+	// Touches are the only resources an action may be called for; empty means any. Only plugins of
+	// Holdfast's SDK state it.
+	Touches []string
+	// Restartable reports that an operation of an asynchronous action may be started again after
+	// its process died.
+	Restartable bool
+
+	described bool // the process serves Holdfast's own contract too
+}
+
+// BinaryError is something in the plugin directory that cannot be used. It is a reason to tell
+// somebody, not to stop: the other plugins work.
+type BinaryError struct {
+	// Path is the binary.
+	Path string
+	// Kind is what the plugin would be for; empty where that is not known.
+	Kind Kind
+	Err  error
+
+	unread bool // nothing is known of the binary
+}
+
+// Error names the binary.
+func (f BinaryError) Error() string { return fmt.Sprintf("plugin binary %s: %v", f.Path, f.Err) }
+
+// Unwrap returns Err.
+func (f BinaryError) Unwrap() error { return f.Err }
+
+// listing is what one binary registers.
+type listing struct {
+	path    string
+	plugins []Registration
+	// problems are what cannot be used of it, err is why nothing can.
+	problems []error
+	err      error
+}
+
+// catalog is what is known of the binaries. Immutable.
+type catalog struct {
+	plugins  []Registration
+	failures []BinaryError
+}
+
+// arrange makes the listings the host's catalog: binaries as they were found, in each the older
+// versions before the newer, and names in alphanumeric order. Of two plugins with one kind and name
+// the first counts.
+func (h *Host) arrange() {
+	c := &catalog{failures: slices.Clone(h.unread)}
+	owners := map[plugged]string{}
+	for _, l := range h.listings {
+		if l.err != nil {
+			c.failures = append(c.failures, BinaryError{Path: l.path, Err: l.err, unread: true})
+			continue
+		}
+		for _, problem := range l.problems {
+			c.failures = append(c.failures, BinaryError{Path: l.path, Err: problem})
+		}
+		sorted := slices.SortedStableFunc(slices.Values(l.plugins), func(a, b Registration) int {
+			return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(a.Name, b.Name))
+		})
+		for _, p := range sorted {
+			c.add(p, owners)
+		}
+	}
+	h.known.Store(c)
+}
+
+// plugged is what a plugin is known by.
+type plugged struct {
+	kind Kind
+	name string
+}
+
+// add takes a registration in, or says why not.
+func (c *catalog) add(p Registration, owners map[plugged]string) {
+	fail := func(kind Kind, err error) {
+		c.failures = append(c.failures, BinaryError{Path: p.Path, Kind: kind, Err: err})
+	}
+	if !known(p.Kind) {
+		fail("", fmt.Errorf("%w: plugin %q has the unknown kind %q", ErrMalformed, clip(p.Name), clip(string(p.Kind))))
+		return
+	}
+	if err := CheckName(p.Name); err != nil {
+		fail(p.Kind, fmt.Errorf("%w: %s: %s", ErrMalformed, p.Kind, clip(err.Error())))
+		return
+	}
+	if first, taken := owners[plugged{p.Kind, p.Name}]; taken {
+		fail(p.Kind, fmt.Errorf("%w: %s %s is registered by %s already", ErrMalformed, p.Kind, p.Name, first))
+		return
+	}
+	owners[plugged{p.Kind, p.Name}] = p.Path
+	c.plugins = append(c.plugins, p)
+	if instead, waits := unserved[p.Kind]; waits && owners[plugged{instead, p.Name}] != p.Path {
+		fail(p.Kind, fmt.Errorf("%w: %s %s", ErrUnserved, p.Kind, p.Name))
+	}
+}
+
+// unserved are the kinds that no job calls, and the kind under which jobs call a plugin that is
+// registered so too.
+var unserved = map[Kind]Kind{
+	KindAsyncBackupItemAction:  KindBackupItemActionV2,
+	KindAsyncRestoreItemAction: KindRestoreItemActionV2,
+}
+
+// Plugins returns everything that can be used, binaries as they were found and in each the names of
+// a kind in alphanumeric order; a plugin registered in two versions is in it twice, though only the
+// newer one runs. The caller must not change it.
+func (h *Host) Plugins() []Registration { return h.known.Load().plugins }
+
+// Failures returns what cannot be used. The caller must not change it.
+func (h *Host) Failures() []BinaryError { return h.known.Load().failures }
+
+// Unknown returns the binaries of which it is not known what they register.
+func (h *Host) Unknown() []BinaryError {
+	return slices.DeleteFunc(slices.Clone(h.Failures()), func(f BinaryError) bool { return !f.unread })
+}
+
+// MayServe reports whether a binary registers a plugin of that kind, or one may that could not be
+// asked.
+func (h *Host) MayServe(kind Kind) bool {
+	return slices.ContainsFunc(h.Plugins(), func(p Registration) bool { return p.Kind == kind }) || len(h.Unknown()) > 0
+}
+
+// missing returns what cannot be used and may be of one of these kinds.
+func (c *catalog) missing(kinds ...Kind) []BinaryError {
+	return slices.DeleteFunc(slices.Clone(c.failures), func(f BinaryError) bool { return f.Kind != "" && !slices.Contains(kinds, f.Kind) })
+}
+
+// effective returns the plugins of the kinds that run: of a name that is registered under a kind
+// and its newer one, the newer.
+func (c *catalog) effective(kinds ...Kind) []Registration {
+	var out []Registration
+	for _, p := range c.plugins {
+		if !slices.Contains(kinds, p.Kind) {
+			continue
+		}
+		if newer, has := newer[p.Kind]; has {
+			if _, replaced := c.find(newer, p.Name); replaced {
+				continue
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func (c *catalog) find(kind Kind, name string) (Registration, bool) {
+	i := slices.IndexFunc(c.plugins, func(p Registration) bool { return p.Kind == kind && p.Name == name })
+	if i < 0 {
+		return Registration{}, false
+	}
+	return c.plugins[i], true
+}

@@ -1,0 +1,117 @@
+package pluginhost
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
+)
+
+// selectorOf translates an answer of AppliesTo; none at all means everything.
+func selectorOf(s *velero.ResourceSelector) action.Selector {
+	return action.Selector{
+		IncludedNamespaces: s.GetIncludedNamespaces(),
+		ExcludedNamespaces: s.GetExcludedNamespaces(),
+		IncludedResources:  s.GetIncludedResources(),
+		ExcludedResources:  s.GetExcludedResources(),
+		Labels:             s.GetSelector(),
+	}
+}
+
+// itemsOf translates and checks the items of an answer's field.
+func itemsOf(field string, ids []*velero.ResourceIdentifier) ([]action.Item, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	items := make([]action.Item, len(ids))
+	for i, id := range ids {
+		items[i] = action.Item{
+			GroupResource: schema.GroupResource{Group: id.GetGroup(), Resource: id.GetResource()},
+			Namespace:     id.GetNamespace(),
+			Name:          id.GetName(),
+		}
+		if items[i].Resource == "" || items[i].Name == "" {
+			return nil, fmt.Errorf("%w: %s[%d] names no object: resource %q, name %q", ErrMalformed, field, i, clip(items[i].Resource), clip(items[i].Name))
+		}
+	}
+	return items, nil
+}
+
+func identifiersOf(items []action.Item) []*velero.ResourceIdentifier {
+	ids := make([]*velero.ResourceIdentifier, len(items))
+	for i, item := range items {
+		ids[i] = &velero.ResourceIdentifier{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name}
+	}
+	return ids
+}
+
+func progressOf(p *velero.OperationProgress) (action.Progress, error) {
+	if p == nil {
+		return action.Progress{}, fmt.Errorf("%w: progress is missing", ErrMalformed)
+	}
+	return action.Progress{
+		Done: p.GetCompleted(), Err: clip(p.GetErr()),
+		Completed: p.GetNCompleted(), Total: p.GetNTotal(), Units: clip(p.GetOperationUnits()),
+		Description: clip(p.GetDescription()),
+		Started:     timeOf(p.GetStarted()), Updated: timeOf(p.GetUpdated()),
+	}, nil
+}
+
+// timeOf returns the zero time for an absent or impossible timestamp.
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if !t.IsValid() {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// decodeAnswer decodes an object and goes on from what it found: were the text passed on, another
+// decoder could find another object in it, because a field may come twice.
+func decodeAnswer(answer []byte) (*action.Object, action.Identity, error) {
+	content, err := action.FromJSON(answer).Content()
+	if err != nil {
+		return nil, action.Identity{}, err
+	}
+	object := action.FromContent(content)
+	id, err := object.Identity()
+	return object, id, err
+}
+
+// answerOf checks the object a plugin returned for the one sent. The very text sent is the very
+// object. With renamed, only group and kind must be the same: some restore actions rename on
+// purpose.
+func answerOf(sent *action.Object, answer []byte, renamed bool) (*action.Object, error) {
+	if len(answer) == 0 {
+		return nil, fmt.Errorf("%w: item is empty", ErrMalformed)
+	}
+	text, err := sent.JSON()
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(text, answer) {
+		return sent, nil
+	}
+	object, is, err := decodeAnswer(answer)
+	if err != nil {
+		return nil, fmt.Errorf("%w: item: %s", ErrMalformed, clip(err.Error()))
+	}
+	was, err := sent.Identity()
+	if err != nil {
+		return nil, err
+	}
+	same := is.Kind.GroupKind() == was.Kind.GroupKind()
+	if renamed {
+		same = same && is.Name != ""
+	} else {
+		same = same && is.Namespace == was.Namespace && is.Name == was.Name
+	}
+	if !same {
+		return nil, fmt.Errorf("%w: item is another object: %s", ErrMalformed, clip(is.String()))
+	}
+	return object, nil
+}

@@ -1,0 +1,14 @@
+// Package pluginhost runs plugin processes and makes them look like Go interfaces: the ones of
+// package action.
+//
+// It speaks Velero's plugin protocol (hashicorp/go-plugin, protocol version 2, gRPC on a unix
+// socket), so that binaries built for Velero run unmodified, every kind in every version; plugins
+// of Holdfast's own SDK answer on the same socket in more detail. A [Host] knows which binaries
+// register what. A [Session] is one job's use of them: it starts a process per binary when it is
+// first needed, and ends all of them with the job.
+//
+// A plugin is not trusted to behave. Every call has a deadline and a limit on the answer's size; a
+// process that crashes, hangs or answers nonsense costs the call an [Error] that names the plugin,
+// the method and the object, and is replaced by the next call; one that keeps dying is left alone
+// for a while. Processes are killed with all they started, also when the host itself is killed.
+package pluginhost

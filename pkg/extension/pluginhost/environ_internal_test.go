@@ -1,0 +1,36 @@
+package pluginhost
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+)
+
+// TestPluginsGetNoSecretsOfTheirServer: a plugin is a stranger's binary and was given the whole
+// environment but HOLDFAST_*, with the database's password of whoever started the server.
+func TestPluginsGetNoSecretsOfTheirServer(t *testing.T) {
+	env := environ(Config{
+		Environ: []string{
+			"PATH=/bin", "AWS_REGION=r", "https_proxy=p", "LC_ALL=C", "KUBECONFIG=old", "VELERO_NAMESPACE=old",
+			"HOLDFAST_NATS_URL=nats://user:secret@host", "DB_PASSWORD=secret", "PATHS=x", "MINE=1", "VENDOR_A=2", "VENDOR=3", "odd",
+		},
+		AllowEnv: []string{"MINE", "VENDOR_*", "HOLDFAST_*"}, Namespace: "velero", Kubeconfig: "new",
+	})
+	require.Equal(t, []string{
+		"PATH=/bin", "AWS_REGION=r", "https_proxy=p", "LC_ALL=C", "KUBECONFIG=old", "VELERO_NAMESPACE=old", "MINE=1", "VENDOR_A=2",
+		"VELERO_NAMESPACE=velero", "KUBECONFIG=new", // the last one counts
+	}, env)
+}
+
+func TestNamesOfVariablesAreChecked(t *testing.T) {
+	good := Flags{Env: []string{"MINE", "VENDOR_*", "HOLD"}}
+	require.NoError(t, good.Validate())
+	for _, bad := range []string{"", "*", "A=b", "A*B", "A B", "HOLDFAST_NATS_URL", "HOLDFAST_*", "HOLD*", "H*"} {
+		flags := Flags{Env: []string{bad}}
+		field := new(errgrpc.FieldError)
+		require.ErrorAs(t, flags.Validate(), &field, bad)
+		require.Equal(t, "--plugin-env", field.Field)
+	}
+}

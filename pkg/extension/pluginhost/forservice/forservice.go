@@ -1,0 +1,47 @@
+// Package forservice gives a service its plugin host.
+package forservice
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
+)
+
+// New returns the service's one host, for all its jobs. Without --plugin-dir no process is started
+// and no session has a plugin. What cannot be used in the directory is logged as a warning and left
+// out; an error means that the directory cannot be read, or that ctx ended.
+func New(ctx context.Context, base service.Base, flags pluginhost.Flags) (*pluginhost.Host, error) {
+	if err := flags.Validate(); err != nil {
+		return nil, err
+	}
+	o := base.Options
+	host, err := pluginhost.New(ctx, pluginhost.Config{
+		Dir: o.PluginDir, Namespace: o.Namespace, Kubeconfig: o.Kubeconfig, LogLevel: o.LogLevel, Features: o.Features,
+		Environ: os.Environ(), AllowEnv: flags.Env, Log: base.Log, Clock: base.Clock, Limits: flags.Limits(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, failure := range host.Failures() {
+		base.Log.Warn("plugin is not used", "path", failure.Path, "error", failure.Err)
+	}
+	for _, p := range host.Plugins() {
+		base.Log.Info("plugin found", "kind", p.Kind, "name", p.Name, "path", p.Path)
+	}
+	return host, nil
+}
+
+// Log returns the logger for a job's session: what its plugins log goes to note from the service's
+// own level on, see [pluginhost.JobLog].
+func Log(base service.Base, note func(joblog.Entry)) *slog.Logger {
+	level, err := telemetry.ParseLevel(base.Options.LogLevel)
+	if err != nil {
+		level = slog.LevelInfo // options that were not validated
+	}
+	return pluginhost.JobLog(level, note)
+}

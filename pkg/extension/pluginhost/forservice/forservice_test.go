@@ -1,0 +1,60 @@
+package forservice_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+func base(dir string, out *bytes.Buffer) service.Base {
+	o := service.Defaults("deletion", service.Ports{})
+	o.PluginDir = dir
+	return service.Base{Options: o, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(out, nil))}
+}
+
+func TestWithoutADirectoryThereIsNothing(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	h, err := forservice.New(t.Context(), base("", &out), pluginhost.Flags{})
+	require.NoError(t, err)
+	s := h.Open(t.Context(), forservice.Log(base("", &out), func(joblog.Entry) {}))
+	defer s.Close()
+	require.Empty(t, s.BackupItems())
+	require.Empty(t, s.DeleteItems())
+	require.Empty(t, out.String())
+}
+
+func TestWhatCannotBeUsedIsAWarningOfTheService(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken"), []byte("\x7fELF nonsense"), 0o700))
+	h, err := forservice.New(t.Context(), base(dir, &out), pluginhost.Flags{})
+	require.NoError(t, err)
+	require.Empty(t, h.Plugins())
+	require.Contains(t, out.String(), `level=WARN msg="plugin is not used" path=`+dir+"/broken")
+	_, err = forservice.New(t.Context(), base(dir, &out), pluginhost.Flags{CallTimeout: 1})
+	require.ErrorContains(t, err, "--plugin-call-timeout")
+}
+
+func TestTheLevelOfTheServiceIsThatOfItsPlugins(t *testing.T) {
+	t.Parallel()
+	b := base("", &bytes.Buffer{})
+	b.Options.LogLevel = "error"
+	var got []joblog.Entry
+	log := forservice.Log(b, func(e joblog.Entry) { got = append(got, e) })
+	log.Info("not wanted")
+	log.Warn("counted")
+	require.Len(t, got, 1)
+	require.Equal(t, joblog.Warning, got[0].Level)
+}

@@ -1,0 +1,266 @@
+package pluginhost
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+)
+
+// Velero's handshake: protocol version 2 and this variable in the environment.
+const (
+	protocolVersion = 2
+	cookieKey       = "VELERO_PLUGIN"
+	cookieValue     = "hello"
+)
+
+// brokerMethod opens go-plugin's broker, through which a plugin could ask for more connections.
+// Velero's protocol has no use for it, so a plugin is not given the means.
+const brokerMethod = "/plugin.GRPCBroker/StartStream"
+
+// maxHeaders bounds the metadata of an answer in bytes; errors travel in it.
+const maxHeaders = 256 << 10
+
+// maxSocketDir is how long a directory's path may be for sockets to find room in it: of the
+// kernel's 107 bytes for a socket's path, what go-plugin and we append takes up to 52.
+const maxSocketDir = 107 - 52
+
+// errSlowStart means that a process does not answer soon enough after its start.
+var errSlowStart = errors.New("timeout while waiting for plugin to start")
+
+// settle is how long a broken connection may take to be recognised as one, and its process to be
+// seen dead.
+const settle = time.Second
+
+// spec is how to start processes of one binary.
+type spec struct {
+	path      string
+	args, env []string
+	socketDir string
+	log       *slog.Logger
+	clock     clock.WithTicker
+	limits    Limits
+}
+
+// process is a plugin process that listens.
+type process struct {
+	// id differs for every start of every process.
+	id      string
+	cmd     *command
+	client  *goplugin.Client
+	conn    *grpc.ClientConn
+	spec    *spec
+	sockets string // the directory of its socket
+
+	// dialed is every connection go-plugin opened: it forgets those that are lost while they are
+	// set up.
+	dialed atomic.Pointer[grpc.ClientConn]
+
+	// calls, blamed and buried belong to the worker.
+	calls  int
+	blamed map[who]struct{} // plugins against which its death was counted
+	buried bool
+
+	// told belongs to the storage whose turn it is: the process knows the configuration.
+	told bool
+}
+
+// connection is the only thing asked of go-plugin to dispense.
+type connection struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+func (connection) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+	return errors.New("this is the host")
+}
+
+func (connection) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return conn, nil
+}
+
+// start starts a process and connects to it; the end of ctx interrupts that. Errors wrap ErrStart.
+func (s *spec) start(ctx context.Context) (*process, error) {
+	if base := orDefault(s.socketDir, os.TempDir()); len(base) > maxSocketDir {
+		return nil, fmt.Errorf("%w: directory for sockets %s: longer than %d bytes", ErrStart, base, maxSocketDir)
+	}
+	sockets, err := os.MkdirTemp(s.socketDir, "hf-")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	}
+	p := &process{id: rand.Text(), spec: s, sockets: sockets, blamed: map[who]struct{}{}}
+	p.cmd = newCommand(s.path, s.args, newOutput(ctx, s.log.With("plugin", filepath.Base(s.path)), s.clock, s.limits), s.limits.Stop)
+	p.client = goplugin.NewClient(p.config())
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	done := p.limitStart(ctx, end)
+	err = guard(func() (err error) { p.conn, err = connect(p.client); return err })
+	done()
+	if err != nil {
+		p.end()
+		return nil, s.notStarted(ctx, p.cmd, err)
+	}
+	return p, nil
+}
+
+// limitStart gives the start as a whole its time: go-plugin limits only the wait for the
+// handshake's line, and then waits for whatever the process does with the connection. When the time
+// is over, or ctx, the process ends; done ends the limit.
+func (p *process) limitStart(ctx context.Context, end context.CancelCauseFunc) (done func()) {
+	timer := p.spec.clock.NewTimer(p.spec.limits.Start)
+	over, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-over:
+			return
+		case <-timer.C():
+			end(errSlowStart)
+		case <-ctx.Done():
+		}
+		p.cmd.kill()
+		p.hangUp()
+	}()
+	return func() {
+		timer.Stop()
+		close(over)
+		<-watched
+	}
+}
+
+// hangUp closes the connection, if there is one.
+func (p *process) hangUp() {
+	if conn := p.dialed.Load(); conn != nil {
+		_ = conn.Close() // usually not the only time
+	}
+}
+
+func (p *process) config() *goplugin.ClientConfig {
+	s := p.spec
+	return &goplugin.ClientConfig{
+		HandshakeConfig:  goplugin.HandshakeConfig{ProtocolVersion: protocolVersion, MagicCookieKey: cookieKey, MagicCookieValue: cookieValue},
+		Plugins:          goplugin.PluginSet{"": connection{}},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		RunnerFunc: func(_ hclog.Logger, wanted *exec.Cmd, _ string) (runner.Runner, error) {
+			p.cmd.cmd.Env = slices.Concat(s.env, wanted.Env)
+			return p.cmd, nil
+		},
+		SkipHostEnv:      true,
+		StartTimeout:     s.limits.Start,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: p.sockets},
+		Logger:           hclog.NewNullLogger(), // what it would say is in the errors
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.limits.Answer), grpc.ForceCodecV2(newCodec())),
+			grpc.WithMaxHeaderListSize(maxHeaders),
+			grpc.WithStatsHandler(sentMarker{}),
+			grpc.WithChainStreamInterceptor(p.openStream),
+		},
+	}
+}
+
+// openStream refuses the broker's stream, and keeps the connection.
+func (p *process) openStream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	p.dialed.Store(conn)
+	if method == brokerMethod {
+		return nil, status.Error(codes.Unimplemented, "the broker is not used")
+	}
+	return next(ctx, desc, conn, method, opts...)
+}
+
+func connect(client *goplugin.Client) (*grpc.ClientConn, error) {
+	rpc, err := client.Client()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := rpc.Dispense("")
+	if err != nil {
+		return nil, err
+	}
+	conn, ok := raw.(*grpc.ClientConn)
+	if !ok {
+		return nil, fmt.Errorf("go-plugin dispensed a %T", raw)
+	}
+	return conn, nil
+}
+
+func (s *spec) notStarted(ctx context.Context, cmd *command, err error) error {
+	if ctx.Err() != nil && !errors.Is(ended(ctx), errSlowStart) {
+		return fmt.Errorf("%w: %w", ErrStart, ended(ctx))
+	}
+	if ctx.Err() != nil {
+		err = errSlowStart
+	}
+	// The process was killed for not answering, unless it has died before; only its words tell.
+	if cmd.words != "" {
+		return fmt.Errorf("%w: %s: %s", ErrStart, clip(err.Error()), cmd.words)
+	}
+	return fmt.Errorf("%w: %s", ErrStart, clip(err.Error()))
+}
+
+// lost reports whether a failed call failed because the process or the connection is gone. A plugin
+// may itself answer Unavailable; then both are there a moment later.
+func (p *process) lost(ctx context.Context, err error) bool {
+	if p.cmd.gone() {
+		return true
+	}
+	if status.Code(err) != codes.Unavailable {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	defer cancel()
+	go func() {
+		select {
+		case <-p.cmd.exited:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return p.conn.WaitForStateChange(ctx, connectivity.Ready) || p.cmd.gone()
+}
+
+// crash describes the end of a process that was lost, which may take a moment to be seen.
+func (p *process) crash(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	defer cancel()
+	select {
+	case <-p.cmd.exited:
+		return fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate())
+	case <-ctx.Done():
+		return fmt.Errorf("%w: connection lost: %s", ErrCrashed, clip(status.Convert(err).Message()))
+	}
+}
+
+// end asks the process to end, kills it when it does not, and returns when it and everything else
+// in its process group is gone.
+func (p *process) end() {
+	timer := p.spec.clock.NewTimer(p.spec.limits.Stop)
+	defer timer.Stop()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		p.client.Kill()
+	}()
+	select {
+	case <-over:
+	case <-timer.C():
+	}
+	p.cmd.kill()
+	p.hangUp() // a child that got away may hold the other end and never answer
+	<-over
+	_ = os.RemoveAll(p.sockets) // what stays is empty
+}

@@ -1,0 +1,53 @@
+package pluginhost
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+const (
+	firstRetry = 5 * time.Second
+	maxRetry   = 5 * time.Minute
+)
+
+// Run asks the binaries that could not be asked again, with growing pauses, until all have
+// answered. Sessions that are opened later have what was found. It returns when ctx ends, and is
+// called once.
+func (h *Host) Run(ctx context.Context) error {
+	for pause := firstRetry; ; pause = min(2*pause, maxRetry) {
+		if !slices.ContainsFunc(h.listings, func(l listing) bool { return l.err != nil }) {
+			<-ctx.Done()
+			return nil
+		}
+		timer := h.cfg.Clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		}
+		h.again(ctx)
+	}
+}
+
+// again asks each binary that could not be asked.
+func (h *Host) again(ctx context.Context) {
+	for i := range h.listings {
+		path := h.listings[i].path
+		if h.listings[i].err == nil {
+			continue
+		}
+		answer := h.askOne(ctx, path)
+		if ctx.Err() != nil {
+			return
+		}
+		h.listings[i] = answer
+		if answer.err != nil {
+			h.cfg.Log.WarnContext(ctx, "plugin is still not used", "path", path, "error", answer.err)
+			continue
+		}
+		h.cfg.Log.InfoContext(ctx, "plugin binary answers now", "path", path, "plugins", len(answer.plugins))
+	}
+	h.arrange()
+}

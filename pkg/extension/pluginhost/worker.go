@@ -1,0 +1,298 @@
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+)
+
+// worker keeps one process of a binary at work: it starts it at the first call, replaces it when it
+// was lost, and gives up for a while when that happens too often in a row.
+type worker struct {
+	ctx    context.Context // of the session; its end interrupts starts
+	cancel context.CancelFunc
+	spec   *spec
+
+	mu      sync.Mutex
+	current *process // takes new calls; nil when none runs
+	attempt *attempt // a start under way
+	live    map[*process]struct{}
+	ending  sync.WaitGroup // processes that are being ended
+	closed  bool
+
+	key   string // what the tolls of its processes are known by
+	tolls *tolls
+}
+
+// attempt is a start that any number of calls wait for.
+type attempt struct {
+	done chan struct{}
+	err  error
+}
+
+// newWorker returns a worker that shares no tolls.
+func newWorker(ctx context.Context, s *spec) *worker {
+	ctx, cancel := context.WithCancel(ctx)
+	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, tolls: newTolls()}
+}
+
+// call describes one call.
+type call struct {
+	who
+	method string
+	object *action.Object // what it is about; nil for nothing
+	within time.Duration
+	reads  bool // it changes nothing, so it may be made twice
+}
+
+func (c *call) fail(err error, sent bool) error {
+	e := &Error{Plugin: c.name, Method: c.method, Err: err, Sent: sent}
+	if c.object != nil {
+		if id, err := c.object.Identity(); err == nil {
+			e.Object = id.String()
+		}
+	}
+	return e
+}
+
+// do runs fn, which makes one call on a process, and returns an *Error when it fails. A crash fails
+// all calls that the process had; those that it cannot have seen, or that only read, are made once
+// more.
+func (w *worker) do(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
+	err := w.once(ctx, c, fn)
+	var failed *Error
+	if errors.As(err, &failed) && errors.Is(err, ErrCrashed) && (c.reads || !failed.Sent) {
+		err = w.once(ctx, c, fn)
+	}
+	return err
+}
+
+// ready returns when a process can take the call.
+func (w *worker) ready(ctx context.Context, c call) error {
+	p, err := w.acquire(ctx, c.who)
+	if err != nil {
+		return c.fail(err, false)
+	}
+	w.release(p, c.who, unknown, nil)
+	return nil
+}
+
+func (w *worker) once(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
+	p, err := w.acquire(ctx, c.who)
+	if err != nil {
+		return c.fail(err, false)
+	}
+	// Not a deadline: gRPC would tell it to the plugin's side, which could answer it before ours
+	// sees it.
+	dog, cancel := watch(ctx, w.spec.clock, c.within)
+	defer cancel()
+	sent := new(atomic.Bool)
+	verdict, err := w.judge(ctx, dog.ctx, p, guard(func() error { return fn(withSent(dog.ctx, sent), p) }))
+	w.release(p, c.who, verdict, err)
+	if err != nil {
+		return c.fail(err, sent.Load())
+	}
+	return nil
+}
+
+// guard turns a panic over a plugin's answer into an error.
+func guard(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %v\n%s", ErrMalformed, v, debug.Stack())
+		}
+	}()
+	return fn()
+}
+
+// verdict is what a call tells about its process.
+type verdict int
+
+const (
+	unknown  verdict = iota // nothing: the caller went away
+	answered                // it works, whatever it answered
+	died                    // it must not be used again
+)
+
+// judge says why a call failed, and what that tells about the process. ctx is the caller's, callCtx
+// has the call's deadline.
+func (w *worker) judge(ctx, callCtx context.Context, p *process, err error) (verdict, error) {
+	if err == nil {
+		return answered, nil
+	}
+	_, remote := status.FromError(err)
+	switch {
+	case ctx.Err() != nil:
+		return unknown, ended(ctx)
+	case errors.Is(ended(callCtx), ErrTimeout):
+		return died, ErrTimeout
+	case !remote:
+		return answered, err // our own view of the answer
+	case w.isClosed():
+		return unknown, ErrClosed
+	case p.lost(ctx, err):
+		return died, p.crash(ctx, err)
+	}
+	return answered, asRemote(err)
+}
+
+func (w *worker) isClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
+
+// acquire returns a living process for one call, which release gives back.
+func (w *worker) acquire(ctx context.Context, by who) (*process, error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, ended(ctx)
+		}
+		p, a, err := w.offer(by)
+		if p != nil || err != nil {
+			return p, err
+		}
+		select {
+		case <-a.done:
+			if a.err != nil {
+				return nil, a.err
+			}
+		case <-ctx.Done():
+			return nil, ended(ctx)
+		}
+	}
+}
+
+// offer returns a process, or a start to wait for.
+func (w *worker) offer(by who) (*process, *attempt, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, nil, ErrClosed
+	}
+	if p := w.current; p != nil && p.cmd.gone() {
+		if p.calls == 0 { // else it is counted where they end
+			w.tolls.count(w.toll(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate()), w.spec)
+		}
+		w.bury(p)
+	}
+	if err := w.tolls.rests(w.toll(by), w.spec); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case w.current != nil:
+		w.current.calls++
+		return w.current, nil, nil
+	case w.attempt != nil:
+		return nil, w.attempt, nil
+	}
+	if err := w.tolls.rests(w.toll(who{}), w.spec); err != nil {
+		return nil, nil, err
+	}
+	w.attempt = &attempt{done: make(chan struct{})}
+	w.ending.Add(1)
+	go w.launch(w.attempt)
+	return nil, w.attempt, nil
+}
+
+func (w *worker) launch(a *attempt) {
+	defer w.ending.Done()
+	p, err := w.spec.start(w.ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer close(a.done)
+	w.attempt = nil
+	switch {
+	case err != nil:
+		a.err = err
+		w.tolls.count(w.toll(who{}), err, w.spec)
+	case w.closed:
+		a.err = ErrClosed
+		w.ending.Add(1)
+		go w.finish(p)
+	default:
+		w.current = p
+		w.live[p] = struct{}{}
+	}
+}
+
+// release gives the process back after a call.
+func (w *worker) release(p *process, by who, v verdict, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.calls--
+	switch v {
+	case died:
+		w.blame(p, by, err)
+		w.bury(p)
+	case answered:
+		w.tolls.clear(w.toll(by))
+		if !p.buried {
+			w.tolls.clear(w.toll(who{}))
+		}
+	case unknown:
+	}
+	w.retire(p)
+}
+
+// blame counts the death of a process against a plugin, once. The caller holds the lock.
+func (w *worker) blame(p *process, by who, why error) {
+	if _, counted := p.blamed[by]; counted {
+		return
+	}
+	p.blamed[by] = struct{}{}
+	w.tolls.count(w.toll(by), why, w.spec)
+}
+
+func (w *worker) toll(by who) tollKey { return tollKey{w.key, by} }
+
+// bury takes a process out of use. Calls it is still answering may end; then retire ends it. The
+// caller holds the lock.
+func (w *worker) bury(p *process) {
+	p.buried = true
+	if w.current == p {
+		w.current = nil
+	}
+	w.retire(p)
+}
+
+// retire ends a buried process that answers no call any more. The caller holds the lock.
+func (w *worker) retire(p *process) {
+	if _, live := w.live[p]; !live || !p.buried || p.calls > 0 {
+		return
+	}
+	delete(w.live, p)
+	w.ending.Add(1)
+	go w.finish(p)
+}
+
+func (w *worker) finish(p *process) {
+	defer w.ending.Done()
+	p.end()
+}
+
+// close ends the processes and waits until they are gone. Calls that are under way fail with
+// ErrClosed.
+func (w *worker) close() {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		w.cancel()
+		for p := range w.live {
+			w.ending.Add(1)
+			go w.finish(p)
+		}
+		clear(w.live)
+		w.current = nil
+	}
+	w.mu.Unlock()
+	w.ending.Wait()
+}

@@ -1,0 +1,157 @@
+// Package cancel is the request to stop a job, as it stands on the Backup or Restore, and the mark
+// from which on such a request comes too late.
+//
+// Both are annotations written by compare-and-swap, so that one of them is first: a holder that
+// finds the request cannot mark its commit any more, whatever it did meanwhile, and whoever finds
+// the mark does not ask.
+//
+// Both hold the UID of their object, for annotations are copied with it: what was written for
+// another object does not count. A request in a person's words, which holds none, does.
+package cancel
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+)
+
+// maxName bounds what is kept of the name of who asks, in runes.
+const maxName = 256
+
+// Request is the value of the annotation holdfast.io/cancel.
+type Request struct {
+	// By is who asks; empty when it is not said.
+	By string `json:"by,omitempty"`
+	// Time is when it was asked; zero when it is not said.
+	Time time.Time `json:"time,omitzero"`
+	// UID is the object's that is asked to stop; empty when a person wrote it. Ask sets it.
+	UID types.UID `json:"uid,omitempty"`
+}
+
+// Reason is the failureReason of a job that ends by the request.
+func (r Request) Reason() string {
+	if r.By == "" {
+		return reason
+	}
+	return reason + by + r.By
+}
+
+// ReasonBut is Reason with what did not work while the job was ended.
+func (r Request) ReasonBut(what string) string { return r.Reason() + but + plain(what) }
+
+const (
+	reason = "cancelled"
+	by     = " by "
+	but    = "; "
+)
+
+// IsReason reports whether a failureReason says that the job was cancelled.
+func IsReason(text string) bool {
+	return text == reason || strings.HasPrefix(text, reason+by) || strings.HasPrefix(text, reason+but)
+}
+
+// Error ends the work of a job that was asked to stop. Its text is the reason.
+type Error struct{ Request Request }
+
+// Error implements error.
+func (e *Error) Error() string { return e.Request.Reason() }
+
+// Requested returns the request to stop a job; false when there is none, or when it came after the
+// job began to commit. Any text a person might set counts: "true" asks without a name, "false" does
+// not ask, others are a name.
+func Requested(obj metav1.Object) (Request, bool) {
+	r, ok := own(obj)
+	return r, ok && !Committing(obj)
+}
+
+// own is the request on the object, unless it was copied from another.
+func own(obj metav1.Object) (Request, bool) {
+	r, ok := parse(obj.GetAnnotations()[holdfast.AnnotationCancel])
+	return r, ok && (r.UID == "" || r.UID == obj.GetUID())
+}
+
+func parse(text string) (Request, bool) {
+	var r Request
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "", "false":
+		return r, false
+	case "true":
+		return r, true
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		r = Request{By: text}
+	}
+	r.By = plain(r.By)
+	return r, true
+}
+
+// plain makes a name fit for one line of a status.
+func plain(name string) string {
+	name = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+			return ' '
+		}
+		return r
+	}, name))
+	if runes := []rune(name); len(runes) > maxName {
+		name = string(runes[:maxName])
+	}
+	return name
+}
+
+// Ask writes the request into the object's annotations, unless there is one.
+func Ask(obj metav1.Object, r Request) error {
+	if _, asked := own(obj); asked {
+		return nil
+	}
+	r.By, r.UID = plain(r.By), obj.GetUID()
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("annotation %s: %w", holdfast.AnnotationCancel, err)
+	}
+	annotate(obj, holdfast.AnnotationCancel, string(text))
+	return nil
+}
+
+// Committing reports whether the job began to commit what it did. The mark of another object does
+// not count.
+func Committing(obj metav1.Object) bool {
+	_, uid, ok := strings.Cut(obj.GetAnnotations()[holdfast.AnnotationCommitting], " ")
+	return ok && uid == string(obj.GetUID())
+}
+
+// Mark notes that the holder of epoch commits the job. An *Error when the job was asked to stop
+// before. The mark of an earlier epoch stays: what it began is gone on with.
+func Mark(obj metav1.Object, epoch int64) error {
+	if r, ok := Requested(obj); ok {
+		return &Error{r}
+	}
+	if !Committing(obj) {
+		annotate(obj, holdfast.AnnotationCommitting, strconv.FormatInt(epoch, 10)+" "+string(obj.GetUID()))
+	}
+	return nil
+}
+
+// Unmark removes the mark, for an object whose phase says the rest.
+func Unmark(obj metav1.Object) {
+	annotations := obj.GetAnnotations()
+	delete(annotations, holdfast.AnnotationCommitting)
+	obj.SetAnnotations(annotations)
+}
+
+func annotate(obj metav1.Object, key, value string) {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	obj.SetAnnotations(annotations)
+}

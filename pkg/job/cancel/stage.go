@@ -1,0 +1,46 @@
+package cancel
+
+import (
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// Stage is what a request to stop means to a job.
+type Stage int
+
+// The stages of a job.
+const (
+	// Waiting: it is not claimed, and nothing was done for it. It ends by one write.
+	Waiting Stage = iota + 1
+	// Running: its holder has to stop it.
+	Running
+	// Closing: it is about to end.
+	Closing
+	// Ended: its phase is terminal.
+	Ended
+)
+
+// BackupStage is where a Backup stands.
+func BackupStage(b *velerov1.Backup) Stage {
+	switch phase := b.Status.Phase; {
+	case phase.Terminal():
+		return Ended
+	case phase.IsNew(), phase == velerov1.BackupPhaseQueued, phase == velerov1.BackupPhaseReadyToStart:
+		return Waiting
+	case !Committing(b):
+		return Running // what another server left after InProgress has no holder at first, and ends as what has one
+	}
+	return Closing
+}
+
+// RestoreStage is where a Restore stands.
+func RestoreStage(r *velerov1.Restore) Stage {
+	switch phase := r.Status.Phase; {
+	case phase.Terminal():
+		return Ended
+	case phase.IsNew():
+		return Waiting
+	case !Committing(r):
+		return Running
+	}
+	return Closing
+}

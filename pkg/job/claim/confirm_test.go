@@ -1,0 +1,178 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// claimed is a job that one holds; another instance is there.
+func claimed(t *testing.T) (b *bed, one, two *Instance, obj *corev1.ConfigMap) {
+	t.Helper()
+	b = newBed()
+	one, two = b.instance("one"), b.instance("two")
+	b.pass(t, beat, one, two)
+	obj = job()
+	take(t, one, obj)
+	require.NoError(t, b.client.Create(t.Context(), obj))
+	return b, one, two, obj
+}
+
+// steal lets another instance write its claim into the stored object.
+func steal(t *testing.T, b *bed, taker *Instance, obj *corev1.ConfigMap) {
+	t.Helper()
+	stored := obj.DeepCopy()
+	take(t, taker, stored)
+	require.NoError(t, b.client.Update(t.Context(), stored))
+}
+
+// requireReads tells how often the object was read for one Confirm.
+func requireReads(t *testing.T, b *bed, want int64, confirm func()) {
+	t.Helper()
+	before := b.reads.Load()
+	confirm()
+	require.Equal(t, want, b.reads.Load()-before)
+}
+
+func TestConfirmIsFreeWhileTheLeaseIsRenewed(t *testing.T) {
+	b, one, two, obj := claimed(t)
+	b.pass(t, 3*timeout, one, two)
+	b.away.Store(true)
+	b.clock.Step(timeout - timeout/marginsPerTimeout - 1)
+	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
+}
+
+// The process stood still past the timeout and another took over; its first act on waking is an
+// effect. Neither waits for a tick, whether or not the Lease was renewed first.
+func TestConfirmNoticesAPauseAtOnce(t *testing.T) {
+	for name, wake := range map[string]func(*testing.T, *Instance){
+		"the job moves first":        func(*testing.T, *Instance) {},
+		"the lease is renewed first": func(t *testing.T, one *Instance) { t.Helper(); one.beat(t.Context()) },
+		"the lease is renewed for long": func(t *testing.T, one *Instance) {
+			t.Helper()
+			for range 3 {
+				one.beat(t.Context())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, one, two, obj := claimed(t)
+			b.pass(t, timeout, two)
+			steal(t, b, two, obj)
+			wake(t, one)
+			require.ErrorIs(t, one.Confirm(t.Context(), obj), ErrLost)
+		})
+	}
+}
+
+// A claim that outlived a gap is read indefinitely after: a taker that saw the death may have stood
+// still just before its write, and for how long nobody knows.
+func TestAfterAGapEveryConfirmReads(t *testing.T) {
+	b, one, two, obj := claimed(t)
+	b.pass(t, timeout, two)
+	late := obj.DeepCopy()
+	take(t, two, late) // and stands still
+	b.pass(t, 5*timeout, one)
+	for range 2 {
+		requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
+	}
+	require.NoError(t, b.client.Update(t.Context(), late), "nobody wrote in between: the swap succeeds")
+	require.ErrorIs(t, one.Confirm(t.Context(), obj), ErrLost)
+}
+
+// What is taken after a gap is free again once every answer from before is old.
+func TestNewClaimsAreFreeAgainAfterAGap(t *testing.T) {
+	b, one, _, _ := claimed(t)
+	b.pass(t, 2*timeout)
+	b.pass(t, beat, one)
+	soon, later := job(), job()
+	soon.Name, soon.UID, later.Name, later.UID = "soon", "uid-soon", "later", "uid-later"
+	take(t, one, soon)
+	require.NoError(t, b.client.Create(t.Context(), soon))
+	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), soon)) })
+	b.pass(t, timeout, one)
+	take(t, one, later)
+	require.NoError(t, b.client.Create(t.Context(), later))
+	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), later)) })
+	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), soon)) })
+}
+
+func TestConfirmWaitsForTheServer(t *testing.T) {
+	b, one, _, obj := claimed(t)
+	b.clock.Step(timeout)
+	b.away.Store(true)
+	done := make(chan error, 1)
+	before := b.reads.Load()
+	go func() { done <- one.Confirm(t.Context(), obj) }()
+	require.Eventually(t, func() bool { b.clock.Step(confirmPause); return b.reads.Load() > before+3 }, time.Minute, time.Millisecond)
+	require.Empty(t, done)
+	b.away.Store(false)
+	require.Eventually(t, func() bool { b.clock.Step(confirmPause); return len(done) == 1 }, time.Minute, time.Millisecond)
+	require.NoError(t, <-done)
+}
+
+func TestConfirmEndsWithItsContext(t *testing.T) {
+	b, one, _, obj := claimed(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	cancel(gone)
+	require.ErrorIs(t, one.Confirm(ctx, obj), gone, "even while the claim is certain")
+	b.clock.Step(timeout)
+	b.away.Store(true)
+	ctx, cancel = context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- one.Confirm(ctx, obj) }()
+	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
+	cancel(gone)
+	require.ErrorIs(t, <-done, gone)
+}
+
+func TestConfirmKnowsOnlyItsOwnClaims(t *testing.T) {
+	b, one, two, obj := claimed(t)
+	require.NoError(t, two.Confirm(t.Context(), obj), "whoever asks, the object decides")
+	unclaimed := job()
+	require.ErrorIs(t, one.Confirm(t.Context(), unclaimed), ErrLost)
+	older := obj.DeepCopy()
+	take(t, one, obj)
+	require.NoError(t, b.client.Update(t.Context(), obj))
+	require.NoError(t, one.Confirm(t.Context(), obj))
+	require.ErrorIs(t, one.Confirm(t.Context(), older), ErrLost, "an older epoch of its own")
+	one.leave(t.Context())
+	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
+}
+
+// Many jobs over a long life: memory stays bounded, and the newest is still free.
+func TestRememberedClaimsAreBounded(t *testing.T) {
+	b, one, _, obj := claimed(t)
+	for n := range 3 * rememberedClaims {
+		o := job()
+		o.UID = types.UID(strconv.Itoa(n))
+		take(t, one, o)
+	}
+	require.LessOrEqual(t, len(one.tenure.taken), rememberedClaims)
+	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
+	last := obj.DeepCopy()
+	take(t, one, last)
+	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), last)) })
+}
+
+// A stopped and continued process: its first tick is late, and looks.
+func TestGuardLooksAtOnceAfterAPause(t *testing.T) {
+	b, one, _, obj := claimed(t)
+	ctx, cancel := one.Guard(t.Context(), obj)
+	defer cancel()
+	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
+	require.NoError(t, Set(obj, Claim{Holder: "two", Epoch: 2}))
+	require.NoError(t, b.client.Update(t.Context(), obj))
+	b.clock.Step(10 * timeout) // one tick, late
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), ErrLost)
+	require.Contains(t, b.log.String(), "process was paused")
+	require.Contains(t, b.log.String(), "late=4m58s")
+}

@@ -1,0 +1,106 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// guardPeriod is how often a guarded object is read, unless the timeout asks for more. Safety does
+// not rest on it: every write of a holder is fenced.
+const guardPeriod = 2 * time.Second
+
+// Guard returns a context that ends with cause ErrLost once epoch, holder or UID of the object
+// differ from what obj carries, or the object vanished. API errors and unrelated edits do not end
+// it. After a pause of the process the object is read at once. The cancel function stops the
+// watching and must be called.
+func (i *Instance) Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc) {
+	return i.GuardSeeing(ctx, obj, nil)
+}
+
+// GuardSeeing is Guard that shows each state of the object it reads to seen, which may be nil, as
+// long as the claim holds. States come one after another, at most two seconds apart while the API
+// server answers.
+func (i *Instance) GuardSeeing(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	g, err := i.guardOf(obj)
+	if err != nil {
+		cancel(err)
+		return ctx, func() { cancel(context.Canceled) }
+	}
+	g.seen = seen
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		g.run(ctx, cancel)
+	}()
+	return ctx, func() { cancel(context.Canceled); <-ended }
+}
+
+type guard struct {
+	*Instance
+	key  client.ObjectKey
+	uid  types.UID
+	mine Claim
+	kind reflect.Type
+	seen func(client.Object) // may be nil
+}
+
+func newGuard(i *Instance, obj client.Object, mine Claim) *guard {
+	return &guard{Instance: i, key: client.ObjectKeyFromObject(obj), uid: obj.GetUID(), mine: mine, kind: reflect.TypeOf(obj).Elem()}
+}
+
+func (g *guard) run(ctx context.Context, cancel context.CancelCauseFunc) {
+	period := min(guardPeriod, g.cfg.beat())
+	waiting := g.cfg.Clock.Now()
+	ticker := g.cfg.Clock.NewTicker(period)
+	defer ticker.Stop()
+	for ; ; waiting = g.cfg.Clock.Now() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		// A tick missed by a process that stood still is there the moment it goes on: this look is
+		// the first thing the job does.
+		if late := g.cfg.Clock.Since(waiting) - period; late > period {
+			g.cfg.Log.Warn("process was paused, looking whether the claim still holds", "object", g.key.String(), "late", late)
+		}
+		if err := g.look(ctx); errors.Is(err, ErrLost) {
+			cancel(err)
+			return
+		}
+	}
+}
+
+// look reads the object: an error wrapping ErrLost when the claim is lost, any other when the
+// server did not answer within a beat or two.
+func (g *guard) look(ctx context.Context) error {
+	obj, ok := reflect.New(g.kind).Interface().(client.Object)
+	if !ok {
+		return nil // cannot be: kind is that of a client.Object
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Timeout/gapsPerTimeout)
+	defer cancel()
+	switch err := g.cfg.Reader.Get(ctx, g.key, obj); {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %s is gone", ErrLost, g.key)
+	case err != nil:
+		return fmt.Errorf("read %s: %w", g.key, err)
+	case obj.GetUID() != g.uid:
+		return fmt.Errorf("%w: another object is named %s", ErrLost, g.key)
+	}
+	if err := Check(obj, g.mine); err != nil {
+		return err
+	}
+	if g.seen != nil {
+		g.seen(obj)
+	}
+	return nil
+}

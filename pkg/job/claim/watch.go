@@ -1,0 +1,160 @@
+package claim
+
+import (
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// watch is what one instance has seen of the others, on its own clock. A holder is dead when its
+// Lease was released, or was seen unchanged (or absent) for the timeout while the API server
+// answered.
+type watch struct {
+	timeout time.Duration
+	self    string
+	answer  time.Time // when the API server was last asked with success
+	got     time.Time // when that answer was here
+	seen    map[string]*holder
+}
+
+type holder struct {
+	version string    // resourceVersion of the Lease; empty while there is none
+	since   time.Time // unchanged since, as far as answers reach back without a gap
+	dead    bool
+	told    bool
+	final   bool // a predecessor: whatever its Lease says
+}
+
+func newWatch(cfg Config) watch {
+	w := watch{timeout: cfg.Timeout, self: cfg.Name, seen: map[string]*holder{}}
+	for _, name := range cfg.Predecessors {
+		if name != cfg.Name {
+			w.seen[name] = &holder{dead: true, final: true}
+		}
+	}
+	return w
+}
+
+// observe takes in an answer, asked for and received at the given times, and returns the holders
+// whose death is not announced yet. What it shows anew counts from its arrival, what it shows
+// unchanged until its question: a holder then had at least the whole timeout to renew.
+func (w *watch) observe(leases []coordinationv1.Lease, asked, got time.Time) []string {
+	if w.outdated(asked) {
+		w.restart(got)
+	}
+	w.answer, w.got = asked, got
+	present := make(map[string]bool, len(leases))
+	for _, lease := range leases {
+		present[lease.Name] = true
+		w.look(lease.Name, lease.ResourceVersion, released(&lease))
+	}
+	for name := range w.seen {
+		if !present[name] {
+			w.look(name, "", false)
+		}
+	}
+	var news []string
+	for name, h := range w.seen {
+		if h.dead && !h.told {
+			news = append(news, name)
+		}
+	}
+	slices.Sort(news)
+	return news
+}
+
+// outdated reports that the last answer is too old to go by.
+func (w *watch) outdated(now time.Time) bool {
+	return now.Sub(w.answer) > w.timeout/gapsPerTimeout
+}
+
+// restart forgets how long each holder was watched: there was a gap in which the API server did not
+// answer, or this process did not run.
+func (w *watch) restart(now time.Time) {
+	for _, h := range w.seen {
+		h.since = now
+	}
+}
+
+// look notes one holder. A death is final: names are never used again, except that a Lease renewed
+// after all (a process that was paused) counts as alive.
+func (w *watch) look(name, version string, released bool) {
+	if name == w.self {
+		return
+	}
+	h, known := w.seen[name]
+	switch {
+	case known && h.final:
+		h.version = version
+	case !known:
+		h = &holder{version: version, since: w.got}
+		w.seen[name] = h
+	case version != h.version && version != "":
+		*h = holder{version: version, since: w.got}
+	case version != h.version || h.since.IsZero():
+		h.version, h.since = version, w.got
+	}
+	if released || w.answer.Sub(h.since) >= w.timeout {
+		h.dead = true
+	}
+}
+
+// dead reports whether a holder has been seen dying; one never heard of is watched from the next
+// answer on. An old answer says nothing: the holder may be back, and if it is not, its death is
+// announced once more.
+func (w *watch) dead(name string, now time.Time) bool {
+	h, known := w.seen[name]
+	switch {
+	case !known:
+		w.seen[name] = &holder{}
+		return false
+	case h.dead && !h.final && w.outdated(now):
+		h.told = false
+		return false
+	}
+	return h.dead
+}
+
+// nextDeath is when the first of those that live will be dead unless they are heard of; zero when
+// there is nobody.
+func (w *watch) nextDeath() time.Time {
+	var next time.Time
+	for name, h := range w.seen {
+		if name == w.self || h.dead || h.since.IsZero() {
+			continue
+		}
+		if at := h.since.Add(w.timeout); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+func (w *watch) announced(name string) {
+	if h := w.seen[name]; h != nil {
+		h.told = true
+	}
+}
+
+// sweepable returns the Leases (name to resourceVersion) nobody renewed for so long that they may
+// be deleted. The holder is forgotten with its Lease.
+func (w *watch) sweepable(now time.Time) map[string]string {
+	stale := map[string]string{}
+	for name, h := range w.seen {
+		if !h.dead || !h.told || now.Sub(h.since) < sweepTimeouts*w.timeout {
+			continue
+		}
+		if h.version == "" {
+			delete(w.seen, name)
+			continue
+		}
+		stale[name] = h.version
+	}
+	return stale
+}
+
+// released tells a Lease given up by an instance that stopped in good order.
+func released(lease *coordinationv1.Lease) bool {
+	return lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == ""
+}

@@ -1,0 +1,326 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+)
+
+const (
+	namespace = "velero"
+	timeout   = 6 * time.Second
+	grace     = 5 * time.Second
+)
+
+// The phases of the jobs here, which are ConfigMaps.
+const (
+	phaseNew     = ""
+	phaseQueued  = "Queued"
+	phaseRunning = "Running"
+	phaseDone    = "Done"
+	phaseFailed  = "Failed"
+)
+
+type job = corev1.ConfigMap
+
+func phase(o *job) string { return o.Data["phase"] }
+
+func setPhase(p string) func(*job) error {
+	return func(o *job) error {
+		if o.Data == nil {
+			o.Data = map[string]string{}
+		}
+		o.Data["phase"] = p
+		return nil
+	}
+}
+
+// bed is an API server, a message bus and any number of replicas, in the time of a bubble.
+type bed struct {
+	*testing.T
+	api    client.WithWatch
+	bus    *enginetest.Bus
+	faults interceptor.Funcs // of what replicas ask
+
+	mu   sync.Mutex
+	runs []string // replica/name@epoch
+}
+
+// inBubble runs a test whose time passes when everything waits.
+func inBubble(t *testing.T, do func(b *bed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		do(&bed{T: t, api: fake.NewClientBuilder().Build(), bus: enginetest.NewBus()})
+	})
+}
+
+// add creates a job in a phase.
+func (b *bed) add(name, phase string) {
+	b.Helper()
+	o := &job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name + "-uid")}, Data: map[string]string{"phase": phase}}
+	require.NoError(b, b.api.Create(b.Context(), o))
+}
+
+func (b *bed) get(name string) *job {
+	b.Helper()
+	o := &job{}
+	require.NoError(b, b.api.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o))
+	return o
+}
+
+// edit is somebody's change of an object.
+func (b *bed) edit(name string, change func(*job)) {
+	b.Helper()
+	o := b.get(name)
+	change(o)
+	require.NoError(b, b.api.Update(b.Context(), o))
+}
+
+func (b *bed) claim(name string) claim.Claim {
+	b.Helper()
+	c, _, err := claim.Parse(b.get(name))
+	require.NoError(b, err)
+	return c
+}
+
+func (b *bed) note(run string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.runs = append(b.runs, run)
+}
+
+func (b *bed) noted() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.runs...)
+}
+
+// pass lets time pass.
+func (b *bed) pass(d time.Duration) {
+	b.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// after lets time pass, then compares.
+func (b *bed) after(d time.Duration, runs ...string) {
+	b.Helper()
+	b.pass(d)
+	require.Equal(b, append([]string(nil), runs...), b.noted())
+}
+
+// replica is one process.
+type replica struct {
+	*bed
+	*kind
+	engine   *engine.Engine[*job]
+	instance *claim.Instance
+	stop     func() // in good order
+	kill     func() // as a power failure does: nothing is written any more
+}
+
+// errDead is what a dead process sees of the world.
+var errDead = errors.New("dead")
+
+// start brings a replica to life. configure may be nil.
+func (b *bed) start(name string, k *kind, configure func(*engine.Config[*job])) *replica {
+	b.Helper()
+	k.bed, k.replica = b, name
+	var dead sync.Map
+	alive := func() error {
+		if _, ok := dead.Load("dead"); ok {
+			return errDead
+		}
+		return nil
+	}
+	api := interceptor.NewClient(interceptor.NewClient(b.api, b.faults), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return errors.Join(alive(), c.Get(ctx, key, o, opts...))
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			return errors.Join(alive(), c.List(ctx, l, opts...))
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := alive(); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	log := slog.New(slog.NewTextHandler(b.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With("replica", name)
+	instance := claim.NewInstance(claim.Config{
+		Reader: api, Client: api, Namespace: namespace, Name: name, Address: name + ":1", Timeout: timeout, Clock: clock.RealClock{}, Log: log,
+	})
+	config := engine.Config[*job]{
+		Service: "tester", ObjectKind: "ConfigMap", Kind: k, New: func() *job { return &job{} }, NewList: func() client.ObjectList { return &corev1.ConfigMapList{} },
+		Reader: api, Cached: b.api, Client: api, Namespace: namespace, Instance: instance, Bus: b.bus, Work: messaging.WorkBackupRun,
+		Concurrency: 2, Grace: grace, Cancellable: true, Clock: clock.RealClock{}, Log: log,
+	}
+	if configure != nil {
+		configure(&config)
+	}
+	r := &replica{bed: b, kind: k, instance: instance, engine: engine.New(config)}
+	r.live(func() { dead.Store("dead", true) })
+	return r
+}
+
+// live runs a replica until it is stopped or killed, or the test ends.
+func (r *replica) live(die func()) {
+	running, stop := context.WithCancel(r.Context())
+	leasing, leave := context.WithCancel(context.WithoutCancel(r.Context()))
+	looking, look := context.WithCancel(r.Context())
+	var engines, rest sync.WaitGroup
+	engines.Go(func() { _ = r.engine.Serve(running) })
+	rest.Go(func() { _ = r.instance.Run(leasing) })
+	rest.Go(func() { r.watch(looking) })
+	r.stop = sync.OnceFunc(func() {
+		look()
+		stop()
+		engines.Wait()
+		leave()
+		rest.Wait()
+	})
+	r.kill = func() {
+		die()
+		look()
+	}
+	r.Cleanup(r.stop)
+	r.pass(time.Second) // until the Lease is written
+}
+
+// watch is the controller: it shows each version of each object, and what is due.
+func (r *replica) watch(ctx context.Context) {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	shown, due := map[string]string{}, map[string]time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			list := &corev1.ConfigMapList{}
+			if r.api.List(ctx, list) != nil {
+				return
+			}
+			for i := range list.Items {
+				o := &list.Items[i]
+				again := due[o.Name]
+				if shown[o.Name] == o.ResourceVersion && (again.IsZero() || now.Before(again)) {
+					continue
+				}
+				shown[o.Name] = o.ResourceVersion
+				delete(due, o.Name)
+				result, err := r.engine.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+				switch {
+				case err != nil:
+					due[o.Name] = now.Add(time.Second)
+				case result.RequeueAfter > 0:
+					due[o.Name] = now.Add(result.RequeueAfter)
+				}
+			}
+		}
+	}
+}
+
+// kind has jobs that do what a test says.
+type kind struct {
+	*bed
+	replica  string
+	run      func(ctx context.Context, h *engine.Held[*job]) error
+	panicked func(ctx context.Context, h *engine.Held[*job], value any) error
+	admit    func(o *job) (engine.Decision[*job], error) // nil: Take
+	finalize func(o *job, free func() bool) (time.Duration, error)
+}
+
+// Pending implements engine.Kind.
+func (k *kind) Pending(_ context.Context, o *job) (engine.Interest, error) {
+	switch phase(o) {
+	case phaseNew:
+		return engine.Begin, nil
+	case phaseQueued:
+		return engine.Wait, nil
+	case phaseRunning:
+		return engine.Resume, nil
+	}
+	return engine.None, nil
+}
+
+// Terminal implements engine.Kind.
+func (k *kind) Terminal(o *job) bool { return phase(o) == phaseDone || phase(o) == phaseFailed }
+
+// Admit implements engine.Kind.
+func (k *kind) Admit(_ context.Context, o *job) (engine.Decision[*job], error) {
+	if k.admit != nil {
+		return k.admit(o)
+	}
+	return engine.Take[*job](k), nil
+}
+
+// Finalize implements engine.Finalizer.
+func (k *kind) Finalize(_ context.Context, o *job, free func() bool) (time.Duration, error) {
+	if k.finalize == nil {
+		return 0, nil
+	}
+	return k.finalize(o, free)
+}
+
+// Claimed implements engine.Job.
+func (k *kind) Claimed(o *job, _ claim.Claim) error { return setPhase(phaseRunning)(o) }
+
+// Run implements engine.Job.
+func (k *kind) Run(ctx context.Context, h *engine.Held[*job]) error {
+	k.note(fmt.Sprintf("%s/%s@%d", k.replica, h.Object.Name, h.Claim.Epoch))
+	if k.run != nil {
+		return k.run(ctx, h)
+	}
+	return finish(ctx, h)
+}
+
+// Panicked implements engine.Job.
+func (k *kind) Panicked(ctx context.Context, h *engine.Held[*job], value any) error {
+	k.note(fmt.Sprintf("%s/%s panicked: %v", k.replica, h.Object.Name, value))
+	if k.panicked != nil {
+		return k.panicked(ctx, h, value)
+	}
+	_, err := h.Settle(ctx, setPhase(phaseFailed))
+	return err
+}
+
+func finish(ctx context.Context, h *engine.Held[*job]) error {
+	_, err := h.Settle(ctx, setPhase(phaseDone))
+	return err
+}
+
+// untilStopped is a job that lasts as long as it may.
+func untilStopped(ctx context.Context, _ *engine.Held[*job]) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func notFound(name string) error { return apierrors.NewNotFound(schema.GroupResource{}, name) }
+
+func cause(what error) func(*job) (engine.Decision[*job], error) {
+	return func(*job) (engine.Decision[*job], error) { return engine.Decision[*job]{}, what }
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+// errNotNow ends an attempt before its write.
+var errNotNow = errors.New("nothing to do")
+
+// claim makes this process the holder of a job, or ends it, as its kind decides. Without a job
+// there is nothing to do here now.
+func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], error) {
+	var decision Decision[T]
+	var mine claim.Claim
+	var refused error // what the kind says; not to be taken for an answer about the object
+	obj := e.cfg.New()
+	obj.SetNamespace(e.cfg.Namespace)
+	obj.SetName(next.name)
+	obj.SetUID(next.uid)
+	err := kube.Update(ctx, e.cfg.Reader, e.cfg.Client, obj, func(o T) (err error) {
+		if e.cfg.Kind.Terminal(o) || o.GetDeletionTimestamp() != nil {
+			decision = NotNow[T]("it ended, or is being deleted")
+			return errNotNow
+		}
+		var held *claim.HeldError
+		taken, takeErr := e.cfg.Instance.Take(o)
+		if errors.As(takeErr, &held) {
+			return takeErr
+		}
+		if decision, err = e.cfg.Kind.Admit(ctx, o); err != nil {
+			refused = err
+			return err
+		}
+		if decision.job != nil && takeErr != nil {
+			return takeErr
+		}
+		mine = taken
+		return e.write(o, decision, mine)
+	})
+	switch {
+	case refused != nil:
+		return nil, nil, fmt.Errorf("admit %s %q: %w", e.cfg.ObjectKind, next.name, refused)
+	case errors.Is(err, errNotNow):
+		e.cfg.Log.DebugContext(ctx, "job not taken", "kind", e.cfg.ObjectKind, "name", next.name, "reason", decision.reason)
+		return nil, nil, nil
+	case errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, err
+	case decision.job == nil:
+		if decision.ended != nil {
+			decision.ended(ctx, obj)
+		}
+		return nil, nil, nil
+	}
+	held := newHeld(e, obj, mine)
+	held.Log.InfoContext(ctx, "job claimed")
+	failpoint.HitIn(e.cfg.Service, "claimed")
+	return held, decision.job, nil
+}
+
+// write carries a decision out on the object it was made about.
+func (e *Engine[T]) write(o T, d Decision[T], mine claim.Claim) error {
+	switch {
+	case d.end != nil:
+		return d.end(o)
+	case d.job == nil:
+		return errNotNow
+	}
+	if err := d.job.Claimed(o, mine); err != nil {
+		return err
+	}
+	failpoint.HitIn(e.cfg.Service, "before-claim")
+	return claim.Set(o, mine)
+}

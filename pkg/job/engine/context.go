@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Join returns a context that ends with ctx, or with the cause of the other one when that ends. The
+// function releases it and must be called.
+func Join(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	joined, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return joined, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}
+
+// Outlive returns a context with the values of ctx that ends a grace period after ctx does, with
+// that cause; nil means the cause of ctx. The function releases it and must be called; it waits
+// until nothing runs for it any more.
+func Outlive(ctx context.Context, clk clock.WithTicker, grace time.Duration, cause error) (context.Context, context.CancelFunc) {
+	return until(context.WithoutCancel(ctx), clk, ctx.Done(), grace, func() error {
+		if cause == nil {
+			return context.Cause(ctx)
+		}
+		return cause
+	})
+}
+
+// Until returns a context that ends with ctx, or with that cause a grace period after stop was
+// closed; a nil stop never is. The function releases it and must be called; it waits until nothing
+// runs for it any more.
+func Until(ctx context.Context, clk clock.WithTicker, stop <-chan struct{}, grace time.Duration, cause error) (context.Context, context.CancelFunc) {
+	return until(ctx, clk, stop, grace, func() error { return cause })
+}
+
+func until(
+	ctx context.Context, clk clock.WithTicker, stop <-chan struct{}, grace time.Duration, cause func() error,
+) (context.Context, context.CancelFunc) {
+	lasting, cancel := context.WithCancelCause(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		select {
+		case <-lasting.Done():
+			return
+		case <-stop:
+		}
+		if grace > 0 {
+			timer := clk.NewTimer(grace)
+			defer timer.Stop()
+			select {
+			case <-lasting.Done():
+				return
+			case <-timer.C():
+			}
+		}
+		cancel(cause())
+	})
+	return lasting, func() {
+		cancel(context.Canceled)
+		group.Wait()
+	}
+}

@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+)
+
+const (
+	// Period is how often a job that no process works on is looked at, and announced.
+	Period = 15 * time.Second
+	// Overdue is how long a job may wait for the effect of its hint: the queue may hold one that it
+	// never delivers, and then refuses every other.
+	Overdue = 2 * Period
+	// starting is the pause before a look that found this instance without its Lease.
+	starting = 200 * time.Millisecond
+	// idleJobs bounds the jobs under way for each place of a pool that takes places from idle jobs.
+	idleJobs = 8
+)
+
+// Instance is this process as a holder of claims; claim.Instance is one.
+type Instance interface {
+	// Ready reports that claims may be taken.
+	Ready() bool
+	// Take returns the claim to write; a *claim.HeldError while a live instance holds the object.
+	Take(obj metav1.Object) (claim.Claim, error)
+	// GuardSeeing returns a context that ends with the claim that the object carries, and shows
+	// each state of the object to seen.
+	GuardSeeing(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc)
+	// Confirm fails with claim.ErrLost unless the claim that the object carries holds at this
+	// moment.
+	Confirm(ctx context.Context, obj client.Object) error
+	// Expired delivers the names of instances that died.
+	Expired() <-chan string
+}
+
+// Bus carries hints; messaging.Client is one.
+type Bus interface {
+	Publish(ctx context.Context, what messaging.What, hint *workv1.Hint) error
+	Consume(ctx context.Context, what messaging.What, cfg messaging.ConsumerConfig, handle messaging.Handler) error
+}
+
+// Config is what an Engine works with. Every field is required unless it says otherwise.
+type Config[T client.Object] struct {
+	// Service names the controller and begins the names of the failpoints, such as "deletion".
+	Service string
+	// ObjectKind is the kind as hints have it, such as "Backup".
+	ObjectKind string
+	Kind       Kind[T]
+	New        func() T
+	NewList    func() client.ObjectList
+	// Reader reads from the API server, Cached may be a cache.
+	Reader    client.Reader
+	Cached    client.Reader
+	Client    client.Client
+	Namespace string
+	Instance  Instance
+	Bus       Bus
+	Work      messaging.What
+	// Concurrency is how many jobs this process works on at once, however it found them.
+	Concurrency int
+	// Idle is how long a job may go without calling Held.Step or Held.Confirm before it gives its
+	// place to another. 0: it never does.
+	Idle time.Duration
+	// Grace is how long a job may go on once the process was told to stop; 0 is not at all.
+	Grace time.Duration
+	// Cancellable: requests to cancel on the object concern this kind.
+	Cancellable bool
+	Clock       clock.WithTicker
+	Log         *slog.Logger
+}
+
+// Engine runs the jobs of one kind. Safe for concurrent use.
+type Engine[T client.Object] struct {
+	cfg   Config[T]
+	pool  *workerpool.Pool
+	found *found
+	works *works
+	group sync.WaitGroup // jobs that outlive the handler of their hint
+}
+
+// New returns an Engine. Setup and Serve bring it to life.
+func New[T client.Object](cfg Config[T]) *Engine[T] {
+	pool := workerpool.Config{Size: cfg.Concurrency, Idle: cfg.Idle, Clock: cfg.Clock}
+	if cfg.Idle > 0 {
+		pool.Total = idleJobs * max(cfg.Concurrency, 1)
+	}
+	return &Engine[T]{cfg: cfg, pool: workerpool.New(pool), found: newFound(cfg.Clock), works: newWorks(cfg.Clock)}
+}
+
+// Setup adds the controller to the manager.
+func (e *Engine[T]) Setup(mgr ctrl.Manager) error {
+	mine := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == e.cfg.Namespace })
+	err := ctrl.NewControllerManagedBy(mgr).Named(e.cfg.Service).For(e.cfg.New(), builder.WithPredicates(mine)).Complete(e)
+	if err != nil {
+		return fmt.Errorf("set up the controller of %s: %w", e.cfg.Service, err)
+	}
+	return nil
+}
+
+// Serve works on jobs until ctx ends, then waits for those under way, and returns nil. It begins as
+// soon as the instance may claim.
+func (e *Engine[T]) Serve(ctx context.Context) error {
+	if !e.awaitInstance(ctx) {
+		return nil
+	}
+	var group sync.WaitGroup
+	defer e.group.Wait()
+	defer group.Wait()
+	group.Go(func() { _ = e.pool.Run(ctx) }) // it never fails
+	group.Go(func() { e.workOff(ctx) })
+	group.Go(func() { e.takeOver(ctx) })
+	return e.cfg.Bus.Consume(ctx, e.cfg.Work, messaging.ConsumerConfig{Concurrency: e.cfg.Concurrency}, e.Handle)
+}
+
+// awaitInstance returns false when ctx ends first.
+func (e *Engine[T]) awaitInstance(ctx context.Context) bool {
+	ticker := e.cfg.Clock.NewTicker(starting / 10)
+	defer ticker.Stop()
+	for !e.cfg.Instance.Ready() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C():
+		}
+	}
+	return true
+}
+
+// Active reports whether this process works on the job now.
+func (e *Engine[T]) Active(obj metav1.Object) bool { return e.works.active(obj.GetUID()) }
+
+// retries is how calls to the API server are repeated.
+func (e *Engine[T]) retries() retry.Loop { return retry.Loop{Clock: e.cfg.Clock, Log: e.cfg.Log} }

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+// Held is a job that this process holds. Its methods are safe for concurrent use.
+type Held[T client.Object] struct {
+	// Object is the object as it was claimed. It must not be changed.
+	Object T
+	Claim  claim.Claim
+	// Log has the job's name, UID and epoch.
+	Log *slog.Logger
+
+	engine    *Engine[T]
+	place     *workerpool.Place
+	stopping  context.Context //nolint:containedctx // as long as the run
+	cancelled context.Context //nolint:containedctx // as long as the run
+	cancel    context.CancelCauseFunc
+	lose      context.CancelCauseFunc
+}
+
+func newHeld[T client.Object](e *Engine[T], obj T, mine claim.Claim) *Held[T] {
+	log := e.cfg.Log.With("kind", e.cfg.ObjectKind, "name", obj.GetName(), "uid", obj.GetUID(), "epoch", mine.Epoch)
+	return &Held[T]{Object: obj, Claim: mine, Log: log, engine: e}
+}
+
+// Stopping ends when the process is told to stop. Work that leaves nothing behind ends with it: see
+// Join.
+func (h *Held[T]) Stopping() context.Context { return h.stopping }
+
+// Cancelling ends once the job is asked to cancel, with a *cancel.Error as its cause, and when the
+// job's context does.
+func (h *Held[T]) Cancelling() context.Context { return h.cancelled }
+
+// Cancelled is the request to cancel, nil while there is none.
+func (h *Held[T]) Cancelled() *cancel.Error {
+	var asked *cancel.Error
+	if errors.As(context.Cause(h.cancelled), &asked) {
+		return asked
+	}
+	return nil
+}
+
+// seen is what is shown each state of the object.
+func (h *Held[T]) seen() func(client.Object) {
+	if !h.engine.cfg.Cancellable {
+		return nil
+	}
+	return h.observe
+}
+
+// observe cancels the work once the object asks for it.
+func (h *Held[T]) observe(obj client.Object) {
+	if r, asked := cancel.Requested(obj); h.engine.cfg.Cancellable && asked && h.cancelled.Err() == nil {
+		h.Log.InfoContext(h.cancelled, "job is cancelled, stopping it", "by", r.By)
+		h.cancel(&cancel.Error{Request: r})
+	}
+}
+
+// Lose ends the job's context with that cause: what the job was about is not this process's any
+// more.
+func (h *Held[T]) Lose(cause error) { h.lose(cause) }
+
+// Step notes that the job moves on. It waits for a place where the job's was given to others.
+func (h *Held[T]) Step(ctx context.Context) error { return h.place.Step(ctx) }
+
+// Confirm returns nil when the claim holds at this moment: a process that slept must not do now
+// what it decided then. Call it before an effect that no compare-and-swap fences. It is a Step, and
+// ends the job when the claim is lost.
+func (h *Held[T]) Confirm(ctx context.Context) error {
+	if err := h.place.Step(ctx); err != nil {
+		return err
+	}
+	err := h.engine.cfg.Instance.Confirm(ctx, h.Object)
+	if errors.Is(err, claim.ErrLost) {
+		h.lose(err)
+	}
+	return err
+}
+
+// Update changes the object by compare-and-swap while the claim holds, and returns it as it was
+// written or, after kube.ErrSkip, read. An error wraps claim.ErrLost when the claim, or the object,
+// is gone. See kube.Update for mutate.
+func (h *Held[T]) Update(ctx context.Context, mutate func(T) error) (T, error) {
+	e := h.engine
+	return update(ctx, e.cfg.Reader, e.cfg.Client, h.Object, h.Claim, mutate)
+}
+
+// Release gives the claim up, so that any instance may go on at once, in one write with what mutate
+// does, which may be nil. A job that ended keeps its claim. Nothing may be done for the job after
+// that.
+func (h *Held[T]) Release(ctx context.Context, mutate func(T) error) error {
+	_, err := h.Update(ctx, func(o T) error {
+		if h.engine.cfg.Kind.Terminal(o) {
+			return kube.ErrSkip
+		}
+		if mutate != nil {
+			if err := mutate(o); err != nil {
+				return err
+			}
+		}
+		return claim.Release(o)
+	})
+	return err
+}
+
+// BeginCommit marks that the job commits: from now on a request to cancel it comes too late. One
+// that came before is the error, a *cancel.Error. check is asked in the same write, and may be nil.
+// Calls that fail are repeated while the API server is away.
+func (h *Held[T]) BeginCommit(ctx context.Context, check func(T) error) error {
+	err := h.engine.retries().Do(ctx, "mark the commit", func() error {
+		_, err := h.Update(ctx, func(o T) error {
+			if check != nil {
+				if err := check(o); err != nil {
+					return err
+				}
+			}
+			return cancel.Mark(o, h.Claim.Epoch)
+		})
+		return err
+	})
+	if err == nil {
+		failpoint.HitIn(h.engine.cfg.Service, "commit-marked")
+	}
+	return err
+}
+
+// Settle writes the end of the job, as Settlement.Write does, and returns the object as it was
+// written.
+func (h *Held[T]) Settle(ctx context.Context, end func(T) error) (T, error) {
+	e := h.engine
+	return Settlement[T]{
+		Service: e.cfg.Service, Reader: e.cfg.Reader, Client: e.cfg.Client, Object: h.Object, Claim: h.Claim,
+		Terminal: e.cfg.Kind.Terminal, Retry: e.retries(),
+	}.Write(ctx, end)
+}
+
+// update is kube.Update of a copy, under a claim.
+func update[T client.Object](ctx context.Context, r client.Reader, w client.Client, of T, mine claim.Claim, mutate func(T) error) (T, error) {
+	obj, ok := of.DeepCopyObject().(T)
+	if !ok {
+		return of, fmt.Errorf("%T: its copy is a %T", of, of.DeepCopyObject()) // against the contract of runtime.Object
+	}
+	err := kube.Update(ctx, r, w, obj, func(o T) error {
+		if err := claim.Check(o, mine); err != nil {
+			return err
+		}
+		return mutate(o)
+	})
+	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {
+		err = fmt.Errorf("%w: the object is gone: %w", claim.ErrLost, err)
+	}
+	return obj, err
+}

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+)
+
+// releaseLimit bounds the last write of a job that did not end.
+const releaseLimit = 5 * time.Second
+
+// ErrStopped is the cause of the end of a job's context when the process stops and the grace period
+// is over.
+var ErrStopped = errors.New("the process stops")
+
+// hold runs a claimed job as long as the claim holds.
+func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) error {
+	lasting, end := Outlive(ctx, e.cfg.Clock, e.cfg.Grace, ErrStopped)
+	defer end()
+	h.stopping = ctx
+	h.cancelled, h.cancel = context.WithCancelCause(lasting)
+	defer h.cancel(context.Canceled)
+	guarded, release := e.cfg.Instance.GuardSeeing(lasting, h.Object, h.seen())
+	defer release()
+	owned, lose := context.WithCancelCause(guarded)
+	defer lose(context.Canceled)
+	h.lose = lose
+	h.observe(h.Object) // an earlier holder may have been asked
+	err := e.attempt(owned, h, job)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, claim.ErrLost), errors.Is(context.Cause(owned), claim.ErrLost):
+		h.Log.WarnContext(ctx, "claim lost, job stopped", "error", err, "cause", context.Cause(owned))
+		return nil // its new holder goes on
+	}
+	e.release(ctx, h)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// attempt runs a job, and has its kind end it if that panics.
+func (e *Engine[T]) attempt(ctx context.Context, h *Held[T], job Job[T]) error {
+	err := e.survive(ctx, h, func() error { return job.Run(ctx, h) })
+	var p *panicError
+	if !errors.As(err, &p) {
+		return err
+	}
+	return e.survive(ctx, h, func() error { return job.Panicked(ctx, h, p.value) })
+}
+
+// survive turns a panic into a *panicError.
+func (e *Engine[T]) survive(ctx context.Context, h *Held[T], do func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = e.panicked(ctx, h.Object.GetName(), value)
+		}
+	}()
+	return do()
+}
+
+// release empties the claim, so that any instance may go on at once. It is the last thing done with
+// the job here.
+func (e *Engine[T]) release(ctx context.Context, h *Held[T]) {
+	failpoint.HitIn(e.cfg.Service, "before-hand-over")
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+	defer stop()
+	switch err := h.Release(ctx, nil); {
+	case errors.Is(err, claim.ErrLost):
+		h.Log.DebugContext(ctx, "claim not released, it is another's", "error", err)
+	case err != nil:
+		h.Log.WarnContext(ctx, "claim not released, it will expire", "error", err)
+	default:
+		failpoint.HitIn(e.cfg.Service, "handed-over")
+		h.Log.InfoContext(ctx, "job released")
+	}
+}

@@ -1,0 +1,234 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+)
+
+func TestAStoppedProcessGivesItsJobTimeAndThenAway(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		var told, ended time.Time
+		var why error
+		one := b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			<-h.Stopping().Done()
+			told = time.Now()
+			<-ctx.Done()
+			ended, why = time.Now(), context.Cause(ctx)
+			return why
+		}}, nil)
+		b.bus.Down(true)
+		b.add("j", phaseRunning)
+		b.after(time.Second, "one/j@1")
+		b.start("two", &kind{}, nil)
+		one.stop()
+		require.Equal(b, grace, ended.Sub(told))
+		require.ErrorIs(b, why, engine.ErrStopped)
+		b.after(time.Second, "one/j@1", "two/j@2")
+	})
+}
+
+func TestAJobThatEndsInItsGracePeriodIsNotReleased(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		one := b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			<-h.Stopping().Done()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(grace / 2):
+			}
+			return finish(ctx, h)
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(time.Second, "one/j@1")
+		one.stop()
+		require.Equal(b, phaseDone, phase(b.get("j")))
+		require.Equal(b, "one", b.claim("j").Holder)
+	})
+}
+
+func TestARequestToCancelReachesTheHolder(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			working, release := engine.Join(ctx, h.Cancelling())
+			defer release()
+			<-working.Done()
+			assert.NoError(b, ctx.Err())
+			var asked *cancel.Error
+			assert.ErrorAs(b, context.Cause(working), &asked)
+			assert.Equal(b, asked, h.Cancelled())
+			assert.ErrorAs(b, h.BeginCommit(ctx, nil), &asked, "it comes too late")
+			_, err := h.Settle(ctx, setPhase(phaseFailed))
+			return err
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(time.Second, "one/j@1")
+		ask := func(o *job) { require.NoError(b, cancel.Ask(o, cancel.Request{By: "somebody"})) }
+		b.edit("j", ask)
+		b.after(3*time.Second, "one/j@1")
+		require.Equal(b, phaseFailed, phase(b.get("j")))
+		b.add("asked before", phaseRunning)
+		b.edit("asked before", ask)
+		b.after(time.Second, "one/j@1", "one/asked before@1")
+		require.Equal(b, phaseFailed, phase(b.get("asked before")))
+	})
+}
+
+func TestAfterTheMarkOfTheCommitNobodyCancels(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			refusal := errors.New("is being deleted")
+			assert.ErrorIs(b, h.BeginCommit(ctx, func(*job) error { return refusal }), refusal)
+			assert.NoError(b, h.BeginCommit(ctx, nil))
+			b.edit("j", func(o *job) { o.Annotations[holdfast.AnnotationCancel] = "true" })
+			time.Sleep(5 * time.Second)
+			assert.Nil(b, h.Cancelled())
+			return finish(ctx, h)
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(6*time.Second, "one/j@1")
+		require.Equal(b, phaseDone, phase(b.get("j")))
+		require.False(b, cancel.Committing(b.get("j")), "the phase says the rest")
+	})
+}
+
+func TestAJobThatPanicsEnds(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		k := &kind{run: func(context.Context, *engine.Held[*job]) error { panic("a defect") }}
+		b.start("one", k, nil)
+		b.add("j", phaseNew)
+		b.after(engine.Overdue, "one/j@1", "one/j panicked: a defect")
+		require.Equal(b, phaseFailed, phase(b.get("j")))
+	})
+}
+
+func TestAPanicAtTheEndReleasesTheJob(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		k := &kind{
+			run:      func(context.Context, *engine.Held[*job]) error { panic("a defect") },
+			panicked: func(context.Context, *engine.Held[*job], any) error { panic("another") },
+		}
+		one := b.start("one", k, nil)
+		b.add("j", phaseQueued)
+		require.ErrorContains(b, one.engine.Run(b.Context(), "j", "j-uid"), "internal error")
+		require.Equal(b, claim.Claim{Epoch: 1}, b.claim("j"))
+		k.run = nil
+		b.after(5*time.Second, "one/j@1", "one/j panicked: a defect")
+		b.after(engine.Overdue, "one/j@1", "one/j panicked: a defect", "one/j@2")
+		require.Equal(b, phaseDone, phase(b.get("j")))
+	})
+}
+
+func TestADecisionThatPanicsCostsNoProcess(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		one := b.start("one", &kind{admit: func(*job) (engine.Decision[*job], error) { panic("a defect") }}, nil)
+		b.add("j", phaseQueued)
+		require.ErrorContains(b, one.engine.Run(b.Context(), "j", "j-uid"), "internal error")
+		require.False(b, one.engine.Active(b.get("j")))
+	})
+}
+
+// A job that fails is released, which its own process sees at once.
+func TestAJobThatFailsRestsBeforeItIsBegunAgain(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.bus.Down(true)
+		b.start("one", &kind{run: func(context.Context, *engine.Held[*job]) error { return errors.New("the API is away") }}, nil)
+		b.add("j", phaseNew)
+		b.after(9*time.Second, "one/j@1")
+		b.after(11*time.Second, "one/j@1", "one/j@2")
+		require.Empty(b, b.claim("j").Holder)
+	})
+}
+
+func TestAReleasedJobSaysWhy(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			return h.Release(ctx, setPhase(phaseQueued))
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(engine.Overdue, "one/j@1")
+		require.Equal(b, phaseQueued, phase(b.get("j")))
+		require.Equal(b, claim.Claim{Epoch: 1}, b.claim("j"))
+	})
+}
+
+func TestNothingIsWrittenOverAnEnd(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			b.edit("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
+			_, err := h.Settle(ctx, setPhase(phaseDone))
+			assert.ErrorIs(b, err, engine.ErrEnded)
+			assert.NoError(b, h.Release(ctx, setPhase(phaseQueued)))
+			return err
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(time.Second, "one/j@1")
+		require.Equal(b, phaseFailed, phase(b.get("j")))
+		require.Equal(b, "one", b.claim("j").Holder, "a job that ended keeps its claim")
+	})
+}
+
+// The answer to the write of the end is lost: the next attempt finds its own end.
+func TestAnEndWhoseAnswerWasLostIsOurs(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		lost := 0
+		b.faults.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			err := c.Patch(ctx, o, p, opts...)
+			if j, ok := o.(*job); ok && phase(j) == phaseDone {
+				lost++
+				return apierrors.NewTimeoutError("the answer", 1)
+			}
+			return err
+		}
+		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			final, err := h.Settle(ctx, setPhase(phaseDone))
+			assert.NoError(b, err)
+			assert.Equal(b, phaseDone, phase(final))
+			b.note("settled")
+			return nil
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(3*time.Second, "one/j@1", "settled")
+		require.Equal(b, 1, lost)
+	})
+}
+
+// Somebody writes between the decision and the claim: the decision is made again, about what is
+// there now.
+func TestADecisionIsAboutTheVersionThatIsReplaced(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.add("j", phaseNew)
+		met := false
+		b.faults.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, ok := o.(*job); ok && !met {
+				met = true
+				b.edit("j", func(o *job) { _ = setPhase(phaseQueued)(o) })
+				return apierrors.NewConflict(schema.GroupResource{}, "j", errors.New("met another write"))
+			}
+			return c.Patch(ctx, o, p, opts...)
+		}
+		k := &kind{}
+		k.admit = func(o *job) (engine.Decision[*job], error) {
+			b.note("asked in phase " + phase(o))
+			if phase(o) == phaseQueued {
+				return engine.NotNow[*job]("queued"), nil
+			}
+			return engine.Take[*job](k), nil
+		}
+		b.start("one", k, nil)
+		b.after(time.Second, "asked in phase ", "asked in phase Queued")
+		require.Empty(b, b.get("j").Annotations)
+	})
+}

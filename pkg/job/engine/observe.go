@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+)
+
+// Reconcile implements reconcile.Reconciler: it announces a job that no process works on. One that
+// was begun, that could not be announced, or whose hint had no effect for long is worked on here
+// too: the first claim wins.
+func (e *Engine[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	obj := e.cfg.New()
+	if err := e.cfg.Cached.Get(ctx, req.NamespacedName, obj); err != nil {
+		e.found.waits(req.NamespacedName, false)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	interest, err := e.interest(ctx, obj)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if interest == Begin || interest == Resume {
+		if !e.cfg.Instance.Ready() {
+			return ctrl.Result{RequeueAfter: starting}, nil
+		}
+		if e.held(obj) || e.works.failedLately(obj.GetUID()) {
+			interest = Wait // other instances see for themselves that it was released
+		}
+	}
+	if interest == None || interest == Wait {
+		e.found.waits(req.NamespacedName, false)
+	}
+	switch interest {
+	case None:
+		return e.finalize(ctx, obj)
+	case Begin, Resume:
+		announced := e.announce(ctx, obj)
+		if e.found.waits(req.NamespacedName, true) >= Overdue || interest == Resume || !announced {
+			e.find(obj)
+		}
+	case Wait:
+	}
+	return ctrl.Result{RequeueAfter: Period}, nil
+}
+
+func (e *Engine[T]) interest(ctx context.Context, obj T) (Interest, error) {
+	switch {
+	case obj.GetDeletionTimestamp() != nil:
+		return None, nil
+	case e.Active(obj):
+		return Wait, nil // what the cache shows may be from before its claim
+	}
+	return e.cfg.Kind.Pending(ctx, obj)
+}
+
+// held reports that a live instance holds the object. Asking also begins to watch that holder.
+func (e *Engine[T]) held(obj T) bool {
+	var held *claim.HeldError
+	_, err := e.cfg.Instance.Take(obj)
+	return errors.As(err, &held)
+}
+
+// free tells for certain that no process works on an object: a claim that cannot be read has no
+// holder either.
+func (e *Engine[T]) free(obj T) bool {
+	if e.Active(obj) {
+		return false
+	}
+	if _, _, err := claim.Parse(obj); err != nil {
+		return true
+	}
+	_, err := e.cfg.Instance.Take(obj)
+	return err == nil
+}
+
+func (e *Engine[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
+	f, ok := e.cfg.Kind.(Finalizer[T])
+	if !ok {
+		return ctrl.Result{}, nil
+	}
+	again, err := f.Finalize(ctx, obj, func() bool { return e.free(obj) })
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// announce tells all instances of a job, and returns false if it could not.
+func (e *Engine[T]) announce(ctx context.Context, obj T) bool {
+	hint := &workv1.Hint{Kind: e.cfg.ObjectKind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID())}
+	err := e.cfg.Bus.Publish(messaging.WithTrace(ctx, obj), e.cfg.Work, hint)
+	if err != nil && ctx.Err() == nil {
+		e.cfg.Log.WarnContext(ctx, "hint not published, working without", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "error", err)
+	}
+	return err == nil
+}
+
+// find queues a job that no message brought, unless it failed here just now: the next look finds it
+// again.
+func (e *Engine[T]) find(obj client.Object) {
+	if !e.works.failedLately(obj.GetUID()) {
+		e.found.add(item{name: obj.GetName(), uid: obj.GetUID()})
+	}
+}

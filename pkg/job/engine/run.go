@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+)
+
+const (
+	// retryAfter is how long the hint of a job rests that could not be begun or finished.
+	retryAfter = 5 * time.Second
+	// crowded is how long a hint rests for which there is no place here.
+	crowded = time.Second
+)
+
+// Handle is the handler of hints. It returns when the job ended, or gave its place to others.
+func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Outcome {
+	if hint.GetKind() != e.cfg.ObjectKind || hint.GetNamespace() != e.cfg.Namespace {
+		return messaging.DeadLetter(fmt.Errorf("not a %s of namespace %s", e.cfg.ObjectKind, e.cfg.Namespace))
+	}
+	place, ok := e.pool.Try()
+	if !ok {
+		return messaging.Retry(crowded, nil)
+	}
+	ended := make(chan error, 1)
+	e.group.Go(func() { ended <- e.work(ctx, place, item{name: hint.GetName(), uid: types.UID(hint.GetUid())}) })
+	select {
+	case <-place.Lost():
+		return messaging.Done() // a live holder needs no hint
+	case err := <-ended:
+		return outcome(ctx, err)
+	}
+}
+
+// outcome is what becomes of a hint. One whose job has a live holder is done: the death of that
+// holder is noticed without it.
+func outcome(ctx context.Context, err error) messaging.Outcome {
+	var held *claim.HeldError
+	switch {
+	case err == nil, errors.As(err, &held):
+		return messaging.Done()
+	case ctx.Err() != nil:
+		return messaging.Retry(0, nil) // released
+	}
+	return messaging.Retry(retryAfter, err)
+}
+
+// workOff works on the jobs that were found by looking, as far as there are places, until ctx ends.
+func (e *Engine[T]) workOff(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case next := <-e.found.queue:
+			place, err := e.pool.Acquire(ctx)
+			e.found.begun(next)
+			if err != nil {
+				return
+			}
+			e.group.Go(func() { e.unannounced(ctx, place, next) })
+		}
+	}
+}
+
+func (e *Engine[T]) unannounced(ctx context.Context, place *workerpool.Place, next item) {
+	var held *claim.HeldError
+	if err := e.work(ctx, place, next); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
+		e.cfg.Log.WarnContext(ctx, "job failed, the next look retries it", "kind", e.cfg.ObjectKind, "name", next.name, "error", err)
+	}
+}
+
+// Run works on the job of that name and UID until it ended, once there is a place. Nil means that
+// nothing is left to do here now, *claim.HeldError that a live instance holds it; after any other
+// error it has to be tried again.
+func (e *Engine[T]) Run(ctx context.Context, name string, uid types.UID) error {
+	place, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return e.work(ctx, place, item{name: name, uid: uid})
+}
+
+// work is Run in a place, which it leaves. It survives whatever the job does.
+func (e *Engine[T]) work(ctx context.Context, place *workerpool.Place, next item) (err error) {
+	defer place.Leave()
+	if !e.works.enter(next.uid) {
+		return nil
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			err = e.panicked(ctx, next.name, value)
+		}
+		var held *claim.HeldError
+		e.works.leave(next.uid, err != nil && !errors.As(err, &held))
+	}()
+	held, job, err := e.claim(ctx, next)
+	if err != nil || job == nil {
+		return err
+	}
+	held.place = place
+	return e.hold(ctx, held, job)
+}
+
+// panicError is a panic of a job.
+type panicError struct{ value any }
+
+// Error implements error.
+func (p *panicError) Error() string { return "internal error" }
+
+// panicked logs a panic where it happened.
+func (e *Engine[T]) panicked(ctx context.Context, name string, value any) error {
+	e.cfg.Log.ErrorContext(ctx, "job panicked", "kind", e.cfg.ObjectKind, "name", name, "panic", value, "stack", string(debug.Stack()))
+	return &panicError{value}
+}

@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+)
+
+// takeOver finds the jobs of instances that die, until ctx ends; no message is needed for that.
+func (e *Engine[T]) takeOver(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case holder := <-e.cfg.Instance.Expired():
+			e.findJobsOf(ctx, holder)
+		}
+	}
+}
+
+// findJobsOf finds the jobs of a dead holder. A claim that cannot be read names none; the next look
+// finds its object.
+func (e *Engine[T]) findJobsOf(ctx context.Context, holder string) {
+	list := e.cfg.NewList()
+	err := e.cfg.Cached.List(ctx, list, client.InNamespace(e.cfg.Namespace))
+	if err == nil {
+		err = apimeta.EachListItem(list, func(o runtime.Object) error {
+			if obj, ok := o.(T); ok {
+				e.findJobOf(ctx, obj, holder)
+			}
+			return nil
+		})
+	}
+	if err != nil && ctx.Err() == nil {
+		e.cfg.Log.WarnContext(ctx, "jobs of a dead instance not listed, the next look finds them", "kind", e.cfg.ObjectKind, "holder", holder, "error", err)
+	}
+}
+
+func (e *Engine[T]) findJobOf(ctx context.Context, obj T, holder string) {
+	held, ok, err := claim.Parse(obj)
+	if err != nil || !ok || held.Holder != holder || e.cfg.Kind.Terminal(obj) || obj.GetDeletionTimestamp() != nil {
+		return
+	}
+	e.cfg.Log.InfoContext(ctx, "taking over", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "holder", holder)
+	e.find(obj)
+}

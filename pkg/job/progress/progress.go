@@ -1,0 +1,114 @@
+// Package progress answers how far a job is, once or with every change until it ends. Every answer
+// is read from the object of the job, so that any replica can give it.
+package progress
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+)
+
+// Period is the time between two readings of a watched job.
+const Period = 500 * time.Millisecond
+
+// Source reads the jobs of one kind T, whose progress is told as P. Every field is required. Safe
+// for concurrent use.
+type Source[T client.Object, P proto.Message] struct {
+	// Reader must not be a cache, or answers may be older than the ones before.
+	Reader    client.Reader
+	Namespace string
+	Clock     clock.WithTicker
+	// Kind names the kind in errors, such as "backup".
+	Kind string
+	New  func() T
+	// Describe tells how far the job is.
+	Describe func(T) P
+	// Terminal reports that the job ended.
+	Terminal func(T) bool
+}
+
+// Get returns the progress of a job. Its errors wrap errgrpc.ErrNotFound, or those of the API
+// server.
+func (s *Source[T, P]) Get(ctx context.Context, name string) (P, error) {
+	obj, err := s.read(ctx, name)
+	if err != nil {
+		var none P
+		return none, err
+	}
+	return s.Describe(obj), nil
+}
+
+// Watch sends the progress of a job, then every change of it, until the job ends. Its errors are
+// those of Get and of send, the cause of the end of ctx, and one that wraps errgrpc.ErrConflict
+// when another object has the name.
+func (s *Source[T, P]) Watch(ctx context.Context, name string, send func(P) error) error {
+	ticker := s.Clock.NewTicker(Period)
+	defer ticker.Stop()
+	var last P
+	var uid types.UID
+	for {
+		obj, err := s.read(ctx, name)
+		if err != nil {
+			return err
+		}
+		if uid != "" && obj.GetUID() != uid {
+			return fmt.Errorf("%s %q was replaced by another of its name: %w", s.Kind, name, errgrpc.ErrConflict)
+		}
+		now := s.Describe(obj)
+		if uid == "" || !proto.Equal(now, last) {
+			if err := send(now); err != nil {
+				return err
+			}
+		}
+		last, uid = now, obj.GetUID()
+		if s.Terminal(obj) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C():
+		}
+	}
+}
+
+func (s *Source[T, P]) read(ctx context.Context, name string) (T, error) {
+	obj := s.New()
+	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, obj)
+	if apierrors.IsNotFound(err) {
+		return obj, fmt.Errorf("%s %q: %w", s.Kind, name, errgrpc.ErrNotFound)
+	}
+	if err != nil {
+		return obj, fmt.Errorf("read %s %q: %w", s.Kind, name, err)
+	}
+	return obj, nil
+}
+
+// Holder is the instance that holds the claim of a job that has not ended. A claim that cannot be
+// read names none.
+func Holder(obj metav1.Object, terminal bool) string {
+	c, ok, err := claim.Parse(obj)
+	if terminal || err != nil || !ok {
+		return ""
+	}
+	return c.Holder
+}
+
+// Time is t as messages have it, nil for none.
+func Time(t *metav1.Time) *timestamppb.Timestamp {
+	if t == nil {
+		return nil
+	}
+	return timestamppb.New(t.Time)
+}

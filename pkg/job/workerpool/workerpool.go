@@ -1,0 +1,205 @@
+// Package workerpool bounds how many jobs work at once, without letting one that waits hold up the
+// others: in a pool with a limit on idleness, a job that reports no step for that long, because a
+// plugin or a bucket does not answer, gives its place to another and gets one again before its next
+// step.
+package workerpool
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Config describes a pool.
+type Config struct {
+	// Size is how many jobs work at once, at least 1.
+	Size int
+	// Idle is how long a job may go without a step and keep its place; 0 means until it ends. The
+	// pool's Run must be running for it.
+	Idle time.Duration
+	// Total is how many jobs may be under way, working or waiting; Size where it is less.
+	Total int
+	Clock clock.WithTicker
+}
+
+// Pool is a number of places. Safe for concurrent use.
+type Pool struct {
+	clock clock.WithTicker
+	idle  time.Duration
+	free  chan struct{} // has an element for each free place
+	rooms chan struct{} // has an element for each job that may still come
+
+	mu  sync.Mutex
+	all map[*Place]struct{}
+}
+
+// New returns a pool whose places are free.
+func New(c Config) *Pool {
+	size := max(c.Size, 1)
+	p := &Pool{clock: c.Clock, idle: c.Idle, free: make(chan struct{}, size), rooms: make(chan struct{}, max(c.Total, size)), all: map[*Place]struct{}{}}
+	for range cap(p.free) {
+		p.free <- struct{}{}
+	}
+	for range cap(p.rooms) {
+		p.rooms <- struct{}{}
+	}
+	return p
+}
+
+// Place is one job's permission to work. Step may be called by several goroutines at once, Leave
+// after all of them. The methods of a nil Place do nothing.
+type Place struct {
+	pool *Pool
+	turn chan struct{} // holds an element while a step waits for a place
+	lost chan struct{} // closed when the place is taken for the first time
+
+	mu    sync.Mutex
+	held  bool
+	taken bool      // lost is closed
+	step  time.Time // the latest
+}
+
+// Try returns a place if one is free.
+func (p *Pool) Try() (*Place, bool) {
+	select {
+	case <-p.rooms:
+	default:
+		return nil, false
+	}
+	select {
+	case <-p.free:
+	default:
+		p.rooms <- struct{}{}
+		return nil, false
+	}
+	return p.place(), true
+}
+
+// Acquire waits for a place. The error is the cause of the end of ctx.
+func (p *Pool) Acquire(ctx context.Context) (*Place, error) {
+	select {
+	case <-p.rooms:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case <-p.free:
+	case <-ctx.Done():
+		p.rooms <- struct{}{}
+		return nil, context.Cause(ctx)
+	}
+	return p.place(), nil
+}
+
+func (p *Pool) place() *Place {
+	s := &Place{pool: p, turn: make(chan struct{}, 1), lost: make(chan struct{}), held: true, step: p.clock.Now()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[s] = struct{}{}
+	return s
+}
+
+// Lost is closed once the place was given to others, also if the job has one again since. A nil
+// Place is never lost.
+func (s *Place) Lost() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.lost
+}
+
+// Step is called before each step of the work. It waits for a place if this one was lost meanwhile.
+// Of steps at once one takes it for all.
+func (s *Place) Step(ctx context.Context) error {
+	if s == nil || s.proceed() {
+		return nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if s.proceed() {
+		return nil
+	}
+	select {
+	case <-s.pool.free:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held, s.step = true, s.pool.clock.Now()
+	return nil
+}
+
+// proceed notes a step, and reports whether the place is held.
+func (s *Place) proceed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.step = s.pool.clock.Now()
+	return s.held
+}
+
+// Leave ends the work. Another call does nothing.
+func (s *Place) Leave() {
+	if s == nil {
+		return
+	}
+	s.pool.mu.Lock()
+	_, present := s.pool.all[s]
+	delete(s.pool.all, s)
+	s.pool.mu.Unlock()
+	s.release(func() bool { return true }, false)
+	if present {
+		s.pool.rooms <- struct{}{}
+	}
+}
+
+// release frees the place if it is held and may says so. idle: for others, while the job goes on.
+func (s *Place) release(may func() bool, idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.held || !may() {
+		return
+	}
+	s.held = false
+	s.pool.free <- struct{}{} // never waits: there is one element for each place that is held
+	if idle && !s.taken {
+		s.taken = true
+		close(s.lost)
+	}
+}
+
+// Run takes their places from jobs that are idle, until ctx ends. It returns nil.
+func (p *Pool) Run(ctx context.Context) error {
+	if p.idle <= 0 {
+		<-ctx.Done()
+		return nil
+	}
+	ticker := p.clock.NewTicker(p.idle / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+			p.collect()
+		}
+	}
+}
+
+func (p *Pool) collect() {
+	p.mu.Lock()
+	all := make([]*Place, 0, len(p.all))
+	for s := range p.all {
+		all = append(all, s)
+	}
+	p.mu.Unlock()
+	for _, s := range all {
+		s.release(func() bool { return p.clock.Since(s.step) >= p.idle }, true)
+	}
+}

@@ -1,0 +1,117 @@
+package jsonlimit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+)
+
+// Limits bound a list that is read element by element, in bytes.
+type Limits struct {
+	// Text is the length of the list.
+	Text int64
+	// Element is the length of one element.
+	Element int
+	// Decoded is what one element may take once it is decoded.
+	Decoded int
+	// Kept is what all of them may take, for callers that keep them in a slice; 0 for those that do
+	// not.
+	Kept int
+}
+
+// Each decodes the elements of an array one after the other, so that the caller decides what is
+// kept of them; null is an empty array. What breaks a limit is ErrLimit. It stops at the first
+// error of do, and returns it as it is.
+func Each[T any](r io.Reader, limits Limits, do func(*T) error) error {
+	in := &meter{r: r, text: limits.Text, element: limits.Element}
+	decoder := json.NewDecoder(in)
+	in.allow()
+	switch first, err := decoder.Token(); {
+	case err != nil:
+		return unexpected(err)
+	case first == nil:
+		return atEnd(decoder)
+	case first != json.Delim('['):
+		return fmt.Errorf("array expected, not %v", first)
+	}
+	kept := 0
+	for i := 0; decoder.More(); i++ {
+		var raw json.RawMessage
+		in.allow()
+		if err := decoder.Decode(&raw); err != nil {
+			return fmt.Errorf("element %d: %w", i, unexpected(err))
+		}
+		var element T
+		if err := Unmarshal(raw, &element, limits.Decoded); err != nil {
+			return fmt.Errorf("element %d: %w", i, err)
+		}
+		if limits.Kept > 0 {
+			e := exact{limit: limits.Kept}
+			e.value(reflect.TypeFor[T](), raw)
+			if kept += e.total + growth*int(reflect.TypeFor[T]().Size()); kept > limits.Kept {
+				return fmt.Errorf("%w: %d elements could take %d bytes of memory, %d are allowed", ErrLimit, i+1, kept, limits.Kept)
+			}
+		}
+		if err := do(&element); err != nil {
+			return err
+		}
+	}
+	in.allow()
+	if _, err := decoder.Token(); err != nil { // the bracket
+		return unexpected(err)
+	}
+	return atEnd(decoder)
+}
+
+// atEnd makes sure that nothing follows, and so that a checksum behind the text is looked at.
+func atEnd(decoder *json.Decoder) error {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		if err == nil {
+			err = errors.New("something follows the end")
+		}
+		return err
+	}
+	return nil
+}
+
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// meter ends a text, or an element of it, that is too long.
+type meter struct {
+	r       io.Reader
+	text    int64 // left
+	element int
+	left    int // of the element
+}
+
+// allow begins an element.
+func (m *meter) allow() { m.left = m.element }
+
+// Read implements io.Reader.
+func (m *meter) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, fmt.Errorf("%w: one value takes more than %d bytes", ErrLimit, m.element)
+	}
+	if m.text <= 0 {
+		return 0, m.atLimit()
+	}
+	n, err := m.r.Read(p[:min(int64(len(p)), int64(m.left), m.text)])
+	m.left -= n
+	m.text -= int64(n)
+	return n, err
+}
+
+// atLimit tells a text that just fits from one that goes on.
+func (m *meter) atLimit() error {
+	if _, err := io.ReadFull(m.r, make([]byte, 1)); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: the text is too long", ErrLimit)
+}

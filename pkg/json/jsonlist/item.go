@@ -1,0 +1,158 @@
+package jsonlist
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
+)
+
+// span is a range of bytes relative to the scanner's keep.
+type span struct{ from, to int }
+
+// itemFields is what an item's own fields told.
+type itemFields struct {
+	metadata   span
+	apiVersion bool
+	kind       bool
+	cut        bool // one of the two is empty or no string
+}
+
+// item scans the object at pos.
+func (s *scanner) item() (Item, error) {
+	s.keep, s.spaced = s.pos, false
+	if err := s.push(false); err != nil {
+		return Item{}, err
+	}
+	s.pos++
+	c, err := s.peek()
+	if err != nil {
+		return Item{}, err
+	}
+	var f itemFields
+	for c != '}' {
+		if err := s.itemField(&f); err != nil {
+			return Item{}, err
+		}
+		if c, err = s.peek(); err != nil {
+			return Item{}, err
+		}
+		switch c {
+		case ',':
+			s.pos++
+		case '}':
+		default:
+			return Item{}, s.unexpected(c, "a comma or closing brace")
+		}
+	}
+	s.pos++
+	s.depth--
+	return s.found(f)
+}
+
+func (s *scanner) itemField(f *itemFields) error {
+	key, err := s.key()
+	if err != nil {
+		return err
+	}
+	const other, metadata, typeMeta = 0, 1, 2
+	what := other
+	switch string(key) {
+	case "metadata":
+		what = metadata
+	case "apiVersion":
+		what, f.apiVersion = typeMeta, true
+	case "kind":
+		what, f.kind = typeMeta, true
+	}
+	if _, err := s.peek(); err != nil {
+		return err
+	}
+	from := s.pos - s.keep
+	if err := s.value(); err != nil {
+		return err
+	}
+	switch to := s.pos - s.keep; what {
+	case metadata:
+		f.metadata = span{from, to}
+	case typeMeta:
+		f.cut = f.cut || to-from < 3 || s.buf[s.keep+from] != '"'
+	}
+	return nil
+}
+
+func (s *scanner) found(f itemFields) (Item, error) {
+	raw := s.buf[s.keep:s.pos:s.pos]
+	it := Item{Raw: raw, HasTypeMeta: f.apiVersion && f.kind && !f.cut, Spaced: s.spaced}
+	if f.metadata.to > 0 {
+		it.Metadata = raw[f.metadata.from:f.metadata.to:f.metadata.to]
+	}
+	if !it.HasTypeMeta && (f.apiVersion || f.kind) {
+		return cutTypeMeta(it)
+	}
+	return it, nil
+}
+
+// cutTypeMeta copies an item without the fields apiVersion and kind. Only odd aggregated API
+// servers send such items.
+func cutTypeMeta(it Item) (Item, error) {
+	out := Item{Raw: append(make([]byte, 0, len(it.Raw)), '{'), Spaced: it.Spaced}
+	f := rawjson.ObjectFields(it.Raw)
+	for f.Next() {
+		if string(f.Key) == "apiVersion" || string(f.Key) == "kind" {
+			continue
+		}
+		if len(out.Raw) > 1 {
+			out.Raw = append(out.Raw, ',')
+		}
+		out.Raw = append(rawjson.AppendQuoted(out.Raw, string(f.Key)), ':')
+		from := len(out.Raw)
+		out.Raw = append(out.Raw, f.Value...)
+		if string(f.Key) == "metadata" {
+			out.Metadata = out.Raw[from:len(out.Raw):len(out.Raw)]
+		}
+	}
+	if f.Err() != nil {
+		return Item{}, fmt.Errorf("%w: %w", ErrSyntax, f.Err())
+	}
+	out.Raw = append(out.Raw, '}')
+	return out, nil
+}
+
+// ParseObject checks that raw is one JSON object, white space around it aside, and finds its
+// metadata. The item's slices lie in raw.
+func ParseObject(raw []byte) (Item, error) {
+	s := scanner{buf: raw, maxBytes: len(raw), maxDepth: DefaultMaxDepth}
+	c, err := s.peek()
+	if err != nil {
+		return Item{}, fmt.Errorf("object: %w", err)
+	}
+	if c != '{' {
+		return Item{}, fmt.Errorf("object: %w", s.unexpected(c, "an object"))
+	}
+	item, err := s.item()
+	if err != nil {
+		return Item{}, fmt.Errorf("object: %w", err)
+	}
+	if end := rawjson.SkipSpace(raw, s.pos); end < len(raw) {
+		return Item{}, fmt.Errorf("object: %w", s.unexpected(raw[end], "the end"))
+	}
+	return item, nil
+}
+
+// decode reads the list's own metadata; there is one for each page, so that it need not be fast.
+func (l *ListMeta) decode(raw []byte) error {
+	var m struct {
+		ResourceVersion string `json:"resourceVersion"`
+		Continue        string `json:"continue"`
+		Remaining       *int64 `json:"remainingItemCount"`
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return fmt.Errorf("%w: metadata: %w", ErrNotList, err)
+	}
+	l.ResourceVersion, l.Continue, l.Remaining = m.ResourceVersion, m.Continue, -1
+	if m.Remaining != nil {
+		l.Remaining = *m.Remaining
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package kubetest
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// Fault decides about a request before it is carried out. A status other than 0 is answered
+// instead; else the request is carried out, and with drop its answer is not sent and the connection
+// closed.
+type Fault func(r *http.Request, body map[string]any) (status int, drop bool)
+
+// Fail installs a fault.
+func (s *Server) Fail(f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
+}
+
+// Say sets the message of the failures with a status.
+func (s *Server) Say(status int, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.words == nil {
+		s.words = map[int]string{}
+	}
+	s.words[status] = message
+}
+
+func (s *Server) said(status int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.words[status], "asked to fail")
+}
+
+// own is the fault that Fail installed.
+func (s *Server) own() Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fault
+}
+
+// Door returns another way to the same server with a fault of its own, or with f nil the server's.
+// Once closed, nothing that was sent through it takes effect any more, as a request of a client
+// that is gone might.
+func (s *Server) Door(f Fault) (config *rest.Config, closeIt func()) {
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fault := f
+		if fault == nil {
+			fault = s.own()
+		}
+		s.answer(w, r, fault)
+	}))
+	return &rest.Config{Host: door.URL}, door.Close
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.answer(w, r, s.own()) }
+
+// reasons are those of the statuses that faults answer.
+var reasons = map[int]metav1.StatusReason{
+	http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
+	http.StatusInternalServerError: metav1.StatusReasonInternalError,
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, fault Fault) {
+	if r.Method == http.MethodGet && s.discovery(w, r.URL.Path) {
+		return
+	}
+	body, err := read(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return
+	}
+	drop := false
+	if fault != nil {
+		var status int
+		if status, drop = fault(r, body); status != 0 {
+			s.note(r)
+			fail(w, status, reasons[status], s.said(status))
+			return
+		}
+	}
+	if !drop {
+		s.handle(w, r, body)
+		return
+	}
+	s.handle(httptest.NewRecorder(), r, body)
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = conn.Close()
+	}
+}
+
+// read decodes the body of a request; a JSON patch, which is a list, becomes the field "patch".
+func read(r *http.Request) (body map[string]any, err error) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil || len(raw) == 0 {
+		return nil, err
+	}
+	if r.Header.Get("Content-Type") == string(types.JSONPatchType) {
+		return map[string]any{"patch": json.RawMessage(raw)}, nil
+	}
+	err = json.Unmarshal(raw, &body)
+	return body, err
+}
+
+func (s *Server) note(r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, r.Method+" "+r.URL.Path)
+}
+
+func (s *Server) handle(w http.ResponseWriter, r *http.Request, body map[string]any) {
+	s.note(r)
+	t, ok := parse(r.URL.Path)
+	listing := ok && r.Method == http.MethodGet && t.name == "" && s.hear(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := s.kind(t)
+	switch {
+	case !ok || kind == nil:
+		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+	case listing:
+		s.lists++
+		s.list(w, r, kind, t.namespace)
+	case r.Method == http.MethodPost && t.name == "":
+		manage(body, r)
+		s.create(w, kind, t, body)
+	case s.record(t).now() == nil:
+		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.Path+" not found")
+	default:
+		s.single(w, r, t, body)
+	}
+}
+
+// single answers a request about an object that is there.
+func (s *Server) single(w http.ResponseWriter, r *http.Request, t target, body map[string]any) {
+	switch r.Method {
+	case http.MethodGet:
+		reply(w, http.StatusOK, s.record(t).now())
+	case http.MethodPut:
+		s.update(w, r, t, body)
+	case http.MethodPatch:
+		s.patch(w, r, t, body)
+	case http.MethodDelete:
+		s.delete(w, t, body)
+	default:
+		fail(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, r.Method)
+	}
+}
+
+// hear lets Before see a list request.
+func (s *Server) hear(r *http.Request) bool {
+	if s.Before != nil {
+		s.before.Lock()
+		defer s.before.Unlock()
+		s.Before(s, r)
+	}
+	return true
+}
+
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // a client that is gone is its own affair
+}
+
+func fail(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	reply(w, code, failure(code, reason, message))
+}
+
+func failure(code int, reason metav1.StatusReason, message string) metav1.Status {
+	return metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: int32(code), Reason: reason, Message: message,
+	}
+}
+
+func encode(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err.Error() // not JSON, so that a test that gets here fails
+	}
+	return string(data)
+}

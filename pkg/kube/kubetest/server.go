@@ -1,0 +1,224 @@
+// Package kubetest is an API server for tests, with behaviour: it stores objects and their history,
+// assigns identities and revisions, pages lists at exact revisions, compacts, knows namespaces,
+// definitions and discovery, applies patches, collects garbage when told to, and fails on request.
+// It imports nothing of ours; only tests import it.
+//
+// Conform compares it with what a real API server does. It differs on purpose in these: a create
+// with a UID is refused, where a real server replaces the UID; definitions are established at once;
+// garbage is collected by Collect alone; strategic merge patches are applied as merge patches;
+// nothing can be watched; resources but for the kinds named at the start have no schema, status or
+// scale.
+package kubetest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// firstRevision is the revision of a new server.
+const firstRevision = 1000
+
+// Kind is a kind of objects the server serves.
+type Kind struct {
+	Group, Version, Kind, Resource string
+	Namespaced                     bool
+	// Custom kinds are defined by a CustomResourceDefinition: they send their list metadata last
+	// and type meta with each item.
+	Custom bool
+	// Own, if not zero, is the revision of the storage that holds this kind alone. It was empty
+	// before that revision, and forgets none.
+	Own int64
+	// Dead kinds are discovered and answer every list with 500.
+	Dead bool
+	// Narrow kinds may be listed in one namespace at a time only.
+	Narrow bool
+}
+
+func (k *Kind) groupVersion() string {
+	return metav1.GroupVersion{Group: k.Group, Version: k.Version}.String()
+}
+
+// groupResource names where objects are stored, whatever their version.
+func (k *Kind) groupResource() string { return strings.TrimSuffix(k.Resource+"."+k.Group, ".") }
+
+// usual are the kinds of Start.
+var usual = []Kind{
+	{Version: "v1", Resource: "namespaces", Kind: "Namespace"},
+	{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true},
+	{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true},
+	{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true},
+	{Version: "v1", Resource: "services", Kind: "Service", Namespaced: true},
+	{Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount", Namespaced: true},
+	{Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume"},
+	{Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true},
+	{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true},
+	{Group: "apps", Version: "v1", Resource: "replicasets", Kind: "ReplicaSet", Namespaced: true},
+	{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true},
+	{Group: "batch", Version: "v1", Resource: "cronjobs", Kind: "CronJob", Namespaced: true},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings", Kind: "RoleBinding", Namespaced: true},
+	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition"},
+}
+
+// Server is the API server, an http.Handler. Safe for concurrent use.
+type Server struct {
+	// Before, if set, sees every list request before it is answered, one at a time.
+	Before func(s *Server, r *http.Request)
+	// DeadGroups are announced and cannot be discovered.
+	DeadGroups []string
+
+	http   *httptest.Server // of Start
+	before sync.Mutex       // held while Before runs
+
+	mu        sync.Mutex
+	kinds     []Kind
+	stored    map[string]*collection // by resource and group
+	revision  int64
+	compacted int64
+	gone      int // answers with status 410
+	lists     int
+	log       []string // "POST /api/v1/namespaces"
+	fault     Fault
+	words     map[int]string
+}
+
+// New returns a server at revision 1000 with the given kinds.
+func New(kinds ...Kind) *Server {
+	return &Server{kinds: kinds, stored: map[string]*collection{}, revision: firstRevision}
+}
+
+// Start returns a server of the usual kinds that listens until the test has ended.
+func Start(t testing.TB) *Server {
+	s := New(usual...)
+	s.http = httptest.NewServer(s)
+	t.Cleanup(s.http.Close)
+	return s
+}
+
+// Config connects to a server of Start.
+func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
+
+// Serve adds a kind, "apps/v1" being a group and version.
+func (s *Server) Serve(groupVersion, resource, kind string, namespaced bool) {
+	group, version, ok := strings.Cut(groupVersion, "/")
+	if !ok {
+		group, version = "", groupVersion
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serve(Kind{Group: group, Version: version, Resource: resource, Kind: kind, Namespaced: namespaced, Custom: !builtIn(group)})
+}
+
+// serve adds a kind, or replaces the one of the same name and version.
+func (s *Server) serve(k Kind) {
+	if known := s.kind(target{group: k.Group, version: k.Version, resource: k.Resource}); known != nil {
+		*known = k
+		return
+	}
+	s.kinds = append(s.kinds, k)
+}
+
+// kind is the one that a path speaks of; nil when it is not served.
+func (s *Server) kind(t target) *Kind {
+	for i := range s.kinds {
+		if k := &s.kinds[i]; k.Group == t.group && k.Version == t.version && k.Resource == t.resource {
+			return k
+		}
+	}
+	return nil
+}
+
+// Requests returns the requests so far that start with prefix, such as "POST ". Those of discovery
+// are left out.
+func (s *Server) Requests(prefix string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, r := range s.log {
+		if strings.HasPrefix(r, prefix) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Gone returns how many answers were 410 Gone.
+func (s *Server) Gone() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone
+}
+
+// Lists returns how many list requests came.
+func (s *Server) Lists() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists
+}
+
+// Compact forgets every revision up to now and moves on to the next one.
+func (s *Server) Compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision++
+	s.compacted = s.revision
+}
+
+// Advance moves on to the next revision, as a write to another kind would.
+func (s *Server) Advance() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision++
+}
+
+// next is the revision of a write.
+func (s *Server) next() int64 {
+	s.revision++
+	return s.revision
+}
+
+// target is what a path speaks of.
+type target struct{ group, version, namespace, resource, name string }
+
+func (t target) key() string { return strings.TrimPrefix(t.namespace+"/"+t.name, "/") }
+
+func (t target) groupResource() string { return strings.TrimSuffix(t.resource+"."+t.group, ".") }
+
+// parse reads the path of a collection or an object; false for every other.
+func parse(path string) (t target, ok bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		t.version, parts = parts[1], parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		t.group, t.version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return t, false
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		t.namespace, parts = parts[1], parts[2:]
+	}
+	t.resource = parts[0]
+	if len(parts) == 2 {
+		t.name = parts[1]
+	}
+	return t, len(parts) < 3
+}
+
+// path is where an object is found.
+func (t target) path() string {
+	prefix := "/apis/" + t.group + "/" + t.version
+	if t.group == "" {
+		prefix = "/api/" + t.version
+	}
+	if t.namespace != "" {
+		prefix += "/namespaces/" + t.namespace
+	}
+	return fmt.Sprintf("%s/%s/%s", prefix, t.resource, t.name)
+}

@@ -1,0 +1,115 @@
+// Package leaderelection runs a periodic task in one replica at a time.
+//
+// The Lease behind it only saves work: a paused replica may believe for a moment that the duty is
+// still its own, so a duty's effects must be idempotent.
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// DefaultTimeout is the Timeout of a Config that names none.
+const DefaultTimeout = 15 * time.Second
+
+// Config describes a duty.
+type Config struct {
+	Reader    client.Reader // uncached
+	Client    client.Client
+	Namespace string
+	Name      string        // the Lease is named holdfast-duty-<Name>
+	Instance  string        // unique per process start
+	Timeout   time.Duration // a silent holder that ran with this is replaced after it, at least 1 s; 0 means 15 s
+	Log       *slog.Logger
+}
+
+// Run competes for the duty until ctx ends (nil) or fn returns on its own (its error). fn's context
+// ends when the duty is lost; Run waits for fn before it competes again. The Lease is released once
+// fn returned, so another replica follows at once. Leader election itself is client-go's and keeps
+// its own time.
+func Run(ctx context.Context, cfg Config, fn func(ctx context.Context) error) error {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	cfg.Timeout = max(cfg.Timeout, time.Second)
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(cfg.Log.Handler()).V(1))
+	for ctx.Err() == nil {
+		if ended, err := term(ctx, cfg, fn); ended || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type result struct {
+	ended bool // fn returned although its context had not ended
+	err   error
+}
+
+// term is one time in office, from competing to losing or giving back the Lease. Competing ends
+// with ctx, the office only after fn.
+func term(ctx context.Context, cfg Config, fn func(ctx context.Context) error) (ended bool, err error) {
+	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
+	defer resign()
+	lock := &lease{cfg: cfg}
+	done := make(chan result, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, Name: cfg.Name, ReleaseOnCancel: true,
+		LeaseDuration: cfg.Timeout, RenewDeadline: cfg.Timeout * 2 / 3, RetryPeriod: cfg.Timeout / 8,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(leading context.Context) {
+				defer resign()
+				done <- serve(ctx, leading, fn)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return true, fmt.Errorf("duty %s: %w", cfg.Name, err)
+	}
+	defer context.AfterFunc(ctx, func() {
+		if !lock.acquired.Load() {
+			resign()
+		}
+	})()
+	elector.Run(electing)
+	if !lock.acquired.Load() {
+		return false, nil
+	}
+	r := <-done
+	if !r.ended && r.err != nil && !errors.Is(r.err, context.Canceled) {
+		cfg.Log.Warn("duty stopped with an error", "duty", cfg.Name, "error", r.err)
+	}
+	return r.ended, errIf(r.ended, r.err)
+}
+
+func errIf(ended bool, err error) error {
+	if ended {
+		return err
+	}
+	return nil
+}
+
+// serve runs fn until it returns; it is told to stop when the Lease is lost or the caller's context
+// ends. A panic is an error.
+func serve(ctx, leading context.Context, fn func(ctx context.Context) error) (r result) {
+	office, stop := context.WithCancel(leading)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	defer func() {
+		if p := recover(); p != nil {
+			r = result{ended: true, err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+		}
+	}()
+	err := fn(office)
+	return result{ended: office.Err() == nil, err: err}
+}

@@ -1,0 +1,84 @@
+package leaderelection
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// leasePrefix begins the names of the Leases of duties.
+const leasePrefix = "holdfast-duty-"
+
+// lease lets client-go's leader election run on the services' own client. It implements
+// resourcelock.Interface; one elector uses it, from one goroutine.
+type lease struct {
+	cfg      Config
+	object   *coordinationv1.Lease
+	acquired atomic.Bool
+}
+
+var _ resourcelock.Interface = (*lease)(nil)
+
+func (l *lease) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: l.cfg.Namespace, Name: leasePrefix + l.cfg.Name}
+}
+
+// Get implements resourcelock.Interface.
+func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	object := &coordinationv1.Lease{}
+	if err := l.cfg.Reader.Get(ctx, l.key(), object); err != nil {
+		return nil, nil, err
+	}
+	l.object = object
+	record := resourcelock.LeaseSpecToLeaderElectionRecord(&object.Spec)
+	raw, err := json.Marshal(record)
+	return record, raw, err
+}
+
+// Create implements resourcelock.Interface.
+func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	object := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.key().Name},
+		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record),
+	}
+	if err := l.cfg.Client.Create(ctx, object); err != nil {
+		return err
+	}
+	l.object = object
+	return nil
+}
+
+// Update implements resourcelock.Interface: a swap on the version last read.
+func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if l.object == nil {
+		if _, _, err := l.Get(ctx); err != nil {
+			return err
+		}
+	}
+	object := l.object.DeepCopy()
+	object.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
+	if err := l.cfg.Client.Update(ctx, object); err != nil {
+		return err
+	}
+	l.object = object
+	return nil
+}
+
+// RecordEvent implements resourcelock.Interface. The elector calls it before it starts the duty,
+// which is how term knows that there is one to wait for.
+func (l *lease) RecordEvent(event string) {
+	if event == "became leader" {
+		l.acquired.Store(true)
+	}
+}
+
+// Identity implements resourcelock.Interface.
+func (l *lease) Identity() string { return l.cfg.Instance }
+
+// Describe implements resourcelock.Interface.
+func (l *lease) Describe() string { return l.key().String() }

@@ -1,0 +1,33 @@
+package messaging
+
+import "time"
+
+// Outcome says what becomes of a hint. The zero Outcome is Done.
+type Outcome struct {
+	verdict verdict
+	after   time.Duration
+	err     error
+}
+
+type verdict int
+
+const (
+	verdictDone verdict = iota
+	verdictRetry
+	verdictDead
+)
+
+// Done says that the effect is durable, or that there was nothing to do.
+func Done() Outcome { return Outcome{} }
+
+// Retry delivers the hint again after a delay; err, if any, is logged.
+func Retry(after time.Duration, err error) Outcome {
+	return Outcome{verdict: verdictRetry, after: max(after, time.Millisecond), err: err}
+}
+
+// DeadLetter gives up: the hint and err are stored in the dead letter stream, then the hint is
+// terminated.
+func DeadLetter(err error) Outcome { return Outcome{verdict: verdictDead, err: err} }
+
+// Retries reports that the hint is delivered again.
+func (o Outcome) Retries() bool { return o.verdict == verdictRetry }

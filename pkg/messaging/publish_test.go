@@ -1,0 +1,194 @@
+package messaging_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"context"
+
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+)
+
+func TestAnEqualPendingHintIsFree(t *testing.T) {
+	b := newBed(t)
+	for range 3 {
+		b.publish("u1")
+	}
+	b.publish("u2")
+	unit := hint("u1")
+	unit.Unit = "unit-7"
+	for range 2 {
+		require.NoError(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, unit))
+	}
+	require.EqualValues(t, 3, b.pending(messaging.StreamWork), "one per object, one per unit")
+}
+
+func TestBadHintsAreNamed(t *testing.T) {
+	b := newBed(t)
+	for field, h := range map[string]*workv1.Hint{
+		"uid":  {Kind: "Backup", Namespace: "velero", Name: "daily", Uid: "a.b"},
+		"name": {Kind: "Backup", Namespace: "velero", Uid: "u"},
+		"unit": {Kind: "Backup", Namespace: "velero", Name: "daily", Uid: "u", Unit: "*"},
+	} {
+		err := b.client.Publish(t.Context(), messaging.WorkBackupRun, h)
+		require.ErrorIs(t, err, messaging.ErrInvalidHint)
+		require.ErrorContains(t, err, field)
+	}
+	require.ErrorContains(t, b.client.Publish(t.Context(), "backup.nope", hint("u")), "backup.nope")
+	require.ErrorContains(t, b.client.Consume(t.Context(), "backup.nope", messaging.ConsumerConfig{}, nil), "backup.nope")
+}
+
+func TestPublishCreatesMissingStreams(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.js.DeleteStream(t.Context(), messaging.StreamWork))
+	b.publish("u1")
+	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
+}
+
+// A stream somebody made by hand is brought to the wanted form, what is in it kept.
+func TestEnsureStreamsRepairsSettings(t *testing.T) {
+	b := newBed(t)
+	b.publish("u1")
+	stream, err := b.js.Stream(t.Context(), messaging.StreamWork)
+	require.NoError(t, err)
+	changed := stream.CachedInfo().Config
+	changed.MaxMsgsPerSubject, changed.DiscardNewPerSubject = -1, false
+	_, err = b.js.UpdateStream(t.Context(), changed)
+	require.NoError(t, err)
+	require.NoError(t, b.client.EnsureStreams(t.Context()))
+	b.publish("u1")
+	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
+}
+
+func TestAnOutageIsAnErrorToThePublisher(t *testing.T) {
+	b := newBed(t)
+	b.server.Stop()
+	b.eventually(func() bool { return !b.client.Connected() }, "the client noticed")
+	require.Error(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, hint("u1")))
+	b.start()
+	b.eventually(b.client.Connected, "the client came back")
+	b.publish("u1")
+	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
+}
+
+func TestConnectRefusesWhatCannotWork(t *testing.T) {
+	for field, cfg := range map[string]messaging.Config{
+		"url":         {},
+		"credentials": {URL: "nats://127.0.0.1:1", CredsFile: "/nonexistent"},
+		"connect":     {URL: "nats://127.0.0.1:x"},
+	} {
+		_, err := messaging.Connect(t.Context(), cfg)
+		require.ErrorContains(t, err, field)
+	}
+}
+
+// TestAPasswordIsNotPartOfAnError: a % that begins no escape makes the URL unreadable, and the
+// library repeats all of it.
+func TestAPasswordIsNotPartOfAnError(t *testing.T) {
+	for _, bad := range []string{"nats://u:secret%zz@host", "nats://ok, nats://u:secret%@host", "u:secret%@host", "nats://u:sec ret@host", "nats://"} {
+		_, err := messaging.Connect(t.Context(), messaging.Config{URL: bad})
+		require.ErrorContains(t, err, "is no URL in its place", bad)
+		require.NotContains(t, err.Error(), "sec", bad)
+	}
+	require.NoError(t, messaging.CheckURL("host, nats://u:se%25cret@host:4222,tls://x"))
+}
+
+// The header is the wire: exact lower-case names, whoever reads it.
+func TestTraceContextTravels(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
+	b := newBed(t, func(cfg *messaging.Config) { cfg.Tracer = provider })
+	ctx, root := provider.Tracer("test").Start(t.Context(), "submit")
+	require.NoError(t, b.client.Publish(ctx, messaging.WorkBackupRun, hint("u1")))
+	root.End()
+
+	stream, err := b.js.Stream(t.Context(), messaging.StreamWork)
+	require.NoError(t, err)
+	raw, err := stream.GetMsg(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, raw.Header["traceparent"], 1)
+	require.Contains(t, raw.Header["traceparent"][0], root.SpanContext().TraceID().String())
+	require.NotContains(t, raw.Header, "Traceparent")
+
+	done := make(chan struct{})
+	b.consume(messaging.ConsumerConfig{}, func(ctx context.Context, _ *workv1.Hint) messaging.Outcome {
+		_, span := provider.Tracer("test").Start(ctx, "work")
+		span.End()
+		close(done)
+		return messaging.Done()
+	})
+	<-done
+	b.eventually(func() bool { return len(spans.GetSpans()) == 4 }, "submit, publish, work, process")
+	for _, span := range spans.GetSpans() {
+		require.Equal(t, root.SpanContext().TraceID(), span.SpanContext.TraceID(), span.Name)
+	}
+}
+
+func TestDeadLetterIsStoredBeforeTheHintIsGone(t *testing.T) {
+	b := newBed(t)
+	b.consume(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
+		return messaging.DeadLetter(errors.New("cannot\nbe"))
+	})
+	b.publish("u1")
+	b.eventually(func() bool { return b.pending(messaging.StreamDead) == 1 && b.pending(messaging.StreamWork) == 0 }, "moved")
+	stream, err := b.js.Stream(t.Context(), messaging.StreamDead)
+	require.NoError(t, err)
+	raw, err := stream.GetLastMsgForSubject(t.Context(), "holdfast.dead.backup.run.u1")
+	require.NoError(t, err)
+	require.Equal(t, []string{"cannot be"}, raw.Header["holdfast-reason"])
+}
+
+// While the dead letter cannot be stored, the hint stays.
+func TestDeadLetterThatCannotBeStoredKeepsTheHint(t *testing.T) {
+	b := newBed(t)
+	full := jetstream.StreamConfig{Name: messaging.StreamDead, Subjects: []string{"holdfast.dead.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew, MaxMsgSize: 1}
+	require.NoError(t, b.js.DeleteStream(t.Context(), messaging.StreamDead))
+	_, err := b.js.CreateStream(t.Context(), full)
+	require.NoError(t, err)
+	tried := make(chan struct{}, 9)
+	stop := b.consume(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
+		tried <- struct{}{}
+		return messaging.DeadLetter(errors.New("no"))
+	})
+	b.publish("u1")
+	<-tried
+	stop()
+	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
+	require.Zero(t, b.pending(messaging.StreamDead))
+}
+
+func TestUnreadableMessagesAreGivenUp(t *testing.T) {
+	b := newBed(t)
+	_, err := b.js.Publish(t.Context(), "holdfast.work.backup.run.junk", []byte{0xff, 0xff})
+	require.NoError(t, err)
+	_, err = b.js.Publish(t.Context(), "holdfast.work.backup.run.empty", nil)
+	require.NoError(t, err)
+	b.consume(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
+		t.Error("handled")
+		return messaging.Done()
+	})
+	b.eventually(func() bool { return b.pending(messaging.StreamDead) == 2 && b.pending(messaging.StreamWork) == 0 }, "given up")
+}
+
+func TestExpiredHintsAreDropped(t *testing.T) {
+	b := newBed(t)
+	late := hint("late")
+	late.ExpireTime = past()
+	require.NoError(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, late))
+	b.publish("u1")
+	seen := make(chan string, 9)
+	b.consume(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
+		seen <- h.GetUid()
+		return messaging.Done()
+	})
+	require.Equal(t, "u1", <-seen)
+	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "both gone")
+	require.Zero(t, b.pending(messaging.StreamDead))
+	require.Empty(t, seen)
+}

@@ -1,0 +1,72 @@
+package messaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+)
+
+// Verdicts as JetStream reads them on a message's reply subject (ADR-15).
+const (
+	ackDone     = "+ACK"
+	ackProgress = "+WPI"
+	ackAgain    = "-NAK"
+	ackTerm     = "+TERM"
+)
+
+const (
+	settleLimit  = 5 * time.Second
+	deadRetry    = 10 * time.Second
+	headerReason = "holdfast-reason"
+	reasonBytes  = 1024
+)
+
+// settle carries out an outcome. It works on after shutdown began, so that a finished job is not
+// delivered again. What fails is logged only: the server then delivers the hint once more.
+func (w *worker) settle(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, o Outcome) {
+	log := w.cfg.Log.With("what", string(w.what), "kind", hint.GetKind(), "name", hint.GetName(), "uid", hint.GetUid())
+	if o.err != nil {
+		log.WarnContext(ctx, "hint not done", "error", o.err, "deadLetter", o.verdict == verdictDead)
+	}
+	var err error
+	settling := context.WithoutCancel(ctx)
+	switch o.verdict {
+	case verdictRetry:
+		err = w.confirm(settling, msg, settleLimit, delayed(o.after))
+	case verdictDead:
+		err = w.bury(settling, msg, o.err)
+	default:
+		err = w.confirm(settling, msg, settleLimit, ackDone)
+	}
+	if err != nil {
+		log.WarnContext(ctx, "hint not settled, it will be delivered again", "error", err)
+	}
+}
+
+func delayed(after time.Duration) string {
+	return fmt.Sprintf(`%s {"delay": %d}`, ackAgain, after.Nanoseconds())
+}
+
+// bury stores the dead letter first: terminating removes the hint for good.
+func (w *worker) bury(ctx context.Context, msg jetstream.Msg, reason error) error {
+	text := "no reason given"
+	if reason != nil {
+		text = strings.ToValidUTF8(strings.NewReplacer("\r", " ", "\n", " ").Replace(reason.Error()), "?")
+	}
+	text = text[:min(len(text), reasonBytes)]
+	header := nats.Header{headerReason: {text}}
+	subject := subjectDead + strings.TrimPrefix(msg.Subject(), subjectWork)
+	sending, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	if err := w.send(sending, subject, msg.Data(), header); err != nil {
+		return fmt.Errorf("store dead letter: %w", errors.Join(err, w.confirm(ctx, msg, settleLimit, delayed(deadRetry))))
+	}
+	return w.confirm(ctx, msg, settleLimit, ackTerm+" "+text)
+}

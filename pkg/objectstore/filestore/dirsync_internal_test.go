@@ -1,0 +1,59 @@
+package filestore
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whoever comes while a directory is synced gets a sync that begins afterwards, and shares it with
+// all others who came meanwhile: no deletion or write is taken for durable by a sync that began
+// before it.
+func TestCallersShareTheNextSyncOfADirectory(t *testing.T) {
+	const callers = 50
+	var mu sync.Mutex
+	count := map[string]int{}
+	began, goOn := make(chan struct{}), make(chan struct{})
+	s := dirSyncs{dirs: map[string]*dirSync{}, sync: func(dir string) error {
+		mu.Lock()
+		count[dir]++
+		first := dir == "a" && count[dir] == 1
+		mu.Unlock()
+		if first {
+			close(began)
+			<-goOn
+		}
+		return nil
+	}}
+	var group sync.WaitGroup
+	group.Go(func() { require.NoError(t, s.do("a")) })
+	<-began
+	for range callers {
+		group.Go(func() { require.NoError(t, s.do("a")) })
+	}
+	require.NoError(t, s.do("b"), "another directory does not wait")
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.dirs["a"].users == callers+1
+	}, time.Minute, time.Millisecond)
+	close(goOn)
+	group.Wait()
+	require.Equal(t, 2, count["a"])
+	require.Equal(t, 1, count["b"])
+	require.Empty(t, s.dirs)
+}
+
+func TestEveryCallerHearsOfAFailedSync(t *testing.T) {
+	broken := errors.New("input/output error")
+	s := dirSyncs{dirs: map[string]*dirSync{}, sync: func(string) error { return broken }}
+	var group sync.WaitGroup
+	for range 10 {
+		group.Go(func() { require.ErrorIs(t, s.do("a"), broken) })
+	}
+	group.Wait()
+	require.Empty(t, s.dirs)
+}

@@ -1,0 +1,125 @@
+package kubeauth_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
+	authnv1 "k8s.io/api/authentication/v1"
+	authzv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/service/kubeauth"
+)
+
+const submit = "/holdfast.queue.v1.QueueService/SubmitBackup"
+
+// apiserver knows the tokens of two users, one of whom may submit.
+type apiserver struct {
+	*fake.Clientset
+	away    bool
+	allowed map[string]bool // by user
+	access  authzv1.SubjectAccessReviewSpec
+}
+
+func newAPIServer() *apiserver {
+	api := &apiserver{Clientset: fake.NewClientset(), allowed: map[string]bool{"ann": true}}
+	users := map[string]string{"token-of-ann": "ann", "token-of-bob": "bob"}
+	api.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if api.away {
+			return true, nil, errors.New("connection refused")
+		}
+		review := action.(clienttesting.CreateAction).GetObject().(*authnv1.TokenReview).DeepCopy()
+		name, ok := users[review.Spec.Token]
+		review.Status = authnv1.TokenReviewStatus{Authenticated: ok, User: authnv1.UserInfo{
+			Username: name, UID: "uid-" + name, Groups: []string{"people"}, Extra: map[string]authnv1.ExtraValue{"scopes": {"a", "b"}},
+		}}
+		return true, review, nil
+	})
+	api.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authzv1.SubjectAccessReview).DeepCopy()
+		api.access = review.Spec
+		review.Status.Allowed = api.allowed[review.Spec.User]
+		return true, review, nil
+	})
+	return api
+}
+
+func as(t *testing.T, authorization ...string) context.Context {
+	t.Helper()
+	return metadata.NewIncomingContext(t.Context(), metadata.MD{"authorization": authorization})
+}
+
+func TestRightsDecide(t *testing.T) {
+	api := newAPIServer()
+	r := kubeauth.New(api, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	ctx, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+	require.NoError(t, err)
+	require.Equal(t, "ann", kubeauth.UserFrom(ctx))
+	require.Equal(t, authzv1.SubjectAccessReviewSpec{
+		User: "ann", UID: "uid-ann", Groups: []string{"people"}, Extra: map[string]authzv1.ExtraValue{"scopes": {"a", "b"}},
+		NonResourceAttributes: &authzv1.NonResourceAttributes{Path: submit, Verb: "post"},
+	}, api.access, "the whole identity is passed on")
+
+	_, err = r.Authorize(as(t, "Bearer token-of-bob"), submit)
+	require.ErrorIs(t, err, errgrpc.ErrForbidden)
+	require.ErrorContains(t, err, `"bob" may not post to `+submit)
+	require.Empty(t, kubeauth.UserFrom(t.Context()))
+}
+
+func TestNoTokenNoEntry(t *testing.T) {
+	api := newAPIServer()
+	r := kubeauth.New(api, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	for _, ctx := range []context.Context{
+		t.Context(), as(t), as(t, "token-of-ann"), as(t, "Basic token-of-ann"), as(t, "Bearer "), as(t, "Bearer x", "Bearer token-of-ann"),
+	} {
+		_, err := r.Authorize(ctx, submit)
+		require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
+	}
+	require.Empty(t, api.Actions(), "nobody was asked")
+	_, err := r.Authorize(as(t, "Bearer stolen"), submit)
+	require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
+	require.NotContains(t, err.Error(), "stolen")
+}
+
+func TestAnswersAreUsedAgainForAWhile(t *testing.T) {
+	api := newAPIServer()
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	r := kubeauth.New(api, clk)
+	may := func(user, method string) error {
+		_, err := r.Authorize(as(t, "Bearer token-of-"+user), method)
+		return err
+	}
+	require.NoError(t, may("ann", submit))
+	require.ErrorIs(t, may("bob", submit), errgrpc.ErrForbidden)
+	asked := len(api.Actions())
+	api.allowed = map[string]bool{"bob": true}
+	require.NoError(t, may("ann", submit))
+	require.ErrorIs(t, may("bob", submit), errgrpc.ErrForbidden)
+	require.Len(t, api.Actions(), asked)
+	require.ErrorIs(t, may("ann", submit+"2"), errgrpc.ErrForbidden, "an answer is about one method")
+
+	clk.Step(kubeauth.DeniedFor + time.Second)
+	require.NoError(t, may("ann", submit))
+	require.NoError(t, may("bob", submit))
+	clk.Step(kubeauth.AllowedFor)
+	require.ErrorIs(t, may("ann", submit), errgrpc.ErrForbidden)
+}
+
+func TestOutagesAreNoAnswer(t *testing.T) {
+	api := newAPIServer()
+	api.away = true
+	r := kubeauth.New(api, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
+	api.away = false
+	_, err = r.Authorize(as(t, "Bearer token-of-ann"), submit)
+	require.NoError(t, err, "an outage is not remembered")
+}

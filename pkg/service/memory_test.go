@@ -1,0 +1,24 @@
+package service_test
+
+import (
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+const keep = -1 // for debug.SetMemoryLimit, which then only returns the limit
+
+// Whoever gives a process more memory says so with GOMEMLIMIT: one runner did not honour it.
+func TestTheEnvironmentLimitsMemoryFirst(t *testing.T) {
+	before := debug.SetMemoryLimit(keep)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	service.LimitMemory(64 << 20)
+	require.Equal(t, before, debug.SetMemoryLimit(keep))
+	t.Setenv("GOMEMLIMIT", "")
+	service.LimitMemory(64 << 20)
+	require.EqualValues(t, 64<<20, debug.SetMemoryLimit(keep))
+}

@@ -1,0 +1,73 @@
+// Package runtoken is how the services of one `holdfast up` and their user recognise each other: a
+// token that is made anew at every start and kept in a file that only the user can read. On a
+// machine with several users, loopback is open to all of them.
+//
+// A caller sends "authorization: Bearer <token>" as gRPC metadata.
+package runtoken
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
+	"github.com/holdfast-io/holdfast/pkg/service/private"
+)
+
+// FileName is the token's file in the data directory.
+const FileName = "token"
+
+// Path is the token's file in the data directory dir.
+func Path(dir string) string { return filepath.Join(dir, FileName) }
+
+// Create makes a token and puts it into dir, in place of an earlier one.
+func Create(dir string) (string, error) {
+	token := rand.Text() + rand.Text() // 260 bits of letters and digits
+	if err := private.WriteFile(Path(dir), []byte(token+"\n")); err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	return token, nil
+}
+
+// Remove removes the token's file; an absent one is no error.
+func Remove(dir string) error {
+	if err := os.Remove(Path(dir)); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("token: %w", err)
+	}
+	return nil
+}
+
+// Read reads a token from its file. One that others may read or own wraps private.ErrNotOurs, an
+// absent one fs.ErrNotExist.
+func Read(path string) (string, error) {
+	data, err := private.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	token := bytes.TrimSpace(data)
+	if len(token) == 0 {
+		return "", fmt.Errorf("token: %s is empty", path)
+	}
+	return string(token), nil
+}
+
+// Authorize lets in callers that present token. It takes the same time for every wrong token of the
+// same length.
+func Authorize(token string) grpcserver.Authorizer {
+	want := []byte(token)
+	return func(ctx context.Context, _ string) (context.Context, error) {
+		got, err := grpcserver.BearerToken(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%w; the token is in the file %s of the data directory of `holdfast up`", err, FileName)
+		}
+		if subtle.ConstantTimeCompare([]byte(got), want) != 1 {
+			return nil, fmt.Errorf("not the token of this run of `holdfast up`: %w", errgrpc.ErrUnauthenticated)
+		}
+		return ctx, nil
+	}
+}

@@ -1,0 +1,50 @@
+package runtoken_test
+
+import (
+	"io/fs"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/service/private"
+	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
+)
+
+func TestTokenOfARun(t *testing.T) {
+	dir := t.TempDir()
+	first, err := runtoken.Create(dir)
+	require.NoError(t, err)
+	second, err := runtoken.Create(dir)
+	require.NoError(t, err)
+	require.NotEqual(t, first, second, "a token that leaked ends with its run")
+	read, err := runtoken.Read(runtoken.Path(dir))
+	require.NoError(t, err)
+	require.Equal(t, second, read)
+	require.NoError(t, os.Chmod(runtoken.Path(dir), 0o644)) //nolint:gosec // that is the point
+	_, err = runtoken.Read(runtoken.Path(dir))
+	require.ErrorIs(t, err, private.ErrNotOurs)
+	require.NoError(t, runtoken.Remove(dir))
+	require.NoError(t, runtoken.Remove(dir))
+	_, err = runtoken.Read(runtoken.Path(dir))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestOnlyTheTokenLetsIn(t *testing.T) {
+	authorize := runtoken.Authorize("right")
+	call := func(values ...string) error {
+		md := metadata.MD{}
+		md.Append("authorization", values...)
+		ctx, err := authorize(metadata.NewIncomingContext(t.Context(), md), "/x/y")
+		require.Equal(t, err == nil, ctx != nil)
+		return err
+	}
+	require.NoError(t, call("Bearer right"))
+	require.NoError(t, call("bearer right"))
+	for _, bad := range [][]string{nil, {"Bearer wrong"}, {"Bearer righ"}, {"Bearer right "}, {"Bearer "}, {"right"}, {"Basic right"}, {"Bearer right", "Bearer right"}} {
+		require.ErrorIs(t, call(bad...), errgrpc.ErrUnauthenticated, bad)
+		require.NotContains(t, call(bad...).Error(), "right")
+	}
+}

@@ -1,0 +1,82 @@
+package service_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+// A claim timeout of minus five seconds became 30 s in one service and an error in the next.
+func TestADurationThatCannotBeIsAnError(t *testing.T) {
+	for name, tt := range map[string]struct {
+		value, least, want time.Duration
+		problem            string
+	}{
+		"zero is the default":     {want: time.Minute, least: time.Second},
+		"set":                     {value: 5 * time.Second, least: time.Second, want: 5 * time.Second},
+		"negative":                {value: -5 * time.Second, problem: "must not be negative, is -5s"},
+		"negative with a least":   {value: -5 * time.Second, least: time.Second, problem: "must be at least 1s, is -5s"},
+		"too short":               {value: time.Millisecond, least: time.Second, problem: "must be at least 1s, is 1ms"},
+		"short without a minimum": {value: 1, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			value := tt.value
+			err := service.CompleteDurations(service.Duration{Flag: "claim-timeout", Value: &value, Default: time.Minute, Least: tt.least})
+			if tt.problem == "" {
+				require.NoError(t, err)
+				require.Equal(t, tt.want, value)
+				return
+			}
+			requireField(t, err, "--claim-timeout", tt.problem)
+		})
+	}
+}
+
+func TestACountThatCannotBeIsAnError(t *testing.T) {
+	for name, tt := range map[string]struct {
+		value, most, want int
+		problem           string
+	}{
+		"zero is the default": {want: 4, most: 64},
+		"set":                 {value: 64, most: 64, want: 64},
+		"negative":            {value: -1, problem: "must be at least 1, is -1"},
+		"negative of some":    {value: -1, most: 64, problem: "must be 1 to 64, is -1"},
+		"too many":            {value: 65, most: 64, problem: "must be 1 to 64, is 65"},
+		"without a limit":     {value: 1 << 20, want: 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			value := tt.value
+			err := service.CompleteCounts(service.Count{Flag: "jobs", Value: &value, Default: 4, Most: tt.most})
+			if tt.problem == "" {
+				require.NoError(t, err)
+				require.Equal(t, tt.want, value)
+				return
+			}
+			requireField(t, err, "--jobs", tt.problem)
+		})
+	}
+}
+
+func requireField(t *testing.T, err error, flag, problem string) {
+	t.Helper()
+	field := new(errgrpc.FieldError)
+	require.ErrorAs(t, err, &field)
+	require.Equal(t, flag, field.Field)
+	require.ErrorContains(t, err, problem)
+}
+
+func TestBothNamesOfTheConcurrencySetIt(t *testing.T) {
+	for _, flag := range []string{"--concurrent-jobs=7", "--jobs=7"} {
+		value := 0
+		fs := pflag.NewFlagSet("t", pflag.ContinueOnError)
+		service.BindConcurrency(fs, &value, 10, "jobs", "backups")
+		require.Equal(t, 10, value)
+		require.NoError(t, fs.Parse([]string{flag}))
+		require.Equal(t, 7, value)
+	}
+}

@@ -1,0 +1,109 @@
+// Package restoreorder reads what the annotations of a Restore say about the order of its objects,
+// and about those that it leaves out unless they are asked for.
+package restoreorder
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+)
+
+// Order is an order of the objects of a restore.
+type Order string
+
+// The orders.
+const (
+	// Stages is the default: no controller acts before what it would make is there.
+	Stages Order = "stages"
+	// Owners has owners before what they own, roots before leaves.
+	Owners Order = "owners"
+	// Velero is Velero's list of priorities alone, one resource after the other.
+	Velero Order = "velero"
+)
+
+var orders = []Order{Stages, Owners, Velero}
+
+// ParseOrder reads an order; empty is Stages.
+func ParseOrder(text string) (Order, error) {
+	switch {
+	case text == "":
+		return Stages, nil
+	case slices.Contains(orders, Order(text)):
+		return Order(text), nil
+	}
+	return "", fmt.Errorf("%q is not stages, owners or velero", text)
+}
+
+// all asks for every kind of runs.
+const all = "*"
+
+// runs are the resources whose objects are one run of something: a restored one would run again.
+var runs = []schema.GroupResource{
+	{Group: "cert-manager.io", Resource: "certificaterequests"}, // https://cert-manager.io/docs/usage/certificaterequest/
+	{Group: "acme.cert-manager.io", Resource: "orders"},         // https://cert-manager.io/docs/concepts/acme-orders-challenges/
+	{Group: "acme.cert-manager.io", Resource: "challenges"},
+	{Group: "tekton.dev", Resource: "pipelineruns"}, // https://tekton.dev/docs/pipelines/pipelineruns/
+	{Group: "tekton.dev", Resource: "taskruns"},
+	{Group: "tekton.dev", Resource: "customruns"},
+	{Group: "tekton.dev", Resource: "runs"},
+	{Group: "argoproj.io", Resource: "workflows"}, // https://argo-workflows.readthedocs.io/en/latest/workflow-concepts/
+	{Group: "argoproj.io", Resource: "analysisruns"},
+	{Group: "argoproj.io", Resource: "experiments"},
+}
+
+// Runs are the resources whose objects are restored all the same although they would run again.
+type Runs struct{ asked map[schema.GroupResource]bool }
+
+// ParseRuns reads a comma-separated list of such resources ("workflows.argoproj.io"), or "*" for
+// all of them.
+func ParseRuns(text string) (Runs, error) {
+	r := Runs{asked: map[schema.GroupResource]bool{}}
+	if text == "" {
+		return r, nil
+	}
+	for _, name := range strings.Split(text, ",") {
+		name = strings.TrimSpace(name)
+		gr := schema.ParseGroupResource(name)
+		switch {
+		case name == all:
+			for _, known := range runs {
+				r.asked[known] = true
+			}
+		case slices.Contains(runs, gr):
+			r.asked[gr] = true
+		default:
+			return r, fmt.Errorf("%q is not one of the resources that are left out because they would run again: %s", name, strings.Join(runNames(), ", "))
+		}
+	}
+	return r, nil
+}
+
+func runNames() []string {
+	names := make([]string, len(runs))
+	for i, gr := range runs {
+		names[i] = gr.String()
+	}
+	return names
+}
+
+// LeavesOut reports that objects of a resource are not restored.
+func (r Runs) LeavesOut(gr schema.GroupResource) bool {
+	return slices.Contains(runs, gr) && !r.asked[gr]
+}
+
+// Parse reads the annotations of a Restore. An error names the annotation.
+func Parse(annotations map[string]string) (Order, Runs, error) {
+	order, err := ParseOrder(annotations[holdfast.AnnotationOrder])
+	if err != nil {
+		return "", Runs{}, fmt.Errorf("metadata.annotations[%s]: %w", holdfast.AnnotationOrder, err)
+	}
+	again, err := ParseRuns(annotations[holdfast.AnnotationRunAgain])
+	if err != nil {
+		return "", Runs{}, fmt.Errorf("metadata.annotations[%s]: %w", holdfast.AnnotationRunAgain, err)
+	}
+	return order, again, nil
+}

@@ -1,0 +1,38 @@
+package scheduled
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+)
+
+// toolDomains are the domains of Argo CD's, Flux's and Helm's keys, and of what `kubectl apply
+// --prune` goes by. Subdomains count.
+var toolDomains = []string{"argoproj.io", "fluxcd.io", "helm.sh", "applyset.kubernetes.io"}
+
+// lastApplied is what kubectl compares with; prune removes objects that have it.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// Labels with another use beside the tool's: Argo CD's default for tracking, and Helm's mark of
+// ownership.
+const (
+	labelInstance  = "app.kubernetes.io/instance"
+	labelManagedBy = "app.kubernetes.io/managed-by"
+)
+
+// tracking tells keys that only deployment tools use.
+func tracking(key, _ string) bool {
+	domain, _, found := strings.Cut(key, "/")
+	return key == lastApplied || found && slices.ContainsFunc(toolDomains, func(tool string) bool {
+		return domain == tool || strings.HasSuffix(domain, "."+tool)
+	})
+}
+
+// shared tells labels that track the Schedule; who writes them into a template means the Backups.
+func shared(key, _ string) bool { return key == labelInstance || key == labelManagedBy }
+
+// own tells Holdfast's annotations. All but the priority speak of one object.
+func own(key, _ string) bool {
+	return strings.HasPrefix(key, holdfast.Prefix) && key != holdfast.AnnotationPriority
+}

@@ -1,0 +1,51 @@
+// Package scheduled makes the Backup that a Schedule describes.
+package scheduled
+
+import (
+	"maps"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// slotFormat is how a slot's time ends the name of its Backup.
+const slotFormat = "20060102150405"
+
+// Name is the name of the Backup of one slot: the same for everybody, whatever the time zone of
+// their process (Velero 1.18 writes the server's local time).
+func Name(schedule string, slot time.Time) string {
+	return schedule + "-" + slot.UTC().Format(slotFormat)
+}
+
+// Backup returns the Backup a Schedule describes, under the given name and not yet created (rules
+// of Velero 1.18): the template as the spec, the template's labels or else the Schedule's, its
+// annotations, and the Schedule as controller if it asks for that. What marks an object as managed
+// by a deployment tool is left out, for the tool would take the Backup for its own and remove it;
+// so are Holdfast's own notes on the Schedule.
+func Backup(s *velerov1.Schedule, name string) *velerov1.Backup {
+	template := s.Spec.Template.DeepCopy()
+	b := &velerov1.Backup{
+		TypeMeta:   metav1.TypeMeta{APIVersion: velerov1.GroupVersion.String(), Kind: "Backup"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
+		Spec:       *template,
+	}
+	b.Labels = maps.Clone(template.Metadata.Labels)
+	if len(b.Labels) == 0 {
+		b.Labels = maps.Clone(s.Labels)
+		maps.DeleteFunc(b.Labels, shared)
+	}
+	maps.DeleteFunc(b.Labels, tracking)
+	metav1.SetMetaDataLabel(&b.ObjectMeta, velerov1.LabelScheduleName, s.Name)
+	b.Annotations = maps.Clone(s.Annotations)
+	maps.DeleteFunc(b.Annotations, tracking)
+	maps.DeleteFunc(b.Annotations, own)
+	if ptr.Deref(s.Spec.UseOwnerReferencesInBackup, false) {
+		b.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: velerov1.GroupVersion.String(), Kind: "Schedule", Name: s.Name, UID: s.UID, Controller: ptr.To(true),
+		}}
+	}
+	return b
+}

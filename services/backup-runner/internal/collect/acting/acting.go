@@ -1,0 +1,129 @@
+// Package acting takes objects through the actions of a backup and stores what the actions made of
+// them, each object once.
+package acting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+)
+
+// Config is what the workers of a backup act with. Everything is required but Confirm, Collateral
+// and Unsent.
+type Config struct {
+	Actions *actionset.Bound
+	Finder  *lookup.Finder
+	Items   *itemset.Set
+	Spools  *itemspool.Files
+	// Past are the calls of earlier holders, whose records ReadRecord reads.
+	Past       *history.Calls
+	ReadRecord func(ctx context.Context, key string) (checkpoint.Record, error)
+	Intents    *intent.Log
+	// Confirm returns an error if the backup may be another holder's by now; nil means that it
+	// never is. It is asked before calls, unless it answered a moment ago.
+	Confirm func(ctx context.Context) error
+	// Collateral and Unsent are those of actionset.Actions.
+	Collateral func(error) bool
+	Unsent     func(error) bool
+	// Concurrent is true where several calls may be under way at once.
+	Concurrent bool
+	Facts      *facts.Facts
+	Remarks    remark.Rules
+	Progress   *progress.Counter
+	Stop       stop.Signal
+	Clock      clock.PassiveClock
+	Log        *slog.Logger
+}
+
+// Pool processes item blocks.
+type Pool struct {
+	Config
+	confirmed confirmation
+	retrying  chan struct{} // holds one value while a call is retried
+}
+
+// New returns a pool.
+func New(cfg Config) *Pool { return &Pool{Config: cfg, retrying: make(chan struct{}, 1)} }
+
+// Process processes the blocks that arrange sends, one at a time for each writer, and returns when
+// all are done, or when the run is told to stop. What was stored is not durable before the writers
+// are flushed.
+func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<- itemblock.Block) error, writers []*partwriter.Writer) error {
+	group, ctx := errgroup.WithContext(ctx)
+	queue := make(chan itemblock.Block)
+	group.Go(func() error {
+		defer close(queue)
+		return protect.Call(p.Log, func() error { return arrange(ctx, queue) })
+	})
+	for _, out := range writers {
+		group.Go(func() error {
+			return protect.Call(p.Log, func() error { return (&actor{pool: p, out: out}).work(ctx, queue) })
+		})
+	}
+	err := group.Wait()
+	if p.stopped(err) {
+		return nil
+	}
+	return err
+}
+
+// stopped reports whether an error says only that the run is told to stop.
+func (p *Pool) stopped(err error) bool { return p.Stop.Requested() && errors.Is(err, stop.ErrStopped) }
+
+// work processes blocks. One that ends because the run was told to stop does not cut short what the
+// other workers are at.
+func (a *actor) work(ctx context.Context, queue <-chan itemblock.Block) error {
+	for b := range queue {
+		err := a.block(ctx, &b)
+		if err != nil && !a.pool.stopped(err) {
+			return fmt.Errorf("process what waits for actions: %w", err)
+		}
+	}
+	return nil
+}
+
+// block processes a block, all of which goes into one part: what actions relate to an object may be
+// known through that object alone, which a later holder does not process again.
+func (a *actor) block(ctx context.Context, b *itemblock.Block) error {
+	if a.pool.Stop.Requested() {
+		return nil
+	}
+	for i := range b.Members {
+		err := context.Cause(ctx)
+		if err == nil {
+			err = a.member(ctx, &b.Members[i])
+		}
+		if err == nil {
+			err = a.catchUp(ctx)
+		}
+		if err != nil {
+			if i > 0 || len(a.later) > 0 {
+				a.out.Abandon()
+			}
+			return err
+		}
+	}
+	if a.out.Full() {
+		return a.out.Seal()
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package acting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+)
+
+// maxDepth bounds how many objects wait for one another: each of them is in memory until those it
+// asked for are done. The last of them goes on without waiting.
+const maxDepth = 64
+
+var errFailed = errors.New("it could not be backed up")
+
+// request says how objects are to be backed up with another.
+type request struct {
+	by   string // an action
+	must bool   // past the filters
+}
+
+// extra is an additional item.
+type extra struct {
+	res   resource.Resource
+	item  action.Item
+	key   itemset.Key
+	must  bool
+	aside bool // it may have a block, and is not processed with it
+	depth int  // of the object that needs it
+}
+
+// Additional implements chain.Host: it backs up what an action asked for with the object, each once
+// per backup. An error is one of the object, or a *fatalError.
+func (t *turn) Additional(ctx context.Context, by string, items []action.Item, must bool) error {
+	req := request{by: by, must: must}
+	for _, item := range items {
+		if err := t.actor.with(ctx, t.subject, &req, item); err != nil {
+			return fmt.Errorf("action %s: Execute: additional item %s: %w", by, item, err)
+		}
+	}
+	return nil
+}
+
+// with backs up one additional item.
+func (a *actor) with(ctx context.Context, s *subject, req *request, item action.Item) error {
+	res, item, err := a.pool.Finder.Locate(item)
+	if err != nil {
+		return err
+	}
+	if !a.pool.Actions.Counts(item.GroupResource) {
+		return itemblock.ErrUndeclared
+	}
+	items := a.pool.Items
+	x := extra{res: res, item: item, key: itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name),
+		must: req.must, aside: a.pool.Actions.FormBlocksOf(item.GroupResource), depth: s.depth}
+	for {
+		fate := items.Fate(x.key)
+		if !req.must && fate == itemset.Unknown && !a.pool.Finder.Admits(&res, item.Namespace) {
+			return nil
+		}
+		if s.depth == maxDepth && fate.Waits(req.must) {
+			if fate != itemset.Waiting { // else it has a turn of its own
+				a.later = append(a.later, later{by: s.names(), request: *req, item: item})
+			}
+			return nil
+		}
+		if fate, err = a.begin(ctx, &x); err != nil {
+			return err
+		}
+		switch fate {
+		case itemset.Failed:
+			return errFailed
+		case itemset.Absent:
+			s.warnings = append(s.warnings, fmt.Sprintf("action %s asks for %s, which does not exist", req.by, item))
+			return nil
+		case itemset.Busy:
+			ended, err := items.Wait(ctx, x.key, a.out.ID())
+			if err != nil {
+				return &fatalError{err}
+			}
+			if !ended {
+				return nil // they ask for one another: this one does not wait
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// begin processes an additional item if it has no fate yet, and returns its fate. An error is one
+// of the object that needs it, or a *fatalError.
+func (a *actor) begin(ctx context.Context, x *extra) (itemset.Fate, error) {
+	begin := a.pool.Items.Begin
+	if x.aside {
+		begin = a.pool.Items.BeginAside
+	}
+	fate, at := begin(x.key, a.out.ID(), x.must)
+	switch {
+	case !fate.Waits(x.must):
+		return fate, nil
+	case fate == itemset.Waiting:
+		fate, err := a.waiting(ctx, x, at)
+		return fate, fatal(err)
+	}
+	return a.unlisted(ctx, x)
+}
+
+// waiting processes an additional item that is in an item spool.
+func (a *actor) waiting(ctx context.Context, x *extra, at itemset.Place) (itemset.Fate, error) {
+	it, err := a.take(at)
+	if err != nil {
+		return itemset.Unknown, err
+	}
+	return a.process(ctx, x.key, &subject{Item: it, depth: x.depth + 1, aside: x.aside})
+}
+
+// unlisted reads an additional item by its name and processes it.
+func (a *actor) unlisted(ctx context.Context, x *extra) (itemset.Fate, error) {
+	found, err := a.pool.Finder.Read(ctx, &x.res, x.item)
+	if ctx.Err() != nil {
+		return itemset.Unknown, &fatalError{context.Cause(ctx)}
+	}
+	if err != nil {
+		a.pool.Items.End(x.key, itemset.Failed)
+		return itemset.Failed, err
+	}
+	if fate := a.pool.Finder.Judge(found, x.must); fate != itemset.Unknown {
+		a.pool.Items.End(x.key, fate)
+		return fate, nil
+	}
+	s := extraOf(found)
+	s.depth, s.aside = x.depth+1, x.aside
+	fate, err := a.process(ctx, x.key, s)
+	return fate, fatal(err)
+}

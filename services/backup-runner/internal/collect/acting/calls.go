@@ -1,0 +1,142 @@
+package acting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+)
+
+// ErrUnclear is what is known of a call that an earlier holder of the backup was about to make.
+var ErrUnclear = errors.New("the runner ended around this call; it is not made again, since it may have begun an operation")
+
+// turn is an object on its way through its actions, and the chain.Host for it.
+type turn struct {
+	actor   *actor
+	subject *subject
+}
+
+// Execute implements chain.Host.
+func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	if _, begins := a.(action.BackupOperations); begins {
+		return t.once(ctx, a, o, b)
+	}
+	return t.actor.pool.retryable(ctx, a, o, b)
+}
+
+// once makes a call that may begin an operation, each once per backup whoever holds it: that it is
+// made is durable before it, and how it ended is in the next record of any kind. A later holder
+// takes the recorded answer.
+func (t *turn) once(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	p := t.actor.pool
+	call := checkpoint.Call{Action: a.Name(), Object: object(&t.subject.Item)}
+	if record, begun := p.Past.Begun(&call); begun {
+		return t.recorded(ctx, record, &call, o)
+	}
+	if err := p.prepare(ctx, a); err != nil {
+		return action.BackupResult{}, err
+	}
+	if err := p.Intents.Call(t.actor.out.Uploads(), &call); err != nil {
+		return action.BackupResult{}, &fatalError{err}
+	}
+	failpoint.Hit("backup-runner/call-announced")
+	result, err := p.execute(ctx, a, o, b)
+	failpoint.Hit("backup-runner/call-answered")
+	ending := ctx.Err() != nil || p.Stop.Requested()
+	switch {
+	case err != nil && ending && p.Unsent != nil && p.Unsent(err):
+		p.Intents.End(&checkpoint.Outcome{Call: call, Unsent: true})
+		return result, &fatalError{stop.ErrStopped} // the next holder makes it
+	case err != nil && ctx.Err() != nil:
+		return result, err // nothing is known of it
+	}
+	out, err := outcome(&call, o, &result, err)
+	p.Intents.End(&out)
+	return result, err
+}
+
+// prepare does what can be done before the call is announced: an announced call that is not made
+// costs the object.
+func (p *Pool) prepare(ctx context.Context, a action.BackupItem) error {
+	if preparer, ok := a.(action.Preparer); ok {
+		if err := preparer.Prepare(ctx); err != nil && !p.Stop.Requested() {
+			return err
+		}
+	}
+	if p.Stop.Requested() {
+		return &fatalError{stop.ErrStopped}
+	}
+	return p.confirm(ctx)
+}
+
+// outcome returns how a call ended, and its error.
+func outcome(call *checkpoint.Call, given *action.Object, r *action.BackupResult, failure error) (checkpoint.Outcome, error) {
+	out := checkpoint.Outcome{Call: *call, Operation: r.OperationID}
+	switch {
+	case failure != nil:
+		out.Error = failure.Error()
+	case r.Object != nil && r.Object != given:
+		raw, err := r.Object.JSON()
+		if err != nil {
+			failure = fmt.Errorf("action %s: Execute: %w", call.Action, err)
+			out.Error = failure.Error()
+		}
+		out.Body = raw
+	}
+	if failure == nil {
+		for _, item := range r.Additional {
+			out.Additional = append(out.Additional, checkpoint.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
+		}
+	}
+	return out, failure
+}
+
+// recorded returns what an earlier holder recorded of a call.
+func (t *turn) recorded(ctx context.Context, record string, call *checkpoint.Call, given *action.Object) (r action.BackupResult, err error) {
+	s := t.subject
+	err = fmt.Errorf("action %s: Execute of %s %s: %w", call.Action, s.GroupVersionKind().GroupKind(), remark.ObjectKey(s.Namespace, s.Name), ErrUnclear)
+	if record == "" {
+		return r, err
+	}
+	rec, failed := t.actor.pool.ReadRecord(ctx, record)
+	if failed != nil {
+		return r, &fatalError{fmt.Errorf("read how a call ended: %w", failed)}
+	}
+	for i := range rec.Outcomes {
+		if rec.Outcomes[i].Call == *call {
+			r, err = answered(&rec.Outcomes[i], given)
+		}
+	}
+	return r, err
+}
+
+// answered is the answer of a recorded call.
+func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult, error) {
+	if o.Error != "" {
+		return action.BackupResult{OperationID: o.Operation}, errors.New(o.Error)
+	}
+	r := action.BackupResult{Object: given, OperationID: o.Operation}
+	if o.Body != nil {
+		r.Object = action.FromJSON(o.Body)
+	}
+	for _, i := range o.Additional {
+		r.Additional = append(r.Additional, action.Item{GroupResource: schema.GroupResource{Group: i.Group, Resource: i.Resource}, Namespace: i.Namespace, Name: i.Name})
+	}
+	return r, nil
+}
+
+// execute makes a call beside others.
+func (p *Pool) execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	if err := p.confirm(ctx); err != nil {
+		return action.BackupResult{}, err
+	}
+	return chain.Execute(ctx, a, o, b)
+}

@@ -1,0 +1,52 @@
+package acting
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+)
+
+// later is an additional item that no object waits for: too many objects asked for one another
+// before. It goes into the part of the object that asked.
+type later struct {
+	by itemspool.Item // without its body
+	request
+	item action.Item
+}
+
+// names returns the object without its body.
+func (s *subject) names() itemspool.Item {
+	it := s.Item
+	it.Raw = nil
+	return it
+}
+
+// catchUp processes what was put off, and what that puts off. After an error the objects that asked
+// must not be recorded.
+func (a *actor) catchUp(ctx context.Context) error {
+	for i := 0; i < len(a.later); i++ {
+		if err := a.after(ctx, a.later[i]); err != nil {
+			return err
+		}
+	}
+	a.later = nil
+	return nil
+}
+
+// after processes an item that was put off. What becomes of it is no matter of the object that
+// asked, which is done.
+func (a *actor) after(ctx context.Context, l later) error {
+	s, item := &subject{Item: l.by}, l.item
+	err := a.with(ctx, s, &l.request, item)
+	var broken *fatalError
+	switch {
+	case errors.As(err, &broken):
+		return broken.err
+	case err != nil && !errors.Is(err, errFailed): // else its own error is noted
+		return a.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, "an object that an action asks for could not be read: it is not backed up", err))
+	}
+	return a.warn(s)
+}

@@ -1,0 +1,40 @@
+// Package actionset has the actions of a backup, bound to the resources that they apply to: what
+// they see of the objects of a resource, and whether they may want one of them.
+package actionset
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/pluginlog"
+)
+
+// Actions look at the objects of one backup before they are stored. The zero value has none.
+type Actions struct {
+	// Items may change what is stored, and run in this order.
+	Items []action.BackupItem
+	// Blocks say which objects are processed together.
+	Blocks []action.ItemBlock
+	// Asks are the only resources of which the actions name objects, so that nothing is remembered
+	// of others. Empty means any.
+	Asks []schema.GroupResource
+	// Warnings say what is not among the actions as it should be; the backup's first holder notes
+	// them.
+	Warnings []string
+	// Errors say what the backup does without, as long as it is not known what that would have
+	// changed.
+	Errors []string
+	// Collateral reports whether the call with an error of Items may have failed because of another
+	// one. Nil is always false.
+	Collateral func(error) bool
+	// Unsent reports whether the call with an error of Items certainly was not made. Nil is always
+	// false.
+	Unsent func(error) bool
+	// Lines has what the actions' plugins log; nil if they do not.
+	Lines *pluginlog.Lines
+	// Close, if not nil, is called once no action is called any more.
+	Close func()
+}
+
+// None reports whether there are no actions.
+func (a *Actions) None() bool { return len(a.Items)+len(a.Blocks) == 0 }

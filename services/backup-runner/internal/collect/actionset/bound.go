@@ -1,0 +1,133 @@
+package actionset
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+)
+
+// Bound are the actions that answered what they apply to. Safe for concurrent use.
+type Bound struct {
+	// Backup is what actions are called with.
+	Backup *action.Backup
+
+	asks   []schema.GroupResource
+	items  []chain.Item
+	blocks []action.Bound[action.ItemBlock]
+
+	mu    sync.Mutex
+	kinds map[schema.GroupResource]*Wants
+}
+
+// Failure is an action that did not say what it applies to.
+type Failure struct {
+	Action string
+	Err    error
+}
+
+// Bind asks the actions what they apply to. Those that do not answer are failures; an error ends
+// the job.
+func (a *Actions) Bind(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, stop stop.Signal) (*Bound, []Failure, error) {
+	seen, err := action.NewBackup(backup)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := &Bound{Backup: seen, asks: a.Asks, kinds: map[schema.GroupResource]*Wants{}}
+	var failures []Failure
+	if b.items, err = ask(ctx, a.Items, catalog, stop, &failures); err != nil {
+		return nil, nil, err
+	}
+	if b.blocks, err = ask(ctx, a.Blocks, catalog, stop, &failures); err != nil {
+		return nil, nil, err
+	}
+	return b, failures, nil
+}
+
+// ask binds one action after the other, to know which of them fails.
+func ask[A action.Action](ctx context.Context, all []A, catalog *resource.Catalog, signal stop.Signal, failures *[]Failure) ([]action.Bound[A], error) {
+	var out []action.Bound[A]
+	for _, a := range all {
+		one, errs := action.Bind(ctx, []A{a}, catalog)
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case len(errs) > 0 && signal.Requested():
+			return nil, stop.ErrStopped // perhaps that is why, and the next holder asks again
+		}
+		for _, err := range errs {
+			*failures = append(*failures, Failure{a.Name(), err})
+		}
+		out = append(out, one...)
+	}
+	return out, nil
+}
+
+// Counts reports whether actions may ask for objects of the resource.
+func (b *Bound) Counts(gr schema.GroupResource) bool {
+	return len(b.asks) == 0 || slices.Contains(b.asks, gr)
+}
+
+// FormBlocks reports whether there are item block actions.
+func (b *Bound) FormBlocks() bool { return len(b.blocks) > 0 }
+
+// FormBlocksOf reports whether actions may relate objects to those of the resource.
+func (b *Bound) FormBlocksOf(gr schema.GroupResource) bool {
+	w := b.Wants(gr)
+	return w != nil && len(w.Blocks) > 0
+}
+
+// Wants returns what actions see of the resource, nil for nothing.
+func (b *Bound) Wants(gr schema.GroupResource) *Wants {
+	if len(b.items)+len(b.blocks) == 0 {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w, known := b.kinds[gr]; known {
+		return w
+	}
+	w := &Wants{Chain: chain.Chain{Resource: gr, Actions: of(b.items, gr), Backup: b.Backup}, Blocks: of(b.blocks, gr)}
+	if len(w.Chain.Actions)+len(w.Blocks) == 0 {
+		w = nil
+	}
+	b.kinds[gr] = w
+	return w
+}
+
+func of[A action.Action](all []action.Bound[A], gr schema.GroupResource) []action.Bound[A] {
+	return slices.DeleteFunc(slices.Clone(all), func(b action.Bound[A]) bool { return !b.Resource(gr) })
+}
+
+// Wants is what actions see of the objects of one resource. Immutable.
+type Wants struct {
+	Chain  chain.Chain
+	Blocks []action.Bound[action.ItemBlock]
+}
+
+// Touch reports whether an action may want the object, as far as that is known without decoding it.
+// It allocates nothing; nil wants nothing.
+func (w *Wants) Touch(m *objmeta.Meta, raw []byte) bool {
+	if w == nil {
+		return false
+	}
+	for i := range w.Chain.Actions {
+		if chain.Matches(&w.Chain.Actions[i], m, raw) {
+			return true
+		}
+	}
+	for i := range w.Blocks {
+		if chain.Matches(&w.Blocks[i], m, raw) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,33 @@
+package collect
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+)
+
+// crew are the workers of a run, as the stages share them: a writer for each.
+type crew struct {
+	writers []*partwriter.Writer
+	stop    stop.Signal
+	log     *slog.Logger
+}
+
+// settle makes durable what the workers did. The error is ErrStopped if the run is told to stop.
+func (c *crew) settle(ctx context.Context) error {
+	err := protect.Each(ctx, c.log, c.writers, func(_ context.Context, w *partwriter.Writer) error { return w.Flush() })
+	if err == nil && c.stop.Requested() {
+		return ErrStopped
+	}
+	return err
+}
+
+// discard removes what is unfinished. It waits for uploads under way.
+func (c *crew) discard() {
+	for _, w := range c.writers {
+		w.Discard()
+	}
+}

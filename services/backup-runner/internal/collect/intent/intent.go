@@ -1,0 +1,142 @@
+// Package intent writes the records of one holder of a backup: what is about to be done and cannot
+// be taken back is durable before it is done, and how it came out is in the next record of any
+// kind.
+package intent
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// maxOutcomeBytes bounds the answers in one record.
+const maxOutcomeBytes = 16 << 20
+
+// Records makes records durable; checkpoint.Log is one.
+type Records interface {
+	Append(ctx context.Context, rec checkpoint.Record) (key string, err error)
+}
+
+// Log announces calls and snapshots, and carries the outcomes of calls in the records that it
+// appends. Safe for concurrent use.
+type Log struct {
+	records Records
+
+	mu sync.Mutex
+	// ended are the outcomes that are in no durable record yet, after gone others.
+	ended []checkpoint.Outcome
+	gone  int
+	next  *intents
+
+	// writing is locked while a record of intents is written; others gather for the next one
+	// meanwhile.
+	writing sync.Mutex
+}
+
+// New returns a log that writes into records.
+func New(records Records) *Log { return &Log{records: records} }
+
+// intents go into one record.
+type intents struct {
+	calls     []checkpoint.Call
+	snapshots []nativesnapshot.Snapshot
+	done      chan struct{}
+	err       error // valid when done
+}
+
+// Call makes durable that a call is about to be made. Concurrent announcements share records. After
+// an error the record may be there or not.
+func (l *Log) Call(ctx context.Context, call *checkpoint.Call) error {
+	return l.announce(ctx, func(i *intents) { i.calls = append(i.calls, *call) })
+}
+
+// Snapshot makes durable, like Call, that a snapshot is about to be taken.
+func (l *Log) Snapshot(ctx context.Context, s *nativesnapshot.Snapshot) error {
+	return l.announce(ctx, func(i *intents) { i.snapshots = append(i.snapshots, *s) })
+}
+
+// announce makes intents durable. While one record is written they gather for the next, so that
+// those in flight share one.
+func (l *Log) announce(ctx context.Context, add func(*intents)) error {
+	mine, first := l.gather(add)
+	if first {
+		l.writing.Lock()
+		closed := l.close()
+		_, mine.err = l.Append(ctx, checkpoint.Record{Intents: closed.calls, Intended: closed.snapshots})
+		l.writing.Unlock()
+		close(mine.done)
+	}
+	<-mine.done
+	return mine.err
+}
+
+// gather adds intents to those of the next record, which the first is to write.
+func (l *Log) gather(add func(*intents)) (mine *intents, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if first = l.next == nil; first {
+		l.next = &intents{done: make(chan struct{})}
+	}
+	add(l.next)
+	return l.next, first
+}
+
+// close returns what gathered.
+func (l *Log) close() *intents {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	closed := l.next
+	l.next = nil
+	return closed
+}
+
+// Append makes a record durable, with the outcomes that are in none yet, and returns its key. The
+// error is that of Records.
+func (l *Log) Append(ctx context.Context, rec checkpoint.Record) (key string, err error) {
+	var upTo int
+	rec.Outcomes, upTo = l.outcomes()
+	if key, err = l.records.Append(ctx, rec); err != nil {
+		return "", err
+	}
+	l.recorded(upTo)
+	return key, nil
+}
+
+// End keeps the outcome of a call for the next record.
+func (l *Log) End(out *checkpoint.Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = append(l.ended, *out)
+}
+
+// Pending reports whether there are outcomes in no durable record.
+func (l *Log) Pending() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.ended) > 0
+}
+
+// outcomes returns what is to be in the next record. Records that are written at the same time may
+// have the same ones.
+func (l *Log) outcomes() (out []checkpoint.Outcome, upTo int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, size := 0, 0
+	for n < len(l.ended) && (n == 0 || size+len(l.ended[n].Body) <= maxOutcomeBytes) {
+		size += len(l.ended[n].Body)
+		n++
+	}
+	return slices.Clone(l.ended[:n]), l.gone + n
+}
+
+// recorded notes that outcomes are durable.
+func (l *Log) recorded(upTo int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := upTo - l.gone; n > 0 {
+		l.ended, l.gone = slices.Delete(l.ended, 0, n), upTo
+	}
+}

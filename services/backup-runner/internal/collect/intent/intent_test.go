@@ -1,0 +1,60 @@
+package intent
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// Each snapshot that is begun costs a write to the bucket of its own, however many are begun
+// together.
+func TestWhatIsBegunTogetherSharesARecord(t *testing.T) {
+	store := memstore.New()
+	records, err := checkpoint.Open(t.Context(), store, "b1", "uid-1", 1)
+	require.NoError(t, err)
+	log := New(records)
+	const n = 40
+	writing := make(chan struct{})
+	var once sync.Once
+	store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpCreate && strings.Contains(key, "/checkpoint-") {
+			once.Do(func() { <-writing }) // the first record takes its time
+		}
+		return nil
+	})
+	var all, gathered sync.WaitGroup
+	gathered.Add(n)
+	for i := range n {
+		all.Go(func() {
+			assert.NoError(t, log.announce(t.Context(), func(in *intents) {
+				defer gathered.Done()
+				if i%2 == 0 {
+					in.snapshots = append(in.snapshots, nativesnapshot.Snapshot{Spec: nativesnapshot.Spec{PersistentVolumeName: fmt.Sprint("pv-", i)}})
+				} else {
+					in.calls = append(in.calls, checkpoint.Call{Action: fmt.Sprint("a.io/", i)})
+				}
+			}))
+		})
+	}
+	gathered.Wait()
+	close(writing)
+	all.Wait()
+	var intended, files int
+	for _, key := range store.Keys() {
+		require.NoError(t, checkpoint.Each(t.Context(), store, "b1", "uid-1", []string{key}, func(_ string, rec *checkpoint.Record) error {
+			files++
+			intended += len(rec.Intents) + len(rec.Intended)
+			return nil
+		}))
+	}
+	require.Equal(t, n, intended)
+	require.LessOrEqual(t, files, 2, "what was begun first, and what came meanwhile")
+}

@@ -1,0 +1,60 @@
+package itemblock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+)
+
+// related asks the actions that match the object. What they cannot answer is an error of the
+// backup.
+func (a *Arranger) related(ctx context.Context, m *Member, it *itemspool.Item) ([]action.Item, error) {
+	w := a.Actions.Wants(it.GroupResource())
+	if w == nil || len(w.Blocks) == 0 {
+		return nil, nil
+	}
+	o, err := chain.Parse(it.GroupVersionKind(), it.Raw)
+	if err != nil {
+		return nil, nil //nolint:nilerr // processing it fails and says so
+	}
+	object := action.FromJSON(o.Raw)
+	var out []action.Item
+	for i := range w.Blocks {
+		items, err := relatedBy(ctx, &w.Blocks[i], o.Meta, object, a.Actions.Backup)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			m.Errors = append(m.Errors, err)
+			continue
+		}
+		out = append(out, items...)
+	}
+	return out, nil
+}
+
+// relatedBy asks one action. A panic is an error.
+func relatedBy(ctx context.Context, b *action.Bound[action.ItemBlock], m *objmeta.Meta, o *action.Object, backup *action.Backup) (items []action.Item, err error) {
+	name := b.Action.Name()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("action %s: GetRelatedItems: panic: %v", name, p)
+		}
+	}()
+	raw, err := o.JSON()
+	if err != nil || !chain.Matches(b, m, raw) {
+		return nil, err
+	}
+	wants, err := b.Accepts(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("action %s: AppliesTo: %w", name, err)
+	}
+	if !wants {
+		return nil, nil
+	}
+	return b.Action.Related(ctx, o, backup)
+}

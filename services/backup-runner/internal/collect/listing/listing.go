@@ -1,0 +1,165 @@
+// Package listing lists the units of a backup into parts. Pages are written as they are read and
+// count once they are verified; objects that actions may want go into the item spool. A unit whose
+// list fails costs one counted error.
+package listing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+)
+
+// Lister lists raw objects; rawlist.Client is one.
+type Lister interface {
+	List(ctx context.Context, req rawlist.Request, sink rawlist.Sink) error
+}
+
+// Config is what the workers of a backup list with. Everything is required but Actions and Items.
+type Config struct {
+	Lister Lister
+	Cut    *cut.Cut
+	Filter *selection.Filter
+	// PartItems is how many objects a page has at most.
+	PartItems int
+	// Actions may want objects, and Items learns what becomes of those that actions may ask for.
+	// Both are nil while no action may ask.
+	Actions *actionset.Bound
+	Items   *itemset.Set
+	// Past is how far earlier holders came with each unit.
+	Past     *history.Units
+	Facts    *facts.Facts
+	Remarks  remark.Rules
+	Progress *progress.Counter
+	Stop     stop.Signal
+}
+
+// Worker lists one unit after another. Used by one goroutine at a time.
+type Worker struct {
+	cfg   *Config
+	out   *partwriter.Writer
+	typed []byte // scratch: an object with its type
+}
+
+// New returns a worker that lists into out.
+func New(cfg *Config, out *partwriter.Writer) *Worker { return &Worker{cfg: cfg, out: out} }
+
+// List lists a unit, or what an earlier holder left of it. What is wrong with the kind is noted; an
+// error is one that ends the job, or stop.ErrStopped at the end of a page.
+func (w *Worker) List(ctx context.Context, u *plan.Unit) error {
+	if w.cfg.Past.Done(u.ID()) {
+		return nil
+	}
+	s := w.sink(u)
+	var token string
+	if at, ok := w.cfg.Past.At(u.ID()); ok {
+		s.resume(&at)
+		token = at.Continue
+	}
+	err := w.list(ctx, s, token)
+	var broken *rawlist.SinkError
+	switch {
+	case err == nil:
+		failpoint.Hit("backup-runner/unit-done")
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &broken):
+		return err
+	}
+	return s.giveUp(err)
+}
+
+// list reads the unit to its end, over as many revisions as it takes, from the page that token
+// names if it was begun before.
+func (w *Worker) list(ctx context.Context, s *sink, token string) error {
+	u := s.u
+	req := rawlist.Request{Resource: u.Res.GVR(), Namespace: u.Namespace, Selector: u.SelectorText(),
+		Fields: u.Fields, MaxItems: int64(w.cfg.PartItems), Aggregated: u.Res.Aggregated}
+	if revisions := w.cfg.Cut.Revisions(); len(revisions) > 0 {
+		s.main = revisions[0]
+	}
+	if s.begun {
+		req.Revision, req.Continue = s.revision, token
+	} else {
+		var err error
+		if req.Revision, s.reason, err = w.cfg.Cut.Of(ctx, &u.Res, u.Namespace); err != nil {
+			return err
+		}
+		if s.reason == "" && req.Revision != s.main {
+			s.reason = cut.ReasonCompacted
+		}
+	}
+	for expiries := 0; ; {
+		before := s.after
+		err := w.cfg.Lister.List(ctx, req, s)
+		var expired *rawlist.ExpiredError
+		switch {
+		case errors.As(err, &expired) && expiries < cut.MaxExpiries:
+			if expiries++; s.after != before {
+				expiries = 0
+			}
+			if err := w.renew(ctx, s, &req, expired); err != nil {
+				return err
+			}
+		case errors.Is(err, rawlist.ErrRevision) && !s.begun && req.Revision != "":
+			req.Revision, s.reason = "", cut.ReasonForeign
+		default:
+			return err
+		}
+	}
+}
+
+// renew prepares the request that goes on after an expired one: behind the last sealed key where
+// the server lets it, else from the start of a newer revision.
+func (w *Worker) renew(ctx context.Context, s *sink, req *rawlist.Request, expired *rawlist.ExpiredError) error {
+	old := s.revision
+	if req.Revision != "" {
+		old = req.Revision
+	}
+	if s.reason == "" {
+		s.reason = cut.ReasonCompacted
+	}
+	if expired.Continue != "" && s.begun {
+		req.Continue, req.Revision = expired.Continue, ""
+		if s.reason == cut.ReasonCompacted {
+			s.expired = old
+		}
+	} else {
+		req.Continue, req.Revision, s.skipTo = "", "", s.after
+		if s.reason == cut.ReasonCompacted {
+			var err error
+			if req.Revision, err = w.cfg.Cut.Renew(ctx, old); err != nil {
+				return err
+			}
+		}
+	}
+	return w.out.Inform(joblog.Entry{Scoped: true, Namespace: s.u.Namespace, Resource: s.gr.String(),
+		Message: fmt.Sprintf("The server no longer has revision %s: the list goes on behind %q at a newer one", old, s.after)})
+}
+
+// giveUp ends the unit where it is, which is an error.
+func (s *sink) giveUp(err error) error {
+	s.w.cfg.Progress.Page(s.u.ID(), 0, 0)
+	message := "objects of this kind could not be listed: they are not backed up"
+	if s.begun {
+		message = fmt.Sprintf("objects of this kind could not be listed beyond %q: the rest of them is not backed up", s.after)
+	}
+	s.cover(checkpoint.Range{Revision: s.revision, After: s.after, Last: s.after, Done: true})
+	return s.w.out.Fail(joblog.Entry{Message: message, Err: err.Error(), Scoped: true, Namespace: s.u.Namespace, Resource: s.gr.String()})
+}

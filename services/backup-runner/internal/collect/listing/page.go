@@ -1,0 +1,139 @@
+package listing
+
+import (
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
+)
+
+// page is what a page brought that is not committed.
+type page struct {
+	part       *part.Writer // that the page writes to, nil while it does not
+	mark       *part.Mark   // where the part was before
+	ns, name   string       // last object seen
+	items      int
+	warnings   int
+	errors     int
+	namespaces map[string]struct{}
+	seen       []string // names, of Namespace objects only
+	volumes    []volume.Info
+	stored     []itemset.Key     // of the objects taken, where actions may ask for them
+	spooled    []spooled         // objects in the item spool
+	spool      *itemspool.Writer // that the page writes to, nil while it does not
+	spoolMark  itemspool.Mark    // where the item spool was before
+	spoolFile  uint32
+}
+
+// empty returns a page that reuses the memory of a finished one.
+func (p *page) empty() page { return page{stored: p.stored[:0], spooled: p.spooled[:0]} }
+
+// touch remembers where the part was before this page.
+func (s *sink) touch() error {
+	if s.page.part != nil {
+		return nil
+	}
+	open, err := s.w.out.Part()
+	if err != nil {
+		return err
+	}
+	mark, err := open.Mark()
+	if err != nil {
+		return fmt.Errorf("mark a page: %w", err)
+	}
+	s.page.part, s.page.mark = open, &mark
+	return nil
+}
+
+// Rollback implements rawlist.Sink.
+func (s *sink) Rollback() error {
+	done := s.page
+	s.page = done.empty()
+	if done.spool != nil {
+		if err := done.spool.Rewind(done.spoolMark); err != nil {
+			return fmt.Errorf("roll a page back: %w", err)
+		}
+	}
+	if done.part == nil {
+		return nil
+	}
+	if err := done.part.Rewind(*done.mark); err != nil {
+		return fmt.Errorf("roll a page back: %w", err)
+	}
+	return nil
+}
+
+// Commit implements rawlist.Sink. What the unit's last page ends is noted in the part that holds
+// the page: one is never recorded without the other.
+func (s *sink) Commit(p rawlist.Page) error {
+	w, done := s.w, s.page
+	defer func() { s.page = done.empty() }()
+	s.count(&done, p.Remaining)
+	last := s.after
+	if done.name != "" {
+		last = max(last, remark.ObjectKey(done.ns, done.name))
+	}
+	s.cover(checkpoint.Range{Revision: s.revision, After: s.after, Last: last, Items: done.items, Continue: p.Continue, Done: p.Continue == ""})
+	s.after, s.items, s.begun = last, s.items+done.items, true
+	if s.expired != "" {
+		w.cfg.Cut.Adopt(s.expired, s.revision)
+		s.expired = ""
+	}
+	if p.Continue == "" {
+		if err := s.finish(); err != nil {
+			return err
+		}
+	}
+	failpoint.Hit("backup-runner/page-committed")
+	if w.out.Full() {
+		if err := w.out.Seal(); err != nil {
+			return err
+		}
+	}
+	if p.Continue != "" && w.cfg.Stop.Requested() {
+		return stop.ErrStopped
+	}
+	return nil
+}
+
+// count counts a committed page, and hands on what it brought.
+func (s *sink) count(done *page, remaining int64) {
+	cfg, out := s.w.cfg, s.w.out
+	if done.items > 0 {
+		cfg.Facts.Add(s.gr, done.namespaces)
+		out.Within(done.namespaces)
+	}
+	cfg.Facts.Bind(done.volumes)
+	cfg.Progress.Page(s.u.ID(), done.items-len(done.spooled), remaining)
+	s.register(done)
+	cfg.Progress.Noted(done.warnings, done.errors)
+	out.Record.Seen = append(out.Record.Seen, cfg.Facts.Exist(done.seen)...)
+	out.Record.Volumes = append(out.Record.Volumes, done.volumes...)
+}
+
+// finish notes what the unit brought.
+func (s *sink) finish() error {
+	if s.u.Role == plan.NamespaceObjects && s.u.Fields == "" {
+		for _, name := range s.w.cfg.Facts.Absent() {
+			err := s.w.out.Fail(joblog.Entry{Message: "the namespace is included by name and does not exist",
+				Scoped: true, Namespace: name, Resource: s.gr.String(), Name: name})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if s.items == 0 {
+		return nil
+	}
+	return s.w.out.Inform(joblog.Entry{Scoped: true, Namespace: s.u.Namespace, Resource: s.gr.String(),
+		Message: fmt.Sprintf("Collected %d objects", s.items)})
+}

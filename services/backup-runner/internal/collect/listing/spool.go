@@ -1,0 +1,93 @@
+package listing
+
+import (
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+)
+
+// spooled is an object that the page put into the item spool.
+type spooled struct {
+	key itemset.Key
+	at  itemset.Place
+}
+
+// route takes the object in s.meta, or spools it for its actions.
+func (s *sink) route(item jsonlist.Item) error {
+	key := itemset.KeyOf(s.u.Res.Kind.GroupKind(), s.meta.Namespace, s.meta.Name)
+	if s.u.Role != plan.Plain && s.w.cfg.Items.Fate(key).Met() {
+		return nil // an action asked for it before
+	}
+	if s.wants.Touch(&s.meta, item.Raw) {
+		return s.spool(key, item)
+	}
+	items := s.page.items
+	if err := s.take(item); err != nil || s.page.items == items {
+		return err
+	}
+	s.page.stored = append(s.page.stored, key)
+	return nil
+}
+
+// keptBytes bounds scratch memory that outlives one large object.
+const keptBytes = 1 << 20
+
+// spool keeps the object in s.meta until its actions run.
+func (s *sink) spool(key itemset.Key, item jsonlist.Item) error {
+	w, kind := s.w, s.u.Res.Kind
+	if err := s.touchSpool(); err != nil {
+		return err
+	}
+	it := itemspool.Item{Group: kind.Group, Version: kind.Version, Kind: kind.Kind, Resource: s.u.Res.Name,
+		Namespace: s.meta.Namespace, Name: s.meta.Name, Raw: item.Raw}
+	if s.revision != s.main {
+		it.Cut = s.revision
+	}
+	if !item.HasTypeMeta {
+		w.typed = itemspool.AppendTyped(w.typed[:0], &it)
+		it.Raw = w.typed
+	}
+	offset, err := s.page.spool.Add(&it)
+	if err != nil {
+		return fmt.Errorf("spool %s: %w", remark.ObjectKey(it.Namespace, it.Name), err)
+	}
+	if cap(w.typed) > keptBytes {
+		w.typed = nil
+	}
+	s.page.spooled = append(s.page.spooled, spooled{key, itemset.Place{File: s.page.spoolFile, Offset: uint32(offset)}}) //nolint:gosec // parts are smaller
+	s.page.items++
+	if it.Namespace != "" {
+		s.inNamespace(it.Namespace)
+	}
+	return nil
+}
+
+// touchSpool remembers where the item spool was before this page.
+func (s *sink) touchSpool() error {
+	if s.page.spool != nil {
+		return nil
+	}
+	open, number, err := s.w.out.Spool()
+	if err != nil {
+		return err
+	}
+	s.page.spool, s.page.spoolFile, s.page.spoolMark = open, number, open.Mark()
+	return nil
+}
+
+// register notes what became of the objects of a committed page.
+func (s *sink) register(done *page) {
+	items := s.w.cfg.Items
+	if items == nil {
+		return
+	}
+	items.Settle(itemset.Stored, done.stored...)
+	for _, o := range done.spooled {
+		items.Hold(o.key, o.at)
+	}
+	s.w.cfg.Progress.Hold(len(done.spooled))
+}

@@ -1,0 +1,96 @@
+package listing
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+)
+
+// take adds the object in s.meta to the part.
+func (s *sink) take(item jsonlist.Item) error {
+	if err := s.touch(); err != nil {
+		return err
+	}
+	found, complete := s.references.Find(s.meta.Namespace, item.Raw)
+	it := part.Item{
+		GVK: s.u.Res.Kind, Resource: s.u.Res.Name, Preferred: true, Meta: &s.meta,
+		Raw: item.Raw, HasTypeMeta: item.HasTypeMeta, Spaced: item.Spaced, References: found,
+	}
+	if s.revision != s.main {
+		it.Cut = s.revision
+	}
+	err := s.page.part.Add(it)
+	if errors.Is(err, part.ErrInvalidItem) {
+		return s.problem(s.entry("object cannot be stored", err))
+	}
+	if err != nil {
+		return fmt.Errorf("store %s: %w", remark.ObjectKey(s.meta.Namespace, s.meta.Name), err)
+	}
+	s.page.items++
+	if s.meta.Namespace != "" {
+		s.inNamespace(s.meta.Namespace)
+	}
+	if !complete {
+		if err := s.note(remark.Shortened(s.gr, s.meta.Namespace, s.meta.Name)); err != nil {
+			return err
+		}
+	}
+	if s.gr == wellknown.Pods || s.gr == wellknown.Claims || s.gr == wellknown.Volumes {
+		return s.remark(item.Raw)
+	}
+	return nil
+}
+
+func (s *sink) inNamespace(ns string) {
+	if _, ok := s.page.namespaces[ns]; ok {
+		return
+	}
+	if s.page.namespaces == nil {
+		s.page.namespaces = map[string]struct{}{}
+	}
+	s.page.namespaces[strings.Clone(ns)] = struct{}{}
+}
+
+// remark notes what is to be said about the object in s.meta, which is stored.
+func (s *sink) remark(raw []byte) error {
+	remarks, info := s.w.cfg.Remarks.Of(s.gr, &s.meta, raw)
+	if info != nil {
+		s.page.volumes = append(s.page.volumes, *info)
+	}
+	for _, e := range remarks {
+		if e.Level == joblog.Warning {
+			s.page.warnings++
+		} else {
+			s.page.errors++
+		}
+		if err := s.note(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry is a log entry about the object in s.meta.
+func (s *sink) entry(message string, err error) joblog.Entry {
+	return remark.About(s.gr, s.meta.Namespace, s.meta.Name, message, err)
+}
+
+// problem notes a counted error on this page.
+func (s *sink) problem(e joblog.Entry) error {
+	s.page.errors++
+	e.Level = joblog.Error
+	return s.note(e)
+}
+
+func (s *sink) note(e joblog.Entry) error {
+	if err := s.touch(); err != nil {
+		return err
+	}
+	return s.w.out.Note(e)
+}

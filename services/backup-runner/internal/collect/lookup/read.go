@@ -1,0 +1,104 @@
+package lookup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+)
+
+// Object is what Read found.
+type Object struct {
+	// Exists is false if there is no such object; nothing else is set then.
+	Exists bool
+	// Item is the object. Its Cut is set where it is not of the backup's revision.
+	Item itemspool.Item
+	// Live is true for an object that was read outside the cut.
+	Live bool
+
+	meta objmeta.Meta
+}
+
+// Read reads one object by its name: at the revision of the backup's lists where the server lets
+// it, and not by get, which knows no revisions.
+func (f *Finder) Read(ctx context.Context, res *resource.Resource, item action.Item) (*Object, error) {
+	req := rawlist.Request{Resource: res.GVR(), Namespace: item.Namespace, Fields: "metadata.name=" + item.Name, Aggregated: res.Aggregated}
+	var err error
+	if req.Revision, _, err = f.Cut.Of(ctx, res, item.Namespace); err != nil {
+		return nil, err
+	}
+	for expiries := 0; ; {
+		s := &single{res: res, item: item}
+		err := f.Lister.List(ctx, req, s)
+		switch {
+		case errors.Is(err, rawlist.ErrExpired) && req.Revision != "" && expiries < cut.MaxExpiries:
+			expiries++
+			if req.Revision, err = f.Cut.Renew(ctx, req.Revision); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, rawlist.ErrRevision) && req.Revision != "":
+			req.Revision = ""
+		case err != nil:
+			return nil, fmt.Errorf("read it: %w", err)
+		default:
+			if revisions := f.Cut.Revisions(); len(revisions) == 0 || revisions[0] != s.revision {
+				s.found.Item.Cut, s.found.Live = s.revision, true
+			}
+			return &s.found, nil
+		}
+	}
+}
+
+// single is a rawlist.Sink that takes one object.
+type single struct {
+	res      *resource.Resource
+	item     action.Item
+	revision string
+	found    Object
+}
+
+// Begin implements rawlist.Sink.
+func (s *single) Begin(revision string) error {
+	s.revision = revision
+	return nil
+}
+
+// Item implements rawlist.Sink.
+func (s *single) Item(item jsonlist.Item) error {
+	o := &s.found
+	if o.Exists {
+		return nil
+	}
+	if err := objmeta.Decode(item.Metadata, &o.meta); err != nil {
+		return err
+	}
+	if o.meta.Name != s.item.Name || o.meta.Namespace != s.item.Namespace {
+		return nil // some servers do not know field selectors
+	}
+	kind := s.res.Kind
+	o.Exists, o.Item = true, itemspool.Item{Group: kind.Group, Version: kind.Version, Kind: kind.Kind,
+		Resource: s.res.Name, Namespace: o.meta.Namespace, Name: o.meta.Name, Raw: item.Raw}
+	if item.HasTypeMeta {
+		o.Item.Raw = bytes.Clone(item.Raw)
+	} else {
+		o.Item.Raw = itemspool.AppendTyped(nil, &o.Item)
+	}
+	return nil
+}
+
+// Commit implements rawlist.Sink.
+func (s *single) Commit(rawlist.Page) error { return nil }
+
+// Rollback implements rawlist.Sink.
+func (s *single) Rollback() error {
+	s.found.Exists = false
+	return nil
+}

@@ -1,0 +1,131 @@
+package partwriter
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
+)
+
+// batch is what a writer makes durable at once. Either file may be nil.
+type batch struct {
+	part   *part.Sealed
+	spool  *part.File
+	record checkpoint.Record
+}
+
+// Seal finishes what is open, if there is anything in it, and starts to make it durable while the
+// caller goes on; at most one batch is under way.
+func (w *Writer) Seal() error {
+	sealed, err := w.close()
+	if err != nil || (sealed.empty() && w.unstored() == 0 && len(w.Record.Ranges) < MaxRanges) {
+		return err
+	}
+	return w.send(sealed)
+}
+
+// Flush makes everything durable that was committed so far, and that pages were listed which held
+// nothing.
+func (w *Writer) Flush() error {
+	sealed, err := w.close()
+	if err != nil {
+		return err
+	}
+	if !sealed.empty() || len(w.Record.Ranges)+w.unstored()+len(w.Record.Volumes) > 0 || w.cfg.Records.Pending() {
+		if err := w.send(sealed); err != nil {
+			return err
+		}
+	}
+	return w.land()
+}
+
+// closed is what close finished.
+type closed struct {
+	part  *part.Sealed
+	spool *part.File
+	// items is how many objects are in the spool.
+	items int
+}
+
+func (c *closed) empty() bool { return c.part == nil && c.spool == nil }
+
+// close finishes what is open.
+func (w *Writer) close() (c closed, err error) {
+	if c.part, err = w.finish(); err != nil {
+		return c, err
+	}
+	open := w.spool
+	if open == nil {
+		return c, nil
+	}
+	w.spool = nil
+	c.items = open.Items()
+	if c.items == 0 { // the page was rolled back
+		open.Discard()
+		w.cfg.Spools.Drop(w.spoolFile)
+		return c, nil
+	}
+	file, err := open.Finish()
+	if err != nil {
+		removeFiles(c.part)
+		return c, err
+	}
+	c.spool = &file
+	return c, nil
+}
+
+// finish closes the open part; nil when there is nothing in it.
+func (w *Writer) finish() (*part.Sealed, error) {
+	open := w.open
+	w.open = nil
+	if open == nil {
+		return nil, nil
+	}
+	if open.Items() == 0 && !w.noted {
+		open.Discard()
+		return nil, nil
+	}
+	w.noted = false
+	sealed, err := open.Seal()
+	if err != nil {
+		return nil, fmt.Errorf("seal a part: %w", err)
+	}
+	return sealed, nil
+}
+
+// send starts to make durable what was closed; without files it is pages without objects.
+func (w *Writer) send(c closed) error {
+	if err := w.land(); err != nil {
+		removeFiles(c.part)
+		return err
+	}
+	b := batch{part: c.part, spool: c.spool, record: w.Record}
+	b.record.Namespaces = slices.Sorted(maps.Keys(w.namespaces))
+	b.record.Revisions = w.cfg.Revisions()
+	if c.spool != nil {
+		b.record.Spool = &checkpoint.Spool{Key: w.cfg.key("h", w.id, w.spools), Size: c.spool.Size, SHA256: c.spool.SHA256, Items: c.items}
+	}
+	if c.part != nil {
+		b.record.Part = describe(c.part, w.cfg.key("w", w.id, w.n))
+	}
+	w.Record, w.namespaces = checkpoint.Record{}, nil
+	flight := make(chan error, 1)
+	w.flight = flight
+	go func() {
+		flight <- protect.Call(w.cfg.Log, func() error { return w.cfg.deliver(w.uploads, &b) })
+	}()
+	return nil
+}
+
+// land waits for the upload under way.
+func (w *Writer) land() error {
+	if w.flight == nil {
+		return nil
+	}
+	err := <-w.flight
+	w.flight = nil
+	return err
+}

@@ -1,0 +1,122 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+)
+
+// Collected is what is known once the first pass is over.
+type Collected interface {
+	// Collected returns the resources with at least one object, sorted.
+	Collected() []schema.GroupResource
+	// Namespaces returns the namespaces of collected objects, sorted.
+	Namespaces() []string
+	// BoundVolumes returns the volumes that collected claims name, sorted.
+	BoundVolumes() []string
+}
+
+// Second plans the passes after the first: what they list depends on what was collected before.
+type Second struct {
+	Filter  *selection.Filter
+	Catalog *resource.Catalog
+}
+
+// Units returns the units of the second pass.
+func (s *Second) Units(c Collected) []Unit {
+	return slices.Concat(s.definitions(c), s.volumes(c), s.namespaces())
+}
+
+// Late returns the units that objects call for which no list selected, in a later pass:
+// definitions, volumes and namespaces. Objects that were met are left out.
+func (s *Second) Late(c Collected, met func(res *resource.Resource, name string) bool) []Unit {
+	out := s.definitions(c)
+	if u, ok := s.boundVolume(); ok {
+		out = append(out, unmet(u, c.BoundVolumes(), met)...)
+	}
+	if res, ok := s.Catalog.Lookup(wellknown.Namespaces); ok && s.Filter.Resource(wellknown.Namespaces, false) {
+		out = append(out, unmet(Unit{Res: res, Role: NamespaceObjects}, c.Namespaces(), met)...)
+	}
+	return out
+}
+
+// unmet returns such a unit for each object of a cluster-scoped kind that was not met.
+func unmet(u Unit, names []string, met func(res *resource.Resource, name string) bool) []Unit {
+	var out []Unit
+	for _, name := range names {
+		if !met(&u.Res, name) {
+			u.Fields = "metadata.name=" + name
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// namespaces returns the unit of Namespace objects. They are read even if they are not collected: a
+// namespace asked for by name must exist.
+func (s *Second) namespaces() []Unit {
+	res, ok := s.Catalog.Lookup(wellknown.Namespaces)
+	if !ok {
+		return nil
+	}
+	return []Unit{{Res: res, Role: NamespaceObjects}}
+}
+
+// definitions returns a unit for the definition of each collected custom resource, where the
+// filters leave it to what was collected.
+func (s *Second) definitions(c Collected) []Unit {
+	res, ok := s.Catalog.Lookup(wellknown.Definitions)
+	if !ok || !s.Filter.DefinitionsOnDemand() {
+		return nil
+	}
+	var out []Unit
+	for _, gr := range c.Collected() {
+		// A definition is named after its resource; its group has a dot.
+		if strings.Contains(gr.Group, ".") && gr != wellknown.Definitions {
+			out = append(out, Unit{Res: res, Role: Definition, Fields: "metadata.name=" + gr.String()})
+		}
+	}
+	return slices.Clip(out)
+}
+
+// NamedLists is up to how many objects a list for each is cheaper than one of them all.
+const NamedLists = 16
+
+// volumes returns the units of the volumes that collected claims are bound to, where the first pass
+// did not list all volumes and the filters do not exclude them: a claim that is restored without
+// its volume would stay unbound (Velero 1.18: action velero.io/pv, which does not look at labels).
+func (s *Second) volumes(c Collected) []Unit {
+	u, ok := s.boundVolume()
+	if !ok {
+		return nil
+	}
+	names := c.BoundVolumes()
+	if len(names) > NamedLists {
+		return []Unit{u}
+	}
+	out := make([]Unit, len(names))
+	for i, name := range names {
+		out[i] = u
+		out[i].Fields = "metadata.name=" + name
+	}
+	return out
+}
+
+// boundVolume returns what the units of bound volumes have in common; false if there are none. What
+// the first pass listed by its labels is not theirs.
+func (s *Second) boundVolume() (u Unit, ok bool) {
+	u = Unit{Role: BoundVolume}
+	if u.Res, ok = s.Catalog.Lookup(wellknown.Volumes); !ok || s.Filter.ExcludesResource(wellknown.Volumes, false) {
+		return u, false
+	}
+	if s.Filter.Resource(wellknown.Volumes, false) {
+		u.Before = s.Filter.Selectors()
+		return u, len(u.Before) > 0
+	}
+	return u, true
+}

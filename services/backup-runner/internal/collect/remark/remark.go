@@ -1,0 +1,93 @@
+// Package remark makes the log entries about objects of a backup, and says what it does not do for
+// stored pods, claims and volumes.
+package remark
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
+)
+
+// Source is what the log lines of a backup name as their origin.
+const Source = "holdfast/backup-runner"
+
+// About is a log entry about an object.
+func About(gr schema.GroupResource, namespace, name, message string, err error) joblog.Entry {
+	e := joblog.Entry{Message: message, Scoped: true, Namespace: namespace, Resource: gr.String(), Name: name}
+	if err != nil {
+		e.Err = err.Error()
+	}
+	return e
+}
+
+// ObjectKey names an object as an API server orders it in lists.
+func ObjectKey(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+var shortened = fmt.Sprintf("the manifest names the first %d of the objects this one refers to", reference.Max)
+
+// Shortened says that the manifest does not name all that an object refers to.
+func Shortened(gr schema.GroupResource, namespace, name string) joblog.Entry {
+	e := About(gr, namespace, name, shortened, nil)
+	e.Level = joblog.Info
+	return e
+}
+
+// Rules are what a backup does with volumes.
+type Rules struct {
+	// ByChoice is true when the backup was asked not to take volume data.
+	ByChoice bool
+	// Snapshots is true when volumes are decided on once everything is collected.
+	Snapshots bool
+}
+
+// Of returns what is to be said about a stored pod, claim or volume: what a pod's annotations ask
+// for and this version does not do, and what becomes of a claim's volume, unless that is decided
+// once everything is collected.
+func (r Rules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries []joblog.Entry, _ *volume.Info) {
+	switch gr {
+	case wellknown.Pods:
+		for _, message := range unserved(m.Annotations) {
+			e := About(gr, m.Namespace, m.Name, message, nil)
+			e.Level = joblog.Error
+			entries = append(entries, e)
+		}
+	case wellknown.Claims:
+		return r.claim(m, raw)
+	case wellknown.Volumes:
+		if r.Snapshots {
+			return nil, &volume.Info{PVName: strings.Clone(m.Name), Pending: true}
+		}
+	}
+	return entries, nil
+}
+
+func (r Rules) claim(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
+	info, err := volume.Skipped(raw, r.ByChoice)
+	if err != nil {
+		e := About(wellknown.Claims, m.Namespace, m.Name, "the volume of this claim is unknown", err)
+		e.Level = joblog.Error
+		return []joblog.Entry{e}, nil
+	}
+	info.PVCName, info.PVCNamespace = strings.Clone(m.Name), strings.Clone(m.Namespace)
+	if r.ByChoice {
+		return nil, &info
+	}
+	if r.Snapshots && info.PVName != "" {
+		return nil, &volume.Info{PVCName: info.PVCName, PVCNamespace: info.PVCNamespace, PVName: info.PVName, Pending: true}
+	}
+	e := About(wellknown.Claims, m.Namespace, m.Name, "volume data was not backed up: "+info.SkippedReason, nil)
+	e.Level = joblog.Warning
+	return []joblog.Entry{e}, &info
+}

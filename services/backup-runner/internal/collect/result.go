@@ -1,0 +1,29 @@
+package collect
+
+import (
+	"sync"
+
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// Result is what was collected: the keys of the checkpoints, one per part, and sums over the parts.
+type Result struct {
+	Checkpoints             []string
+	Items, Warnings, Errors int
+}
+
+// results sums up sealed parts. Safe for concurrent use.
+type results struct {
+	mu  sync.Mutex
+	sum Result
+}
+
+// sealed adds the part that the record under key is about.
+func (r *results) sealed(key string, p *checkpoint.Part) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sum.Checkpoints = append(r.sum.Checkpoints, key)
+	r.sum.Items += p.Items
+	r.sum.Warnings += p.Warnings
+	r.sum.Errors += p.Errors
+}

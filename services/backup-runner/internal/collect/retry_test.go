@@ -1,0 +1,140 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+)
+
+func TestThePoolOfBlockWorkersIsBounded(t *testing.T) {
+	const workers = 3
+	var mu sync.Mutex
+	running, most := 0, 0
+	all := make(chan struct{})
+	gauge := &fakeAction{name: "a.io/gauge", do: func(ctx context.Context, _ action.Identity, _ *action.Object) (action.BackupResult, error) {
+		mu.Lock()
+		running++
+		if most = max(most, running); most == workers {
+			select {
+			case <-all:
+			default:
+				close(all)
+			}
+		}
+		mu.Unlock()
+		defer func() {
+			mu.Lock()
+			running--
+			mu.Unlock()
+		}()
+		select {
+		case <-all:
+		case <-ctx.Done():
+		}
+		return action.BackupResult{}, ctx.Err()
+	}}
+	s := newSetup(t, estate(), fifty(), "a").with(gauge)
+	s.cfg.Workers, s.cfg.BlockWorkers = 5, workers
+	res, _ := s.run(t)
+	require.Zero(t, res.Errors)
+	require.Equal(t, 50, gauge.called(t))
+	require.Equal(t, workers, most)
+}
+
+// A process that dies takes with it what it was answering for others: that is asked again, and
+// costs only the object to blame.
+func TestACallThatAnotherOneBroughtDownIsRepeated(t *testing.T) {
+	crash := errors.New("plugin process died")
+	var mu sync.Mutex
+	seen, repeating := map[string]int{}, 0
+	together := make(chan struct{})
+	dies := &fakeAction{name: "a.io/dies"}
+	dies.do = func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		if id.Name != "cm-000" && id.Name != "cm-006" {
+			return action.BackupResult{}, nil
+		}
+		mu.Lock()
+		seen[id.Name]++
+		first := seen[id.Name] == 1
+		if first && len(seen) == 2 {
+			close(together)
+		}
+		if !first {
+			repeating++
+		}
+		others := repeating > 1
+		mu.Unlock()
+		if first {
+			select {
+			case <-together:
+			case <-ctx.Done():
+			}
+			return action.BackupResult{}, crash // both
+		}
+		defer func() {
+			mu.Lock()
+			defer mu.Unlock()
+			repeating--
+		}()
+		if others {
+			return action.BackupResult{}, errors.New("two are repeated at once")
+		}
+		if id.Name == "cm-000" {
+			return action.BackupResult{}, crash
+		}
+		return action.BackupResult{}, nil
+	}
+	s := newSetup(t, estate(), fifty(), "a").with(dies)
+	s.job.Actions.Collateral = func(err error) bool { return errors.Is(err, crash) }
+	s.cfg.Workers, s.cfg.BlockWorkers = 1, 2
+	res, got := s.run(t)
+	require.Equal(t, 1, res.Errors)
+	require.Equal(t, []string{"plugin process died"}, errorsOf(got))
+	require.NotContains(t, got.items, configMap("cm-000"))
+	require.Contains(t, got.items, configMap("cm-006"))
+}
+
+// While a call is repeated whose process died, no other worker gets on, for as long as a call may
+// take.
+func TestARepeatedCallDoesNotStopTheOtherWorkers(t *testing.T) {
+	crash := errors.New("plugin process died")
+	var mu sync.Mutex
+	seen, rest := map[string]int{}, make(chan struct{})
+	slow := &fakeAction{name: "a.io/slow"}
+	slow.do = func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		mu.Lock()
+		seen[id.Name]++
+		first := seen[id.Name] == 1
+		if len(seen) == 50 {
+			select {
+			case <-rest:
+			default:
+				close(rest)
+			}
+		}
+		mu.Unlock()
+		switch {
+		case id.Name != "cm-000":
+			return action.BackupResult{}, nil
+		case first:
+			return action.BackupResult{}, crash
+		}
+		select {
+		case <-rest:
+			return action.BackupResult{}, nil
+		case <-time.After(30 * time.Second):
+			return action.BackupResult{}, errors.New("the others wait")
+		}
+	}
+	s := newSetup(t, estate(), fifty(), "a").with(slow)
+	s.job.Actions.Collateral = func(err error) bool { return errors.Is(err, crash) }
+	s.cfg.Workers, s.cfg.BlockWorkers = 1, 2
+	res, _ := s.run(t)
+	require.Zero(t, res.Errors)
+}

@@ -1,0 +1,135 @@
+package collect
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+)
+
+// run is the state of one job that several stages share.
+type run struct {
+	cfg Config
+	job Job
+
+	uploads context.Context //nolint:containedctx // of the writers, until the run is over
+	past    *history.History
+	facts   *facts.Facts
+	intents *intent.Log
+	spools  itemspool.Files
+	results results
+	remarks remark.Rules
+	crew    crew
+}
+
+func newRun(uploads context.Context, cfg Config, job Job) *run {
+	return &run{cfg: cfg, job: job, uploads: uploads, past: history.New(), facts: facts.New(job.Backup),
+		crew: crew{stop: job.Stop, log: cfg.Log}}
+}
+
+// collect takes the stages one after another.
+func (r *run) collect(ctx context.Context) error {
+	if err := r.resume(ctx); err != nil {
+		return err
+	}
+	r.open()
+	compared := r.compare(ctx)
+	defer compared()
+	r.chooseSnapshots()
+	bound, err := r.begin(ctx)
+	if err != nil {
+		return err
+	}
+	s := r.stages(bound)
+	if err := s.firstPass(ctx); err != nil {
+		return err
+	}
+	compared()
+	if err := s.act(ctx); err != nil {
+		return err
+	}
+	// What these take depends on what was collected before them, which must not be lost when they
+	// are done: all of it is durable.
+	failpoint.Hit("backup-runner/first-pass-done")
+	if err := s.laterPasses(ctx); err != nil {
+		return err
+	}
+	failpoint.Hit("backup-runner/second-pass-done")
+	if err := r.decideVolumes(ctx, s.finder); err != nil {
+		return err
+	}
+	if r.job.Actions.Close != nil {
+		r.job.Actions.Close()
+	}
+	return r.end()
+}
+
+// open makes the writers.
+func (r *run) open() {
+	backup := r.job.Backup
+	cfg := &partwriter.Config{
+		Backup: backup.Name, UID: string(backup.UID), Epoch: r.job.Epoch, Started: backup.Status.StartTimestamp.Time,
+		Dir: r.job.Dir, PartBytes: r.cfg.PartBytes, PartItems: r.cfg.PartItems, Clock: r.cfg.Clock, Log: r.cfg.Log,
+		Store: r.job.Store, Records: r.intents, Revisions: r.job.Cut.Revisions, Spools: &r.spools,
+		Lines: r.job.Actions.Lines, Progress: r.job.Progress, Sealed: r.results.sealed,
+	}
+	for i := range max(r.cfg.Workers, r.cfg.BlockWorkers) {
+		r.crew.writers = append(r.crew.writers, partwriter.New(r.uploads, cfg, i))
+	}
+}
+
+// compare finds out, while the lists are prepared and begin, which kinds share the cut's revisions:
+// each list of a kind needs the answer first. What it cannot find out is asked again, and noted, by
+// the list itself. The returned function ends it.
+func (r *run) compare(ctx context.Context) (done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	kinds, ended := r.job.Catalog.Backupable(r.job.Filter.Resource), make(chan struct{})
+	safely := func(fn func() error) error { return protect.Call(r.cfg.Log, fn) }
+	go func() {
+		defer close(ended)
+		_ = safely(func() error { return r.job.Cut.CompareAll(ctx, kinds, safely) })
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// chooseSnapshots settles whether snapshots are taken. What earlier holders left to be decided on
+// is, whatever the spec says by now.
+func (r *run) chooseSnapshots() {
+	choice := r.job.Backup.Spec.SnapshotVolumes
+	r.remarks = remark.Rules{ByChoice: choice != nil && !*choice}
+	switch {
+	case r.job.Snapshots == nil:
+	case r.past.Snapshots.Promised:
+		r.remarks = remark.Rules{Snapshots: true}
+	case r.job.Snapshots.Wanted():
+		r.remarks.Snapshots = true
+	}
+}
+
+// decideVolumes takes snapshots, if any are wanted.
+func (r *run) decideVolumes(ctx context.Context, finder *lookup.Finder) error {
+	if !r.remarks.Snapshots {
+		return nil
+	}
+	defer r.job.Snapshots.Close()
+	choice := r.job.Backup.Spec.SnapshotVolumes
+	cfg := &volumes.Config{
+		Taker: r.job.Snapshots, Finder: finder, Past: &r.past.Snapshots, Intents: r.intents, Lock: r.job.LockVolume,
+		Insist: choice != nil && *choice, RecordItems: r.cfg.PartItems, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+	}
+	if err := volumes.Decide(ctx, cfg, r.facts.Undecided(), r.crew.writers[:r.cfg.BlockWorkers]); err != nil {
+		return err
+	}
+	return r.crew.settle(ctx)
+}

@@ -1,0 +1,159 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/listing"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+)
+
+// stages collect what was planned, with the catalog and the filter that are final now.
+type stages struct {
+	crew   *crew
+	past   *history.History
+	facts  *facts.Facts
+	finder *lookup.Finder
+	lists  []*listing.Worker
+	second plan.Second
+	// blockWorkers is how many item blocks are processed at once.
+	blockWorkers int
+
+	// What objects go through that wait for actions; items is nil, and the rest void, while no
+	// action may ask for an object.
+	items    *itemset.Set
+	loader   history.Loader
+	arranger itemblock.Arranger
+	pool     *acting.Pool
+}
+
+// stages returns what collects with these actions, which may be nil.
+func (r *run) stages(bound *actionset.Bound) *stages {
+	s := &stages{crew: &r.crew, past: r.past, facts: r.facts, blockWorkers: r.cfg.BlockWorkers,
+		second: plan.Second{Filter: r.job.Filter, Catalog: r.job.Catalog}}
+	s.finder = &lookup.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter}
+	if bound != nil {
+		s.items = itemset.New()
+		s.loader = history.Loader{Store: r.job.Store, Items: s.items, Spools: &r.spools, Dir: r.job.Dir, Progress: r.job.Progress}
+		s.arranger = itemblock.Arranger{Finder: s.finder, Actions: bound, Items: s.items, Spools: &r.spools, Joined: r.past.Acted.Joined, Stop: r.crew.stop}
+		s.pool = acting.New(acting.Config{
+			Actions: bound, Finder: s.finder, Items: s.items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.record, Intents: r.intents,
+			Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
+			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(),
+			Facts:      r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+		})
+	}
+	cfg := &listing.Config{
+		Lister: r.cfg.Lister, Cut: r.job.Cut, Filter: r.job.Filter, PartItems: r.cfg.PartItems, Actions: bound, Items: s.items,
+		Past: &r.past.Units, Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.crew.stop,
+	}
+	for _, out := range r.crew.writers[:r.cfg.Workers] {
+		s.lists = append(s.lists, listing.New(cfg, out))
+	}
+	return s
+}
+
+// firstPass lists what the first holder planned.
+func (s *stages) firstPass(ctx context.Context) error {
+	start := s.past.Start
+	kinds := plan.First(s.second.Filter, s.second.Catalog, start.LiveNamespaces)
+	if err := s.lists[0].Vanished(start.Kinds, kinds, s.second.Catalog); err != nil {
+		return err
+	}
+	kinds = slices.DeleteFunc(kinds, func(k plan.Kind) bool { return !slices.Contains(start.Kinds, k.Name()) })
+	return s.pass(ctx, plan.Units(kinds, s.second.Filter))
+}
+
+// laterPasses list what depends on what was collected before, until nothing new does.
+func (s *stages) laterPasses(ctx context.Context) error {
+	visited := map[string]bool{}
+	for units := s.second.Units(s.facts); len(units) > 0; units = s.late(visited) {
+		if err := s.pass(ctx, slices.Values(units)); err != nil {
+			return err
+		}
+		if err := s.act(ctx); err != nil {
+			return err
+		}
+		for i := range units {
+			visited[units[i].ID()] = true
+		}
+	}
+	return nil
+}
+
+// late returns the units that objects call for which no list selected.
+func (s *stages) late(visited map[string]bool) []plan.Unit {
+	if !s.facts.Extras() {
+		return nil
+	}
+	units := s.second.Late(s.facts, func(res *resource.Resource, name string) bool {
+		return s.items != nil && s.items.Fate(itemset.KeyOf(res.Kind.GroupKind(), "", name)) != itemset.Unknown
+	})
+	return slices.DeleteFunc(units, func(u plan.Unit) bool { return visited[u.ID()] })
+}
+
+// pass collects the units and makes everything durable.
+func (s *stages) pass(ctx context.Context, units iter.Seq[plan.Unit]) error {
+	if err := s.each(ctx, units); err != nil {
+		return err
+	}
+	return s.crew.settle(ctx)
+}
+
+// each lets the workers collect the units and returns when all are done, or when the run is told to
+// stop. A unit is made when a worker is free for it.
+func (s *stages) each(ctx context.Context, units iter.Seq[plan.Unit]) error {
+	next, end := iter.Pull(units)
+	defer end()
+	var turn sync.Mutex
+	take := func() (plan.Unit, bool) {
+		turn.Lock()
+		defer turn.Unlock()
+		return next()
+	}
+	return protect.Each(ctx, s.crew.log, s.lists, func(ctx context.Context, w *listing.Worker) error {
+		for u, ok := take(); ok; u, ok = take() {
+			err := context.Cause(ctx)
+			if err == nil && !s.crew.stop.Requested() {
+				err = w.List(ctx, &u)
+			}
+			switch {
+			case s.crew.stop.Requested() && (err == nil || errors.Is(err, ErrStopped)):
+				return nil // the others come to the end of their pages
+			case err != nil:
+				return fmt.Errorf("collect %s: %w", u.ID(), err)
+			}
+		}
+		return nil
+	})
+}
+
+// act processes what waits for actions and makes everything durable.
+func (s *stages) act(ctx context.Context) error {
+	if s.items == nil || s.items.Open()+len(s.past.Acted.Spools) == 0 {
+		return nil
+	}
+	if err := s.loader.Load(ctx, &s.past.Acted); err != nil {
+		return err
+	}
+	if s.items.Pending() == 0 {
+		return nil
+	}
+	if err := s.pool.Process(ctx, s.arranger.Arrange, s.crew.writers[:s.blockWorkers]); err != nil {
+		return err
+	}
+	return s.crew.settle(ctx)
+}

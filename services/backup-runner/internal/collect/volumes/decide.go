@@ -1,0 +1,86 @@
+package volumes
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+)
+
+// decide takes the snapshot, or notes why there is none.
+func (d *decision) decide(ctx context.Context) error {
+	if before, begun := d.cfg.Past.Intended[d.name]; begun {
+		return d.failed(nil, &before, ErrUnclear)
+	}
+	if !d.volume.Stored {
+		return d.untaken(nil)
+	}
+	found, err := d.cfg.Finder.Read(ctx, d.res, action.Item{GroupResource: wellknown.Volumes, Name: d.name})
+	if end := d.cfg.interrupted(ctx, err); end != nil {
+		return end
+	}
+	switch {
+	case err != nil:
+		return d.untaken(err)
+	case !found.Exists:
+		return d.untaken(errGone)
+	}
+	v, err := d.cfg.Taker.Find(ctx, found.Item.Raw)
+	if end := d.cfg.interrupted(ctx, err); end != nil {
+		return end
+	}
+	switch {
+	case v.Snapshot.Spec.Location == "":
+		return d.untaken(err)
+	case err != nil:
+		return d.failed(v.PV, &v.Snapshot, err)
+	}
+	unlock, err := d.lock(ctx, v.Snapshot.Spec.ProviderVolumeID)
+	if end := d.cfg.interrupted(ctx, err); end != nil {
+		return end
+	}
+	if err != nil {
+		return d.failed(v.PV, &v.Snapshot, err)
+	}
+	return d.take(ctx, &v, unlock)
+}
+
+// take takes the snapshot of a volume that is locked. It is unlocked only when it is known how that
+// came out: until then another holder may have it.
+func (d *decision) take(ctx context.Context, v *snapshot.Volume, unlock func()) error {
+	cfg, uploads := d.cfg, d.out.Uploads()
+	failpoint.Hit("backup-runner/volume-locked")
+	started := metav1.NewTime(cfg.Clock.Now())
+	if err := cfg.Intents.Snapshot(uploads, &v.Snapshot); err != nil {
+		return err
+	}
+	failpoint.Hit("backup-runner/snapshot-announced")
+	id, err := cfg.Taker.Take(uploads, v)
+	failpoint.Hit("backup-runner/snapshot-taken")
+	if id != "" { // should the bucket never learn of it
+		cfg.Log.InfoContext(ctx, "snapshot taken", "snapshot", id, "volume", d.name, "location", v.Snapshot.Spec.Location)
+	}
+	if err != nil && uploads.Err() != nil {
+		return context.Cause(uploads) // nothing is known of it, so the lock stays with the backup
+	}
+	unlock()
+	failpoint.Hit("backup-runner/volume-unlocked")
+	v.Snapshot.Status = nativesnapshot.Status{ProviderSnapshotID: id, Phase: nativesnapshot.PhaseCompleted}
+	if err != nil {
+		v.Snapshot.Status.Phase = nativesnapshot.PhaseFailed
+	}
+	return d.taken(v.PV, &v.Snapshot, &started, err)
+}
+
+// lock waits until this backup alone takes a snapshot of the volume.
+func (d *decision) lock(ctx context.Context, volumeID string) (unlock func(), err error) {
+	if d.cfg.Lock == nil {
+		return func() {}, nil
+	}
+	return d.cfg.Lock(ctx, volumeID)
+}

@@ -1,0 +1,70 @@
+package volumes
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
+)
+
+// failed notes a snapshot that was not taken, or of which nothing is known.
+func (d *decision) failed(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot, cause error) error {
+	s.Status.Phase = nativesnapshot.PhaseFailed
+	return d.taken(pv, s, nil, cause)
+}
+
+// taken notes how a snapshot came out.
+func (d *decision) taken(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot, started *metav1.Time, cause error) error {
+	var claim *volume.Info
+	if len(d.volume.Claims) > 0 {
+		claim = &d.volume.Claims[0]
+	}
+	info := volume.Snapshot(pv, claim, s)
+	if started != nil {
+		ended := metav1.NewTime(d.cfg.Clock.Now())
+		info.StartTimestamp, info.CompletionTimestamp = started, &ended
+	}
+	record := &d.out.Record
+	record.Volumes = append(record.Volumes, info)
+	record.Snapshots = append(record.Snapshots, *s)
+	if cause == nil {
+		return nil
+	}
+	return d.out.Fail(remark.About(wellknown.Volumes, "", d.name, "no snapshot of this volume: its data is not backed up", cause))
+}
+
+// untaken notes that no location has a way to take the volume: a warning, or an error where that
+// could not be asked, the backup insists on snapshots, or a CSI snapshot was to be taken. A
+// location without its plugin is often one that Velero left behind.
+func (d *decision) untaken(cause error) error {
+	missing := new(nativesnapshot.NoPluginError)
+	note := d.out.Warn
+	counts := d.cfg.Insist || cause != nil && !errors.As(cause, &missing)
+	if counts {
+		note = d.out.Fail
+	}
+	record := &d.out.Record
+	entries := make([]joblog.Entry, 0, len(d.volume.Claims))
+	for i := range d.volume.Claims {
+		claim := d.volume.Claims[i]
+		claim.Pending, claim.Skipped, claim.SkippedReason = false, true, volume.ReasonNoTaker
+		record.Volumes = append(record.Volumes, claim)
+		entries = append(entries, remark.About(wellknown.Claims, claim.PVCNamespace, claim.PVCName, "volume data was not backed up: "+claim.SkippedReason, cause))
+	}
+	if len(entries) == 0 && counts {
+		record.Volumes = append(record.Volumes, volume.Info{PVName: d.name, Skipped: true, SkippedReason: volume.ReasonNoTaker})
+		entries = append(entries, remark.About(wellknown.Volumes, "", d.name, "volume data was not backed up: "+volume.ReasonNoTaker, cause))
+	}
+	for _, e := range entries {
+		if err := note(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+// Package volumes decides on the volumes of what was collected, and takes their native snapshots:
+// each once per backup, whoever holds it.
+package volumes
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+)
+
+// Config is what decides on the volumes of a backup. Everything is required but Lock.
+type Config struct {
+	Taker  *snapshot.Taker
+	Finder *lookup.Finder
+	// Past is what earlier holders recorded.
+	Past    *history.Snapshots
+	Intents *intent.Log
+	// Lock waits until no other backup takes a snapshot of a volume, named by its provider, and
+	// keeps others from it until unlock is called. Nil waits for nothing.
+	Lock func(ctx context.Context, volume string) (unlock func(), err error)
+	// Insist makes a volume without a snapshot an error.
+	Insist bool
+	// RecordItems is how many volumes a record is about at most, where none has a snapshot.
+	RecordItems int
+	Stop        stop.Signal
+	Clock       clock.PassiveClock
+	Log         *slog.Logger
+}
+
+// Decide decides on volumes that were collected, all of which are durable, one at a time for each
+// writer. That a snapshot is taken is durable before the call, and how it came out right after it.
+// Other decisions are not durable before the writers are flushed. The error is stop.ErrStopped if
+// the run is told to stop.
+func Decide(ctx context.Context, cfg *Config, volumes map[string]facts.Volume, writers []*partwriter.Writer) error {
+	res, _ := cfg.Finder.Catalog.Lookup(wellknown.Volumes)
+	maps.DeleteFunc(volumes, func(name string, _ facts.Volume) bool {
+		_, decided := cfg.Past.Decided[name]
+		return decided
+	})
+	queue := make(chan string, len(volumes))
+	for _, name := range slices.Sorted(maps.Keys(volumes)) {
+		queue <- name
+	}
+	close(queue)
+	return protect.Each(ctx, cfg.Log, writers, func(ctx context.Context, out *partwriter.Writer) error {
+		for name := range queue {
+			if cfg.Stop.Requested() {
+				return stop.ErrStopped
+			}
+			d := decision{cfg: cfg, out: out, res: &res, name: name, volume: volumes[name]}
+			if err := d.decide(ctx); err != nil {
+				return err
+			}
+			if err := d.keep(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// keep makes decisions durable that are not to be made again.
+func (d *decision) keep() error {
+	if err := d.out.Drain(); err != nil {
+		return err
+	}
+	if len(d.out.Record.Snapshots) == 0 && len(d.out.Record.Volumes) < d.cfg.RecordItems {
+		return nil // whoever takes over decides on these again
+	}
+	if err := d.out.Flush(); err != nil {
+		return err
+	}
+	failpoint.Hit("backup-runner/snapshot-recorded")
+	return nil
+}
+
+// decision is one volume that is decided on.
+type decision struct {
+	cfg    *Config
+	out    *partwriter.Writer
+	volume facts.Volume
+	res    *resource.Resource
+	name   string
+}
+
+// interrupted returns why what failed, or seemed to, says nothing about the volume: whoever takes
+// over asks again.
+func (c *Config) interrupted(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && c.Stop.Requested():
+		return stop.ErrStopped // perhaps that is why
+	}
+	return nil
+}
+
+// ErrUnclear is what is known of a snapshot that an earlier holder was about to take.
+var ErrUnclear = errors.New("the runner ended around CreateSnapshot, which is not called again: the provider may have a snapshot with the tags velero.io/backup and velero.io/pv that nobody knows")
+
+var errGone = errors.New("the volume is gone")

@@ -1,0 +1,13 @@
+// Package wellknown names the resources that a backup treats in a way of their own.
+package wellknown
+
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// The resources.
+var (
+	Namespaces  = schema.GroupResource{Resource: "namespaces"}
+	Definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	Pods        = schema.GroupResource{Resource: "pods"}
+	Claims      = schema.GroupResource{Resource: "persistentvolumeclaims"}
+	Volumes     = schema.GroupResource{Resource: "persistentvolumes"}
+)

@@ -1,0 +1,56 @@
+package finalize
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
+	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// readRecords reads the records that the composition names, a few at a time.
+func readRecords(ctx context.Context, s *State) error {
+	if err := s.Holder.Confirm(ctx); err != nil {
+		return err
+	}
+	c := s.Composition
+	s.plan, s.volumes = commit.Plan(s.Backup, s.Cluster), newAboutVolumes(s.Dir)
+	if len(c.Revisions) > 0 {
+		s.plan.Header.Revision = c.Revisions[0]
+	}
+	err := checkpoint.Each(ctx, s.Store, c.Backup, c.UID, c.Checkpoints, func(_ string, rec *checkpoint.Record) error {
+		if p := rec.Part; p.SidecarKey != "" {
+			s.plan.Parts = append(s.plan.Parts, assembly.PartRef{Key: p.Key, Size: p.Size, SHA256: p.SHA256,
+				SidecarKey: p.SidecarKey, SidecarSHA256: p.SidecarSHA256})
+		}
+		s.plan.Cuts = appendCuts(s.plan.Cuts, rec.Ranges, s.plan.Header.Revision)
+		return s.volumes.add(rec)
+	})
+	if err != nil {
+		return err
+	}
+	s.Contents.Snapshots, s.Contents.Completed = s.volumes.begun, s.volumes.completed
+	return s.volumes.complete()
+}
+
+// assembleTarball composes the tarball from its parts.
+func assembleTarball(ctx context.Context, s *State) (err error) {
+	s.Tarball, err = assembly.Compose(ctx, s.Store, s.plan)
+	if err != nil {
+		return fmt.Errorf("compose the tarball: %w", err)
+	}
+	s.Contents.TarballSize = s.Tarball.Size
+	return nil
+}
+
+// mergeSidecars makes manifest, resource list, results and log of the sidecars.
+func mergeSidecars(ctx context.Context, s *State) (err error) {
+	s.Merged, err = assembly.Merge(ctx, s.Store, s.plan, s.Dir)
+	if err != nil {
+		return fmt.Errorf("merge the sidecars: %w", err)
+	}
+	s.Contents.Items = s.Merged.Items + s.Merged.Failed
+	s.Contents.Warnings, s.Contents.Errors = s.Merged.Warnings, s.Merged.Errors
+	return nil
+}

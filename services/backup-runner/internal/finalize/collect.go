@@ -1,0 +1,44 @@
+package finalize
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// recordedError carries a verdict that is recorded in the bucket.
+type recordedError struct{ verdict checkpoint.Failure }
+
+func (e *recordedError) Error() string { return e.verdict.Reason }
+
+// collect follows the composition that is fixed, or collects and fixes one. A verdict that an
+// earlier holder recorded is a *recordedError.
+func collect(ctx context.Context, s *State) error {
+	if s.Panicked != nil {
+		return s.Panicked
+	}
+	name, uid := s.Backup.Name, string(s.Backup.UID)
+	c, err := checkpoint.Fixed(ctx, s.Store, name, uid)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		c, err = s.Collect(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if c.Failure != nil {
+		return &recordedError{*c.Failure}
+	}
+	if c.Epoch != s.Epoch { // its assembly may have failed
+		verdict, err := checkpoint.Condemned(ctx, s.Store, name, uid)
+		if err == nil {
+			return &recordedError{verdict}
+		}
+		if !errors.Is(err, objectstore.ErrNotFound) {
+			return err
+		}
+	}
+	s.Composition = &c
+	return nil
+}

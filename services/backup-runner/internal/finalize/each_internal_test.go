@@ -1,0 +1,22 @@
+package finalize
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A call that panics ends the context of those beside it: they went on with their whole work, and
+// the panic was the caller's only after it.
+func TestAPanicEndsTheCallsBesideIt(t *testing.T) {
+	require.Panics(t, func() {
+		_ = each(t.Context(), 2, 2, func(ctx context.Context, i int) error {
+			if i == 0 {
+				panic("no such method")
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+	})
+}

@@ -1,0 +1,180 @@
+package finalize
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// ErrComposed means that the backup does not fail: while this holder failed to collect, another one
+// fixed the composition, which is followed.
+var ErrComposed = errors.New("another holder fixed the composition")
+
+// lookForCommit ends the list where the backup was committed before: then the work failed only
+// because its end had come already.
+func lookForCommit(ctx context.Context, s *State) error {
+	committed, found, err := commit.Committed(ctx, s.Store, s.Backup)
+	if err != nil || !found {
+		return err
+	}
+	s.Decide(committed)
+	return errDecided
+}
+
+// recordVerdict makes the verdict durable before anything tells it: a later holder follows it,
+// whatever would become of the work then. It takes the place of the composition; if that exists and
+// cannot be assembled, it gets a record of its own.
+func recordVerdict(ctx context.Context, s *State) error {
+	if err := s.present(ctx); err != nil {
+		return err
+	}
+	verdict, err := s.verdict(ctx)
+	if err == nil {
+		err = s.present(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	s.Verdict, s.Contents = verdict, Contents{}
+	s.Log.ErrorContext(ctx, "backup failed", "error", verdict.Reason)
+	return nil
+}
+
+func (s *State) verdict(ctx context.Context) (checkpoint.Failure, error) {
+	var known *recordedError
+	if errors.As(s.Cause, &known) {
+		return known.verdict, nil
+	}
+	verdict := checkpoint.Failure{Reason: s.Cause.Error(), Time: s.Clock.Now().UTC().Truncate(time.Millisecond)}
+	name, uid := s.Backup.Name, string(s.Backup.UID)
+	if s.Composition == nil {
+		c, err := checkpoint.Fix(ctx, s.Store, checkpoint.Composition{
+			Backup: name, UID: uid, Epoch: s.Epoch, Phase: velerov1.BackupPhaseFailed, Failure: &verdict,
+		})
+		switch {
+		case err == nil && c.Failure != nil:
+			return *c.Failure, nil
+		case err == nil && s.Panicked == nil:
+			return verdict, ErrComposed
+		case err != nil && !errors.Is(err, checkpoint.ErrDamaged):
+			return s.unrecorded(ctx, verdict, err)
+		}
+		// The composition stands, and this holder panicked or cannot read it.
+	}
+	recorded, err := checkpoint.Condemn(ctx, s.Store, name, uid, verdict)
+	if err != nil {
+		return s.unrecorded(ctx, verdict, err)
+	}
+	return recorded, nil
+}
+
+// unrecorded lets a verdict stand without a record where none can be had: the bucket refuses it,
+// and so the work of any other holder, or the record is damaged.
+func (s *State) unrecorded(ctx context.Context, verdict checkpoint.Failure, err error) (checkpoint.Failure, error) {
+	if !retrystore.Refused(err) && !errors.Is(err, checkpoint.ErrDamaged) {
+		return verdict, err
+	}
+	s.Log.WarnContext(ctx, "verdict not recorded before it is published", "error", err)
+	return verdict, nil
+}
+
+// explainFailure leaves a log and results that say why the backup failed. It is best effort: the
+// metadata file, written next, says it too.
+func explainFailure(ctx context.Context, s *State) error {
+	err := commit.Explain(ctx, s.Store, s.Dir, s.Backup, s.Cluster,
+		commit.Verdict{Reason: s.Verdict.Reason, Time: s.Verdict.Time, Source: "holdfast/backup-runner"})
+	if err != nil {
+		s.Log.WarnContext(ctx, "log of the failed backup not published", "error", err)
+	}
+	return nil
+}
+
+// commitFailure commits the backup as Failed, unless it was committed before.
+func commitFailure(ctx context.Context, s *State) error {
+	final := commit.Failed(s.Backup, s.Verdict.Reason, s.Clock.Now())
+	final.Status.VolumeSnapshotsAttempted, final.Status.VolumeSnapshotsCompleted = s.Contents.Snapshots, s.Contents.Completed
+	return s.commit(ctx, final)
+}
+
+// listSnapshots lists the native snapshots of a backup that fails, since the list is what a
+// deletion finds them by: what the records say, whether or not they belong to a composition. One
+// without a recorded fate is of phase New; without any there is no list. A record that cannot be
+// understood, which may be why the backup fails, is left out.
+func listSnapshots(ctx context.Context, s *State) error {
+	intended, about := map[string]nativesnapshot.Snapshot{}, newAboutVolumes(s.Dir)
+	defer about.close()
+	err := s.eachRecord(ctx, func(rec *checkpoint.Record) error {
+		for i := range rec.Intended {
+			intended[rec.Intended[i].Spec.PersistentVolumeName] = rec.Intended[i]
+		}
+		for i := range rec.Snapshots {
+			delete(intended, rec.Snapshots[i].Spec.PersistentVolumeName)
+		}
+		return about.add(&checkpoint.Record{Snapshots: rec.Snapshots})
+	})
+	if err != nil {
+		return err
+	}
+	for _, snapshot := range intended {
+		if err := about.add(&checkpoint.Record{Snapshots: []nativesnapshot.Snapshot{snapshot}}); err != nil {
+			return err
+		}
+	}
+	s.Contents.Snapshots, s.Contents.Completed = about.begun, about.completed
+	if about.begun == 0 {
+		return nil
+	}
+	file, err := about.snapshots.file()
+	if err != nil {
+		return err
+	}
+	defer remove(file)
+	return s.createOnce(ctx, layout.BackupVolumeSnapshots(s.Backup.Name), file.Path)
+}
+
+// eachRecord calls fn with the records of the backup that can be read.
+func (s *State) eachRecord(ctx context.Context, fn func(rec *checkpoint.Record) error) error {
+	name, uid := s.Backup.Name, string(s.Backup.UID)
+	var keys []string
+	err := s.Store.List(ctx, layout.CheckpointPrefix(name, uid), func(i objectstore.Info) error {
+		keys = append(keys, i.Key)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		err := checkpoint.Each(ctx, s.Store, name, uid, []string{key}, func(_ string, rec *checkpoint.Record) error { return fn(rec) })
+		switch {
+		case errors.Is(err, checkpoint.ErrClosing):
+		case errors.Is(err, journal.ErrCorrupt), errors.Is(err, objectstore.ErrSize), errors.Is(err, objectstore.ErrNotFound):
+			s.Log.WarnContext(ctx, "a record cannot be read: snapshots it tells of are not listed, and deleting the backup leaves them behind",
+				"record", key, "error", err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// createOnce creates an object unless there is one: an earlier attempt listed the same snapshots.
+func (s *State) createOnce(ctx context.Context, key, path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := objectstore.CreateBytes(ctx, s.Store, key, data); !errors.Is(err, objectstore.ErrExists) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package finalize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+)
+
+// completeFiles completes the files of an inherited backup and finds out how it ends. After a panic
+// the object alone says that, and the bucket stays as it is.
+func completeFiles(ctx context.Context, s *State) (err error) {
+	if s.Panicked != nil {
+		final := commit.Inherited(s.Stored, velerov1.BackupPhasePartiallyFailed, s.Clock.Now())
+		final.Status.FailureReason = s.Panicked.Error()
+		s.Decide(final)
+		return errDecided
+	}
+	name := s.Backup.Name
+	files := &leftover.Job{
+		Store: s.Store, Dir: s.Dir, Operations: layout.BackupItemOperations(name), Results: layout.BackupResults(name), Log: layout.BackupLog(name),
+		Field: "backup", Value: s.Backup.Namespace + "/" + name, Source: "holdfast/backup-runner", Message: joblog.ResultMessage,
+		Now: s.Clock.Now().UTC(), Confirm: s.Holder.Confirm,
+	}
+	found, err := files.Look(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, found.Close()) }()
+	if err := files.Publish(ctx, found); errors.Is(err, leftover.ErrLeft) {
+		s.Log.WarnContext(ctx, "results of the backup do not tell what was found while it was finalized", "error", err)
+	} else if err != nil {
+		return fmt.Errorf("complete the files of the backup: %w", err)
+	}
+	s.Final = s.inherited(found)
+	return nil
+}
+
+// inherited is how an inherited backup ends with what was found.
+func (s *State) inherited(found *leftover.Outcome) *velerov1.Backup {
+	phase := velerov1.BackupPhaseCompleted
+	if found.Errors > 0 || failing(s.Stored.Status.Phase) || failing(s.Claimed) {
+		phase = velerov1.BackupPhasePartiallyFailed
+	}
+	final := commit.Inherited(s.Stored, phase, s.Clock.Now())
+	status := &final.Status
+	status.Errors, status.Warnings = status.Errors+found.Errors, status.Warnings+found.Warnings
+	status.BackupItemOperationsAttempted = max(status.BackupItemOperationsAttempted, found.Completed+found.Failed)
+	status.BackupItemOperationsCompleted, status.BackupItemOperationsFailed = found.Completed, found.Failed
+	status.CSIVolumeSnapshotsCompleted = max(status.CSIVolumeSnapshotsCompleted, found.Snapshots)
+	return final
+}
+
+// failing reports the phases of a backup that cannot end without an error.
+func failing(p velerov1.BackupPhase) bool {
+	return p == velerov1.BackupPhaseFinalizingPartiallyFailed || p == velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
+}
+
+// cancelInherited makes the request to cancel the end.
+func cancelInherited(_ context.Context, s *State) error {
+	var asked *cancel.Error
+	if !errors.As(s.Cause, &asked) {
+		return s.Cause
+	}
+	s.Final = commit.Inherited(s.Stored, velerov1.BackupPhaseFailed, s.Clock.Now())
+	s.Final.Status.FailureReason, s.Final.Status.Errors = asked.Error(), max(s.Stored.Status.Errors, 1)
+	return nil
+}
+
+// replaceMetadata writes the end over the metadata file that the other server left.
+func replaceMetadata(ctx context.Context, s *State) error {
+	if err := s.Holder.Confirm(ctx); err != nil {
+		return err
+	}
+	return commit.Replace(ctx, s.Store, s.Final)
+}

@@ -1,0 +1,106 @@
+package finalize
+
+import (
+	"context"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/utils/clock"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// Holder is the claim under which a backup is finalized.
+type Holder interface {
+	// Confirm returns an error wrapping claim.ErrLost once the claim is another holder's.
+	Confirm(ctx context.Context) error
+	// Present is Confirm that reads the object: the error wraps claim.ErrLost also when it is gone.
+	Present(ctx context.Context) error
+	// BeginCommit marks that the backup commits, on the object and only while it carries the claim.
+	// A request to cancel that came before is the error, a *cancel.Error.
+	BeginCommit(ctx context.Context) error
+	// Settle writes the terminal status of final, unless the phase is terminal already, and tells
+	// others of it, once.
+	Settle(ctx context.Context, final *velerov1.Backup, contents Contents) error
+	// Cancelling ends once the backup is asked to stop, or with the claim.
+	Cancelling() context.Context
+	// Cancelled is the request to stop, nil while there is none.
+	Cancelled() *cancel.Error
+}
+
+// Job is a backup to finalize.
+type Job struct {
+	// Backup is the object as it was claimed, or as it was written since.
+	Backup *velerov1.Backup
+	// Claimed is the phase in which the object was claimed.
+	Claimed velerov1.BackupPhase
+	// Epoch is the claim's.
+	Epoch int64
+	// Cluster is the UID of the cluster's namespace kube-system.
+	Cluster string
+	Holder  Holder
+	Store   objectstore.Store
+	// Dir is a directory for files on their way to the bucket.
+	Dir    string
+	Clock  clock.PassiveClock
+	Log    *slog.Logger
+	Tracer trace.Tracer
+	// Collect lists and stores what is not stored yet, and fixes the composition.
+	Collect func(ctx context.Context) (checkpoint.Composition, error)
+	// Panicked is set where an earlier run of the backup in this process panicked: nothing is
+	// collected or assembled any more.
+	Panicked error
+	// KeepFailed reports whether the parts of a backup that failed stay until its deletion; nil:
+	// they go.
+	KeepFailed func() bool
+}
+
+// Contents is what a backup holds.
+type Contents struct {
+	TarballSize             int64
+	Items, Warnings, Errors int
+	// Snapshots are the native snapshots that were begun, Completed those of them that came about.
+	Snapshots, Completed int
+}
+
+// State is what the steps to the end of one backup hand on. One goroutine runs steps; those that
+// run side by side write different values.
+type State struct {
+	Job
+	has map[Value]bool
+
+	Composition *checkpoint.Composition
+	plan        assembly.Plan
+	volumes     *aboutVolumes
+	Tarball     assembly.Result
+	Merged      *assembly.Merged
+	// Cause is why the steps of Backup failed.
+	Cause   error
+	Verdict checkpoint.Failure
+	// Stored is the metadata file that another server left.
+	Stored *velerov1.Backup
+	Final  *velerov1.Backup
+	// Contents are what the steps found out so far.
+	Contents Contents
+}
+
+// New returns the state of a backup before its first step.
+func New(job Job) *State { return &State{Job: job, has: map[Value]bool{}} }
+
+// Close releases what the steps keep open. Work files stay until the directory goes.
+func (s *State) Close() {
+	if s.volumes != nil {
+		s.volumes.close()
+		s.volumes = nil
+	}
+}
+
+// Decide sets the end that was decided without a step.
+func (s *State) Decide(final *velerov1.Backup) {
+	s.Final = final
+	s.has[Final] = true
+}

@@ -1,0 +1,129 @@
+// Package finalize brings a backup to its end: it puts together what was collected, commits it,
+// writes the terminal phase and removes what no reader needs any more.
+//
+// The lists of steps in this file are the whole of it, in order. A step takes what it needs from
+// the State and leaves there what it gives. The process may die in any of them: what a holder that
+// takes over does with the step is said beside it. Every object of the bucket is created once, from
+// content that depends on the composition and the parts alone, so that any holder arrives at the
+// same.
+//
+// docs/adding-a-step.md shows how a step is added.
+package finalize
+
+// The values of a State.
+const (
+	// Composition is what the backup consists of: State.Composition.
+	Composition Value = "composition"
+	// Plan is what the records say of parts and volumes: State.plan, State.volumes.
+	Plan Value = "plan"
+	// Tarball is the composed tarball: State.Tarball.
+	Tarball Value = "tarball"
+	// Merged are the files merged from the sidecars, in the work directory: State.Merged.
+	Merged Value = "merged files"
+	// Files are the files of the backup in the bucket, beside tarball and metadata.
+	Files Value = "files"
+	// Verified says that what the manifest tells of the tarball is so.
+	Verified Value = "verified tarball"
+	// Mark is the annotation holdfast.io/committing: from it on a request to cancel comes too late.
+	Mark Value = "mark"
+	// Verdict is why the backup fails, recorded where that is possible: State.Verdict.
+	Verdict Value = "verdict"
+	// Final is the backup with its terminal phase, as the metadata file says it: State.Final.
+	Final Value = "final"
+	// Phase is the terminal phase on the object.
+	Phase Value = "phase"
+)
+
+// Backup are the steps from the first object that is listed to the commit. They may be begun again
+// at any time by another holder. Where they fail, Failure decides how the backup ends.
+func Backup() []Step {
+	return []Step{
+		{
+			Name: "collect", Gives: []Value{Composition}, Taker: Follows, Cancellable: true,
+			Run: collect, Failpoint: "backup-runner/composition-fixed",
+		},
+		{
+			Name: "read the records", Needs: []Value{Composition}, Gives: []Value{Plan}, Taker: Repeats, Cancellable: true,
+			Run: readRecords, Failpoint: "backup-runner/plan-read",
+		},
+		sideBySide(
+			Step{
+				Name: "assemble the tarball", Needs: []Value{Plan}, Gives: []Value{Tarball}, Taker: Adopts, Cancellable: true,
+				Run: assembleTarball, Failpoint: "backup-runner/tarball-composed",
+			},
+			Step{
+				Name: "merge the sidecars", Needs: []Value{Plan}, Gives: []Value{Merged}, Taker: Repeats, Cancellable: true,
+				Run: mergeSidecars, Failpoint: "backup-runner/sidecars-merged",
+			},
+		),
+		{
+			Name: "store the files", Needs: []Value{Merged}, Gives: []Value{Files}, Taker: Adopts, Cancellable: true,
+			Run: storeFiles,
+		},
+		{
+			Name: "verify the tarball", Needs: []Value{Tarball, Files}, Gives: []Value{Verified}, Taker: Repeats, Cancellable: true,
+			Run: verifyTarball, Failpoint: "backup-runner/tarball-verified",
+		},
+		markStep(Verified),
+		{
+			Name: "commit", Needs: []Value{Mark, Tarball, Merged}, Gives: []Value{Final}, Taker: Follows,
+			Run: commitBackup,
+		},
+	}
+}
+
+// markStep is the step from which on the backup cannot be cancelled any more.
+func markStep(needs ...Value) Step {
+	return Step{
+		Name: "mark the commit", Needs: needs, Gives: []Value{Mark}, Taker: Follows,
+		Run: markCommit,
+	}
+}
+
+// Failure are the steps that commit a backup as Failed, for State.Cause. Should it have been
+// committed before, what is there stands.
+func Failure() []Step {
+	return []Step{
+		{Name: "look for a commit", Taker: Repeats, Run: lookForCommit},
+		{Name: "record the verdict", Gives: []Value{Verdict}, Taker: Follows, Run: recordVerdict},
+		{Name: "explain the failure", Needs: []Value{Verdict}, Taker: Adopts, Run: explainFailure},
+		{Name: "list the snapshots", Needs: []Value{Verdict}, Taker: Follows, Run: listSnapshots},
+		{Name: "commit the failure", Needs: []Value{Verdict}, Gives: []Value{Final}, Taker: Follows, Run: commitFailure},
+	}
+}
+
+// Inherited are the steps that end a backup which another server stored and left unfinished, from
+// what the bucket holds: State.Stored is its metadata file. Whoever begins them again comes to the
+// same end. Where a request to cancel ends them, InheritedCancelled is the end.
+func Inherited() []Step {
+	return []Step{
+		{
+			Name: "complete the files", Gives: []Value{Final}, Taker: Overwrites, Cancellable: true,
+			Run: completeFiles, Failpoint: "backup-runner/inherited-files",
+		},
+		markStep(Final),
+		{
+			Name: "replace the metadata", Needs: []Value{Mark, Final}, Taker: Overwrites,
+			Run: replaceMetadata, Failpoint: "backup-runner/inherited-committed",
+		},
+	}
+}
+
+// InheritedCancelled are the steps that end a backup of Inherited as Failed, by a request to
+// cancel.
+func InheritedCancelled() []Step {
+	return []Step{
+		{Name: "cancel what was left", Gives: []Value{Final}, Taker: Repeats, Run: cancelInherited},
+		{Name: "replace the metadata", Needs: []Value{Final}, Taker: Overwrites, Run: replaceMetadata},
+	}
+}
+
+// End are the steps after the end was decided in the bucket. A holder that dies before the phase is
+// written is followed by one that finds the commit and takes them. Once it is written the backup is
+// over for everybody who waits for it, and what is left of its parts is a leftover.
+func End() []Step {
+	return []Step{
+		{Name: "write the phase", Needs: []Value{Final}, Gives: []Value{Phase}, Taker: Follows, Run: writePhase},
+		{Name: "sweep the parts", Needs: []Value{Phase}, Taker: None, Run: sweepParts},
+	}
+}

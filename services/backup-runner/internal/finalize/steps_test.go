@@ -1,0 +1,118 @@
+package finalize_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
+)
+
+// What each step needs is there when its turn comes, whatever happened before.
+func TestEveryStepFindsWhatItNeeds(t *testing.T) {
+	for name, steps := range map[string][]finalize.Step{
+		"backup": finalize.Backup(), "failure": finalize.Failure(), "inherited": finalize.Inherited(),
+		"inherited, cancelled": finalize.InheritedCancelled(), "end": finalize.End(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			has := map[finalize.Value]bool{finalize.Final: name == "end"}
+			marked := false
+			for _, step := range steps {
+				require.NotEmpty(t, step.Name)
+				require.NotEmpty(t, step.Taker, step.Name)
+				require.NotNil(t, step.Run, step.Name)
+				for _, need := range step.Needs {
+					require.True(t, has[need], "%s needs %s", step.Name, need)
+				}
+				for _, value := range step.Gives {
+					has[value] = true
+				}
+				marked = marked || has[finalize.Mark]
+				require.False(t, marked && step.Cancellable, "%s: a request comes too late", step.Name)
+			}
+			require.True(t, has[finalize.Final] || has[finalize.Phase], "the list decides the end")
+		})
+	}
+}
+
+func nothing(context.Context, *finalize.State) error { return nil }
+
+func TestAStepInTheWrongPlaceIsAnError(t *testing.T) {
+	s := state(t, memstore.New(), &bytes.Buffer{})
+	ran := false
+	err := s.Run(t.Context(), []finalize.Step{
+		{Name: "first", Gives: []finalize.Value{finalize.Plan}, Run: nothing},
+		{Name: "second", Needs: []finalize.Value{finalize.Tarball}, Run: func(context.Context, *finalize.State) error { ran = true; return nil }},
+	})
+	require.ErrorContains(t, err, `"second" needs "tarball"`)
+	require.False(t, ran)
+}
+
+// A request to cancel is the error of a step that it ended, and of no other.
+func TestARequestToCancelEndsCancellableSteps(t *testing.T) {
+	broken := errors.New("context canceled, or anything else")
+	for _, cancellable := range []bool{true, false} {
+		s := state(t, memstore.New(), &bytes.Buffer{})
+		s.Holder.(*holder).asked = &cancel.Error{Request: cancel.Request{By: "alice"}}
+		require.NoError(t, s.Run(t.Context(), []finalize.Step{{Name: "done all the same", Cancellable: cancellable, Run: nothing}}))
+		err := s.Run(t.Context(), []finalize.Step{{Name: "ended", Cancellable: cancellable, Run: func(context.Context, *finalize.State) error { return broken }}})
+		if cancellable {
+			require.EqualError(t, err, "cancelled by alice")
+		} else {
+			require.ErrorIs(t, err, broken)
+		}
+	}
+}
+
+// Steps that run side by side end one another, and nothing of the one that was ended is left.
+func TestAStepThatFailsEndsTheOneBesideIt(t *testing.T) {
+	for name, broken := range map[string]func(op memstore.Op, key string) bool{
+		"the tarball cannot be composed": func(op memstore.Op, _ string) bool { return op == memstore.OpCompose },
+		"a sidecar cannot be read": func(op memstore.Op, key string) bool {
+			return op == memstore.OpRead && strings.HasSuffix(key, ".sidecar")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New()
+			s := collectible(t, store)
+			store.Inject(func(op memstore.Op, key string) error {
+				if broken(op, key) {
+					return objectstore.ErrAccess
+				}
+				return nil
+			})
+			require.ErrorIs(t, s.Run(t.Context(), finalize.Backup()), objectstore.ErrAccess)
+			left, err := os.ReadDir(s.Dir)
+			require.NoError(t, err)
+			for _, file := range left {
+				require.NotContains(t, file.Name(), "merge-", "of the merge nothing is left")
+			}
+			store.Inject(nil)
+			taker := collectible(t, store)
+			require.NoError(t, taker.Run(t.Context(), finalize.Backup()), "another holder comes to the end")
+			require.Equal(t, velerov1.BackupPhaseCompleted, taker.Final.Status.Phase)
+		})
+	}
+}
+
+// A panic of a step that runs beside another one is one of the job's goroutine, which survives it.
+func TestAPanicBesideAnotherStepIsTheCallers(t *testing.T) {
+	store := memstore.New()
+	s := collectible(t, store)
+	store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpCompose {
+			panic("no compose")
+		}
+		return nil
+	})
+	require.Panics(t, func() { _ = s.Run(t.Context(), finalize.Backup()) })
+}

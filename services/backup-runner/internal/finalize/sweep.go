@@ -1,0 +1,76 @@
+package finalize
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// sweepParts removes parts, sidecars and records. Those of a backup that failed are all that was
+// stored, and stay if a plugin has to see it before it goes. The backup has its phase already, so
+// that nothing waits for it, and no other holder comes after this one: what is left here, whatever
+// the reason, is removed by the sweep of leftovers in the deletion service.
+func sweepParts(ctx context.Context, s *State) error {
+	if s.Final.Status.Phase == velerov1.BackupPhaseFailed && s.KeepFailed != nil && s.KeepFailed() {
+		return nil
+	}
+	failpoint.Hit("backup-runner/before-sweep")
+	err := RemoveAll(ctx, s.Store, layout.PartsPrefix(s.Backup.Name, string(s.Backup.UID)), func(string) (bool, error) {
+		failpoint.Hit("backup-runner/sweep")
+		return true, nil
+	})
+	if err != nil {
+		s.Log.WarnContext(ctx, "parts left to the sweep of leftovers", "error", err)
+		return nil
+	}
+	failpoint.Hit("backup-runner/swept")
+	return nil
+}
+
+// removals is how many objects are removed at once.
+const removals = 16
+
+// RemoveAll deletes the objects under a prefix that may says go, of which all but a few must; its
+// error ends the removal. may is called right before the deletion, from several goroutines.
+func RemoveAll(ctx context.Context, store objectstore.Store, prefix string, may func(key string) (bool, error)) error {
+	for {
+		keys, err := batch(ctx, store, prefix)
+		if err != nil {
+			return err
+		}
+		err = each(ctx, removals, len(keys), func(ctx context.Context, i int) error {
+			if ok, err := may(keys[i]); err != nil || !ok {
+				return err
+			}
+			if err := store.Delete(ctx, keys[i]); err != nil {
+				return fmt.Errorf("remove %s: %w", keys[i], err)
+			}
+			return nil
+		})
+		if err != nil || len(keys) < sweepBatch {
+			return err
+		}
+	}
+}
+
+const sweepBatch = 1000
+
+// batch returns the first keys under a prefix: a store may not like to be changed while it lists.
+func batch(ctx context.Context, store objectstore.Reader, prefix string) ([]string, error) {
+	var keys []string
+	err := store.List(ctx, prefix, func(info objectstore.Info) error {
+		if keys = append(keys, info.Key); len(keys) == sweepBatch {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", prefix, err)
+	}
+	return keys, nil
+}

@@ -1,0 +1,159 @@
+package finalize
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/extsort"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
+)
+
+// volumes writes an array of entries about volumes, in an order of its own: they come as parallel
+// work came to them.
+type volumes struct {
+	path   string
+	empty  string // the file without entries
+	sorter *extsort.Sorter
+}
+
+func newVolumes(path, empty string) *volumes {
+	return &volumes{path: path, empty: empty, sorter: extsort.New(extsort.Config{Dir: filepath.Dir(path)})}
+}
+
+// add adds what became of volumes, in the order of claims and volumes.
+func (v *volumes) add(infos []volume.Info) error {
+	for i := range infos {
+		if infos[i].Pending { // another entry says what became of it
+			continue
+		}
+		if err := v.entry(infos[i].PVCNamespace+"\x00"+infos[i].PVCName+"\x00"+infos[i].PVName, &infos[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addSnapshots adds snapshots, in the order of their volumes, and returns how many of them there
+// are.
+func (v *volumes) addSnapshots(snapshots []nativesnapshot.Snapshot) (completed int, err error) {
+	for i := range snapshots {
+		if err := v.entry(snapshots[i].Spec.PersistentVolumeName, &snapshots[i]); err != nil {
+			return completed, err
+		}
+		if snapshots[i].Status.Phase == nativesnapshot.PhaseCompleted {
+			completed++
+		}
+	}
+	return completed, nil
+}
+
+func (v *volumes) entry(key string, entry any) error {
+	data, err := json.Marshal(entry)
+	if err != nil {
+		return fmt.Errorf("encode volume info: %w", err)
+	}
+	if err := v.sorter.Add([]byte(key), data); err != nil {
+		return fmt.Errorf("sort volume info: %w", err)
+	}
+	return nil
+}
+
+// file writes the entries.
+func (v *volumes) file() (part.File, error) {
+	g, err := createGzip(v.path)
+	if err != nil {
+		return part.File{}, err
+	}
+	err = v.write(g.zip)
+	f, closeErr := g.close()
+	if err := errors.Join(err, closeErr); err != nil {
+		remove(part.File{Path: v.path})
+		return part.File{}, fmt.Errorf("write volume info: %w", err)
+	}
+	return f, nil
+}
+
+func (v *volumes) write(w io.Writer) (err error) {
+	sorted, err := v.sorter.Sort()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sorted.Close()) }()
+	for separator := "["; ; separator = "," {
+		_, data, err := sorted.Next()
+		switch {
+		case errors.Is(err, io.EOF) && separator == "[":
+			_, err = io.WriteString(w, v.empty)
+			return err
+		case errors.Is(err, io.EOF):
+			_, err = io.WriteString(w, "]\n")
+			return err
+		case err != nil:
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "%s%s", separator, data); err != nil {
+			return err
+		}
+	}
+}
+
+// close releases what the entries took; what was not written is lost.
+func (v *volumes) close() { _ = v.sorter.Close() }
+
+// aboutVolumes is what the records say of volumes.
+type aboutVolumes struct {
+	info, snapshots  *volumes
+	begun, completed int
+	// undecided are the volumes of claims whose fate no record has.
+	undecided map[string]struct{}
+}
+
+func newAboutVolumes(dir string) *aboutVolumes {
+	return &aboutVolumes{
+		info:      newVolumes(filepath.Join(dir, "volumeinfo.json.gz"), "[]\n"),
+		snapshots: newVolumes(filepath.Join(dir, "volumesnapshots.json.gz"), "null\n"), // as in Velero 1.18
+		undecided: map[string]struct{}{},
+	}
+}
+
+func (a *aboutVolumes) add(rec *checkpoint.Record) error {
+	if err := a.info.add(rec.Volumes); err != nil {
+		return err
+	}
+	for i := range rec.Volumes {
+		switch v := &rec.Volumes[i]; {
+		case !v.Pending:
+			delete(a.undecided, v.PVName)
+		case v.PVCName != "":
+			a.undecided[v.PVName] = struct{}{}
+		}
+	}
+	completed, err := a.snapshots.addSnapshots(rec.Snapshots)
+	a.begun, a.completed = a.begun+len(rec.Snapshots), a.completed+completed
+	return err
+}
+
+// errUndecided means that a backup would say nothing of volume data that it lacks.
+var errUndecided = errors.New("no record tells what became of the data of volumes of the backup")
+
+// complete returns an error naming volumes of which nothing would be stored.
+func (a *aboutVolumes) complete() error {
+	if len(a.undecided) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(a.undecided))
+	return fmt.Errorf("%w: %d of them, such as %q", errUndecided, len(names), names[0])
+}
+
+func (a *aboutVolumes) close() {
+	a.info.close()
+	a.snapshots.close()
+}

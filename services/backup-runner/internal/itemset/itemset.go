@@ -1,0 +1,153 @@
+// Package itemset has what became of each object of a backup, so that none is processed twice,
+// whichever action asks for it, and lets a worker that needs an object wait for the one that
+// processes it.
+package itemset
+
+import "sync"
+
+// Place is where a spooled object lies. Files have numbers below 2^24.
+type Place struct{ File, Offset uint32 }
+
+// Set is safe for concurrent use. It takes at most 28 bytes for each object, spooled or not.
+type Set struct {
+	mu    sync.Mutex
+	slots table
+	open  int // objects that wait
+	owed  int // spooled objects that are aside
+	busy  map[Key]*work
+	asks  map[int]Key // by worker: the object it waits for
+}
+
+// New returns an empty set.
+func New() *Set {
+	return &Set{busy: map[Key]*work{}, asks: map[int]Key{}}
+}
+
+// change changes the slot of an object. The slot is valid during fn alone.
+func (r *Set) change(k Key, fn func(s *slot)) {
+	s := r.slots.at(k)
+	r.count(s, -1)
+	fn(s)
+	r.count(s, 1)
+}
+
+func (r *Set) count(s *slot, n int) {
+	if s.fate() == Waiting {
+		r.open += n
+	}
+	if s.has(aside | placed) {
+		r.owed += n
+	}
+}
+
+// Settle gives objects their fate.
+func (r *Set) Settle(fate Fate, keys ...Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range keys {
+		r.change(k, func(s *slot) { s.settle(fate) })
+	}
+}
+
+// Hold notes that an object waits, unless it has a fate already. Of one that is aside it notes
+// where it lies.
+func (r *Set) Hold(k Key, at Place) (added bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.change(k, func(s *slot) {
+		switch {
+		case s.fate() == Unknown:
+			s.state &^= aside // it has its block before it
+			s.settle(Waiting)
+			s.lies(at)
+			added = true
+		case s.has(aside) && !s.has(placed):
+			s.lies(at)
+		}
+	})
+	return added
+}
+
+// Fate returns the fate of an object.
+func (r *Set) Fate(k Key) Fate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.slots.get(k)
+	return s.fate()
+}
+
+// Open returns how many objects wait.
+func (r *Set) Open() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open
+}
+
+// Pending returns how many spooled objects wait or are aside.
+func (r *Set) Pending() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open + r.owed
+}
+
+// PendingAt reports whether the object that lies there waits or is aside.
+func (r *Set) PendingAt(k Key, at Place) bool {
+	found, pending := r.Place(k)
+	return pending && found == at
+}
+
+// Place returns where a spooled object lies that waits or is aside.
+func (r *Set) Place(k Key) (Place, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.slots.get(k)
+	if s.fate() == Waiting || s.has(aside|placed) {
+		return s.place(), true
+	}
+	return Place{}, false
+}
+
+// Round begins anew to put objects into blocks.
+func (r *Set) Round() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.slots.forget(entered)
+}
+
+// Enter notes that an object is in a block, once in each round.
+func (r *Set) Enter(k Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.slots.at(k)
+	first := !s.has(entered)
+	s.state |= entered
+	return first
+}
+
+// SetAside notes that an object was processed out of its block.
+func (r *Set) SetAside(k Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.change(k, func(s *slot) {
+		if !s.has(aside) {
+			s.state = s.state&^placed | aside
+		}
+	})
+}
+
+// Aside reports whether the object was given away out of its block, which none has joined since.
+func (r *Set) Aside(k Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.slots.get(k)
+	return s.has(aside)
+}
+
+// Join notes that the block of an object that may be aside is done.
+func (r *Set) Join(k Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.slots.get(k); s.has(aside) {
+		r.change(k, func(s *slot) { s.state &^= aside })
+	}
+}

@@ -1,0 +1,101 @@
+package itemspool
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Read returns the object at that place of a file, for which Add or Each gave it.
+func Read(path string, offset int64) (Item, error) {
+	var it Item
+	f, err := os.Open(path)
+	if err != nil {
+		return it, fmt.Errorf("read a spooled object: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	err = it.readAt(f, offset)
+	if err != nil {
+		return it, fmt.Errorf("read a spooled object: %w", err)
+	}
+	return it, nil
+}
+
+func (it *Item) readAt(f io.ReaderAt, offset int64) error {
+	var prefix [prefixBytes]byte
+	if _, err := f.ReadAt(prefix[:], offset); err != nil {
+		return short(err)
+	}
+	texts, body, err := lengths(prefix[:])
+	if err != nil {
+		return err
+	}
+	record := make([]byte, texts+body)
+	if _, err := f.ReadAt(record, offset+prefixBytes); err != nil {
+		return short(err)
+	}
+	if err := it.decodeTexts(record[:texts]); err != nil {
+		return err
+	}
+	return it.decodeBody(record[texts:])
+}
+
+func short(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it ends in a record", ErrCorrupt)
+	}
+	return err
+}
+
+// Each calls fn for every object of a file in the order they were written, without its body, and
+// where it is.
+func Each(path string, fn func(offset int64, it *Item) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read an item spool: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	in := bufio.NewReaderSize(f, 64<<10)
+	var offset int64
+	for {
+		it, size, err := next(in)
+		if err == io.EOF { //nolint:errorlint // the end of a file, not inside a record
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read an item spool: %w", err)
+		}
+		if err := fn(offset, &it); err != nil {
+			return err
+		}
+		offset += size
+	}
+}
+
+// next reads the names of a record and steps over its body.
+func next(in *bufio.Reader) (it Item, size int64, err error) {
+	var prefix [prefixBytes]byte
+	if _, err := io.ReadFull(in, prefix[:]); err != nil {
+		if err == io.EOF {
+			return it, 0, err
+		}
+		return it, 0, short(err)
+	}
+	texts, body, err := lengths(prefix[:])
+	if err != nil {
+		return it, 0, err
+	}
+	names := make([]byte, texts)
+	if _, err := io.ReadFull(in, names); err != nil {
+		return it, 0, short(err)
+	}
+	if err := it.decodeTexts(names); err != nil {
+		return it, 0, err
+	}
+	if _, err := in.Discard(body); err != nil {
+		return it, 0, short(err)
+	}
+	return it, int64(prefixBytes + texts + body), nil
+}

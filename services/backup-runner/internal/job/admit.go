@@ -1,0 +1,107 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
+)
+
+// Pending implements engine.Kind. A suspended backup waits for queue-scheduler.
+func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, error) {
+	if _, suspended := suspend.Of(b); suspended {
+		return engine.None, nil
+	}
+	switch runs, _ := runnable(b.Status.Phase); {
+	case !runs:
+		return engine.None, nil
+	case b.Status.Phase == velerov1.BackupPhaseReadyToStart:
+		return engine.Begin, nil
+	}
+	return engine.Resume, nil
+}
+
+// Terminal implements engine.Kind.
+func (k *Kind) Terminal(b *velerov1.Backup) bool { return b.Status.Phase.Terminal() }
+
+// Admit implements engine.Kind. A backup whose claim cannot be read, and so never be taken again,
+// ends as Failed. So does one that was asked to cancel before anybody worked on it.
+func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*velerov1.Backup], error) {
+	runs, needsLedger := runnable(b.Status.Phase)
+	if !runs {
+		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q", b.Status.Phase)), nil
+	}
+	job := &attempt{Kind: k}
+	if needsLedger {
+		if _, suspended := suspend.Of(b); suspended {
+			return engine.NotNow[*velerov1.Backup]("it is suspended"), nil
+		}
+		entry, admitted, err := k.Ledger.Get(ctx, b.UID)
+		if err != nil {
+			return engine.Decision[*velerov1.Backup]{}, fmt.Errorf("read the ledger: %w", err)
+		}
+		if !admitted {
+			return engine.NotNow[*velerov1.Backup]("it is not in the ledger"), nil
+		}
+		job.admitted = entry
+	}
+	if reason := reasonToEnd(b); reason != nil {
+		return engine.End(func(b *velerov1.Backup) error { fail(b, reason.Error(), k.now()); return nil }, k.endedUnclaimed), nil
+	}
+	return engine.Take[*velerov1.Backup](job), nil
+}
+
+// runnable reports whether a runner works on backups of that phase, and whether they must be in the
+// ledger for it.
+func runnable(p velerov1.BackupPhase) (ok, needsLedger bool) {
+	switch p {
+	case velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress:
+		return true, true
+	case velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
+		return true, false
+	}
+	return false, false
+}
+
+// reasonToEnd is why a backup ends without being claimed.
+func reasonToEnd(b *velerov1.Backup) error {
+	if _, _, err := claim.Parse(b); err != nil {
+		return err
+	}
+	if r, asked := cancel.Requested(b); asked && cancel.BackupStage(b) == cancel.Waiting {
+		return &cancel.Error{Request: r}
+	}
+	return nil
+}
+
+// start makes a backup one that has begun.
+func start(b *velerov1.Backup, at metav1.Time) {
+	b.Status.Phase = velerov1.BackupPhaseInProgress
+	b.Status.StartTimestamp = &at
+	b.Status.Version = 1
+	b.Status.FormatVersion = manifest.FormatVersion
+	b.Status.QueuePosition = 0
+	b.Status.Progress = &velerov1.BackupProgress{}
+}
+
+// fail makes a backup one that failed, for a reason that the bucket does not hold.
+func fail(b *velerov1.Backup, reason string, at metav1.Time) {
+	b.Status.Phase, b.Status.FailureReason, b.Status.CompletionTimestamp = velerov1.BackupPhaseFailed, reason, &at
+}
+
+// now is the time in the precision that JSON keeps.
+func (k *Kind) now() metav1.Time { return metav1.NewTime(k.Clock.Now().Truncate(time.Second)) }
+
+// endedUnclaimed announces the end of a backup that was not claimed.
+func (k *Kind) endedUnclaimed(ctx context.Context, b *velerov1.Backup) {
+	k.ended(ctx, k.Log.With("name", b.Name, "uid", b.UID), b, finalize.Contents{})
+}

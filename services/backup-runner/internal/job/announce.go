@@ -1,0 +1,37 @@
+package job
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
+)
+
+// begun counts and announces a backup whose first holder this process is.
+func (k *Kind) begun(ctx context.Context, log *slog.Logger, b *velerov1.Backup) {
+	k.Metrics.Attempt(b.Labels[velerov1.LabelScheduleName])
+	k.announce(ctx, log, b)
+}
+
+// ended counts and announces the terminal phase that was written.
+func (k *Kind) ended(ctx context.Context, log *slog.Logger, b *velerov1.Backup, contents finalize.Contents) {
+	k.Metrics.Finished(b, contents.TarballSize)
+	k.announce(ctx, log, b)
+	log.InfoContext(ctx, "backup finished", "phase", b.Status.Phase, "items", contents.Items,
+		"warnings", b.Status.Warnings, "errors", b.Status.Errors, "reason", b.Status.FailureReason)
+}
+
+// announce publishes the phase; those who miss it reconcile.
+func (k *Kind) announce(ctx context.Context, log *slog.Logger, b *velerov1.Backup) {
+	err := k.Events.PublishEvent(ctx, &eventv1.Event{
+		Kind: "Backup", Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID),
+		Phase: string(b.Status.Phase), Time: timestamppb.New(k.Clock.Now()),
+	})
+	if err != nil {
+		log.WarnContext(ctx, "event not published", "phase", b.Status.Phase, "error", err)
+	}
+}

@@ -1,0 +1,138 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+)
+
+// Held is a backup that this process holds.
+type Held = engine.Held[*velerov1.Backup]
+
+// attempt is one run of one backup by this process.
+type attempt struct {
+	*Kind
+	admitted ledger.Entry
+	first    bool // this is the backup's first holder
+	held     *Held
+	// owned ends with the claim, or when the grace period is over after the process was told to
+	// stop.
+	owned context.Context //nolint:containedctx // as long as the run
+	// reserved: the bucket's directory is or may be this backup's, so that the metadata file
+	// decides how it ends.
+	reserved bool
+	panicked bool // in an earlier part of this attempt
+}
+
+var _ engine.Job[*velerov1.Backup] = (*attempt)(nil)
+
+// errInternal ends a backup whose run panicked: the next run would do the same.
+var errInternal = errors.New("internal error")
+
+// Claimed implements engine.Job.
+func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
+	a.first = b.Status.Phase == velerov1.BackupPhaseReadyToStart
+	a.reserved = !a.first // an earlier holder may have come that far
+	if a.first {
+		start(b, a.now())
+	}
+	return nil
+}
+
+// Run implements engine.Job.
+func (a *attempt) Run(ctx context.Context, held *Held) error {
+	a.held, a.owned = held, ctx
+	if a.first {
+		a.begun(ctx, held.Log, held.Object)
+	}
+	return a.conclude(a.run(ctx))
+}
+
+// Panicked implements engine.Job. The backup ends as Failed, in the bucket where that decides.
+func (a *attempt) Panicked(ctx context.Context, held *Held, _ any) error {
+	a.held, a.owned = held, ctx
+	if !a.reserved {
+		return a.conclude(a.end(ctx, errInternal.Error()))
+	}
+	a.panicked = true
+	return a.conclude(a.run(ctx))
+}
+
+// conclude is what the engine is told of an attempt. The ledger entry of a backup that is gone is
+// removed, and a backup whose bucket is away is suspended.
+func (a *attempt) conclude(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(context.Cause(a.owned), claim.ErrLost) || errors.Is(err, claim.ErrLost) || errors.Is(err, journal.ErrFenced) {
+		a.releaseEntry(a.owned)
+		return fmt.Errorf("%w: %w", claim.ErrLost, err)
+	}
+	var away *unreachableError
+	if errors.As(err, &away) && a.held.Stopping().Err() == nil && a.suspend(a.owned, away) {
+		return nil
+	}
+	return err
+}
+
+// run carries the claimed backup to its end. An error means that the end was not reached: the claim
+// was lost, the process stops, or the API is away. Told to stop, a backup that is collected comes
+// to the end of its pages; everything else ends at once.
+func (a *attempt) run(ctx context.Context) error {
+	ctx, release := engine.Join(ctx, a.held.Stopping())
+	defer release()
+	b := a.held.Object
+	// A takeover comes without a message: the trace is the one noted on the backup.
+	ctx, span := a.Tracer.Start(messaging.WithTrace(ctx, b), "backup", trace.WithAttributes(
+		attribute.String("holdfast.object.name", b.Name), attribute.String("holdfast.object.uid", string(b.UID)),
+		attribute.Int64("holdfast.claim.epoch", a.held.Claim.Epoch),
+	))
+	defer span.End()
+	dir, err := a.workDir()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			a.held.Log.WarnContext(ctx, "work files left behind", "dir", dir, "error", err)
+		}
+	}()
+	store, err := a.open(ctx)
+	var bad *failedError
+	if errors.As(err, &bad) {
+		return a.end(ctx, bad.reason)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			a.held.Log.WarnContext(ctx, "bucket not closed", "error", err)
+		}
+	}()
+	return a.withStore(ctx, store, dir)
+}
+
+// workDir makes the job's directory, empty.
+func (a *attempt) workDir() (string, error) {
+	dir := filepath.Join(a.WorkDir, fmt.Sprintf("backup-%s-%d", a.held.Object.UID, a.held.Claim.Epoch))
+	if err := os.RemoveAll(dir); err != nil {
+		return "", fmt.Errorf("prepare the work dir: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("prepare the work dir: %w", err)
+	}
+	return dir, nil
+}

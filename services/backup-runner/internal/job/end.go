@@ -1,0 +1,159 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
+)
+
+// withStore decides the end in the bucket, then copies it to the object.
+func (a *attempt) withStore(ctx context.Context, store objectstore.Store, dir string) error {
+	cluster, err := a.clusterUID(ctx)
+	if err != nil {
+		return err
+	}
+	s := finalize.New(a.finalization(store, dir, cluster))
+	defer s.Close()
+	s.Collect = (&collection{Kind: a.Kind, held: a.held, owned: a.owned, namespaces: a.admitted.Namespaces, store: store, dir: dir}).collect
+	err = a.decide(ctx, s)
+	var bad *failedError
+	if errors.As(err, &bad) {
+		return a.end(ctx, bad.reason)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx, finalize.End())
+}
+
+// clusterUID returns the UID of namespace kube-system, which stands for the cluster.
+func (a *attempt) clusterUID(ctx context.Context) (string, error) {
+	ns := &corev1.Namespace{}
+	err := a.calls(a.held.Log).Do(ctx, "read namespace kube-system", func() error {
+		return a.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
+	})
+	if err != nil {
+		return "", fmt.Errorf("identify the cluster: %w", err)
+	}
+	return string(ns.UID), nil
+}
+
+func (a *attempt) finalization(store objectstore.Store, dir, cluster string) finalize.Job {
+	job := finalize.Job{
+		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: holder{a},
+		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, Tracer: a.Tracer, KeepFailed: a.KeepFailed,
+	}
+	if a.panicked {
+		job.Panicked = errInternal
+	}
+	return job
+}
+
+// end writes the end of a backup as Failed on the object alone.
+func (a *attempt) end(ctx context.Context, reason string) error {
+	b := a.held.Object.DeepCopy()
+	fail(b, reason, a.now())
+	return holder{a}.Settle(ctx, b, finalize.Contents{})
+}
+
+// failedError ends the backup as Failed on the object alone: the name in the bucket is not this
+// backup's, or the bucket cannot be written.
+type failedError struct{ reason string }
+
+func (e *failedError) Error() string { return e.reason }
+
+// unopenedError is a location that does not open now. It hides its cause, which would be tried
+// again.
+type unopenedError struct {
+	name string
+	err  error
+}
+
+func (e *unopenedError) Error() string {
+	return fmt.Sprintf("BackupStorageLocation %q: %v", e.name, e.err)
+}
+
+// finalizing reports the phases in which another server left a backup whose items it had stored:
+// the runners of this version finalize within the claim of InProgress.
+func finalizing(p velerov1.BackupPhase) bool {
+	return p == velerov1.BackupPhaseFinalizing || p == velerov1.BackupPhaseFinalizingPartiallyFailed
+}
+
+// decide reaches the commit, by the steps for what the bucket holds of the backup.
+func (a *attempt) decide(ctx context.Context, s *finalize.State) error {
+	stored, found, err := commit.Committed(ctx, s.Store, a.held.Object)
+	switch {
+	case err != nil:
+		return a.storeError(ctx, err)
+	case found && stored.Status.Phase.Terminal():
+		s.Decide(stored)
+		return nil
+	case found:
+		s.Stored = stored
+		return a.orElse(ctx, s, finalize.Inherited(), a.inheritedFailed)
+	case finalizing(a.held.Object.Status.Phase):
+		return &failedError{reason: fmt.Sprintf("another server left the backup in phase %s, and the bucket holds no %s", a.held.Object.Status.Phase, layout.BackupMetadata(a.held.Object.Name))}
+	}
+	dir := &directory{Kind: a.Kind, held: a.held, store: s.Store, cluster: s.Cluster}
+	if err := dir.reserve(ctx); err != nil {
+		return a.storeError(ctx, err)
+	}
+	a.reserved = true
+	return a.orElse(ctx, s, finalize.Backup(), a.backupFailed)
+}
+
+// orElse takes the steps, or what else has to be done if they fail with a verdict.
+func (a *attempt) orElse(ctx context.Context, s *finalize.State, steps []finalize.Step, otherwise func(context.Context, *finalize.State) error) error {
+	s.Cause = s.Run(ctx, steps)
+	if s.Cause == nil || finalize.Stopped(ctx, s.Cause) {
+		return s.Cause
+	}
+	return otherwise(ctx, s)
+}
+
+// backupFailed commits a backup as Failed.
+func (a *attempt) backupFailed(ctx context.Context, s *finalize.State) error {
+	err := s.Run(ctx, finalize.Failure())
+	if errors.Is(err, finalize.ErrComposed) {
+		return a.decide(ctx, s)
+	}
+	if err != nil {
+		// Only the bucket's answer is judged: it says whether the file may be there.
+		return a.storeError(ctx, fmt.Errorf("write the failure %q to the bucket: %w", s.Cause.Error(), err))
+	}
+	return nil
+}
+
+// inheritedFailed ends an inherited backup by a request to cancel; other failures are the bucket's.
+func (a *attempt) inheritedFailed(ctx context.Context, s *finalize.State) error {
+	if err := s.Run(ctx, finalize.InheritedCancelled()); err != nil {
+		return a.storeError(ctx, err)
+	}
+	return nil
+}
+
+// storeError turns a bucket that fails for good into a verdict. Once the backup may have been
+// committed, only a bucket that refuses is one: an answer that got lost may have been a success,
+// and whoever claims the backup next reads it.
+func (a *attempt) storeError(ctx context.Context, err error) error {
+	switch {
+	case finalize.Stopped(ctx, err):
+		return err
+	case errors.Is(err, commit.ErrForeign):
+		return &failedError{reason: commit.ErrForeign.Error()}
+	case a.reserved && !retrystore.Refused(err):
+		return &unreachableError{err}
+	}
+	return &failedError{reason: err.Error()}
+}

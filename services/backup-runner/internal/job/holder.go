@@ -1,0 +1,63 @@
+package job
+
+import (
+	"context"
+	"errors"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
+)
+
+// holder is the claim of an attempt, as the steps to the end of its backup see it.
+type holder struct{ a *attempt }
+
+var _ finalize.Holder = holder{}
+
+// Confirm implements finalize.Holder.
+func (h holder) Confirm(ctx context.Context) error { return h.a.held.Confirm(ctx) }
+
+// Cancelling implements finalize.Holder.
+func (h holder) Cancelling() context.Context { return h.a.held.Cancelling() }
+
+// Cancelled implements finalize.Holder.
+func (h holder) Cancelled() *cancel.Error { return h.a.held.Cancelled() }
+
+// Present implements finalize.Holder.
+func (h holder) Present(ctx context.Context) error {
+	held := h.a.held
+	return h.a.calls(held.Log).Do(ctx, "look at the backup before its commit", func() error {
+		_, err := held.Update(ctx, func(*velerov1.Backup) error { return kube.ErrSkip })
+		return err
+	})
+}
+
+// BeginCommit implements finalize.Holder.
+func (h holder) BeginCommit(ctx context.Context) error { return h.a.held.BeginCommit(ctx, nil) }
+
+// Settle implements finalize.Holder. A backup that has ended already was counted and announced, by
+// this attempt before it panicked or by who ended it, such as queue-scheduler.
+func (h holder) Settle(ctx context.Context, final *velerov1.Backup, contents finalize.Contents) error {
+	held := h.a.held
+	written, err := held.Settle(ctx, func(b *velerov1.Backup) error {
+		expiration := b.Status.Expiration
+		b.Status = *final.Status.DeepCopy()
+		if b.Status.Expiration == nil {
+			b.Status.Expiration = expiration
+		}
+		return nil
+	})
+	if errors.Is(err, engine.ErrEnded) {
+		held.Log.WarnContext(ctx, "backup has ended already", "phase", written.Status.Phase)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h.a.ended(ctx, held.Log, written, contents)
+	failpoint.Hit("backup-runner/event-published")
+	return nil
+}

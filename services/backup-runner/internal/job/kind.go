@@ -1,0 +1,109 @@
+package job
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+)
+
+// Service is the name of the service, which begins those of its failpoints.
+const Service = "backup-runner"
+
+// GracePeriod is how long a backup may go on once the process was told to stop, until what it holds
+// is recorded.
+const GracePeriod = 5 * time.Second
+
+// Ledger is the list of what was admitted; ledger.Ledger is one.
+type Ledger interface {
+	// Release removes the entry of a backup whose object is gone.
+	Release(ctx context.Context, uid types.UID) error
+	LockVolume(ctx context.Context, uid types.UID, volume string) error
+	UnlockVolume(ctx context.Context, uid types.UID, volume string) error
+	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
+}
+
+// Locations opens backup storage locations; location.Opener is one.
+type Locations interface {
+	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
+	Open(ctx context.Context, bsl *velerov1.BackupStorageLocation) (objectstore.Store, error)
+}
+
+// Cluster is the cluster to back up: lists, revisions and what it serves.
+type Cluster interface {
+	collect.Lister
+	cut.Revisioner
+	Discover(ctx context.Context) (*resource.Catalog, error)
+}
+
+// Events announces phases; messaging.Client is one.
+type Events interface {
+	PublishEvent(ctx context.Context, event *eventv1.Event) error
+}
+
+// Actions opens what looks at the objects of one backup: plugins and what is built in.
+type Actions interface {
+	// Open returns the actions for one run of a job; their Close must be called. note gets what
+	// plugins log, from many goroutines.
+	Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry)) collect.Actions
+}
+
+// Config is what backups are made with. Everything is required but Actions, Snapshots,
+// ConsistentCut and the sizes, whose zero values mean collect's defaults.
+type Config struct {
+	Reader    client.Reader // uncached
+	Ledger    Ledger
+	Locations Locations
+	Cluster   Cluster
+	Events    Events
+	Actions   Actions // nil for none
+	// Snapshots opens what takes native snapshots in one run of a job; its Close must be called.
+	// note gets what plugins log. Nil takes none.
+	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker
+	Metrics   *metrics.Metrics
+	Tracer    trace.Tracer
+	Clock     clock.WithTicker
+	Log       *slog.Logger
+	// WorkDir holds a directory for each running job.
+	WorkDir string
+	// Workers, PartBytes, PartItems and BlockWorkers: see collect.Config.
+	Workers      int
+	PartBytes    int64
+	PartItems    int
+	BlockWorkers int
+	// ConsistentCut lists everything at one revision.
+	ConsistentCut bool
+	// StorePatience is how long an unreachable bucket is waited for.
+	StorePatience time.Duration
+	// KeepFailed reports whether the parts of a backup that failed stay until its deletion, which
+	// shows their objects to delete item actions; nil: they go.
+	KeepFailed func() bool
+}
+
+// Kind is the engine's kind of backups. Safe for concurrent use.
+type Kind struct{ Config }
+
+var _ engine.Kind[*velerov1.Backup] = (*Kind)(nil)
+
+// New returns the kind.
+func New(cfg Config) *Kind { return &Kind{cfg} }
+
+// calls repeats calls of the API server while it is away.
+func (k *Kind) calls(log *slog.Logger) retry.Loop { return retry.Loop{Clock: k.Clock, Log: log} }

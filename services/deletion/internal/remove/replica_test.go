@@ -1,0 +1,84 @@
+package remove
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+)
+
+// Outcome says what is left to do with a request.
+type Outcome string
+
+const (
+	// Done means that it was processed, or is gone.
+	Done Outcome = "done"
+	// Later means that it has to be looked at again.
+	Later Outcome = "later"
+)
+
+// replica is a process that carries out requests.
+type replica struct {
+	*Remover
+	bed    *bed
+	engine *engine.Engine[*velerov1.DeleteBackupRequest]
+}
+
+// places is how many deletions a replica works on at once.
+const places = 64
+
+// remover is another replica.
+func (b *bed) remover(c client.WithWatch, claims engine.Instance) *replica {
+	return b.crowded(c, claims, places)
+}
+
+// crowded is a replica with so many places.
+func (b *bed) crowded(c client.WithWatch, claims engine.Instance, places int) *replica {
+	r := &Remover{Reader: c, Client: c, Namespace: "velero", Locations: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler)}
+	return &replica{Remover: r, bed: b, engine: engine.New(engine.Config[*velerov1.DeleteBackupRequest]{
+		Service: "deletion", ObjectKind: "DeleteBackupRequest", Kind: r,
+		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },
+		NewList: func() client.ObjectList { return &velerov1.DeleteBackupRequestList{} },
+		Reader:  c, Cached: c, Client: c, Namespace: "velero", Instance: claims, Bus: enginetest.NewBus(), Work: messaging.WorkDeletionRun,
+		Concurrency: places, Idle: 10 * time.Second, Clock: b.clock, Log: r.Log,
+	})}
+}
+
+// Process is one look of the replica at a request, and its work on it.
+func (r *replica) Process(ctx context.Context, name string) (Outcome, error) {
+	req, err := r.request(ctx, name)
+	if req == nil || err != nil {
+		return Done, err
+	}
+	if r.Terminal(req) {
+		_, err := r.Finalize(ctx, req, func() bool { return true })
+		return Done, err
+	}
+	var held *claim.HeldError
+	if err := r.engine.Run(ctx, name, req.UID); err != nil && !errors.As(err, &held) {
+		return Later, err
+	}
+	if req, err = r.request(context.WithoutCancel(ctx), name); err != nil || req == nil || r.Terminal(req) {
+		return Done, err
+	}
+	return Later, nil
+}
+
+// request reads a request as it is; nil when it is gone.
+func (r *replica) request(ctx context.Context, name string) (*velerov1.DeleteBackupRequest, error) {
+	req := &velerov1.DeleteBackupRequest{}
+	err := r.bed.client.Get(ctx, client.ObjectKey{Namespace: "velero", Name: name}, req)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return req, err
+}

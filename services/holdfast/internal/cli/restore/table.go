@@ -1,0 +1,26 @@
+package restore
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
+)
+
+func columns() []string {
+	return []string{"NAME", "BACKUP", "STATUS", "STARTED", "COMPLETED", "ERRORS", "WARNINGS", "CREATED", "SELECTOR"}
+}
+
+func compare(a, b *velerov1.Restore) int { return cmp.Compare(a.Name, b.Name) }
+
+func row(r *velerov1.Restore, _ time.Time) []string {
+	phase := verbs.ShownPhase(r, status(r).Phase)
+	return []string{
+		r.Name, r.Spec.BackupName, string(phase), output.Time(r.Status.StartTimestamp), output.Time(r.Status.CompletionTimestamp),
+		strconv.Itoa(r.Status.Errors), strconv.Itoa(r.Status.Warnings), output.Time(&r.CreationTimestamp),
+		output.Selector(r.Spec.LabelSelector, r.Spec.OrLabelSelectors),
+	}
+}

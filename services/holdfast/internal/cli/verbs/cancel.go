@@ -1,0 +1,79 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/askcancel"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+)
+
+// NewCancelCommand returns the command that asks jobs to stop.
+func (k *Kind[T]) NewCancelCommand(g *global.Global) *cobra.Command {
+	wait := false
+	cmd := &cobra.Command{
+		Use:   "cancel NAME...",
+		Short: k.CancelShort,
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return k.cancelAll(cmd.Context(), g, args, wait) },
+	}
+	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "wait until the "+k.plural()+" have ended")
+	return cmd
+}
+
+// cancelAll asks each job to stop; it reports all that could not be asked.
+func (k *Kind[T]) cancelAll(ctx context.Context, g *global.Global, names []string, wait bool) error {
+	s, err := Connect(g)
+	if err != nil {
+		return err
+	}
+	by := askcancel.Caller(ctx, s.Client)
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, k.cancel(ctx, s, name, by, wait))
+	}
+	return errors.Join(errs...)
+}
+
+func (k *Kind[T]) cancel(ctx context.Context, s *Session, name, by string, wait bool) error {
+	obj, err := k.Find(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	if err := askcancel.Ask(ctx, s.Client, s.Global.Clock, obj, by, k.mayCancel); err != nil {
+		return fmt.Errorf("cancel %s %q: %w", k.noun(), name, err)
+	}
+	s.Printf("%s %q was asked to stop.\n", k.Name, name)
+	if !wait {
+		return nil
+	}
+	err = k.wait(ctx, s, obj)
+	status := k.Status(obj)
+	if status.Phase == velerov1.BackupPhaseFailed && cancel.IsReason(status.FailureReason) {
+		s.Printf("%s %q is %s.\n", k.Name, name, status.FailureReason)
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%s %q was not stopped, it had ended before: %s", k.noun(), name, status.Phase)
+	}
+	return err
+}
+
+// mayCancel returns why a job cannot be stopped any more. One that was cancelled before is asked
+// once more without harm.
+func (k *Kind[T]) mayCancel(obj T) error {
+	switch status := k.Status(obj); {
+	case status.Stage == cancel.Ended && cancel.IsReason(status.FailureReason):
+		return nil
+	case status.Stage == cancel.Ended:
+		return fmt.Errorf("it has ended: %s", k.shownPhase(obj))
+	case status.Stage == cancel.Closing:
+		return errors.New("it is about to end")
+	}
+	return nil
+}

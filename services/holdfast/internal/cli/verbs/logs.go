@@ -1,0 +1,53 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+)
+
+// NewLogsCommand returns the command that prints the log of a job.
+func (k *Kind[T]) NewLogsCommand(g *global.Global) *cobra.Command {
+	options := download.Options{Timeout: time.Minute}
+	cmd := &cobra.Command{
+		Use:   "logs NAME",
+		Short: "Print the log of a " + k.noun(),
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := Connect(g)
+			if err != nil {
+				return err
+			}
+			return k.logs(cmd.Context(), s, options, args[0])
+		},
+	}
+	options.BindFlags(cmd.Flags())
+	return cmd
+}
+
+func (k *Kind[T]) logs(ctx context.Context, s *Session, options download.Options, name string) error {
+	obj, err := k.Find(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	if phase := k.shownPhase(obj); !hasLog(phase) {
+		return fmt.Errorf("%s %q is %s: its log is available when its run is over", k.noun(), name, phase)
+	}
+	location, err := k.Location(ctx, s.Client, obj)
+	if err != nil {
+		return err
+	}
+	log, err := s.Fetcher(options).Open(ctx, k.Files.Log, name, location)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(s.Global.Out, log)
+	return errors.Join(err, log.Close())
+}

@@ -1,0 +1,53 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/follow"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+)
+
+// wait shows a job's progress until its phase is terminal and turns that phase into the command's
+// result.
+func (k *Kind[T]) wait(ctx context.Context, s *Session, obj T) error {
+	progress := follow.NewProgress(s.Global)
+	err := follow.Until(ctx, s.Client, s.Global.Clock, obj, k.NewList(), func() (bool, error) {
+		status := k.Status(obj)
+		progress.Show(string(status.Phase), status.Done, status.Total)
+		return status.Stage == cancel.Ended, nil
+	})
+	progress.End()
+	if err != nil && ctx.Err() != nil {
+		return &global.ExitError{Code: global.CodeInterrupted, Err: fmt.Errorf(
+			"no longer waiting; %[1]s %[2]q keeps running, `holdfast %[1]s describe %[2]s` shows how far it is", k.noun(), obj.GetName())}
+	}
+	if err != nil {
+		return err
+	}
+	return k.outcome(s, obj)
+}
+
+// outcome reports how a job ended.
+func (k *Kind[T]) outcome(s *Session, obj T) error {
+	status := k.Status(obj)
+	summary := fmt.Sprintf("%q: %s, %d items, %d warnings, %d errors", obj.GetName(), status.Phase, status.Done, status.Warnings, status.Errors)
+	switch status.Phase {
+	case velerov1.BackupPhaseCompleted:
+		s.Printf("%s %s\n", k.Name, summary)
+		return nil
+	case velerov1.BackupPhasePartiallyFailed:
+		return &global.ExitError{Code: global.CodePartial, Err: fmt.Errorf(
+			"%[1]s %[2]s; `holdfast %[1]s describe %[3]s` lists them", k.noun(), summary, obj.GetName())}
+	case velerov1.BackupPhaseFailedValidation:
+		return fmt.Errorf("%s %s: %s", k.noun(), summary, strings.Join(status.ValidationErrors, "; "))
+	case velerov1.BackupPhaseFailed:
+		return fmt.Errorf("%s %s: %s", k.noun(), summary, status.FailureReason)
+	default:
+		return errors.New(k.noun() + " " + summary)
+	}
+}

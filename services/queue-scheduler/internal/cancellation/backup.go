@@ -1,0 +1,153 @@
+package cancellation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// concludeBackup ends a backup as the bucket says: Failed, unless something was committed before.
+// It need not wait for its former holder: who does not find its claim on the object cannot begin a
+// commit, and nothing else counts.
+//
+// For the same reason it need not wait for the bucket indefinitely: without the mark of a commit it
+// holds Failed or nothing, so Failed on the object alone is true. A bucket that refuses is not
+// waited for, one that is away is for another deadline.
+func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine claim.Claim, waited age) (time.Duration, error) {
+	r, asked := cancel.Requested(b)
+	if !asked {
+		return 0, errGone
+	}
+	final, err := c.decide(ctx, b, r.Reason())
+	alone := err != nil
+	switch {
+	case errors.Is(err, commit.ErrForeign), apierrors.IsNotFound(err):
+		// Nothing in the bucket stands for this backup, or there is no location.
+		final = commit.Failed(b, r.Reason(), c.Clock.Now())
+	case err != nil && ctx.Err() == nil && (refused(err) || waited.request >= c.patience()):
+		c.Log.WarnContext(ctx, "cancelled backup ends without its bucket", "backup", b.Name, "error", err)
+		final = commit.Failed(b, r.ReasonBut("the bucket could not be written: "+err.Error()), c.Clock.Now())
+	case err != nil:
+		return 0, fmt.Errorf("end backup %q in its bucket: %w", b.Name, err)
+	}
+	return 0, settle(ctx, c, backups, b, mine, func(b *velerov1.Backup) bool {
+		if alone && cancel.Committing(b) {
+			return false
+		}
+		expiration := b.Status.Expiration
+		b.Status = *final.Status.DeepCopy()
+		if b.Status.Expiration == nil {
+			b.Status.Expiration = expiration
+		}
+		return true
+	})
+}
+
+// refused tells of a failure that time alone does not mend.
+func refused(err error) bool {
+	return errors.Is(err, objectstore.ErrNoBucket) || errors.Is(err, objectstore.ErrAccess)
+}
+
+// decide creates the metadata file, unless it is there. One that takes too long leaves the time to
+// write the object.
+func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, reason string) (_ *velerov1.Backup, err error) {
+	ctx, done := context.WithTimeout(ctx, bucketLimit)
+	defer done()
+	store, err := c.Locations.OpenName(ctx, b.Spec.StorageLocation)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			c.Log.WarnContext(ctx, "bucket not closed", "error", err)
+		}
+	}()
+	committed, found, err := commit.Committed(ctx, store, b)
+	switch {
+	case err != nil:
+		return nil, err
+	case found && !committed.Status.Phase.Terminal():
+		return c.disinherit(ctx, store, committed, reason)
+	case found:
+		return committed, nil
+	}
+	cluster, err := c.reserve(ctx, store, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.explain(ctx, store, b, cluster, reason); err != nil {
+		c.Log.WarnContext(ctx, "log of the cancelled backup not stored", "backup", b.Name, "error", err)
+	}
+	committed, _, err = commit.Commit(ctx, store, commit.Failed(b, reason, c.Clock.Now()))
+	if err == nil {
+		failpoint.Hit("queue-scheduler/cancel-committed")
+	}
+	return committed, err
+}
+
+// disinherit ends a backup that another server stored and left unfinished. It was not marked when
+// its claim was taken, so no other process ends it in another way.
+func (c *Canceller) disinherit(ctx context.Context, store objectstore.Store, stored *velerov1.Backup, reason string) (*velerov1.Backup, error) {
+	final := commit.Inherited(stored, velerov1.BackupPhaseFailed, c.Clock.Now())
+	final.Status.FailureReason = reason
+	final.Status.Errors = max(final.Status.Errors, 1)
+	if err := commit.Replace(ctx, store, final); err != nil {
+		return nil, err
+	}
+	return final, nil
+}
+
+// reserve makes the directory in the bucket this backup's, as its runner may not have come so far,
+// and returns the cluster's UID. ErrForeign when it is another's, be that one dead: then nothing
+// was stored for this one.
+func (c *Canceller) reserve(ctx context.Context, store objectstore.Store, b *velerov1.Backup) (cluster string, err error) {
+	ns := &corev1.Namespace{}
+	if err := c.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns); err != nil {
+		if apierrors.IsNotFound(err) {
+			err = errors.New("namespace kube-system not found")
+		}
+		return "", fmt.Errorf("identify the cluster: %w", err)
+	}
+	mine := layout.Owner{BackupUID: string(b.UID), ClusterUID: string(ns.UID)}
+	data, err := mine.Encode()
+	if err != nil {
+		return "", fmt.Errorf("encode the owner file: %w", err)
+	}
+	key := layout.OwnerFile(b.Name)
+	err = objectstore.CreateBytes(ctx, store, key, data)
+	if !errors.Is(err, objectstore.ErrExists) {
+		return mine.ClusterUID, err
+	}
+	stored, err := objectstore.ReadAll(ctx, store, key, layout.MaxOwnerBytes)
+	if err != nil && !errors.Is(err, objectstore.ErrSize) {
+		return "", err
+	}
+	if owner, err := layout.DecodeOwner(stored); err != nil || owner != mine {
+		return "", fmt.Errorf("%w: %s", commit.ErrForeign, key)
+	}
+	return mine.ClusterUID, nil
+}
+
+func (c *Canceller) explain(ctx context.Context, store objectstore.Store, b *velerov1.Backup, cluster, reason string) (err error) {
+	dir, err := os.MkdirTemp(c.WorkDir, "cancel-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return commit.Explain(ctx, store, dir, b, cluster, commit.Verdict{Reason: reason, Time: c.Clock.Now().UTC().Truncate(time.Millisecond), Source: "holdfast/queue-scheduler"})
+}

@@ -1,0 +1,171 @@
+// Package cancellation stops jobs that were asked to stop.
+//
+// A job that no process works on ends by one write. One that runs is left to its holder, which sees
+// the request on the object. A holder that does not stop it in time loses the claim, and this
+// service ends the job in its place.
+//
+// Every replica does this, for whatever it sees: all of it is decided by compare-and-swap and by
+// the creation of objects, so that the first one wins.
+package cancellation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
+)
+
+// Reasons of refused requests, for machines.
+const (
+	// ReasonEnded: the job has ended.
+	ReasonEnded = "JOB_ENDED"
+	// ReasonCommitting: the job is about to end.
+	ReasonCommitting = "JOB_COMMITTING"
+)
+
+// Locations opens backup storage locations; location.Opener is one.
+type Locations interface {
+	OpenName(ctx context.Context, name string) (objectstore.Store, error)
+}
+
+// Events tells others about phases; messaging.Client is one.
+type Events interface {
+	PublishEvent(ctx context.Context, event *eventv1.Event) error
+}
+
+// Config is what a Canceller works with. All fields are required.
+type Config struct {
+	Reader    client.Reader // uncached
+	Client    client.Client
+	Namespace string
+	// Instance begins the names of the holders of claims that are taken from runners; unique per
+	// process start. They have no Lease: should this process die, a runner that lives finds the
+	// claim free after the claim timeout.
+	Instance string
+	// Deadline is how long a holder has to stop a job.
+	Deadline time.Duration
+	// ClaimTimeout is the runners'. Within it a holder that can change the cluster finds out that
+	// its claim was taken.
+	ClaimTimeout time.Duration
+	Locations    Locations
+	// WorkDir is for files on their way to the bucket.
+	WorkDir string
+	Events  Events
+	Metrics *Metrics
+	Clock   clock.WithTicker
+	Log     *slog.Logger
+}
+
+// Canceller stops jobs. Safe for concurrent use.
+type Canceller struct {
+	Config
+
+	mu   sync.Mutex
+	seen map[string]sight
+}
+
+// New returns a Canceller.
+func New(cfg Config) *Canceller { return &Canceller{Config: cfg, seen: map[string]sight{}} }
+
+// AskBackup asks for a backup to stop, in the name of by, and returns its newest state. One that no
+// process works on has ended then. Asking twice is asking once. The error wraps
+// errgrpc.ErrPrecondition when it is too late.
+func (c *Canceller) AskBackup(ctx context.Context, name, by string) (*velerov1.Backup, error) {
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
+	return b, ask(ctx, c, backups, b, by)
+}
+
+// AskRestore is AskBackup for a restore.
+func (c *Canceller) AskRestore(ctx context.Context, name, by string) (*velerov1.Restore, error) {
+	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
+	return r, ask(ctx, c, restores, r, by)
+}
+
+func ask[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, by string) error {
+	ended := false
+	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
+		ended = false
+		switch k.stage(o) {
+		case cancel.Ended:
+			if k.cancelled(o) {
+				return kube.ErrSkip
+			}
+			return refuse(ReasonEnded, "%s %q has ended: %s", k.name, o.GetName(), k.phase(o))
+		case cancel.Closing:
+			return refuse(ReasonCommitting, "%s %q is about to end", k.name, o.GetName())
+		case cancel.Running:
+			return cancel.Ask(o, cancel.Request{By: by, Time: c.now().Time})
+		case cancel.Waiting:
+		}
+		if err := cancel.Ask(o, cancel.Request{By: by, Time: c.now().Time}); err != nil {
+			return err
+		}
+		ended = k.end(o, c.now())
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cancel %s %q: %w", k.name, obj.GetName(), err)
+	}
+	c.Log.InfoContext(ctx, "asked to cancel", "kind", k.name, "name", obj.GetName(), "by", by, "phase", k.phase(obj))
+	if ended {
+		told(ctx, c, k, obj, "waiting")
+	}
+	return nil
+}
+
+func refuse(reason, format string, args ...any) error {
+	return errgrpc.WithReason(fmt.Errorf("%w: %s", errgrpc.ErrPrecondition, fmt.Sprintf(format, args...)), reason, nil)
+}
+
+// end ends a job that waits and was asked to stop. One that is claimed meanwhile is its holder's.
+func end[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) error {
+	ended := false
+	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
+		ended = o.GetDeletionTimestamp() == nil && k.stage(o) == cancel.Waiting && k.end(o, c.now())
+		if !ended {
+			return kube.ErrSkip
+		}
+		return nil
+	})
+	if client.IgnoreNotFound(err) == nil || errors.Is(err, kube.ErrReplaced) {
+		if err == nil && ended {
+			failpoint.Hit("queue-scheduler/cancel-ended")
+			told(ctx, c, k, obj, "waiting")
+		}
+		return nil
+	}
+	return fmt.Errorf("cancel %s %q: %w", k.name, obj.GetName(), err)
+}
+
+// told counts, logs and announces a job that this service ended.
+func told[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, how string) {
+	c.Metrics.ended(k.name, how)
+	c.Log.InfoContext(ctx, "job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj), "how", how)
+	err := c.Events.PublishEvent(ctx, &eventv1.Event{
+		Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: k.phase(obj),
+		Time: timestamppb.New(c.Clock.Now()),
+	})
+	if err != nil {
+		c.Log.DebugContext(ctx, "event not published", "kind", k.name, "name", obj.GetName(), "error", err)
+	}
+}
+
+// now has the precision JSON keeps.
+func (c *Canceller) now() metav1.Time {
+	return metav1.NewTime(c.Clock.Now().UTC().Truncate(time.Second))
+}

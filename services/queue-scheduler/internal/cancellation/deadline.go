@@ -1,0 +1,161 @@
+package cancellation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
+)
+
+// again is the pause after something that may work later.
+const again = 5 * time.Second
+
+// sight is since when this process sees a job asked to stop under one epoch: it counts itself, for
+// clocks differ. A later holder has a deadline of its own, though not indefinitely: first is when
+// the request was seen under any epoch.
+type sight struct {
+	uid          types.UID
+	epoch        int64
+	since, first time.Time
+}
+
+// age is for how long a job has been seen asked to stop.
+type age struct {
+	epoch   time.Duration // under its claim's epoch
+	request time.Duration // under any
+}
+
+// since returns for how long the job has been seen so.
+func (c *Canceller) since(kind, name string, uid types.UID, epoch int64) age {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, now := kind+"/"+name, c.Clock.Now()
+	s, ok := c.seen[key]
+	if !ok || s.uid != uid {
+		s = sight{uid: uid, epoch: epoch, since: now, first: now}
+	}
+	if s.epoch != epoch {
+		s.epoch, s.since = epoch, now
+	}
+	c.seen[key] = s
+	return age{epoch: now.Sub(s.since), request: now.Sub(s.first)}
+}
+
+// patience is how long a request waits for holders that come one after the other, and for a bucket
+// that is away.
+func (c *Canceller) patience() time.Duration { return 2 * c.Deadline }
+
+func (c *Canceller) forget(kind, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.seen, kind+"/"+name)
+}
+
+// errGone means that there is nothing to do any more: the job ended, has another holder, or began
+// to commit.
+var errGone = errors.New("the job is not this service's to end")
+
+// conclusion ends a job whose claim this process has had for that long. With a time left it has to
+// be called again after that.
+type conclusion[T client.Object] func(ctx context.Context, obj T, mine claim.Claim, waited age) (left time.Duration, err error)
+
+// await gives the holder its time, then takes the claim and ends the job.
+func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, conclude conclusion[T]) (reconcile.Result, error) {
+	held, _, err := claim.Parse(obj)
+	if err != nil {
+		return reconcile.Result{}, nil //nolint:nilerr // no process can take it; its runners end such a job
+	}
+	waited := c.since(k.name, obj.GetName(), obj.GetUID(), held.Epoch)
+	if held.Holder != c.holder(obj, held.Epoch) {
+		left := c.Deadline - waited.epoch
+		if k.bounded {
+			left = min(left, c.patience()-waited.request)
+		}
+		if left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
+		if held, err = take(ctx, c, k, obj, held); err != nil {
+			return c.over(ctx, err), nil
+		}
+		waited = c.since(k.name, obj.GetName(), obj.GetUID(), held.Epoch)
+	}
+	left, err := conclude(ctx, obj, held, waited)
+	switch {
+	case err != nil:
+		return c.over(ctx, err), nil
+	case left > 0:
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	c.forget(k.name, obj.GetName())
+	return reconcile.Result{}, nil
+}
+
+// over is the result of an attempt that failed: it is made again, at a steady pace, unless the job
+// is not this process's any more.
+func (c *Canceller) over(ctx context.Context, err error) reconcile.Result {
+	switch {
+	case err == nil, errors.Is(err, errGone), errors.Is(err, claim.ErrLost), errors.Is(err, kube.ErrReplaced), apierrors.IsNotFound(err):
+		return reconcile.Result{}
+	}
+	c.Log.WarnContext(ctx, "cancelled job not ended yet", "error", err)
+	return reconcile.Result{RequeueAfter: again}
+}
+
+// holder is another name for each claim: runners count from when they first hear of a name without
+// a Lease, and one they know already would seem dead at once.
+func (c *Canceller) holder(o client.Object, epoch int64) string {
+	return fmt.Sprintf("%s-%s-%d", c.Instance, o.GetUID(), epoch)
+}
+
+// take takes the claim from a holder that did not stop the job in time.
+func take[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, from claim.Claim) (claim.Claim, error) {
+	mine := claim.Claim{Holder: c.holder(obj, from.Epoch+1), Epoch: from.Epoch + 1}
+	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
+		held, _, err := claim.Parse(o)
+		_, asked := cancel.Requested(o)
+		if err != nil || held != from || !asked || k.stage(o) != cancel.Running || o.GetDeletionTimestamp() != nil {
+			return errGone
+		}
+		return claim.Set(o, mine)
+	})
+	if err != nil {
+		return mine, fmt.Errorf("take %s %q: %w", k.name, obj.GetName(), err)
+	}
+	failpoint.Hit("queue-scheduler/cancel-taken")
+	c.Log.WarnContext(ctx, "cancelled job was not stopped in time, taking it", "kind", k.name, "name", obj.GetName(), "holder", from.Holder, "epoch", mine.Epoch)
+	return mine, nil
+}
+
+// settle writes the end of a job whose claim is still this process's.
+func settle[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, mine claim.Claim, write func(T) bool) error {
+	final, err := engine.Settlement[T]{
+		Service: "queue-scheduler", Reader: c.Reader, Client: c.Client, Object: obj, Claim: mine,
+		Terminal: func(o T) bool { return k.stage(o) == cancel.Ended },
+		Retry:    retry.Loop{Clock: c.Clock, Log: c.Log},
+	}.Write(ctx, func(o T) error {
+		if !write(o) {
+			return errGone // the request was withdrawn
+		}
+		return nil
+	})
+	if errors.Is(err, engine.ErrEnded) {
+		err = errGone
+	}
+	if err != nil {
+		return fmt.Errorf("end %s %q: %w", k.name, obj.GetName(), err)
+	}
+	told(ctx, c, k, final, "overdue")
+	return nil
+}

@@ -1,0 +1,59 @@
+package cancellation_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+)
+
+var unfinished = []velerov1.BackupPhase{
+	velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
+	velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed,
+}
+
+// A job that another server left waiting for operations, or finalizing, cannot be cancelled, or it
+// stays in that phase: the metadata file in the bucket says so.
+func TestAJobThatAnotherServerLeftIsCancelled(t *testing.T) {
+	for _, phase := range unfinished {
+		t.Run(string(phase), func(t *testing.T) {
+			o, r := backup("b", phase), restore("r", velerov1.RestorePhase(phase))
+			o.Status.Errors, o.Status.FormatVersion = 2, "1.1.0"
+			b := newBed(o, r)
+			data, err := json.Marshal(o)
+			require.NoError(t, err)
+			b.store.Set(layout.BackupMetadata("b"), data)
+			c := b.replica(t, "one")
+			_, err = c.AskBackup(t.Context(), "b", "alice")
+			require.NoError(t, err)
+			_, err = c.AskRestore(t.Context(), "r", "alice")
+			require.NoError(t, err)
+			require.Zero(t, overdue(t, b, c, "b"))
+			got := read(t, b, backup("b", ""))
+			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+			require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+			committed, found, err := commit.Committed(t.Context(), b.store, got)
+			require.NoError(t, err)
+			require.True(t, found)
+			require.Equal(t, got.Status, committed.Status)
+			require.Equal(t, "1.1.0", committed.Status.FormatVersion, "Velero's tarball stays what it is")
+			require.Equal(t, []int{2}, []int{committed.Status.Errors})
+			require.Equal(t, []string{layout.BackupMetadata("b")}, b.store.Keys())
+
+			for range 2 {
+				result, err := c.ReconcileRestore(t.Context(), request("r"))
+				require.NoError(t, err)
+				b.clock.Step(result.RequeueAfter)
+			}
+			_, err = c.ReconcileRestore(t.Context(), request("r"))
+			require.NoError(t, err)
+			ended := read(t, b, restore("r", ""))
+			require.Equal(t, velerov1.RestorePhaseFailed, ended.Status.Phase)
+			require.Equal(t, "cancelled by alice", ended.Status.FailureReason)
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package cancellation
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+)
+
+// kind is what tells Backups from Restores.
+type kind[T client.Object] struct {
+	name  string
+	stage func(T) cancel.Stage
+	phase func(T) string
+	// cancelled tells of an ended job that it ended by a request.
+	cancelled func(T) bool
+	fail      func(o T, reason string, now metav1.Time)
+	// bounded: after two deadlines no further holder has another one.
+	bounded bool
+}
+
+// end makes a job that was asked to stop Failed; false when no caller asked.
+func (k *kind[T]) end(o T, now metav1.Time) bool {
+	r, asked := cancel.Requested(o)
+	if asked {
+		k.fail(o, r.Reason(), now)
+	}
+	return asked
+}
+
+var backups = &kind[*velerov1.Backup]{
+	name: "Backup", stage: cancel.BackupStage, bounded: true,
+	phase: func(b *velerov1.Backup) string { return string(b.Status.Phase) },
+	cancelled: func(b *velerov1.Backup) bool {
+		return b.Status.Phase == velerov1.BackupPhaseFailed && cancel.IsReason(b.Status.FailureReason)
+	},
+	fail: func(b *velerov1.Backup, reason string, now metav1.Time) {
+		s := &b.Status
+		s.Phase, s.FailureReason, s.CompletionTimestamp, s.QueuePosition = velerov1.BackupPhaseFailed, reason, &now, 0
+	},
+}
+
+var restores = &kind[*velerov1.Restore]{
+	name: "Restore", stage: cancel.RestoreStage,
+	phase: func(r *velerov1.Restore) string { return string(r.Status.Phase) },
+	cancelled: func(r *velerov1.Restore) bool {
+		return r.Status.Phase == velerov1.RestorePhaseFailed && cancel.IsReason(r.Status.FailureReason)
+	},
+	fail: func(r *velerov1.Restore, reason string, now metav1.Time) {
+		s := &r.Status
+		s.Phase, s.FailureReason, s.CompletionTimestamp = velerov1.RestorePhaseFailed, reason, &now
+	},
+}

@@ -1,0 +1,24 @@
+package cancellation
+
+import (
+	"context"
+	"time"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+)
+
+// silences is for how many claim timeouts a restore that was taken is left to the runners. After
+// the first one the former holder, if it still moves, has found out that it lost the claim, and
+// creates nothing more; and a runner that lives finds the claim free, replays the records and
+// stores log and results.
+const silences = 3
+
+// concludeRestore ends a restore without files: only a runner can tell from the records what was
+// restored.
+func (c *Canceller) concludeRestore(ctx context.Context, r *velerov1.Restore, mine claim.Claim, waited age) (time.Duration, error) {
+	if left := silences*c.ClaimTimeout - waited.epoch; left > 0 {
+		return left, nil
+	}
+	return 0, settle(ctx, c, restores, r, mine, func(r *velerov1.Restore) bool { return restores.end(r, c.now()) })
+}

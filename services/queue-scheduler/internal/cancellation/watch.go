@@ -1,0 +1,87 @@
+package cancellation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+)
+
+const (
+	// atOnce is how many jobs of a kind are looked at at once: one whose bucket does not answer
+	// must not hold up the others.
+	atOnce = 4
+	// lookLimit bounds one look at a job.
+	lookLimit = time.Minute
+	// bucketLimit bounds the part of it that needs a bucket.
+	bucketLimit = 45 * time.Second
+)
+
+// Setup adds controllers for the requests on objects to a manager; name begins their names.
+func (c *Canceller) Setup(mgr ctrl.Manager, name string) error {
+	for kind, o := range map[string]struct {
+		object client.Object
+		do     reconcile.Func
+	}{
+		"backup":  {&velerov1.Backup{}, c.ReconcileBackup},
+		"restore": {&velerov1.Restore{}, c.ReconcileRestore},
+	} {
+		err := ctrl.NewControllerManagedBy(mgr).Named(name+"-"+kind).For(o.object, builder.WithPredicates(c.asked())).
+			WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).Complete(o.do)
+		if err != nil {
+			return fmt.Errorf("controller %s: %w", name+"-"+kind, err)
+		}
+	}
+	return nil
+}
+
+// asked lets through objects that carry a request.
+func (c *Canceller) asked() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool {
+		_, asked := cancel.Requested(o)
+		return asked && o.GetNamespace() == c.Namespace
+	})
+}
+
+// ReconcileBackup looks at one backup and does what is due.
+func (c *Canceller) ReconcileBackup(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return look(ctx, c, backups, req, &velerov1.Backup{}, c.concludeBackup)
+}
+
+// ReconcileRestore looks at one restore and does what is due.
+func (c *Canceller) ReconcileRestore(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return look(ctx, c, restores, req, &velerov1.Restore{}, c.concludeRestore)
+}
+
+func look[T client.Object](ctx context.Context, c *Canceller, k *kind[T], req reconcile.Request, obj T, conclude conclusion[T]) (reconcile.Result, error) {
+	ctx, done := context.WithTimeout(ctx, lookLimit)
+	defer done()
+	if err := c.Reader.Get(ctx, req.NamespacedName, obj); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			c.forget(k.name, req.Name)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("read %s %q: %w", k.name, req.Name, err)
+	}
+	if _, asked := cancel.Requested(obj); !asked || obj.GetDeletionTimestamp() != nil {
+		c.forget(k.name, req.Name)
+		return reconcile.Result{}, nil
+	}
+	switch k.stage(obj) {
+	case cancel.Waiting:
+		return reconcile.Result{}, end(ctx, c, k, obj)
+	case cancel.Running:
+		return await(ctx, c, k, obj, conclude)
+	}
+	c.forget(k.name, req.Name)
+	return reconcile.Result{}, nil
+}

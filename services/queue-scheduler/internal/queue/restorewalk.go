@@ -1,0 +1,94 @@
+package queue
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+)
+
+// restoreWalk is one walk along the restores that wait, oldest first. It knows what runs, and the
+// growing set of namespaces that belong to those further ahead.
+type restoreWalk struct {
+	limit    int
+	running  []ledger.Entry
+	restores []ledger.Entry // the running ones that count against the limit
+	claimed  *claims
+	standing map[types.UID]bool // entries that made a job wait
+}
+
+func newRestoreWalk(limits ledger.Limits, entries []ledger.Entry) *restoreWalk {
+	l := &restoreWalk{limit: limits.Restores, claimed: newClaims(0), standing: map[types.UID]bool{}}
+	for _, e := range entries {
+		l.admit(e)
+	}
+	return l
+}
+
+// admit notes a job that runs from now on.
+func (l *restoreWalk) admit(e ledger.Entry) {
+	l.running = append(l.running, e)
+	if e.Kind == ledger.KindRestore {
+		l.restores = append(l.restores, e)
+	}
+}
+
+// verdict is why a restore has to wait, or nil: an *ledger.OverlapError, *behindError or
+// *ledger.FullError, the longest lasting first.
+func (l *restoreWalk) verdict(e ledger.Entry) error {
+	for i := range l.running {
+		if shared := l.running[i].Blocks(&e); len(shared) > 0 {
+			return &ledger.OverlapError{With: l.running[i], Namespaces: shared}
+		}
+	}
+	if err := l.claimed.overlap(e.Namespaces); err != nil {
+		return err
+	}
+	if l.limit > 0 && len(l.restores) >= l.limit {
+		return &ledger.FullError{Kind: ledger.KindRestore, Limit: l.limit, Running: l.restores}
+	}
+	return nil
+}
+
+// wait lets a restore claim its namespaces, so that no job behind it starves it.
+func (l *restoreWalk) wait(r *velerov1.Restore, reason error) {
+	var overlap *ledger.OverlapError
+	if errors.As(reason, &overlap) {
+		l.standing[overlap.With.UID] = true
+	}
+	l.claimed.add("restore "+r.Name, targets(r))
+}
+
+// while lists the entries on which those passed over wait.
+func (l *restoreWalk) while() []types.UID { return slices.Collect(maps.Keys(l.standing)) }
+
+// restoreEntry is what a restore asks of the ledger.
+func restoreEntry(r *velerov1.Restore, now time.Time) ledger.Entry {
+	return ledger.Entry{
+		UID: r.UID, Kind: ledger.KindRestore, Namespace: r.Namespace, Name: r.Name, Namespaces: targets(r), Since: now,
+		IgnoreBackups: r.Annotations[holdfast.AnnotationIgnoreRunning] == "true",
+	}
+}
+
+// validated reports that this very restore, not one it is a copy of, was validated.
+func validated(r *velerov1.Restore) bool {
+	return r.Annotations[validate.AnnotationValidated] == string(r.UID)
+}
+
+// targets are the namespaces a restore writes to, sorted: those noted when it was validated, which
+// is done once, else what its spec alone says.
+func targets(r *velerov1.Restore) []string {
+	if validated(r) {
+		if noted, ok, err := notedNamespaces(r); ok && err == nil {
+			return noted
+		}
+	}
+	return validate.Targets(&r.Spec)
+}

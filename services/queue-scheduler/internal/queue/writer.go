@@ -1,0 +1,45 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+// writer writes backups whose phase is the expected one.
+type writer struct {
+	reader  client.Reader
+	client  client.Client
+	metrics Metrics
+	hints   *hints
+	log     *slog.Logger
+}
+
+// update writes a backup that is in the expected phase; one that is not, is being deleted, gone or
+// replaced is left alone. b holds its newest state.
+func (w *writer) update(ctx context.Context, b *velerov1.Backup, expected velerov1.BackupPhase, mutate func(*velerov1.Backup) error) error {
+	before := b.Status.Phase
+	err := kube.Update(ctx, w.reader, w.client, b, func(b *velerov1.Backup) error {
+		inPhase := b.Status.Phase == expected || expected == velerov1.BackupPhaseNew && b.Status.Phase.IsNew()
+		if !inPhase || b.DeletionTimestamp != nil {
+			return kube.ErrSkip
+		}
+		return mutate(b)
+	})
+	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {
+		b.Status.Phase = "" // neither waiting nor running
+		return nil
+	}
+	if err == nil && before != b.Status.Phase && b.Status.Phase == velerov1.BackupPhaseFailedValidation {
+		w.metrics.BackupRefused(b.Labels[velerov1.LabelScheduleName])
+		w.log.Info("backup refused", "backup", b.Name, "problems", b.Status.ValidationErrors)
+		w.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
+	}
+	return err
+}

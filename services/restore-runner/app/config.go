@@ -1,0 +1,80 @@
+package app
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+// Name of the service and its default ports.
+const (
+	Name     = "restore-runner"
+	GRPCPort = 7443
+	HTTPPort = 8443
+)
+
+const (
+	defaultConcurrency   = 2
+	defaultClaimTimeout  = 30 * time.Second
+	defaultWait          = 10 * time.Minute
+	defaultStorePatience = 15 * time.Minute
+	maxConcurrency       = 64
+)
+
+// Config is what the service is built from. The zero value of a field means its default.
+type Config struct {
+	service.Base
+	// Concurrency is how many restores run at once in this process.
+	Concurrency int
+	// ClaimTimeout is how long the Lease of a runner may stay unchanged before its restores are
+	// taken over.
+	ClaimTimeout time.Duration
+	// TerminatingTimeout is how long a namespace, a definition or a volume with a snapshot that is
+	// going away is waited for.
+	TerminatingTimeout time.Duration
+	// ResourceTimeout is how long a restored definition may take to be served.
+	ResourceTimeout time.Duration
+	// ReadyTimeout is how long an object waits until the additional items that an action asked for
+	// are ready.
+	ReadyTimeout time.Duration
+	// Plugins are the limits of plugins.
+	Plugins pluginhost.Flags
+	// StorePatience is how long a location that cannot be reached is waited for before a restore
+	// fails.
+	StorePatience time.Duration
+	// Predecessors are instances known to be gone; see claim.Config.
+	Predecessors []string
+}
+
+// BindFlags adds the service's own flags.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	service.BindConcurrency(fs, &c.Concurrency, defaultConcurrency, "concurrency", "restores")
+	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "time without a sign of life after which a runner's restores are taken over")
+	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", defaultWait, "longest wait for an object of the same name that is being deleted, or a volume with a snapshot that is going away")
+	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultWait, "longest wait for a restored definition or APIService to serve, or a webhook to answer")
+	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", defaultWait, "longest wait for the additional items of a plugin to be ready, where it does not say")
+	c.Plugins.BindFlags(fs)
+	fs.DurationVar(&c.StorePatience, "store-patience", defaultStorePatience, "how long a location that cannot be reached is waited for before a restore fails")
+}
+
+// complete fills in defaults and checks; errors name the flag.
+func (c *Config) complete() error {
+	err := service.CompleteCounts(service.Count{Flag: service.ConcurrencyFlag, Value: &c.Concurrency, Default: defaultConcurrency, Most: maxConcurrency})
+	if err != nil {
+		return err
+	}
+	err = service.CompleteDurations(
+		service.Duration{Flag: "claim-timeout", Value: &c.ClaimTimeout, Default: defaultClaimTimeout, Least: time.Second},
+		service.Duration{Flag: "terminating-resource-timeout", Value: &c.TerminatingTimeout, Default: defaultWait},
+		service.Duration{Flag: "resource-timeout", Value: &c.ResourceTimeout, Default: defaultWait},
+		service.Duration{Flag: "additional-items-ready-timeout", Value: &c.ReadyTimeout, Default: defaultWait},
+		service.Duration{Flag: "store-patience", Value: &c.StorePatience, Default: defaultStorePatience},
+	)
+	if err != nil {
+		return err
+	}
+	return c.Plugins.Validate()
+}

@@ -1,0 +1,72 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+)
+
+// finalizing tells of the phases in which another server left a restore whose objects it had
+// created: this version writes the terminal phase under the claim of InProgress.
+func finalizing(p velerov1.RestorePhase) bool {
+	return p == velerov1.RestorePhaseFinalizing || p == velerov1.RestorePhaseFinalizingPartiallyFailed
+}
+
+// begun tells of the phases in which a restore may have a holder. Waiting* belongs to
+// async-operation-monitor.
+func begun(p velerov1.RestorePhase) bool {
+	return p == velerov1.RestorePhaseInProgress || finalizing(p)
+}
+
+// Admit implements engine.Kind. A restore whose claim cannot be read ends as Failed: without the
+// epoch, which all fencing rests on, no process can take it, and a holder stops at its next check
+// of the claim.
+func (k *Kind) Admit(ctx context.Context, restore *velerov1.Restore) (engine.Decision[*velerov1.Restore], error) {
+	phase := restore.Status.Phase
+	if !phase.IsNew() && !begun(phase) {
+		return engine.NotNow[*velerov1.Restore]("nothing to do in phase " + string(phase)), nil
+	}
+	_, admitted, err := k.cfg.Ledger.Get(ctx, restore.UID)
+	if err != nil {
+		return engine.Decision[*velerov1.Restore]{}, fmt.Errorf("look the restore up in the ledger: %w", err)
+	}
+	if !admitted && !finalizing(phase) { // which writes nothing to the cluster
+		return engine.NotNow[*velerov1.Restore]("not admitted yet"), nil
+	}
+	if _, _, err := claim.Parse(restore); err != nil {
+		return k.unreadable(fmt.Errorf("the claim cannot be read: %w", err)), nil
+	}
+	return engine.Take[*velerov1.Restore](&attempt{kind: k, cfg: &k.cfg}), nil
+}
+
+// unreadable ends a restore whose claim cannot be read.
+func (k *Kind) unreadable(damage error) engine.Decision[*velerov1.Restore] {
+	return engine.End(func(o *velerov1.Restore) error {
+		o.Status.Phase = velerov1.RestorePhaseFailed
+		o.Status.CompletionTimestamp = k.cfg.now()
+		o.Status.FailureReason = damage.Error()
+		return nil
+	}, func(ctx context.Context, o *velerov1.Restore) {
+		k.cfg.Log.ErrorContext(ctx, "restore failed", "restore", o.Name, "error", damage)
+		k.cfg.Metrics.End("", velerov1.RestorePhaseFailed)
+		k.cfg.Ended(ctx, o)
+	})
+}
+
+// Claimed implements engine.Job.
+func (a *attempt) Claimed(o *velerov1.Restore, _ claim.Claim) error {
+	if !slices.Contains(o.Finalizers, velerov1.RestoreFinalizer) {
+		o.Finalizers = append(o.Finalizers, velerov1.RestoreFinalizer)
+	}
+	if o.Status.Phase.IsNew() {
+		o.Status.Phase = velerov1.RestorePhaseInProgress
+	}
+	if o.Status.StartTimestamp == nil {
+		o.Status.StartTimestamp = a.cfg.now()
+	}
+	return nil
+}

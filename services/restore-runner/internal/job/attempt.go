@@ -1,0 +1,171 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+)
+
+// attempt is one attempt of this process at a restore; it implements engine.Job.
+type attempt struct {
+	kind *Kind
+	cfg  *Config
+
+	*session
+	inputs *inputs
+	// schedule is that of the backup, for metrics.
+	schedule string
+	// finished is how the restore ends, once that is decided.
+	finished *outcome.Finished
+}
+
+// Run implements engine.Job.
+func (a *attempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore]) error {
+	s, end := newSession(a.cfg, held)
+	defer end()
+	a.session = s
+	defer a.kind.hide(s.restore.UID)
+	s.log.InfoContext(ctx, "restoring", "backup", s.restore.Spec.BackupName)
+	run := a.run
+	if finalizing(s.restore.Status.Phase) {
+		run = a.inherit
+	}
+	err := s.unlessCancelled(ctx, run(ctx))
+	var failure *fatalError
+	if ctx.Err() == nil && errors.As(err, &failure) {
+		return a.finish(ctx, a.failed(failure))
+	}
+	return err
+}
+
+// Panicked implements engine.Job: the restore fails, as it does when a part that is guarded panics.
+func (a *attempt) Panicked(ctx context.Context, _ *engine.Held[*velerov1.Restore], _ any) error {
+	return a.finish(ctx, a.failed(&fatalError{errors.New("internal error")}))
+}
+
+// run opens everything a restore needs, restores, decides how it ends, and publishes the files.
+func (a *attempt) run(ctx context.Context) error {
+	in := newInputs(a.session)
+	a.inputs = in
+	defer in.close()
+	if err := a.open(ctx, in); err != nil {
+		return err
+	}
+	e := &ending{session: a.session, inputs: in}
+	err := a.restoring(ctx, in)
+	if err := e.resumePaused(ctx, err); err != nil {
+		return err
+	}
+	if err != nil {
+		a.finished = e.explain(ctx, err)
+		return err
+	}
+	if a.finished, err = e.decide(ctx, outcome.Finished{}); err != nil {
+		return err
+	}
+	if err := e.publish(ctx, a.finished); err != nil {
+		return err
+	}
+	return a.finish(ctx, a.finished)
+}
+
+// open opens the inputs, and counts the restore when it begins.
+func (a *attempt) open(ctx context.Context, in *inputs) (err error) {
+	quick, done := a.quick(ctx, !a.fresh())
+	defer done()
+	if in.backup, err = a.readBackup(quick); err != nil {
+		return err
+	}
+	a.schedule = in.backup.Labels[velerov1.LabelScheduleName]
+	if a.fresh() {
+		a.cfg.Metrics.Begin(a.schedule)
+	}
+	return in.open(quick)
+}
+
+// restoring restores the objects, and marks the commit if it comes to it. Once the restore is asked
+// to cancel, what is in flight has Grace to end.
+func (a *attempt) restoring(ctx context.Context, in *inputs) error {
+	grace, end := engine.Outlive(a.held.Cancelling(), a.cfg.Clock, Grace, nil)
+	defer end()
+	working, release := engine.Join(ctx, grace)
+	defer release()
+	b := &background{session: a.session, recorder: in.recorder, records: in.records}
+	err := b.during(working, func(ctx context.Context) error {
+		if err := in.unlessDeleting(); err != nil {
+			return err
+		}
+		x := &execution{session: a.session, inputs: in, show: func() { a.kind.show(a.restore.UID, in.recorder) }}
+		return x.run(ctx)
+	})
+	if err := a.unlessCancelled(ctx, err); err != nil {
+		return err
+	}
+	if in.records.head.Finished != nil {
+		return nil // decided by an earlier holder
+	}
+	return a.beginCommit(ctx)
+}
+
+// failed is how a restore ends that failed.
+func (a *attempt) failed(failure *fatalError) *outcome.Finished {
+	switch {
+	case a.finished != nil:
+		return a.finished
+	case finalizing(a.restore.Status.Phase):
+		return inherited(a.restore, a.cfg.Clock.Now(), failure)
+	}
+	end := &outcome.Finished{Phase: velerov1.RestorePhaseFailed, Reason: failure.Error(), Time: a.cfg.Clock.Now().UnixMilli()}
+	if recorder := a.recorder(); recorder != nil {
+		end.Counts = recorder.Counts()
+	}
+	return end
+}
+
+func (a *attempt) recorder() *outcome.Recorder {
+	if a.inputs == nil {
+		return nil
+	}
+	return a.inputs.recorder
+}
+
+// finish writes the terminal phase, as it was decided.
+func (a *attempt) finish(ctx context.Context, end *outcome.Finished) error {
+	final, err := a.held.Settle(ctx, func(o *velerov1.Restore) error {
+		o.Status.Phase = end.Phase
+		at := metav1.NewTime(end.At())
+		o.Status.CompletionTimestamp = &at
+		progress(o, end.Counts)
+		o.Status.FailureReason = end.Reason
+		return nil
+	})
+	if errors.Is(err, engine.ErrEnded) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write phase %s: %w", end.Phase, err)
+	}
+	counts := end.Counts
+	a.log.InfoContext(ctx, "restore ended", "phase", end.Phase, "items", counts.Done, "warnings", counts.Warnings, "errors", counts.Errors)
+	a.cfg.Metrics.End(a.schedule, end.Phase)
+	if recorder := a.recorder(); recorder != nil {
+		a.cfg.Metrics.Items(recorder.ByAction())
+	}
+	a.cfg.Ended(ctx, final)
+	return nil
+}
+
+// progress writes counts into the status.
+func progress(o *velerov1.Restore, counts outcome.Counts) {
+	o.Status.Progress = &velerov1.RestoreProgress{TotalItems: counts.Total, ItemsRestored: counts.Done}
+	o.Status.Warnings, o.Status.Errors = counts.Warnings, counts.Errors
+	if o.Status.HookStatus == nil {
+		o.Status.HookStatus = &velerov1.HookStatus{} // Velero 1.18 writes it also when no hook ran
+	}
+}

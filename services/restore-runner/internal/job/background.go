@@ -1,0 +1,151 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+)
+
+const (
+	progressEvery = time.Second
+	recordEvery   = time.Second
+	recordBatch   = 1000
+	// lastRecords bounds the storing of what is left to record when a job ends.
+	lastRecords = 5 * time.Second
+)
+
+// background reports progress and stores outcomes while objects are restored.
+type background struct {
+	*session
+	recorder *outcome.Recorder
+	records  *records
+}
+
+// during runs do while progress is reported and outcomes are stored, and waits for the last of
+// both. A panic of any of them is the failure of the restore.
+func (b *background) during(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	beside := func(run func(context.Context, <-chan struct{}) error) {
+		group.Go(func() {
+			if err := b.guarded(func() error { return run(ctx, done) }); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	beside(b.report)
+	beside(b.store)
+	err := b.guarded(func() error { return do(ctx) })
+	close(done)
+	group.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// report writes progress into the status once per second. Its error ends the job: the claim is
+// lost, or the restore is being deleted.
+func (b *background) report(ctx context.Context, done <-chan struct{}) error {
+	ticker := b.cfg.Clock.NewTicker(progressEvery)
+	defer ticker.Stop()
+	var last outcome.Counts
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-done:
+			return nil
+		case <-ticker.C():
+		}
+		counts := b.recorder.Counts()
+		err := b.write(ctx, counts, last)
+		switch {
+		case err == nil:
+			last = counts
+		case errors.Is(err, claim.ErrLost):
+			return err
+		case ctx.Err() == nil:
+			b.log.WarnContext(ctx, "progress not written", "error", err)
+		}
+	}
+}
+
+// write writes counts into the status if they are others than those that were written last. What
+// earlier holders did is not counted before it is replayed.
+func (b *background) write(ctx context.Context, counts, last outcome.Counts) error {
+	_, err := b.held.Update(ctx, func(o *velerov1.Restore) error {
+		if o.DeletionTimestamp != nil {
+			return errDeleted
+		}
+		if counts == last || !b.records.replayed.Load() {
+			return kube.ErrSkip
+		}
+		progress(o, counts)
+		return nil
+	})
+	return err
+}
+
+// store stores outcomes as they come, and the last ones when the work is done. Its error ends the
+// job: another holder closed the records, or they could not be stored for too long, and no other
+// holder could resume the restore.
+func (b *background) store(ctx context.Context, done <-chan struct{}) error {
+	ticker := b.cfg.Clock.NewTicker(b.cfg.RecordEvery)
+	defer ticker.Stop()
+	failing := b.cfg.Clock.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			b.storeLast(ctx)
+			return nil
+		case <-done:
+			b.storeLast(ctx)
+			return nil
+		case <-ticker.C():
+		case <-b.recorder.Wanted():
+		}
+		err := b.records.flush(ctx, b.recorder)
+		switch {
+		case err == nil:
+			failing = b.cfg.Clock.Now()
+		case errors.Is(err, claim.ErrLost):
+			return err
+		case ctx.Err() != nil:
+		case b.cfg.Clock.Since(failing) > b.cfg.StorePatience:
+			return fatal("record the outcomes: %w", err)
+		default:
+			b.log.WarnContext(ctx, "outcomes not recorded; retrying", "error", err)
+			b.pause(ctx, done)
+		}
+	}
+}
+
+// pause waits for the next tick after a failure, however many ask for a flush.
+func (b *background) pause(ctx context.Context, done <-chan struct{}) {
+	timer := b.cfg.Clock.NewTimer(b.cfg.RecordEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// storeLast stores what is left when the job ends here, whatever the reason: all of it has
+// happened.
+func (b *background) storeLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRecords)
+	defer cancel()
+	if err := b.records.flush(ctx, b.recorder); err != nil {
+		b.log.WarnContext(ctx, "last outcomes not recorded", "error", err)
+	}
+}

@@ -1,0 +1,113 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+// ending decides how a restore ends, and publishes its files.
+type ending struct {
+	*session
+	inputs *inputs
+	// undecided: how the restore ends could not be recorded, so that no file may be stored.
+	undecided bool
+}
+
+// decide fixes how the restore ends, in the last record of all, before anything is published:
+// whoever comes after follows it, so that files and phase agree whoever writes them. A reason means
+// Failed. Where a holder before has decided, that stands.
+func (e *ending) decide(ctx context.Context, end outcome.Finished) (*outcome.Finished, error) {
+	in := e.inputs
+	if in.records.head.Finished != nil {
+		return in.records.head.Finished, nil
+	}
+	failpoint.Hit("restore-runner/before-decision")
+	end.Phase = velerov1.RestorePhaseCompleted
+	switch {
+	case end.Reason != "":
+		end.Phase = velerov1.RestorePhaseFailed
+	case in.recorder.Counts().Errors > 0:
+		end.Phase = velerov1.RestorePhasePartiallyFailed
+	}
+	finished := in.recorder.Finish(end)
+	_, err := retried(ctx, e.stores(), "record how the restore ends", func() (struct{}, error) {
+		return struct{}{}, in.records.flush(ctx, in.recorder)
+	})
+	switch {
+	case errors.Is(err, claim.ErrLost):
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		// The bucket stays away: the phase is still written, by the claim alone, and no file is.
+		e.log.ErrorContext(ctx, "end of the restore not recorded; its files are not stored", "error", err)
+		e.undecided = true
+	}
+	failpoint.Hit("restore-runner/decided")
+	return finished, nil
+}
+
+// explain leaves the log of a restore that ends as Failed in the bucket, and all files of one that
+// was cancelled, and returns how it ends, nil if that is not decided. Not much time is spent on it:
+// the reason may be that the bucket is away, and who cancels waits.
+func (e *ending) explain(ctx context.Context, failure error) *outcome.Finished {
+	var verdict *fatalError
+	if ctx.Err() != nil || !errors.As(failure, &verdict) {
+		return nil
+	}
+	end, limit := outcome.Finished{Reason: verdict.Error(), Cancelled: cancelled(verdict) != nil}, explainLimit
+	if end.Cancelled {
+		limit = cancelledLimit
+	}
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	finished, err := e.decide(ctx, end)
+	if err == nil {
+		err = e.publish(ctx, finished)
+	}
+	if err != nil {
+		e.log.WarnContext(ctx, "log of the failed restore not stored", "error", err)
+	}
+	return finished
+}
+
+// resumePaused ends the pauses of a restore that ends here, be it with a failure, cancelled or
+// deleted. One that is released, or lost, leaves them to its next holder, who finds them in the
+// records. The error is the cause of ctx's end.
+func (e *ending) resumePaused(ctx context.Context, failure error) error {
+	var verdict *fatalError
+	in := e.inputs
+	ends := failure == nil || errors.As(failure, &verdict) || errors.Is(failure, errDeleted)
+	if !ends || ctx.Err() != nil || in.records.head.Finished != nil {
+		return nil
+	}
+	if !in.records.replayed.Load() {
+		e.readPaused(ctx)
+	}
+	return restore.Resume(ctx, restore.Config{
+		UID: e.restore.UID, Recorder: in.recorder, REST: e.cfg.REST, Clock: e.cfg.Clock, Confirm: e.held.Confirm,
+	})
+}
+
+// readPaused reads what earlier holders left paused, where the records were not replayed: the
+// backup cannot be read any more.
+func (e *ending) readPaused(ctx context.Context) {
+	in := e.inputs
+	for _, key := range in.records.earlier {
+		data, err := in.records.read(ctx, key)
+		if err == nil {
+			err = in.recorder.RecallPaused(data)
+		}
+		if err != nil {
+			in.recorder.Error(outcome.General, fmt.Sprintf("objects may still be paused that the restore created: read %s: %v", key, err))
+			return
+		}
+	}
+}

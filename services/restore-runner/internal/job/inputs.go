@@ -1,0 +1,136 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+)
+
+// tarballDir is where, in its work directory, a restore keeps what it needs of the tarball.
+const tarballDir = "tarball"
+
+// inputs are what a restore is made of, and where it writes what becomes of it. close releases
+// those that were opened.
+type inputs struct {
+	*session
+	backup   *velerov1.Backup
+	store    objectstore.Store
+	dir      string // the work directory
+	files    *files
+	recorder *outcome.Recorder
+	records  *records
+	plan     *plan.Plan // once it is made
+}
+
+func newInputs(s *session) *inputs {
+	return &inputs{session: s, dir: filepath.Join(s.cfg.WorkDir, string(s.restore.UID))}
+}
+
+// open opens the location of the backup, the work directory and the records.
+func (in *inputs) open(ctx context.Context) (err error) {
+	if in.store, err = in.openStore(ctx, in.backup.Spec.StorageLocation); err != nil {
+		return err
+	}
+	if err := emptyDir(in.dir, tarballDir); err != nil {
+		return err
+	}
+	if in.files, err = newFiles(in.dir, in.restore); err != nil {
+		return fatal("prepare the work directory: %w", err)
+	}
+	in.recorder = outcome.NewRecorder(in.files.log, in.cfg.Clock, in.cfg.RecordBatch, in.dir)
+	in.records, err = openRecords(ctx, in.session, in.store, in.dir)
+	return err
+}
+
+// readBackup reads the Backup that is restored from.
+func (s *session) readBackup(ctx context.Context) (*velerov1.Backup, error) {
+	name := s.restore.Spec.BackupName
+	if name == "" {
+		return nil, fatal("spec.backupName: is empty")
+	}
+	backup := &velerov1.Backup{}
+	if err := s.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: s.cfg.Namespace, Name: name}, backup); err != nil {
+		return nil, unlessAway(err, fmt.Sprintf("read backup %q", name))
+	}
+	return backup, nil
+}
+
+// emptyDir makes an empty work directory with a directory in it, which may be "".
+func emptyDir(dir, sub string) error {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, sub), 0o700)); err != nil {
+		return fatal("prepare the work directory: %w", err)
+	}
+	return nil
+}
+
+// close releases everything. Nothing that is left depends on it: what fails is logged.
+func (in *inputs) close() {
+	var errs []error
+	if in.recorder != nil {
+		errs = append(errs, in.recorder.Close())
+	}
+	if in.plan != nil {
+		errs = append(errs, in.plan.Close())
+	}
+	if in.files != nil {
+		in.files.close()
+	}
+	if in.store != nil {
+		errs = append(errs, os.RemoveAll(in.dir), in.store.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		in.log.Warn("work directory or location not closed", "error", err)
+	}
+}
+
+// unlessDeleting refuses to begin with a backup whose data is being removed. The backup was read
+// after the claim was written, and a deletion looks for restores in progress after it has marked
+// the backup: one of the two sees the other. A deletion waits for a restore that an earlier holder
+// has begun, which therefore goes on.
+func (in *inputs) unlessDeleting() error {
+	if in.backup.Status.Phase == velerov1.BackupPhaseDeleting && in.records.head.Planned == nil {
+		return fatal("spec.backupName: backup %q is being deleted", in.backup.Name)
+	}
+	return nil
+}
+
+// openStore returns the store of a location. The API server is waited for while the claim lasts,
+// the bucket only for the configured patience: what looks like the network may last, such as a
+// wrong name or an unknown certificate.
+func (s *session) openStore(ctx context.Context, name string) (store objectstore.Store, err error) {
+	var since time.Time // the first failure of the bucket
+	err = s.retry(ctx, "open the backup's location", func() error {
+		if err := s.present(ctx); err != nil {
+			return err
+		}
+		loc, err := s.cfg.Locations.Get(ctx, name)
+		if err != nil {
+			return unlessAway(err, "open the backup's location")
+		}
+		store, err = s.cfg.Locations.Open(ctx, loc)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if since.IsZero() {
+			since = s.cfg.Clock.Now()
+		}
+		if !transient(err) || s.cfg.Clock.Since(since) > s.cfg.StorePatience {
+			return fatal("open the backup's location %q: %w", name, err)
+		}
+		return err
+	})
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return store, err
+}

@@ -1,0 +1,172 @@
+package job
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/metrics"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+// Grace is how long objects in flight, or the end of a restore, may take once the process was told
+// to stop or the restore was asked to cancel.
+const Grace = 5 * time.Second
+
+// soon is the pause before a deleted restore is looked at whose job is still stopping.
+const soon = time.Second
+
+// Ledger reports whether a restore is admitted; ledger.Ledger is one.
+type Ledger interface {
+	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
+}
+
+// Locations opens the stores of backups; location.Opener is one.
+type Locations interface {
+	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
+	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
+}
+
+// Cleaner removes what a restore that is being deleted left in the bucket.
+type Cleaner interface {
+	// Clean removes the files and the finalizer. An error means that it has to be tried again.
+	Clean(ctx context.Context, restore *velerov1.Restore) error
+}
+
+// Config is what restores work with.
+type Config struct {
+	// Reader must not be a cache.
+	Reader    client.Reader
+	Namespace string
+	Ledger    Ledger
+	Locations Locations
+	Cleaner   Cleaner
+	// REST is the cluster restored to.
+	REST    *rest.Config
+	Clock   clock.WithTicker
+	Log     *slog.Logger
+	Metrics *metrics.Metrics
+	// WorkDir holds one directory for each running restore.
+	WorkDir string
+	// TerminatingTimeout and ResourceTimeout are Velero's server settings of these names.
+	TerminatingTimeout, ResourceTimeout time.Duration
+	// Actions opens the actions that a restore puts its objects to; ctx is the restore's. note
+	// takes what they log, from any goroutine and until Close. Nil means that there are none.
+	Actions func(ctx context.Context, note func(joblog.Entry)) ActionSet
+	// Snapshotters opens what makes volumes of native snapshots; done ends its processes. Nil
+	// restores none.
+	Snapshotters func(ctx context.Context, note func(joblog.Entry)) (s restore.Snapshotters, done func())
+	// ReadyTimeout is how long an object waits until its additional items are ready, where the
+	// action does not say.
+	ReadyTimeout time.Duration
+	// StorePatience is how long a location is waited for that cannot be reached.
+	StorePatience time.Duration
+	// RecordEvery and RecordBatch say after what time, and after how many records, outcomes are
+	// stored: a death loses no more. Zero means one second and a thousand.
+	RecordEvery time.Duration
+	RecordBatch int
+	// Ended is called with each restore that got a terminal phase, after that is durable.
+	Ended func(ctx context.Context, restore *velerov1.Restore)
+}
+
+func (c *Config) now() *metav1.Time {
+	t := metav1.NewTime(c.Clock.Now())
+	return &t
+}
+
+// Kind implements engine.Kind and engine.Finalizer for Restores. Safe for concurrent use.
+type Kind struct {
+	cfg Config
+
+	mu      sync.Mutex
+	running map[types.UID]*outcome.Recorder
+}
+
+// New returns the kind.
+func New(cfg Config) *Kind {
+	if cfg.RecordEvery <= 0 {
+		cfg.RecordEvery = recordEvery
+	}
+	if cfg.RecordBatch <= 0 {
+		cfg.RecordBatch = recordBatch
+	}
+	return &Kind{cfg: cfg, running: map[types.UID]*outcome.Recorder{}}
+}
+
+// Pending implements engine.Kind.
+func (k *Kind) Pending(ctx context.Context, restore *velerov1.Restore) (engine.Interest, error) {
+	switch phase := restore.Status.Phase; {
+	case phase.Terminal():
+		return engine.None, nil
+	case begun(phase):
+		return engine.Resume, nil
+	case phase.IsNew():
+		_, admitted, err := k.cfg.Ledger.Get(ctx, restore.UID)
+		if err != nil || !admitted {
+			return engine.Wait, err
+		}
+		return engine.Begin, nil
+	}
+	return engine.Wait, nil
+}
+
+// Terminal implements engine.Kind.
+func (k *Kind) Terminal(restore *velerov1.Restore) bool { return restore.Status.Phase.Terminal() }
+
+// Finalize implements engine.Finalizer: it removes the files of a deleted restore once no process
+// writes them any more.
+func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free func() bool) (again time.Duration, err error) {
+	if restore.DeletionTimestamp == nil {
+		return 0, nil
+	}
+	if !restore.Status.Phase.Terminal() && !free() {
+		return soon, nil
+	}
+	if err := k.cfg.Cleaner.Clean(ctx, restore); err != nil {
+		if ctx.Err() != nil || apierrors.IsConflict(err) {
+			return soon, nil
+		}
+		k.cfg.Log.WarnContext(ctx, "files of a deleted restore not removed; retrying", "restore", restore.Name, "error", err)
+		return engine.Period, nil
+	}
+	return 0, nil
+}
+
+// Running returns how far a restore of this process is; false when none of its objects is being
+// restored here.
+func (k *Kind) Running(uid types.UID) (outcome.Counts, bool) {
+	k.mu.Lock()
+	recorder, ok := k.running[uid]
+	k.mu.Unlock()
+	if !ok {
+		return outcome.Counts{}, false
+	}
+	return recorder.Counts(), true
+}
+
+// show has Running answer from a recorder, until hide.
+func (k *Kind) show(uid types.UID, recorder *outcome.Recorder) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running[uid] = recorder
+}
+
+func (k *Kind) hide(uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.running, uid)
+}

@@ -1,0 +1,164 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
+)
+
+// memberCache bounds the unpacked pieces of the tarball kept for neighbouring reads, in bytes.
+const memberCache = 8 << 20
+
+// planned is what a restore does, and with what.
+type planned struct {
+	source  tarball.Source
+	plan    *plan.Plan
+	volumes *volume.Decisions
+	catalog *resource.Catalog
+	// settled is what a taker plans with too.
+	settled outcome.Planned
+	order   restoreorder.Order
+	runs    restoreorder.Runs
+	pauses  pause.Rules
+}
+
+// close releases the tarball.
+func (p *planned) close(s *session) {
+	if p == nil || p.source == nil {
+		return
+	}
+	if err := p.source.Close(); err != nil {
+		s.log.Warn("tarball not closed", "error", err)
+	}
+}
+
+// planner makes the plan of a restore.
+type planner struct {
+	*inputs
+	actions *acted
+}
+
+// prepare opens the backup and makes the plan. What has to be said about them is recorded by the
+// first holder only. Without an error, a result without a plan is a backup that cannot be read. A
+// result beside an error has to be closed too.
+func (p *planner) prepare(ctx context.Context) (*planned, error) {
+	head, backup := &p.records.head, p.backup.Name
+	if head.Finished != nil && head.Planned == nil {
+		return &planned{}, nil // nothing was planned then
+	}
+	opened, err := retried(ctx, p.stores(), "open the tarball", func() (tarball.Source, error) {
+		return tarball.Open(ctx, p.store, backup, filepath.Join(p.dir, tarballDir), tarball.Limits{CacheBytes: memberCache})
+	})
+	if err != nil {
+		return nil, p.unreadable(err, fmt.Sprintf("the tarball of backup %q cannot be read", backup))
+	}
+	failpoint.Hit("restore-runner/tarball-opened")
+	out := &planned{source: &retryingSource{Source: opened, retry: p.stores()}}
+	if out.order, out.runs, err = restoreorder.Parse(p.restore.Annotations); err != nil {
+		return out, fatal("%w", err)
+	}
+	if out.pauses, err = p.pauses(ctx, out.order); err != nil {
+		return out, err
+	}
+	taken, err := p.taken(ctx)
+	if err != nil {
+		return out, err
+	}
+	if out.catalog, err = resource.Discover(ctx, p.cfg.REST); err != nil {
+		return out, fmt.Errorf("discover what the cluster serves: %w", err)
+	}
+	if head.Planned == nil {
+		p.problems(out.source)
+	}
+	if err := p.make(ctx, out, taken); err != nil {
+		return out, p.unreadable(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
+	}
+	if head.Planned == nil {
+		p.complain(p.actions)
+		p.unclaimed(out)
+		return out, p.admitted(ctx, out.plan)
+	}
+	return out, nil
+}
+
+// damageError is a backup that cannot be read, which is recorded as an error of the restore.
+type damageError struct{ message string }
+
+// Error implements error.
+func (e *damageError) Error() string { return e.message }
+
+// unreadable makes damage found by the first holder an error of the restore, and damage found later
+// its end: what was restored cannot be told from what was not.
+func (p *planner) unreadable(err error, what string) error {
+	switch {
+	case !damaged(err):
+		return err
+	case p.records.head.Planned != nil:
+		return fatal("%s any more: %w", what, err)
+	}
+	return &damageError{fmt.Sprintf("%s: %v", what, err)}
+}
+
+// problems reports the entries of the tarball that were passed over.
+func (p *planner) problems(source tarball.Source) {
+	problems, n := source.Problems()
+	for _, problem := range problems {
+		p.recorder.Error(outcome.General, fmt.Sprintf("entry %q of the tarball: %v", problem.Path, problem.Err))
+	}
+	if n > len(problems) {
+		p.recorder.Error(outcome.General, fmt.Sprintf("%d more entries of the tarball were passed over", n-len(problems)))
+	}
+}
+
+// make selects the items of the backup. Names that an earlier holder resolved mean what they meant
+// then.
+func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) error {
+	spec, before := &p.restore.Spec, p.records.head.Planned
+	survey, err := plan.Look(ctx, out.source)
+	if err != nil {
+		return err
+	}
+	if survey.Empty() && before == nil {
+		p.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
+	}
+	out.volumes, err = volume.Decide(ctx, survey.Volumes, out.source.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
+	if err != nil {
+		return err
+	}
+	names := newResolver(survey.Resolver(out.catalog), before)
+	filter, err := selection.NewFilter(selection.Spec{
+		IncludedResources: spec.IncludedResources, ExcludedResources: spec.ExcludedResources,
+		IncludeClusterResources: spec.IncludeClusterResources,
+		LabelSelector:           spec.LabelSelector, OrLabelSelectors: spec.OrLabelSelectors,
+	}, selection.ExpandNamespaces(spec.IncludedNamespaces, spec.ExcludedNamespaces, survey.Namespaces), names)
+	if err != nil {
+		return fatal("spec: %w", err)
+	}
+	reserve, err := p.actions.bind(ctx, survey, survey.Resolver(out.catalog), before)
+	if err != nil {
+		return err
+	}
+	p.plan, err = plan.Build(ctx, out.source, plan.Config{
+		Filter: filter, Mapping: spec.NamespaceMapping, Claim: out.volumes.Claim,
+		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
+		Reserve:            reserve,
+		Dir:                p.dir,
+		Order:              out.order,
+		Paused:             func(kind schema.GroupKind) bool { return out.pauses.For(kind) != nil },
+	})
+	out.plan, out.settled = p.plan, names.planned
+	out.settled.Reserve, out.settled.Missing, out.settled.Pauses = reserve, p.actions.set.Errors, out.pauses
+	return err
+}

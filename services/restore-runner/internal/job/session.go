@@ -1,0 +1,139 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
+)
+
+// errDeleted ends an attempt at a restore that is being deleted: it is removed, not released.
+var errDeleted = fmt.Errorf("%w: the restore is being deleted", claim.ErrLost)
+
+// fatalError ends a restore as Failed; its text is the failureReason.
+type fatalError struct{ err error }
+
+// Error implements error.
+func (e *fatalError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *fatalError) Unwrap() error { return e.err }
+
+func fatal(format string, args ...any) error { return &fatalError{fmt.Errorf(format, args...)} }
+
+// session is a claimed restore, with what every part of its work needs. Safe for concurrent use.
+type session struct {
+	cfg     *Config
+	held    *engine.Held[*velerov1.Restore]
+	restore *velerov1.Restore // as it was claimed
+	log     *slog.Logger
+	// stopped ends when the process is told to stop, and when the restore is asked to cancel: no
+	// object is begun any more.
+	stopped context.Context //nolint:containedctx // as long as the attempt
+}
+
+// newSession returns a session; the function ends it.
+func newSession(cfg *Config, held *engine.Held[*velerov1.Restore]) (*session, context.CancelFunc) {
+	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log}
+	var end context.CancelFunc
+	s.stopped, end = engine.Join(held.Stopping(), held.Cancelling())
+	return s, end
+}
+
+// fresh reports that no earlier holder can have restored anything.
+func (s *session) fresh() bool { return s.held.Claim.Epoch == 1 }
+
+// quick returns a context for work that leaves nothing behind: it ends at once when the process is
+// told to stop and, unless there is something to be replayed, when the restore is asked to cancel.
+func (s *session) quick(ctx context.Context, replays bool) (context.Context, context.CancelFunc) {
+	if replays {
+		return engine.Join(ctx, s.held.Stopping())
+	}
+	return engine.Join(ctx, s.stopped)
+}
+
+// present fails when the restore is being deleted, or no longer this process's.
+func (s *session) present(ctx context.Context) error {
+	_, err := s.held.Update(ctx, func(o *velerov1.Restore) error {
+		if o.DeletionTimestamp != nil {
+			return errDeleted
+		}
+		return kube.ErrSkip
+	})
+	return err
+}
+
+// still is present after a wait; it ends the job with the restore.
+func (s *session) still(ctx context.Context) error {
+	err := s.retry(ctx, "look at the restore", func() error { return s.present(ctx) })
+	if errors.Is(err, claim.ErrLost) {
+		s.held.Lose(err)
+	}
+	return err
+}
+
+// retry repeats a call while the API server or the network is away, until ctx ends.
+func (s *session) retry(ctx context.Context, what string, do func() error) error {
+	return retry.Loop{Clock: s.cfg.Clock, Log: s.log, Transient: transient}.Do(ctx, what, do)
+}
+
+// stores is how calls to the bucket are retried.
+func (s *session) stores() *storeRetry {
+	return &storeRetry{clock: s.cfg.Clock, log: s.log, budget: s.cfg.StorePatience, still: s.still}
+}
+
+// unlessCancelled makes the request to cancel the failure of the restore, in the place of what it
+// caused.
+func (s *session) unlessCancelled(ctx context.Context, err error) error {
+	var verdict *fatalError
+	request := s.held.Cancelled()
+	switch {
+	case err == nil, request == nil, errors.As(err, &verdict), ctx.Err() != nil, s.held.Stopping().Err() != nil, errors.Is(err, claim.ErrLost):
+		return err
+	}
+	return &fatalError{request}
+}
+
+// beginCommit marks that the restore is done: from now on a request to cancel it comes too late.
+// One that was there before ends it.
+func (s *session) beginCommit(ctx context.Context) error {
+	err := s.held.BeginCommit(ctx, func(o *velerov1.Restore) error {
+		if o.DeletionTimestamp != nil {
+			return errDeleted
+		}
+		return nil
+	})
+	if request := cancelled(err); request != nil {
+		return &fatalError{request}
+	}
+	return err
+}
+
+// cancelled returns the request to cancel that an error is about, nil if it is none.
+func cancelled(err error) *cancel.Error {
+	var request *cancel.Error
+	if errors.As(err, &request) {
+		return request
+	}
+	return nil
+}
+
+// guarded turns a panic of do, which would be a defect of ours, into the end of this restore:
+// another attempt would panic again, under a claim that lives as long as the process does.
+func (s *session) guarded(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("restore panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fatal("internal error")
+		}
+	}()
+	return do()
+}
