@@ -3,6 +3,8 @@ package collect
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
 // Two backups that both take the cluster-scoped volumes, whatever their namespaces, ask the
@@ -74,4 +77,42 @@ func TestTwoBackupsNeverSnapshotAVolumeAtOnce(t *testing.T) {
 	default:
 	}
 	require.Equal(t, 2, c.taken["disk-pv-good"])
+}
+
+// A process that dies between the two loses the id of a snapshot that is taken: the next holder has
+// to call it failed, and the provider keeps a snapshot that no backup lists.
+func TestAVolumeIsUnlockedAfterItsSnapshotIsRecorded(t *testing.T) {
+	for name, away := range map[string]bool{"recorded": false, "the bucket is away": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t, disks(), velerov1.BackupSpec{})
+			c := &cloud{knows: func(pv string) bool { return pv == "pv-good" }}
+			if away {
+				c.before = func(string) { s.store.Inject(func(memstore.Op, string) error { return errDead }) }
+			}
+			s.snapshots(c, "main")
+			var unlocked, unrecorded []string
+			s.job.LockVolume = func(_ context.Context, volume string) (func(), error) {
+				return func() {
+					unlocked = append(unlocked, volume)
+					recorded := slices.ContainsFunc(s.store.Keys(), func(key string) bool {
+						data, _ := s.store.Bytes(key)
+						return strings.Contains(key, "/checkpoint-") && strings.Contains(string(data), `"snap-`+volume+`"`)
+					})
+					if !recorded {
+						unrecorded = append(unrecorded, volume)
+					}
+				}, nil
+			}
+			_, err := Run(t.Context(), s.cfg, s.job)
+			require.Equal(t, 1, c.taken["disk-pv-good"])
+			if away {
+				require.ErrorIs(t, err, errDead)
+				require.Empty(t, unlocked, "the lock stays with the backup")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, []string{"disk-pv-good"}, unlocked)
+			require.Empty(t, unrecorded)
+		})
+	}
 }

@@ -40,19 +40,18 @@ func (d *decision) decide(ctx context.Context) error {
 	case err != nil:
 		return d.failed(v.PV, &v.Snapshot, err)
 	}
-	unlock, err := d.lock(ctx, v.Snapshot.Spec.ProviderVolumeID)
+	err = d.lock(ctx, v.Snapshot.Spec.ProviderVolumeID)
 	if end := d.cfg.interrupted(ctx, err); end != nil {
 		return end
 	}
 	if err != nil {
 		return d.failed(v.PV, &v.Snapshot, err)
 	}
-	return d.take(ctx, &v, unlock)
+	return d.take(ctx, &v)
 }
 
-// take takes the snapshot of a volume that is locked. It is unlocked only when it is known how that
-// came out: until then another holder may have it.
-func (d *decision) take(ctx context.Context, v *snapshot.Volume, unlock func()) error {
+// take takes the snapshot of a volume that is locked.
+func (d *decision) take(ctx context.Context, v *snapshot.Volume) error {
 	cfg, uploads := d.cfg, d.out.Uploads()
 	failpoint.Hit("backup-runner/volume-locked")
 	started := metav1.NewTime(cfg.Clock.Now())
@@ -68,8 +67,6 @@ func (d *decision) take(ctx context.Context, v *snapshot.Volume, unlock func()) 
 	if err != nil && uploads.Err() != nil {
 		return context.Cause(uploads) // nothing is known of it, so the lock stays with the backup
 	}
-	unlock()
-	failpoint.Hit("backup-runner/volume-unlocked")
 	v.Snapshot.Status = nativesnapshot.Status{ProviderSnapshotID: id, Phase: nativesnapshot.PhaseCompleted}
 	if err != nil {
 		v.Snapshot.Status.Phase = nativesnapshot.PhaseFailed
@@ -78,9 +75,13 @@ func (d *decision) take(ctx context.Context, v *snapshot.Volume, unlock func()) 
 }
 
 // lock waits until this backup alone takes a snapshot of the volume.
-func (d *decision) lock(ctx context.Context, volumeID string) (unlock func(), err error) {
+func (d *decision) lock(ctx context.Context, volumeID string) error {
 	if d.cfg.Lock == nil {
-		return func() {}, nil
+		return nil
 	}
-	return d.cfg.Lock(ctx, volumeID)
+	unlock, err := d.cfg.Lock(ctx, volumeID)
+	if err == nil {
+		d.unlock = unlock
+	}
+	return err
 }

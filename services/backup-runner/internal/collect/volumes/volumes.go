@@ -75,7 +75,9 @@ func Decide(ctx context.Context, cfg *Config, volumes map[string]facts.Volume, w
 	})
 }
 
-// keep makes decisions durable that are not to be made again.
+// keep makes decisions durable that are not to be made again, and then unlocks the volume. After an
+// error the lock stays with the backup: without a record the next holder cannot tell whether there
+// is a snapshot.
 func (d *decision) keep() error {
 	if err := d.out.Drain(); err != nil {
 		return err
@@ -87,6 +89,10 @@ func (d *decision) keep() error {
 		return err
 	}
 	failpoint.Hit("backup-runner/snapshot-recorded")
+	if d.unlock != nil {
+		d.unlock()
+		failpoint.Hit("backup-runner/volume-unlocked")
+	}
 	return nil
 }
 
@@ -97,6 +103,7 @@ type decision struct {
 	volume facts.Volume
 	res    *resource.Resource
 	name   string
+	unlock func() // nil unless the volume is locked
 }
 
 // interrupted returns why what failed, or seemed to, says nothing about the volume: whoever takes
