@@ -6,11 +6,15 @@ package workerpool
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 )
+
+// ErrLeft is the error of a step after the job left its place.
+var ErrLeft = errors.New("the job has left its place")
 
 // Config describes a pool.
 type Config struct {
@@ -48,15 +52,16 @@ func New(c Config) *Pool {
 	return p
 }
 
-// Place is one job's permission to work. Step may be called by several goroutines at once, Leave
-// after all of them. The methods of a nil Place do nothing.
+// Place is one job's permission to work. Safe for concurrent use: a Step during or after Leave fails
+// and takes nothing. The methods of a nil Place do nothing.
 type Place struct {
 	pool *Pool
 	turn chan struct{} // holds an element while a step waits for a place
 	lost chan struct{} // closed when the place is taken for the first time
+	left chan struct{} // closed by Leave
 
 	mu    sync.Mutex
-	held  bool
+	held  bool      // never again once left is closed
 	taken bool      // lost is closed
 	step  time.Time // the latest
 }
@@ -94,7 +99,7 @@ func (p *Pool) Acquire(ctx context.Context) (*Place, error) {
 }
 
 func (p *Pool) place() *Place {
-	s := &Place{pool: p, turn: make(chan struct{}, 1), lost: make(chan struct{}), held: true, step: p.clock.Now()}
+	s := &Place{pool: p, turn: make(chan struct{}, 1), lost: make(chan struct{}), left: make(chan struct{}), held: true, step: p.clock.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all[s] = struct{}{}
@@ -111,40 +116,70 @@ func (s *Place) Lost() <-chan struct{} {
 }
 
 // Step is called before each step of the work. It waits for a place if this one was lost meanwhile.
-// Of steps at once one takes it for all.
+// Of steps at once one takes it for all. The error is ErrLeft once the job left its place, or the
+// cause of the end of ctx.
 func (s *Place) Step(ctx context.Context) error {
-	if s == nil || s.proceed() {
+	if s == nil {
 		return nil
+	}
+	if held, err := s.proceed(); held || err != nil {
+		return err
 	}
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
+	case <-s.left:
+		return ErrLeft
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if s.proceed() {
-		return nil
+	if held, err := s.proceed(); held || err != nil {
+		return err
 	}
 	select {
 	case <-s.pool.free:
+		return s.regain()
+	case <-s.left:
+		return ErrLeft
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// proceed notes a step, and reports whether the place is held.
+func (s *Place) proceed() (held bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.gone() {
+		return false, ErrLeft
+	}
+	s.step = s.pool.clock.Now()
+	return s.held, nil
+}
+
+// regain makes a place that was taken from the pool the job's, unless the job left meanwhile.
+func (s *Place) regain() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone() {
+		s.pool.free <- struct{}{} // never waits: its element was just taken
+		return ErrLeft
+	}
 	s.held, s.step = true, s.pool.clock.Now()
 	return nil
 }
 
-// proceed notes a step, and reports whether the place is held.
-func (s *Place) proceed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.step = s.pool.clock.Now()
-	return s.held
+// gone reports whether the job left its place. s.mu must be held.
+func (s *Place) gone() bool {
+	select {
+	case <-s.left:
+		return true
+	default:
+		return false
+	}
 }
 
-// Leave ends the work. Another call does nothing.
+// Leave ends the work, and the steps that wait. Another call does nothing.
 func (s *Place) Leave() {
 	if s == nil {
 		return
@@ -153,10 +188,14 @@ func (s *Place) Leave() {
 	_, present := s.pool.all[s]
 	delete(s.pool.all, s)
 	s.pool.mu.Unlock()
-	s.release(func() bool { return true }, false)
-	if present {
-		s.pool.rooms <- struct{}{}
+	if !present {
+		return
 	}
+	s.mu.Lock()
+	close(s.left)
+	s.mu.Unlock()
+	s.release(func() bool { return true }, false)
+	s.pool.rooms <- struct{}{}
 }
 
 // release frees the place if it is held and may says so. idle: for others, while the job goes on.

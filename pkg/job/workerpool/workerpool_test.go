@@ -111,6 +111,46 @@ func TestStepsAtOnceTakeOnePlace(t *testing.T) {
 	})
 }
 
+// A goroutine of a job may outlive its work. A place that it took then would
+// never be free again.
+func TestAStepAfterLeaveTakesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(1, clocktesting.NewFakeClock(time.Unix(0, 0)))
+		kept := try(t, p)
+		kept.Leave()
+		require.ErrorIs(t, kept.Step(t.Context()), ErrLeft)
+		require.Len(t, p.free, 1)
+
+		lost := try(t, p)
+		lost.release(func() bool { return true }, true)
+		other := try(t, p)
+		waiting := make(chan error, 2)
+		for range cap(waiting) { // one waits for the place, the other for its turn
+			go func() { waiting <- lost.Step(t.Context()) }()
+		}
+		synctest.Wait()
+		lost.Leave()
+		for range cap(waiting) {
+			require.ErrorIs(t, <-waiting, ErrLeft)
+		}
+		other.Leave()
+		require.ErrorIs(t, lost.Step(t.Context()), ErrLeft)
+		require.Len(t, p.free, 1)
+		require.Len(t, p.rooms, perSize)
+	})
+}
+
+// Leave comes between the moment a step gets a place and the moment it notes that.
+func TestAPlaceThatComesTooLateIsGivenBack(t *testing.T) {
+	p := newPool(1, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	lost := try(t, p)
+	lost.release(func() bool { return true }, true)
+	<-p.free // as Step does
+	lost.Leave()
+	require.ErrorIs(t, lost.regain(), ErrLeft)
+	require.Len(t, p.free, 1)
+}
+
 func TestAStepEndsWithItsContext(t *testing.T) {
 	p, clock := running(t, 1)
 	hung := try(t, p)
