@@ -52,4 +52,9 @@ var engine = []Mutant{
 		Edit:    Edit{"pkg/job/engine/takeover.go", "held.Holder != holder ||", "held.Holder == holder ||"},
 		Package: "./pkg/job/engine", Test: "TestADeadHoldersJobsAreTakenOver",
 	},
+	{
+		Name:    "an instance without a Lease ends the job of another",
+		Edit:    Edit{"pkg/job/engine/claim.go", "if takeErr != nil && !unreadable(o) {", "if held := new(claim.HeldError); errors.As(takeErr, &held) {"},
+		Package: "./pkg/job/engine", Test: "TestAnInstanceWithoutALeaseEndsNoJob",
+	},
 }

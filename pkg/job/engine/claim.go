@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
@@ -30,10 +31,9 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 			decision = NotNow[T]("it ended, or is being deleted")
 			return errNotNow
 		}
-		var held *claim.HeldError
 		taken, takeErr := e.cfg.Instance.Take(o)
-		if errors.As(takeErr, &held) {
-			return takeErr
+		if takeErr != nil && !unreadable(o) {
+			return takeErr // a live instance holds it, or may
 		}
 		if decision, err = e.cfg.Kind.Admit(ctx, o); err != nil {
 			refused = err
@@ -65,6 +65,13 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 	held.Log.InfoContext(ctx, "job claimed")
 	failpoint.HitIn(e.cfg.Service, "claimed")
 	return held, decision.job, nil
+}
+
+// unreadable reports that the claim of an object cannot be read: it has no holder, and can have none
+// again.
+func unreadable(o client.Object) bool {
+	_, _, err := claim.Parse(o)
+	return err != nil
 }
 
 // write carries a decision out on the object it was made about.

@@ -217,3 +217,17 @@ func TestAKindEndsAJobThatNobodyMayTake(t *testing.T) {
 		require.Equal(b, phaseFailed, phase(b.get("j")))
 	})
 }
+
+// Before its own Lease exists an instance watches no other: it cannot tell that a holder lives.
+func TestAnInstanceWithoutALeaseEndsNoJob(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		k := &kind{admit: func(*job) (engine.Decision[*job], error) { return engine.End[*job](setPhase(phaseFailed), nil), nil }}
+		one := b.start("one", k, func(c *engine.Config[*job]) {
+			c.Instance = claim.NewInstance(claim.Config{Reader: c.Reader, Client: c.Client, Namespace: namespace, Name: "late", Clock: c.Clock, Log: c.Log})
+		})
+		b.add("j", phaseRunning)
+		b.edit("j", func(o *job) { require.NoError(b, claim.Set(o, claim.Claim{Holder: "other", Epoch: 7})) })
+		require.ErrorContains(b, one.engine.Run(b.Context(), "j", "j-uid"), "no lease yet")
+		require.Equal(b, phaseRunning, phase(b.get("j")))
+	})
+}

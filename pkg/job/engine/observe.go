@@ -72,7 +72,7 @@ func (e *Engine[T]) free(obj T) bool {
 	if e.Active(obj) {
 		return false
 	}
-	if _, _, err := claim.Parse(obj); err != nil {
+	if unreadable(obj) {
 		return true
 	}
 	_, err := e.cfg.Instance.Take(obj)
