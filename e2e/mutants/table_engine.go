@@ -57,4 +57,19 @@ var engine = []Mutant{
 		Edit:    Edit{"pkg/job/engine/claim.go", "if takeErr != nil && !unreadable(o) {", "if held := new(claim.HeldError); errors.As(takeErr, &held) {"},
 		Package: "./pkg/job/engine", Test: "TestAnInstanceWithoutALeaseEndsNoJob",
 	},
+	{
+		Name:    "a claim that was released is still confirmed",
+		Edit:    Edit{"pkg/job/engine/held.go", "	h.over.Store(true)\n", ""},
+		Package: "./pkg/job/engine", Test: "TestAHoldingThatEndedIsNotTheNextOne",
+	},
+	{
+		Name:    "a claim is confirmed after the work ended",
+		Edit:    Edit{"pkg/job/engine/hold.go", "	h.over.Store(true)\n", ""},
+		Package: "./pkg/job/engine", Test: "TestAfterTheWorkNothingIsConfirmed",
+	},
+	{
+		Name:    "a question about an old version makes an earlier holding of a job certain",
+		Edit:    Edit{"pkg/job/claim/tenure.go", "	if t.taken[uid].epoch >= epoch {", "	if false {"},
+		Package: "./pkg/job/claim", Test: "TestTwoHoldingsOfAJobAreTwoClaims",
+	},
 }

@@ -147,6 +147,32 @@ func TestConfirmKnowsOnlyItsOwnClaims(t *testing.T) {
 	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 }
 
+// One process holds a job twice. Questions about what a cache still shows come in between.
+func TestTwoHoldingsOfAJobAreTwoClaims(t *testing.T) {
+	b, one, two, first := claimed(t)
+	unclaimed := job()
+	ask := func(obj *corev1.ConfigMap) { _, err := one.Take(obj); require.NoError(t, err) }
+	ask(unclaimed)
+	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), first)) })
+	second := first.DeepCopy()
+	require.NoError(t, Release(second))
+	take(t, one, second)
+	require.NoError(t, b.client.Update(t.Context(), second))
+	guarded, stop := one.Guard(t.Context(), second)
+	defer stop()
+	former, leave := one.Guard(t.Context(), first)
+	defer leave()
+	for _, stale := range []*corev1.ConfigMap{unclaimed, first} {
+		ask(stale)
+		requireReads(t, b, 1, func() { require.ErrorIs(t, one.Confirm(t.Context(), first), ErrLost) })
+		requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), second)) })
+	}
+	require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return former.Err() != nil }, time.Minute, time.Millisecond)
+	b.pass(t, timeout, one, two)
+	require.NoError(t, guarded.Err())
+	require.ErrorIs(t, Check(second, Claim{Holder: "one", Epoch: 1}), ErrLost)
+}
+
 // Many jobs over a long life: memory stays bounded, and the newest is still free.
 func TestRememberedClaimsAreBounded(t *testing.T) {
 	b, one, _, obj := claimed(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +31,11 @@ type Held[T client.Object] struct {
 	cancelled context.Context //nolint:containedctx // as long as the run
 	cancel    context.CancelCauseFunc
 	lose      context.CancelCauseFunc
+	over      atomic.Bool // released, or about to be, or its work ended
 }
+
+// errOver refuses to confirm a claim that this process no longer needs, and may not have any more.
+var errOver = fmt.Errorf("%w: the work of this process on the job has ended", claim.ErrLost)
 
 func newHeld[T client.Object](e *Engine[T], obj T, mine claim.Claim) *Held[T] {
 	log := e.cfg.Log.With("kind", e.cfg.ObjectKind, "name", obj.GetName(), "uid", obj.GetUID(), "epoch", mine.Epoch)
@@ -79,8 +84,12 @@ func (h *Held[T]) Step(ctx context.Context) error { return h.place.Step(ctx) }
 
 // Confirm returns nil when the claim holds at this moment: a process that slept must not do now
 // what it decided then. Call it before an effect that no compare-and-swap fences. It is a Step, and
-// ends the job when the claim is lost.
+// ends the job when the claim is lost. After Release, and once the work ended, the error wraps
+// claim.ErrLost.
 func (h *Held[T]) Confirm(ctx context.Context) error {
+	if h.over.Load() {
+		return errOver
+	}
 	if err := h.place.Step(ctx); err != nil {
 		return err
 	}
@@ -101,8 +110,9 @@ func (h *Held[T]) Update(ctx context.Context, mutate func(T) error) (T, error) {
 
 // Release gives the claim up, so that any instance may go on at once, in one write with what mutate
 // does, which may be nil. A job that ended keeps its claim. Nothing may be done for the job after
-// that.
+// that, whatever it returns: the answer to the write may have been lost.
 func (h *Held[T]) Release(ctx context.Context, mutate func(T) error) error {
+	h.over.Store(true)
 	_, err := h.Update(ctx, func(o T) error {
 		if h.engine.cfg.Kind.Terminal(o) {
 			return kube.ErrSkip

@@ -30,6 +30,7 @@ func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) error {
 	h.lose = lose
 	h.observe(h.Object) // an earlier holder may have been asked
 	err := e.attempt(owned, h, job)
+	h.over.Store(true)
 	switch {
 	case err == nil:
 		return nil

@@ -232,3 +232,46 @@ func TestADecisionIsAboutTheVersionThatIsReplaced(t *testing.T) {
 		require.Empty(b, b.get("j").Annotations)
 	})
 }
+
+// What is left of an earlier holding of this very process has no say in the later one.
+func TestAHoldingThatEndedIsNotTheNextOne(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		var first, second *engine.Held[*job]
+		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			if first != nil {
+				second = h
+				return untilStopped(ctx, h)
+			}
+			first = h
+			assert.NoError(b, h.Confirm(ctx))
+			assert.NoError(b, h.Release(ctx, nil))
+			assert.ErrorIs(b, h.Confirm(ctx), claim.ErrLost, "any instance may have the claim now")
+			return nil
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(time.Second, "one/j@1", "one/j@2")
+		require.ErrorIs(b, first.Confirm(b.Context()), claim.ErrLost)
+		require.ErrorIs(b, first.Release(b.Context(), nil), claim.ErrLost)
+		_, err := first.Settle(b.Context(), setPhase(phaseFailed))
+		require.ErrorIs(b, err, claim.ErrLost)
+		first.Lose(errors.New("the former"))
+		require.NoError(b, second.Cancelling().Err())
+		require.NoError(b, second.Confirm(b.Context()))
+		require.Equal(b, claim.Claim{Holder: "one", Address: "one:1", Epoch: 2}, b.claim("j"))
+		require.Equal(b, phaseRunning, phase(b.get("j")))
+	})
+}
+
+// A goroutine that outlives the work of a job must not find its claim certain.
+func TestAfterTheWorkNothingIsConfirmed(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		var ended *engine.Held[*job]
+		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			ended = h
+			return finish(ctx, h)
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(time.Second, "one/j@1")
+		require.ErrorIs(b, ended.Confirm(b.Context()), claim.ErrLost)
+	})
+}
