@@ -66,7 +66,7 @@ func (nothing) Resolve(string) (gr schema.GroupResource, namespaced, ok bool) {
 }
 
 // with has a restore ask these actions.
-func with[A action.RestoreItem](t *testing.T, actions ...A) func(*restore.Config) {
+func with[A action.RestoreItem](t testing.TB, actions ...A) func(*restore.Config) {
 	t.Helper()
 	all := make([]action.RestoreItem, len(actions))
 	for i := range actions {

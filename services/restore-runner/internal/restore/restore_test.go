@@ -150,13 +150,13 @@ func (r results) all() string {
 	return strings.Join(out, "\n")
 }
 
-func run(t *testing.T, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
+func run(t testing.TB, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
 	t.Helper()
 	return runAt(t, clock.RealClock{}, s, b, spec, change...)
 }
 
 // runAt is run by a clock of the test's.
-func runAt(t *testing.T, clk clock.WithTicker, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
+func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
 	t.Helper()
 	survey, err := plan.Look(t.Context(), b)
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func runAt(t *testing.T, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 }
 
 // keepRecords stores what is recorded until the returned function is called or the test ends.
-func keepRecords(t *testing.T, r *outcome.Recorder, path string) (stop func()) {
+func keepRecords(t testing.TB, r *outcome.Recorder, path string) (stop func()) {
 	dir := &outcome.Dir{Path: path}
 	done := make(chan struct{})
 	var group sync.WaitGroup
