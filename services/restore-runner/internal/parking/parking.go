@@ -44,12 +44,12 @@ type Lot struct {
 	woken chan int32
 	begin chan struct{} // closed by the first Wait
 
-	mu     sync.Mutex
-	queues map[queueKey]*queue
-	guests map[int32]*guest
-	due    []int32 // to be woken
-	news   chan struct{}
-	once   sync.Once
+	mu      sync.Mutex
+	queues  map[queueKey]*queue
+	waiters map[int32]*waiter
+	due     []int32 // to be woken
+	news    chan struct{}
+	once    sync.Once
 }
 
 type queueKey struct {
@@ -68,8 +68,8 @@ type queue struct {
 
 const noWaiter int32 = -1
 
-// guest is a vertex that waits, or has waited.
-type guest struct {
+// waiter is a vertex that waits, or has waited.
+type waiter struct {
 	since   map[string]time.Time // by kind of cause
 	cause   Cause
 	until   time.Time
@@ -80,7 +80,7 @@ type guest struct {
 // New returns an empty lot. Start has to be called for anything to be woken.
 func New(c clock.WithTicker) *Lot {
 	return &Lot{
-		clock: c, woken: make(chan int32), begin: make(chan struct{}), queues: map[queueKey]*queue{}, guests: map[int32]*guest{}, news: make(chan struct{}, 1),
+		clock: c, woken: make(chan int32), begin: make(chan struct{}), queues: map[queueKey]*queue{}, waiters: map[int32]*waiter{}, news: make(chan struct{}, 1),
 	}
 }
 
@@ -104,24 +104,24 @@ func (l *Lot) Wait(v int32, c Cause) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
-	g := l.guests[v]
-	if g == nil {
-		g = &guest{since: map[string]time.Time{}, queue: queueKey{own: noWaiter}}
-		l.guests[v] = g
+	w := l.waiters[v]
+	if w == nil {
+		w = &waiter{since: map[string]time.Time{}, queue: queueKey{own: noWaiter}}
+		l.waiters[v] = w
 	}
 	key := queueKey{shared: c.Key, own: noWaiter}
 	if c.Key == "" {
 		key.own = v
 	}
-	l.leave(v, g, g.queue != key)
-	since, known := g.since[c.Kind]
+	l.leave(v, w, w.queue != key)
+	since, known := w.since[c.Kind]
 	if !known {
 		since = now
-		g.since[c.Kind] = now
+		w.since[c.Kind] = now
 	}
-	g.cause, g.until, g.queue = c, since.Add(c.Timeout), key
-	if !now.Before(g.until) {
-		delete(l.guests, v)
+	w.cause, w.until, w.queue = c, since.Add(c.Timeout), key
+	if !now.Before(w.until) {
+		delete(l.waiters, v)
 		return false
 	}
 	q := l.queues[key]
@@ -130,7 +130,7 @@ func (l *Lot) Wait(v int32, c Cause) bool {
 		l.queues[key] = q
 	}
 	if c.Key != "" {
-		q.err, g.cause.Err = c.Err, nil
+		q.err, w.cause.Err = c.Err, nil
 	}
 	q.waiting = append(q.waiting, v)
 	l.once.Do(func() { close(l.begin) })
@@ -142,12 +142,12 @@ func (l *Lot) Wait(v int32, c Cause) bool {
 func (l *Lot) Expired(v int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.guests[v]
-	if g == nil || !g.expired {
+	w := l.waiters[v]
+	if w == nil || !w.expired {
 		return nil
 	}
-	delete(l.guests, v)
-	return g.cause.Err
+	delete(l.waiters, v)
+	return w.cause.Err
 }
 
 // Passed notes that a vertex waits no more, because what it waited for last has come. A vertex that
@@ -155,16 +155,16 @@ func (l *Lot) Expired(v int32) error {
 func (l *Lot) Passed(v int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if g := l.guests[v]; g != nil {
-		l.leave(v, g, true)
-		delete(l.guests, v)
+	if w := l.waiters[v]; w != nil {
+		l.leave(v, w, true)
+		delete(l.waiters, v)
 	}
 }
 
 // leave notes what came of the try of a vertex: its cause holds no longer, so that all others are
 // tried at once, or it does. The caller holds the lock.
-func (l *Lot) leave(v int32, g *guest, over bool) {
-	q := l.queues[g.queue]
+func (l *Lot) leave(v int32, w *waiter, over bool) {
+	q := l.queues[w.queue]
 	if q == nil {
 		return
 	}
@@ -175,7 +175,7 @@ func (l *Lot) leave(v int32, g *guest, over bool) {
 		}
 		return
 	}
-	delete(l.queues, g.queue)
+	delete(l.queues, w.queue)
 	l.due = append(l.due, q.waiting...)
 	select {
 	case l.news <- struct{}{}:
@@ -225,11 +225,11 @@ func (l *Lot) look() {
 	now := l.clock.Now()
 	for key, q := range l.queues {
 		q.waiting = slices.DeleteFunc(q.waiting, func(v int32) bool {
-			g := l.guests[v]
-			if now.Before(g.until) {
+			w := l.waiters[v]
+			if now.Before(w.until) {
 				return false
 			}
-			g.expired, g.cause.Err = true, cmp.Or(g.cause.Err, q.err)
+			w.expired, w.cause.Err = true, cmp.Or(w.cause.Err, q.err)
 			l.due = append(l.due, v)
 			return true
 		})
