@@ -56,7 +56,7 @@ var (
 		"; begun && d.name == \"\" {\n",
 	}
 	announcedCallMade = Edit{
-		"services/restore-runner/internal/restore/calls.go",
+		"services/restore-runner/internal/restore/execute.go",
 		"	case before, t.History.Blind:\n",
 		"	case before && t.History.Blind:\n",
 	}

@@ -13,16 +13,16 @@ import (
 )
 
 // await finds what has to come before the object goes on after an action; nil is nothing.
-func (t *tour) await(ctx context.Context, b *bound, result *action.RestoreResult) *dispatch.Wait {
+func (t *chainRun) await(ctx context.Context, b *bound, result *action.RestoreResult) *dispatch.Wait {
 	if len(result.Additional) == 0 && !result.Wait {
 		return nil
 	}
 	name := b.Action.Name()
 	if !t.parks {
-		t.stay.entry.Warn("action " + name + ": additional items of a definition are not waited for, and not restored unless they are selected")
+		t.parked.entry.Warn("action " + name + ": additional items of a definition are not waited for, and not restored unless they are selected")
 		return nil
 	}
-	t.stay.asked, t.stay.question = nil, nil
+	t.parked.additional, t.parked.probe = nil, nil
 	wait := &dispatch.Wait{}
 	for _, item := range result.Additional {
 		node, ok := t.find(item)
@@ -33,24 +33,24 @@ func (t *tour) await(ctx context.Context, b *bound, result *action.RestoreResult
 			t.Recorder.Ask(node)
 			wait.On = append(wait.On, node)
 		}
-		t.stay.asked = append(t.stay.asked, asked{item, node})
+		t.parked.additional = append(t.parked.additional, additional{item, node})
 	}
 	if readiness, ok := b.Action.(action.Readiness); ok && result.Wait {
-		t.stay.question = &question{node: t.it.node, action: name, readiness: readiness, timeout: result.WaitTimeout}
-		if t.stay.question.timeout == 0 {
-			t.stay.question.timeout = t.ReadyTimeout
+		t.parked.probe = &probe{node: t.it.node, action: name, readiness: readiness, timeout: result.WaitTimeout}
+		if t.parked.probe.timeout == 0 {
+			t.parked.probe.timeout = t.ReadyTimeout
 		}
 	}
 	if len(wait.On) > 0 {
 		return wait
 	}
-	t.stay.wait = wait
+	t.parked.wait = wait
 	return t.comeBack(ctx)
 }
 
 // find returns the node that an action means, by the name of its resource in the backup or any that
 // the cluster knows.
-func (t *tour) find(item action.Item) (int32, bool) {
+func (t *chainRun) find(item action.Item) (int32, bool) {
 	node, ok := t.Plan.Find(item.GroupResource.String(), item.Namespace, item.Name)
 	if !ok {
 		if gr, _, known := t.catalog.Load().Resolve(item.GroupResource.String()); known {
@@ -64,15 +64,15 @@ func (t *tour) find(item action.Item) (int32, bool) {
 }
 
 // missing reports an additional item that is not restored.
-func (t *tour) missing(name string, item action.Item) {
+func (t *chainRun) missing(name string, item action.Item) {
 	what := fmt.Sprintf("additional item %s, which action %s asks for, is ", item, name)
 	switch {
 	case !t.Plan.Admits(item.GroupResource, item.Namespace):
-		t.stay.entry.Info(what + "left out by the restore's filters")
+		t.parked.entry.Info(what + "left out by the restore's filters")
 	case early[item.GroupResource]:
-		t.stay.entry.Warn(what + "not in the backup or not selected: namespaces and definitions come before all actions")
+		t.parked.entry.Warn(what + "not in the backup or not selected: namespaces and definitions come before all actions")
 	default:
-		t.stay.entry.Warn(what + "not in the backup")
+		t.parked.entry.Warn(what + "not in the backup")
 	}
 }
 
@@ -82,8 +82,8 @@ var early = map[schema.GroupResource]bool{
 }
 
 // comeBack notes what became of a wait, and returns what there is to wait for next.
-func (t *tour) comeBack(ctx context.Context) *dispatch.Wait {
-	s := t.stay
+func (t *chainRun) comeBack(ctx context.Context) *dispatch.Wait {
+	s := t.parked
 	if s.wait == nil {
 		return nil
 	}
@@ -97,29 +97,29 @@ func (t *tour) comeBack(ctx context.Context) *dispatch.Wait {
 		s.entry.Warn(fmt.Sprintf("additional item %s %s, which action %s asks for, waits for this object: restored before it",
 			t.Plan.Kind(node), t.Plan.Node(node).Name, t.actions[s.next-1].Action.Name()))
 	}
-	q := s.question
+	q := s.probe
 	switch {
 	case q == nil:
 		return nil
 	case q.asked:
-		s.question = nil
+		s.probe = nil
 		if q.err != nil {
 			s.entry.Error(q.err.Error())
 		}
 		return nil
 	}
-	q.items = t.existing(ctx, s.asked)
+	q.items = t.existing(ctx, s.additional)
 	if len(q.items) == 0 && len(cut) > 0 {
-		s.question = nil // it was to wait for what waits for it
+		s.probe = nil // it was to wait for what waits for it
 		return nil
 	}
 	q.asked = true
-	t.asking.put(ctx, q)
+	t.prober.put(ctx, q)
 	return &dispatch.Wait{Wake: true}
 }
 
 // existing returns those additional items that are in the cluster.
-func (t *tour) existing(ctx context.Context, all []asked) []action.Item {
+func (t *chainRun) existing(ctx context.Context, all []additional) []action.Item {
 	var out []action.Item
 	for _, a := range all {
 		if t.exists(ctx, a) {
@@ -131,7 +131,7 @@ func (t *tour) existing(ctx context.Context, all []asked) []action.Item {
 
 // exists reports whether an additional item is in the cluster. What was created or updated is not
 // asked for again.
-func (t *tour) exists(ctx context.Context, a asked) bool {
+func (t *chainRun) exists(ctx context.Context, a additional) bool {
 	var target apply.Target
 	if a.node >= 0 {
 		if done := t.Recorder.Action(a.node); done == apply.Created || done == apply.Updated {

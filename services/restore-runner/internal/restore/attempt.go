@@ -11,7 +11,7 @@ import (
 
 // reachable finds out whether there is a place for an object in the cluster. over reports that it
 // waits for that, or has its outcome.
-func (r *run) reachable(ctx context.Context, v int32, s *stay) (wait *dispatch.Wait, over bool) {
+func (r *run) reachable(ctx context.Context, v int32, s *parked) (wait *dispatch.Wait, over bool) {
 	err := r.lot.Expired(v)
 	if reason := r.lostNamespace(r.Plan.Target(v)); err == nil && reason != "" {
 		err = fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason)
@@ -31,7 +31,7 @@ func (r *run) reachable(ctx context.Context, v int32, s *stay) (wait *dispatch.W
 		r.end(ctx, s.entry, v, err)
 		return nil, true
 	}
-	if err := r.stays.put(v, s, nil); err != nil { // it is begun anew
+	if err := r.waiting.put(v, s, nil); err != nil { // it is begun anew
 		r.end(ctx, s.entry, v, err)
 		return nil, true
 	}
@@ -39,16 +39,16 @@ func (r *run) reachable(ctx context.Context, v int32, s *stay) (wait *dispatch.W
 }
 
 // resume takes an object up again, or begins it.
-func (r *run) resume(v int32) *stay {
-	if s := r.stays.take(v); s != nil {
+func (r *run) resume(v int32) *parked {
+	if s := r.waiting.take(v); s != nil {
 		failpoint.Hit("restore-runner/woken")
 		return s
 	}
-	return &stay{entry: r.Recorder.Begin(v)}
+	return &parked{entry: r.Recorder.Begin(v)}
 }
 
-// bring creates the normalized object, with the volume it needs, or has it wait.
-func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
+// createOrPark creates the normalized object, with the volume it needs, or has it wait.
+func (r *run) createOrPark(ctx context.Context, s *parked, it *item) *dispatch.Wait {
 	mark := s.entry.Mark()
 	for again := true; again; {
 		err := r.provision(ctx, it)
@@ -63,7 +63,7 @@ func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
 			return r.yield(ctx, it.node, s, refused)
 		}
 		var wait *dispatch.Wait
-		if wait, err = r.lay(ctx, it.node, s, waiter{r.lot, it.node}, err, mark); wait != nil {
+		if wait, err = r.parkDelayed(ctx, it.node, s, waiter{r.lot, it.node}, err, mark); wait != nil {
 			return wait
 		}
 		r.end(ctx, s.entry, it.node, err)
@@ -72,9 +72,9 @@ func (r *run) bring(ctx context.Context, s *stay, it *item) *dispatch.Wait {
 	return nil
 }
 
-// lay lays an object aside if err is a delay that there is time for, and what was said about it
+// parkDelayed parks an object if err is a delay that there is time for, and what was said about it
 // since mark will be said again. Without a wait it returns why the object gets no further.
-func (r *run) lay(ctx context.Context, v int32, s *stay, w waiter, err error, mark int) (*dispatch.Wait, error) {
+func (r *run) parkDelayed(ctx context.Context, v int32, s *parked, w waiter, err error, mark int) (*dispatch.Wait, error) {
 	if cut(ctx, err) {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (r *run) lay(ctx context.Context, v int32, s *stay, w waiter, err error, ma
 		return nil, err
 	}
 	s.tried = true
-	if err := r.stays.keep(v, s, wait); err != nil {
+	if err := r.waiting.keep(v, s, wait); err != nil {
 		return nil, err
 	}
 	s.entry.Rewind(mark)

@@ -17,9 +17,9 @@ type bound = action.Bound[action.RestoreItem]
 
 // bind finds the actions of each kind. Objects of kinds without any never meet one.
 func (r *run) bind() {
-	r.stays.dir = r.Dir
-	r.homes = map[string]*sync.Once{}
-	r.alone = make(chan struct{}, 1)
+	r.waiting.dir = r.Dir
+	r.onDemand = map[string]*sync.Once{}
+	r.retrying = make(chan struct{}, 1)
 	if len(r.Actions) == 0 {
 		return
 	}
@@ -34,12 +34,12 @@ func (r *run) bind() {
 	}
 }
 
-// tour is an object on its way through the actions.
-type tour struct {
+// chainRun is an object on its way through the actions.
+type chainRun struct {
 	*run
 	it      *item
 	actions []bound
-	stay    *stay
+	parked  *parked
 	parks   bool           // the object may wait for others
 	object  *action.Object // as the actions so far left it
 	stored  *action.Object // as it was backed up
@@ -47,25 +47,25 @@ type tour struct {
 
 // follow puts the object to the next actions, until one of them makes it wait or there is no
 // further one. over reports that the object has its outcome.
-func (t *tour) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
+func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 	if err := t.begin(); err != nil {
-		t.end(ctx, t.stay.entry, t.it.node, err)
+		t.end(ctx, t.parked.entry, t.it.node, err)
 		return nil, true
 	}
 	if wait := t.comeBack(ctx); wait != nil {
 		return t.rest(ctx, wait)
 	}
-	for t.stay.next < len(t.actions) {
-		b := &t.actions[t.stay.next]
-		t.stay.next++
+	for t.parked.next < len(t.actions) {
+		b := &t.actions[t.parked.next]
+		t.parked.next++
 		result, err := t.put(ctx, b)
 		switch {
 		case err != nil:
-			t.end(ctx, t.stay.entry, t.it.node, err)
+			t.end(ctx, t.parked.entry, t.it.node, err)
 			return nil, true
 		case result.Skip:
-			t.stay.entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
-			t.done(ctx, t.stay.entry, t.it.node, apply.Result{Action: apply.Skipped}, nil, nil)
+			t.parked.entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
+			t.done(ctx, t.parked.entry, t.it.node, apply.Result{Action: apply.Skipped}, nil, nil)
 			return nil, true
 		}
 		if result.Object != nil {
@@ -76,39 +76,39 @@ func (t *tour) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 		}
 	}
 	if err := t.arrive(); err != nil {
-		t.end(ctx, t.stay.entry, t.it.node, err)
+		t.end(ctx, t.parked.entry, t.it.node, err)
 		return nil, true
 	}
 	return nil, false
 }
 
 // begin takes up the object where it was left.
-func (t *tour) begin() error {
+func (t *chainRun) begin() error {
 	t.stored, t.object = action.FromJSON(t.it.raw), action.FromContent(t.it.body)
-	if t.stay.wait == nil {
+	if t.parked.wait == nil {
 		return nil
 	}
-	raw, err := t.stay.frozen.thaw()
+	raw, err := t.parked.encoded.read()
 	t.object = action.FromJSON(raw)
 	return err
 }
 
 // rest lays the object aside.
-func (t *tour) rest(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wait, over bool) {
+func (t *chainRun) rest(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wait, over bool) {
 	raw, err := t.object.JSON()
 	if err == nil {
-		t.stay.wait = wait
-		err = t.stays.put(t.it.node, t.stay, raw)
+		t.parked.wait = wait
+		err = t.waiting.put(t.it.node, t.parked, raw)
 	}
 	if err != nil {
-		t.end(ctx, t.stay.entry, t.it.node, err)
+		t.end(ctx, t.parked.entry, t.it.node, err)
 		return nil, true
 	}
 	return wait, false
 }
 
 // put asks an action about the object, if it wants it. A zero result is that of one that does not.
-func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
+func (t *chainRun) put(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
 	if wants, err := t.wanted(ctx, b); err != nil || !wants {
 		return result, err
 	}
@@ -117,7 +117,7 @@ func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, 
 		return result, err
 	}
 	if result.OperationID != "" {
-		t.stay.entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which this version does not follow", b.Action.Name(), result.OperationID))
+		t.parked.entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which this version does not follow", b.Action.Name(), result.OperationID))
 	}
 	if !result.Skip && result.Object != t.object {
 		err = t.check("action "+b.Action.Name()+": Execute", result.Object, t.it.target.Name)
@@ -125,46 +125,46 @@ func (t *tour) put(ctx context.Context, b *bound) (result action.RestoreResult, 
 	return result, err
 }
 
-// repeats is how often an object is put to an action again whose process died.
-const repeats = 2
+// maxRetries is how often an object is put to an action again whose process died.
+const maxRetries = 2
 
 // execute calls the action. A call whose process died is repeated, one such call at a time, so that
 // in the end it costs the object that is to blame, and others only where several are. One that may
 // begin an operation is not.
-func (t *tour) execute(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
+func (t *chainRun) execute(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
 	if _, begins := b.Action.(action.RestoreOperations); begins {
 		return t.once(ctx, b)
 	}
 	result, err = t.call(ctx, b)
-	for range repeats {
+	for range maxRetries {
 		if err == nil || ctx.Err() != nil || t.Collateral == nil || !t.Collateral(err) {
 			return result, err
 		}
-		result, err = t.again(ctx, b)
+		result, err = t.retry(ctx, b)
 	}
 	return result, err
 }
 
-func (t *tour) again(ctx context.Context, b *bound) (action.RestoreResult, error) {
+func (t *chainRun) retry(ctx context.Context, b *bound) (action.RestoreResult, error) {
 	select {
-	case t.alone <- struct{}{}:
+	case t.retrying <- struct{}{}:
 	case <-ctx.Done():
 		return action.RestoreResult{}, context.Cause(ctx)
 	}
-	defer func() { <-t.alone }()
+	defer func() { <-t.retrying }()
 	return t.call(ctx, b)
 }
 
 // call makes one call, if the restore is still this process's: an action may have effects
 // elsewhere, which nothing fences.
-func (t *tour) call(ctx context.Context, b *bound) (action.RestoreResult, error) {
+func (t *chainRun) call(ctx context.Context, b *bound) (action.RestoreResult, error) {
 	if err := t.confirmed(ctx); err != nil {
 		return action.RestoreResult{}, err
 	}
 	return b.Action.Execute(ctx, t.object, t.stored, t.Object)
 }
 
-func (t *tour) confirmed(ctx context.Context) error {
+func (t *chainRun) confirmed(ctx context.Context) error {
 	if t.Confirm == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (t *tour) confirmed(ctx context.Context) error {
 
 // wanted reports whether the action's selector matches the object as it is now, in its namespace of
 // the backup.
-func (t *tour) wanted(ctx context.Context, b *bound) (bool, error) {
+func (t *chainRun) wanted(ctx context.Context, b *bound) (bool, error) {
 	if !b.Namespace(t.Plan.Source(t.it.node)) {
 		return false, nil
 	}
@@ -193,7 +193,7 @@ func (t *tour) wanted(ctx context.Context, b *bound) (bool, error) {
 
 // check refuses another object in the place of this one, of another kind or name: records and
 // owners know it by them.
-func (t *tour) check(by string, changed *action.Object, name string) error {
+func (t *chainRun) check(by string, changed *action.Object, name string) error {
 	if changed == nil {
 		return fmt.Errorf("%s: returned no object", by)
 	}
@@ -216,7 +216,7 @@ func (t *tour) check(by string, changed *action.Object, name string) error {
 
 // arrive makes what the actions left the object to create. An action may still hold what it
 // returned, so that the parts that change are copied.
-func (t *tour) arrive() (err error) {
+func (t *chainRun) arrive() (err error) {
 	content, err := t.object.Content()
 	if err != nil {
 		return err

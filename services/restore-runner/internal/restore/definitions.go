@@ -47,11 +47,11 @@ func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait 
 		return nil
 	}
 	if s.wait == nil {
-		r.complain(e, it)
+		r.reportUnsupported(e, it)
 	}
 	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
 	if chain := r.chains[r.Plan.Kind(v)]; chain != nil {
-		t := &tour{run: r, it: it, actions: chain, stay: s}
+		t := &chainRun{run: r, it: it, actions: chain, parked: s}
 		if _, over := t.follow(ctx); over {
 			return nil
 		}
@@ -68,7 +68,7 @@ func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait 
 	result := r.define(ctx, it)
 	failpoint.Hit("restore-runner/definition-created")
 	var wait *dispatch.Wait
-	if wait, result.Err = r.lay(ctx, v, s, w, result.Err, mark); wait != nil {
+	if wait, result.Err = r.parkDelayed(ctx, v, s, w, result.Err, mark); wait != nil {
 		return wait
 	}
 	if !r.brought(ctx, e, it, &result) || !r.catchUp(ctx, e, v, &result, owners.now) {

@@ -75,9 +75,9 @@ func (w waiter) park(err error) *dispatch.Wait {
 	return &dispatch.Wait{Wake: true}
 }
 
-// insist does something at once that is part of another object's work, and repeats it while it
-// would wait.
-func (r *run) insist(ctx context.Context, do func(waiter) *dispatch.Wait) {
+// retryInPlace does something at once that is part of another object's work, and repeats it while
+// it would wait.
+func (r *run) retryInPlace(ctx context.Context, do func(waiter) *dispatch.Wait) {
 	w := waiter{lot: parking.New(r.Clock)}
 	if do(w) == nil {
 		return

@@ -114,28 +114,28 @@ func (r *run) bareNamespace(ctx context.Context, target string, w waiter) *dispa
 	return nil
 }
 
-// home prepares the namespace of an object that is restored only because an action asked for it, if
-// nothing else is restored there.
-func (r *run) home(ctx context.Context, v int32) {
+// prepareNamespace prepares the namespace of an object that is restored only because an action
+// asked for it, if nothing else is restored there.
+func (r *run) prepareNamespace(ctx context.Context, v int32) {
 	if r.Plan.Prepared(v) {
 		return
 	}
 	target := r.Plan.Target(v)
 	r.mu.Lock()
-	once, ok := r.homes[target]
+	once, ok := r.onDemand[target]
 	if !ok {
 		once = &sync.Once{}
-		r.homes[target] = once
+		r.onDemand[target] = once
 	}
 	r.mu.Unlock()
 	once.Do(func() {
 		node, stored := r.Plan.NamespaceObject(r.Plan.Source(v))
 		switch {
 		case !stored:
-			r.insist(ctx, func(w waiter) *dispatch.Wait { return r.bareNamespace(ctx, target, w) })
+			r.retryInPlace(ctx, func(w waiter) *dispatch.Wait { return r.bareNamespace(ctx, target, w) })
 		case r.Recorder.Action(node) == "":
 			r.Recorder.Ask(node)
-			r.insist(ctx, func(w waiter) *dispatch.Wait { return r.storedNamespace(ctx, node, w) })
+			r.retryInPlace(ctx, func(w waiter) *dispatch.Wait { return r.storedNamespace(ctx, node, w) })
 		}
 	})
 }
@@ -163,7 +163,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 	for {
 		uid, err := r.client.Create(ctx, target, body)
 		if err == nil {
-			r.make(name)
+			r.noteCreated(name)
 			return apply.Result{Action: apply.Created, UID: uid, Fresh: true}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
@@ -183,26 +183,26 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 		if live.Metadata.DeletionTimestamp != nil {
 			return apply.Result{}, r.terminating()
 		}
-		return r.existing(live, stored), nil
+		return r.existingNamespace(live, stored), nil
 	}
 }
 
-// make notes that this process created a namespace: nothing of before the restore is in it.
-func (r *run) make(namespace string) {
+// noteCreated notes that this process created a namespace: nothing of before the restore is in it.
+func (r *run) noteCreated(namespace string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.homesMade[namespace] = true
+	r.created[namespace] = true
 }
 
-func (r *run) isNew(namespace string) bool {
+func (r *run) createdHere(namespace string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.homesMade[namespace]
+	return r.created[namespace]
 }
 
-// existing is the outcome of a namespace that is there: this restore's work if its field manager
-// says so. An earlier holder made it then, or a request that failed.
-func (r *run) existing(l *live, stored bool) apply.Result {
+// existingNamespace is the outcome of a namespace that is there: this restore's work if its field
+// manager says so. An earlier holder made it then, or a request that failed.
+func (r *run) existingNamespace(l *live, stored bool) apply.Result {
 	if stored && l.madeBy(r.manager) {
 		return apply.Result{Action: apply.Created, UID: l.Metadata.UID, Fresh: true}
 	}

@@ -22,7 +22,7 @@ type item struct {
 	target  apply.Target
 	refs    []any  // owner references as stored
 	fields  []any  // managed fields as stored, where they must come back
-	stands  bool   // it is in the cluster, and is not to be created should it go
+	exists  bool   // it is in the cluster, and is not to be created should it go
 	tried   bool   // an earlier request for it failed, and may have taken effect all the same
 	renamed string // its name in this cluster, where that is not the backup's
 
@@ -35,7 +35,7 @@ type item struct {
 func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 	s := r.resume(v)
 	if s.wait == nil {
-		r.home(ctx, v)
+		r.prepareNamespace(ctx, v)
 	}
 	if wait, over := r.reachable(ctx, v, s); over {
 		return wait
@@ -50,17 +50,17 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 			r.skip(ctx, v, skip)
 			return nil
 		}
-		r.complain(s.entry, it)
+		r.reportUnsupported(s.entry, it)
 	}
 	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
-	t := &tour{run: r, it: it, actions: r.chains[r.Plan.Kind(v)], stay: s, parks: true}
+	t := &chainRun{run: r, it: it, actions: r.chains[r.Plan.Kind(v)], parked: s, parks: true}
 	if t.actions != nil {
 		if wait, over := t.follow(ctx); wait != nil || over {
 			return wait
 		}
 		s.object = t.object
 	}
-	return r.bring(ctx, s, it)
+	return r.createOrPark(ctx, s, it)
 }
 
 // end is the outcome of an object that got no further than err. When the restore ends here it has
@@ -116,7 +116,7 @@ func (r *run) skip(ctx context.Context, v int32, skip *reset.Skip) {
 
 // create brings the normalized object into the cluster and gives it its owners. again reports that
 // it went away which stood there; then, and after an error, the object has no outcome yet.
-func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err error) {
+func (r *run) create(ctx context.Context, s *parked, it *item) (again bool, err error) {
 	kind := r.Plan.Kind(it.node)
 	if kind.String() == claimsGVR.Resource {
 		r.followVolume(it)
@@ -152,7 +152,7 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 	owners.report(s.entry)
 	if r.brought(ctx, s.entry, it, &result) && r.catchUp(ctx, s.entry, it.node, &result, owners.now) {
 		if result.Action == apply.Created {
-			r.injected(ctx, s.entry, it)
+			r.warnOfWebhooks(ctx, s.entry, it)
 		}
 		r.done(ctx, s.entry, it.node, result, owners.now, owners.later)
 	}
@@ -162,7 +162,7 @@ func (r *run) create(ctx context.Context, s *stay, it *item) (again bool, err er
 // request is what brings an object into the cluster.
 func (r *run) request(it *item, kind string) apply.Request {
 	return apply.Request{
-		Target: it.target, Kind: kind, Object: it.body, NoCreate: it.stands,
+		Target: it.target, Kind: kind, Object: it.body, NoCreate: it.exists,
 		Normalize: r.normalizeLive(it),
 		Update:    r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
 		Resumed:   r.History.Resumed || it.tried, Intended: r.History.Intents[it.node],
@@ -191,16 +191,16 @@ func (r *run) brought(ctx context.Context, e *outcome.Entry, it *item, result *a
 	return !result.Fresh || r.completeFields(ctx, e, it, result)
 }
 
-// complain reports what the object asks for and this version does not do.
-func (r *run) complain(e *outcome.Entry, it *item) {
+// reportUnsupported reports what the object asks for and this version does not do.
+func (r *run) reportUnsupported(e *outcome.Entry, it *item) {
 	if annotation := reset.Unsupported(it.body, r.Plan.Kind(it.node).GroupResource()); annotation != "" {
 		e.Error("annotation " + annotation + " asks for what this version does not do; the object is restored without it")
 	}
 	switch r.Plan.Kind(it.node).String() {
 	case "persistentvolumeclaims":
-		r.complainOfClaim(e, it)
+		r.reportClaimData(e, it)
 	case "pods":
-		r.complainOfPod(e, it)
+		r.reportPodData(e, it)
 	}
 }
 

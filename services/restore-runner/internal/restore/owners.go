@@ -77,7 +77,7 @@ func (r *run) ownersOf(ctx context.Context, it *item) (o owners) {
 // findOwner looks once for an owner that may be in the cluster from before the restore: what it
 // owns is created with the reference then. In a namespace that this restore made it cannot be.
 func (r *run) findOwner(ctx context.Context, node int32) {
-	if r.Plan.Class(node) != plan.Other || r.isNew(r.Plan.Target(node)) {
+	if r.Plan.Class(node) != plan.Other || r.createdHere(r.Plan.Target(node)) {
 		return
 	}
 	r.owners.Look(node, func() *relink.Owner {
@@ -168,7 +168,7 @@ func (r *run) liveName(node int32) string {
 
 // patchOwners completes the references of objects that came before their owners.
 func (r *run) patchOwners(ctx context.Context, due []relink.Due) error {
-	return dispatch.Run(ctx, flat(make([]int32, len(due))), dispatch.Work{
+	return dispatch.Run(ctx, independent(make([]int32, len(due))), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.patchOwner(ctx, due[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
 		Passive: func(int32) bool { return false },

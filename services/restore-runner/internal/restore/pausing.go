@@ -31,10 +31,10 @@ func (r *run) relate(v int32, owner objmeta.Owner) plan.Relation {
 // brought back. One that is in the cluster from before is left to its operator.
 func (r *run) pause(ctx context.Context, it *item) error {
 	rule := r.Pauses.For(r.Plan.Kind(it.node).GVK.GroupKind())
-	if rule == nil || it.stands {
+	if rule == nil || it.exists {
 		return nil
 	}
-	if !r.isNew(it.target.Namespace) {
+	if !r.createdHere(it.target.Namespace) {
 		live, err := r.lookUp(ctx, it.target)
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func Resume(ctx context.Context, config Config) error {
 		return err
 	}
 	r := &run{Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter}
-	return dispatch.Run(ctx, flat(make([]int32, len(paused))), dispatch.Work{
+	return dispatch.Run(ctx, independent(make([]int32, len(paused))), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.resumeOne(ctx, paused[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
 		Passive: func(int32) bool { return false },

@@ -44,8 +44,8 @@ func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snap
 	if err := r.name(ctx, it); err != nil {
 		return err
 	}
-	there, err := r.standing(ctx, it)
-	it.stands = there
+	there, err := r.existingVolume(ctx, it)
+	it.exists = there
 	switch {
 	case err != nil:
 		return err
@@ -164,7 +164,7 @@ func (r *run) point(ctx context.Context, it *item, by action.VolumeSnapshotter, 
 	if err != nil {
 		return fmt.Errorf("volume %q: plugin %s: SetVolumeID: %w", made.ID, by.Name(), err)
 	}
-	t := &tour{run: r, it: it, object: changed}
+	t := &chainRun{run: r, it: it, object: changed}
 	if err := t.check("plugin "+by.Name()+": SetVolumeID", changed, name); err != nil {
 		return fmt.Errorf("volume %q: %w", made.ID, err)
 	}

@@ -37,7 +37,7 @@ func refusedAsIs(err error) bool {
 // yield lays the object aside until its owners have an outcome, and lets them, and whatever else
 // waits for it, go first; what comes when everything else has an outcome does not, nor does another
 // object of its name.
-func (r *run) yield(ctx context.Context, v int32, s *stay, refused *refusal) *dispatch.Wait {
+func (r *run) yield(ctx context.Context, v int32, s *parked, refused *refusal) *dispatch.Wait {
 	s.entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
 	s.yielded = true
 	wait := &dispatch.Wait{Yield: true, Hold: r.Plan.Barriers(v)}
@@ -49,7 +49,7 @@ func (r *run) yield(ctx context.Context, v int32, s *stay, refused *refusal) *di
 			wait.On = append(wait.On, ref.Node)
 		}
 	}
-	if err := r.stays.keep(v, s, wait); err != nil {
+	if err := r.waiting.keep(v, s, wait); err != nil {
 		r.end(ctx, s.entry, v, err)
 		return nil
 	}

@@ -108,7 +108,7 @@ func Run(ctx context.Context, config Config) error {
 	r := &run{
 		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(config.Dir),
 		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, names: map[string]string{},
-		made: map[int32]*outcome.Volume{}, homesMade: map[string]bool{},
+		made: map[int32]*outcome.Volume{}, created: map[string]bool{},
 	}
 	defer func() { _ = r.owners.Close() }() // nothing in it is needed any more
 	r.catalog.Store(config.Catalog)
@@ -118,8 +118,8 @@ func Run(ctx context.Context, config Config) error {
 		PreserveNodePorts: config.Spec.PreserveNodePorts != nil && *config.Spec.PreserveNodePorts,
 		Reprovision:       config.Volumes.Reprovision,
 	}
-	debts := r.recall()
-	for _, pass := range []func(context.Context) error{debts, r.definitions, r.namespaces, r.others} {
+	debts := r.resumeHistory()
+	for _, pass := range []func(context.Context) error{debts, r.definitions, r.namespaces, r.remaining} {
 		if err := pass(ctx); err != nil {
 			return err
 		}
@@ -155,25 +155,25 @@ type run struct {
 	// Written between passes only.
 	fresh map[schema.GroupResource]bool // kinds defined by this restore
 
-	mu        sync.Mutex
-	lost      map[string]string         // target namespaces that could not be prepared -> why
-	made      map[int32]*outcome.Volume // volumes that this holder made
-	names     map[string]string         // volumes of the backup -> their other names in the cluster
-	homesMade map[string]bool           // target namespaces that this process created
+	mu      sync.Mutex
+	lost    map[string]string         // target namespaces that could not be prepared -> why
+	made    map[int32]*outcome.Volume // volumes that this holder made
+	names   map[string]string         // volumes of the backup -> their other names in the cluster
+	created map[string]bool           // target namespaces that this process created
 
-	chains map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
-	stays  stays
-	homes  map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
-	lot    *parking.Lot          // of the last pass
+	chains   map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
+	waiting  parkedObjects
+	onDemand map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
+	lot      *parking.Lot          // of the last pass
 	// aggregates are the kinds that APIServices of the restore serve.
-	aggregates map[*plan.Kind]*aggregated
-	injectors  *injectors
-	asking     *attendant    // nil but in the last pass, and then without actions
-	alone      chan struct{} // held by who puts an object to an action again
+	aggregates       map[*plan.Kind]*aggregated
+	mutatingWebhooks *mutatingWebhooks
+	prober           *prober       // nil but in the last pass, and then without actions
+	retrying         chan struct{} // held by who puts an object to an action again
 }
 
-// others is the last pass.
-func (r *run) others(ctx context.Context) error {
+// remaining is the last pass.
+func (r *run) remaining(ctx context.Context) error {
 	work := dispatch.Work{
 		Do: func(ctx context.Context, v int32) (wait *dispatch.Wait) {
 			r.guarded(ctx, v, func() { wait = r.object(ctx, v) })
@@ -192,13 +192,13 @@ func (r *run) others(ctx context.Context) error {
 		Stop:    r.Stop,
 	}
 	r.aggregate()
-	r.inject(ctx)
+	r.findWebhooks(ctx)
 	r.lot = parking.New(r.Clock)
 	defer r.lot.Start(ctx)()
 	work.Woken = r.lot.Woken()
 	if r.chains != nil {
-		r.asking = newAttendant(r.Clock, r.Object, r.Collateral, r.lot.Woken())
-		defer r.asking.start(ctx)()
+		r.prober = newProber(r.Clock, r.Object, r.Collateral, r.lot.Woken())
+		defer r.prober.start(ctx)()
 	}
 	return dispatch.Run(ctx, r.Plan.Graph(), work)
 }
@@ -219,17 +219,17 @@ func (r *run) guarded(ctx context.Context, v int32, do func()) {
 	}
 }
 
-// flat is a graph of single nodes.
-type flat []int32
+// independent is a graph of nodes that wait for nothing.
+type independent []int32
 
 // Vertices implements dispatch.Graph.
-func (f flat) Vertices() int { return len(f) }
+func (f independent) Vertices() int { return len(f) }
 
 // Indegree implements dispatch.Graph.
-func (f flat) Indegree() []int32 { return make([]int32, len(f)) }
+func (f independent) Indegree() []int32 { return make([]int32, len(f)) }
 
 // Successors implements dispatch.Graph.
-func (f flat) Successors(int32) []int32 { return nil }
+func (f independent) Successors(int32) []int32 { return nil }
 
 // open returns those nodes that have no outcome yet.
 func (r *run) open(nodes []int32) []int32 {
@@ -249,7 +249,7 @@ func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, 
 func (r *run) all(ctx context.Context, n int, weight func(int32) int64, do func(context.Context, waiter) *dispatch.Wait) error {
 	lot := parking.New(r.Clock)
 	defer lot.Start(ctx)()
-	return dispatch.Run(ctx, flat(make([]int32, n)), dispatch.Work{
+	return dispatch.Run(ctx, independent(make([]int32, n)), dispatch.Work{
 		Do: func(ctx context.Context, v int32) *dispatch.Wait {
 			w := waiter{lot, v}
 			wait := do(ctx, w)

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// askEvery is the pause between two questions about the same items (Velero 1.18).
-	askEvery = time.Second
-	// askAtOnce is how many questions are put to one action at once.
-	askAtOnce = 8
+	// probePeriod is the pause between two questions about the same items (Velero 1.18).
+	probePeriod = time.Second
+	// maxProbes is how many questions are put to one action at once.
+	maxProbes = 8
 )
 
-// question is to be put to an action until it says yes or fails, or the time is over.
-type question struct {
+// probe is to be put to an action until it says yes or fails, or the time is over.
+type probe struct {
 	node      int32
 	action    string
 	readiness action.Readiness
 	items     []action.Item
 	timeout   time.Duration
-	asked     bool  // it was given to the attendant
+	asked     bool  // it was given to the prober
 	deaths    int   // calls whose process died
 	err       error // what came of it, once its node is woken
 
@@ -35,37 +35,37 @@ type question struct {
 	cancel context.CancelFunc // of the call under way, nil for none
 }
 
-// attendant asks the actions of all objects that wait, and wakes them.
-type attendant struct {
+// prober asks the actions of all objects that wait, and wakes them.
+type prober struct {
 	clock   clock.WithTicker
 	restore *action.Restore
 	// collateral tells of an error that the call may not be to blame for; nil is always false.
 	collateral func(error) bool
 	woken      chan int32 // nodes that need not wait any longer
-	news       chan *question
+	news       chan *probe
 	answers    chan answer
 
 	// Of the one goroutine.
-	open  []*question // the one that was asked longest ago first
+	open  []*probe // the one that was asked longest ago first
 	calls map[string]int
 	group sync.WaitGroup
 }
 
 type answer struct {
-	question *question
-	ready    bool
-	err      error
+	probe *probe
+	ready bool
+	err   error
 }
 
-func newAttendant(c clock.WithTicker, restore *action.Restore, collateral func(error) bool, woken chan int32) *attendant {
-	return &attendant{
-		clock: c, restore: restore, collateral: collateral, woken: woken, news: make(chan *question), answers: make(chan answer), calls: map[string]int{},
+func newProber(c clock.WithTicker, restore *action.Restore, collateral func(error) bool, woken chan int32) *prober {
+	return &prober{
+		clock: c, restore: restore, collateral: collateral, woken: woken, news: make(chan *probe), answers: make(chan answer), calls: map[string]int{},
 	}
 }
 
 // start begins to attend, until the returned function is called; that waits for the calls under
 // way, which it interrupts.
-func (a *attendant) start(ctx context.Context) (stop func()) {
+func (a *prober) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { a.attend(ctx) })
@@ -75,17 +75,17 @@ func (a *attendant) start(ctx context.Context) (stop func()) {
 	}
 }
 
-// put gives a question to the attendant.
-func (a *attendant) put(ctx context.Context, q *question) {
+// put gives a probe to the prober.
+func (a *prober) put(ctx context.Context, q *probe) {
 	select {
 	case a.news <- q:
 	case <-ctx.Done():
 	}
 }
 
-func (a *attendant) attend(ctx context.Context) {
+func (a *prober) attend(ctx context.Context) {
 	defer a.group.Wait()
-	ticker := a.clock.NewTicker(askEvery)
+	ticker := a.clock.NewTicker(probePeriod)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		select {
@@ -103,8 +103,8 @@ func (a *attendant) attend(ctx context.Context) {
 	}
 }
 
-// tick makes every question due again, or ends it.
-func (a *attendant) tick(ctx context.Context) {
+// tick makes every probe due again, or ends it.
+func (a *prober) tick(ctx context.Context) {
 	now := a.clock.Now()
 	for _, q := range slices.Clone(a.open) {
 		if now.Before(q.until) {
@@ -119,8 +119,8 @@ func (a *attendant) tick(ctx context.Context) {
 }
 
 // take obeys an answer, unless it comes too late.
-func (a *attendant) take(ctx context.Context, r answer) {
-	q := r.question
+func (a *prober) take(ctx context.Context, r answer) {
+	q := r.probe
 	a.calls[q.action]--
 	q.cancel()
 	q.cancel = nil
@@ -128,7 +128,7 @@ func (a *attendant) take(ctx context.Context, r answer) {
 		return
 	}
 	switch {
-	case r.err != nil && q.deaths < repeats && a.collateral != nil && a.collateral(r.err):
+	case r.err != nil && q.deaths < maxRetries && a.collateral != nil && a.collateral(r.err):
 		q.deaths++ // perhaps another object's doing: it is asked again when it is due
 	case r.err != nil:
 		a.settle(ctx, q, fmt.Errorf("whether additional items are ready is not known: %w", r.err))
@@ -137,10 +137,10 @@ func (a *attendant) take(ctx context.Context, r answer) {
 	}
 }
 
-// settle ends a question.
-func (a *attendant) settle(ctx context.Context, q *question, err error) {
+// settle ends a probe.
+func (a *prober) settle(ctx context.Context, q *probe, err error) {
 	q.err = err
-	a.open = slices.DeleteFunc(a.open, func(o *question) bool { return o == q })
+	a.open = slices.DeleteFunc(a.open, func(o *probe) bool { return o == q })
 	select {
 	case a.woken <- q.node:
 	case <-ctx.Done():
@@ -148,9 +148,9 @@ func (a *attendant) settle(ctx context.Context, q *question, err error) {
 }
 
 // ask puts the questions that are due.
-func (a *attendant) ask(ctx context.Context) {
+func (a *prober) ask(ctx context.Context) {
 	for _, q := range slices.Clone(a.open) {
-		if !q.due || q.cancel != nil || a.calls[q.action] >= askAtOnce {
+		if !q.due || q.cancel != nil || a.calls[q.action] >= maxProbes {
 			continue
 		}
 		q.due = false
@@ -164,8 +164,8 @@ func (a *attendant) ask(ctx context.Context) {
 }
 
 // call asks once. A panic is the action's defect and an error.
-func (a *attendant) call(ctx, all context.Context, q *question) {
-	r := answer{question: q}
+func (a *prober) call(ctx, all context.Context, q *probe) {
+	r := answer{probe: q}
 	func() {
 		defer func() {
 			if p := recover(); p != nil {

@@ -32,32 +32,32 @@ var workloads = map[schema.GroupResource][]string{
 	{Group: "batch", Resource: "jobs"}: {"spec", "template"},
 }
 
-// injector is a mutating webhook of the restore, which comes after the workloads that it would
-// change.
-type injector struct {
+// mutatingWebhook is a mutating webhook of the restore, which comes after the workloads that it
+// would change.
+type mutatingWebhook struct {
 	name    string
 	webhook *admissionv1.MutatingWebhook
 	space   labels.Selector
 	object  labels.Selector
 }
 
-// injectors are the mutating webhooks of a restore that were not in the cluster before it.
-type injectors struct {
-	all []injector
+// mutatingWebhooks are the mutating webhooks of a restore that were not in the cluster before it.
+type mutatingWebhooks struct {
+	all []mutatingWebhook
 
 	mu     sync.Mutex
 	spaces map[string]labels.Set // of namespaces of the cluster
 }
 
-// inject finds the mutating webhooks that come with the restore.
-func (r *run) inject(ctx context.Context) {
-	r.injectors = &injectors{spaces: map[string]labels.Set{}}
+// findWebhooks finds the mutating webhooks that come with the restore.
+func (r *run) findWebhooks(ctx context.Context) {
+	r.mutatingWebhooks = &mutatingWebhooks{spaces: map[string]labels.Set{}}
 	kinds := r.Plan.Kinds()
 	if !slices.ContainsFunc(kinds, func(k plan.Kind) bool { return k.GroupResource() == mutatingGVR.GroupResource() }) {
 		return
 	}
 	for v := range int32(r.Plan.Len()) {
-		if r.Plan.Kind(v).GroupResource() != mutatingGVR.GroupResource() || !r.Recorder.Concerns(v) || r.standsAlready(ctx, v) {
+		if r.Plan.Kind(v).GroupResource() != mutatingGVR.GroupResource() || !r.Recorder.Concerns(v) || r.existedBefore(ctx, v) {
 			continue
 		}
 		raw, err := r.Source.Read(ctx, r.Plan.Item(v))
@@ -70,7 +70,7 @@ func (r *run) inject(ctx context.Context) {
 			space, err := metav1.LabelSelectorAsSelector(orEverything(hook.NamespaceSelector))
 			object, more := metav1.LabelSelectorAsSelector(orEverything(hook.ObjectSelector))
 			if errors.Join(err, more) == nil {
-				r.injectors.all = append(r.injectors.all, injector{config.Name, hook, space, object})
+				r.mutatingWebhooks.all = append(r.mutatingWebhooks.all, mutatingWebhook{config.Name, hook, space, object})
 			}
 		}
 	}
@@ -84,8 +84,8 @@ func orEverything(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// standsAlready reports that an object was in the cluster before the restore.
-func (r *run) standsAlready(ctx context.Context, v int32) bool {
+// existedBefore reports that an object was in the cluster before the restore.
+func (r *run) existedBefore(ctx context.Context, v int32) bool {
 	raw, err := r.client.Get(ctx, r.present(v))
 	if err != nil {
 		return false
@@ -94,16 +94,16 @@ func (r *run) standsAlready(ctx context.Context, v int32) bool {
 	return err == nil && live.Metadata.DeletionTimestamp == nil && !live.madeBy(r.manager)
 }
 
-// injected warns of a workload that was created before a webhook that would have changed it, or the
-// Pods that are made of it. Conditions of a webhook in CEL count as met.
-func (r *run) injected(ctx context.Context, e *outcome.Entry, it *item) {
+// warnOfWebhooks warns of a workload that was created before a webhook that would have changed it,
+// or the Pods that are made of it. Conditions of a webhook in CEL count as met.
+func (r *run) warnOfWebhooks(ctx context.Context, e *outcome.Entry, it *item) {
 	gr := r.Plan.Kind(it.node).GroupResource()
 	template, ok := workloads[gr]
-	if !ok || len(r.injectors.all) == 0 || controlled(it) {
+	if !ok || len(r.mutatingWebhooks.all) == 0 || controlled(it) {
 		return
 	}
-	for i := range r.injectors.all {
-		j := &r.injectors.all[i]
+	for i := range r.mutatingWebhooks.all {
+		j := &r.mutatingWebhooks.all[i]
 		what := ""
 		switch pods := podsOf(it.body, template); {
 		case j.changes(gr, it.body):
@@ -111,7 +111,7 @@ func (r *run) injected(ctx context.Context, e *outcome.Entry, it *item) {
 		case template != nil && pods != nil && j.changes(schema.GroupResource{Resource: "pods"}, pods):
 			what = "its Pods"
 		}
-		if what == "" || !j.space.Matches(r.spaceLabels(ctx, it.target.Namespace)) {
+		if what == "" || !j.space.Matches(r.namespaceLabels(ctx, it.target.Namespace)) {
 			continue
 		}
 		e.Warn(fmt.Sprintf("mutating webhook %q of %q comes after it, and would have changed %s: what it adds may be missing until the Pods are made anew",
@@ -140,7 +140,7 @@ func podsOf(body map[string]any, path []string) map[string]any {
 
 // changes reports whether the webhook is asked about the creation of an object, whatever its
 // namespace.
-func (j *injector) changes(gr schema.GroupResource, body map[string]any) bool {
+func (j *mutatingWebhook) changes(gr schema.GroupResource, body map[string]any) bool {
 	return slices.ContainsFunc(j.webhook.Rules, func(r admissionv1.RuleWithOperations) bool {
 		return (slices.Contains(r.Operations, admissionv1.Create) || slices.Contains(r.Operations, admissionv1.OperationAll)) &&
 			(slices.Contains(r.APIGroups, gr.Group) || slices.Contains(r.APIGroups, "*")) &&
@@ -149,11 +149,11 @@ func (j *injector) changes(gr schema.GroupResource, body map[string]any) bool {
 	}) && j.object.Matches(labelled(object(object(body, "metadata"), "labels")))
 }
 
-// spaceLabels returns the labels of a namespace of the cluster, which is read once.
-func (r *run) spaceLabels(ctx context.Context, name string) labels.Set {
-	r.injectors.mu.Lock()
-	set, known := r.injectors.spaces[name]
-	r.injectors.mu.Unlock()
+// namespaceLabels returns the labels of a namespace of the cluster, which is read once.
+func (r *run) namespaceLabels(ctx context.Context, name string) labels.Set {
+	r.mutatingWebhooks.mu.Lock()
+	set, known := r.mutatingWebhooks.spaces[name]
+	r.mutatingWebhooks.mu.Unlock()
 	if known {
 		return set
 	}
@@ -165,8 +165,8 @@ func (r *run) spaceLabels(ctx context.Context, name string) labels.Set {
 	if err == nil && json.Unmarshal(raw, &namespace) != nil {
 		return nil
 	}
-	r.injectors.mu.Lock()
-	defer r.injectors.mu.Unlock()
-	r.injectors.spaces[name] = namespace.Labels
+	r.mutatingWebhooks.mu.Lock()
+	defer r.mutatingWebhooks.mu.Unlock()
+	r.mutatingWebhooks.spaces[name] = namespace.Labels
 	return namespace.Labels
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// complainOfClaim reports the data of a claim that does not come back: by its volume, or by the
+// reportClaimData reports the data of a claim that does not come back: by its volume, or by the
 // claim where the backup has no volume of it.
-func (r *run) complainOfClaim(e *outcome.Entry, it *item) {
+func (r *run) reportClaimData(e *outcome.Entry, it *item) {
 	name := text(section(it.body, "spec"), "volumeName")
 	if problem := r.Volumes.Problem(name); name != "" && problem != "" {
 		e.Error("volume " + name + ": " + problem)
@@ -21,9 +21,9 @@ func (r *run) complainOfClaim(e *outcome.Entry, it *item) {
 	}
 }
 
-// complainOfPod reports the data of volumes of a pod of which the backup names no claim, with the
+// reportPodData reports the data of volumes of a pod of which the backup names no claim, with the
 // claim that the pod names.
-func (r *run) complainOfPod(e *outcome.Entry, it *item) {
+func (r *run) reportPodData(e *outcome.Entry, it *item) {
 	problems := r.Volumes.PodProblems(r.Plan.Source(it.node), r.Plan.Node(it.node).Name)
 	if len(problems) == 0 {
 		return

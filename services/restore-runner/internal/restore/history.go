@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 )
 
-// recall takes over what an earlier holder knew, and returns the pass that does what it owed.
-func (r *run) recall() func(context.Context) error {
+// resumeHistory takes over what an earlier holder knew, and returns the pass that does what it
+// owed.
+func (r *run) resumeHistory() func(context.Context) error {
 	h := r.History
 	for namespace, reason := range h.Lost {
 		r.lost[namespace] = reason

@@ -14,11 +14,11 @@ import (
 
 var claimsGVR = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 
-// standing reports that the PersistentVolume is in the cluster and stays there. One that is going
-// away, as after its claim's namespace was deleted, is a delay: its name is free afterwards, and
-// its data is in the snapshot alone.
-func (r *run) standing(ctx context.Context, it *item) (there bool, err error) {
-	there, going, err := r.stands(ctx, it)
+// existingVolume reports that the PersistentVolume is in the cluster and stays there. One that is
+// going away, as after its claim's namespace was deleted, is a delay: its name is free afterwards,
+// and its data is in the snapshot alone.
+func (r *run) existingVolume(ctx context.Context, it *item) (there bool, err error) {
+	there, going, err := r.lookAtVolume(ctx, it)
 	if err != nil || going == "" {
 		return there, err
 	}
@@ -26,9 +26,9 @@ func (r *run) standing(ctx context.Context, it *item) (there bool, err error) {
 		err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.target.Name, r.TerminatingTimeout, going)}
 }
 
-// stands looks at the PersistentVolume once. going is why it will not stay, "" when it does or is
-// not there.
-func (r *run) stands(ctx context.Context, it *item) (there bool, going string, err error) {
+// lookAtVolume looks at the PersistentVolume once. going is why it will not stay, "" when it does
+// or is not there.
+func (r *run) lookAtVolume(ctx context.Context, it *item) (there bool, going string, err error) {
 	live, err := r.lookUp(ctx, it.target)
 	if live == nil || err != nil {
 		return false, "", err
@@ -36,7 +36,7 @@ func (r *run) stands(ctx context.Context, it *item) (there bool, going string, e
 	if r.History.Resumed && r.History.Intents[it.node] == "" && r.manager.Made(object(live, "metadata")) {
 		return true, "", nil // an earlier holder created it: what became of it since is not for the restore to say
 	}
-	going, err = r.leaving(ctx, live)
+	going, err = r.goingAway(ctx, live)
 	return true, going, err
 }
 
@@ -55,10 +55,10 @@ func (r *run) lookUp(ctx context.Context, t apply.Target) (live map[string]any, 
 	return live, nil
 }
 
-// leaving returns why a live PersistentVolume will go away. One that its claim has left, and that
+// goingAway returns why a live PersistentVolume will go away. One that its claim has left, and that
 // stays as it is, is an error: nothing can bind it, and nothing but its removal makes room for
 // another.
-func (r *run) leaving(ctx context.Context, live map[string]any) (string, error) {
+func (r *run) goingAway(ctx context.Context, live map[string]any) (string, error) {
 	meta, spec := object(live, "metadata"), object(live, "spec")
 	if meta["deletionTimestamp"] != nil {
 		return "is being deleted", nil
@@ -73,14 +73,14 @@ func (r *run) leaving(ctx context.Context, live map[string]any) (string, error) 
 		return "", fmt.Errorf("PersistentVolume %q exists and is %s with reclaim policy %s, so that no claim can bind it: delete it, and restore again",
 			text(meta, "name"), phase, policy)
 	case corev1.VolumeBound:
-		return r.deserted(ctx, object(spec, "claimRef"))
+		return r.unclaimed(ctx, object(spec, "claimRef"))
 	}
 	return "", nil
 }
 
-// deserted reports that the claim of a bound PersistentVolume is gone, which its controller notices
-// only later, or going.
-func (r *run) deserted(ctx context.Context, ref map[string]any) (string, error) {
+// unclaimed reports that the claim of a bound PersistentVolume is gone, which its controller
+// notices only later, or going.
+func (r *run) unclaimed(ctx context.Context, ref map[string]any) (string, error) {
 	namespace, name := text(ref, "namespace"), text(ref, "name")
 	if namespace == "" || name == "" {
 		return "", nil

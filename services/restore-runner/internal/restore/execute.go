@@ -21,7 +21,7 @@ var errCallUnclear = errors.New("the runner ended around this call; it is not ma
 // once makes a call that may begin an operation, once per restore whoever holds it: that it is made
 // is durable before it, and how it ended is recorded soon afterwards. A later holder takes the
 // recorded answer.
-func (t *tour) once(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
+func (t *chainRun) once(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
 	name, node := b.Action.Name(), t.it.node
 	answer, before := t.History.Calls[node][name]
 	switch {
@@ -56,7 +56,7 @@ func (t *tour) once(ctx context.Context, b *bound) (result action.RestoreResult,
 
 // prepare does what can be done before a call is announced: an announced call that is not made
 // costs the object.
-func (t *tour) prepare(ctx context.Context, b *bound) error {
+func (t *chainRun) prepare(ctx context.Context, b *bound) error {
 	if p, ok := b.Action.(action.Preparer); ok {
 		preparing, done := t.unlessStopped(ctx)
 		err := p.Prepare(preparing)
@@ -72,7 +72,7 @@ func (t *tour) prepare(ctx context.Context, b *bound) error {
 }
 
 // recorded notes how a call ended, and returns its error.
-func (t *tour) recorded(name string, r *action.RestoreResult, failure error) error {
+func (t *chainRun) recorded(name string, r *action.RestoreResult, failure error) error {
 	a := outcome.Answer{Skip: r.Skip, Wait: r.Wait, WaitTimeout: int64(r.WaitTimeout), Operation: r.OperationID}
 	if failure == nil && r.Object != nil && r.Object != t.object {
 		raw, err := r.Object.JSON()
@@ -92,7 +92,7 @@ func (t *tour) recorded(name string, r *action.RestoreResult, failure error) err
 }
 
 // answered is the answer of a call that an earlier holder made.
-func (t *tour) answered(a *outcome.Answer) (action.RestoreResult, error) {
+func (t *chainRun) answered(a *outcome.Answer) (action.RestoreResult, error) {
 	if a.Error != "" {
 		return action.RestoreResult{OperationID: a.Operation}, errors.New(a.Error)
 	}
