@@ -36,6 +36,10 @@ const (
 	// is away: the admission it ran under, the reason and the object's UID as JSON. It is removed
 	// when the Backup is admitted again.
 	AnnotationSuspended = "holdfast.io/suspended"
+	// AnnotationPaused marks a Restore that created objects paused, or is about to, and has not
+	// resumed all of them: the location whose records say how that is done, and the object's UID,
+	// as JSON.
+	AnnotationPaused = "holdfast.io/paused"
 	// AnnotationIgnoreRunning ("true") lets a restore start beside running backups that overlap
 	// with it.
 	AnnotationIgnoreRunning = "holdfast.io/ignore-running"

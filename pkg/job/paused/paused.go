@@ -1,0 +1,59 @@
+// Package paused is the mark on a Restore that created objects paused, or is about to, and has not
+// resumed all of them. It names the location whose records say how each object is resumed, so that
+// this is found without the Backup.
+//
+// The mark is written before the first such object is created, and removed with the terminal phase
+// or later. It holds the UID of its object, for annotations are copied.
+package paused
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+)
+
+// Remark is what the failureReason of a Restore says that ends with the mark, where the names of
+// the objects are not known.
+const Remark = "objects that it created may still be paused"
+
+type mark struct {
+	UID      types.UID `json:"uid"`
+	Location string    `json:"location"`
+}
+
+// Of returns the location that the mark of an object names; "" without a mark that is its own and
+// readable.
+func Of(obj metav1.Object) (location string) {
+	var m mark
+	text, ok := obj.GetAnnotations()[holdfast.AnnotationPaused]
+	if !ok || json.Unmarshal([]byte(text), &m) != nil || m.UID != obj.GetUID() {
+		return ""
+	}
+	return m.Location
+}
+
+// Set marks an object.
+func Set(obj metav1.Object, location string) error {
+	text, err := json.Marshal(mark{UID: obj.GetUID(), Location: location})
+	if err != nil {
+		return fmt.Errorf("annotation %s: %w", holdfast.AnnotationPaused, err)
+	}
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[holdfast.AnnotationPaused] = string(text)
+	obj.SetAnnotations(annotations)
+	return nil
+}
+
+// Clear removes the mark.
+func Clear(obj metav1.Object) {
+	annotations := obj.GetAnnotations()
+	delete(annotations, holdfast.AnnotationPaused)
+	obj.SetAnnotations(annotations)
+}
