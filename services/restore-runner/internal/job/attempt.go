@@ -8,7 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
@@ -36,7 +38,7 @@ func (a *attempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore])
 	if finalizing(s.restore.Status.Phase) {
 		run = a.inherit
 	}
-	err := s.unlessCancelled(ctx, run(ctx))
+	err := a.unlessCancelled(ctx, run(ctx))
 	var failure *fatalError
 	if ctx.Err() == nil && errors.As(err, &failure) {
 		return a.finish(ctx, a.failed(failure))
@@ -44,8 +46,20 @@ func (a *attempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore])
 	return err
 }
 
-// Panicked implements engine.Job: the restore fails, as it does when a part that is guarded panics.
-func (a *attempt) Panicked(ctx context.Context, _ *engine.Held[*velerov1.Restore], _ any) error {
+// Panicked implements engine.Job: the restore fails, as it does when a part that is guarded panics,
+// and what it paused is resumed. What Run had opened is closed by now.
+func (a *attempt) Panicked(ctx context.Context, held *engine.Held[*velerov1.Restore], _ any) error {
+	if a.session == nil {
+		s, end := newSession(a.cfg, held)
+		defer end()
+		a.session = s
+	}
+	if a.finished == nil && !a.paused.none() {
+		err := a.guarded(func() error { return a.resumeAnew(ctx) })
+		if ctx.Err() != nil {
+			return err
+		}
+	}
 	return a.finish(ctx, a.failed(&fatalError{errors.New("internal error")}))
 }
 
@@ -54,11 +68,12 @@ func (a *attempt) run(ctx context.Context) error {
 	in := newInputs(a.session)
 	a.inputs = in
 	defer in.close()
-	if err := a.open(ctx, in); err != nil {
-		return err
-	}
 	e := &ending{session: a.session, inputs: in}
-	err := a.restoring(ctx, in)
+	err := a.open(ctx, in)
+	if err == nil {
+		err = a.restoring(ctx, in)
+	}
+	err = a.unlessCancelled(ctx, err)
 	if err := e.resumePaused(ctx, err); err != nil {
 		return err
 	}
@@ -76,17 +91,32 @@ func (a *attempt) run(ctx context.Context) error {
 }
 
 // open opens the inputs, and counts the restore when it begins.
-func (a *attempt) open(ctx context.Context, in *inputs) (err error) {
-	quick, done := a.quick(ctx, !a.fresh())
+func (a *attempt) open(ctx context.Context, in *inputs) error {
+	quick, done := a.opening(ctx)
 	defer done()
-	if in.backup, err = a.readBackup(quick); err != nil {
+	location, err := in.locate(quick)
+	if in.backup != nil {
+		a.schedule = in.backup.Labels[velerov1.LabelScheduleName]
+		if a.fresh() {
+			a.cfg.Metrics.Begin(a.schedule)
+		}
+	}
+	err = in.openAfter(quick, location, err)
+	if err != nil && quick.Err() != nil && ctx.Err() == nil && !errors.Is(err, claim.ErrLost) {
+		return context.Cause(quick)
+	}
+	return err
+}
+
+// unlessCancelled makes the request to cancel the failure of the restore, in the place of what it
+// caused. While an earlier holder may have left objects paused, its records are opened first, as
+// far as opening gives the time.
+func (a *attempt) unlessCancelled(ctx context.Context, err error) error {
+	opened := a.inputs != nil && a.inputs.records != nil
+	if !opened && !a.paused.none() && cancelled(err) == nil {
 		return err
 	}
-	a.schedule = in.backup.Labels[velerov1.LabelScheduleName]
-	if a.fresh() {
-		a.cfg.Metrics.Begin(a.schedule)
-	}
-	return in.open(quick)
+	return a.session.unlessCancelled(ctx, err)
 }
 
 // restoring restores the objects, and marks the commit if it comes to it. Once the restore is asked
@@ -121,7 +151,7 @@ func (a *attempt) failed(failure *fatalError) *outcome.Finished {
 	case finalizing(a.restore.Status.Phase):
 		return inherited(a.restore, a.cfg.Clock.Now(), failure)
 	}
-	end := &outcome.Finished{Phase: velerov1.RestorePhaseFailed, Reason: failure.Error(), Time: a.cfg.Clock.Now().UnixMilli()}
+	end := &outcome.Finished{Phase: velerov1.RestorePhaseFailed, Reason: a.paused.reason(failure), Time: a.cfg.Clock.Now().UnixMilli()}
 	if recorder := a.recorder(); recorder != nil {
 		end.Counts = recorder.Counts()
 	}
@@ -143,6 +173,9 @@ func (a *attempt) finish(ctx context.Context, end *outcome.Finished) error {
 		o.Status.CompletionTimestamp = &at
 		progress(o, end.Counts)
 		o.Status.FailureReason = end.Reason
+		if a.paused.none() {
+			paused.Clear(o)
+		}
 		return nil
 	})
 	if errors.Is(err, engine.ErrEnded) {

@@ -3,13 +3,11 @@ package job
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
 // ending decides how a restore ends, and publishes its files.
@@ -59,10 +57,10 @@ func (e *ending) decide(ctx context.Context, end outcome.Finished) (*outcome.Fin
 // the reason may be that the bucket is away, and who cancels waits.
 func (e *ending) explain(ctx context.Context, failure error) *outcome.Finished {
 	var verdict *fatalError
-	if ctx.Err() != nil || !errors.As(failure, &verdict) {
+	if ctx.Err() != nil || !errors.As(failure, &verdict) || e.inputs.records == nil {
 		return nil
 	}
-	end, limit := outcome.Finished{Reason: verdict.Error(), Cancelled: cancelled(verdict) != nil}, explainLimit
+	end, limit := outcome.Finished{Reason: e.paused.reason(verdict), Cancelled: cancelled(verdict) != nil}, explainLimit
 	if end.Cancelled {
 		limit = cancelledLimit
 	}
@@ -76,38 +74,4 @@ func (e *ending) explain(ctx context.Context, failure error) *outcome.Finished {
 		e.log.WarnContext(ctx, "log of the failed restore not stored", "error", err)
 	}
 	return finished
-}
-
-// resumePaused ends the pauses of a restore that ends here, be it with a failure, cancelled or
-// deleted. One that is released, or lost, leaves them to its next holder, who finds them in the
-// records. The error is the cause of ctx's end.
-func (e *ending) resumePaused(ctx context.Context, failure error) error {
-	var verdict *fatalError
-	in := e.inputs
-	ends := failure == nil || errors.As(failure, &verdict) || errors.Is(failure, errDeleted)
-	if !ends || ctx.Err() != nil || in.records.head.Finished != nil {
-		return nil
-	}
-	if !in.records.replayed.Load() {
-		e.readPaused(ctx)
-	}
-	return restore.Resume(ctx, restore.Config{
-		UID: e.restore.UID, Recorder: in.recorder, REST: e.cfg.REST, Clock: e.cfg.Clock, Confirm: e.held.Confirm,
-	})
-}
-
-// readPaused reads what earlier holders left paused, where the records were not replayed: the
-// backup cannot be read any more.
-func (e *ending) readPaused(ctx context.Context) {
-	in := e.inputs
-	for _, key := range in.records.earlier {
-		data, err := in.records.read(ctx, key)
-		if err == nil {
-			err = in.recorder.RecallPaused(data)
-		}
-		if err != nil {
-			in.recorder.Error(outcome.General, fmt.Sprintf("objects may still be paused that the restore created: read %s: %v", key, err))
-			return
-		}
-	}
 }

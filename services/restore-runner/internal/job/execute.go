@@ -55,6 +55,11 @@ func (x *execution) run(ctx context.Context) error {
 // restore creates the objects.
 func (x *execution) restore(ctx context.Context, p *planned, actions *acted, history *outcome.History) error {
 	in := x.inputs
+	if p.pausing {
+		if err := in.markPaused(ctx); err != nil {
+			return err
+		}
+	}
 	snapshotters, done := in.snapshotters(ctx)
 	defer done()
 	return restore.Run(ctx, restore.Config{

@@ -36,9 +36,40 @@ func newInputs(s *session) *inputs {
 	return &inputs{session: s, dir: filepath.Join(s.cfg.WorkDir, string(s.restore.UID))}
 }
 
-// open opens the location of the backup, the work directory and the records.
-func (in *inputs) open(ctx context.Context) (err error) {
-	if in.store, err = in.openStore(ctx, in.backup.Spec.StorageLocation); err != nil {
+// locate reads the backup and returns its location. Where objects may be paused it is the one that
+// holds their records, also beside an error.
+func (in *inputs) locate(ctx context.Context) (location string, err error) {
+	location = in.paused.location
+	if in.backup, err = in.readBackup(ctx); err != nil {
+		return location, err
+	}
+	switch at := in.backup.Spec.StorageLocation; location {
+	case at:
+	case "":
+		location = at
+	default:
+		err = fatal("spec.backupName: backup %q is in location %q, and was in %q when the restore began", in.backup.Name, at, location)
+	}
+	return location, err
+}
+
+// openAfter opens what there is in a location, after locate had that error, and returns it. Where
+// objects may be paused the error waits until that is open, or can never be: they are resumed
+// before the restore ends.
+func (in *inputs) openAfter(ctx context.Context, location string, located error) error {
+	if located != nil && (location == "" || ctx.Err() != nil) {
+		return located
+	}
+	var verdict *fatalError
+	if err := in.open(ctx, location); err != nil && (located == nil || !errors.As(err, &verdict)) {
+		return err
+	}
+	return located
+}
+
+// open opens a location, the work directory and the records.
+func (in *inputs) open(ctx context.Context, location string) (err error) {
+	if in.store, err = in.openStore(ctx, location); err != nil {
 		return err
 	}
 	if err := emptyDir(in.dir, tarballDir); err != nil {
@@ -59,8 +90,12 @@ func (s *session) readBackup(ctx context.Context) (*velerov1.Backup, error) {
 		return nil, fatal("spec.backupName: is empty")
 	}
 	backup := &velerov1.Backup{}
-	if err := s.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: s.cfg.Namespace, Name: name}, backup); err != nil {
-		return nil, unlessAway(err, fmt.Sprintf("read backup %q", name))
+	what := fmt.Sprintf("read backup %q", name)
+	err := s.retry(ctx, what, func() error {
+		return s.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: s.cfg.Namespace, Name: name}, backup)
+	})
+	if err != nil {
+		return nil, unlessAway(err, what)
 	}
 	return backup, nil
 }

@@ -32,6 +32,7 @@ type planned struct {
 	order   restoreorder.Order
 	runs    restoreorder.Runs
 	pauses  pause.Rules
+	pausing bool // some objects of the plan are of a kind that has a rule
 }
 
 // close releases the tarball.
@@ -156,7 +157,11 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 		Reserve:            reserve,
 		Dir:                p.dir,
 		Order:              out.order,
-		Paused:             func(kind schema.GroupKind) bool { return out.pauses.For(kind) != nil },
+		Paused: func(kind schema.GroupKind) bool {
+			paused := out.pauses.For(kind) != nil
+			out.pausing = out.pausing || paused
+			return paused
+		},
 	})
 	out.plan, out.settled = p.plan, names.planned
 	out.settled.Reserve, out.settled.Missing, out.settled.Pauses = reserve, p.actions.set.Errors, out.pauses

@@ -18,9 +18,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// recordPrefix begins the name of each record, beside the owner file.
-const recordPrefix = "record-"
-
 // records are where this holder writes its outcomes, and those of the holders before.
 type records struct {
 	*session
@@ -44,7 +41,7 @@ func openRecords(ctx context.Context, s *session, store objectstore.Store, dir s
 		return nil, err
 	}
 	failpoint.Hit("restore-runner/owner-file-written")
-	prefix := layout.RestoreRecords(s.restore.Name, string(s.restore.UID)) + recordPrefix
+	prefix := layout.RestoreRecords(s.restore.Name, string(s.restore.UID)) + outcome.FilePrefix
 	opened, err := retried(ctx, s.stores(), "open the records of the restore", func() (*journal.Journal, error) {
 		opened, err := journal.Open(ctx, store, prefix, s.held.Claim.Epoch)
 		return opened, fenced(err)

@@ -20,6 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
 )
 
 // Pauses between two calls to a bucket that does not answer.
@@ -63,7 +65,7 @@ func retried[T any](ctx context.Context, r *storeRetry, what string, do func() (
 func passes(err error) bool {
 	var verdict *fatalError
 	switch {
-	case errors.As(err, &verdict), damaged(err), retrystore.Refused(err):
+	case errors.As(err, &verdict), damaged(err), retrystore.Refused(err), errors.Is(err, outcome.ErrFormat), errors.Is(err, resumption.ErrNoRecords):
 		return false
 	}
 	return !errors.Is(err, claim.ErrLost) && !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, journal.ErrCorrupt)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
@@ -38,11 +39,13 @@ type session struct {
 	// stopped ends when the process is told to stop, and when the restore is asked to cancel: no
 	// object is begun any more.
 	stopped context.Context //nolint:containedctx // as long as the attempt
+	// paused is for the goroutine of the attempt alone.
+	paused pausing
 }
 
 // newSession returns a session; the function ends it.
 func newSession(cfg *Config, held *engine.Held[*velerov1.Restore]) (*session, context.CancelFunc) {
-	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log}
+	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log, paused: pausing{location: paused.Of(held.Object)}}
 	var end context.CancelFunc
 	s.stopped, end = engine.Join(held.Stopping(), held.Cancelling())
 	return s, end
@@ -58,6 +61,23 @@ func (s *session) quick(ctx context.Context, replays bool) (context.Context, con
 		return engine.Join(ctx, s.held.Stopping())
 	}
 	return engine.Join(ctx, s.stopped)
+}
+
+// opening returns the context in which the inputs are opened. As long as there is nothing to be
+// replayed a request to cancel ends it at once, and otherwise after cancelledLimit: what is open by
+// then decides what can be resumed and told.
+func (s *session) opening(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.fresh() {
+		return s.quick(ctx, false)
+	}
+	limit, end := engine.Outlive(s.held.Cancelling(), s.cfg.Clock, cancelledLimit, nil)
+	quick, done := s.quick(ctx, true)
+	joined, release := engine.Join(quick, limit)
+	return joined, func() {
+		release()
+		done()
+		end()
+	}
 }
 
 // present fails when the restore is being deleted, or no longer this process's.

@@ -20,6 +20,9 @@ import (
 // formatVersion of the records; another one is refused.
 const formatVersion = 1
 
+// FilePrefix begins the name of each file of records, beside the owner file.
+const FilePrefix = "record-"
+
 const (
 	// maxLineBytes bounds a line, and maxRecord what it takes in memory: nothing in it is larger
 	// than what an object brought.
@@ -117,6 +120,8 @@ type Paused struct {
 	Back map[string]any `json:"back,omitempty"`
 	// Resumed reports that this was done, or is not to be done any more.
 	Resumed bool `json:"resumed,omitempty"`
+	// Failed reports that it could not be done, which an error says.
+	Failed bool `json:"failed,omitempty"`
 }
 
 // Volume is a volume that is made of a snapshot.

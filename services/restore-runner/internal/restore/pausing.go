@@ -57,8 +57,8 @@ func (r *run) pause(ctx context.Context, it *item) error {
 
 // Resume makes the marks of all objects that this restore created paused, by this holder or an
 // earlier one, what the backup says. It needs UID, Recorder, REST, Clock and Confirm only. An
-// object whose mark cannot be written is an error of the restore; the error returned is the cause
-// of ctx's end.
+// object whose mark cannot be written is an error of the restore and stays among the recorder's
+// paused ones; the error returned is the cause of ctx's end.
 func Resume(ctx context.Context, config Config) error {
 	paused := config.Recorder.Paused()
 	if len(paused) == 0 {
@@ -82,16 +82,19 @@ func Resume(ctx context.Context, config Config) error {
 func (r *run) resumeOne(ctx context.Context, p *outcome.Paused) {
 	e := r.Recorder.Begin(outcome.General)
 	failpoint.Hit("restore-runner/before-mark-back")
-	err := r.bringBack(ctx, p)
+	err := survive(func() error { return r.bringBack(ctx, p) })
 	failpoint.Hit("restore-runner/mark-back")
 	if ctx.Err() != nil {
 		return // whoever goes on does it
 	}
-	if err != nil {
-		e.Error(fmt.Sprintf("%s %s/%s is still paused: its mark could not be made what the backup says: %v",
-			p.Target.GVR.GroupResource(), p.Target.Namespace, p.Target.Name, err))
+	if err == nil {
+		e.Resumed(p.Target)
+	} else {
+		if !p.Failed {
+			e.Error(fmt.Sprintf("%s is still paused: its mark could not be made what the backup says: %v", p.Name(), err))
+		}
+		e.NotResumed(p)
 	}
-	e.Resumed(p.Target)
 	e.Commit()
 }
 
@@ -118,4 +121,14 @@ func (r *run) bringBack(ctx context.Context, p *outcome.Paused) error {
 		last = err
 	}
 	return last
+}
+
+// survive turns a panic, which would be a defect of ours, into an error.
+func survive(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v", p)
+		}
+	}()
+	return do()
 }

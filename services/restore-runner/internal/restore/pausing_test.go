@@ -12,10 +12,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
 // pausable is a backup of a Widget, which its operator lets be paused, with some Secrets.
@@ -134,6 +136,32 @@ func TestAnOwnerThatCannotBeResumedIsAnError(t *testing.T) {
 	f := run(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, 1, f.recorder.Counts().Errors)
 	require.Contains(t, f.results.Errors.all(), "widgets.example.com a/w is still paused")
+	require.Len(t, f.recorder.Paused(), 1, "another attempt may resume it")
+}
+
+// Another attempt is no other error.
+func TestWhatCouldNotBeResumedIsTriedAgain(t *testing.T) {
+	for name, status := range map[string]int{"refused again": http.StatusForbidden, "allowed now": 0} {
+		t.Run(name, func(t *testing.T) {
+			s, b := kubetest.Start(t), pausable(1)
+			first := true
+			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+				if r.Method != http.MethodPatch || r.URL.Path != widgetPath {
+					return 0, false
+				}
+				if first {
+					first = false
+					return http.StatusForbidden, false
+				}
+				return status, false
+			})
+			f := run(t, s, b, velerov1.RestoreSpec{})
+			require.Len(t, f.recorder.Paused(), 1)
+			require.NoError(t, restore.Resume(t.Context(), restore.Config{UID: restoreUID, Recorder: f.recorder, REST: s.Config(), Clock: clock.RealClock{}}))
+			require.Equal(t, 1, f.recorder.Counts().Errors)
+			require.Equal(t, status == 0, len(f.recorder.Paused()) == 0)
+		})
+	}
 }
 
 // An object that was deleted and made anew by somebody else meanwhile is theirs.

@@ -1,0 +1,94 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
+)
+
+// markPaused writes on the Restore, before the first object is created paused, where the records
+// are that say how it is resumed.
+func (in *inputs) markPaused(ctx context.Context) error {
+	location := in.backup.Spec.StorageLocation
+	if in.paused.location == location {
+		return nil
+	}
+	err := in.retry(ctx, "mark that objects are paused", func() error {
+		_, err := in.held.Update(ctx, func(o *velerov1.Restore) error {
+			if o.DeletionTimestamp != nil {
+				return errDeleted
+			}
+			return paused.Set(o, location)
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mark that objects are paused: %w", err)
+	}
+	in.paused.location = location
+	return nil
+}
+
+// resumePaused ends the pauses of a restore that ends here, be it with a failure, cancelled or
+// deleted. One that is released, or lost, leaves them to its next holder, who finds them in the
+// records. The error is the cause of ctx's end.
+func (e *ending) resumePaused(ctx context.Context, failure error) error {
+	var verdict *fatalError
+	in := e.inputs
+	ends := failure == nil || errors.As(failure, &verdict) || errors.Is(failure, errDeleted)
+	if !ends || ctx.Err() != nil || e.paused.location == "" {
+		return nil
+	}
+	if in.recorder == nil {
+		return e.resumeAnew(ctx)
+	}
+	unread := e.readPaused(ctx)
+	if in.records == nil || in.records.head.Finished == nil { // nothing may be recorded after that
+		if unread != nil {
+			in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", paused.Remark, unread))
+		}
+		err := restore.Resume(ctx, restore.Config{
+			UID: e.restore.UID, Recorder: in.recorder, REST: e.cfg.REST, Clock: e.cfg.Clock, Confirm: e.held.Confirm,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	e.paused.read, e.paused.names = unread == nil, resumption.Names(in.recorder)
+	e.paused.tell(ctx, e.log, unread)
+	return nil
+}
+
+// readPaused reads what earlier holders left paused, where the records were not replayed: the
+// backup cannot be read any more, or the location cannot be written.
+func (e *ending) readPaused(ctx context.Context) error {
+	in := e.inputs
+	if in.records != nil && in.records.replayed.Load() && !in.records.readOnly {
+		return nil
+	}
+	limited, stop := context.WithTimeout(ctx, cancelledLimit)
+	defer stop()
+	_, err := retried(limited, e.stores(), "read what is paused", func() (struct{}, error) {
+		return struct{}{}, resumption.Recall(limited, in.store, e.restore, in.recorder)
+	})
+	return err
+}
+
+// resumeAnew ends the pauses of a restore of which nothing is open. The error is the cause of ctx's
+// end.
+func (s *session) resumeAnew(ctx context.Context) error {
+	r := resumption.Resumer{Locations: s.cfg.Locations, REST: s.cfg.REST, Clock: s.cfg.Clock}
+	names, err := r.Resume(ctx, s.restore, s.paused.location, s.held.Confirm)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.paused.read, s.paused.names = err == nil, names
+	s.paused.tell(ctx, s.log, err)
+	return nil
+}

@@ -1,0 +1,95 @@
+package resumption_test
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
+)
+
+func target(name string) apply.Target {
+	return apply.Target{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Namespace: "a", Name: name}
+}
+
+func newRecorder() *outcome.Recorder {
+	return outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clock.RealClock{}, 1000, "")
+}
+
+var prefix = layout.RestoreRecords("r", "uid-r") + outcome.FilePrefix
+
+// records stores one file of records for each of the functions, by as many holders.
+func records(t *testing.T, write ...func(*outcome.Recorder)) *memstore.Store {
+	t.Helper()
+	store := memstore.New()
+	for i, do := range write {
+		opened, err := journal.Open(t.Context(), store, prefix, int64(i+1)) // closes those before
+		require.NoError(t, err)
+		r := newRecorder()
+		do(r)
+		r.Open()
+		require.NoError(t, r.Flush(t.Context(), outcome.Journal{Journal: opened}))
+		require.NoError(t, r.Close())
+	}
+	return store
+}
+
+func pauses(names ...string) func(*outcome.Recorder) {
+	return func(r *outcome.Recorder) {
+		for _, name := range names {
+			r.Pause(&outcome.Paused{Target: target(name), Back: map[string]any{"spec": map[string]any{"paused": nil}}})
+		}
+	}
+}
+
+func resumes(name string) func(*outcome.Recorder) {
+	return func(r *outcome.Recorder) {
+		e := r.Begin(outcome.General)
+		e.Resumed(target(name))
+		e.Commit()
+	}
+}
+
+var theRestore = &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "uid-r"}}
+
+// What one holder paused another may have resumed.
+func TestRecallReadsTheRecordsOfAllHolders(t *testing.T) {
+	store := records(t, pauses("x", "y"), resumes("x"), pauses("b"))
+	r := newRecorder()
+	require.NoError(t, resumption.Recall(t.Context(), store, theRestore, r))
+	require.Equal(t, []string{"widgets.example.com a/b", "widgets.example.com a/y"}, resumption.Names(r))
+}
+
+func TestRecallReadsWhatItCan(t *testing.T) {
+	store := records(t, pauses("x"), pauses("y"), pauses("z"))
+	store.Set(journal.Key(prefix, 2, 1), []byte("no gzip"))
+	away := errors.New("no route")
+	store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpGet && key == journal.Key(prefix, 1, 1) {
+			return away
+		}
+		return nil
+	})
+	r := newRecorder()
+	err := resumption.Recall(t.Context(), store, theRestore, r)
+	require.ErrorIs(t, err, outcome.ErrFormat)
+	require.ErrorIs(t, err, away)
+	require.ErrorContains(t, err, "read record-0000000002-0000000001: ")
+	require.Equal(t, []string{"widgets.example.com a/z"}, resumption.Names(r))
+}
+
+// Without records it is not known that nothing is paused.
+func TestRecallWithoutRecordsIsAnError(t *testing.T) {
+	require.ErrorIs(t, resumption.Recall(t.Context(), memstore.New(), theRestore, newRecorder()), resumption.ErrNoRecords)
+}
