@@ -119,12 +119,6 @@ func backup(t *testing.T, s *pluginhost.Session) {
 	require.NoError(t, err)
 	require.Equal(t, "op-b1", r.OperationID)
 	require.Equal(t, secret, r.PostOperation)
-	operations := second.(action.BackupOperations)
-	progress, err := operations.Progress(t.Context(), r.OperationID, b)
-	require.NoError(t, err)
-	require.Equal(t, int64(3), progress.Total)
-	require.Equal(t, "op-b1", progress.Description)
-	require.ErrorContains(t, operations.Cancel(t.Context(), r.OperationID, b), "cannot cancel op-b1")
 }
 
 func restore(t *testing.T, s *pluginhost.Session) {
@@ -147,10 +141,6 @@ func restore(t *testing.T, s *pluginhost.Session) {
 	ready, err := all[1].(action.Readiness).Ready(t.Context(), r.Additional, r1)
 	require.NoError(t, err)
 	require.True(t, ready)
-	progress, err := all[1].(action.RestoreOperations).Progress(t.Context(), "op", r1)
-	require.NoError(t, err)
-	require.Equal(t, "failed", progress.Err)
-	require.NoError(t, all[1].(action.RestoreOperations).Cancel(t.Context(), "op", r1))
 }
 
 func others(t *testing.T, s *pluginhost.Session) {

@@ -53,19 +53,28 @@ type BackupResult struct {
 	Object *Object
 	// Additional are objects to back up with this one.
 	Additional []Item
-	// OperationID, when not empty, names an operation that goes on after the call, see
-	// BackupOperations. It may come with an error, where the rest of the answer could not be used.
+	// OperationID, when not empty, names an operation that goes on after the call, see Operations.
+	// It may come with an error, where the rest of the answer could not be used.
 	OperationID string
+	// Process is the start ID of the plugin's process that the operation lives in and dies with;
+	// empty for an operation outside of it.
+	Process string
 	// PostOperation are objects to fetch again once the operation is done.
 	PostOperation []Item
 }
 
-// BackupOperations is implemented by a BackupItem whose Execute may start an operation.
+// BackupOperations is implemented by a BackupItem whose call may begin an operation.
 type BackupOperations interface {
-	// Progress tells how far the operation has come.
-	Progress(ctx context.Context, operationID string, backup *Backup) (Progress, error)
-	// Cancel asks the operation to stop; its Progress tells when it has.
-	Cancel(ctx context.Context, operationID string, backup *Backup) error
+	// OperationKind returns what the action is registered as, for Operation.Kind.
+	OperationKind() string
+}
+
+// BackupStarter is implemented by a BackupItem whose call carries an idempotency key, so that it
+// may be repeated with the same key. Start takes the place of Execute, which only fails.
+type BackupStarter interface {
+	// Start is Execute with the key of this call, which is not empty. The same key means the same
+	// operation.
+	Start(ctx context.Context, object *Object, backup *Backup, key string) (BackupResult, error)
 }
 
 // Preparer is implemented by an action or a VolumeSnapshotter whose calls need what may take long

@@ -1,12 +1,13 @@
 package action
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
 // Merge puts the built-in actions and those of plugins into the one order in which they run:
-// alphanumeric, by name. An action of a plugin that has the name of a built-in one is not among
+// alphanumeric by name, but those that begin operations with a key last. An action of a plugin that has the name of a built-in one is not among
 // them but in hidden, for the caller to warn of.
 func Merge[A Action](builtin, plugins []A) (merged, hidden []A) {
 	own := make(map[string]struct{}, len(builtin))
@@ -21,6 +22,17 @@ func Merge[A Action](builtin, plugins []A) (merged, hidden []A) {
 		}
 		merged = append(merged, a)
 	}
-	slices.SortStableFunc(merged, func(a, b A) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortStableFunc(merged, func(a, b A) int {
+		return cmp.Or(cmp.Compare(turn(a), turn(b)), strings.Compare(a.Name(), b.Name()))
+	})
 	return merged, hidden
+}
+
+// turn is 1 for an action that sees what all others made of an object.
+func turn(a any) int {
+	switch a.(type) {
+	case BackupStarter, RestoreStarter:
+		return 1
+	}
+	return 0
 }

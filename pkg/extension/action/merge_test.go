@@ -26,3 +26,31 @@ func TestActionsRunInTheOrderOfTheirNamesAndBuiltInOnesHideOthers(t *testing.T) 
 	require.Equal(t, []labelled{{"velero.io/pv", "plugin"}}, hidden)
 	require.Equal(t, "velero.io/pod", builtin[0].name, "the arguments stay as they are")
 }
+
+// keyed are actions that begin operations with a key.
+type (
+	keyedBackup  struct{ action.BackupItem }
+	keyedRestore struct{ action.RestoreItem }
+)
+
+func (keyedBackup) Name() string { return "a.io/a" }
+
+func (keyedBackup) Start(context.Context, *action.Object, *action.Backup, string) (action.BackupResult, error) {
+	return action.BackupResult{}, nil
+}
+
+func (keyedRestore) Name() string { return "a.io/a" }
+
+func (keyedRestore) Start(context.Context, *action.Object, *action.Object, *action.Restore, string) (action.RestoreResult, error) {
+	return action.RestoreResult{}, nil
+}
+
+func TestActionsThatBeginOperationsWithAKeyRunLast(t *testing.T) {
+	t.Parallel()
+	merged, _ := action.Merge([]action.Action{labelled{"velero.io/pod", "builtin"}}, []action.Action{
+		keyedRestore{}, keyedBackup{}, labelled{"z.io/a", "plugin"}, labelled{"b.io/a", "plugin"},
+	})
+	require.Equal(t, []action.Action{
+		labelled{"b.io/a", "plugin"}, labelled{"velero.io/pod", "builtin"}, labelled{"z.io/a", "plugin"}, keyedRestore{}, keyedBackup{},
+	}, merged)
+}

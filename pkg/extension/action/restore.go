@@ -54,9 +54,13 @@ type RestoreResult struct {
 	Wait bool
 	// WaitTimeout bounds that wait; 0 means the restore's default.
 	WaitTimeout time.Duration
-	// OperationID, when not empty, names an operation that goes on after the call, see
-	// RestoreOperations.
+	// OperationID, when not empty, names an operation that goes on after the call, see Operations,
+	// also of an object with Skip. It may come with an error, where the rest of the answer could not
+	// be used.
 	OperationID string
+	// Process is the start ID of the plugin's process that the operation lives in and dies with;
+	// empty for an operation outside of it.
+	Process string
 }
 
 // Readiness is implemented by a RestoreItem that may answer Wait.
@@ -66,10 +70,16 @@ type Readiness interface {
 	Ready(ctx context.Context, items []Item, restore *Restore) (bool, error)
 }
 
-// RestoreOperations is implemented by a RestoreItem whose Execute may start an operation.
+// RestoreOperations is implemented by a RestoreItem whose call may begin an operation.
 type RestoreOperations interface {
-	// Progress tells how far the operation has come.
-	Progress(ctx context.Context, operationID string, restore *Restore) (Progress, error)
-	// Cancel asks the operation to stop; its Progress tells when it has.
-	Cancel(ctx context.Context, operationID string, restore *Restore) error
+	// OperationKind returns what the action is registered as, for Operation.Kind.
+	OperationKind() string
+}
+
+// RestoreStarter is implemented by a RestoreItem whose call carries an idempotency key, so that it
+// may be repeated with the same key. Start takes the place of Execute, which only fails.
+type RestoreStarter interface {
+	// Start is Execute with the key of this call, which is not empty. The same key means the same
+	// operation.
+	Start(ctx context.Context, object, fromBackup *Object, restore *Restore, key string) (RestoreResult, error)
 }

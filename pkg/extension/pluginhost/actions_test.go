@@ -83,11 +83,7 @@ func TestRestoreActionsWaitSkipAndStartOperations(t *testing.T) {
 	r, err = execute("two.io/start")
 	require.NoError(t, err)
 	require.Equal(t, "op-2", r.OperationID)
-	operations := named(t, s.RestoreItems(), "two.io/start").(action.RestoreOperations)
-	progress, err := operations.Progress(ctx, "op-2", restore)
-	require.NoError(t, err)
-	require.Equal(t, action.Progress{Done: true, Err: "failed op-2", Completed: 1, Total: 2, Units: "Bytes", Description: "d"}, progress)
-	require.NoError(t, operations.Cancel(ctx, "op-2", restore))
+	require.Equal(t, "RestoreItemActionV2", named(t, s.RestoreItems(), "two.io/start").(action.RestoreOperations).OperationKind())
 
 	_, err = execute("two.io/negative")
 	require.ErrorIs(t, err, pluginhost.ErrMalformed)
@@ -102,14 +98,7 @@ func TestBackupActionsStartOperations(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "op-1", r.OperationID)
 	require.Len(t, r.PostOperation, 2)
-	operations := named(t, s.BackupItems(), "two.io/start").(action.BackupOperations)
-	progress, err := operations.Progress(ctx, "op-1", backup)
-	require.NoError(t, err)
-	require.True(t, progress.Done)
-	require.True(t, progress.Started.IsZero())
-	require.ErrorContains(t, operations.Cancel(ctx, "op-1", backup), "plugin two.io/start: Cancel: cancelled too late")
-	_, err = named(t, s.BackupItems(), "two.io/empty").(action.BackupOperations).Progress(ctx, "op-1", backup)
-	require.ErrorIs(t, err, pluginhost.ErrMalformed)
+	require.Equal(t, "BackupItemActionV2", named(t, s.BackupItems(), "two.io/start").(action.BackupOperations).OperationKind())
 }
 
 func TestRestoreActionsMayRenameButNotChangeTheKind(t *testing.T) {

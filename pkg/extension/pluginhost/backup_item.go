@@ -82,19 +82,5 @@ func (b *backupItemV2) Execute(ctx context.Context, object *action.Object, backu
 	return r, err
 }
 
-// Progress asks the plugin.
-func (b *backupItemV2) Progress(ctx context.Context, operationID string, backup *action.Backup) (action.Progress, error) {
-	return b.progress(ctx, func(ctx context.Context, p *process) (progressing, error) {
-		return velerov2.NewBackupItemActionClient(p.conn).Progress(ctx, &velerov2.BackupItemActionProgressRequest{
-			Plugin: b.name, OperationId: operationID, Backup: backup.JSON()})
-	})
-}
-
-// Cancel asks the plugin.
-func (b *backupItemV2) Cancel(ctx context.Context, operationID string, backup *action.Backup) error {
-	return b.worker.do(ctx, b.order("Cancel"), func(ctx context.Context, p *process) error {
-		_, err := velerov2.NewBackupItemActionClient(p.conn).Cancel(ctx, &velerov2.BackupItemActionCancelRequest{
-			Plugin: b.name, OperationId: operationID, Backup: backup.JSON()})
-		return err
-	})
-}
+// OperationKind implements action.BackupOperations.
+func (*backupItemV2) OperationKind() string { return string(KindBackupItemActionV2) }

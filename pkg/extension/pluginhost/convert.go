@@ -3,9 +3,7 @@ package pluginhost
 import (
 	"bytes"
 	"fmt"
-	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -48,26 +46,6 @@ func identifiersOf(items []action.Item) []*velero.ResourceIdentifier {
 		ids[i] = &velero.ResourceIdentifier{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name}
 	}
 	return ids
-}
-
-func progressOf(p *velero.OperationProgress) (action.Progress, error) {
-	if p == nil {
-		return action.Progress{}, fmt.Errorf("%w: progress is missing", ErrMalformed)
-	}
-	return action.Progress{
-		Done: p.GetCompleted(), Err: clip(p.GetErr()),
-		Completed: p.GetNCompleted(), Total: p.GetNTotal(), Units: clip(p.GetOperationUnits()),
-		Description: clip(p.GetDescription()),
-		Started:     timeOf(p.GetStarted()), Updated: timeOf(p.GetUpdated()),
-	}, nil
-}
-
-// timeOf returns the zero time for an absent or impossible timestamp.
-func timeOf(t *timestamppb.Timestamp) time.Time {
-	if !t.IsValid() {
-		return time.Time{}
-	}
-	return t.AsTime()
 }
 
 // decodeAnswer decodes an object and goes on from what it found: were the text passed on, another

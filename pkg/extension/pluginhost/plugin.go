@@ -62,24 +62,6 @@ func (p *plugin) selector(ctx context.Context, veleros func(context.Context, *pr
 	return s, err
 }
 
-// progressing is what Progress of every kind answers.
-type progressing interface {
-	GetProgress() *velero.OperationProgress
-}
-
-// progress asks how far an operation is.
-func (p *plugin) progress(ctx context.Context, ask func(context.Context, *process) (progressing, error)) (r action.Progress, err error) {
-	err = p.worker.do(ctx, p.query("Progress"), func(ctx context.Context, at *process) error {
-		answer, err := ask(ctx, at)
-		if err != nil {
-			return err
-		}
-		r, err = progressOf(answer.GetProgress())
-		return err
-	})
-	return r, err
-}
-
 func (p *plugin) describedSelector(ctx context.Context, at *process) (action.Selector, error) {
 	answer, err := pluginv1.NewPluginServiceClient(at.conn).AppliesTo(ctx, &pluginv1.AppliesToRequest{Kind: ourKind(p.registration.Kind), Plugin: p.name})
 	if err != nil {

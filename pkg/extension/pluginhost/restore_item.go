@@ -73,6 +73,9 @@ type restoreItemV2 struct{ plugin }
 // it: their actions that begin operations are another kind.
 type restoreOperations struct{ restoreItemV2 }
 
+// OperationKind implements action.RestoreOperations.
+func (*restoreOperations) OperationKind() string { return string(KindRestoreItemActionV2) }
+
 // Prepare implements action.Preparer.
 func (a *restoreOperations) Prepare(ctx context.Context) error {
 	return a.worker.ready(ctx, a.order("Prepare"))
@@ -126,21 +129,4 @@ func (a *restoreItemV2) Ready(ctx context.Context, items []action.Item, restore 
 		return err
 	})
 	return ready, err
-}
-
-// Progress asks the plugin.
-func (a *restoreOperations) Progress(ctx context.Context, operationID string, restore *action.Restore) (action.Progress, error) {
-	return a.progress(ctx, func(ctx context.Context, p *process) (progressing, error) {
-		return velerov2.NewRestoreItemActionClient(p.conn).Progress(ctx, &velerov2.RestoreItemActionProgressRequest{
-			Plugin: a.name, OperationId: operationID, Restore: restore.JSON()})
-	})
-}
-
-// Cancel asks the plugin.
-func (a *restoreOperations) Cancel(ctx context.Context, operationID string, restore *action.Restore) error {
-	return a.worker.do(ctx, a.order("Cancel"), func(ctx context.Context, p *process) error {
-		_, err := velerov2.NewRestoreItemActionClient(p.conn).Cancel(ctx, &velerov2.RestoreItemActionCancelRequest{
-			Plugin: a.name, OperationId: operationID, Restore: restore.JSON()})
-		return err
-	})
 }

@@ -24,13 +24,7 @@ type starter struct{ *fakeAction }
 
 var _ action.BackupOperations = starter{}
 
-func (starter) Progress(context.Context, string, *action.Backup) (action.Progress, error) {
-	return action.Progress{}, errors.New("nobody asks")
-}
-
-func (starter) Cancel(context.Context, string, *action.Backup) error {
-	return errors.New("nobody cancels")
-}
+func (starter) OperationKind() string { return "BackupItemActionV2" }
 
 // intended returns the objects that records in the bucket say a call is made for.
 func (s *setup) intended(t *testing.T) map[string]bool {

@@ -59,13 +59,7 @@ func (s *starter) Execute(_ context.Context, o, _ *action.Object, _ *action.Rest
 	return action.RestoreResult{Object: action.FromContent(u.Object)}, nil
 }
 
-func (*starter) Progress(context.Context, string, *action.Restore) (action.Progress, error) {
-	return action.Progress{}, errors.New("nobody asks")
-}
-
-func (*starter) Cancel(context.Context, string, *action.Restore) error {
-	return errors.New("nobody cancels")
-}
+func (*starter) OperationKind() string { return "RestoreItemActionV2" }
 
 func (s *starter) among(b *bench) {
 	b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {

@@ -1,0 +1,68 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+)
+
+// Why Operations cannot say anything about an operation.
+var (
+	// ErrUnknownOperation means that the action answered that it has no such operation.
+	ErrUnknownOperation = errors.New("no such operation")
+	// ErrUnknownAction means that there is no action of that kind and name.
+	ErrUnknownAction = errors.New("no such action")
+)
+
+// Operation names work that goes on after the call of an action that began it.
+type Operation struct {
+	// Kind and Action are what the action is registered as, and its name.
+	Kind, Action string
+	// ID is what the call returned, unique within the action.
+	ID string
+}
+
+// Operations asks actions about operations that they began, in processes that all jobs of this
+// instance share. Except for ErrUnknownOperation, an error says nothing about the operation. job is
+// the Backup or Restore as JSON.
+type Operations interface {
+	// Progress returns how far the operation has come.
+	Progress(ctx context.Context, op Operation, job []byte) (Progress, error)
+	// Cancel asks the operation to stop; its Progress says when it has. grace is how long the
+	// caller waits for that, 0 for no limit. accepted is false for an operation that cannot be
+	// stopped and goes on to its own end.
+	Cancel(ctx context.Context, op Operation, job []byte, grace time.Duration) (accepted bool, err error)
+	// Logs returns what the operation has logged from since on, oldest first, all of it where since
+	// is zero. With follow it goes on until the operation or ctx has ended. An error is the last
+	// element. An action that keeps no logs has no lines.
+	Logs(ctx context.Context, op Operation, job []byte, since time.Time, follow bool) iter.Seq2[LogLine, error]
+}
+
+// Progress is how far an operation has come that an action started.
+type Progress struct {
+	// Done reports that the operation has ended, well or badly.
+	Done bool
+	// Err is why it failed, empty for an operation that did not; set only when Done.
+	Err string
+	// Completed and Total are in Units, whatever the plugin means by it; Total 0 means unknown. Neither
+	// is negative.
+	Completed, Total int64
+	// Units names what is counted, for people.
+	Units string
+	// Description says what is going on, for people.
+	Description string
+	// Started and Updated are the plugin's own times; zero means it gave none.
+	Started, Updated time.Time
+}
+
+// LogLine is one line of an operation's log.
+type LogLine struct {
+	// Time is the plugin's own; zero means it gave none.
+	Time time.Time
+	// Level is debug, info, warning or error.
+	Level   string
+	Message string
+	// Fields are details by name.
+	Fields map[string]string
+}
