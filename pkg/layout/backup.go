@@ -98,6 +98,14 @@ func Composition(b, uid string) string { return PartsPrefix(b, uid) + "compositi
 // Failure is the record that says why a backup fails although its composition was fixed.
 func Failure(b, uid string) string { return PartsPrefix(b, uid) + "failure" }
 
+// BackupOperations is the prefix of the records of the asynchronous operations of the Backup object
+// with this UID.
+func BackupOperations(b, uid string) string { return PartsPrefix(b, uid) + "operations/" }
+
+// PostOperation is the record that names the part with what was stored again once the operations of
+// the backup had ended.
+func PostOperation(b, uid string) string { return PartsPrefix(b, uid) + "post-operation" }
+
 // DeletionDir is the prefix of what the deletion of b has to remember. It goes with the backup,
 // after its data.
 func DeletionDir(b string) string { return BackupDir(b) + "deletion/" }

@@ -30,6 +30,10 @@ func RestoreRecords(r, uid string) string { return RestoreRecordsPrefix(r) + uid
 // object among them, and the last to be removed.
 func RestoreOwnerFile(r, uid string) string { return RestoreRecords(r, uid) + "owner.json" }
 
+// RestoreOperations is the prefix of the records of the asynchronous operations of the Restore
+// object with this UID.
+func RestoreOperations(r, uid string) string { return RestoreDir(r) + "operations/" + uid + "/" }
+
 // RestoreName returns the restore a key under restores/ belongs to.
 func RestoreName(key string) (string, bool) { return dirName(key, RestoresDir) }
 

@@ -1,0 +1,168 @@
+package operation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// ErrConflict means that another process wrote the next record. The log has it; what was to be
+// written must be decided on again.
+var ErrConflict = errors.New("another process recorded operations of the job")
+
+// Log is the list of a job's operations and what happened to them since. Not safe for concurrent
+// use.
+type Log struct {
+	store  objectstore.Store
+	list   List
+	states []State
+	seq    int64 // of the last record that was read
+}
+
+// record holds events.
+type record struct {
+	FormatVersion int     `json:"formatVersion"`
+	UID           string  `json:"uid"`
+	Seq           int64   `json:"seq"`
+	Events        []Event `json:"events"`
+}
+
+func recordsPrefix(j Job) string        { return j.prefix() + "record-" }
+func recordKey(j Job, seq int64) string { return fmt.Sprintf("%s%010d", recordsPrefix(j), seq) }
+
+// Open reads the sealed list of a job and all its records. The error wraps objectstore.ErrNotFound
+// while no list is sealed, ErrDamaged if it or a record is not understood.
+func Open(ctx context.Context, store objectstore.Store, job Job) (*Log, error) {
+	list, err := Sealed(ctx, store, job)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{store: store, list: list, states: make([]State, len(list.Operations))}
+	for i := range l.states {
+		l.states[i].Phase = New
+	}
+	return l, l.Refresh(ctx)
+}
+
+// Job is whose operations they are.
+func (l *Log) Job() Job { return l.list.Job }
+
+// Operations returns the operations, which must not be changed.
+func (l *Log) Operations() []Operation { return l.list.Operations }
+
+// States returns the states, in the order of Operations. The caller may change progress, and the
+// phase from New to InProgress: those are not recorded.
+func (l *Log) States() []State { return l.states }
+
+// Ended reports that all operations have ended.
+func (l *Log) Ended() bool {
+	return !slices.ContainsFunc(l.states, func(s State) bool { return !s.Phase.Ended() })
+}
+
+// Count returns how many operations have completed and failed.
+func (l *Log) Count() (completed, failed int) {
+	for i := range l.states {
+		switch l.states[i].Phase {
+		case Completed:
+			completed++
+		case Failed:
+			failed++
+		}
+	}
+	return completed, failed
+}
+
+// reads is how many records are fetched at once.
+const reads = 16
+
+// Refresh reads the records that were written since.
+func (l *Log) Refresh(ctx context.Context) error {
+	last, err := l.last(ctx)
+	if err != nil {
+		return fmt.Errorf("records of operations of %s: %w", l.list.Job, err)
+	}
+	for l.seq < last {
+		batch := make([]record, min(reads, last-l.seq))
+		group, groupCtx := errgroup.WithContext(ctx)
+		for i := range batch {
+			group.Go(func() (err error) {
+				batch[i], err = l.read(groupCtx, l.seq+1+int64(i))
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return fmt.Errorf("records of operations of %s: %w", l.list.Job, err)
+		}
+		for i := range batch {
+			if err := l.take(&batch[i]); err != nil {
+				return fmt.Errorf("records of operations of %s: %w", l.list.Job, err)
+			}
+		}
+	}
+	return nil
+}
+
+// last returns the number of the last record there is.
+func (l *Log) last(ctx context.Context) (int64, error) {
+	last, prefix := int64(0), recordsPrefix(l.list.Job)
+	err := l.store.List(ctx, prefix, func(i objectstore.Info) error {
+		seq, err := strconv.ParseInt(strings.TrimPrefix(i.Key, prefix), 10, 64)
+		if err != nil || seq != last+1 {
+			return fmt.Errorf("%w: %s is not record %d", ErrDamaged, i.Key, last+1)
+		}
+		last = seq
+		return nil
+	})
+	return last, err
+}
+
+func (l *Log) read(ctx context.Context, seq int64) (record, error) {
+	var r record
+	if err := read(ctx, l.store, recordKey(l.list.Job, seq), &r); err != nil {
+		return r, err
+	}
+	if r.FormatVersion != formatVersion || r.UID != l.list.Job.UID || r.Seq != seq {
+		return r, fmt.Errorf("%w: record %d has format %d, uid %q and number %d", ErrDamaged, seq, r.FormatVersion, r.UID, r.Seq)
+	}
+	return r, nil
+}
+
+func (l *Log) take(r *record) error {
+	for i := range r.Events {
+		if err := apply(l.states, &r.Events[i]); err != nil {
+			return err
+		}
+	}
+	l.seq = r.Seq
+	return nil
+}
+
+// Append makes events durable as the next record, and applies them. Where another process wrote
+// that number, its record is read instead and the error is ErrConflict. After another error the
+// record may be there or not: the next call finds out.
+func (l *Log) Append(ctx context.Context, events ...Event) error {
+	r := record{FormatVersion: formatVersion, UID: l.list.Job.UID, Seq: l.seq + 1, Events: events}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode record of operations: %w", err)
+	}
+	err = objectstore.CreateBytes(ctx, l.store, recordKey(l.list.Job, r.Seq), data)
+	if errors.Is(err, objectstore.ErrExists) {
+		if err := l.Refresh(ctx); err != nil {
+			return err
+		}
+		return ErrConflict
+	}
+	if err != nil {
+		return fmt.Errorf("write record of operations of %s: %w", l.list.Job, err)
+	}
+	return l.take(&r)
+}

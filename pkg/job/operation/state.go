@@ -1,0 +1,79 @@
+package operation
+
+import (
+	"fmt"
+	"time"
+)
+
+// Event is something that happened to an operation and must not be forgotten.
+type Event struct {
+	// Operation is the index in the list.
+	Operation int       `json:"operation"`
+	Time      time.Time `json:"time"`
+	// Exactly one of these is set.
+	Cancel *Cancel `json:"cancel,omitempty"`
+	Answer *Answer `json:"answer,omitempty"`
+	End    *End    `json:"end,omitempty"`
+}
+
+// Cancel is the intent to cancel an operation. It is recorded before the action is called, which is
+// done once for each record of it.
+type Cancel struct {
+	// Reason is why, as the failed operation says it: "timed out after 4h0m0s".
+	Reason string `json:"reason"`
+}
+
+// Answer is what an action said to a call of Cancel.
+type Answer struct {
+	// Accepted means that the action tries to end the operation.
+	Accepted bool `json:"accepted"`
+	// Error is what the call failed with, which says nothing of the operation.
+	Error string `json:"error,omitempty"`
+}
+
+// End is how an operation ended.
+type End struct {
+	// Error is why it failed; empty for one that completed.
+	Error string `json:"error,omitempty"`
+	Progress
+}
+
+// State is what is known of an operation.
+type State struct {
+	Phase Phase
+	// Error is why it failed.
+	Error string
+	Progress
+	// Cancel is the last intent to cancel it, CancelTime when that was; nil while there is none.
+	Cancel     *Cancel
+	CancelTime time.Time
+	// Answer is the action's answer to that; nil while none is recorded.
+	Answer *Answer
+	// EndTime is when the end was seen.
+	EndTime time.Time
+}
+
+// apply changes states by an event. Nothing happens to an operation that has ended.
+func apply(states []State, e *Event) error {
+	if e.Operation < 0 || e.Operation >= len(states) {
+		return fmt.Errorf("%w: operation: %d of %d", ErrDamaged, e.Operation, len(states))
+	}
+	s := &states[e.Operation]
+	if s.Phase.Ended() {
+		return nil
+	}
+	switch {
+	case e.Cancel != nil:
+		s.Cancel, s.CancelTime, s.Answer = e.Cancel, e.Time, nil
+	case e.Answer != nil:
+		s.Answer = e.Answer
+	case e.End != nil:
+		s.Phase, s.Error, s.Progress, s.EndTime = Completed, e.End.Error, e.End.Progress, e.Time
+		if e.End.Error != "" {
+			s.Phase = Failed
+		}
+	default:
+		return fmt.Errorf("%w: an event without content", ErrDamaged)
+	}
+	return nil
+}
