@@ -41,8 +41,8 @@ type Result struct {
 
 // Host is who runs a chain.
 type Host interface {
-	// Execute calls an action, as Execute of this package does. An error is one of the object; an
-	// operation ID may come with it.
+	// Execute calls an action, as Execute of this package does. An error is one of the object. The
+	// answer names an operation only if nothing waits for it.
 	Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error)
 	// Additional backs up the objects an action named, before the one it named them for. With must
 	// the filters do not count. An error fails the object.
@@ -92,7 +92,7 @@ func (c *Chain) step(ctx context.Context, a action.BackupItem, out *Result, host
 	answer, err := host.Execute(ctx, a, given, c.Backup)
 	if answer.OperationID != "" { // whatever becomes of the object
 		out.Problems = append(out.Problems, fmt.Errorf(
-			"action %s: Execute: it started operation %q, and operations are not supported yet: nothing waits for it", name, clip(answer.OperationID)))
+			"action %s: Execute: it began operation %q, which nothing waits for: an item that is stored again begins none", name, clip(answer.OperationID)))
 	}
 	if err != nil {
 		return err

@@ -169,11 +169,12 @@ func TestMustIncludeIsAMessageAndNotStored(t *testing.T) {
 	require.NotContains(t, string(r.Object.Raw), "annotations")
 }
 
-func TestOperationsAreAProblemAndTheObjectIsStored(t *testing.T) {
+// An operation that the host does not take is a problem, and the object is stored.
+func TestAnOperationThatNothingWaitsForIsAProblem(t *testing.T) {
 	r, _, err := run(t, pod, answering("a.io/x", action.BackupResult{OperationID: "op-1"}, nil))
 	require.NoError(t, err)
 	require.Len(t, r.Problems, 1)
-	require.ErrorContains(t, r.Problems[0], `action a.io/x: Execute: it started operation "op-1"`)
+	require.ErrorContains(t, r.Problems[0], `action a.io/x: Execute: it began operation "op-1", which nothing waits for`)
 }
 
 func TestWhatFailsAnObject(t *testing.T) {

@@ -7,13 +7,18 @@ import (
 	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// compositionVersion is the format of compositions; another one is not understood.
-const compositionVersion = 1
+// Formats of compositions; others are not understood. A runner that does not wait for operations
+// does not understand a composition with some.
+const (
+	compositionVersion        = 1
+	compositionWithOperations = 2
+)
 
 // maxCompositionBytes is far above what the keys of all records take.
 const maxCompositionBytes = 64 << 20
@@ -35,6 +40,8 @@ type Composition struct {
 	Errors   int `json:"errors"`
 	// Revisions are the common revisions of the cut, oldest first.
 	Revisions []string `json:"revisions,omitempty"`
+	// Operations are those that actions began and that the backup waits for.
+	Operations []operation.Operation `json:"operations,omitempty"`
 	// Failure is set when the backup failed before it was collected: the phase is Failed, and there
 	// are no parts to publish.
 	Failure *Failure `json:"failure,omitempty"`
@@ -46,6 +53,9 @@ var ErrDamaged = errors.New("damaged")
 // Fix makes c the composition, or returns the one that was fixed before.
 func Fix(ctx context.Context, store objectstore.Store, c Composition) (Composition, error) {
 	c.FormatVersion = compositionVersion
+	if len(c.Operations) > 0 {
+		c.FormatVersion = compositionWithOperations
+	}
 	data, err := json.Marshal(c)
 	if err != nil {
 		return Composition{}, fmt.Errorf("encode composition: %w", err)
@@ -71,7 +81,7 @@ func Fixed(ctx context.Context, store objectstore.Reader, backup, uid string) (C
 	if err := jsonlimit.Unmarshal(data, &c, maxDecoded); err != nil {
 		return c, fmt.Errorf("composition of backup %s: %w: %w", backup, ErrDamaged, err)
 	}
-	if c.FormatVersion != compositionVersion {
+	if c.FormatVersion < compositionVersion || c.FormatVersion > compositionWithOperations {
 		return c, fmt.Errorf("composition of backup %s: %w: formatVersion: %d is not supported", backup, ErrDamaged, c.FormatVersion)
 	}
 	if c.Backup != backup || c.UID != uid {

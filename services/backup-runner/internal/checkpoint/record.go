@@ -8,6 +8,7 @@ package checkpoint
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
@@ -20,6 +21,8 @@ const (
 	recordWithActions   = 3
 	recordWithSnapshots = 4
 	recordWithKinds     = 5
+	// A runner that takes an operation for an error does not understand one that is waited for.
+	recordWithOperations = 6
 )
 
 // Record says what one sealed part holds.
@@ -153,11 +156,30 @@ type Outcome struct {
 	// Additional and Operation are what else the action answered.
 	Additional []Item `json:"additional,omitempty"`
 	Operation  string `json:"operation,omitempty"`
+	// Begun says more of Operation; nil without one.
+	Begun *Begun `json:"begun,omitempty"`
 	// Error is set instead when the call failed, beside Operation where that was answered all the
 	// same.
 	Error string `json:"error,omitempty"`
 	// Unsent is set instead when the call was not made after all: it still may be.
 	Unsent bool `json:"unsent,omitempty"`
+}
+
+// Begun is an operation that a call began.
+type Begun struct {
+	// Kind is what the action is registered as.
+	Kind string `json:"kind"`
+	// Resource is the plural name of the call's object.
+	Resource string `json:"resource"`
+	// Key is the idempotency key of the call; empty for an action that takes none.
+	Key string `json:"key,omitempty"`
+	// Instance and Process are where the operation lives, if it lives in the plugin's process.
+	Instance string `json:"instance,omitempty"`
+	Process  string `json:"process,omitempty"`
+	// PostOperation are the objects to be stored again once the operation has ended.
+	PostOperation []Item `json:"postOperation,omitempty"`
+	// Time is when the call was answered.
+	Time time.Time `json:"time"`
 }
 
 // Item names an object by its resource.
@@ -177,6 +199,9 @@ func (r *Record) Covers() bool {
 // format is the oldest format that says all the record does.
 func (r *Record) format() int {
 	pending := func(i volume.Info) bool { return i.Pending }
+	if slices.ContainsFunc(r.Outcomes, func(o Outcome) bool { return o.Begun != nil }) {
+		return recordWithOperations
+	}
 	if r.Start != nil {
 		return recordWithKinds
 	}

@@ -108,7 +108,7 @@ func TestAnActionThatFailsCostsItsObject(t *testing.T) {
 	require.Equal(t, []string{
 		"configmaps a/cm-000: an action failed: the object is not backed up: plugin a.io/x: Execute of ConfigMap a/cm-000: no such volume",
 		"configmaps a/cm-002: an action failed: the object is not backed up: action a.io/x: Execute: panic: broken",
-		"configmaps a/cm-006: the object is backed up, but an action did not come to its end: action a.io/x: Execute: it started operation \"op-1\", and operations are not supported yet: nothing waits for it",
+		"configmaps a/cm-006: the object is backed up, but an action did not come to its end: action a.io/x: Execute: it began operation \"op-1\", which nothing waits for: an item that is stored again begins none",
 	}, errs)
 	require.Contains(t, got.at(joblog.Info), "configmaps a/cm-004: left out by action a.io/x")
 	require.Equal(t, res.Items, s.job.Progress.Read().Items)

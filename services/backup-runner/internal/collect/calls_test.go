@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -226,68 +225,5 @@ func TestACallThatWasNotSentIsMadeByTheNextHolder(t *testing.T) {
 			require.Equal(t, 50, calls.called(t), "each once")
 			require.Equal(t, 50, got.of("configmaps"))
 		})
-	}
-}
-
-// Whatever becomes of an object, nothing waits for an operation that an action began for it, and
-// that is told: also by a later holder, which has the action's answer.
-func TestAnOperationIsReportedWhateverBecomesOfItsObject(t *testing.T) {
-	begins := starter{&fakeAction{name: "a.io/begins", do: func(_ context.Context, id action.Identity, o *action.Object) (r action.BackupResult, err error) {
-		switch id.Name {
-		case "cm-000":
-			r, err = annotated(o, velerov1.AnnotationSkipFromBackup, "")
-		case "cm-006":
-			err = errors.New("malformed answer")
-		case "cm-012":
-			r.Additional = []action.Item{itemOf("unicorns.example.com a/x")}
-		case "cm-018", "cm-024":
-		default:
-			return r, nil
-		}
-		r.OperationID = "op of " + id.Name
-		return r, err
-	}}}
-	later := func() *fakeAction {
-		return &fakeAction{name: "b.io/later", do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
-			switch id.Name {
-			case "cm-018":
-				return action.BackupResult{}, errors.New("broken")
-			case "cm-024":
-				return annotated(o, velerov1.AnnotationSkipFromBackup, "")
-			}
-			return action.BackupResult{}, nil
-		}}
-	}
-	base := newSetup(t, estate(), fifty(), "a")
-	objects := []string{"cm-000", "cm-006", "cm-012", "cm-018", "cm-024"}
-	told := func(t *testing.T, s *setup) (names []string, errors int) {
-		t.Helper()
-		res, got := s.run(t)
-		for _, e := range got.notes {
-			switch {
-			case strings.Contains(e.Err, "it started operation"):
-				require.Equal(t, joblog.Error, e.Level)
-				require.Equal(t, "the object is not backed up, and an action did not come to its end", e.Message)
-				require.Contains(t, e.Err, fmt.Sprintf("action a.io/begins: Execute: it started operation %q", "op of "+e.Name))
-				names = append(names, e.Name)
-			case strings.Contains(e.Err, acting.ErrUnclear.Error()) && slices.Contains(objects, e.Name):
-				names = append(names, e.Name) // no process can know
-			}
-		}
-		slices.Sort(names)
-		return names, res.Errors
-	}
-	names, count := told(t, base.with(begins, later()))
-	require.Equal(t, objects, names)
-	require.Equal(t, 5+3, count)
-	for n := 6; n < 14; n += 2 {
-		s := base.first(t).with(begins, later())
-		died := dieAt(s.store, n)
-		_, err := Run(t.Context(), s.cfg, s.job)
-		require.ErrorIs(t, err, errDead)
-		require.True(t, died())
-		s.store.Inject(nil)
-		names, _ := told(t, s.holder(t, 2))
-		require.Equal(t, objects, names, "dead at write %d", n)
 	}
 }

@@ -51,7 +51,7 @@ func (r *run) stages(bound *actionset.Bound) *stages {
 		s.arranger = itemblock.Arranger{Finder: s.finder, Actions: bound, Items: s.items, Spools: &r.spools, Joined: r.past.Acted.Joined, Stop: r.crew.stop}
 		s.pool = acting.New(acting.Config{
 			Actions: bound, Finder: s.finder, Items: s.items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.record, Intents: r.intents,
-			Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
+			Instance: r.job.Instance, Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
 			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(),
 			Facts:      r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 		})

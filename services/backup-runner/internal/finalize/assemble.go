@@ -3,6 +3,7 @@ package finalize
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
@@ -19,7 +20,8 @@ func readRecords(ctx context.Context, s *State) error {
 	if len(c.Revisions) > 0 {
 		s.plan.Header.Revision = c.Revisions[0]
 	}
-	err := checkpoint.Each(ctx, s.Store, c.Backup, c.UID, c.Checkpoints, func(_ string, rec *checkpoint.Record) error {
+	s.noteOperations()
+	err := checkpoint.Each(ctx, s.Store, c.Backup, c.UID, slices.Concat(c.Checkpoints, s.later), func(_ string, rec *checkpoint.Record) error {
 		if p := rec.Part; p.SidecarKey != "" {
 			s.plan.Parts = append(s.plan.Parts, assembly.PartRef{Key: p.Key, Size: p.Size, SHA256: p.SHA256,
 				SidecarKey: p.SidecarKey, SidecarSHA256: p.SidecarSHA256})

@@ -19,6 +19,10 @@ func commitBackup(ctx context.Context, s *State) error {
 	final := commit.Final(s.Backup, phase, s.Clock.Now())
 	final.Status.Warnings, final.Status.Errors = c.Warnings, c.Errors
 	final.Status.VolumeSnapshotsAttempted, final.Status.VolumeSnapshotsCompleted = c.Snapshots, c.Completed
+	if s.Operations != nil {
+		final.Status.BackupItemOperationsAttempted = len(s.Operations.Operations())
+		final.Status.BackupItemOperationsCompleted, final.Status.BackupItemOperationsFailed = s.Operations.Count()
+	}
 	final.Status.Progress = &velerov1.BackupProgress{TotalItems: c.Items, ItemsBackedUp: c.Items}
 	return s.commit(ctx, final)
 }

@@ -56,9 +56,7 @@ func (s *State) files() ([]named, error) {
 	}{
 		{layout.BackupVolumeInfo(name), s.volumes.info.file},
 		{layout.BackupVolumeSnapshots(name), s.volumes.snapshots.file},
-		{layout.BackupItemOperations(name), func() (part.File, error) {
-			return jsonFile(filepath.Join(s.Dir, "list.json.gz"), []byte("[]\n"))
-		}},
+		{layout.BackupItemOperations(name), s.operationsFile},
 		{layout.BackupPodVolumeBackups(name), func() (part.File, error) {
 			return jsonFile(filepath.Join(s.Dir, "null.json.gz"), []byte("null\n"))
 		}},

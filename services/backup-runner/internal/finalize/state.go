@@ -10,6 +10,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
@@ -51,6 +52,9 @@ type Job struct {
 	Tracer trace.Tracer
 	// Collect lists and stores what is not stored yet, and fixes the composition.
 	Collect func(ctx context.Context) (checkpoint.Composition, error)
+	// Again stores items as they are now, whatever the filters of the backup say, and returns the
+	// keys of the records.
+	Again func(ctx context.Context, items []operation.Resource) (records []string, err error)
 	// Panicked is set where an earlier run of the backup in this process panicked: nothing is
 	// collected or assembled any more.
 	Panicked error
@@ -74,10 +78,15 @@ type State struct {
 	has map[Value]bool
 
 	Composition *checkpoint.Composition
-	plan        assembly.Plan
-	volumes     *aboutVolumes
-	Tarball     assembly.Result
-	Merged      *assembly.Merged
+	// Operations are those that the backup waited for; nil without any.
+	Operations *operation.Log
+	// later are the records of what was stored again, whose parts come after those of the
+	// composition.
+	later   []string
+	plan    assembly.Plan
+	volumes *aboutVolumes
+	Tarball assembly.Result
+	Merged  *assembly.Merged
 	// Cause is why the steps of Backup failed.
 	Cause   error
 	Verdict checkpoint.Failure

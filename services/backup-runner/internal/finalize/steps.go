@@ -14,6 +14,10 @@ package finalize
 const (
 	// Composition is what the backup consists of: State.Composition.
 	Composition Value = "composition"
+	// Ended says that all operations of the backup have ended: State.Operations.
+	Ended Value = "ended operations"
+	// Again is what was stored again after the operations: State.later.
+	Again Value = "post-operation items"
 	// Plan is what the records say of parts and volumes: State.plan, State.volumes.
 	Plan Value = "plan"
 	// Tarball is the composed tarball: State.Tarball.
@@ -35,7 +39,8 @@ const (
 )
 
 // Backup are the steps from the first object that is listed to the commit. They may be begun again
-// at any time by another holder. Where they fail, Failure decides how the backup ends.
+// at any time by another holder. Where they fail, Failure decides how the backup ends; where they
+// end with a *WaitingError they are begun again once the operations of the backup have ended.
 func Backup() []Step {
 	return []Step{
 		{
@@ -43,7 +48,15 @@ func Backup() []Step {
 			Run: collect, Failpoint: "backup-runner/composition-fixed",
 		},
 		{
-			Name: "read the records", Needs: []Value{Composition}, Gives: []Value{Plan}, Taker: Repeats, Cancellable: true,
+			Name: "wait for the operations", Needs: []Value{Composition}, Gives: []Value{Ended}, Taker: Follows, Cancellable: true,
+			Run: awaitOperations,
+		},
+		{
+			Name: "store items again", Needs: []Value{Ended}, Gives: []Value{Again}, Taker: Follows, Cancellable: true,
+			Run: storeAgain,
+		},
+		{
+			Name: "read the records", Needs: []Value{Composition, Again}, Gives: []Value{Plan}, Taker: Repeats, Cancellable: true,
 			Run: readRecords, Failpoint: "backup-runner/plan-read",
 		},
 		sideBySide(
@@ -88,6 +101,7 @@ func Failure() []Step {
 		{Name: "record the verdict", Gives: []Value{Verdict}, Taker: Follows, Run: recordVerdict},
 		{Name: "explain the failure", Needs: []Value{Verdict}, Taker: Adopts, Run: explainFailure},
 		{Name: "list the snapshots", Needs: []Value{Verdict}, Taker: Follows, Run: listSnapshots},
+		{Name: "list the operations", Needs: []Value{Verdict}, Taker: Follows, Run: listOperations},
 		{Name: "commit the failure", Needs: []Value{Verdict}, Gives: []Value{Final}, Taker: Follows, Run: commitFailure},
 	}
 }

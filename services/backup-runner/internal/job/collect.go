@@ -12,6 +12,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
@@ -61,8 +62,7 @@ func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error
 	}
 	stop := (&reporter{held: c.held, clock: c.Clock}).report(ctx, work.Progress)
 	defer stop() // also when collecting panics
-	result, err := collect.Run(lasting, collect.Config{Lister: c.Cluster, Clock: c.Clock, Log: c.held.Log,
-		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers}, work)
+	result, err := collect.Run(lasting, c.config(), work)
 	stop()
 	if err != nil {
 		return none, err
@@ -71,10 +71,35 @@ func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error
 	return c.fix(ctx, work.Cut, result)
 }
 
+func (c *collection) config() collect.Config {
+	return collect.Config{Lister: c.Cluster, Clock: c.Clock, Log: c.held.Log,
+		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers}
+}
+
+// again stores what operations named once more, as it is now, and returns the keys of the records.
+func (c *collection) again(ctx context.Context, items []operation.Resource) ([]string, error) {
+	catalog, filter, err := c.discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lasting, release := c.graceful(ctx)
+	defer release()
+	work := c.work(catalog, filter)
+	work.Cut = cut.New(c.Cluster, false)
+	work.Actions = c.actions(lasting, catalog)
+	defer work.Actions.Close()
+	result, err := collect.Again(lasting, c.config(), work, items)
+	if err != nil {
+		return nil, err
+	}
+	c.held.Log.InfoContext(ctx, "items of operations stored again", "items", result.Items, "errors", result.Errors)
+	return result.Checkpoints, nil
+}
+
 // work is what is to be collected.
 func (c *collection) work(catalog *resource.Catalog, filter *selection.Filter) collect.Job {
 	return collect.Job{
-		Backup: c.held.Object.DeepCopy(), Epoch: c.held.Claim.Epoch, Filter: filter, Catalog: catalog,
+		Backup: c.held.Object.DeepCopy(), Epoch: c.held.Claim.Epoch, Instance: c.held.Claim.Holder, Filter: filter, Catalog: catalog,
 		Discover: c.discover,
 		Cut:      cut.New(c.Cluster, c.ConsistentCut), Store: c.store, Dir: c.dir,
 		LiveNamespaces: func(ctx context.Context) (int, error) { return c.liveNamespaces(ctx, filter) },
@@ -131,6 +156,7 @@ func (c *collection) fix(ctx context.Context, at *cut.Cut, result collect.Result
 	return checkpoint.Fix(ctx, c.store, checkpoint.Composition{
 		Backup: b.Name, UID: string(b.UID), Epoch: c.held.Claim.Epoch, Checkpoints: result.Checkpoints,
 		Phase: phase, Items: result.Items, Warnings: result.Warnings, Errors: result.Errors, Revisions: at.Revisions(),
+		Operations: result.Operations,
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
-	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
@@ -25,11 +24,16 @@ func (a *attempt) withStore(ctx context.Context, store objectstore.Store, dir st
 	}
 	s := finalize.New(a.finalization(store, dir, cluster))
 	defer s.Close()
-	s.Collect = (&collection{Kind: a.Kind, held: a.held, owned: a.owned, namespaces: a.admitted.Namespaces, store: store, dir: dir}).collect
+	c := &collection{Kind: a.Kind, held: a.held, owned: a.owned, namespaces: a.admitted.Namespaces, store: store, dir: dir}
+	s.Collect, s.Again = c.collect, c.again
 	err = a.decide(ctx, s)
 	var bad *failedError
 	if errors.As(err, &bad) {
 		return a.end(ctx, bad.reason)
+	}
+	var waiting *finalize.WaitingError
+	if errors.As(err, &waiting) {
+		return a.wait(ctx, waiting)
 	}
 	if err != nil {
 		return err
@@ -84,8 +88,9 @@ func (e *unopenedError) Error() string {
 	return fmt.Sprintf("BackupStorageLocation %q: %v", e.name, e.err)
 }
 
-// finalizing reports the phases in which another server left a backup whose items it had stored:
-// the runners of this version finalize within the claim of InProgress.
+// finalizing reports the phases of a backup whose items are stored, and whose operations have ended
+// if it had any. A runner of this version writes the end of one without operations right after
+// InProgress; so without a composition it is another server's.
 func finalizing(p velerov1.BackupPhase) bool {
 	return p == velerov1.BackupPhaseFinalizing || p == velerov1.BackupPhaseFinalizingPartiallyFailed
 }
@@ -103,7 +108,9 @@ func (a *attempt) decide(ctx context.Context, s *finalize.State) error {
 		s.Stored = stored
 		return a.orElse(ctx, s, finalize.Inherited(), a.inheritedFailed)
 	case finalizing(a.held.Object.Status.Phase):
-		return &failedError{reason: fmt.Sprintf("another server left the backup in phase %s, and the bucket holds no %s", a.held.Object.Status.Phase, layout.BackupMetadata(a.held.Object.Name))}
+		if err := a.ours(ctx, s.Store); err != nil {
+			return err
+		}
 	}
 	dir := &directory{Kind: a.Kind, held: a.held, store: s.Store, cluster: s.Cluster}
 	if err := dir.reserve(ctx); err != nil {
@@ -116,7 +123,8 @@ func (a *attempt) decide(ctx context.Context, s *finalize.State) error {
 // orElse takes the steps, or what else has to be done if they fail with a verdict.
 func (a *attempt) orElse(ctx context.Context, s *finalize.State, steps []finalize.Step, otherwise func(context.Context, *finalize.State) error) error {
 	s.Cause = s.Run(ctx, steps)
-	if s.Cause == nil || finalize.Stopped(ctx, s.Cause) {
+	var waiting *finalize.WaitingError
+	if s.Cause == nil || finalize.Stopped(ctx, s.Cause) || errors.As(s.Cause, &waiting) {
 		return s.Cause
 	}
 	return otherwise(ctx, s)

@@ -44,6 +44,11 @@ type Config struct {
 	// Collateral and Unsent are those of actionset.Actions.
 	Collateral func(error) bool
 	Unsent     func(error) bool
+	// Instance is this process, as its Lease names it, where operations may live in it.
+	Instance string
+	// Again is true where objects are stored again once the operations of the backup have ended: no
+	// call begins another.
+	Again bool
 	// Concurrent is true where several calls may be under way at once.
 	Concurrent bool
 	Facts      *facts.Facts

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
@@ -26,29 +27,47 @@ type turn struct {
 
 // Execute implements chain.Host.
 func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
-	if _, begins := a.(action.BackupOperations); begins {
-		return t.once(ctx, a, o, b)
+	begins, ok := a.(action.BackupOperations)
+	_, starts := a.(action.BackupStarter)
+	switch {
+	case ok && !t.actor.pool.Again:
+		return t.once(ctx, a, begins.OperationKind(), o, b)
+	case starts: // of which nothing is left to do once operations have ended
+		return action.BackupResult{Object: o}, nil
 	}
 	return t.actor.pool.retryable(ctx, a, o, b)
 }
 
 // once makes a call that may begin an operation, each once per backup whoever holds it: that it is
 // made is durable before it, and how it ended is in the next record of any kind. A later holder
-// takes the recorded answer.
-func (t *turn) once(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+// takes the recorded answer; where none is recorded it repeats a call that carries an idempotency
+// key, and no other. An operation that was begun is among those of the backup, whatever becomes of
+// the object; the answer does not name it.
+func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	p := t.actor.pool
 	call := checkpoint.Call{Action: a.Name(), Object: object(&t.subject.Item)}
-	if record, begun := p.Past.Begun(&call); begun {
+	starter, repeatable := a.(action.BackupStarter)
+	record, announced := p.Past.Begun(&call)
+	if announced && (record != "" || !repeatable) {
 		return t.recorded(ctx, record, &call, o)
 	}
 	if err := p.prepare(ctx, a); err != nil {
 		return action.BackupResult{}, err
 	}
-	if err := p.Intents.Call(t.actor.out.Uploads(), &call); err != nil {
-		return action.BackupResult{}, &fatalError{err}
+	if !announced {
+		if err := p.Intents.Call(t.actor.out.Uploads(), &call); err != nil {
+			return action.BackupResult{}, &fatalError{err}
+		}
+	}
+	begun := &checkpoint.Begun{Kind: kind, Resource: t.subject.Resource}
+	make := a
+	if repeatable {
+		begun.Key = operation.Key(string(b.Backup().UID), a.Name(), &operation.Resource{
+			Group: t.subject.Group, Resource: t.subject.Resource, Namespace: t.subject.Namespace, Name: t.subject.Name})
+		make = &keyed{a, starter, begun.Key}
 	}
 	failpoint.Hit("backup-runner/call-announced")
-	result, err := p.execute(ctx, a, o, b)
+	result, err := p.execute(ctx, make, o, b)
 	failpoint.Hit("backup-runner/call-answered")
 	ending := ctx.Err() != nil || p.Stop.Requested()
 	switch {
@@ -59,8 +78,42 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, o *action.Object, 
 		return result, err // nothing is known of it
 	}
 	out, err := outcome(&call, o, &result, err)
+	if result.OperationID != "" {
+		out.Begun = p.begun(begun, &result)
+	}
 	p.Intents.End(&out)
+	result.OperationID = ""
 	return result, err
+}
+
+// keyed calls a starter with its key.
+type keyed struct {
+	action.BackupItem
+	starter action.BackupStarter
+	key     string
+}
+
+// Execute implements action.BackupItem.
+func (k *keyed) Execute(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	return k.starter.Start(ctx, o, b, k.key)
+}
+
+// begun completes what is recorded of an operation by the answer that names it.
+func (p *Pool) begun(about *checkpoint.Begun, r *action.BackupResult) *checkpoint.Begun {
+	about.Time, about.Process = p.Clock.Now().UTC(), r.Process
+	if r.Process != "" {
+		about.Instance = p.Instance
+	}
+	about.PostOperation = itemsOf(r.PostOperation)
+	return about
+}
+
+func itemsOf(items []action.Item) []checkpoint.Item {
+	var out []checkpoint.Item
+	for _, item := range items {
+		out = append(out, checkpoint.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
+	}
+	return out
 }
 
 // prepare does what can be done before the call is announced: an announced call that is not made
@@ -92,9 +145,7 @@ func outcome(call *checkpoint.Call, given *action.Object, r *action.BackupResult
 		out.Body = raw
 	}
 	if failure == nil {
-		for _, item := range r.Additional {
-			out.Additional = append(out.Additional, checkpoint.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
-		}
+		out.Additional = itemsOf(r.Additional)
 	}
 	return out, failure
 }
@@ -121,9 +172,9 @@ func (t *turn) recorded(ctx context.Context, record string, call *checkpoint.Cal
 // answered is the answer of a recorded call.
 func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult, error) {
 	if o.Error != "" {
-		return action.BackupResult{OperationID: o.Operation}, errors.New(o.Error)
+		return action.BackupResult{}, errors.New(o.Error)
 	}
-	r := action.BackupResult{Object: given, OperationID: o.Operation}
+	r := action.BackupResult{Object: given}
 	if o.Body != nil {
 		r.Object = action.FromJSON(o.Body)
 	}

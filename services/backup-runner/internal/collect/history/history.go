@@ -3,6 +3,9 @@
 package history
 
 import (
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
@@ -78,6 +81,8 @@ func (s *Snapshots) add(rec *checkpoint.Record) {
 type Calls struct {
 	// outcomes has the key of the record with the outcome, "" if none has it.
 	outcomes map[callKey]string
+	// begun are the outcomes with an operation, each once.
+	begun map[callKey]checkpoint.Outcome
 }
 
 type callKey struct {
@@ -104,8 +109,24 @@ func (c *Calls) add(key string, rec *checkpoint.Record) {
 		} else {
 			c.outcomes[call] = key
 		}
+		c.operation(&rec.Outcomes[i])
 	}
 }
+
+// operation keeps what an outcome says of an operation. Records that were written at the same time
+// may have the same outcome.
+func (c *Calls) operation(o *checkpoint.Outcome) {
+	if o.Begun == nil {
+		return
+	}
+	if c.begun == nil {
+		c.begun = map[callKey]checkpoint.Outcome{}
+	}
+	c.begun[callOf(&o.Call)] = checkpoint.Outcome{Call: o.Call, Operation: o.Operation, Begun: o.Begun}
+}
+
+// Operations returns the outcomes of calls that began an operation, in no order.
+func (c *Calls) Operations() []checkpoint.Outcome { return slices.Collect(maps.Values(c.begun)) }
 
 // Begun reports whether a call was about to be made, and returns the key of the record that has its
 // outcome, "" if none has.

@@ -30,6 +30,8 @@ type Log struct {
 	ended []checkpoint.Outcome
 	gone  int
 	next  *intents
+	// begun are the outcomes with an operation, without what else they say.
+	begun []checkpoint.Outcome
 
 	// writing is locked while a record of intents is written; others gather for the next one
 	// meanwhile.
@@ -110,6 +112,16 @@ func (l *Log) End(out *checkpoint.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = append(l.ended, *out)
+	if out.Begun != nil {
+		l.begun = append(l.begun, checkpoint.Outcome{Call: out.Call, Operation: out.Operation, Begun: out.Begun})
+	}
+}
+
+// Begun returns the outcomes of this holder's calls that began an operation.
+func (l *Log) Begun() []checkpoint.Outcome {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.begun)
 }
 
 // Pending reports whether there are outcomes in no durable record.

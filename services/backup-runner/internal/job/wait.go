@@ -1,0 +1,60 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
+)
+
+// wait gives the claim and the place in the queue of a backup up whose operations go on, in one
+// write with the phase: async-operation-monitor writes the next one. A request to cancel does not
+// keep it from that; the monitor cancels the operations.
+func (a *attempt) wait(ctx context.Context, w *finalize.WaitingError) error {
+	phase := velerov1.BackupPhaseWaitingForPluginOperations
+	if w.Composition.Errors > 0 || failingPhase(a.held.Object.Status.Phase) {
+		phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
+	}
+	failpoint.Hit("backup-runner/before-waiting")
+	err := a.calls(a.held.Log).Do(ctx, "write that the backup waits for operations", func() error {
+		return a.held.Release(ctx, func(b *velerov1.Backup) error {
+			s := &b.Status
+			s.Phase, s.Warnings, s.Errors = phase, w.Composition.Warnings, w.Composition.Errors
+			s.Progress = &velerov1.BackupProgress{TotalItems: w.Composition.Items, ItemsBackedUp: w.Composition.Items}
+			s.BackupItemOperationsAttempted = len(w.Composition.Operations)
+			s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed = w.Completed, w.Failed
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("backup-runner/waiting")
+	a.held.Log.InfoContext(ctx, "backup waits for operations", "operations", len(w.Composition.Operations), "completed", w.Completed, "failed", w.Failed)
+	return nil
+}
+
+// failingPhase reports the phases of a backup that has an error already.
+func failingPhase(p velerov1.BackupPhase) bool {
+	return p == velerov1.BackupPhaseFinalizingPartiallyFailed || p == velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
+}
+
+// ours makes sure that a backup that finalizes, and that has no metadata file, is one that a runner
+// of this version collected. It ends as Failed on the object alone otherwise.
+func (a *attempt) ours(ctx context.Context, store objectstore.Store) error {
+	b := a.held.Object
+	_, err := checkpoint.Fixed(ctx, store, b.Name, string(b.UID))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return &failedError{reason: fmt.Sprintf("another server left the backup in phase %s, and the bucket holds no %s", b.Status.Phase, layout.BackupMetadata(b.Name))}
+	}
+	if errors.Is(err, checkpoint.ErrDamaged) {
+		return nil // the steps say so
+	}
+	return err
+}

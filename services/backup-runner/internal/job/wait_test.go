@@ -1,0 +1,188 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
+)
+
+// beginning opens one action that begins an operation for the first configmaps.
+type beginning struct{ count int }
+
+func (s *beginning) Open(context.Context, *velerov1.Backup, *resource.Catalog, func(joblog.Entry)) collect.Actions {
+	return collect.Actions{Items: []action.BackupItem{s}, Close: func() {}}
+}
+
+func (*beginning) Name() string          { return "a.io/begins" }
+func (*beginning) OperationKind() string { return "BackupItemActionV2" }
+
+func (*beginning) AppliesTo(context.Context) (action.Selector, error) {
+	return action.Selector{IncludedResources: []string{"configmaps"}}, nil
+}
+
+func (s *beginning) Execute(_ context.Context, o *action.Object, _ *action.Backup) (action.BackupResult, error) {
+	r := action.BackupResult{Object: o}
+	id, err := o.Identity()
+	for i := range s.count {
+		if id.Name == fmt.Sprintf("cm-%02d", i) {
+			r.OperationID = "op of " + id.Name
+			r.PostOperation = []action.Item{{Namespace: "a", Name: "made"}}
+			r.PostOperation[0].Resource = "configmaps"
+		}
+	}
+	return r, err
+}
+
+// waiting runs a backup until it waits for two operations.
+func waiting(t *testing.T) (*world, *velerov1.Backup, *operation.Log) {
+	t.Helper()
+	w := newWorld(t)
+	w.Actions = &beginning{2}
+	w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "made", Body: map[string]any{"data": map[string]any{"state": "begun"}}})
+	b := w.admit(t, "b1")
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseWaitingForPluginOperations, got.Status.Phase, got.Status.FailureReason)
+	require.Equal(t, 2, got.Status.BackupItemOperationsAttempted)
+	require.Equal(t, 52, got.Status.Progress.ItemsBackedUp)
+	require.Nil(t, got.Status.CompletionTimestamp)
+	c, claimed, err := claim.Parse(got)
+	require.NoError(t, err)
+	require.True(t, claimed)
+	require.Empty(t, c.Holder, "another may take it at once")
+	_, committed := w.store.Bytes(layout.BackupMetadata("b1"))
+	require.False(t, committed)
+	log, err := operation.Open(t.Context(), w.store, operation.Job{Kind: operation.KindBackup, Name: "b1", UID: string(b.UID)})
+	require.NoError(t, err)
+	require.Len(t, log.Operations(), 2)
+	return w, b, log
+}
+
+// moveOn ends operations, with an error of the second one, as async-operation-monitor does.
+func (w *world) moveOn(t *testing.T, b *velerov1.Backup, log *operation.Log, failure string) {
+	t.Helper()
+	at := time.Unix(1700000100, 0).UTC()
+	require.NoError(t, log.Append(t.Context(),
+		operation.Event{Operation: 0, Time: at, End: &operation.End{Progress: operation.Progress{Completed: 3, Total: 3, Units: "Bytes"}}},
+		operation.Event{Operation: 1, Time: at, End: &operation.End{Error: failure}}))
+	got := w.read(t, b)
+	got.Status.Phase = velerov1.BackupPhaseFinalizing
+	if failure != "" {
+		got.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
+	}
+	require.NoError(t, w.client.Update(t.Context(), got))
+}
+
+// A backup whose actions began operations gives its claim away until they have ended; then what they
+// named is stored as it is by then, and a failed one is an error that names item, action and
+// operation.
+func TestABackupWaitsForItsOperations(t *testing.T) {
+	for name, failure := range map[string]string{"all complete": "", "one fails": "no space left"} {
+		t.Run(name, func(t *testing.T) {
+			w, b, log := waiting(t)
+			w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "made", Body: map[string]any{"data": map[string]any{"state": "done"}}})
+			w.moveOn(t, b, log, failure)
+			require.NoError(t, w.another(t, "other").Run(t.Context(), "b1", b.UID))
+
+			phase, failed := velerov1.BackupPhaseCompleted, 0
+			if failure != "" {
+				phase, failed = velerov1.BackupPhasePartiallyFailed, 1
+			}
+			got := w.requireComplete(t, b, phase)
+			s := got.Status
+			require.Equal(t, []int{2, 2 - failed, failed, failed}, []int{s.BackupItemOperationsAttempted, s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed, s.Errors})
+			require.Equal(t, 52, s.Progress.ItemsBackedUp, "what is stored again counts once")
+			var list []struct{ Spec, Status map[string]any }
+			require.NoError(t, json.Unmarshal([]byte(w.document(t, layout.BackupItemOperations("b1"))), &list))
+			require.Equal(t, "op of cm-00", list[0].Spec["operationID"])
+			require.Equal(t, "Completed", list[0].Status["phase"])
+			require.InDelta(t, 3, list[0].Status["nTotal"], 0)
+			require.Contains(t, w.document(t, layout.BackupTarball("b1")), `"state":"done"`)
+			if failure == "" {
+				return
+			}
+			require.Equal(t, "Failed", list[1].Status["phase"])
+			for _, key := range []string{layout.BackupResults("b1"), layout.BackupLog("b1")} {
+				for _, what := range []string{"op of cm-01", "a.io/begins", "configmaps", "no space left"} {
+					require.Contains(t, w.document(t, key), what)
+				}
+			}
+		})
+	}
+}
+
+// A holder that dies in any write on the way from the operations' end to the backup's is followed by
+// one that comes to the same end.
+func TestATakerEndsABackupWithOperations(t *testing.T) {
+	for n := 1; ; n++ {
+		w, b, log := waiting(t)
+		w.moveOn(t, b, log, "")
+		dying := w.another(t, "dying")
+		p := dying.mortal(n)
+		err := dying.Run(t.Context(), "b1", b.UID)
+		if !p.died() {
+			require.NoError(t, err)
+			require.Greater(t, n, 15, "the end was cut at many points")
+			return
+		}
+		w.store.Inject(nil)
+		require.NoError(t, w.another(t, "next").Run(t.Context(), "b1", b.UID), "cut at write %d", n)
+		w.sweepLeftovers(t, b)
+		got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+		require.Equal(t, 52, got.Status.Progress.ItemsBackedUp)
+		require.Contains(t, w.document(t, layout.BackupTarball("b1")), `"state":"begun"`)
+	}
+}
+
+// A backup whose phase says that its operations have ended, while the records do not, waits again.
+func TestABackupWaitsAgainForWhatHasNotEnded(t *testing.T) {
+	w, b, _ := waiting(t)
+	got := w.read(t, b)
+	got.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
+	require.NoError(t, w.client.Update(t.Context(), got))
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.Equal(t, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed, w.read(t, b).Status.Phase, "an error before stays one")
+}
+
+// Once its operations have ended, a backup that was asked to cancel ends as Failed, and the bucket
+// lists its operations for delete item actions.
+func TestACancelledBackupListsItsOperations(t *testing.T) {
+	w, b, log := waiting(t)
+	w.moveOn(t, b, log, "cancelled")
+	got := w.read(t, b)
+	require.NoError(t, cancel.Ask(got, cancel.Request{By: "alice"}))
+	require.NoError(t, w.client.Update(t.Context(), got))
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got = w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+	require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), "op of cm-01")
+}
+
+// A backup in Finalizing whose list of operations was damaged fails, and says why.
+func TestADamagedListOfOperationsFailsTheBackup(t *testing.T) {
+	w, b, _ := waiting(t)
+	w.store.Set(layout.BackupOperations("b1", string(b.UID))+"list", []byte("{"))
+	got := w.read(t, b)
+	got.Status.Phase = velerov1.BackupPhaseFinalizing
+	require.NoError(t, w.client.Update(t.Context(), got))
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got = w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Contains(t, got.Status.FailureReason, "operations of Backup b1")
+}
