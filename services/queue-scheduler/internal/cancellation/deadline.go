@@ -22,6 +22,10 @@ import (
 // again is the pause after something that may work later.
 const again = 5 * time.Second
 
+// operationGrace is how long async-operation-monitor has to cancel the operations of a job that a
+// runner collected or restored, before the deadline of the job begins.
+const operationGrace = 5 * time.Minute
+
 // sight is since when this process sees a job asked to stop under one epoch: it counts itself, for
 // clocks differ. A later holder has a deadline of its own, though not indefinitely: first is when
 // the request was seen under any epoch.
@@ -61,6 +65,7 @@ func (c *Canceller) forget(kind, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.seen, kind+"/"+name)
+	delete(c.seen, kind+" with operations/"+name)
 }
 
 // errGone means that there is nothing to do any more: the job ended, has another holder, or began
@@ -73,9 +78,15 @@ type conclusion[T client.Object] func(ctx context.Context, obj T, mine claim.Cla
 
 // await gives the holder its time, then takes the claim and ends the job.
 func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, conclude conclusion[T]) (reconcile.Result, error) {
-	held, _, err := claim.Parse(obj)
+	held, claimed, err := claim.Parse(obj)
 	if err != nil {
 		return reconcile.Result{}, nil //nolint:nilerr // no process can take it; its runners end such a job
+	}
+	if claimed && k.waits(obj) && held.Holder != c.holder(obj, held.Epoch) {
+		cancelling := c.since(k.name+" with operations", obj.GetName(), obj.GetUID(), held.Epoch)
+		if left := operationGrace - cancelling.request; left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
 	}
 	waited := c.since(k.name, obj.GetName(), obj.GetUID(), held.Epoch)
 	if held.Holder != c.holder(obj, held.Epoch) {

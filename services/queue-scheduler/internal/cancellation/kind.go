@@ -16,6 +16,8 @@ type kind[T client.Object] struct {
 	// cancelled tells of an ended job that it ended by a request.
 	cancelled func(T) bool
 	fail      func(o T, reason string, now metav1.Time)
+	// waits tells of a job whose operations have not ended.
+	waits func(T) bool
 	// bounded: after two deadlines no further holder has another one.
 	bounded bool
 }
@@ -31,6 +33,10 @@ func (k *kind[T]) end(o T, now metav1.Time) bool {
 
 var backups = &kind[*velerov1.Backup]{
 	name: "Backup", stage: cancel.BackupStage, bounded: true,
+	waits: func(b *velerov1.Backup) bool {
+		p := b.Status.Phase
+		return p == velerov1.BackupPhaseWaitingForPluginOperations || p == velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
+	},
 	phase: func(b *velerov1.Backup) string { return string(b.Status.Phase) },
 	cancelled: func(b *velerov1.Backup) bool {
 		return b.Status.Phase == velerov1.BackupPhaseFailed && cancel.IsReason(b.Status.FailureReason)
@@ -43,6 +49,10 @@ var backups = &kind[*velerov1.Backup]{
 
 var restores = &kind[*velerov1.Restore]{
 	name: "Restore", stage: cancel.RestoreStage,
+	waits: func(r *velerov1.Restore) bool {
+		p := r.Status.Phase
+		return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
+	},
 	phase: func(r *velerov1.Restore) string { return string(r.Status.Phase) },
 	cancelled: func(r *velerov1.Restore) bool {
 		return r.Status.Phase == velerov1.RestorePhaseFailed && cancel.IsReason(r.Status.FailureReason)
