@@ -55,9 +55,6 @@ func (b *backupItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
 	})
 }
 
-// OperationKind implements action.BackupOperations.
-func (b *backupItemV2) OperationKind() string { return string(KindBackupItemActionV2) }
-
 // Prepare starts the plugin's process, if it does not run.
 func (b *backupItemV2) Prepare(ctx context.Context) error {
 	return b.worker.ready(ctx, b.execute("Execute", nil))
