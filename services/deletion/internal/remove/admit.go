@@ -126,15 +126,17 @@ func (j *job) admitLocation(ctx context.Context) (refusal string, err error) {
 	return "", nil
 }
 
-// Running reports whether a process works on the backup, so that it cannot be deleted. One that
-// another server left waiting for operations, or finalizing, has no holder until a runner finalizes
-// it, or a request to cancel it is carried out.
+// Running reports whether a process works on the backup, or operations of it go on, so that it
+// cannot be deleted; it can be cancelled first. One that another server left waiting for operations,
+// or finalizing, has no claim until a runner finalizes it, or a request to cancel it is carried out.
 func Running(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
 	case velerov1.BackupPhaseInProgress:
 		return true
-	case velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
-		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
+	case velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed:
+		_, claimed, err := claim.Parse(b)
+		return err == nil && claimed
+	case velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
 		held, _, err := claim.Parse(b)
 		return err == nil && held.Holder != ""
 	default:

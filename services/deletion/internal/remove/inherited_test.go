@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
@@ -29,12 +30,29 @@ func TestABackupThatAnotherServerLeftIsDeleted(t *testing.T) {
 			require.NotNil(t, b.backup())
 			require.Equal(t, []string{errRunning.Error()}, b.request("d").Status.Errors)
 			require.Equal(t, phase, b.backup().Status.Phase)
-			require.NoError(t, claim.Release(busy))
-			require.NoError(t, b.client.Update(t.Context(), busy))
+			free := b.backup()
+			delete(free.Annotations, holdfast.AnnotationClaim)
+			require.NoError(t, b.client.Update(t.Context(), free))
 			require.NoError(t, b.client.Create(t.Context(), request("e")))
 			require.Equal(t, Done, b.process("e"))
 			require.Nil(t, b.backup())
 			require.Equal(t, neighbours, b.store.Keys())
 		})
+	}
+}
+
+// A backup whose operations go on has no holder, and is not deleted under them: they would be
+// orphaned.
+func TestABackupWhoseOperationsGoOnIsNotDeleted(t *testing.T) {
+	for _, phase := range []velerov1.BackupPhase{
+		velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
+	} {
+		k := backup(phase)
+		require.NoError(t, claim.Set(k, claim.Claim{Epoch: 1}))
+		b := newBed(t, k, request("d"))
+		b.fill(k)
+		require.Equal(t, Done, b.process("d"))
+		require.Equal(t, []string{errRunning.Error()}, b.request("d").Status.Errors)
+		require.Equal(t, phase, b.backup().Status.Phase)
 	}
 }
