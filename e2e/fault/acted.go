@@ -16,6 +16,7 @@ import (
 
 const (
 	actions = "fault-actions" // a namespace with the object that item actions are called for
+	long    = "fault-long"    // the same, where they begin operations
 	volumes = "fault-volumes" // a namespace with a claim, whose volume has its name
 	data    = "data"          // the claim
 )
@@ -26,6 +27,8 @@ func (b *Bed) plantActed(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: actions, Name: "one", Annotations: map[string]string{callsKey: b.called}},
 		Template:   corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}}},
 	}
+	longer := template.DeepCopy()
+	longer.Namespace, longer.Labels = long, map[string]string{longLabel: "true"}
 	none, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumes}, Spec: corev1.PersistentVolumeSpec{
 		Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
@@ -36,7 +39,7 @@ func (b *Bed) plantActed(ctx context.Context) error {
 		StorageClassName: &none, VolumeName: volumes, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources: corev1.VolumeResourceRequirements{Requests: size},
 	}}
-	if err := errors.Join(b.create(ctx, template), b.create(ctx, volume), b.create(ctx, claim)); err != nil {
+	if err := errors.Join(b.create(ctx, template), b.create(ctx, longer), b.create(ctx, volume), b.create(ctx, claim)); err != nil {
 		return err
 	}
 	return until(ctx, patience, "claim "+data+" is bound", func() (bool, error) {
@@ -48,6 +51,25 @@ func (b *Bed) plantActed(ctx context.Context) error {
 // beginActedBackup stores the object that a backup item action of version 2 is called for.
 func beginActedBackup(ctx context.Context, b *Bed, name string) error {
 	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{actions}}})
+}
+
+// beginLongBackup stores an object whose action begins an operation.
+func beginLongBackup(ctx context.Context, b *Bed, name string) error {
+	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{long}}})
+}
+
+// observeLongBackup is observeActedBackup with the counts of operations.
+func observeLongBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
+	f, err := observeActedBackup(ctx, b, name)
+	if err != nil {
+		return nil, err
+	}
+	backup, err := b.ended(ctx, name)
+	if err == nil {
+		s := &backup.Status
+		f["operations"] = fmt.Sprintf("%d of %d completed, %d failed", s.BackupItemOperationsCompleted, s.BackupItemOperationsAttempted, s.BackupItemOperationsFailed)
+	}
+	return f, err
 }
 
 func observeActedBackup(ctx context.Context, b *Bed, name string) (Facts, error) {

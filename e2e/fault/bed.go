@@ -38,17 +38,18 @@ const (
 
 // Arguments make takeovers and sweeps quick, and parts small enough that a small backup has many.
 var arguments = map[string][]string{
-	"backup-runner":    {"--claim-timeout=2s", "--part-items=30", "--store-patience=2s"},
-	"restore-runner":   {"--claim-timeout=2s"},
-	"queue-scheduler":  {"--duty-timeout=2s", "--cancel-deadline=1s", "--claim-timeout=2s"},
-	"manifest-indexer": {"--backup-sync-period=1s", "--store-validation-frequency=1s", "--duty-timeout=2s"},
-	"deletion":         {"--claim-timeout=2s", "--garbage-collection-frequency=1s", "--sweep-interval=1s", "--duty-timeout=2s"},
+	"async-operation-monitor": {"--item-operation-sync-frequency=500ms"},
+	"backup-runner":           {"--claim-timeout=2s", "--part-items=30", "--store-patience=2s"},
+	"restore-runner":          {"--claim-timeout=2s"},
+	"queue-scheduler":         {"--duty-timeout=2s", "--cancel-deadline=1s", "--claim-timeout=2s"},
+	"manifest-indexer":        {"--backup-sync-period=1s", "--store-validation-frequency=1s", "--duty-timeout=2s"},
+	"deletion":                {"--claim-timeout=2s", "--garbage-collection-frequency=1s", "--sweep-interval=1s", "--duty-timeout=2s"},
 }
 
 // withPlugins adds the directory of plugins to the arguments of the services that call them.
 func withPlugins(dir string) map[string][]string {
 	all := maps.Clone(arguments)
-	for _, service := range []string{"backup-runner", "restore-runner", "deletion"} {
+	for _, service := range []string{"backup-runner", "restore-runner", "deletion", "async-operation-monitor"} {
 		all[service] = append(slices.Clone(all[service]), "--plugin-dir", dir)
 	}
 	return all
@@ -147,7 +148,7 @@ func (b *Bed) fill(ctx context.Context) error {
 	if err := crds.Install(ctx, b.cluster.RestConfig()); err != nil {
 		return err
 	}
-	for _, name := range []string{server, small, paused, actions, volumes, served} {
+	for _, name := range []string{server, small, paused, actions, long, volumes, served} {
 		if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}

@@ -52,6 +52,13 @@ var Matrix = []Case{
 	{Point: "backup-runner/volume-unlocked", Scenario: "snapshots"},
 	{Point: "backup-runner/call-announced", Scenario: "backup-calls", Changes: without(unclearBackupCall, "calls backup")},
 	{Point: "backup-runner/call-answered", Scenario: "backup-calls", Changes: unclearBackupCall},
+	{Point: "backup-runner/before-waiting", Scenario: "operations"},
+	{Point: "backup-runner/waiting", Scenario: "operations"},
+	{Point: "backup-runner/composition-fixed", Scenario: "operations"},
+	{Point: "backup-runner/composition-fixed", Nth: 2, Scenario: "operations"},
+	{Point: "backup-runner/stored-again", Scenario: "operations", Changes: Facts{"calls again": "^[12]$"}},
+	{Point: "backup-runner/tarball-composed", Scenario: "operations"},
+	{Point: "async-operation-monitor/backup-moved-on", Scenario: "operations"},
 	{Point: "backup-runner/inherited-files", Scenario: "backup-inherited"},
 	{Point: "backup-runner/inherited-committed", Scenario: "backup-inherited"},
 

@@ -33,6 +33,8 @@ const (
 	// callsKey is the annotation of objects, and the key of a location's config, that names the
 	// directory for calls.
 	callsKey = "fault.example.com/calls"
+	// longLabel is the label of objects whose action begins an operation.
+	longLabel = "fault.example.com/long"
 	// acted is the resource that item actions are called for.
 	acted = "podtemplates"
 )
@@ -167,14 +169,16 @@ func (lister) ListPlugins(context.Context, *velero.Empty) (*velero.ListPluginsRe
 	return answer, nil
 }
 
-// begins notes a call of an action that may begin an operation. It begins none.
-func begins(what string, item, job []byte) error {
-	var object, of unstructured.Unstructured
+// begins notes a call of an action that may begin an operation.
+func begins(what string, item, job []byte) (object, of unstructured.Unstructured, err error) {
 	if err := errors.Join(json.Unmarshal(item, &object.Object), json.Unmarshal(job, &of.Object)); err != nil {
-		return fmt.Errorf("decode: %w", err)
+		return object, of, fmt.Errorf("decode: %w", err)
 	}
-	_, err := called(object.GetAnnotations()[callsKey], what, of.GetName(), object.GetName())
-	return err
+	if phase, _, _ := unstructured.NestedString(of.Object, "status", "phase"); strings.HasPrefix(phase, "Finalizing") {
+		what = "again"
+	}
+	_, err = called(object.GetAnnotations()[callsKey], what, of.GetName(), object.GetName())
+	return object, of, err
 }
 
 type backupBegins struct {
@@ -186,9 +190,28 @@ func (backupBegins) AppliesTo(context.Context, *velerov2.BackupItemActionApplies
 	return &velerov2.BackupItemActionAppliesToResponse{ResourceSelector: &velero.ResourceSelector{IncludedResources: []string{acted}}}, nil
 }
 
-// Execute leaves the object as it is.
+// Execute leaves the object as it is. For some it begins an operation, which is known by the
+// directory for calls and the name of the backup, and after which the object is to be stored again.
 func (backupBegins) Execute(_ context.Context, r *velerov2.ExecuteRequest) (*velerov2.ExecuteResponse, error) {
-	return &velerov2.ExecuteResponse{Item: r.GetItem()}, begins("backup", r.GetItem(), r.GetBackup())
+	object, backup, err := begins("backup", r.GetItem(), r.GetBackup())
+	answer := &velerov2.ExecuteResponse{Item: r.GetItem()}
+	if phase, _, _ := unstructured.NestedString(backup.Object, "status", "phase"); object.GetLabels()[longLabel] != "" && phase == "InProgress" {
+		answer.OperationId = object.GetAnnotations()[callsKey] + ":" + backup.GetName()
+		answer.PostOperationItems = []*velero.ResourceIdentifier{{Resource: acted, Namespace: object.GetNamespace(), Name: object.GetName()}}
+	}
+	return answer, err
+}
+
+// Progress says that an operation has ended when it is asked for the third time.
+func (backupBegins) Progress(_ context.Context, r *velerov2.BackupItemActionProgressRequest) (*velerov2.BackupItemActionProgressResponse, error) {
+	dir, backup, ok := strings.Cut(r.GetOperationId(), ":")
+	if !ok {
+		return nil, fmt.Errorf("operation ID: %q", r.GetOperationId())
+	}
+	before, err := called(dir, "progress", backup)
+	return &velerov2.BackupItemActionProgressResponse{Progress: &velero.OperationProgress{
+		Completed: before >= 2, NCompleted: int64(min(before, 2)), NTotal: 2, OperationUnits: "Polls",
+	}}, err
 }
 
 type restoreBegins struct {
@@ -202,5 +225,6 @@ func (restoreBegins) AppliesTo(context.Context, *velerov2.RestoreItemActionAppli
 
 // Execute leaves the object as it is.
 func (restoreBegins) Execute(_ context.Context, r *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
-	return &velerov2.RestoreItemActionExecuteResponse{Item: r.GetItem()}, begins("restore", r.GetItem(), r.GetRestore())
+	_, _, err := begins("restore", r.GetItem(), r.GetRestore())
+	return &velerov2.RestoreItemActionExecuteResponse{Item: r.GetItem()}, err
 }

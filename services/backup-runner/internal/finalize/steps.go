@@ -53,7 +53,7 @@ func Backup() []Step {
 		},
 		{
 			Name: "store items again", Needs: []Value{Ended}, Gives: []Value{Again}, Taker: Follows, Cancellable: true,
-			Run: storeAgain,
+			Run: storeAgain, Failpoint: "backup-runner/stored-again",
 		},
 		{
 			Name: "read the records", Needs: []Value{Composition, Again}, Gives: []Value{Plan}, Taker: Repeats, Cancellable: true,
