@@ -78,7 +78,7 @@ func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 }
 
 func TestOtherFormatsAreRefused(t *testing.T) {
-	for _, format := range []int{0, 1, 6} {
+	for _, format := range []int{0, 1, 7} {
 		store := memstore.New()
 		text := fmt.Sprintf(`{"formatVersion":%d,"backup":"b","uid":"u"}`, format)
 		require.NoError(t, objectstore.CreateBytes(t.Context(), store, "k", []byte(text)))

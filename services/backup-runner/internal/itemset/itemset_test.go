@@ -3,6 +3,7 @@ package itemset_test
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"strconv"
 	"testing"
@@ -199,13 +200,18 @@ func TestManyObjectsTakeLittle(t *testing.T) {
 		},
 	} {
 		for _, n := range []int{30_000, 35_000, 40_000} { // at different times of growing
-			before := live()
-			r := itemset.New()
-			for i := range n {
-				note(r, key(strconv.Itoa(i)), i)
+			// The smallest of a few: whatever else the process allocates meanwhile counts too.
+			taken := math.Inf(1)
+			for range 5 {
+				before := live()
+				r := itemset.New()
+				for i := range n {
+					note(r, key(strconv.Itoa(i)), i)
+				}
+				taken = min(taken, float64(max(live(), before)-before)/float64(n))
+				require.NotEqual(t, itemset.Unknown, r.Fate(key("7")))
 			}
-			require.Less(t, float64(max(live(), before)-before)/float64(n), 29.0, "%s, %d of them", name, n)
-			require.NotEqual(t, itemset.Unknown, r.Fate(key("7")))
+			require.Less(t, taken, 29.0, "%s, %d of them", name, n)
 		}
 	}
 }
