@@ -24,7 +24,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "an end whose answer was lost is taken for another's",
-		Edit:    Edit{"pkg/job/engine/settle.go", "sent = sent || sending", "_ = sending"},
+		Edit:    Edit{"pkg/job/engine/settle.go", "	case sent[text]:\n", "	case sent[text] && len(sent) == 0:\n"},
 		Package: "./pkg/job/engine", Test: "TestAnEndWhoseAnswerWasLostIsOurs",
 	},
 	{
@@ -71,5 +71,15 @@ var engine = []Mutant{
 		Name:    "a question about an old version makes an earlier holding of a job certain",
 		Edit:    Edit{"pkg/job/claim/tenure.go", "	if t.taken[uid].epoch >= epoch {", "	if false {"},
 		Package: "./pkg/job/claim", Test: "TestTwoHoldingsOfAJobAreTwoClaims",
+	},
+	{
+		Name:    "an end that another wrote is taken for the own one",
+		Edit:    Edit{"pkg/job/engine/settle.go", "	case sent[text]:\n", "	case sent[text] || len(sent) > 0:\n"},
+		Package: "./pkg/job/engine", Test: "TestAnEndThatDidNotArriveIsNotOurs",
+	},
+	{
+		Name:    "only the latest attempt to end a job is recognized",
+		Edit:    Edit{"pkg/job/engine/settle.go", "			sent[text] = true\n", "			clear(sent)\n			sent[text] = true\n"},
+		Package: "./pkg/job/engine", Test: "TestAnEndThatArrivesLateIsOurs",
 	},
 }

@@ -205,6 +205,78 @@ func TestAnEndWhoseAnswerWasLostIsOurs(t *testing.T) {
 	})
 }
 
+// A write of the end does not arrive, and another writer ends the job before the next attempt: that
+// end is not this process's to count and announce.
+func TestAnEndThatDidNotArriveIsNotOurs(t *testing.T) {
+	for name, refuse := range map[string]func(b *bed, sent int) error{
+		"it is lost on its way": func(b *bed, _ int) error {
+			b.edit("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
+			return apierrors.NewTimeoutError("the request", 1)
+		},
+		"it is lost after a conflict": func(b *bed, sent int) error {
+			if sent == 1 {
+				return apierrors.NewConflict(schema.GroupResource{}, "j", errors.New("met another write"))
+			}
+			b.edit("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
+			return apierrors.NewServiceUnavailable("away")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				sent := 0
+				b.faults.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+					if j, ok := o.(*job); ok && phase(j) == phaseDone {
+						sent++
+						return refuse(b, sent)
+					}
+					return c.Patch(ctx, o, p, opts...)
+				}
+				b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+					final, err := h.Settle(ctx, setPhase(phaseDone))
+					assert.ErrorIs(b, err, engine.ErrEnded)
+					assert.Equal(b, phaseFailed, phase(final))
+					b.note("told")
+					return nil
+				}}, nil)
+				b.add("j", phaseNew)
+				b.after(3*time.Second, "one/j@1", "told")
+			})
+		})
+	}
+}
+
+// The first write of the end arrives behind the second one's read. What an end says may differ from
+// one attempt to the next, by its time at least.
+func TestAnEndThatArrivesLateIsOurs(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		var late *job
+		b.faults.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			j, ok := o.(*job)
+			switch {
+			case !ok || phase(j) != phaseDone:
+			case late == nil:
+				late = j.DeepCopy()
+				return apierrors.NewTimeoutError("the answer", 1)
+			default:
+				b.edit("j", func(o *job) { o.Data = late.Data })
+			}
+			return c.Patch(ctx, o, p, opts...)
+		}
+		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			_, err := h.Settle(ctx, func(o *job) error {
+				o.Data = map[string]string{"phase": phaseDone, "ended": time.Now().String()}
+				return nil
+			})
+			assert.NoError(b, err)
+			b.note("settled")
+			return nil
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(5*time.Second, "one/j@1", "settled")
+		require.Equal(b, late.Data, b.get("j").Data)
+	})
+}
+
 // Somebody writes between the decision and the claim: the decision is made again, about what is
 // there now.
 func TestADecisionIsAboutTheVersionThatIsReplaced(t *testing.T) {

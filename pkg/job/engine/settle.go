@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,35 +37,61 @@ type Settlement[T client.Object] struct {
 }
 
 // Write ends the job by what end does to the object, as long as the claim holds and the object is
-// not terminal, removes the mark of its commit, and returns the object as it was written. Its
-// errors:
+// not terminal, removes the mark of its commit, and returns the object as it was written. Where the
+// answer to a write was lost, an object that ended is this write's if its content besides the
+// metadata is what was sent. Its errors:
 //   - claim.ErrLost: the claim, or the object, is another's. That is looked at first: whoever took over has announced the end.
 //   - ErrEnded: the object is terminal, by another write than this one.
 //   - the errors of end, unchanged.
 func (s Settlement[T]) Write(ctx context.Context, end func(T) error) (final T, err error) {
 	failpoint.HitIn(s.Service, "before-terminal")
-	sent := false // by an attempt whose answer may have been lost
+	sent := map[string]bool{} // what attempts wrote whose answers may have been lost
 	err = s.Retry.Do(ctx, "write the end of the job", func() error {
-		sending := false
 		final, err = update(ctx, s.Reader, s.Client, s.Object, s.Claim, func(o T) error {
 			if s.Terminal(o) {
-				if sent {
-					return kube.ErrSkip
-				}
-				return ErrEnded
+				return endedBy(o, sent)
 			}
 			if err := end(o); err != nil {
 				return err
 			}
 			cancel.Unmark(o)
-			sending = true
-			return nil
+			text, err := content(o)
+			sent[text] = true
+			return err
 		})
-		sent = sent || sending
 		return err
 	})
 	if err == nil {
 		failpoint.HitIn(s.Service, "terminal-written")
 	}
 	return final, err
+}
+
+// endedBy is kube.ErrSkip if one of the contents that were sent is how the object ended, else
+// ErrEnded.
+func endedBy(o client.Object, sent map[string]bool) error {
+	text, err := content(o)
+	switch {
+	case err != nil:
+		return err
+	case sent[text]:
+		return kube.ErrSkip
+	}
+	return ErrEnded
+}
+
+// content is an object without its metadata, which others may have changed since, in the precision
+// that JSON keeps.
+func content(o client.Object) (string, error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return "", fmt.Errorf("encode %T: %w", o, err)
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return "", fmt.Errorf("decode %T: %w", o, err)
+	}
+	delete(fields, "metadata")
+	text, err = json.Marshal(fields)
+	return string(text), err
 }
