@@ -19,7 +19,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a job that ended is released",
-		Edit:    Edit{"pkg/job/engine/held.go", "if h.engine.cfg.Kind.Terminal(o) {", "if false {"},
+		Edit:    Edit{"pkg/job/engine/release.go", "if h.engine.cfg.Kind.Terminal(o) {", "if false {"},
 		Package: "./pkg/job/engine", Test: "TestNothingIsWrittenOverAnEnd",
 	},
 	{
@@ -59,7 +59,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a claim that was released is still confirmed",
-		Edit:    Edit{"pkg/job/engine/held.go", "	h.over.Store(true)\n", ""},
+		Edit:    Edit{"pkg/job/engine/release.go", "	h.over.Store(true)\n", ""},
 		Package: "./pkg/job/engine", Test: "TestAHoldingThatEndedIsNotTheNextOne",
 	},
 	{

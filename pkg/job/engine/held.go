@@ -108,25 +108,6 @@ func (h *Held[T]) Update(ctx context.Context, mutate func(T) error) (T, error) {
 	return update(ctx, e.cfg.Reader, e.cfg.Client, h.Object, h.Claim, mutate)
 }
 
-// Release gives the claim up, so that any instance may go on at once, in one write with what mutate
-// does, which may be nil. A job that ended keeps its claim. Nothing may be done for the job after
-// that, whatever it returns: the answer to the write may have been lost.
-func (h *Held[T]) Release(ctx context.Context, mutate func(T) error) error {
-	h.over.Store(true)
-	_, err := h.Update(ctx, func(o T) error {
-		if h.engine.cfg.Kind.Terminal(o) {
-			return kube.ErrSkip
-		}
-		if mutate != nil {
-			if err := mutate(o); err != nil {
-				return err
-			}
-		}
-		return claim.Release(o)
-	})
-	return err
-}
-
 // BeginCommit marks that the job commits: from now on a request to cancel it comes too late. One
 // that came before is the error, a *cancel.Error. check is asked in the same write, and may be nil.
 // Calls that fail are repeated while the API server is away.

@@ -3,14 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
-	"time"
 
-	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
-
-// releaseLimit bounds the last write of a job that did not end.
-const releaseLimit = 5 * time.Second
 
 // ErrStopped is the cause of the end of a job's context when the process stops and the grace period
 // is over.
@@ -63,21 +58,4 @@ func (e *Engine[T]) survive(ctx context.Context, h *Held[T], do func() error) (e
 		}
 	}()
 	return do()
-}
-
-// release empties the claim, so that any instance may go on at once. It is the last thing done with
-// the job here.
-func (e *Engine[T]) release(ctx context.Context, h *Held[T]) {
-	failpoint.HitIn(e.cfg.Service, "before-hand-over")
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
-	defer stop()
-	switch err := h.Release(ctx, nil); {
-	case errors.Is(err, claim.ErrLost):
-		h.Log.DebugContext(ctx, "claim not released, it is another's", "error", err)
-	case err != nil:
-		h.Log.WarnContext(ctx, "claim not released, it will expire", "error", err)
-	default:
-		failpoint.HitIn(e.cfg.Service, "handed-over")
-		h.Log.InfoContext(ctx, "job released")
-	}
 }
