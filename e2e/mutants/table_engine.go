@@ -19,7 +19,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a job that ended is released",
-		Edit:    Edit{"pkg/job/engine/release.go", "if h.engine.cfg.Kind.Terminal(o) {", "if false {"},
+		Edit:    Edit{"pkg/job/engine/release.go", "if e.cfg.Kind.Terminal(o) {", "if false {"},
 		Package: "./pkg/job/engine", Test: "TestNothingIsWrittenOverAnEnd",
 	},
 	{
@@ -81,5 +81,23 @@ var engine = []Mutant{
 		Name:    "only the latest attempt to end a job is recognized",
 		Edit:    Edit{"pkg/job/engine/settle.go", "			sent[text] = true\n", "			clear(sent)\n			sent[text] = true\n"},
 		Package: "./pkg/job/engine", Test: "TestAnEndThatArrivesLateIsOurs",
+	},
+	{
+		Name: "a claim is released by one call or none",
+		Edit: Edit{
+			"pkg/job/engine/release.go", "	err = loop.Do(ctx, \"release the claim\", func() error {",
+			"	_ = loop\n	err = (func(do func() error) error { return do() })(func() error {",
+		},
+		Package: "./pkg/job/engine", Test: "TestAReleaseIsTriedAgain",
+	},
+	{
+		Name:    "a release whose answer was lost is taken for a lost claim",
+		Edit:    Edit{"pkg/job/engine/release.go", "released = sent && isReleased(o, h.Claim.Epoch); released {", "released = false; isReleased(o, 0) {"},
+		Package: "./pkg/job/engine", Test: "TestAReleaseIsTriedAgain",
+	},
+	{
+		Name:    "the claim of a job that ended is reported as released",
+		Edit:    Edit{"pkg/job/engine/release.go", "	case !released:\n", "	case !released && e == nil:\n"},
+		Package: "./pkg/job/engine", Test: "TestTheClaimOfAJobThatEndedIsNotLoggedAsReleased",
 	},
 }

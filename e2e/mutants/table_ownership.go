@@ -17,8 +17,8 @@ var ownership = []Mutant{
 	{
 		Name: "a job frees the claim of another of its name",
 		Edit: Edit{
-			"pkg/job/engine/held.go", "	err := kube.Update(ctx, r, w, obj, func(o T) error {",
-			"	obj.SetUID(\"\")\n	err := kube.Update(ctx, r, w, obj, func(o T) error {",
+			"pkg/job/engine/held.go", "	err := kube.Update(ctx, r, w, obj, mutate)",
+			"	obj.SetUID(\"\")\n	err := kube.Update(ctx, r, w, obj, mutate)",
 		},
 		Package: "./services/restore-runner/internal/job", Test: "TestAnInterruptedRestoreFreesItsOwnClaimAlone",
 	},

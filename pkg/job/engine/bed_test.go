@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -63,9 +65,30 @@ type bed struct {
 	api    client.WithWatch
 	bus    *enginetest.Bus
 	faults interceptor.Funcs // of what replicas ask
+	log    journal
 
 	mu   sync.Mutex
 	runs []string // replica/name@epoch
+}
+
+// journal keeps what is logged.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// String is what was logged so far.
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
 
 // inBubble runs a test whose time passes when everything waits.
@@ -169,7 +192,7 @@ func (b *bed) start(name string, k *kind, configure func(*engine.Config[*job])) 
 			return c.Patch(ctx, o, p, opts...)
 		},
 	})
-	log := slog.New(slog.NewTextHandler(b.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With("replica", name)
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(b.Output(), &b.log), &slog.HandlerOptions{Level: slog.LevelDebug})).With("replica", name)
 	instance := claim.NewInstance(claim.Config{
 		Reader: api, Client: api, Namespace: namespace, Name: name, Address: name + ":1", Timeout: timeout, Clock: clock.RealClock{}, Log: log,
 	})

@@ -105,7 +105,7 @@ func (h *Held[T]) Confirm(ctx context.Context) error {
 // is gone. See kube.Update for mutate.
 func (h *Held[T]) Update(ctx context.Context, mutate func(T) error) (T, error) {
 	e := h.engine
-	return update(ctx, e.cfg.Reader, e.cfg.Client, h.Object, h.Claim, mutate)
+	return update(ctx, e.cfg.Reader, e.cfg.Client, h.Object, under(h.Claim, mutate))
 }
 
 // BeginCommit marks that the job commits: from now on a request to cancel it comes too late. One
@@ -139,18 +139,23 @@ func (h *Held[T]) Settle(ctx context.Context, end func(T) error) (T, error) {
 	}.Write(ctx, end)
 }
 
-// update is kube.Update of a copy, under a claim.
-func update[T client.Object](ctx context.Context, r client.Reader, w client.Client, of T, mine claim.Claim, mutate func(T) error) (T, error) {
-	obj, ok := of.DeepCopyObject().(T)
-	if !ok {
-		return of, fmt.Errorf("%T: its copy is a %T", of, of.DeepCopyObject()) // against the contract of runtime.Object
-	}
-	err := kube.Update(ctx, r, w, obj, func(o T) error {
+// under returns mutate, for as long as the claim holds.
+func under[T client.Object](mine claim.Claim, mutate func(T) error) func(T) error {
+	return func(o T) error {
 		if err := claim.Check(o, mine); err != nil {
 			return err
 		}
 		return mutate(o)
-	})
+	}
+}
+
+// update is kube.Update of a copy. An object that is gone takes the claim with it.
+func update[T client.Object](ctx context.Context, r client.Reader, w client.Client, of T, mutate func(T) error) (T, error) {
+	obj, ok := of.DeepCopyObject().(T)
+	if !ok {
+		return of, fmt.Errorf("%T: its copy is a %T", of, of.DeepCopyObject()) // against the contract of runtime.Object
+	}
+	err := kube.Update(ctx, r, w, obj, mutate)
 	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {
 		err = fmt.Errorf("%w: the object is gone: %w", claim.ErrLost, err)
 	}

@@ -305,6 +305,71 @@ func TestADecisionIsAboutTheVersionThatIsReplaced(t *testing.T) {
 	})
 }
 
+// failReleases makes the writes that give up the claim of a job fail: so many, or all below 0.
+// lose lets them arrive, and loses their answers.
+func (b *bed) failReleases(times int, lose bool) {
+	b.faults.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		j, ok := o.(*job)
+		if !ok {
+			return c.Patch(ctx, o, p, opts...)
+		}
+		if held, _, err := claim.Parse(j); err != nil || held.Holder != "" || times == 0 {
+			return c.Patch(ctx, o, p, opts...)
+		}
+		times--
+		if lose {
+			assert.NoError(b, c.Patch(ctx, o, p, opts...))
+		}
+		return apierrors.NewServiceUnavailable("away")
+	}
+}
+
+// One that stops must not leave its jobs to the claim timeout because one call failed.
+func TestAReleaseIsTriedAgain(t *testing.T) {
+	for name, lose := range map[string]bool{"the write fails": false, "the answer is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				b.failReleases(2, lose)
+				one := b.start("one", &kind{run: untilStopped}, nil)
+				b.add("j", phaseNew)
+				b.after(time.Second, "one/j@1")
+				one.stop()
+				require.Equal(b, claim.Claim{Epoch: 1}, b.claim("j"))
+				require.Contains(b, b.log.String(), "job released")
+				require.NotContains(b, b.log.String(), "claim not released")
+			})
+		})
+	}
+}
+
+func TestAReleaseThatWasNotWrittenIsNotLoggedAsOne(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.failReleases(-1, false)
+		one := b.start("one", &kind{run: untilStopped}, nil)
+		b.add("j", phaseNew)
+		b.after(time.Second, "one/j@1")
+		stopping := time.Now()
+		one.stop()
+		require.LessOrEqual(b, time.Since(stopping), grace+6*time.Second, "bounded")
+		require.Equal(b, "one", b.claim("j").Holder)
+		require.Contains(b, b.log.String(), `level=WARN msg="claim not released: other instances wait`)
+		require.NotContains(b, b.log.String(), "job released")
+	})
+}
+
+// A job that ended and reports an error nevertheless keeps its claim.
+func TestTheClaimOfAJobThatEndedIsNotLoggedAsReleased(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			return errors.Join(finish(ctx, h), errors.New("after the end"))
+		}}, nil)
+		b.add("j", phaseNew)
+		b.after(time.Second, "one/j@1")
+		require.Equal(b, "one", b.claim("j").Holder)
+		require.NotContains(b, b.log.String(), "job released")
+	})
+}
+
 // What is left of an earlier holding of this very process has no say in the later one.
 func TestAHoldingThatEndedIsNotTheNextOne(t *testing.T) {
 	inBubble(t, func(b *bed) {

@@ -5,21 +5,34 @@ import (
 	"errors"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// releaseLimit bounds the last write of a job that did not end.
+// releaseLimit bounds the release of a claim.
 const releaseLimit = 5 * time.Second
 
 // Release gives the claim up, so that any instance may go on at once, in one write with what mutate
-// does, which may be nil. A job that ended keeps its claim. Nothing may be done for the job after
-// that, whatever it returns: the answer to the write may have been lost.
+// does, which may be nil. A job that ended keeps its claim. Calls that fail because the API server
+// is away are repeated for five seconds. Nothing may be done for the job after that, whatever it
+// returns: the answer to the write may have been lost.
 func (h *Held[T]) Release(ctx context.Context, mutate func(T) error) error {
+	_, err := h.giveUp(ctx, mutate)
+	return err
+}
+
+// giveUp is Release. It also reports whether the claim is given up: that of a job that ended is not.
+func (h *Held[T]) giveUp(ctx context.Context, mutate func(T) error) (released bool, err error) {
 	h.over.Store(true)
-	_, err := h.Update(ctx, func(o T) error {
-		if h.engine.cfg.Kind.Terminal(o) {
+	e := h.engine
+	loop := e.retries()
+	loop.Budget = releaseLimit
+	sent := mutate == nil // nothing is to be written beside the release
+	write := under(h.Claim, func(o T) error {
+		if e.cfg.Kind.Terminal(o) {
 			return kube.ErrSkip
 		}
 		if mutate != nil {
@@ -27,9 +40,26 @@ func (h *Held[T]) Release(ctx context.Context, mutate func(T) error) error {
 				return err
 			}
 		}
+		sent, released = true, true
 		return claim.Release(o)
 	})
-	return err
+	err = loop.Do(ctx, "release the claim", func() error {
+		_, err := update(ctx, e.cfg.Reader, e.cfg.Client, h.Object, func(o T) error {
+			if released = sent && isReleased(o, h.Claim.Epoch); released {
+				return kube.ErrSkip
+			}
+			return write(o)
+		})
+		return err
+	})
+	return released && err == nil, err
+}
+
+// isReleased reports that the holder of that epoch gave the claim up, in a write whose answer was
+// lost, and that no other has taken it.
+func isReleased(o client.Object, epoch int64) bool {
+	c, found, err := claim.Parse(o)
+	return err == nil && found && c == claim.Claim{Epoch: epoch}
 }
 
 // release empties the claim, so that any instance may go on at once. It is the last thing done with
@@ -38,11 +68,13 @@ func (e *Engine[T]) release(ctx context.Context, h *Held[T]) {
 	failpoint.HitIn(e.cfg.Service, "before-hand-over")
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer stop()
-	switch err := h.Release(ctx, nil); {
+	switch released, err := h.giveUp(ctx, nil); {
 	case errors.Is(err, claim.ErrLost):
 		h.Log.DebugContext(ctx, "claim not released, it is another's", "error", err)
 	case err != nil:
-		h.Log.WarnContext(ctx, "claim not released, it will expire", "error", err)
+		h.Log.WarnContext(ctx, "claim not released: other instances wait for the end of this one's Lease", "error", err)
+	case !released:
+		h.Log.DebugContext(ctx, "claim not released, the job has ended")
 	default:
 		failpoint.HitIn(e.cfg.Service, "handed-over")
 		h.Log.InfoContext(ctx, "job released")

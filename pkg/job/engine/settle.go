@@ -47,7 +47,7 @@ func (s Settlement[T]) Write(ctx context.Context, end func(T) error) (final T, e
 	failpoint.HitIn(s.Service, "before-terminal")
 	sent := map[string]bool{} // what attempts wrote whose answers may have been lost
 	err = s.Retry.Do(ctx, "write the end of the job", func() error {
-		final, err = update(ctx, s.Reader, s.Client, s.Object, s.Claim, func(o T) error {
+		final, err = update(ctx, s.Reader, s.Client, s.Object, under(s.Claim, func(o T) error {
 			if s.Terminal(o) {
 				return endedBy(o, sent)
 			}
@@ -58,7 +58,7 @@ func (s Settlement[T]) Write(ctx context.Context, end func(T) error) (final T, e
 			text, err := content(o)
 			sent[text] = true
 			return err
-		})
+		}))
 		return err
 	})
 	if err == nil {
