@@ -49,11 +49,11 @@ func (e *keptError) messages() []string {
 // runActions has the delete item actions of plugins do their work; stored is velero-backup.json,
 // nil if there is none.
 func (j *job) runActions(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
-	if j.Actions == nil {
+	if j.remover.Actions == nil {
 		return nil
 	}
 	if j.skipsActions() {
-		j.Log.Warn("delete item actions are not run, as an annotation asks", "backup", j.backup.Name, "request", j.request.Name)
+		j.remover.Log.Warn("delete item actions are not run, as an annotation asks", "backup", j.backup.Name, "request", j.request.Name)
 		return nil
 	}
 	backup := j.backup
@@ -61,7 +61,7 @@ func (j *job) runActions(ctx context.Context, store objectstore.Store, stored *v
 		backup = stored.DeepCopy()
 		backup.Namespace = j.backup.Namespace
 	}
-	err := j.Actions.Run(ctx, itemaction.Job{
+	err := j.remover.Actions.Run(ctx, itemaction.Job{
 		Backup: backup, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d", j.request.UID, j.held.Claim.Epoch), Store: store,
 		Parts:   stored == nil || stored.Status.Phase == velerov1.BackupPhaseFailed,
 		Confirm: func(ctx context.Context) error { return j.held.Confirm(ctx) },
@@ -85,10 +85,10 @@ const (
 
 // removeSnapshots has plugins delete the snapshots that the backup's directory lists.
 func (j *job) removeSnapshots(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
-	if j.Snapshots == nil {
+	if j.remover.Snapshots == nil {
 		return nil
 	}
-	err := j.Snapshots.Run(ctx, snapshots.Job{
+	err := j.remover.Snapshots.Run(ctx, snapshots.Job{
 		Backup: j.backup.Name, UID: storedUID(j, stored), Attempt: fmt.Sprintf("%s-%d", j.request.UID, j.held.Claim.Epoch), Store: store,
 		Confirm: func(ctx context.Context) error { return j.held.Confirm(ctx) },
 	})
@@ -101,7 +101,7 @@ func (j *job) removeSnapshots(ctx context.Context, store objectstore.Store, stor
 // unshown makes an error that came before the actions one that keeps the backup and its restores,
 // if there are any actions.
 func (j *job) unshown(err error) error {
-	if j.Actions == nil || j.skipsActions() {
+	if j.remover.Actions == nil || j.skipsActions() {
 		return err
 	}
 	return &keptError{fmt.Errorf("not run: %w", err), byActions}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +21,7 @@ const refusalNotFound = "backup not found"
 
 // job is one attempt to carry out a request.
 type job struct {
-	*Remover
+	remover  *Remover
 	held     *engine.Held[*velerov1.DeleteBackupRequest] // once it is claimed
 	request  *velerov1.DeleteBackupRequest
 	backup   *velerov1.Backup
@@ -63,7 +62,7 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	if refusal, err = r.unfit(ctx, req, backup); refusal != "" || err != nil {
 		return nil, refusal, err
 	}
-	j := &job{Remover: r, request: req, backup: backup}
+	j := &job{remover: r, request: req, backup: backup}
 	if neverWritten(backup) {
 		return j, "", nil
 	}
@@ -95,7 +94,7 @@ func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, 
 // resume goes on with a deletion whose Backup is gone: as its last step, or because somebody
 // deleted the object meanwhile. What is left of its data is recognised by the UID alone.
 func (r *Remover) resume(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
-	j := &job{Remover: r, request: req, backup: &velerov1.Backup{}, resumed: true}
+	j := &job{remover: r, request: req, backup: &velerov1.Backup{}, resumed: true}
 	j.backup.Name, j.backup.Namespace, j.backup.UID = req.Spec.BackupName, req.Namespace, types.UID(req.Labels[velerov1.LabelBackupUID])
 	name := req.Annotations[annotationLocation]
 	if name == "" || j.backup.UID == "" {
@@ -111,7 +110,7 @@ func (r *Remover) resume(ctx context.Context, req *velerov1.DeleteBackupRequest)
 
 func (j *job) admitLocation(ctx context.Context) (refusal string, err error) {
 	name := j.backup.Spec.StorageLocation
-	loc, err := j.Locations.Get(ctx, name)
+	loc, err := j.remover.Locations.Get(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("backup storage location %q not found", name), nil
@@ -156,7 +155,7 @@ var errRunning = errors.New("backup is still in progress")
 
 // markDeleting is the swap against a runner that would start the backup: whoever comes first wins.
 func (j *job) markDeleting(ctx context.Context) error {
-	return kube.Update(ctx, j.Reader, j.Client, j.backup, func(b *velerov1.Backup) error {
+	return kube.Update(ctx, j.remover.Reader, j.remover.Client, j.backup, func(b *velerov1.Backup) error {
 		if Running(b) {
 			return errRunning
 		}
@@ -166,43 +165,4 @@ func (j *job) markDeleting(ctx context.Context) error {
 		b.Status.Phase = velerov1.BackupPhaseDeleting
 		return nil
 	})
-}
-
-// inFront reports whether an older unprocessed request for the same backup goes first; processed
-// ones that are younger than a day but stand for failed attempts are removed when a new attempt
-// ends.
-func (r *Remover) inFront(ctx context.Context, req *velerov1.DeleteBackupRequest) (bool, error) {
-	others, err := r.others(ctx, req)
-	if err != nil {
-		return false, err
-	}
-	for i := range others {
-		o := &others[i]
-		if o.Status.Phase != velerov1.DeleteBackupRequestPhaseProcessed && o.DeletionTimestamp == nil && older(o, req) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-func older(a, b *velerov1.DeleteBackupRequest) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return strings.Compare(a.Name, b.Name) < 0
-	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
-}
-
-// others returns the other requests for the same backup, labelled or not.
-func (r *Remover) others(ctx context.Context, req *velerov1.DeleteBackupRequest) ([]velerov1.DeleteBackupRequest, error) {
-	var list velerov1.DeleteBackupRequestList
-	if err := r.Reader.List(ctx, &list, client.InNamespace(r.Namespace)); err != nil {
-		return nil, fmt.Errorf("list deletion requests: %w", err)
-	}
-	var same []velerov1.DeleteBackupRequest
-	for _, o := range list.Items {
-		if o.Spec.BackupName == req.Spec.BackupName && o.UID != req.UID {
-			same = append(same, o)
-		}
-	}
-	return same, nil
 }

@@ -28,19 +28,19 @@ func (j *job) Run(ctx context.Context, held *engine.Held[*velerov1.DeleteBackupR
 		return fmt.Errorf("mark backup %q: %w", j.backup.Name, err)
 	}
 	failpoint.Hit("deletion/marked-deleting")
-	if reason, err := j.restoring(ctx, j.backup.Name); err != nil {
+	if reason, err := j.remover.restores().running(ctx, j.backup.Name); err != nil {
 		return err
 	} else if reason != "" {
-		return j.postpone(ctx, tries.Of(j.request).Wait(j.Clock.Now().Add(restorePause)), []string{reason})
+		return j.postpone(ctx, tries.Of(j.request).Wait(j.remover.Clock.Now().Add(restorePause)), []string{reason})
 	}
 	if j.location == nil && !j.resumed && !neverWritten(j.backup) {
 		return errors.New("the backup was run meanwhile") // admitted anew, with its location
 	}
-	if err := j.removeProcessed(ctx); err != nil {
+	if err := j.remover.requests().removeProcessed(ctx, j.request); err != nil {
 		return err
 	}
-	j.Metrics.attempt(j.backup)
-	j.Log.InfoContext(ctx, "deleting backup", "backup", j.backup.Name, "request", j.request.Name, "location", j.backup.Spec.StorageLocation)
+	j.remover.Metrics.attempt(j.backup)
+	j.remover.Log.InfoContext(ctx, "deleting backup", "backup", j.backup.Name, "request", j.request.Name, "location", j.backup.Spec.StorageLocation)
 	failures, again := j.steps(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -54,19 +54,19 @@ func (j *job) refuse(ctx context.Context, reason string) error {
 	if err != nil {
 		return err
 	}
-	j.refused(ctx, req)
+	j.remover.refused(ctx, req)
 	return nil
 }
 
 // conclude ends an attempt that was not interrupted.
 func (j *job) conclude(ctx context.Context, failures []string, again repeat) error {
-	j.Metrics.result(j.backup, len(failures) == 0)
+	j.remover.Metrics.result(j.backup, len(failures) == 0)
 	switch {
 	case len(failures) == 0:
-		j.Log.InfoContext(ctx, "backup deleted", "backup", j.backup.Name, "request", j.request.Name)
-		return j.succeed(ctx, j.request)
+		j.remover.Log.InfoContext(ctx, "backup deleted", "backup", j.backup.Name, "request", j.request.Name)
+		return j.remover.requests().removeAll(ctx, j.request)
 	case again == whenFree:
-		return j.postpone(ctx, tries.Of(j.request).Wait(j.Clock.Now().Add(busyPause)), failures)
+		return j.postpone(ctx, tries.Of(j.request).Wait(j.remover.Clock.Now().Add(busyPause)), failures)
 	}
 	return j.unsuccessful(ctx, failures, again == later)
 }
@@ -108,7 +108,7 @@ func (j *job) steps(ctx context.Context) (failures []string, again repeat) {
 		return failures, never
 	}
 	failpoint.Hit("deletion/data-removed")
-	if err := j.removeRestores(ctx); err != nil {
+	if err := j.remover.restores().remove(ctx, j.backup.Name, j.held.Confirm); err != nil {
 		failures = append(failures, fmt.Sprintf("delete the restores of the backup: %v", err))
 	}
 	if len(failures) > 0 {
@@ -118,45 +118,10 @@ func (j *job) steps(ctx context.Context) (failures []string, again repeat) {
 	if err := j.held.Confirm(ctx); err != nil {
 		return append(failures, fmt.Sprintf("delete the Backup: %v", err)), never
 	}
-	err = j.Client.Delete(ctx, j.backup, client.Preconditions{UID: &j.backup.UID})
+	err = j.remover.Client.Delete(ctx, j.backup, client.Preconditions{UID: &j.backup.UID})
 	if client.IgnoreNotFound(err) != nil {
 		failures = append(failures, fmt.Sprintf("delete the Backup: %v", err))
 	}
 	failpoint.Hit("deletion/backup-removed")
 	return failures, never
-}
-
-// succeed removes the request, and all others for the backup that is gone (Velero 1.18).
-func (r *Remover) succeed(ctx context.Context, req *velerov1.DeleteBackupRequest) error {
-	others, err := r.others(ctx, req)
-	if err != nil {
-		return err
-	}
-	uid := req.Labels[velerov1.LabelBackupUID]
-	for i := range others {
-		if o := &others[i]; o.Labels[velerov1.LabelBackupUID] == uid {
-			if err := r.deleteRequest(ctx, o); err != nil {
-				return err
-			}
-		}
-	}
-	err = r.deleteRequest(ctx, req)
-	failpoint.Hit("deletion/request-removed")
-	return err
-}
-
-// removeProcessed removes what earlier attempts left: this one's outcome replaces theirs.
-func (j *job) removeProcessed(ctx context.Context) error {
-	others, err := j.others(ctx, j.request)
-	if err != nil {
-		return err
-	}
-	for i := range others {
-		if o := &others[i]; o.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed {
-			if err := j.deleteRequest(ctx, o); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

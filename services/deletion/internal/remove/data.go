@@ -35,7 +35,7 @@ func (j *job) removeData(ctx context.Context) (err error) {
 	if j.location == nil {
 		return nil
 	}
-	store, err := j.Locations.Open(ctx, j.location)
+	store, err := j.remover.Locations.Open(ctx, j.location)
 	if err != nil {
 		return j.unshown(err)
 	}
@@ -45,7 +45,7 @@ func (j *job) removeData(ctx context.Context) (err error) {
 		return j.unshown(err)
 	}
 	if !own {
-		j.Log.Info("the data under the backup's name is another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
+		j.remover.Log.Info("the data under the backup's name is another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
 		return nil
 	}
 	if err := j.keepsVolumeData(ctx, store); err != nil {
@@ -57,11 +57,11 @@ func (j *job) removeData(ctx context.Context) (err error) {
 	if err := j.removeSnapshots(ctx, store, stored); err != nil {
 		return err
 	}
-	e := &emptying{Remover: j.Remover, j: j, store: store}
+	e := &emptying{j: j, store: store}
 	if err := e.all(ctx); !errors.Is(err, errReplaced) {
 		return err
 	}
-	j.Log.Info("the directory of the backup has become another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
+	j.remover.Log.Info("the directory of the backup has become another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
 	return nil
 }
 
@@ -71,7 +71,6 @@ var errReplaced = errors.New("the directory has become another backup's")
 
 // emptying is the removal of one directory.
 type emptying struct {
-	*Remover
 	j     *job
 	store objectstore.Store
 	asked time.Time // when owns was last sure
@@ -80,7 +79,7 @@ type emptying struct {
 }
 
 func (e *emptying) all(ctx context.Context) error {
-	if e.Actions != nil || e.Snapshots != nil { // plugins may have worked for hours
+	if e.j.remover.Actions != nil || e.j.remover.Snapshots != nil { // plugins may have worked for hours
 		if err := e.still(ctx); err != nil {
 			return err
 		}
@@ -119,7 +118,7 @@ func (e *emptying) rest(ctx context.Context) (found bool, err error) {
 			return nil
 		}
 		found = true
-		if n++; n%step == 1 || e.Clock.Since(e.asked) >= fresh {
+		if n++; n%step == 1 || e.j.remover.Clock.Since(e.asked) >= fresh {
 			if err := e.still(ctx); err != nil {
 				return err
 			}
@@ -137,7 +136,7 @@ func (e *emptying) rest(ctx context.Context) (found bool, err error) {
 
 // still fails with errReplaced when the directory is another backup's by now.
 func (e *emptying) still(ctx context.Context) error {
-	e.asked = e.Clock.Now()
+	e.asked = e.j.remover.Clock.Now()
 	own, _, err := owns(ctx, e.store, e.j)
 	if err == nil && !own {
 		err = errReplaced
@@ -167,7 +166,7 @@ func (e *emptying) end(ctx context.Context) error {
 		return true, e.j.held.Confirm(ctx)
 	})
 	if err != nil { // they take up space only
-		e.Log.Warn("unfinished uploads of a deleted backup stay", "backup", name, "error", err)
+		e.j.remover.Log.Warn("unfinished uploads of a deleted backup stay", "backup", name, "error", err)
 	}
 	if e.remembers {
 		err := e.store.List(ctx, layout.DeletionDir(name), func(i objectstore.Info) error { return e.one(ctx, i.Key) })

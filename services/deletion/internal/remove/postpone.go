@@ -29,7 +29,7 @@ func (r *Remover) pauses(req *velerov1.DeleteBackupRequest) bool {
 
 // postpone releases the request until its next try is due. Until then it says why it waits.
 func (j *job) postpone(ctx context.Context, next tries.Tries, reasons []string) error {
-	j.Log.InfoContext(ctx, "deletion waits", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
+	j.remover.Log.InfoContext(ctx, "deletion waits", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
 	failpoint.Hit("deletion/before-postpone")
 	err := j.held.Release(ctx, func(d *velerov1.DeleteBackupRequest) error {
 		d.Status.Errors = reasons
@@ -43,15 +43,15 @@ func (j *job) postpone(ctx context.Context, next tries.Tries, reasons []string) 
 // again, with growing pauses and a bounded number of times; then the request ends and says what
 // failed.
 func (j *job) unsuccessful(ctx context.Context, failures []string, again bool) error {
-	next := tries.Of(j.request).Fail(j.Clock.Now())
-	limit := j.Tries
+	next := tries.Of(j.request).Fail(j.remover.Clock.Now())
+	limit := j.remover.Tries
 	if limit == 0 {
 		limit = tries.PerRequest
 	}
 	if again && next.Failed < limit {
 		return j.postpone(ctx, next, failures)
 	}
-	j.Log.WarnContext(ctx, "backup not deleted", "backup", j.backup.Name, "request", j.request.Name, "errors", failures)
+	j.remover.Log.WarnContext(ctx, "backup not deleted", "backup", j.backup.Name, "request", j.request.Name, "errors", failures)
 	_, err := j.held.Settle(ctx, func(d *velerov1.DeleteBackupRequest) error {
 		d.Status.Phase, d.Status.Errors = velerov1.DeleteBackupRequestPhaseProcessed, failures
 		return next.Set(d)

@@ -5,7 +5,6 @@ package remove
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -77,7 +76,7 @@ func (r *Remover) Admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	if r.pauses(req) {
 		return engine.NotNow[*velerov1.DeleteBackupRequest]("its next try is due later"), nil
 	}
-	front, err := r.inFront(ctx, req)
+	front, err := r.requests().inFront(ctx, req)
 	if err != nil {
 		return none, err
 	}
@@ -109,6 +108,15 @@ func (j *job) Claimed(d *velerov1.DeleteBackupRequest, _ claim.Claim) error {
 	return nil
 }
 
+// Restoring says which restores of the backup run, "" if none does or the deletion has begun: then
+// they are waited for.
+func (r *Remover) Restoring(ctx context.Context, b *velerov1.Backup) (string, error) {
+	if b.Status.Phase == velerov1.BackupPhaseDeleting {
+		return "", nil
+	}
+	return r.restores().running(ctx, b.Name)
+}
+
 // refusal ends a request that cannot be carried out; settled marks it as one that stands for those
 // to come.
 func refusal(reason string, settled bool) func(*velerov1.DeleteBackupRequest) error {
@@ -136,14 +144,5 @@ func (r *Remover) Finalize(ctx context.Context, req *velerov1.DeleteBackupReques
 	if r.Clock.Now().Sub(req.CreationTimestamp.Time) < keep {
 		return forget, nil
 	}
-	return forget, r.deleteRequest(ctx, req)
-}
-
-// deleteRequest removes this very request.
-func (r *Remover) deleteRequest(ctx context.Context, req *velerov1.DeleteBackupRequest) error {
-	err := r.Client.Delete(ctx, req, client.Preconditions{UID: &req.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete request %q: %w", req.Name, err)
-	}
-	return nil
+	return forget, r.requests().remove(ctx, req)
 }

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -16,58 +20,28 @@ const (
 	restorePoll        = 500 * time.Millisecond
 )
 
-// removeRestores deletes the Restores of the backup and waits a while until they are gone: their
-// files lie in the backup's location, which is found through the Backup. Ones that take longer are
-// no failure.
-func (j *job) removeRestores(ctx context.Context) error {
-	restores, err := j.restores(ctx, j.backup.Name)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range restores {
-		restore := &restores[i]
-		if err := j.held.Confirm(ctx); err != nil {
-			return err
-		}
-		err := j.Client.Delete(ctx, restore, client.Preconditions{UID: &restore.UID})
-		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("restore %q: %w", restore.Name, err))
-		}
-	}
-	if len(errs) > 0 || len(restores) == 0 {
-		return errors.Join(errs...)
-	}
-	return j.awaitRestores(ctx, j.backup.Name)
+// restores are the Restores of a namespace.
+type restores struct {
+	reader    client.Reader // uncached
+	client    client.Client
+	namespace string
+	wait      time.Duration // for those that were deleted
+	clock     clock.WithTicker
+	log       *slog.Logger
 }
 
-func (r *Remover) awaitRestores(ctx context.Context, backup string) error {
+func (r *Remover) restores() restores {
 	wait := r.RestoreWait
 	if wait == 0 {
 		wait = defaultRestoreWait
 	}
-	ticker := r.Clock.NewTicker(restorePoll)
-	defer ticker.Stop()
-	for start := r.Clock.Now(); ; {
-		left, err := r.restores(ctx, backup)
-		if err != nil || len(left) == 0 {
-			return err
-		}
-		if r.Clock.Now().Sub(start) >= wait {
-			r.Log.Warn("restores of a deleted backup are still there", "backup", backup, "restores", len(left))
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C():
-		}
-	}
+	return restores{reader: r.Reader, client: r.Client, namespace: r.Namespace, wait: wait, clock: r.Clock, log: r.Log}
 }
 
-func (r *Remover) restores(ctx context.Context, backup string) ([]velerov1.Restore, error) {
+// of returns the Restores of a backup.
+func (r restores) of(ctx context.Context, backup string) ([]velerov1.Restore, error) {
 	var list velerov1.RestoreList
-	if err := r.Reader.List(ctx, &list, client.InNamespace(r.Namespace)); err != nil {
+	if err := r.reader.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
 		return nil, fmt.Errorf("list restores: %w", err)
 	}
 	var of []velerov1.Restore
@@ -77,4 +51,82 @@ func (r *Remover) restores(ctx context.Context, backup string) ([]velerov1.Resto
 		}
 	}
 	return of, nil
+}
+
+// running says which restores of the backup run, "" if none does.
+//
+// A deletion asks before its claim, to refuse, and again once the Backup is Deleting: no restore
+// that is claimed later begins, because its runner reads the Backup after it has written its claim.
+// One that was claimed in between is waited for.
+func (r restores) running(ctx context.Context, backup string) (string, error) {
+	restores, err := r.of(ctx, backup)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for i := range restores {
+		if runs(restores[i].Status.Phase) {
+			names = append(names, fmt.Sprintf("%q", restores[i].Name))
+		}
+	}
+	if len(names) == 0 {
+		return "", nil
+	}
+	slices.Sort(names)
+	more := ""
+	if len(names) > shown {
+		more = fmt.Sprintf(" and %d more", len(names)-shown)
+		names = names[:shown]
+	}
+	return "the backup is being restored by " + strings.Join(names, ", ") + more, nil
+}
+
+// runs reports whether a runner works on the restore, or one will have to: it reads the data of its
+// backup.
+func runs(phase velerov1.RestorePhase) bool { return !phase.IsNew() && !phase.Terminal() }
+
+// remove deletes the Restores of the backup and waits a while until they are gone: their files lie
+// in the backup's location, which is found through the Backup. Ones that take longer are no
+// failure. The claim is confirmed before each.
+func (r restores) remove(ctx context.Context, backup string, confirm func(context.Context) error) error {
+	restores, err := r.of(ctx, backup)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range restores {
+		restore := &restores[i]
+		if err := confirm(ctx); err != nil {
+			return err
+		}
+		err := r.client.Delete(ctx, restore, client.Preconditions{UID: &restore.UID})
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("restore %q: %w", restore.Name, err))
+		}
+	}
+	if len(errs) > 0 || len(restores) == 0 {
+		return errors.Join(errs...)
+	}
+	return r.await(ctx, backup)
+}
+
+// await waits until the Restores of the backup are gone, or for as long as r.wait.
+func (r restores) await(ctx context.Context, backup string) error {
+	ticker := r.clock.NewTicker(restorePoll)
+	defer ticker.Stop()
+	for start := r.clock.Now(); ; {
+		left, err := r.of(ctx, backup)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		if r.clock.Now().Sub(start) >= r.wait {
+			r.log.Warn("restores of a deleted backup are still there", "backup", backup, "restores", len(left))
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C():
+		}
+	}
 }

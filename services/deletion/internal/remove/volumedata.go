@@ -52,13 +52,13 @@ func Settled(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool {
 // removed. Where that cannot be told now, the removal of the data asks again before it removes
 // anything.
 func (j *job) admitVolumeData(ctx context.Context) error {
-	store, err := j.Locations.Open(ctx, j.location)
+	store, err := j.remover.Locations.Open(ctx, j.location)
 	if err != nil {
 		return nil //nolint:nilerr // the removal asks again
 	}
 	defer func() {
 		if err := store.Close(); err != nil {
-			j.Log.WarnContext(ctx, "bucket not closed", "error", err)
+			j.remover.Log.WarnContext(ctx, "bucket not closed", "error", err)
 		}
 	}()
 	own, _, err := owns(ctx, store, j)
@@ -93,7 +93,7 @@ func (j *job) keepsVolumeData(ctx context.Context, store objectstore.Reader) err
 	if err != nil {
 		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
 	}
-	if err := j.live(ctx, j.backup, &found); err != nil {
+	if err := found.addLive(ctx, j.remover.Reader, j.remover.Namespace, j.backup); err != nil {
 		return fmt.Errorf("cannot tell whether the backup has volume data that would be left behind: %w", err)
 	}
 	if text := found.String(); text != "" {
@@ -101,32 +101,6 @@ func (j *job) keepsVolumeData(ctx context.Context, store objectstore.Reader) err
 			"With the annotation %s: \"true\" on the Backup it is deleted, and that data stays where it is", text, holdfast.AnnotationLeaveVolumeData)}
 	}
 	j.checked = true
-	return nil
-}
-
-// live adds what the objects of Velero's data movers say: a backup that failed early has no files.
-func (r *Remover) live(ctx context.Context, b *velerov1.Backup, found *tally) error {
-	of := []client.ListOption{client.InNamespace(r.Namespace), client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name)}}
-	var pods velerov1.PodVolumeBackupList
-	if err := r.Reader.List(ctx, &pods, of...); notServed(err) != nil {
-		return fmt.Errorf("list PodVolumeBackups: %w", err)
-	}
-	for i := range pods.Items {
-		if p := &pods.Items[i]; belongs(p, b) {
-			found.add(volumedata.OfPodVolumeBackup(p))
-		}
-	}
-	var uploads v2alpha1.DataUploadList
-	if err := r.Reader.List(ctx, &uploads, of...); notServed(err) != nil {
-		return fmt.Errorf("list DataUploads: %w", err)
-	}
-	for i := range uploads.Items {
-		if u := &uploads.Items[i]; belongs(u, b) {
-			found.add(volumedata.Data{
-				Method: volumedata.DataUpload, Namespace: u.Spec.SourceNamespace, Claim: u.Spec.SourcePVC, Stored: u.Status.SnapshotID != "",
-			})
-		}
-	}
 	return nil
 }
 
@@ -173,6 +147,32 @@ func (t *tally) add(d volumedata.Data) {
 	if len(t.first) < shown {
 		t.first = append(t.first, name)
 	}
+}
+
+// addLive adds what the objects of Velero's data movers say: a backup that failed early has no files.
+func (t *tally) addLive(ctx context.Context, reader client.Reader, namespace string, b *velerov1.Backup) error {
+	of := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name)}}
+	var pods velerov1.PodVolumeBackupList
+	if err := reader.List(ctx, &pods, of...); notServed(err) != nil {
+		return fmt.Errorf("list PodVolumeBackups: %w", err)
+	}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; belongs(p, b) {
+			t.add(volumedata.OfPodVolumeBackup(p))
+		}
+	}
+	var uploads v2alpha1.DataUploadList
+	if err := reader.List(ctx, &uploads, of...); notServed(err) != nil {
+		return fmt.Errorf("list DataUploads: %w", err)
+	}
+	for i := range uploads.Items {
+		if u := &uploads.Items[i]; belongs(u, b) {
+			t.add(volumedata.Data{
+				Method: volumedata.DataUpload, Namespace: u.Spec.SourceNamespace, Claim: u.Spec.SourcePVC, Stored: u.Status.SnapshotID != "",
+			})
+		}
+	}
+	return nil
 }
 
 // methods are what is counted, with the names for one and for many.
