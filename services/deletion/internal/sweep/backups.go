@@ -70,7 +70,7 @@ func (p *pass) backup(ctx context.Context, d *directory) error {
 		p.count.unowned++
 		return nil
 	}
-	own, err := p.owner(ctx, d.name)
+	own, err := p.judge.owner(ctx, d.name)
 	if err != nil || !p.ours(own, d.name) {
 		return err
 	}
@@ -85,7 +85,7 @@ func (p *pass) backup(ctx context.Context, d *directory) error {
 // parts removes the parts of one object, if it needs them no more. The directory's owner is looked
 // at when the rest is.
 func (p *pass) parts(ctx context.Context, name, uid string) error {
-	verdict, err := p.judgeParts(ctx, name, uid)
+	verdict, err := p.judge.parts(ctx, name, uid)
 	if err != nil || verdict == inUse || verdict == abandoned {
 		return err
 	}
@@ -93,8 +93,8 @@ func (p *pass) parts(ctx context.Context, name, uid string) error {
 		return nil
 	}
 	p.log.Info("removing the parts of a backup that needs them no more", "backup", name, "uid", uid)
-	_, err = p.empty(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {
-		now, err := p.judgeParts(ctx, name, uid)
+	_, err = p.remover.empty(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {
+		now, err := p.judge.parts(ctx, name, uid)
 		return now == verdict, err
 	})
 	return err
@@ -103,12 +103,12 @@ func (p *pass) parts(ctx context.Context, name, uid string) error {
 // wholeDirectory removes a directory that was reserved for a Backup which is gone and never
 // committed anything.
 func (p *pass) wholeDirectory(ctx context.Context, name string) error {
-	own, err := p.owner(ctx, name)
+	own, err := p.judge.owner(ctx, name)
 	if err != nil || own.kind != oursKind {
 		return err
 	}
 	leftover := func(ctx context.Context) (bool, error) {
-		now, err := p.judgeDirectory(ctx, name, own.uid)
+		now, err := p.judge.directory(ctx, name, own.uid)
 		return now == abandoned, err
 	}
 	ok, err := leftover(ctx)
@@ -117,11 +117,11 @@ func (p *pass) wholeDirectory(ctx context.Context, name string) error {
 	}
 	p.log.Info("removing the directory of a backup that is gone and was never finished", "backup", name, "uid", own.uid)
 	key := layout.OwnerFile(name)
-	if ok, err = p.empty(ctx, layout.BackupDir(name), key, leftover); !ok || err != nil {
+	if ok, err = p.remover.empty(ctx, layout.BackupDir(name), key, leftover); !ok || err != nil {
 		return err
 	}
-	if err := p.sweepUploads(ctx, layout.BackupDir(name), func(objectstore.Upload) (bool, error) { return leftover(ctx) }); err != nil {
+	if err := p.remover.abortUploads(ctx, layout.BackupDir(name), func(objectstore.Upload) (bool, error) { return leftover(ctx) }); err != nil {
 		return err
 	}
-	return p.removeOwner(ctx, key, leftover)
+	return p.remover.removeOwner(ctx, key, leftover)
 }

@@ -37,17 +37,26 @@ const (
 // a bucket.
 func byName(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
 
+// judge decides from uncached reads: whose a directory of a location is and whether it is a
+// leftover.
+type judge struct {
+	reader     client.Reader // uncached
+	store      objectstore.Store
+	cluster    string // UID of this cluster
+	keepFailed func() bool
+}
+
 // backupStages reads the Backups of that name.
-func (p *pass) backupStages(ctx context.Context, name string) (map[types.UID]stage, error) {
+func (j *judge) backupStages(ctx context.Context, name string) (map[types.UID]stage, error) {
 	var list velerov1.BackupList
-	if err := p.Reader.List(ctx, &list, byName(name)); err != nil {
+	if err := j.reader.List(ctx, &list, byName(name)); err != nil {
 		return nil, fmt.Errorf("look for backup %q: %w", name, err)
 	}
 	stages := make(map[types.UID]stage, len(list.Items))
 	for i := range list.Items {
 		b := &list.Items[i]
 		stages[b.UID] = live
-		kept := b.Status.Phase == velerov1.BackupPhaseDeleting || b.Status.Phase == velerov1.BackupPhaseFailed && p.keepsFailed()
+		kept := b.Status.Phase == velerov1.BackupPhaseDeleting || b.Status.Phase == velerov1.BackupPhaseFailed && j.keepsFailed()
 		if b.Status.Phase.Terminal() && !kept { // what is kept is a deletion's
 			stages[b.UID] = done
 		}
@@ -55,13 +64,14 @@ func (p *pass) backupStages(ctx context.Context, name string) (map[types.UID]sta
 	return stages, nil
 }
 
-// judgeParts reads the owner before the cluster: who reserved the directory existed before that.
-func (p *pass) judgeParts(ctx context.Context, name, uid string) (verdict, error) {
-	own, err := p.owner(ctx, name)
+// parts judges the parts of one object. It reads the owner before the cluster: who reserved the
+// directory existed before that.
+func (j *judge) parts(ctx context.Context, name, uid string) (verdict, error) {
+	own, err := j.owner(ctx, name)
 	if err != nil || own.kind != oursKind {
 		return inUse, err
 	}
-	stages, err := p.backupStages(ctx, name)
+	stages, err := j.backupStages(ctx, name)
 	if err != nil {
 		return inUse, err
 	}
@@ -74,27 +84,27 @@ func (p *pass) judgeParts(ctx context.Context, name, uid string) (verdict, error
 	if uid != own.uid {
 		return leftoverOfGone, nil
 	}
-	committed, err := p.committed(ctx, name)
+	committed, err := j.committed(ctx, name)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
 		return abandoned, nil
 	case err != nil:
 		return inUse, err
-	case committed == velerov1.BackupPhaseFailed && p.keepsFailed(): // its object is made anew from the bucket
+	case committed == velerov1.BackupPhaseFailed && j.keepsFailed(): // its object is made anew from the bucket
 		return inUse, nil
 	}
 	return leftoverOfGone, nil
 }
 
-func (p *pass) keepsFailed() bool { return p.KeepFailed != nil && p.KeepFailed() }
+func (j *judge) keepsFailed() bool { return j.keepFailed != nil && j.keepFailed() }
 
 // maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
 const maxMetadata = 8 << 20
 
 // committed returns the phase that the backup was committed with, "" if the file says none;
 // objectstore.ErrNotFound if there is none.
-func (p *pass) committed(ctx context.Context, name string) (velerov1.BackupPhase, error) {
-	data, err := objectstore.ReadAll(ctx, p.store, layout.BackupMetadata(name), maxMetadata)
+func (j *judge) committed(ctx context.Context, name string) (velerov1.BackupPhase, error) {
+	data, err := objectstore.ReadAll(ctx, j.store, layout.BackupMetadata(name), maxMetadata)
 	if errors.Is(err, objectstore.ErrSize) {
 		return "", nil
 	}
@@ -108,14 +118,14 @@ func (p *pass) committed(ctx context.Context, name string) (velerov1.BackupPhase
 	return b.Status.Phase, nil
 }
 
-// judgeDirectory reports whether everything in the directory was left by the Backup with that UID.
+// directory judges whether everything in the directory was left by the Backup with that UID.
 // While another of that name is on its way the directory is left to its runner.
-func (p *pass) judgeDirectory(ctx context.Context, name, uid string) (verdict, error) {
-	own, err := p.owner(ctx, name)
+func (j *judge) directory(ctx context.Context, name, uid string) (verdict, error) {
+	own, err := j.owner(ctx, name)
 	if err != nil || own.kind != oursKind || own.uid != uid {
 		return inUse, err
 	}
-	stages, err := p.backupStages(ctx, name)
+	stages, err := j.backupStages(ctx, name)
 	if err != nil {
 		return inUse, err
 	}
@@ -127,9 +137,35 @@ func (p *pass) judgeDirectory(ctx context.Context, name, uid string) (verdict, e
 			return inUse, nil
 		}
 	}
-	committed, err := objectstore.Exists(ctx, p.store, layout.BackupMetadata(name))
+	committed, err := objectstore.Exists(ctx, j.store, layout.BackupMetadata(name))
 	if committed || err != nil {
 		return inUse, err
 	}
 	return abandoned, nil
+}
+
+// records judges the recorded outcomes of a Restore. It wants an owner file of this cluster, or a
+// Restore of this cluster with that UID that has ended: a runner that was paused may write a record
+// after the owner file was swept.
+func (j *judge) records(ctx context.Context, r records) (verdict, error) {
+	own, err := j.restoreOwner(ctx, r.name, r.uid)
+	if err != nil || own.kind != oursKind && own.kind != noneKind {
+		return inUse, err
+	}
+	var list velerov1.RestoreList
+	if err := j.reader.List(ctx, &list, byName(r.name)); err != nil {
+		return inUse, fmt.Errorf("look for restore %q: %w", r.name, err)
+	}
+	for i := range list.Items {
+		if o := &list.Items[i]; o.UID == types.UID(r.uid) {
+			if o.Status.Phase.Terminal() {
+				return leftoverOfDone, nil
+			}
+			return inUse, nil
+		}
+	}
+	if own.kind == noneKind {
+		return inUse, nil
+	}
+	return leftoverOfGone, nil
 }

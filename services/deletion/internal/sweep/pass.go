@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"time"
 
@@ -24,14 +23,15 @@ var errTooMany = fmt.Errorf("%d directories failed, the rest is left to the next
 
 // pass is one sweep of one location.
 type pass struct {
-	*Sweeper
-	place  *place
-	mine   string // this cluster
-	store  objectstore.Store
-	log    *slog.Logger
-	seen   map[string]time.Time // place.gone of the next pass
-	owners map[string]owner     // of directories with unfinished uploads
-	count  counts
+	sweeper *Sweeper
+	place   *place
+	store   objectstore.Store
+	judge   judge
+	remover remover
+	log     *slog.Logger
+	seen    map[string]time.Time // place.gone of the next pass
+	owners  map[string]owner     // of directories with unfinished uploads
+	count   counts
 }
 
 // counts is what a pass did and saw.
@@ -42,22 +42,25 @@ type counts struct {
 }
 
 func (p *pass) run(ctx context.Context, loc *velerov1.BackupStorageLocation) (err error) {
-	ctx, span := p.Tracer.Start(ctx, "sweep", trace.WithAttributes(attribute.String("holdfast.location", loc.Name)))
+	ctx, span := p.sweeper.Tracer.Start(ctx, "sweep", trace.WithAttributes(attribute.String("holdfast.location", loc.Name)))
 	defer func() {
-		p.Metrics.pass(loc.Name, &p.count, err)
+		p.sweeper.Metrics.pass(loc.Name, &p.count, err)
 		span.SetAttributes(attribute.Int64("holdfast.sweep.objects", p.count.objects), attribute.Int64("holdfast.sweep.uploads", p.count.uploads))
 		if err != nil {
 			span.SetStatus(codes.Error, err.Error())
 		}
 		span.End()
 	}()
-	if p.mine, err = p.clusterUID(ctx); err != nil {
+	cluster, err := p.sweeper.clusterUID(ctx)
+	if err != nil {
 		return err
 	}
-	if p.store, err = p.Opener.Open(ctx, loc); err != nil {
+	if p.store, err = p.sweeper.Opener.Open(ctx, loc); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.store.Close()) }()
+	p.judge = judge{reader: p.sweeper.Reader, store: p.store, cluster: cluster, keepFailed: p.sweeper.KeepFailed}
+	p.remover = remover{store: p.store, clock: p.sweeper.Clock, log: p.log, count: &p.count}
 	for _, step := range []func(context.Context) error{p.backups, p.restores, p.uploads} {
 		if err := step(ctx); err != nil {
 			return err
@@ -94,48 +97,27 @@ func (p *pass) settle(ctx context.Context, dir string, err error) error {
 func (p *pass) goneLongEnough(dir string) bool {
 	first, ok := p.place.gone[dir]
 	if !ok {
-		first = p.Clock.Now()
+		first = p.sweeper.Clock.Now()
 	}
-	if p.Clock.Since(first) >= p.Grace {
+	if p.sweeper.Clock.Since(first) >= p.sweeper.Grace {
 		return true
 	}
 	p.seen[dir] = first
 	return false
 }
 
-const (
-	// page is how many keys are held at once.
-	page = 1000
-	// step is how many objects are removed at most without asking again whether they are leftovers,
-	// and fresh for how long.
-	step  = 100
-	fresh = 2 * time.Second
-	// parallel is how many objects are removed at once.
-	parallel = 16
-)
-
-// still tells, from uncached reads, whether something is a leftover now.
-type still func(context.Context) (bool, error)
-
-// empty removes everything under prefix but the object keep; false means that it is, or may be,
-// somebody's after all.
-func (p *pass) empty(ctx context.Context, prefix, keep string, leftover still) (bool, error) {
-	for {
-		var infos []objectstore.Info
-		err := p.store.List(ctx, prefix, func(i objectstore.Info) error {
-			if i.Key != keep {
-				infos = append(infos, i)
-			}
-			if len(infos) == page {
-				return fs.SkipAll
-			}
-			return nil
-		})
-		if err != nil || len(infos) == 0 {
-			return err == nil, err
-		}
-		if ok, err := p.remove(ctx, infos, leftover); !ok || err != nil {
-			return false, err
-		}
+// ours reports whether a directory may be looked at further, and counts it otherwise.
+func (p *pass) ours(o owner, dir string) bool {
+	switch o.kind {
+	case oursKind:
+		return true
+	case foreignKind:
+		p.count.foreign++
+	case unreadableKind:
+		p.count.unreadable++
+		p.log.Warn("owner file cannot be read, its directory is left alone", "directory", dir)
+	case noneKind:
+		p.count.unowned++
 	}
+	return false
 }

@@ -3,19 +3,68 @@ package sweep
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
+const (
+	// page is how many keys are held at once.
+	page = 1000
+	// step is how many objects are removed at most without asking again whether they are leftovers,
+	// and fresh for how long.
+	step  = 100
+	fresh = 2 * time.Second
+	// parallel is how many objects are removed at once.
+	parallel = 16
+)
+
+// still reports, from uncached reads, whether something is a leftover now.
+type still func(context.Context) (bool, error)
+
+// remover removes leftovers from the bucket of a location.
+type remover struct {
+	store objectstore.Store
+	clock clock.PassiveClock
+	log   *slog.Logger
+	count *counts
+}
+
+// empty removes everything under prefix but the object keep; false means that it is, or may be, in
+// use.
+func (r *remover) empty(ctx context.Context, prefix, keep string, leftover still) (bool, error) {
+	for {
+		var infos []objectstore.Info
+		err := r.store.List(ctx, prefix, func(i objectstore.Info) error {
+			if i.Key != keep {
+				infos = append(infos, i)
+			}
+			if len(infos) == page {
+				return fs.SkipAll
+			}
+			return nil
+		})
+		if err != nil || len(infos) == 0 {
+			return err == nil, err
+		}
+		if ok, err := r.remove(ctx, infos, leftover); !ok || err != nil {
+			return false, err
+		}
+	}
+}
+
 // remove deletes objects and asks in between whether they are leftovers still: a process that was
 // paused must not go on with what it knew before.
-func (p *pass) remove(ctx context.Context, infos []objectstore.Info, leftover still) (bool, error) {
+func (r *remover) remove(ctx context.Context, infos []objectstore.Info, leftover still) (bool, error) {
 	for len(infos) > 0 {
-		asked := p.Clock.Now()
+		asked := r.clock.Now()
 		if ok, err := leftover(ctx); !ok || err != nil {
 			return false, err
 		}
@@ -24,10 +73,10 @@ func (p *pass) remove(ctx context.Context, infos []objectstore.Info, leftover st
 		group.SetLimit(parallel)
 		var removed, bytes atomic.Int64
 		n := 0
-		for ; n < min(step, len(infos)) && p.Clock.Since(asked) < fresh && gctx.Err() == nil; n++ {
+		for ; n < min(step, len(infos)) && r.clock.Since(asked) < fresh && gctx.Err() == nil; n++ {
 			info := infos[n]
 			group.Go(func() error {
-				if err := p.store.Delete(gctx, info.Key); err != nil {
+				if err := r.store.Delete(gctx, info.Key); err != nil {
 					return err
 				}
 				removed.Add(1)
@@ -37,8 +86,8 @@ func (p *pass) remove(ctx context.Context, infos []objectstore.Info, leftover st
 			})
 		}
 		err := group.Wait()
-		p.count.objects += removed.Load()
-		p.count.bytes += bytes.Load()
+		r.count.objects += removed.Load()
+		r.count.bytes += bytes.Load()
 		if err != nil {
 			return false, err
 		}
@@ -48,15 +97,26 @@ func (p *pass) remove(ctx context.Context, infos []objectstore.Info, leftover st
 }
 
 // removeOwner deletes the file that says whose a directory is, which is empty but for it.
-func (p *pass) removeOwner(ctx context.Context, key string, leftover still) error {
+func (r *remover) removeOwner(ctx context.Context, key string, leftover still) error {
 	failpoint.Hit("deletion/sweep-before-owner")
-	info, err := p.store.Stat(ctx, key)
+	info, err := r.store.Stat(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil // another replica was first
 	}
 	if err != nil {
 		return err
 	}
-	_, err = p.remove(ctx, []objectstore.Info{info}, leftover)
+	_, err = r.remove(ctx, []objectstore.Info{info}, leftover)
+	return err
+}
+
+// abortUploads ends the unfinished uploads under prefix that are abandoned.
+func (r *remover) abortUploads(ctx context.Context, prefix string, abandoned func(objectstore.Upload) (bool, error)) error {
+	n, err := objectstore.SweepUploads(ctx, r.store, prefix, abandoned)
+	r.count.uploads += int64(n)
+	if errors.Is(err, objectstore.ErrAccess) {
+		r.log.Info("unfinished uploads cannot be swept: the permission to list or abort them is missing", "error", err)
+		return nil
+	}
 	return err
 }

@@ -2,12 +2,8 @@ package sweep
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -45,15 +41,15 @@ func (p *pass) restores(ctx context.Context) error {
 // restore removes the records of one Restore, if it needs them no more.
 func (p *pass) restore(ctx context.Context, r records) error {
 	dir := layout.RestoreRecords(r.name, r.uid)
-	own, err := p.restoreOwner(ctx, r.name, r.uid)
+	own, err := p.judge.restoreOwner(ctx, r.name, r.uid)
 	if err != nil {
 		return err
 	}
-	verdict, err := p.judgeRecords(ctx, r)
+	verdict, err := p.judge.records(ctx, r)
 	if err != nil {
 		return err
 	}
-	if own.kind != nobodyKind || verdict != leftoverOfDone {
+	if own.kind != noneKind || verdict != leftoverOfDone {
 		if !p.ours(own, dir) {
 			return nil
 		}
@@ -63,40 +59,15 @@ func (p *pass) restore(ctx context.Context, r records) error {
 	}
 	p.log.Info("removing the records of a restore that needs them no more", "restore", r.name, "uid", r.uid)
 	leftover := func(ctx context.Context) (bool, error) {
-		now, err := p.judgeRecords(ctx, r)
+		now, err := p.judge.records(ctx, r)
 		return now != inUse, err
 	}
 	key := layout.RestoreOwnerFile(r.name, r.uid)
-	if ok, err := p.empty(ctx, dir, key, leftover); !ok || err != nil {
+	if ok, err := p.remover.empty(ctx, dir, key, leftover); !ok || err != nil {
 		return err
 	}
-	if err := p.sweepUploads(ctx, dir, func(objectstore.Upload) (bool, error) { return leftover(ctx) }); err != nil {
+	if err := p.remover.abortUploads(ctx, dir, func(objectstore.Upload) (bool, error) { return leftover(ctx) }); err != nil {
 		return err
 	}
-	return p.removeOwner(ctx, key, leftover)
-}
-
-// judgeRecords wants an owner file of this cluster, or a Restore of this cluster with that UID that
-// has ended: a runner that was paused may write a record after the owner file was swept.
-func (p *pass) judgeRecords(ctx context.Context, r records) (verdict, error) {
-	own, err := p.restoreOwner(ctx, r.name, r.uid)
-	if err != nil || own.kind != oursKind && own.kind != nobodyKind {
-		return inUse, err
-	}
-	var list velerov1.RestoreList
-	if err := p.Reader.List(ctx, &list, byName(r.name)); err != nil {
-		return inUse, fmt.Errorf("look for restore %q: %w", r.name, err)
-	}
-	for i := range list.Items {
-		if o := &list.Items[i]; o.UID == types.UID(r.uid) {
-			if o.Status.Phase.Terminal() {
-				return leftoverOfDone, nil
-			}
-			return inUse, nil
-		}
-	}
-	if own.kind == nobodyKind {
-		return inUse, nil
-	}
-	return leftoverOfGone, nil
+	return p.remover.removeOwner(ctx, key, leftover)
 }

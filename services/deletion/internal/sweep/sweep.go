@@ -131,7 +131,7 @@ func (s *Sweeper) location(ctx context.Context, loc *velerov1.BackupStorageLocat
 		known = &place{}
 		s.places[string(loc.UID)] = known
 	}
-	p := &pass{Sweeper: s, place: known, seen: map[string]time.Time{}, owners: map[string]owner{}, log: s.Log.With("location", loc.Name)}
+	p := &pass{sweeper: s, place: known, seen: map[string]time.Time{}, owners: map[string]owner{}, log: s.Log.With("location", loc.Name)}
 	err := p.run(ctx, loc)
 	pause := s.Interval
 	if len(p.seen) > 0 {

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +17,7 @@ const uploadAge = 24 * time.Hour
 // uploads ends the unfinished uploads of backups that ended, and all of this cluster's that are a
 // day old. Where the permission for it is missing they are left to a rule of the bucket.
 func (p *pass) uploads(ctx context.Context) error {
-	return p.sweepUploads(ctx, layout.BackupsDir, func(u objectstore.Upload) (bool, error) {
+	return p.remover.abortUploads(ctx, layout.BackupsDir, func(u objectstore.Upload) (bool, error) {
 		name, ok := layout.BackupName(u.Key)
 		if !ok || layout.CheckName(name) != nil {
 			return false, nil
@@ -26,7 +25,7 @@ func (p *pass) uploads(ctx context.Context) error {
 		own, ok := p.owners[name]
 		if !ok {
 			var err error
-			if own, err = p.owner(ctx, name); err != nil {
+			if own, err = p.judge.owner(ctx, name); err != nil {
 				return false, err
 			}
 			p.owners[name] = own
@@ -34,20 +33,10 @@ func (p *pass) uploads(ctx context.Context) error {
 		if own.kind != oursKind {
 			return false, nil
 		}
-		if p.Clock.Since(u.Begun) >= uploadAge {
+		if p.sweeper.Clock.Since(u.Begun) >= uploadAge {
 			return true, nil
 		}
-		stages, err := p.backupStages(ctx, name)
+		stages, err := p.judge.backupStages(ctx, name)
 		return err == nil && stages[types.UID(own.uid)] == done, err
 	})
-}
-
-func (p *pass) sweepUploads(ctx context.Context, prefix string, abandoned func(objectstore.Upload) (bool, error)) error {
-	n, err := objectstore.SweepUploads(ctx, p.store, prefix, abandoned)
-	p.count.uploads += int64(n)
-	if errors.Is(err, objectstore.ErrAccess) {
-		p.log.Info("unfinished uploads cannot be swept: the permission to list or abort them is missing", "error", err)
-		return nil
-	}
-	return err
 }
