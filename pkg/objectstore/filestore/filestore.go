@@ -20,14 +20,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// tempDir holds files that are being written. It is not part of the key space.
-const tempDir = ".holdfast-tmp"
-
 // Store is a directory used as a bucket. Several processes may use one directory at once.
 type Store struct {
-	root  *os.Root
-	dir   string
-	syncs dirSyncs
+	root *os.Root
+	dir  string
+	tree tree
+	temp tempFiles
 }
 
 var _ objectstore.Store = (*Store)(nil)
@@ -43,9 +41,10 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open bucket directory: %w", readError(err))
 	}
-	s := &Store{root: root, dir: dir}
-	s.syncs = dirSyncs{sync: s.syncNow, dirs: map[string]*dirSync{}}
-	s.sweepTemp()
+	s := &Store{root: root, dir: dir, temp: tempFiles{root: root}}
+	s.tree.root = root
+	s.tree.syncs = dirSyncs{sync: s.tree.syncNow, dirs: map[string]*dirSync{}}
+	s.temp.sweep()
 	return s, nil
 }
 

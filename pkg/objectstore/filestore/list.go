@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
-
-// tempAge is how old a temporary file is before no process can still be writing it.
-const tempAge = 24 * time.Hour
 
 // List implements objectstore.Reader. Memory is bounded by the names of the directories on one
 // path.
@@ -135,42 +130,4 @@ func sortKey(dir string, e fs.DirEntry) string {
 		return dir + e.Name() + "/"
 	}
 	return dir + e.Name()
-}
-
-// sweepTemp removes what crashed writers left, judged by the file system's own clock. It is
-// housekeeping: what cannot be removed now is left to the next start.
-func (s *Store) sweepTemp() {
-	dir, err := s.root.Open(tempDir)
-	if err != nil {
-		return
-	}
-	defer func() { _ = dir.Close() }()
-	entries, err := dir.ReadDir(-1)
-	if err != nil || len(entries) == 0 {
-		return
-	}
-	now, ok := s.storeTime()
-	if !ok {
-		return
-	}
-	for _, e := range entries {
-		if fi, err := e.Info(); err == nil && now.Sub(fi.ModTime()) > tempAge {
-			_ = s.root.Remove(path.Join(tempDir, e.Name()))
-		}
-	}
-}
-
-// storeTime reads the file system's clock off a fresh file.
-func (s *Store) storeTime() (time.Time, bool) {
-	f, name, err := s.createTemp("clock")
-	if err != nil {
-		return time.Time{}, false
-	}
-	defer func() { _ = s.root.Remove(name) }()
-	defer func(f *os.File) { _ = f.Close() }(f)
-	fi, err := f.Stat()
-	if err != nil {
-		return time.Time{}, false
-	}
-	return fi.ModTime(), true
 }

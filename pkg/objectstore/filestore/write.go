@@ -7,14 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
-	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Backups hold Secrets: nobody but owner and group, which processes may share, reads them; the
-// umask takes away more.
+// Backups hold Secrets: only owner and group, which processes may share, may read them; the umask
+// takes away more.
 const (
 	dirMode  = 0o770
 	fileMode = 0o660
@@ -25,7 +23,7 @@ const publishTries = 64
 
 // Put implements objectstore.Writer.
 func (s *Store) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	return s.write(ctx, "put", key, s.replace, func(f *os.File) error { return copyExact(ctx, f, r, size) })
+	return s.write(ctx, "put", key, s.root.Rename, func(f *os.File) error { return copyExact(ctx, f, r, size) })
 }
 
 // Create implements objectstore.Writer.
@@ -37,12 +35,12 @@ func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size in
 	if _, err := s.root.Lstat(key); err == nil {
 		return s.exists("create", key)
 	}
-	return s.write(ctx, "create", key, s.link, func(f *os.File) error { return copyExact(ctx, f, r, size) })
+	return s.write(ctx, "create", key, s.root.Link, func(f *os.File) error { return copyExact(ctx, f, r, size) })
 }
 
 // Compose implements objectstore.Writer. Ranges are copied by the kernel where the file system can.
 func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Source) (objectstore.Info, error) {
-	err := s.write(ctx, "compose", key, s.link, func(f *os.File) error {
+	err := s.write(ctx, "compose", key, s.root.Link, func(f *os.File) error {
 		for i, piece := range src {
 			if err := s.appendSource(ctx, f, piece); err != nil {
 				return fmt.Errorf("source %d: %w", i, err)
@@ -83,8 +81,8 @@ func (s *Store) removeEmpty(dir string) error {
 	for dir != "." && s.root.Remove(dir) == nil {
 		dir = parent(dir)
 	}
-	_ = s.root.Remove(tempDir) // so that a bucket whose last object goes is empty; a writer makes it again
-	if err := s.syncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	s.temp.removeDir() // so that a bucket whose last object goes is empty
+	if err := s.tree.sync(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s.failed("delete", dir, writeError(err))
 	}
 	return nil
@@ -95,7 +93,7 @@ func (s *Store) write(ctx context.Context, op, key string, publish func(tmp, key
 	if err := s.check(ctx, key); err != nil {
 		return err
 	}
-	f, tmp, err := s.createTemp(key)
+	f, tmp, err := s.temp.create(key)
 	if err != nil {
 		return s.failed(op, key, writeError(err))
 	}
@@ -121,7 +119,7 @@ func (s *Store) write(ctx context.Context, op, key string, publish func(tmp, key
 func (s *Store) publish(op, tmp, key string, name func(tmp, key string) error) error {
 	var err error
 	for range publishTries {
-		if err = s.makeDirs(parent(key)); err == nil {
+		if err = s.tree.makeAll(parent(key)); err == nil {
 			err = name(tmp, key)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +127,7 @@ func (s *Store) publish(op, tmp, key string, name func(tmp, key string) error) e
 		}
 	}
 	if err == nil {
-		err = s.syncDir(parent(key))
+		err = s.tree.sync(parent(key))
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return s.exists(op, key)
@@ -140,68 +138,10 @@ func (s *Store) publish(op, tmp, key string, name func(tmp, key string) error) e
 	return nil
 }
 
-func (s *Store) link(tmp, key string) error { return s.root.Link(tmp, key) }
-
-func (s *Store) replace(tmp, key string) error { return s.root.Rename(tmp, key) }
-
-// exists tells an object in the way from a directory in the way.
+// exists is the error of an object, or of a directory, in the way.
 func (s *Store) exists(op, key string) error {
 	if fi, err := s.root.Lstat(key); err == nil && fi.IsDir() {
 		return fmt.Errorf("%s %s: %w: other objects lie under this name", op, key, objectstore.ErrInvalidKey)
 	}
 	return fmt.Errorf("%s %s: %w", op, key, objectstore.ErrExists)
-}
-
-// makeDirs creates dir and its parents; each new entry is made durable, or the object could vanish
-// with its directory.
-func (s *Store) makeDirs(dir string) error {
-	if dir == "." {
-		return nil
-	}
-	if _, err := s.root.Lstat(dir); err == nil {
-		return nil
-	}
-	done := ""
-	for seg := range strings.SplitSeq(dir, "/") {
-		up := done
-		done = path.Join(done, seg)
-		err := s.root.Mkdir(done, dirMode)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.syncDir(path.Join(".", up)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// syncDir makes the entries of a directory durable.
-func (s *Store) syncDir(dir string) error { return s.syncs.do(dir) }
-
-func (s *Store) syncNow(dir string) error {
-	d, err := s.root.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	return d.Sync()
-}
-
-// createTemp opens a new file for what will become key.
-func (s *Store) createTemp(key string) (*os.File, string, error) {
-	tmp := path.Join(tempDir, tempName(key))
-	for range publishTries {
-		if err := s.root.Mkdir(tempDir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, "", err
-		}
-		f, err := s.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return f, tmp, err
-		}
-	}
-	return nil, "", fs.ErrNotExist
 }

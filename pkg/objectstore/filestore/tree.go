@@ -1,0 +1,54 @@
+package filestore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+)
+
+// tree is the directories that objects lie in. Safe for concurrent use.
+type tree struct {
+	root  *os.Root
+	syncs dirSyncs
+}
+
+// makeAll creates dir and its parents; each new entry is made durable, or the object could vanish
+// with its directory.
+func (t *tree) makeAll(dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if _, err := t.root.Lstat(dir); err == nil {
+		return nil
+	}
+	done := ""
+	for seg := range strings.SplitSeq(dir, "/") {
+		up := done
+		done = path.Join(done, seg)
+		err := t.root.Mkdir(done, dirMode)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := t.sync(path.Join(".", up)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sync makes the entries of a directory durable.
+func (t *tree) sync(dir string) error { return t.syncs.do(dir) }
+
+func (t *tree) syncNow(dir string) error {
+	d, err := t.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }()
+	return d.Sync()
+}
