@@ -7,13 +7,11 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
 // merge reads pieces into one buffer; plan bounds their sum.
-func (s *Store) merge(ctx context.Context, pieces []objectstore.Source) ([]byte, error) {
+func merge(ctx context.Context, from objectstore.Reader, pieces []objectstore.Source) ([]byte, error) {
 	var size int64
 	for _, p := range pieces {
 		size += length(p)
@@ -26,15 +24,15 @@ func (s *Store) merge(ctx context.Context, pieces []objectstore.Source) ([]byte,
 		}
 		at := len(data)
 		data = data[:at+int(p.Length)]
-		if err := s.readFull(ctx, p, data[at:]); err != nil {
+		if err := readFull(ctx, from, p, data[at:]); err != nil {
 			return nil, err
 		}
 	}
 	return data, nil
 }
 
-func (s *Store) readFull(ctx context.Context, p objectstore.Source, into []byte) error {
-	rc, err := s.GetRange(ctx, p.Key, p.Offset, p.Length)
+func readFull(ctx context.Context, from objectstore.Reader, p objectstore.Source, into []byte) error {
+	rc, err := from.GetRange(ctx, p.Key, p.Offset, p.Length)
 	if err != nil {
 		return err
 	}
@@ -49,26 +47,18 @@ func (s *Store) readFull(ctx context.Context, p objectstore.Source, into []byte)
 	return err
 }
 
-// streamPart copies a large piece through this process without holding it, for servers that cannot
-// copy.
-func (s *Store) streamPart(ctx context.Context, key string, id *string, n int32, p objectstore.Source) (types.CompletedPart, error) {
-	r := &remote{ctx: ctx, store: s, src: p}
-	defer r.close()
-	return s.sendPart(ctx, key, id, n, &window{r: r, size: p.Length})
-}
-
 // remote reads a range of an object and can go back, by opening it again.
 type remote struct {
-	ctx   context.Context
-	store *Store
-	src   objectstore.Source
-	pos   int64
-	rc    io.ReadCloser
+	ctx  context.Context
+	from objectstore.Reader
+	src  objectstore.Source
+	pos  int64
+	rc   io.ReadCloser
 }
 
 func (r *remote) Read(p []byte) (int, error) {
 	if r.rc == nil {
-		rc, err := r.store.GetRange(r.ctx, r.src.Key, r.src.Offset+r.pos, r.src.Length-r.pos)
+		rc, err := r.from.GetRange(r.ctx, r.src.Key, r.src.Offset+r.pos, r.src.Length-r.pos)
 		if err != nil {
 			return 0, err
 		}

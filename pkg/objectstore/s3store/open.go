@@ -29,7 +29,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, fmt.Errorf("%w: no bucket", ErrConfig)
 	}
 	s := &Store{config: c}
-	base, err := s.load(ctx)
+	base, err := load(ctx, &c)
 	if err != nil {
 		return nil, err
 	}
@@ -49,17 +49,18 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 // next attempt succeeds.
 const emptiedDirectory = "ExistingObjectIsDirectory"
 
-func (s *Store) load(ctx context.Context) (aws.Config, error) {
+// load reads credentials and settings as the SDK does.
+func load(ctx context.Context, c *Config) (aws.Config, error) {
 	options := []func(*awsconfig.LoadOptions) error{
 		awsconfig.WithRetryer(func() aws.Retryer {
 			standard := retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = attempts })
 			return retry.AddWithErrorCodes(standard, emptiedDirectory)
 		}),
 	}
-	if s.config.Credentials != nil {
-		options = append(options, awsconfig.WithCredentialsProvider(aws.NewCredentialsCache(s.config.Credentials)))
-	} else if s.config.Profile != "" {
-		options = append(options, awsconfig.WithSharedConfigProfile(s.config.Profile))
+	if c.Credentials != nil {
+		options = append(options, awsconfig.WithCredentialsProvider(aws.NewCredentialsCache(c.Credentials)))
+	} else if c.Profile != "" {
+		options = append(options, awsconfig.WithSharedConfigProfile(c.Profile))
 	}
 	base, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {

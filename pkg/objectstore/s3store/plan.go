@@ -84,7 +84,7 @@ func split(s objectstore.Source, n int64) (head, rest objectstore.Source) {
 
 // resolve checks sources and fills in lengths. Objects are asked for their size only where the
 // caller did not give one; a given one is checked by the copy itself.
-func (s *Store) resolve(ctx context.Context, src []objectstore.Source) ([]objectstore.Source, int64, error) {
+func resolve(ctx context.Context, from objectstore.Reader, src []objectstore.Source) ([]objectstore.Source, int64, error) {
 	resolved := make([]objectstore.Source, 0, len(src))
 	var total int64
 	for i, piece := range src {
@@ -93,7 +93,7 @@ func (s *Store) resolve(ctx context.Context, src []objectstore.Source) ([]object
 				return nil, 0, fmt.Errorf("source %d: %w", i, err)
 			}
 			if piece.Length < 0 {
-				info, err := s.Stat(ctx, piece.Key)
+				info, err := from.Stat(ctx, piece.Key)
 				if err != nil {
 					return nil, 0, fmt.Errorf("source %d: %w", i, err)
 				}
