@@ -110,8 +110,8 @@ func keep(ctx context.Context, r *outcome.Recorder, dir string) (stop func() err
 
 // publish writes the files of the restore.
 func publish(r *outcome.Recorder, dir string) error {
-	errs := []error{r.CloseLog()}
-	for name, write := range map[string]func(io.Writer) error{"results.gz": r.WriteResults, "list.gz": r.WriteResourceList} {
+	errs := []error{r.Files().CloseLog()}
+	for name, write := range map[string]func(io.Writer) error{"results.gz": r.Files().WriteResults, "list.gz": r.Files().WriteResourceList} {
 		file, err := os.Create(filepath.Join(dir, name))
 		if err != nil {
 			return err

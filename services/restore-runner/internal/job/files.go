@@ -49,7 +49,7 @@ func (f *files) close() { _ = f.logFile.Close() }
 // failed as a whole has its log only; a cancelled one has them all.
 func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
 	in := e.inputs
-	if err := in.recorder.CloseLog(); err != nil {
+	if err := in.recorder.Files().CloseLog(); err != nil {
 		return fatal("write the log: %w", err)
 	}
 	if e.undecided || in.records.readOnly {
@@ -64,10 +64,10 @@ func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
 		key   string
 		write func(io.Writer) error
 	}{
-		{layout.RestoreResults(name), in.recorder.WriteResults},
-		{layout.RestoreResourceList(name), in.recorder.WriteResourceList},
+		{layout.RestoreResults(name), in.recorder.Files().WriteResults},
+		{layout.RestoreResourceList(name), in.recorder.Files().WriteResourceList},
 		{layout.RestoreItemOperations(name), literal("[]\n")},
-		{layout.RestoreVolumeInfo(name), in.recorder.WriteVolumeInfo},
+		{layout.RestoreVolumeInfo(name), in.recorder.Files().WriteVolumeInfo},
 	} {
 		if err := e.publishOne(ctx, part.key, part.write); err != nil {
 			return err

@@ -6,40 +6,43 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"sync"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/journal"
 )
 
 // maxWaiting bounds the lines that wait for a slow or absent bucket, in bytes; Room waits beyond
 // it.
 const maxWaiting = 4 << 20
 
-// batch gathers lines until they are stored. The Recorder's lock guards it, except packed.
+// batch gathers lines until they are stored. Safe for concurrent use.
 type batch struct {
-	size    int // lines after which Wanted is told
+	size   int // lines after which wanted delivers
+	wanted chan struct{}
+
+	mu      sync.Mutex
 	plain   bytes.Buffer
 	open    bool          // lines may be stored
 	waiting int           // lines in plain
 	added   int64         // lines ever
 	durable int64         // of these, stored
 	changed chan struct{} // closed when durable grows
-	wanted  chan struct{}
 	err     error
 
+	flushing sync.Mutex // held while a file of records is stored
 	// packed is a file that is being stored: an attempt whose answer was lost is repeated with the
 	// same bytes.
 	packed   []byte
 	packedTo int64
 }
 
-func newBatch(size int) batch {
-	return batch{size: size, changed: make(chan struct{}), wanted: make(chan struct{}, 1)}
+func newBatch(size int) *batch {
+	return &batch{size: size, changed: make(chan struct{}), wanted: make(chan struct{}, 1)}
 }
 
 func (b *batch) add(rec *Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err := json.NewEncoder(&b.plain).Encode(rec); err != nil {
 		b.err = errors.Join(b.err, err)
 	}
@@ -49,6 +52,14 @@ func (b *batch) add(rec *Record) {
 	}
 }
 
+// fail ends the restore at the next flush.
+func (b *batch) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = errors.Join(b.err, err)
+}
+
+// want makes wanted deliver.
 func (b *batch) want() {
 	select {
 	case b.wanted <- struct{}{}:
@@ -56,94 +67,81 @@ func (b *batch) want() {
 	}
 }
 
-// Store writes one file of records.
-type Store interface {
-	// Add makes a file durable. After an error it may be called again, with the same data.
-	Add(ctx context.Context, data []byte) error
+// begin lets lines be stored.
+func (b *batch) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open = true
 }
 
-// Open says that what is recorded may be stored from now on. Before that everything would be done
-// again by a taker, and is kept back.
-func (r *Recorder) Open() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.batch.open = true
-}
-
-// Wanted delivers when it is time to call Flush, besides the regular calls.
-func (r *Recorder) Wanted() <-chan struct{} { return r.batch.wanted }
-
-// Flush stores the records gathered since the last call. Records that could not be stored are kept
-// for the next call.
-func (r *Recorder) Flush(ctx context.Context, store Store) error {
-	r.flushing.Lock()
-	defer r.flushing.Unlock()
+func (b *batch) flush(ctx context.Context, store Store) error {
+	b.flushing.Lock()
+	defer b.flushing.Unlock()
 	for {
-		more, err := r.takePlain()
-		if err != nil || r.batch.packed == nil {
+		more, err := b.pack()
+		if err != nil || b.packed == nil {
 			return err
 		}
 		failpoint.Hit("restore-runner/before-flush")
-		if err := store.Add(ctx, r.batch.packed); err != nil {
+		if err := store.Add(ctx, b.packed); err != nil {
 			return fmt.Errorf("store record: %w", err)
 		}
 		failpoint.Hit("restore-runner/after-flush")
-		r.stored()
+		b.stored()
 		if !more {
 			return nil
 		}
 	}
 }
 
-// takePlain packs what waits, unless a file is left from the last call; more reports that lines
-// wait behind that one.
-func (r *Recorder) takePlain() (more bool, err error) {
-	r.mu.Lock()
-	b := &r.batch
+// pack packs what waits, unless a file is left from the last call; more reports that lines wait
+// behind that one.
+func (b *batch) pack() (more bool, err error) {
+	b.mu.Lock()
 	if b.err != nil || !b.open || b.plain.Len() == 0 || b.packed != nil {
-		defer r.mu.Unlock()
+		defer b.mu.Unlock()
 		return b.packed != nil && b.plain.Len() > 0, b.err
 	}
 	plain := bytes.Clone(b.plain.Bytes())
 	to := b.added
 	b.plain.Reset()
 	b.waiting = 0
-	r.mu.Unlock()
+	b.mu.Unlock()
 	b.packed, err = pack(plain)
 	b.packedTo = to
 	return false, err
 }
 
-func (r *Recorder) stored() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := &r.batch
+func (b *batch) stored() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.durable, b.packed = b.packedTo, nil
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// Sync waits until everything committed before the call is durable, or ctx ends.
-func (r *Recorder) Sync(ctx context.Context) error {
-	r.mu.Lock()
-	upTo := r.batch.added
-	r.mu.Unlock()
-	return r.await(ctx, func(b *batch) bool { return b.durable >= upTo })
+// sync waits until every line that was added before the call is stored.
+func (b *batch) sync(ctx context.Context) error {
+	b.mu.Lock()
+	upTo := b.added
+	b.mu.Unlock()
+	return b.await(ctx, func() bool { return b.durable >= upTo })
 }
 
-// Room waits while too much is not stored yet, or until ctx ends.
-func (r *Recorder) Room(ctx context.Context) error {
-	return r.await(ctx, func(b *batch) bool { return b.plain.Len() <= maxWaiting })
+// room waits while too much is not stored yet.
+func (b *batch) room(ctx context.Context) error {
+	return b.await(ctx, func() bool { return b.plain.Len() <= maxWaiting })
 }
 
-func (r *Recorder) await(ctx context.Context, met func(*batch) bool) error {
+// await waits until met, which it calls under the lock, or until ctx ends.
+func (b *batch) await(ctx context.Context, met func() bool) error {
 	for {
-		r.mu.Lock()
-		ok, changed := met(&r.batch), r.batch.changed
+		b.mu.Lock()
+		ok, changed := met(), b.changed
 		if !ok {
-			r.batch.want()
+			b.want()
 		}
-		r.mu.Unlock()
+		b.mu.Unlock()
 		if ok {
 			return nil
 		}
@@ -153,30 +151,4 @@ func (r *Recorder) await(ctx context.Context, met func(*batch) bool) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// Journal stores records in the bucket, fenced by the epoch of the claim.
-type Journal struct{ *journal.Journal }
-
-// Add implements Store.
-func (j Journal) Add(ctx context.Context, data []byte) error {
-	_, err := j.Append(ctx, data)
-	return err
-}
-
-// Dir stores records as files, for locations that are read-only. No runner goes on from them; they
-// are for people.
-type Dir struct {
-	Path string
-	next int64
-}
-
-// Add implements Store.
-func (d *Dir) Add(_ context.Context, data []byte) error {
-	name := filepath.Join(d.Path, fmt.Sprintf("record-%010d.json.gz", d.next+1))
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		return err
-	}
-	d.next++
-	return nil
 }

@@ -62,7 +62,7 @@ func TestAMillionWarningsAreNotHeldInMemory(t *testing.T) {
 	held := heap() - min(before, heap())
 	require.Less(t, held, uint64(6<<20))
 	var out bytes.Buffer
-	require.NoError(t, r.WriteResults(&out))
+	require.NoError(t, r.Files().WriteResults(&out))
 	require.Equal(t, warnings, bytes.Count(out.Bytes(), []byte("exists already")))
 	var written joblog.Results
 	require.NoError(t, json.Unmarshal(out.Bytes(), &written))

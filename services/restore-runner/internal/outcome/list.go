@@ -14,10 +14,11 @@ import (
 // WriteResourceList writes <restore>-resource-list.json.gz's document (Velero 1.18): for each
 // "<apiVersion>/<Kind>" the sorted "namespace/name(action)" of every object with an outcome. The
 // names are sorted in the work directory.
-func (r *Recorder) WriteResourceList(w io.Writer) (err error) {
+func (f Files) WriteResourceList(w io.Writer) (err error) {
+	r := f.recorder
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sorted, err := r.sorted()
+	sorted, err := r.tally.sorted(r.dir)
 	if err != nil {
 		return err
 	}
@@ -37,17 +38,18 @@ func (r *Recorder) WriteResourceList(w io.Writer) (err error) {
 	}
 }
 
-// sorted returns the objects with an outcome by kind and name, and the code of each outcome.
-func (r *Recorder) sorted() (extsort.Stream, error) {
-	sorter := extsort.New(extsort.Config{Dir: r.dir})
+// sorted returns the objects with an outcome by kind and name, and the code of each outcome. They
+// are sorted in dir.
+func (t *tally) sorted(dir string) (extsort.Stream, error) {
+	sorter := extsort.New(extsort.Config{Dir: dir})
 	var key []byte
-	for i, action := range r.actions {
+	for i, action := range t.actions {
 		if action == 0 {
 			continue
 		}
 		node := int32(i)
-		key = append(key[:0], r.plan.Kind(node).GVK.GroupVersion().String()+"/"+r.plan.Kind(node).GVK.Kind...)
-		key = append(append(key, 0), r.name(node)...)
+		key = append(key[:0], t.plan.Kind(node).GVK.GroupVersion().String()+"/"+t.plan.Kind(node).GVK.Kind...)
+		key = append(append(key, 0), nameOf(t.plan, node)...)
 		if err := sorter.Add(key, []byte{byte(action)}); err != nil {
 			return nil, errors.Join(err, sorter.Close())
 		}

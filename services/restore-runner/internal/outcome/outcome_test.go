@@ -86,12 +86,12 @@ func checkFiles(t *testing.T, r *Recorder, log *bytes.Buffer) {
 	require.Equal(t, map[string]int{"created": 1, "failed": 1, "skipped": 1}, r.ByAction())
 
 	var list, results bytes.Buffer
-	require.NoError(t, r.WriteResourceList(&list))
+	require.NoError(t, r.Files().WriteResourceList(&list))
 	require.Equal(t, `{"v1/ConfigMap":["a-b/x(failed)","z/x(created)"],"v1/Namespace":["z(skipped)"]}`+"\n", list.String())
-	require.NoError(t, r.WriteResults(&results))
+	require.NoError(t, r.Files().WriteResults(&results))
 	require.JSONEq(t, `{"warnings":{"velero":["zero of something"],"cluster":["namespaces z: odd"]},
 		"errors":{"namespaces":{"a-b":["configmaps a-b/x: no room"]}}}`, results.String())
-	require.NoError(t, r.CloseLog())
+	require.NoError(t, r.Files().CloseLog())
 	zip, err := gzip.NewReader(log)
 	require.NoError(t, err)
 	text, err := io.ReadAll(zip)
@@ -102,7 +102,7 @@ func checkFiles(t *testing.T, r *Recorder, log *bytes.Buffer) {
 
 func TestNothingRestoredIsAnEmptyList(t *testing.T) {
 	var list bytes.Buffer
-	require.NoError(t, recorder(t, io.Discard).WriteResourceList(&list))
+	require.NoError(t, recorder(t, io.Discard).Files().WriteResourceList(&list))
 	require.Equal(t, "{}\n", list.String())
 }
 
@@ -255,7 +255,7 @@ func FuzzReplay(f *testing.F) {
 		}
 		c := r.Counts()
 		require.LessOrEqual(t, c.Done, c.Total)
-		require.NoError(t, r.WriteResourceList(io.Discard))
+		require.NoError(t, r.Files().WriteResourceList(io.Discard))
 	})
 }
 

@@ -44,16 +44,16 @@ func (p *Paused) Name() string {
 func (r *Recorder) RecallPaused(data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return each(data, r.pause)
+	return each(data, func(rec *Record) { setPaused(&r.paused, rec) })
 }
 
-// pause makes a record count; the caller holds the lock.
-func (r *Recorder) pause(rec *Record) {
+// setPaused makes a record count.
+func setPaused(paused *map[apply.Target]*Paused, rec *Record) {
 	switch p := rec.Paused; {
 	case p == nil:
 	case p.Resumed:
-		delete(r.paused, p.Target)
+		delete(*paused, p.Target)
 	default:
-		put(&r.paused, p.Target, p)
+		put(paused, p.Target, p)
 	}
 }

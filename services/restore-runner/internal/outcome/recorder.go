@@ -1,12 +1,8 @@
 package outcome
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
-	"time"
 
 	"k8s.io/utils/clock"
 
@@ -19,62 +15,35 @@ import (
 // General is the node of messages that are about no object.
 const General int32 = -1
 
-// Counts is how far a restore is.
-type Counts struct {
-	Total    int `json:"total"`
-	Done     int `json:"done"`
-	Warnings int `json:"warnings"`
-	Errors   int `json:"errors"`
-}
-
 // Recorder collects the outcomes of one restore. Safe for concurrent use.
 type Recorder struct {
 	plan  *plan.Plan
 	clock clock.PassiveClock
-	log   *Log
+	dir   string
+	batch *batch
 
 	mu      sync.Mutex
-	actions []code
-	asked   map[int32]struct{} // of the nodes in reserve
-	noted   int                // bytes
-	counts  Counts
-	dir     string
-	results *results.Results
-	filed   uint64            // messages in results
+	tally   tally
+	report  report
+	noted   int               // bytes
 	volumes map[int32]*Volume // that were made of snapshots
 	paused  map[apply.Target]*Paused
-	batch   batch
-
-	flushing sync.Mutex // held while a file of records is stored
-}
-
-// code is an action in one byte; zero means that there is no outcome yet.
-type code uint8
-
-var codes = []apply.Action{"", apply.Created, apply.Updated, apply.Failed, apply.Skipped}
-
-func codeOf(a apply.Action) code {
-	for i, known := range codes {
-		if known == a {
-			return code(i)
-		}
-	}
-	return 0
 }
 
 // NewRecorder returns a recorder that writes to log and asks for a flush after each batch of that
 // many records. Messages that do not fit into a little memory are kept in dir; empty is the
 // system's directory for temporary files. The plan is set once it is known.
 func NewRecorder(log *Log, clk clock.PassiveClock, batch int, dir string) *Recorder {
-	return &Recorder{clock: clk, log: log, plan: &plan.Plan{}, batch: newBatch(batch), dir: dir, results: results.New(dir)}
+	none := &plan.Plan{}
+	return &Recorder{plan: none, tally: tally{plan: none}, clock: clk, dir: dir, batch: newBatch(batch), report: report{log: log, results: results.New(dir)}}
 }
 
 // SetPlan says what is being restored, before the first outcome of an object.
 func (r *Recorder) SetPlan(p *plan.Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.plan, r.actions, r.asked = p, make([]code, p.Len()), map[int32]struct{}{}
-	r.counts.Total, r.counts.Done = p.Selected(), 0
+	r.plan = p
+	r.tally.begin(p)
 }
 
 // Ask makes an object that was kept in reserve one of those to restore. It is recorded with its
@@ -82,15 +51,7 @@ func (r *Recorder) SetPlan(p *plan.Plan) {
 func (r *Recorder) Ask(node int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ask(node)
-}
-
-func (r *Recorder) ask(node int32) {
-	if _, known := r.asked[node]; known || !r.plan.Reserve(node) {
-		return
-	}
-	r.asked[node] = struct{}{}
-	r.counts.Total++
+	r.tally.ask(node)
 }
 
 // Owe is Ask for an object that comes after the one it was asked for: it is recorded before
@@ -112,7 +73,7 @@ func (r *Recorder) Concerns(node int32) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, asked := r.asked[node]
+	_, asked := r.tally.asked[node]
 	return asked
 }
 
@@ -120,14 +81,14 @@ func (r *Recorder) Concerns(node int32) bool {
 func (r *Recorder) Counts() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.counts
+	return r.tally.counts
 }
 
 // Action returns what became of an object; "" while it has no outcome.
 func (r *Recorder) Action(node int32) apply.Action {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return codes[r.actions[node]]
+	return codes[r.tally.actions[node]]
 }
 
 // Info records a line of the log by itself.
@@ -225,123 +186,55 @@ func (r *Recorder) Finish(finished Finished) *Finished {
 	return &finished
 }
 
-// apply makes a record count; the caller holds the lock.
-func (r *Recorder) apply(node int32, rec *Record) {
-	for i := range rec.Log {
-		line := &rec.Log[i]
-		level := line.level()
-		e := r.write(level, node, line)
-		switch {
-		case line.Level == levelFatal:
-			continue
-		case level == joblog.Warning:
-			r.counts.Warnings++
-		case level == joblog.Error:
-			r.counts.Errors++
-		}
-		message := line.Message
-		if line.Source != "" {
-			message = line.Source + ": " + message
-		}
-		r.file(e, r.named(node, message))
-	}
-	r.pause(rec)
-	if node == General {
-		return
-	}
-	if rec.Asked {
-		r.ask(node)
-	}
-	if rec.Volume != nil && rec.Volume.ID != "" {
-		put(&r.volumes, node, rec.Volume)
-	}
-	action := codeOf(rec.Action)
-	if action == 0 {
-		return
-	}
-	if r.actions[node] == 0 {
-		r.ask(node)
-		r.counts.Done++
-	}
-	r.actions[node] = action
-	r.write(joblog.Info, node, &Line{Message: string(rec.Action), Time: rec.Time})
-}
-
-// file keeps a message for the results; the caller holds the lock. A work directory that takes
-// nothing more ends the restore.
-func (r *Recorder) file(e *joblog.Entry, message string) {
-	r.filed++
-	place := binary.BigEndian.AppendUint64(nil, r.filed)
-	if err := r.results.Add(e, place, message); err != nil {
-		r.batch.err = errors.Join(r.batch.err, fmt.Errorf("keep the results: %w", err))
-	}
-}
-
-// WriteResults writes <restore>-results.gz's document: the messages so far (Velero 1.18). It can be
-// called once, and nothing may be recorded after it.
-func (r *Recorder) WriteResults(w io.Writer) error {
+// ByAction counts the objects by what became of them.
+func (r *Recorder) ByAction() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.results.Write(w)
+	return r.tally.byAction()
 }
 
 // Close releases the files of messages that were not written after all.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.results.Close()
+	return r.report.results.Close()
 }
 
-// CloseLog ends the log; nothing may be recorded after it.
-func (r *Recorder) CloseLog() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.log.Close()
-}
-
-// named puts the object in front of a message.
-func (r *Recorder) named(node int32, message string) string {
-	if node == General {
-		return message
-	}
-	return r.plan.Kind(node).String() + " " + r.name(node) + ": " + message
-}
-
-// name is "namespace/name" in the cluster restored to, or the name alone.
-func (r *Recorder) name(node int32) string {
-	name := r.plan.Node(node).Name
-	if r.plan.Class(node) == plan.NamespaceObject {
-		return r.plan.MapNamespace(name)
-	}
-	if namespace := r.plan.Target(node); namespace != "" {
-		return namespace + "/" + name
-	}
-	return name
-}
-
-// write adds a line to the log and returns its entry.
-func (r *Recorder) write(level joblog.Level, node int32, line *Line) *joblog.Entry {
-	e := &joblog.Entry{Time: time.UnixMilli(line.Time), Level: level, Message: line.Message, Source: line.Source}
-	if e.Source == "" {
-		e.Source = "holdfast/restore-runner"
-	}
-	if node != General {
-		e.Scoped, e.Namespace = true, r.plan.Target(node)
-		e.Resource, e.Name = r.plan.Kind(node).String(), r.plan.Node(node).Name
-	}
-	r.log.Write(e)
-	return e
-}
-
-// ByAction counts the objects by what became of them.
-func (r *Recorder) ByAction() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := map[string]int{}
-	for _, c := range r.actions {
-		if c != 0 {
-			out[string(codes[c])]++
+// apply makes a record count; the caller holds the lock. A work directory that takes nothing more
+// ends the restore.
+func (r *Recorder) apply(node int32, rec *Record) {
+	for i := range rec.Log {
+		line := &rec.Log[i]
+		level := line.level()
+		e := r.report.write(r.plan, level, node, line)
+		switch {
+		case line.Level == levelFatal:
+			continue
+		case level == joblog.Warning:
+			r.tally.counts.Warnings++
+		case level == joblog.Error:
+			r.tally.counts.Errors++
+		}
+		message := line.Message
+		if line.Source != "" {
+			message = line.Source + ": " + message
+		}
+		if err := r.report.file(e, named(r.plan, node, message)); err != nil {
+			r.batch.fail(err)
 		}
 	}
-	return out
+	setPaused(&r.paused, rec)
+	if node == General {
+		return
+	}
+	if rec.Asked {
+		r.tally.ask(node)
+	}
+	if rec.Volume != nil && rec.Volume.ID != "" {
+		put(&r.volumes, node, rec.Volume)
+	}
+	if action := codeOf(rec.Action); action != 0 {
+		r.tally.settle(node, action)
+		r.report.write(r.plan, joblog.Info, node, &Line{Message: string(rec.Action), Time: rec.Time})
+	}
 }

@@ -32,12 +32,13 @@ type nativeInfo struct {
 
 // WriteVolumeInfo writes <restore>-volumeinfo.json.gz's document: the volumes that were made of
 // snapshots and whose objects were created, named as in the cluster.
-func (r *Recorder) WriteVolumeInfo(w io.Writer) error {
+func (f Files) WriteVolumeInfo(w io.Writer) error {
+	r := f.recorder
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	infos := []volumeInfo{}
 	for _, node := range slices.Sorted(maps.Keys(r.volumes)) {
-		if codes[r.actions[node]] != apply.Created {
+		if codes[r.tally.actions[node]] != apply.Created {
 			continue
 		}
 		v := r.volumes[node]

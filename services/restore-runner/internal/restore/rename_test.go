@@ -160,7 +160,7 @@ func TestANameThatIsTakenMeanwhileIsRecorded(t *testing.T) {
 	})
 	require.Len(t, c.made, 1)
 	var info bytes.Buffer
-	require.NoError(t, f.recorder.WriteVolumeInfo(&info))
+	require.NoError(t, f.recorder.Files().WriteVolumeInfo(&info))
 	require.Contains(t, info.String(), kubetest.Meta(clone(t, s, f))["name"])
 }
 

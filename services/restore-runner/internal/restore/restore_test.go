@@ -187,9 +187,9 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	require.NoError(t, restore.Resume(t.Context(), config))
 	stored()
 	var list, messages bytes.Buffer
-	require.NoError(t, f.recorder.WriteResourceList(&list))
+	require.NoError(t, f.recorder.Files().WriteResourceList(&list))
 	require.NoError(t, json.Unmarshal(list.Bytes(), &f.list), list.String())
-	require.NoError(t, f.recorder.WriteResults(&messages))
+	require.NoError(t, f.recorder.Files().WriteResults(&messages))
 	require.NoError(t, json.Unmarshal(messages.Bytes(), &f.results))
 	require.Equal(t, f.recorder.Counts().Total, f.recorder.Counts().Done)
 	return f

@@ -1,0 +1,20 @@
+package outcome
+
+import "context"
+
+// Open says that what is recorded may be stored from now on. Before that everything would be done
+// again by a taker, and is kept back.
+func (r *Recorder) Open() { r.batch.begin() }
+
+// Wanted delivers when it is time to call Flush, besides the regular calls.
+func (r *Recorder) Wanted() <-chan struct{} { return r.batch.wanted }
+
+// Flush stores the records gathered since the last call. Records that could not be stored are kept
+// for the next call.
+func (r *Recorder) Flush(ctx context.Context, store Store) error { return r.batch.flush(ctx, store) }
+
+// Sync waits until everything committed before the call is durable, or ctx ends.
+func (r *Recorder) Sync(ctx context.Context) error { return r.batch.sync(ctx) }
+
+// Room waits while too much is not stored yet, or until ctx ends.
+func (r *Recorder) Room(ctx context.Context) error { return r.batch.room(ctx) }
