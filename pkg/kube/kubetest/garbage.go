@@ -6,12 +6,12 @@ package kubetest
 func (s *Server) Collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.collect() {
+	for s.storage.collect() {
 	}
 }
 
 // collect deletes what is garbage now, and reports whether there was any.
-func (s *Server) collect() bool {
+func (s *storage) collect() bool {
 	live := map[any]bool{}
 	s.each(func(_ *record, object map[string]any) { live[Meta(object)["uid"]] = true })
 	var garbage []target

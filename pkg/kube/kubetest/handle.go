@@ -115,7 +115,7 @@ func read(r *http.Request) (body map[string]any, err error) {
 func (s *Server) note(r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = append(s.log, r.Method+" "+r.URL.Path)
+	s.seen.requests = append(s.seen.requests, r.Method+" "+r.URL.Path)
 }
 
 func (s *Server) handle(w http.ResponseWriter, r *http.Request, body map[string]any) {
@@ -124,36 +124,22 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request, body map[string]
 	listing := ok && r.Method == http.MethodGet && t.name == "" && s.hear(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kind := s.kind(t)
+	c := call{w: w, r: r, storage: &s.storage, kinds: &s.kinds, kind: s.kinds.kind(t), target: t, body: body}
 	switch {
-	case !ok || kind == nil:
+	case !ok || c.kind == nil:
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	case listing:
-		s.lists++
-		s.list(w, r, kind, t.namespace)
+		s.seen.lists++
+		if expired := c.list(); expired {
+			s.seen.gone++
+		}
 	case r.Method == http.MethodPost && t.name == "":
 		manage(body, r)
-		s.create(w, kind, t, body)
-	case s.record(t).now() == nil:
+		c.create()
+	case s.storage.record(t).now() == nil:
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.Path+" not found")
 	default:
-		s.single(w, r, t, body)
-	}
-}
-
-// single answers a request about an object that is there.
-func (s *Server) single(w http.ResponseWriter, r *http.Request, t target, body map[string]any) {
-	switch r.Method {
-	case http.MethodGet:
-		reply(w, http.StatusOK, s.record(t).now())
-	case http.MethodPut:
-		s.update(w, r, t, body)
-	case http.MethodPatch:
-		s.patch(w, r, t, body)
-	case http.MethodDelete:
-		s.delete(w, t, body)
-	default:
-		fail(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, r.Method)
+		c.single()
 	}
 }
 
@@ -190,4 +176,9 @@ func encode(v any) string {
 		return err.Error() // not JSON, so that a test that gets here fails
 	}
 	return string(data)
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
 }

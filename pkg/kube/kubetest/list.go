@@ -20,27 +20,29 @@ type token struct {
 
 // list answers a list request: pages come in order of keys, revisions are answered as asked, tokens
 // of compacted revisions get a 410 with a token to go on behind the last key, and revisions to come
-// are too large.
-func (s *Server) list(w http.ResponseWriter, r *http.Request, k *Kind, namespace string) {
-	now := s.revision
+// are too large. It reports whether the answer was a 410.
+func (c *call) list() (expired bool) {
+	k, now := c.kind, c.storage.revision
 	if k.Own != 0 {
 		now = k.Own
 	}
-	at, err := position(r, now)
+	at, err := position(c.r, now)
 	switch {
 	case k.Dead:
-		fail(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "conversion webhook failed")
-	case k.Narrow && namespace == "":
-		fail(w, http.StatusForbidden, metav1.StatusReasonForbidden, "not at the cluster scope")
+		fail(c.w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "conversion webhook failed")
+	case k.Narrow && c.namespace == "":
+		fail(c.w, http.StatusForbidden, metav1.StatusReasonForbidden, "not at the cluster scope")
 	case err != nil:
-		fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		fail(c.w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 	case at.Revision > now:
-		reply(w, http.StatusGatewayTimeout, tooLarge())
-	case k.Own == 0 && at.Revision < s.compacted:
-		s.expired(w, at)
+		reply(c.w, http.StatusGatewayTimeout, tooLarge())
+	case k.Own == 0 && at.Revision < c.storage.compacted:
+		c.expired(at)
+		return true
 	default:
-		s.page(w, r, k, namespace, at)
+		c.page(at)
 	}
+	return false
 }
 
 // position is the revision and the key that a list begins behind.
@@ -66,25 +68,25 @@ func position(r *http.Request, now int64) (token, error) {
 	return at, nil
 }
 
-func (s *Server) expired(w http.ResponseWriter, at token) {
-	s.gone++
+func (c *call) expired(at token) {
 	st := failure(http.StatusGone, metav1.StatusReasonExpired, "the revision was compacted")
 	if at.After != "" {
 		st.Continue = encode(token{Revision: -1, After: at.After})
 	}
-	reply(w, http.StatusGone, st)
+	reply(c.w, http.StatusGone, st)
 }
 
-func (s *Server) page(w http.ResponseWriter, r *http.Request, k *Kind, namespace string, at token) {
-	selected, err := selection(r, namespace)
+func (c *call) page(at token) {
+	w, k := c.w, c.kind
+	selected, err := selection(c.r, c.namespace)
 	if err != nil {
 		fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
-	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	limit, _ := strconv.Atoi(c.r.URL.Query().Get("limit"))
 	var items []string
 	next, last := "", ""
-	for _, stored := range s.records(k) {
+	for _, stored := range c.storage.records(k) {
 		object := stored.at(at.Revision)
 		if object == nil || (at.After != "" && stored.key() <= at.After) || !selected(stored, object) {
 			continue
@@ -102,14 +104,6 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request, k *Kind, namespace
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,%s,%s}`, k.Kind+"List", k.groupVersion(), meta, list)
-}
-
-// records are the histories of a kind's objects.
-func (s *Server) records(k *Kind) []*record {
-	if c := s.stored[k.groupResource()]; c != nil {
-		return c.records
-	}
-	return nil
 }
 
 // selection tells which objects a list asks for.

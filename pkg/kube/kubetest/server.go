@@ -76,21 +76,24 @@ type Server struct {
 	http   *httptest.Server // of Start
 	before sync.Mutex       // held while Before runs
 
-	mu        sync.Mutex
-	kinds     []Kind
-	stored    map[string]*collection // by resource and group
-	revision  int64
-	compacted int64
-	gone      int // answers with status 410
-	lists     int
-	log       []string // "POST /api/v1/namespaces"
-	fault     Fault
-	words     map[int]string
+	mu      sync.Mutex
+	kinds   kinds
+	storage storage
+	seen    seen
+	fault   Fault
+	words   map[int]string
+}
+
+// seen is what was asked of a server.
+type seen struct {
+	requests []string // "POST /api/v1/namespaces"
+	lists    int
+	gone     int // answers with status 410
 }
 
 // New returns a server at revision 1000 with the given kinds.
 func New(kinds ...Kind) *Server {
-	return &Server{kinds: kinds, stored: map[string]*collection{}, revision: firstRevision}
+	return &Server{kinds: kinds, storage: storage{stored: map[string]*collection{}, revision: firstRevision}}
 }
 
 // Start returns a server of the usual kinds that listens until the test has ended.
@@ -112,26 +115,7 @@ func (s *Server) Serve(groupVersion, resource, kind string, namespaced bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.serve(Kind{Group: group, Version: version, Resource: resource, Kind: kind, Namespaced: namespaced, Custom: !builtIn(group)})
-}
-
-// serve adds a kind, or replaces the one of the same name and version.
-func (s *Server) serve(k Kind) {
-	if known := s.kind(target{group: k.Group, version: k.Version, resource: k.Resource}); known != nil {
-		*known = k
-		return
-	}
-	s.kinds = append(s.kinds, k)
-}
-
-// kind is the one that a path speaks of; nil when it is not served.
-func (s *Server) kind(t target) *Kind {
-	for i := range s.kinds {
-		if k := &s.kinds[i]; k.Group == t.group && k.Version == t.version && k.Resource == t.resource {
-			return k
-		}
-	}
-	return nil
+	s.kinds.serve(Kind{Group: group, Version: version, Resource: resource, Kind: kind, Namespaced: namespaced, Custom: !builtIn(group)})
 }
 
 // Requests returns the requests so far that start with prefix, such as "POST ". Those of discovery
@@ -140,7 +124,7 @@ func (s *Server) Requests(prefix string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
-	for _, r := range s.log {
+	for _, r := range s.seen.requests {
 		if strings.HasPrefix(r, prefix) {
 			out = append(out, r)
 		}
@@ -152,35 +136,28 @@ func (s *Server) Requests(prefix string) []string {
 func (s *Server) Gone() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gone
+	return s.seen.gone
 }
 
 // Lists returns how many list requests came.
 func (s *Server) Lists() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lists
+	return s.seen.lists
 }
 
 // Compact forgets every revision up to now and moves on to the next one.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.revision++
-	s.compacted = s.revision
+	s.storage.compacted = s.storage.next()
 }
 
 // Advance moves on to the next revision, as a write to another kind would.
 func (s *Server) Advance() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.revision++
-}
-
-// next is the revision of a write.
-func (s *Server) next() int64 {
-	s.revision++
-	return s.revision
+	s.storage.next()
 }
 
 // target is what a path speaks of.

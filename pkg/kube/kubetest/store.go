@@ -3,104 +3,10 @@ package kubetest
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 )
-
-// version is an object from a revision on; nil says that it was deleted then.
-type version struct {
-	revision int64
-	object   map[string]any
-}
-
-// record is the history of what was stored under one name.
-type record struct {
-	target
-	versions []version // in order of revisions
-}
-
-// at returns the object at a revision; nil when there was none.
-func (r *record) at(revision int64) map[string]any {
-	for _, v := range slices.Backward(r.versions) {
-		if v.revision <= revision {
-			return v.object
-		}
-	}
-	return nil
-}
-
-// now returns the object as it is.
-func (r *record) now() map[string]any {
-	if r == nil {
-		return nil
-	}
-	return r.versions[len(r.versions)-1].object
-}
-
-// collection is all objects of a kind, in order of their keys as etcd has it.
-type collection struct{ records []*record }
-
-func (c *collection) find(key string) (int, bool) {
-	return slices.BinarySearchFunc(c.records, key, func(r *record, key string) int { return strings.Compare(r.key(), key) })
-}
-
-// record returns the history of an object; nil when it never was.
-func (s *Server) record(t target) *record {
-	c := s.stored[t.groupResource()]
-	if c == nil {
-		return nil
-	}
-	if i, found := c.find(t.key()); found {
-		return c.records[i]
-	}
-	return nil
-}
-
-// store adds a version of an object.
-func (s *Server) store(t target, revision int64, object map[string]any) {
-	c := s.stored[t.groupResource()]
-	if c == nil {
-		c = &collection{}
-		s.stored[t.groupResource()] = c
-	}
-	i, found := c.find(t.key())
-	if !found {
-		c.records = slices.Insert(c.records, i, &record{target: t})
-	}
-	c.records[i].versions = append(c.records[i].versions, version{revision, object})
-}
-
-// each calls fn for every object that is there.
-func (s *Server) each(fn func(r *record, object map[string]any)) {
-	for _, c := range s.stored {
-		for _, r := range c.records {
-			if object := r.now(); object != nil {
-				fn(r, object)
-			}
-		}
-	}
-}
-
-// identify gives an object that is new its identity, unless it has one.
-func (s *Server) identify(object map[string]any, revision int64) {
-	if meta := Meta(object); meta["uid"] == nil {
-		meta["uid"] = fmt.Sprintf("new-%d", revision)
-		meta["resourceVersion"] = fmt.Sprint(revision)
-		meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
-	}
-}
-
-// change stores a new version of an object that is there, which replaces the one before.
-func (s *Server) change(t target, object map[string]any) {
-	revision := s.next()
-	Meta(object)["resourceVersion"] = fmt.Sprint(revision)
-	s.store(t, revision, object)
-}
-
-// remove deletes an object that is there.
-func (s *Server) remove(t target) { s.store(t, s.next(), nil) }
 
 // Object is one object for Add, whose metadata is completed when it is added.
 type Object struct {
@@ -124,7 +30,7 @@ func (s *Server) Add(resource string, objects ...Object) {
 	}
 	for _, o := range objects {
 		t := target{group: kind.Group, version: kind.Version, namespace: o.Namespace, resource: kind.Resource, name: o.Name}
-		s.store(t, kind.Own, o.complete(&kind, t.key()))
+		s.storage.add(t, kind.Own, o.complete(&kind, t.key()))
 	}
 }
 
@@ -164,9 +70,9 @@ func (s *Server) Put(path string, object map[string]any) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, _ := parse(path)
-	revision := s.next()
-	s.identify(object, revision)
-	s.store(t, revision, object)
+	revision := s.storage.next()
+	identify(object, revision)
+	s.storage.add(t, revision, object)
 	return object
 }
 
@@ -174,8 +80,8 @@ func (s *Server) Put(path string, object map[string]any) map[string]any {
 func (s *Server) Delete(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t, _ := parse(path); s.record(t).now() != nil {
-		s.remove(t)
+	if t, _ := parse(path); s.storage.record(t).now() != nil {
+		s.storage.remove(t)
 	}
 }
 
@@ -184,10 +90,10 @@ func (s *Server) Change(path string, change func(object map[string]any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, _ := parse(path)
-	if object := s.record(t).now(); object != nil {
+	if object := s.storage.record(t).now(); object != nil {
 		object = runtime.DeepCopyJSON(object)
 		change(object)
-		s.change(t, object)
+		s.storage.change(t, object)
 	}
 }
 
@@ -196,7 +102,7 @@ func (s *Server) Object(path string) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, _ := parse(path)
-	return s.record(t).now()
+	return s.storage.record(t).now()
 }
 
 // UID returns the identity of the object at a path.
@@ -225,15 +131,27 @@ func (s *Server) Content() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
-	s.each(func(r *record, object map[string]any) {
+	s.storage.each(func(r *record, object map[string]any) {
 		names = append(names, fmt.Sprintf("%q", Meta(object)["uid"]), fmt.Sprintf("%q", "UID of "+r.path()))
 	})
 	known := strings.NewReplacer(names...)
 	out := map[string]string{}
-	s.each(func(r *record, object map[string]any) {
+	s.storage.each(func(r *record, object map[string]any) {
 		shown := plain(object)
 		delete(Meta(shown), "resourceVersion")
 		out[r.path()] = known.Replace(encode(shown))
 	})
 	return out
+}
+
+// Managers returns the field managers of the object at a path.
+func (s *Server) Managers(path string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, _ := parse(path)
+	object := s.storage.record(t).now()
+	if object == nil {
+		return nil
+	}
+	return managers(object)
 }

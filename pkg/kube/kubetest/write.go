@@ -12,39 +12,70 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-func (s *Server) create(w http.ResponseWriter, k *Kind, t target, body map[string]any) {
+// call is a request for a kind that is served. The Server's lock is held while it is answered.
+type call struct {
+	target
+	w       http.ResponseWriter
+	r       *http.Request
+	storage *storage
+	kinds   *kinds
+	kind    *Kind
+	body    map[string]any
+}
+
+// single answers a request about an object that is there.
+func (c *call) single() {
+	switch c.r.Method {
+	case http.MethodGet:
+		reply(c.w, http.StatusOK, c.object())
+	case http.MethodPut:
+		c.update()
+	case http.MethodPatch:
+		c.patch()
+	case http.MethodDelete:
+		c.delete()
+	default:
+		fail(c.w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, c.r.Method)
+	}
+}
+
+// object is the object as it is.
+func (c *call) object() map[string]any { return c.storage.record(c.target).now() }
+
+func (c *call) create() {
+	w, k, t, body := c.w, c.kind, c.target, c.body
 	meta := Meta(body)
 	t.name = text(meta["name"])
 	namespace := target{version: "v1", resource: "namespaces", name: t.namespace}
 	switch {
-	case k.Namespaced && s.record(namespace).now() == nil:
+	case k.Namespaced && c.storage.record(namespace).now() == nil:
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("namespaces %q not found", t.namespace))
-	case s.record(t).now() != nil:
+	case c.storage.record(t).now() != nil:
 		fail(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, t.name+" already exists")
 	case text(meta["resourceVersion"]) != "":
 		fail(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "resourceVersion should not be set on objects to be created")
 	case meta["uid"] != nil:
 		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "metadata.uid must not be set")
 	default:
-		revision := s.next()
+		revision := c.storage.next()
 		delete(meta, "resourceVersion")
-		s.identify(body, revision)
+		identify(body, revision)
 		if k.Namespaced {
 			meta["namespace"] = t.namespace
 		}
 		if k.Kind == "CustomResourceDefinition" {
-			s.define(body)
+			c.kinds.define(body)
 		}
-		s.store(t, revision, body)
+		c.storage.add(t, revision, body)
 		reply(w, http.StatusCreated, body)
 	}
 }
 
 // update replaces an object; one that names no revision replaces any.
-func (s *Server) update(w http.ResponseWriter, r *http.Request, t target, body map[string]any) {
-	object := s.record(t).now()
+func (c *call) update() {
+	object, body := c.object(), c.body
 	if conflict := differs(object, Meta(body)); conflict != "" {
-		fail(w, http.StatusConflict, metav1.StatusReasonConflict, conflict)
+		fail(c.w, http.StatusConflict, metav1.StatusReasonConflict, conflict)
 		return
 	}
 	for _, field := range []string{"uid", "creationTimestamp", "deletionTimestamp"} {
@@ -52,17 +83,17 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request, t target, body m
 			Meta(body)[field] = value
 		}
 	}
-	s.replace(w, r, t, body)
+	c.replace(body, true)
 }
 
-func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, body map[string]any) {
-	object := s.record(t).now()
+func (c *call) patch() {
+	object, body := c.object(), c.body
 	if uid := text(Meta(body)["uid"]); uid != "" && uid != text(Meta(object)["uid"]) {
-		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "metadata.uid: field is immutable")
+		fail(c.w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "metadata.uid: field is immutable")
 		return
 	}
 	if conflict := differs(object, Meta(body)); conflict != "" {
-		fail(w, http.StatusConflict, metav1.StatusReasonConflict, conflict)
+		fail(c.w, http.StatusConflict, metav1.StatusReasonConflict, conflict)
 		return
 	}
 	patched, err := apply([]byte(encode(object)), body)
@@ -71,52 +102,50 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, t target, body ma
 		err = json.Unmarshal(patched, &out)
 	}
 	if err != nil {
-		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
+		fail(c.w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
 		return
 	}
-	if Meta(body)["managedFields"] != nil {
-		r = nil // the patch is about who manages what
-	}
-	s.replace(w, r, t, out)
+	c.replace(out, Meta(body)["managedFields"] == nil) // else the patch is about who manages what
 }
 
 // replace stores what became of an object. What did not change keeps its revision, and what was
-// only waiting for its last finalizer goes. The field manager of r, if any, is noted.
-func (s *Server) replace(w http.ResponseWriter, r *http.Request, t target, object map[string]any) {
-	before := s.record(t).now()
+// only waiting for its last finalizer goes. The field manager of the request, if any, is noted if
+// managed says so.
+func (c *call) replace(object map[string]any, managed bool) {
+	before := c.object()
 	Meta(object)["resourceVersion"] = Meta(before)["resourceVersion"]
 	if !reflect.DeepEqual(before, object) {
-		if r != nil {
-			manage(object, r)
+		if managed {
+			manage(object, c.r)
 		}
 		if Meta(object)["deletionTimestamp"] != nil && len(finalizers(object)) == 0 {
-			s.remove(t)
+			c.storage.remove(c.target)
 		} else {
-			s.change(t, object)
+			c.storage.change(c.target, object)
 		}
 	}
-	reply(w, http.StatusOK, object)
+	reply(c.w, http.StatusOK, object)
 }
 
 // delete deletes an object, or marks it where it has finalizers.
-func (s *Server) delete(w http.ResponseWriter, t target, options map[string]any) {
-	object := s.record(t).now()
-	preconditions, _ := options["preconditions"].(map[string]any)
+func (c *call) delete() {
+	object := c.object()
+	preconditions, _ := c.body["preconditions"].(map[string]any)
 	if conflict := differs(object, preconditions); conflict != "" {
-		fail(w, http.StatusConflict, metav1.StatusReasonConflict, conflict)
+		fail(c.w, http.StatusConflict, metav1.StatusReasonConflict, conflict)
 		return
 	}
 	if len(finalizers(object)) > 0 {
 		if Meta(object)["deletionTimestamp"] == nil {
 			object = runtime.DeepCopyJSON(object)
 			Meta(object)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-			s.change(t, object)
+			c.storage.change(c.target, object)
 		}
-		reply(w, http.StatusOK, object)
+		reply(c.w, http.StatusOK, object)
 		return
 	}
-	s.remove(t)
-	reply(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+	c.storage.remove(c.target)
+	reply(c.w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 }
 
 func finalizers(object map[string]any) []any {
@@ -169,16 +198,4 @@ func managers(object map[string]any) (out []string) {
 		}
 	}
 	return out
-}
-
-// Managers returns the field managers of the object at a path.
-func (s *Server) Managers(path string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t, _ := parse(path)
-	object := s.record(t).now()
-	if object == nil {
-		return nil
-	}
-	return managers(object)
 }

@@ -1,0 +1,101 @@
+package kubetest
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kinds are what a server serves, in the order in which it began to.
+type kinds []Kind
+
+// serve adds a kind, or replaces the one of the same name and version.
+func (all *kinds) serve(k Kind) {
+	if known := all.kind(target{group: k.Group, version: k.Version, resource: k.Resource}); known != nil {
+		*known = k
+		return
+	}
+	*all = append(*all, k)
+}
+
+// kind is the one that a path speaks of; nil when it is not served.
+func (all kinds) kind(t target) *Kind {
+	for i := range all {
+		if k := &all[i]; k.Group == t.group && k.Version == t.version && k.Resource == t.resource {
+			return k
+		}
+	}
+	return nil
+}
+
+// groups are those of the kinds, and the dead ones.
+func (all kinds) groups(dead []string) metav1.APIGroupList {
+	out := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	add := func(group, version string) {
+		if group == "" {
+			return
+		}
+		v := metav1.GroupVersionForDiscovery{GroupVersion: group + "/" + version, Version: version}
+		i := slices.IndexFunc(out.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
+		switch {
+		case i < 0:
+			out.Groups = append(out.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+		case !slices.Contains(out.Groups[i].Versions, v):
+			out.Groups[i].Versions = append(out.Groups[i].Versions, v)
+		}
+	}
+	for _, k := range all {
+		add(k.Group, k.Version)
+	}
+	for _, g := range dead {
+		add(g, "v1")
+	}
+	return out
+}
+
+// managed marks the group versions of custom resources as a server does.
+func (all kinds) managed() map[string]any {
+	items := []any{}
+	for i := range all {
+		if k := &all[i]; k.Custom {
+			items = append(items, map[string]any{
+				"metadata": map[string]any{"labels": map[string]string{"kube-aggregator.kubernetes.io/automanaged": "true"}},
+				"spec":     map[string]string{"group": k.Group, "version": k.Version},
+			})
+		}
+	}
+	return map[string]any{"items": items}
+}
+
+func (all kinds) resources(groupVersion string) metav1.APIResourceList {
+	out := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: groupVersion}
+	for _, k := range all {
+		if k.groupVersion() == groupVersion {
+			out.APIResources = append(out.APIResources, metav1.APIResource{Name: k.Resource, Kind: k.Kind, Namespaced: k.Namespaced,
+				SingularName: strings.ToLower(k.Kind), Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}})
+		}
+	}
+	return out
+}
+
+// define serves the kinds of a definition at once.
+func (all *kinds) define(definition map[string]any) {
+	spec, _ := definition["spec"].(map[string]any)
+	names, _ := spec["names"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		all.serve(Kind{
+			Group: text(spec["group"]), Version: text(version["name"]), Resource: text(names["plural"]), Kind: text(names["kind"]),
+			Namespaced: spec["scope"] == "Namespaced", Custom: true,
+		})
+	}
+	condition := func(name string) any { return map[string]any{"type": name, "status": "True"} }
+	definition["status"] = map[string]any{"conditions": []any{condition("Established"), condition("NamesAccepted")}}
+}
+
+// builtIn reports whether a group is one of Kubernetes itself.
+func builtIn(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}
