@@ -60,7 +60,7 @@ var queue = []Mutant{
 	},
 	{
 		Name: "the exclude label counts with any value", Edit: Edit{
-			"services/queue-scheduler/internal/validate/memory.go",
+			"services/queue-scheduler/internal/validate/cache.go",
 			`client.MatchingLabels{velerov1.LabelExcludeFromBackup: "true"}`,
 			"client.HasLabels{velerov1.LabelExcludeFromBackup}",
 		},
@@ -91,10 +91,10 @@ var queue = []Mutant{
 		Package: "./pkg/job/ledger", Test: "TestALockWithoutItsJobIsNone",
 	},
 	{
-		Name: "a backup that waits claims nothing", Edit: Edit{
-			"services/queue-scheduler/internal/queue/claims.go",
-			"func (c *claims) add(name string, namespaces []string) {",
-			"func (c *claims) add(name string, namespaces []string) {\n\tnamespaces = nil",
+		Name: "a backup that waits reserves nothing", Edit: Edit{
+			"services/queue-scheduler/internal/queue/reservations.go",
+			"func (r *reservations) add(name string, namespaces []string) {",
+			"func (r *reservations) add(name string, namespaces []string) {\n\tnamespaces = nil",
 		},
 		Package: "./services/queue-scheduler/internal/queue", Test: "TestModel",
 	},

@@ -1,4 +1,4 @@
-// Package priority knows the classes of backups that wait, and how waiting raises them.
+// Package priority orders the classes of backups that wait, which waiting raises.
 package priority
 
 import (

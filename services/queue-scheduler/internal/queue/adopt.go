@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// foreign tells of a job in ReadyToStart or InProgress that another server brought there: what this
+// foreign reports whether another server brought a job to ReadyToStart or InProgress: what this
 // one admits was numbered or validated by it, and what its runners work on is claimed.
 func foreign(j job) bool {
 	annotations := j.object().GetAnnotations()
@@ -44,11 +44,11 @@ type adopter struct {
 	clock     clock.PassiveClock
 	log       *slog.Logger
 
-	resolver *resolver
-	looks    *bucketLooks
-	leaving  *leaving
-	reasons  *reasons
-	hints    *hints
+	resolver    *resolver
+	targetReads *targetReads
+	releaser    *releaser
+	reasons     *reasons
+	hints       *hints
 }
 
 // adopt takes over a job that another server left, if this one can do what it asks for: it is
@@ -118,7 +118,7 @@ func (a *adopter) adoptRestore(ctx context.Context, v *view, r *velerov1.Restore
 	}
 	e := restoreEntry(r, a.clock.Now())
 	if len(problems) == 0 {
-		if e.Namespaces, err = a.looks.findTargets(ctx, checked); err != nil {
+		if e.Namespaces, err = a.targetReads.findTargets(ctx, checked); err != nil {
 			return err
 		}
 		if admitted, err := a.admitForeign(ctx, v, job{restore: r}, e); !admitted {
@@ -167,7 +167,7 @@ func (a *adopter) checkForeign(ctx context.Context, r *velerov1.Restore) (valida
 func (a *adopter) admitForeign(ctx context.Context, v *view, j job, e ledger.Entry) (bool, error) {
 	if err := a.ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
 		v.unlisted = append(v.unlisted, e)
-		return false, a.reasons.waitOrFail(j.object(), err)
+		return false, a.reasons.reportOrFail(j.object(), err)
 	}
 	v.enter(e)
 	a.log.InfoContext(ctx, "job of another server adopted", "kind", e.Kind, "name", e.Name)

@@ -25,7 +25,7 @@ const enqueueLimit = 250
 // enqueue validates new backups and puts them behind the last one. Their numbers come from the
 // ledger in one block.
 func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
-	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.parked.barred(b) != nil })
+	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.inadmissible.refusedBefore(b) != nil })
 	fresh := all[:min(len(all), enqueueLimit)]
 	if len(fresh) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
 	for i, b := range fresh {
 		version := b.ResourceVersion
 		err := s.enqueueOne(ctx, v, b, first+int64(i))
-		if err == nil || s.parked.bar(b, version, err) {
+		if err == nil || s.inadmissible.noteRefused(b, version, err) {
 			settled++
 			continue
 		}
@@ -94,7 +94,7 @@ func refuse(b *velerov1.Backup, problems []string) {
 }
 
 // admit walks the queue once, and decides from what the pass read: only a backup that may start is
-// validated and asked for in the ledger. One that has to wait claims its namespaces for those
+// validated and asked for in the ledger. One that has to wait reserves its namespaces for those
 // behind it, so that no job starves.
 func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	if len(v.queued) == 0 {
@@ -102,13 +102,13 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	}
 	s.resolver.namespaces(ctx, v) // read before the decisions are timed
 	watch := newStopwatch(s.Clock)
-	line := s.lineup.order(ctx, v)
+	line := s.ordering.order(ctx, v)
 	w := newWalk(v)
 	var errs []error
 	waiting := make([]*velerov1.Backup, 0, len(v.queued))
 	for i, b := range v.queued {
-		if line[i].Aside != nil {
-			waits, err := s.stand(ctx, v, &line[i])
+		if line[i].Inadmissible != nil {
+			waits, err := s.keepInadmissible(ctx, v, &line[i])
 			errs = append(errs, err)
 			if waits {
 				waiting = append(waiting, b)
@@ -133,8 +133,8 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 			break
 		}
 		switch {
-		case s.parked.bar(b, version, err), becauseOf(err).away != nil:
-			waiting = append(waiting, b) // it claims nothing
+		case s.inadmissible.noteRefused(b, version, err), causeOf(err).away != nil:
+			waiting = append(waiting, b) // it reserves nothing
 		case err != nil:
 			errs = append(errs, fmt.Errorf("admit backup %s: %w", b.Name, err))
 			w.wait(b.Name, line[i].Namespaces, err)
@@ -162,7 +162,7 @@ func (s *Scheduler) verdict(v *view, b *Waiting, w *walk) (reason, err error) {
 	}
 	if reason = w.verdict(b.Namespaces); reason != nil {
 		w.wait(b.Backup.Name, b.Namespaces, reason)
-		s.reasons.explain(b.Backup, reason)
+		s.reasons.report(b.Backup, reason)
 	}
 	return reason, nil
 }
@@ -189,8 +189,8 @@ func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *w
 	}
 	failpoint.Hit("queue-scheduler/before-swap")
 	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: admissionTime(b, s.Clock.Now())}
-	if err := s.Ledger.Admit(ctx, e, v.limits, w.while()...); err != nil {
-		if reason := s.reasons.waitOrFail(b, err); reason != nil {
+	if err := s.Ledger.Admit(ctx, e, v.limits, w.blocking()...); err != nil {
+		if reason := s.reasons.reportOrFail(b, err); reason != nil {
 			return false, reason
 		}
 		w.wait(b.Name, namespaces, err) // another replica was faster
@@ -274,7 +274,7 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/ready-written")
-	s.reasons.tellStart(ctx, b, s.Clock.Since(created))
+	s.reasons.reportAdmission(ctx, b, s.Clock.Since(created))
 	s.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
 	s.hints.hintBackup(ctx, b)
 	return true, nil

@@ -19,7 +19,7 @@ import (
 // Reason is a kind of thing that is in the way of a backup.
 type Reason int
 
-// The reasons, in the order in which obstacles are told.
+// The reasons, in the order in which obstacles are listed.
 const (
 	// OverlapRunning: an admitted job shares namespaces with it.
 	OverlapRunning Reason = iota + 1
@@ -42,7 +42,7 @@ type Obstacle struct {
 	Jobs []Ref
 	// Namespaces are those that both need, sorted; none with NoPlace.
 	Namespaces []string
-	// Since is when it got into the way of this backup, as far as the objects tell.
+	// Since is when it got into the way of this backup, as far as the objects say.
 	Since time.Time
 	// Limit is how many backups may run at once, with NoPlace.
 	Limit int
@@ -66,7 +66,7 @@ type Explanation struct {
 // looks bounds how often Explain reads again because the backup went on meanwhile.
 const looks = 5
 
-// Explain tells what a backup waits for, by the walk that admits backups, over what the cluster
+// Explain returns what a backup waits for, by the walk that admits backups, over what the cluster
 // says now. An absent backup is errgrpc.ErrNotFound; other errors are the API server's.
 func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, error) {
 	for range looks {
@@ -95,7 +95,7 @@ func (s *Scheduler) explainOne(ctx context.Context, uid types.UID) (*Explanation
 	if err != nil {
 		return nil, err
 	}
-	line := s.lineup.foresee(ctx, v)
+	line := s.ordering.foresee(ctx, v)
 	jobs := v.jobs(line)
 	i := slices.IndexFunc(jobs, func(j Job) bool { return j.Kind == ledger.KindBackup && j.Object.GetUID() == uid })
 	if i < 0 {
@@ -115,7 +115,7 @@ func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid 
 	w := newWalk(v)
 	for i := range line {
 		b := line[i].Backup
-		if line[i].Aside != nil {
+		if line[i].Inadmissible != nil {
 			if b.UID == uid {
 				return []Obstacle{besides(&line[i])}, nil
 			}
@@ -138,10 +138,10 @@ func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid 
 	return nil, nil
 }
 
-// besides is what a backup waits for that stands beside the queue.
+// besides is what an inadmissible backup waits for.
 func besides(b *Waiting) Obstacle {
-	out := Obstacle{Reason: WriteRefused, Message: b.Aside.Error(), Since: b.Backup.CreationTimestamp.Time}
-	if becauseOf(b.Aside).away != nil {
+	out := Obstacle{Reason: WriteRefused, Message: b.Inadmissible.Error(), Since: b.Backup.CreationTimestamp.Time}
+	if causeOf(b.Inadmissible).away != nil {
 		out.Reason = LocationUnavailable
 	}
 	return out

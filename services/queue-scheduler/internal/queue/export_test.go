@@ -36,4 +36,4 @@ func ViewOf(limits ledger.Limits, entries []ledger.Entry, backups []*velerov1.Ba
 func (s *Scheduler) Admit(ctx context.Context, v *View) error { return s.admit(ctx, v) }
 
 // Told is how many jobs were told why they wait.
-func (s *Scheduler) Told() int { return len(s.reasons.told) }
+func (s *Scheduler) Told() int { return len(s.reasons.reported) }

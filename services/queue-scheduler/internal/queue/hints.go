@@ -65,7 +65,7 @@ func (h *hints) hint(ctx context.Context, what messaging.What, kind string, obj 
 	})
 }
 
-// announce tells caches about a phase. Whoever misses it reads the object.
+// announce publishes a phase for caches. A cache that misses it reads the object.
 func (h *hints) announce(ctx context.Context, kind string, obj metav1.Object, phase string) {
 	err := h.publisher.PublishEvent(ctx, &eventv1.Event{
 		Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: phase,

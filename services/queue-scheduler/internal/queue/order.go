@@ -19,11 +19,11 @@ type Waiting struct {
 	Backup *velerov1.Backup
 	// Namespaces it would be admitted for, sorted; [ledger.All] for every one.
 	Namespaces []string
-	// Class is set by Order: the class it has come to by waiting, or a higher one that a backup
-	// behind it lends, because that one waits for it.
+	// Class is set by Order: the class it has come to by waiting, or a higher one inherited from a
+	// backup behind it, because that one waits for it.
 	Class priority.Class
-	// Aside is why it stands beside the queue, behind all others; nil if it does not.
-	Aside error
+	// Inadmissible is why it is not in the queue but behind all others; nil if it is in it.
+	Inadmissible error
 
 	sequence int64
 }
@@ -51,28 +51,28 @@ func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
 		inOrder = inOrder && (i == 0 || waiting[i-1].Class >= w.Class)
 	}
 	if inOrder {
-		return // no job behind is more urgent, so there is nothing to lend
+		return // no job behind is more urgent, so there is nothing to inherit
 	}
-	l := lent{on: make(map[string]priority.Class, 2*len(waiting)), whole: priority.Low, any: priority.Low}
+	l := inheritance{on: make(map[string]priority.Class, 2*len(waiting)), everything: priority.Low, any: priority.Low}
 	for i := range slices.Backward(waiting) {
 		l.inherit(&waiting[i])
 	}
 	slices.SortStableFunc(waiting, func(a, b Waiting) int { return cmp.Compare(b.Class, a.Class) })
 }
 
-// lent is the highest class among the backups seen so far, on each namespace.
-type lent struct {
-	on    map[string]priority.Class
-	whole priority.Class // of those that take every namespace
-	any   priority.Class // of all
+// inheritance is the highest class among the backups seen so far, on each namespace.
+type inheritance struct {
+	on         map[string]priority.Class
+	everything priority.Class // of those that take every namespace
+	any        priority.Class // of all
 }
 
-func (l *lent) inherit(w *Waiting) {
+func (l *inheritance) inherit(w *Waiting) {
 	all := ledger.IsAll(w.Namespaces)
-	w.Class = max(w.Class, l.whole)
+	w.Class = max(w.Class, l.everything)
 	if all {
 		w.Class = max(w.Class, l.any)
-		l.whole = w.Class
+		l.everything = w.Class
 	} else {
 		for _, ns := range w.Namespaces {
 			if class, ok := l.on[ns]; ok {
@@ -86,16 +86,16 @@ func (l *lent) inherit(w *Waiting) {
 	l.any = max(l.any, w.Class)
 }
 
-// lineup makes the order of the queue.
-type lineup struct {
-	resolver *resolver
-	parked   *parked
-	ageing   time.Duration
-	clock    clock.PassiveClock
+// ordering makes the order of the queue.
+type ordering struct {
+	resolver     *resolver
+	inadmissible *inadmissible
+	ageing       time.Duration
+	clock        clock.PassiveClock
 }
 
 // order brings the queued backups of a view into the order of the queue, and returns it.
-func (l *lineup) order(ctx context.Context, v *view) []Waiting {
+func (l *ordering) order(ctx context.Context, v *view) []Waiting {
 	line := l.line(ctx, v)
 	for i := range line {
 		v.queued[i] = line[i].Backup
@@ -104,9 +104,9 @@ func (l *lineup) order(ctx context.Context, v *view) []Waiting {
 }
 
 // line is the order of the queue for the queued backups of a view. While their namespaces cannot be
-// read they count as overlapping, and keep their order. Those that stand aside come last, in an
+// read they count as overlapping, and keep their order. Inadmissible ones come last, in an
 // order of their own.
-func (l *lineup) line(ctx context.Context, v *view) []Waiting {
+func (l *ordering) line(ctx context.Context, v *view) []Waiting {
 	if len(v.spaces) == 0 {
 		v.spaces = make(map[types.UID][]string, len(v.queued))
 	}
@@ -117,8 +117,8 @@ func (l *lineup) line(ctx context.Context, v *view) []Waiting {
 		if err != nil {
 			namespaces = []string{ledger.All}
 		}
-		w := Waiting{Backup: b, Namespaces: namespaces, Aside: l.parked.aside(ctx, v, b)}
-		if w.Aside != nil {
+		w := Waiting{Backup: b, Namespaces: namespaces, Inadmissible: l.inadmissible.reason(ctx, v, b)}
+		if w.Inadmissible != nil {
 			aside = append(aside, w)
 		} else {
 			waiting = append(waiting, w)

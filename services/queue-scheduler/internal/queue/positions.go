@@ -41,8 +41,8 @@ func (p *positions) renumber(v *view) {
 	}
 }
 
-// nextPlacement returns a channel that tells when the next position may be written, nil when there
-// is none to write, and what ends the waiting.
+// nextPlacement returns a channel that delivers when the next position may be written, nil when
+// there is none to write, and what ends the waiting.
 func (p *positions) nextPlacement() (due <-chan time.Time, stop func()) {
 	if len(p.misplaced) == 0 {
 		return nil, func() {}

@@ -72,7 +72,7 @@ func (a *adopter) readmitOne(ctx context.Context, v *view, j job) error {
 	}
 	unlisted := e
 	unlisted.Since = time.Time{}
-	if over, gone, err := a.leaving.over(ctx, unlisted); over || gone || err != nil {
+	if over, gone, err := a.releaser.over(ctx, unlisted); over || gone || err != nil {
 		return err
 	}
 	a.log.Warn("running job was not in the ledger", "kind", e.Kind, "name", e.Name)
@@ -85,7 +85,7 @@ func (a *adopter) readmitOne(ctx context.Context, v *view, j job) error {
 	}
 	if err := a.ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
 		v.unlisted = append(v.unlisted, e)
-		return a.reasons.waitOrFail(o, err)
+		return a.reasons.reportOrFail(o, err)
 	}
 	v.enter(e)
 	return nil

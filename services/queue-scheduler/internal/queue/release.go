@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// leaving takes entries out of the ledger. Only passes use it.
-type leaving struct {
+// releaser takes entries out of the ledger. Only passes use it.
+type releaser struct {
 	reader       client.Reader
 	ledger       Ledger
 	claimTimeout time.Duration
@@ -31,7 +31,7 @@ type leaving struct {
 // entry; each other object is read for itself, now and uncached, before its entry goes. One that is
 // gone may be run by a process that has not noticed yet: its entry stays for a claim timeout,
 // unless its runner takes it out before.
-func (l *leaving) release(ctx context.Context, v *view) error {
+func (l *releaser) release(ctx context.Context, v *view) error {
 	var errs []error
 	kept := v.entries[:0:0]
 	gone := make(map[types.UID]time.Time, len(l.gone))
@@ -66,7 +66,7 @@ func (l *leaving) release(ctx context.Context, v *view) error {
 
 // goneSince is when this process first did not find the object of an entry: it counts itself, for
 // clocks differ.
-func (l *leaving) goneSince(e ledger.Entry) time.Time {
+func (l *releaser) goneSince(e ledger.Entry) time.Time {
 	since, known := l.gone[e.UID]
 	if !known {
 		since = l.clock.Now()
@@ -76,7 +76,7 @@ func (l *leaving) goneSince(e ledger.Entry) time.Time {
 }
 
 // over reports that the job of an entry is past InProgress or suspended, or gone.
-func (l *leaving) over(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
+func (l *releaser) over(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
 	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
 	if e.Kind == ledger.KindRestore {
 		r := &velerov1.Restore{}

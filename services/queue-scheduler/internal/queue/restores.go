@@ -24,11 +24,11 @@ import (
 // v.pending holds those that wait.
 func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 	var errs []error
-	s.looks.spent = 0
+	s.targetReads.spent = 0
 	line := newRestoreWalk(v.limits, v.entries)
 	waiting := v.pending[:0:0]
 	for i, r := range v.pending {
-		if !v.admitted(r.UID) && s.parked.barred(r) != nil {
+		if !v.admitted(r.UID) && s.inadmissible.refusedBefore(r) != nil {
 			continue
 		}
 		version := r.ResourceVersion
@@ -38,14 +38,14 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 			s.Wake() // one that waits before it may start now: begin at the front again
 			break
 		}
-		if errors.Is(err, errUnread) || s.parked.bar(r, version, err) {
-			continue // it claims nothing
+		if errors.Is(err, errUnread) || s.inadmissible.noteRefused(r, version, err) {
+			continue // it reserves nothing
 		}
 		if !started && r.Status.Phase.IsNew() && r.UID != "" {
 			line.wait(r, err)
 			waiting = append(waiting, r)
 		}
-		if err := s.reasons.waitOrFail(r, err); err != nil {
+		if err := s.reasons.reportOrFail(r, err); err != nil {
 			errs = append(errs, fmt.Errorf("dispatch restore %s: %w", r.Name, err))
 		}
 	}
@@ -73,7 +73,7 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 	if reason := line.verdict(e); reason != nil {
 		return false, reason
 	}
-	if err := s.Ledger.Admit(ctx, e, v.limits, line.while()...); err != nil {
+	if err := s.Ledger.Admit(ctx, e, v.limits, line.blocking()...); err != nil {
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/restore-admitted")
@@ -82,7 +82,7 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 	return true, s.announceRestore(ctx, r, e)
 }
 
-// announceRestore tells about an admitted restore, and whom it runs beside.
+// announceRestore logs an admitted restore, and the jobs beside which it runs.
 func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e ledger.Entry) error {
 	ctx, end := s.traces.resume(ctx, "admit restore", r)
 	defer end(nil)
@@ -175,6 +175,6 @@ func (s *Scheduler) readTargets(ctx context.Context, r *velerov1.Restore) (*vele
 	if err != nil || len(problems) > 0 {
 		return nil, nil, err
 	}
-	found, err := s.looks.findTargets(ctx, seen)
+	found, err := s.targetReads.findTargets(ctx, seen)
 	return seen, found, err
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// restoreWalk is one walk along the restores that wait, oldest first. It knows what runs, and the
+// restoreWalk is one walk along the restores that wait, oldest first. It holds what runs, and the
 // growing set of namespaces that belong to those further ahead.
 type restoreWalk struct {
 	limit    int
 	running  []ledger.Entry
 	restores []ledger.Entry // the running ones that count against the limit
-	claimed  *claims
-	standing map[types.UID]bool // entries that made a job wait
+	reserved *reservations
+	blockers map[types.UID]bool // entries that made a job wait
 }
 
 func newRestoreWalk(limits ledger.Limits, entries []ledger.Entry) *restoreWalk {
-	l := &restoreWalk{limit: limits.Restores, claimed: newClaims(0), standing: map[types.UID]bool{}}
+	l := &restoreWalk{limit: limits.Restores, reserved: newReservations(0), blockers: map[types.UID]bool{}}
 	for _, e := range entries {
 		l.admit(e)
 	}
@@ -48,7 +48,7 @@ func (l *restoreWalk) verdict(e ledger.Entry) error {
 			return &ledger.OverlapError{With: l.running[i], Namespaces: shared}
 		}
 	}
-	if err := l.claimed.overlap(e.Namespaces); err != nil {
+	if err := l.reserved.overlap(e.Namespaces); err != nil {
 		return err
 	}
 	if l.limit > 0 && len(l.restores) >= l.limit {
@@ -57,17 +57,17 @@ func (l *restoreWalk) verdict(e ledger.Entry) error {
 	return nil
 }
 
-// wait lets a restore claim its namespaces, so that no job behind it starves it.
+// wait lets a restore reserve its namespaces, so that no job behind it starves it.
 func (l *restoreWalk) wait(r *velerov1.Restore, reason error) {
 	var overlap *ledger.OverlapError
 	if errors.As(reason, &overlap) {
-		l.standing[overlap.With.UID] = true
+		l.blockers[overlap.With.UID] = true
 	}
-	l.claimed.add("restore "+r.Name, targets(r))
+	l.reserved.add("restore "+r.Name, targets(r))
 }
 
-// while lists the entries on which those passed over wait.
-func (l *restoreWalk) while() []types.UID { return slices.Collect(maps.Keys(l.standing)) }
+// blocking lists the entries on which those passed over wait.
+func (l *restoreWalk) blocking() []types.UID { return slices.Collect(maps.Keys(l.blockers)) }
 
 // restoreEntry is what a restore asks of the ledger.
 func restoreEntry(r *velerov1.Restore, now time.Time) ledger.Entry {

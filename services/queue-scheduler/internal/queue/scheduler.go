@@ -72,17 +72,17 @@ type Validator interface {
 type Metrics interface {
 	BackupRefused(schedule string)
 	RestoreRefused(schedule string)
-	// QueueWalked tells how long ordering the queue and deciding about everybody in it took,
+	// QueueWalked takes how long ordering the queue and deciding about each job in it took,
 	// without the calls for those that start.
 	QueueWalked(took time.Duration)
 }
 
-// Settings tell what may change while the service runs; settings.Settings are one.
+// Settings are what may change while the service runs; settings.Settings are one.
 type Settings interface {
 	Limits(ctx context.Context) (ledger.Limits, error)
 }
 
-// Events tells people what happened to an object, without waiting for anything; an
+// Events records what happened to an object, without waiting for anything; an
 // events.EventRecorder is one.
 type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
@@ -119,39 +119,39 @@ type Scheduler struct {
 	Config
 	wake chan struct{}
 
-	traces    *traces
-	hints     *hints
-	reasons   *reasons
-	writer    *writer
-	positions *positions
-	parked    *parked
-	looks     *bucketLooks
-	leaving   *leaving
-	resolver  *resolver
-	lineup    *lineup
-	views     *views
-	adopter   *adopter
+	traces       *traces
+	hints        *hints
+	reasons      *reasons
+	writer       *writer
+	positions    *positions
+	inadmissible *inadmissible
+	targetReads  *targetReads
+	releaser     *releaser
+	resolver     *resolver
+	ordering     *ordering
+	views        *views
+	adopter      *adopter
 }
 
 // New returns a Scheduler.
 func New(cfg Config) *Scheduler {
 	if cfg.Events == nil {
-		cfg.Events = silence{}
+		cfg.Events = noEvents{}
 	}
 	s := &Scheduler{
 		Config: cfg, wake: make(chan struct{}, 1),
 		traces: &traces{cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler")},
 		hints:  &hints{publisher: cfg.Publisher, clock: cfg.Clock, log: cfg.Log},
 		reasons: &reasons{
-			told: map[types.UID]said{}, voice: rate.NewLimiter(tellRate, tellBurst),
+			reported: map[types.UID]reasonKey{}, limiter: rate.NewLimiter(eventRate, eventBurst),
 			clock: cfg.Clock, events: cfg.Events, log: cfg.Log,
 		},
-		parked: newParked(&cfg),
-		looks: &bucketLooks{
+		inadmissible: newInadmissible(&cfg),
+		targetReads: &targetReads{
 			reader: cfg.Reader, namespace: cfg.Namespace, validator: cfg.Validator, clock: cfg.Clock, log: cfg.Log,
 			hung: map[string]hang{},
 		},
-		leaving: &leaving{
+		releaser: &releaser{
 			reader: cfg.Reader, ledger: cfg.Ledger, claimTimeout: cfg.ClaimTimeout, clock: cfg.Clock, log: cfg.Log,
 			gone: map[types.UID]time.Time{},
 		},
@@ -162,10 +162,10 @@ func New(cfg Config) *Scheduler {
 	}
 	s.writer = &writer{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}
 	s.positions = &positions{writer: s.writer, clock: cfg.Clock, log: cfg.Log}
-	s.lineup = &lineup{resolver: s.resolver, parked: s.parked, ageing: cfg.Ageing, clock: cfg.Clock}
+	s.ordering = &ordering{resolver: s.resolver, inadmissible: s.inadmissible, ageing: cfg.Ageing, clock: cfg.Clock}
 	s.adopter = &adopter{
 		reader: cfg.Reader, client: cfg.Client, validator: cfg.Validator, ledger: cfg.Ledger, metrics: cfg.Metrics,
-		clock: cfg.Clock, log: cfg.Log, resolver: s.resolver, looks: s.looks, leaving: s.leaving, reasons: s.reasons, hints: s.hints,
+		clock: cfg.Clock, log: cfg.Log, resolver: s.resolver, targetReads: s.targetReads, releaser: s.releaser, reasons: s.reasons, hints: s.hints,
 	}
 	return s
 }
@@ -214,7 +214,7 @@ func (s *Scheduler) pass(ctx context.Context, due bool) error {
 	}
 	s.Validator.Forget()
 	var errs []error
-	errs = append(errs, s.leaving.release(ctx, view))
+	errs = append(errs, s.releaser.release(ctx, view))
 	lost := s.adopter.readmit(ctx, view)
 	errs = append(errs, lost)
 	errs = append(errs, s.enqueue(ctx, view))
@@ -226,7 +226,7 @@ func (s *Scheduler) pass(ctx context.Context, due bool) error {
 		errs = append(errs, s.hints.republish(ctx, view))
 	}
 	s.positions.renumber(view)
-	s.parked.forget(view)
+	s.inadmissible.forget(view)
 	s.reasons.forget(view)
 	return errors.Join(errs...)
 }

@@ -27,7 +27,7 @@ type Job struct {
 	Position int
 	// Sequence is the number it got when it entered the queue; 0 before.
 	Sequence int64
-	// Namespaces are sorted; empty while they cannot be told.
+	// Namespaces are sorted; empty while they are not known.
 	Namespaces []string
 	// Admitted is when it was; zero for what is not in the ledger.
 	Admitted time.Time
@@ -45,12 +45,12 @@ func (s *Scheduler) Snapshot(ctx context.Context) ([]Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.jobs(s.lineup.foresee(ctx, v)), nil
+	return v.jobs(s.ordering.foresee(ctx, v)), nil
 }
 
 // foresee makes v what the next pass finds once it has queued what is new, and returns the line of
 // backups in its order. What is admitted waits no more, even if its phase was not written yet.
-func (l *lineup) foresee(ctx context.Context, v *view) []Waiting {
+func (l *ordering) foresee(ctx context.Context, v *view) []Waiting {
 	admitted := func(b *velerov1.Backup) bool { return v.admitted(b.UID) }
 	v.pending = slices.DeleteFunc(v.pending, func(r *velerov1.Restore) bool { return v.admitted(r.UID) })
 	v.queued = slices.DeleteFunc(v.queued, admitted)

@@ -19,22 +19,22 @@ import (
 
 // view is what one pass goes by.
 type view struct {
-	limits     ledger.Limits
-	entries    []ledger.Entry
-	entered    map[types.UID]time.Time         // the entries by UID, and since when they are there
-	holds      map[types.UID]bool              // admitted, and listed in a phase that keeps its entry
-	fresh      []*velerov1.Backup              // new ones, oldest first
-	queued     []*velerov1.Backup              // in queue order from admit on
-	ready      []*velerov1.Backup              // admitted, no runner yet
-	pending    []*velerov1.Restore             // new ones, oldest first
-	unfinished []job                           // every one of them, for those who read the queue
-	orphans    []job                           // running ones, to be found in the ledger
-	unlisted   []ledger.Entry                  // of those, the ones that have to wait once more
-	traced     map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
-	live       *liveNamespaces                 // read when first needed
-	spaces     map[types.UID][]string          // what resolve found
-	away       map[string]*awayError           // by location, nil for an available one
-	asides     map[types.UID]bool              // queued backups whose location is unavailable
+	limits      ledger.Limits
+	entries     []ledger.Entry
+	entered     map[types.UID]time.Time         // the entries by UID, and since when they are there
+	holds       map[types.UID]bool              // admitted, and listed in a phase that keeps its entry
+	fresh       []*velerov1.Backup              // new ones, oldest first
+	queued      []*velerov1.Backup              // in queue order from admit on
+	ready       []*velerov1.Backup              // admitted, no runner yet
+	pending     []*velerov1.Restore             // new ones, oldest first
+	unfinished  []job                           // every one of them, for those who read the queue
+	orphans     []job                           // running ones, to be found in the ledger
+	unlisted    []ledger.Entry                  // of those, the ones that have to wait once more
+	traced      map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
+	live        *liveNamespaces                 // read when first needed
+	spaces      map[types.UID][]string          // what resolve found
+	away        map[string]*awayError           // by location, nil for an available one
+	unavailable map[types.UID]bool              // queued backups whose location is unavailable
 }
 
 // views reads what a pass goes by.
@@ -88,7 +88,7 @@ func newView(entries []ledger.Entry) *view {
 	v := &view{
 		entries: entries, entered: make(map[types.UID]time.Time, len(entries)), holds: make(map[types.UID]bool, len(entries)),
 		traced: map[types.UID]*velerov1.Restore{}, spaces: map[types.UID][]string{},
-		away: map[string]*awayError{}, asides: map[types.UID]bool{},
+		away: map[string]*awayError{}, unavailable: map[types.UID]bool{},
 	}
 	for i := range entries {
 		v.entered[entries[i].UID] = entries[i].Since

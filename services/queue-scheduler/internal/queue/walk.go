@@ -6,18 +6,19 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// walk is one walk along the queue, front first. It knows what holds places and namespaces, and the
+// walk is one walk along the queue, front first. It holds what has places and namespaces, and the
 // growing set that belongs to those who wait further ahead. It makes no call: the same walk decides
 // in a pass and explains to a reader.
 type walk struct {
-	limits  ledger.Limits
-	running []ledger.Entry
-	backups []ledger.Entry // the running ones that count against the limit
-	on      map[string]int // who of running holds a namespace
-	whole   []int          // who of running holds every namespace, but perhaps for some
-	claimed *claims
-	// standing are entries that made a job wait: while they stand, no job passed over could start.
-	standing map[types.UID]bool
+	limits   ledger.Limits
+	running  []ledger.Entry
+	backups  []ledger.Entry // the running ones that count against the limit
+	on       map[string]int // which of running holds a namespace
+	whole    []int          // which of running holds every namespace, but perhaps for some
+	reserved *reservations
+	// blockers are entries that made a job wait: while they are there, no job passed over could
+	// start.
+	blockers map[types.UID]bool
 	full     *ledger.FullError
 	blind    bool // the namespaces could not be read
 }
@@ -25,15 +26,15 @@ type walk struct {
 // newWalk begins with what is admitted, and with the restores that wait: they go before every
 // backup.
 func newWalk(v *view) *walk {
-	w := &walk{limits: v.limits, on: map[string]int{}, claimed: newClaims(2 * len(v.queued)), standing: map[types.UID]bool{}}
+	w := &walk{limits: v.limits, on: map[string]int{}, reserved: newReservations(2 * len(v.queued)), blockers: map[types.UID]bool{}}
 	for _, e := range v.entries {
 		w.admit(e)
 	}
 	for _, e := range v.unlisted {
-		w.claimed.add(e.Name, e.Namespaces)
+		w.reserved.add(e.Name, e.Namespaces)
 	}
 	for _, r := range v.pending {
-		w.claimed.add("restore "+r.Name, targets(r))
+		w.reserved.add("restore "+r.Name, targets(r))
 	}
 	return w
 }
@@ -54,7 +55,7 @@ func (w *walk) admit(e ledger.Entry) {
 	}
 }
 
-// holder is who runs on one of the namespaces; nil if there is none.
+// holder is the job that runs on one of the namespaces; nil if there is none.
 func (w *walk) holder(namespaces []string) *ledger.Entry {
 	for _, i := range w.whole {
 		if len(ledger.Overlap(w.running[i].Namespaces, namespaces)) > 0 {
@@ -84,7 +85,7 @@ func (w *walk) verdict(namespaces []string) error {
 	if e := w.holder(namespaces); e != nil {
 		return &ledger.OverlapError{With: *e, Namespaces: ledger.Overlap(e.Namespaces, namespaces)}
 	}
-	if err := w.claimed.overlap(namespaces); err != nil {
+	if err := w.reserved.overlap(namespaces); err != nil {
 		return err
 	}
 	if w.full == nil && w.limits.Backups > 0 && len(w.backups) >= w.limits.Backups {
@@ -96,22 +97,22 @@ func (w *walk) verdict(namespaces []string) error {
 	return nil
 }
 
-// wait lets a backup claim its namespaces, so that no job behind it starves it.
+// wait lets a backup reserve its namespaces, so that no job behind it starves it.
 func (w *walk) wait(name string, namespaces []string, reason error) {
-	why := becauseOf(reason)
+	why := causeOf(reason)
 	switch {
 	case why.overlap != nil:
-		w.standing[why.overlap.With.UID] = true
+		w.blockers[why.overlap.With.UID] = true
 	case why.full != nil:
 		w.full = why.full
 	}
-	w.claimed.add(name, namespaces)
+	w.reserved.add(name, namespaces)
 }
 
-// while lists the entries on which those passed over wait.
-func (w *walk) while() []types.UID {
-	out := make([]types.UID, 0, len(w.standing))
-	for uid := range w.standing {
+// blocking lists the entries on which those passed over wait.
+func (w *walk) blocking() []types.UID {
+	out := make([]types.UID, 0, len(w.blockers))
+	for uid := range w.blockers {
 		out = append(out, uid)
 	}
 	return out

@@ -74,7 +74,7 @@ func providerOf(byProvider map[string][]string, name string) (string, bool) {
 // snapshotProviders returns the names of the snapshot locations by provider, sorted. They must not
 // be changed.
 func (v *Validator) snapshotProviders(ctx context.Context) (map[string][]string, error) {
-	return remembered(v, "volume snapshot locations", func() (map[string][]string, error) {
+	return cached(v, "volume snapshot locations", func() (map[string][]string, error) {
 		list := &velerov1.VolumeSnapshotLocationList{}
 		if err := v.Reader.List(ctx, list, client.InNamespace(v.Namespace)); err != nil {
 			return nil, fmt.Errorf("list volume snapshot locations: %w", err)

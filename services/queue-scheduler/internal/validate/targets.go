@@ -54,9 +54,9 @@ func bounded(names []string) []string {
 }
 
 // Targets returns the namespaces a restore writes to, sorted. Where the spec does not list them the
-// backup's manifest tells, or its tarball if it is small, and else it is [selection.All]; none at
+// backup's manifest says, or its tarball if it is small, and else it is [selection.All]; none at
 // all means that the restore has only cluster-scoped objects. An error means that the backup could
-// not be read, or not in a short time: the function Targets tells then what is sure.
+// not be read, or not in a short time: the function Targets returns then what is sure.
 func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
 	sure := Targets(&r.Spec)
 	if !slices.Contains(sure, selection.All) {
@@ -89,7 +89,7 @@ func mapped(names []string, mapping map[string]string) []string {
 	return bounded(slices.Compact(out))
 }
 
-// held returns the namespaces of everything in a backup; not known where that is not cheap to tell.
+// held returns the namespaces of everything in a backup; not known where that is not cheap to read.
 func (v *Validator) held(ctx context.Context, backup string) (_ []string, known bool, err error) {
 	b := &velerov1.Backup{}
 	if err := v.Reader.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: backup}, b); err != nil {

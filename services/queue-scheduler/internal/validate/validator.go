@@ -46,11 +46,11 @@ type Validator struct {
 	Namespace string
 	Locations Locations
 	Defaults  Defaults
-	// Version tells the version of the API server.
+	// Version returns the version of the API server.
 	Version func(ctx context.Context) (*version.Info, error)
 	Clock   clock.PassiveClock
 
-	memory memory
+	memory cache
 }
 
 // Backup completes a Backup in place, also when it has problems (Velero writes both back), and

@@ -13,9 +13,9 @@ import (
 // recently is how long an answer of the API server stands for the same question.
 const recently = time.Second
 
-// memory holds what the API server answered a moment ago: hundreds of backups that arrive together
+// cache holds what the API server answered a moment ago: hundreds of backups that arrive together
 // need the same. Errors are not kept. The zero value is empty.
-type memory struct {
+type cache struct {
 	mu      sync.Mutex
 	answers map[string]answer
 }
@@ -26,7 +26,7 @@ type answer struct {
 }
 
 // Forget makes the validator ask anew. Who validates what it has just read from the API server
-// calls it in between: what it read may have been written by somebody who changed a location
+// calls it in between: what it read may have been written by a client that changed a location
 // before.
 func (v *Validator) Forget() {
 	v.memory.mu.Lock()
@@ -34,8 +34,8 @@ func (v *Validator) Forget() {
 	clear(v.memory.answers)
 }
 
-// remembered answers a question from memory, or asks.
-func remembered[T any](v *Validator, question string, ask func() (T, error)) (T, error) {
+// cached answers a question from the cache, or asks.
+func cached[T any](v *Validator, question string, ask func() (T, error)) (T, error) {
 	m := &v.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,17 +56,17 @@ func remembered[T any](v *Validator, question string, ask func() (T, error)) (T,
 
 // location reads a location, which must not be changed.
 func (v *Validator) location(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error) {
-	return remembered(v, "location "+name, func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Get(ctx, name) })
+	return cached(v, "location "+name, func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Get(ctx, name) })
 }
 
 // main reads the default location, which must not be changed.
 func (v *Validator) main(ctx context.Context) (*velerov1.BackupStorageLocation, error) {
-	return remembered(v, "default location", func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Default(ctx) })
+	return cached(v, "default location", func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Default(ctx) })
 }
 
 // excluded lists the namespaces no backup takes.
 func (v *Validator) excluded(ctx context.Context) ([]string, error) {
-	return remembered(v, "excluded namespaces", func() ([]string, error) {
+	return cached(v, "excluded namespaces", func() ([]string, error) {
 		return v.namespaces(ctx, client.MatchingLabels{velerov1.LabelExcludeFromBackup: "true"})
 	})
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// What looks into buckets may cost the queue.
+// What reads of buckets may cost the queue.
 const (
-	lookBudget = 15 * time.Second // of one pass
-	lookLeast  = 5 * time.Second  // what is left for a look; a bucket silent for as long hangs
-	lookPause  = time.Minute      // before a bucket that hung is tried again
-	lookTries  = 2                // after which its restores no longer wait for it
+	readBudget  = 15 * time.Second // of one pass
+	minRead     = 5 * time.Second  // what is left for a read; a bucket silent for as long hangs
+	readBackoff = time.Minute      // before a bucket that hung is tried again
+	readTries   = 2                // after which its restores no longer wait for it
 )
 
-// errUnread means that what a restore writes to is to be read in a later pass. Until then it claims
-// nothing: it would claim everything.
+// errUnread means that what a restore writes to is to be read in a later pass. Until then it
+// reserves nothing: it would reserve everything.
 var errUnread = errors.New("the backup is not read yet")
 
-// bucketLooks bounds the reads of targets. Only passes use it.
-type bucketLooks struct {
+// targetReads bounds the reads of targets. Only passes use it.
+type targetReads struct {
 	reader    client.Reader
 	namespace string
 	validator Validator
@@ -46,31 +46,31 @@ type hang struct {
 
 // findTargets asks the backup for the namespaces the restore writes to. One that cannot be read now
 // may hold anything; errUnread is for one that can wait.
-func (l *bucketLooks) findTargets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
+func (l *targetReads) findTargets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
 	sure := validate.Targets(&r.Spec)
 	if !slices.Contains(sure, selection.All) {
 		return sure, nil
 	}
 	location := l.locationOf(ctx, r.Spec.BackupName)
 	h := l.hung[location]
-	left := lookBudget - l.spent
+	left := readBudget - l.spent
 	switch paused := l.clock.Now().Before(h.until); {
-	case paused && h.tries >= lookTries:
+	case paused && h.tries >= readTries:
 		return sure, nil
-	case paused || left < lookLeast:
+	case paused || left < minRead:
 		return nil, errUnread
 	}
 	began := l.clock.Now()
-	found, late, err := l.lookWithin(ctx, left, r)
+	found, late, err := l.readWithin(ctx, left, r)
 	l.spent += l.clock.Since(began)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case late:
-		h = hang{h.tries + 1, l.clock.Now().Add(lookPause)}
+		h = hang{h.tries + 1, l.clock.Now().Add(readBackoff)}
 		l.hung[location] = h
 		l.log.WarnContext(ctx, "bucket hangs", "location", location, "restore", r.Name, "tries", h.tries, "error", err)
-		if h.tries < lookTries {
+		if h.tries < readTries {
 			return nil, errUnread
 		}
 		return sure, nil
@@ -83,8 +83,8 @@ func (l *bucketLooks) findTargets(ctx context.Context, r *velerov1.Restore) ([]s
 	return found, nil
 }
 
-// lookWithin reads targets for a time of the injected clock.
-func (l *bucketLooks) lookWithin(ctx context.Context, left time.Duration, r *velerov1.Restore) (_ []string, late bool, _ error) {
+// readWithin reads targets for a time of the injected clock.
+func (l *targetReads) readWithin(ctx context.Context, left time.Duration, r *velerov1.Restore) (_ []string, late bool, _ error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := l.clock.NewTimer(left)
@@ -101,7 +101,7 @@ func (l *bucketLooks) lookWithin(ctx context.Context, left time.Duration, r *vel
 }
 
 // locationOf names the location of a backup, or the backup where that is unknown.
-func (l *bucketLooks) locationOf(ctx context.Context, backup string) string {
+func (l *targetReads) locationOf(ctx context.Context, backup string) string {
 	b := &velerov1.Backup{}
 	if err := l.reader.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: backup}, b); err != nil || b.Spec.StorageLocation == "" {
 		return "of backup " + backup
