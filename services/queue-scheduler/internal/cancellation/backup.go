@@ -39,7 +39,7 @@ func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine
 	case errors.Is(err, commit.ErrForeign), apierrors.IsNotFound(err):
 		// Nothing in the bucket stands for this backup, or there is no location.
 		final = commit.Failed(b, r.Reason(), c.Clock.Now())
-	case err != nil && ctx.Err() == nil && (refused(err) || waited.request >= c.patience()):
+	case err != nil && ctx.Err() == nil && (refused(err) || waited.request >= c.requestTimeout()):
 		c.Log.WarnContext(ctx, "cancelled backup ends without its bucket", "backup", b.Name, "error", err)
 		final = commit.Failed(b, r.ReasonBut("the bucket could not be written: "+err.Error()), c.Clock.Now())
 	case err != nil:
@@ -58,7 +58,7 @@ func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine
 	})
 }
 
-// refused tells of a failure that time alone does not mend.
+// refused reports a failure that time alone does not mend.
 func refused(err error) bool {
 	return errors.Is(err, objectstore.ErrNoBucket) || errors.Is(err, objectstore.ErrAccess)
 }

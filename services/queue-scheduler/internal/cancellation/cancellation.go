@@ -43,7 +43,7 @@ type Locations interface {
 	OpenName(ctx context.Context, name string) (objectstore.Store, error)
 }
 
-// Events tells others about phases; messaging.Client is one.
+// Events publishes phases; messaging.Client is one.
 type Events interface {
 	PublishEvent(ctx context.Context, event *eventv1.Event) error
 }
@@ -76,11 +76,11 @@ type Canceller struct {
 	Config
 
 	mu   sync.Mutex
-	seen map[string]sight
+	observed map[string]observation
 }
 
 // New returns a Canceller.
-func New(cfg Config) *Canceller { return &Canceller{Config: cfg, seen: map[string]sight{}} }
+func New(cfg Config) *Canceller { return &Canceller{Config: cfg, observed: map[string]observation{}} }
 
 // AskBackup asks for a backup to stop, in the name of by, and returns its newest state. One that no
 // process works on has ended then. Asking twice is asking once. The error wraps
@@ -123,7 +123,7 @@ func ask[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, 
 	}
 	c.Log.InfoContext(ctx, "asked to cancel", "kind", k.name, "name", obj.GetName(), "by", by, "phase", k.phase(obj))
 	if ended {
-		told(ctx, c, k, obj, "waiting")
+		reportEnded(ctx, c, k, obj, "waiting")
 	}
 	return nil
 }
@@ -145,15 +145,15 @@ func end[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) 
 	if client.IgnoreNotFound(err) == nil || errors.Is(err, kube.ErrReplaced) {
 		if err == nil && ended {
 			failpoint.Hit("queue-scheduler/cancel-ended")
-			told(ctx, c, k, obj, "waiting")
+			reportEnded(ctx, c, k, obj, "waiting")
 		}
 		return nil
 	}
 	return fmt.Errorf("cancel %s %q: %w", k.name, obj.GetName(), err)
 }
 
-// told counts, logs and announces a job that this service ended.
-func told[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, how string) {
+// reportEnded counts, logs and publishes a job that this service ended.
+func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, how string) {
 	c.Metrics.ended(k.name, how)
 	c.Log.InfoContext(ctx, "job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj), "how", how)
 	err := c.Events.PublishEvent(ctx, &eventv1.Event{

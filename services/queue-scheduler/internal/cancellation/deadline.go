@@ -26,10 +26,10 @@ const again = 5 * time.Second
 // runner collected or restored, before the deadline of the job begins.
 const operationGrace = 5 * time.Minute
 
-// sight is since when this process sees a job asked to stop under one epoch: it counts itself, for
+// observation is since when this process sees a job asked to stop under one epoch: it counts itself, for
 // clocks differ. A later holder has a deadline of its own, though not indefinitely: first is when
 // the request was seen under any epoch.
-type sight struct {
+type observation struct {
 	uid          types.UID
 	epoch        int64
 	since, first time.Time
@@ -46,26 +46,26 @@ func (c *Canceller) since(kind, name string, uid types.UID, epoch int64) age {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key, now := kind+"/"+name, c.Clock.Now()
-	s, ok := c.seen[key]
+	s, ok := c.observed[key]
 	if !ok || s.uid != uid {
-		s = sight{uid: uid, epoch: epoch, since: now, first: now}
+		s = observation{uid: uid, epoch: epoch, since: now, first: now}
 	}
 	if s.epoch != epoch {
 		s.epoch, s.since = epoch, now
 	}
-	c.seen[key] = s
+	c.observed[key] = s
 	return age{epoch: now.Sub(s.since), request: now.Sub(s.first)}
 }
 
-// patience is how long a request waits for holders that come one after the other, and for a bucket
+// requestTimeout is how long a request waits for holders that come one after the other, and for a bucket
 // that is away.
-func (c *Canceller) patience() time.Duration { return 2 * c.Deadline }
+func (c *Canceller) requestTimeout() time.Duration { return 2 * c.Deadline }
 
 func (c *Canceller) forget(kind, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.seen, kind+"/"+name)
-	delete(c.seen, kind+" with operations/"+name)
+	delete(c.observed, kind+"/"+name)
+	delete(c.observed, kind+" with operations/"+name)
 }
 
 // errGone means that there is nothing to do any more: the job ended, has another holder, or began
@@ -92,7 +92,7 @@ func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T
 	if held.Holder != c.holder(obj, held.Epoch) {
 		left := c.Deadline - waited.epoch
 		if k.bounded {
-			left = min(left, c.patience()-waited.request)
+			left = min(left, c.requestTimeout()-waited.request)
 		}
 		if left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
@@ -167,6 +167,6 @@ func settle[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj 
 	if err != nil {
 		return fmt.Errorf("end %s %q: %w", k.name, obj.GetName(), err)
 	}
-	told(ctx, c, k, final, "overdue")
+	reportEnded(ctx, c, k, final, "overdue")
 	return nil
 }

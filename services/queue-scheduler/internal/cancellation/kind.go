@@ -8,12 +8,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 )
 
-// kind is what tells Backups from Restores.
+// kind is how Backups differ from Restores.
 type kind[T client.Object] struct {
 	name  string
 	stage func(T) cancel.Stage
 	phase func(T) string
-	// cancelled tells of an ended job that it ended by a request.
+	// cancelled reports whether an ended job ended by a request.
 	cancelled func(T) bool
 	fail      func(o T, reason string, now metav1.Time)
 	// waits tells of a job whose operations have not ended.

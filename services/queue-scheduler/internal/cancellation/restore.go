@@ -14,7 +14,7 @@ import (
 // stores log and results.
 const silences = 3
 
-// concludeRestore ends a restore without files: only a runner can tell from the records what was
+// concludeRestore ends a restore without files: only a runner can read from the records what was
 // restored.
 func (c *Canceller) concludeRestore(ctx context.Context, r *velerov1.Restore, mine claim.Claim, waited age) (time.Duration, error) {
 	if left := silences*c.ClaimTimeout - waited.epoch; left > 0 {

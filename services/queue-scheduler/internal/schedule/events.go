@@ -9,8 +9,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// tellPhase says that the verdict on a Schedule changed.
-func (p *pass) tellPhase(s *velerov1.Schedule, before velerov1.SchedulePhase) {
+// reportPhase reports that the verdict on a Schedule changed.
+func (p *pass) reportPhase(s *velerov1.Schedule, before velerov1.SchedulePhase) {
 	if s.Status.Phase == before {
 		return
 	}
@@ -20,17 +20,17 @@ func (p *pass) tellPhase(s *velerov1.Schedule, before velerov1.SchedulePhase) {
 	}
 }
 
-// tellWait says, once per slot, what a slot waits for.
-func (p *pass) tellWait(s *velerov1.Schedule, slot time.Time, running string) {
-	if p.told[s.UID].Equal(slot) {
+// reportWaiting reports, once per slot, what a slot waits for.
+func (p *pass) reportWaiting(s *velerov1.Schedule, slot time.Time, running string) {
+	if p.reported[s.UID].Equal(slot) {
 		return
 	}
-	p.told[s.UID] = slot
+	p.reported[s.UID] = slot
 	p.Log.Info("slot waits for an earlier backup of its schedule", "schedule", s.Name, "slot", slot.UTC(), "backup", running)
 	p.Events.Eventf(s, nil, corev1.EventTypeNormal, "Waiting", "Start", "the backup due at %s waits for %s", slot.UTC().Format(time.RFC3339), running)
 }
 
-func (p *pass) tellMade(s *velerov1.Schedule, backup string, slot time.Time) {
+func (p *pass) reportCreated(s *velerov1.Schedule, backup string, slot time.Time) {
 	p.Metrics.BackupMade(s.Name)
 	p.Log.Info("backup made by schedule", "schedule", s.Name, "backup", backup, "slot", slot.UTC())
 	p.Events.Eventf(s, nil, corev1.EventTypeNormal, "BackupCreated", "Create", "backup %s", backup)

@@ -31,7 +31,7 @@ func (p *pass) handle(ctx context.Context, s *velerov1.Schedule) (time.Time, err
 	if err != nil || !kept {
 		return time.Time{}, err
 	}
-	p.tellPhase(s, before)
+	p.reportPhase(s, before)
 	if len(problems) > 0 || s.Spec.Paused {
 		return time.Time{}, nil
 	}
@@ -56,7 +56,7 @@ func (p *pass) start(ctx context.Context, s *velerov1.Schedule, set settings, sl
 			return false, err
 		}
 		if busy != "" {
-			p.tellWait(s, slot, busy)
+			p.reportWaiting(s, slot, busy)
 			return false, nil
 		}
 	}
@@ -74,7 +74,7 @@ func (p *pass) complete(ctx context.Context, s *velerov1.Schedule, slot time.Tim
 	err := p.Client.Create(ctx, b)
 	switch {
 	case err == nil:
-		p.tellMade(s, b.Name, slot)
+		p.reportCreated(s, b.Name, slot)
 	case apierrors.IsAlreadyExists(err):
 		if err := p.adopt(ctx, s, b); err != nil {
 			return false, err

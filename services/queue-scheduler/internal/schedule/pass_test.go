@@ -129,7 +129,7 @@ func TestWaitingIsToldOncePerSlot(t *testing.T) {
 	require.Equal(t, 5, b.told.count("Waiting"))
 	require.NoError(t, b.c.Delete(t.Context(), b.get("hourly")))
 	b.pass(s, 0)
-	require.Empty(t, s.told)
+	require.Empty(t, s.reported)
 }
 
 func TestAllowStartsBesideARunningBackup(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // period is how often a pass runs without being woken and without a slot ahead.
 const period = 15 * time.Second
 
-// Events tells people what happened to an object; an events.EventRecorder is one.
+// Events records what happened to an object; an events.EventRecorder is one.
 type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
@@ -46,7 +46,7 @@ type Config struct {
 type Scheduler struct {
 	Config
 	wake chan struct{}
-	told map[types.UID]time.Time // slots that wait and were logged
+	reported map[types.UID]time.Time // slots that wait and were logged
 }
 
 // New returns a Scheduler.
@@ -54,7 +54,7 @@ func New(cfg Config) *Scheduler {
 	if cfg.Now == nil {
 		cfg.Now = cfg.Clock.Now
 	}
-	return &Scheduler{Config: cfg, wake: make(chan struct{}, 1), told: map[types.UID]time.Time{}}
+	return &Scheduler{Config: cfg, wake: make(chan struct{}, 1), reported: map[types.UID]time.Time{}}
 }
 
 // Wake asks for a pass soon; asking twice is asking once.
@@ -122,11 +122,11 @@ func (s *Scheduler) pass(ctx context.Context) (time.Time, error) {
 
 // forget drops notes about Schedules that are gone.
 func (s *Scheduler) forget(list *velerov1.ScheduleList) {
-	kept := make(map[types.UID]time.Time, len(s.told))
+	kept := make(map[types.UID]time.Time, len(s.reported))
 	for i := range list.Items {
-		if slot, ok := s.told[list.Items[i].UID]; ok {
+		if slot, ok := s.reported[list.Items[i].UID]; ok {
 			kept[list.Items[i].UID] = slot
 		}
 	}
-	s.told = kept
+	s.reported = kept
 }

@@ -37,5 +37,5 @@ func (s *Server) CancelRestore(ctx context.Context, req *queuev1.CancelRestoreRe
 }
 
 // asker is who calls, as far as that is known: what callers say of themselves counts only where
-// nobody proves anything.
+// no caller is authenticated.
 func asker(ctx context.Context, said string) string { return cmp.Or(kubeauth.UserFrom(ctx), said) }

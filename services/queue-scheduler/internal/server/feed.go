@@ -23,7 +23,7 @@ const (
 	feedPeriod = time.Minute
 )
 
-// state is the queue at one moment, or why it could not be read. All who watch share it, so nobody
+// state is the queue at one moment, or why it could not be read. All watchers share it, so none
 // changes it.
 type state struct {
 	entries []*queuev1.QueueEntry
@@ -31,12 +31,12 @@ type state struct {
 	err     error
 }
 
-// Feed reads the queue for all who watch it: after a change, at most once a second, and not at all
-// while nobody watches. Safe for concurrent use.
+// Feed reads the queue for all watchers: after a change, at most once a second, and not at all
+// while there is no watcher. Safe for concurrent use.
 type Feed struct {
 	queue Queue
 	clock clock.WithTicker
-	kick  chan struct{}
+	changed  chan struct{}
 
 	mu       sync.Mutex
 	watchers map[chan state]bool
@@ -44,18 +44,18 @@ type Feed struct {
 
 // NewFeed returns a Feed that serves once it runs.
 func NewFeed(queue Queue, clk clock.WithTicker) *Feed {
-	return &Feed{queue: queue, clock: clk, kick: make(chan struct{}, 1), watchers: map[chan state]bool{}}
+	return &Feed{queue: queue, clock: clk, changed: make(chan struct{}, 1), watchers: map[chan state]bool{}}
 }
 
 // Changed says that the queue may have changed.
 func (f *Feed) Changed() {
 	select {
-	case f.kick <- struct{}{}:
+	case f.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Run reads and tells until ctx ends, and returns nil.
+// Run reads and delivers until ctx ends, and returns nil.
 func (f *Feed) Run(ctx context.Context) error {
 	ticker := f.clock.NewTicker(feedPeriod)
 	defer ticker.Stop()
@@ -64,11 +64,11 @@ func (f *Feed) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-f.kick:
+		case <-f.changed:
 		case <-ticker.C():
 		}
 		// Who joins from here on gets a state that is read afterwards.
-		watchers := f.present()
+		watchers := f.subscribers()
 		if len(watchers) == 0 {
 			continue
 		}
@@ -124,7 +124,7 @@ func (f *Feed) join() (states <-chan state, leave func()) {
 	}
 }
 
-func (f *Feed) present() []chan state {
+func (f *Feed) subscribers() []chan state {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Keys(f.watchers))

@@ -28,7 +28,7 @@ import (
 type Queue interface {
 	// Snapshot returns all unfinished jobs in the order of the queue.
 	Snapshot(ctx context.Context) ([]queue.Job, error)
-	// Explain tells what a backup waits for; an absent one is errgrpc.ErrNotFound.
+	// Explain returns what a backup waits for; an absent one is errgrpc.ErrNotFound.
 	Explain(ctx context.Context, name string) (*queue.Explanation, error)
 }
 
@@ -117,7 +117,7 @@ func decodeSpec[S any](in *structpb.Struct, into *S) error {
 }
 
 // mistyped says which field has a value that cannot be read. Types that decode themselves, such as
-// durations, do not tell: then the fields are tried one by one.
+// durations, do not name it: then the fields are tried one by one.
 func mistyped[S any](in *structpb.Struct, err error) error {
 	var wrong *gojson.UnmarshalTypeError
 	if errors.As(err, &wrong) && wrong.Field != "" {

@@ -24,7 +24,7 @@ func (s *Server) WatchQueue(_ *queuev1.WatchQueueRequest, stream grpc.ServerStre
 			if !first && len(changed)+len(removed) == 0 {
 				continue
 			}
-			if err := tell(stream, changed, removed, timestamppb.New(now.read)); err != nil {
+			if err := send(stream, changed, removed, timestamppb.New(now.read)); err != nil {
 				return err
 			}
 		}
@@ -50,8 +50,8 @@ func diff(seen map[string]*queuev1.QueueEntry, entries []*queuev1.QueueEntry) (c
 	return changed, removed
 }
 
-// tell sends one state, in messages of a size every client accepts.
-func tell(stream grpc.ServerStreamingServer[queuev1.WatchQueueResponse], changed []*queuev1.QueueEntry, removed []string, read *timestamppb.Timestamp) error {
+// send sends one state, in messages of a size every client accepts.
+func send(stream grpc.ServerStreamingServer[queuev1.WatchQueueResponse], changed []*queuev1.QueueEntry, removed []string, read *timestamppb.Timestamp) error {
 	for {
 		n := cut(changed)
 		m := &queuev1.WatchQueueResponse{Changed: changed[:n], RemovedUids: removed, Complete: n == len(changed), ReadTime: read}

@@ -28,7 +28,7 @@ const (
 	ConcurrentRestores = "concurrent-restores"
 )
 
-// Events tells people what is wrong with an object; an events.EventRecorder is one.
+// Events records what is wrong with an object; an events.EventRecorder is one.
 type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
@@ -48,12 +48,12 @@ type Settings struct {
 
 	mu   sync.Mutex
 	good map[string]int    // the last readable values
-	told map[string]string // unreadable ones that were reported
+	reported map[string]string // unreadable ones that were reported
 }
 
 // New returns Settings.
 func New(c Config) *Settings {
-	return &Settings{config: c, good: map[string]int{}, told: map[string]string{}}
+	return &Settings{config: c, good: map[string]int{}, reported: map[string]string{}}
 }
 
 // Limits returns how many jobs may run at once now. In the place of a value that cannot be read
@@ -76,7 +76,7 @@ func (s *Settings) Limits(ctx context.Context) (ledger.Limits, error) {
 			s.report(cm, key, "is no setting")
 		}
 	}
-	maps.DeleteFunc(s.told, func(key, _ string) bool { _, there := cm.Data[key]; return !there })
+	maps.DeleteFunc(s.reported, func(key, _ string) bool { _, there := cm.Data[key]; return !there })
 	return limits, nil
 }
 
@@ -89,7 +89,7 @@ func (s *Settings) number(cm *corev1.ConfigMap, key string, flag int) int {
 	n, err := strconv.Atoi(text)
 	if err == nil && n > 0 {
 		s.good[key] = n
-		delete(s.told, key)
+		delete(s.reported, key)
 		return n
 	}
 	last, known := s.good[key]
@@ -100,13 +100,13 @@ func (s *Settings) number(cm *corev1.ConfigMap, key string, flag int) int {
 	return last
 }
 
-// report speaks of a key once for every value it has.
+// report reports a key once for every value it has.
 func (s *Settings) report(cm *corev1.ConfigMap, key, problem string) {
 	text := cm.Data[key]
-	if said, ok := s.told[key]; ok && said == text {
+	if said, ok := s.reported[key]; ok && said == text {
 		return
 	}
-	s.told[key] = text
+	s.reported[key] = text
 	s.config.Log.Warn("setting not usable", "configMap", Name, "key", key, "value", text, "problem", problem)
 	s.config.Events.Eventf(cm, nil, corev1.EventTypeWarning, "UnusableSetting", "Read", "data[%s]: %.64q %s", key, text, problem)
 }
