@@ -47,6 +47,7 @@ type bed struct {
 	location *velerov1.BackupStorageLocation
 	held     bool // another live instance holds every claim
 	confirm  func() error
+	stopped  context.Context // of the process: once it has ended, a job goes on when its own has
 	lose     context.CancelCauseFunc
 	r        *replica
 }
@@ -101,6 +102,9 @@ func (b *bed) GuardSeeing(ctx context.Context, _ client.Object, _ func(client.Ob
 func (b *bed) Confirm(ctx context.Context, _ client.Object) error {
 	if b.confirm != nil {
 		return b.confirm()
+	}
+	if b.stopped != nil && b.stopped.Err() != nil {
+		<-ctx.Done()
 	}
 	return context.Cause(ctx)
 }
@@ -413,6 +417,7 @@ func TestAStopHandsOver(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))
 	ctx, stop := context.WithCancel(t.Context())
+	b.stopped = ctx
 	b.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpDelete {
 			stop()
@@ -429,6 +434,7 @@ func TestAStopHandsOver(t *testing.T) {
 	require.EqualValues(t, 1, c.Epoch)
 
 	b.store.Inject(nil)
+	b.stopped = nil
 	require.Equal(t, Done, b.process("d"))
 	require.Equal(t, neighbours, b.store.Keys())
 	require.Nil(t, b.backup())
