@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type bed struct {
-	*testing.T
+	t         *testing.T
 	client    client.Client
 	clock     *clocktesting.FakeClock
 	locations map[string]*velerov1.BackupStorageLocation
@@ -47,7 +47,7 @@ func (b *bed) Get(_ context.Context, name string) (*velerov1.BackupStorageLocati
 
 func newBed(t *testing.T, objects ...client.Object) *bed {
 	b := &bed{
-		T: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(), clock: clocktesting.NewFakeClock(start),
+		t: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(), clock: clocktesting.NewFakeClock(start),
 		locations: map[string]*velerov1.BackupStorageLocation{"default": {}},
 	}
 	b.locations["default"].Status.Phase = velerov1.LocationPhaseAvailable
@@ -69,17 +69,17 @@ func backup(name string, phase velerov1.BackupPhase, left time.Duration) *velero
 }
 
 func (b *bed) pass() []velerov1.DeleteBackupRequest {
-	b.Helper()
-	require.NoError(b, b.c.Pass(b.Context()))
+	b.t.Helper()
+	require.NoError(b.t, b.c.Pass(b.t.Context()))
 	var list velerov1.DeleteBackupRequestList
-	require.NoError(b, b.client.List(b.Context(), &list))
+	require.NoError(b.t, b.client.List(b.t.Context(), &list))
 	return list.Items
 }
 
 func (b *bed) failure(name string) string {
-	b.Helper()
+	b.t.Helper()
 	var got velerov1.Backup
-	require.NoError(b, b.client.Get(b.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &got))
+	require.NoError(b.t, b.client.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &got))
 	return got.Labels[velerov1.LabelGCFailure]
 }
 

@@ -31,7 +31,7 @@ const patienceOfTests = 30 * time.Second
 
 // bed is a bucket and the actions that are registered.
 type bed struct {
-	*testing.T
+	t       *testing.T
 	store   *memstore.Store
 	clock   *clocktesting.FakeClock
 	actions []action.DeleteItem
@@ -46,7 +46,7 @@ type bed struct {
 }
 
 func newBed(t *testing.T) *bed {
-	b := &bed{T: t, store: memstore.New(), clock: clocktesting.NewFakeClock(time.Unix(0, 0)), attempt: "1"}
+	b := &bed{t: t, store: memstore.New(), clock: clocktesting.NewFakeClock(time.Unix(0, 0)), attempt: "1"}
 	b.r = &Runner{
 		Open:     func(context.Context, *slog.Logger) Session { return b },
 		Discover: func(context.Context) (selection.Resolver, error) { return cluster{}, nil },
@@ -145,14 +145,14 @@ func (b *bed) run(ctx context.Context) error {
 // next makes the next attempt, which is another process's.
 func (b *bed) next() error {
 	b.attempt += "+"
-	return b.run(b.Context())
+	return b.run(b.t.Context())
 }
 
 // records returns what the bucket says has been done, sorted.
 func (b *bed) records() []string {
-	b.Helper()
+	b.t.Helper()
 	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Store: b.store}, slog.New(slog.DiscardHandler))
-	require.NoError(b, r.load(b.Context()))
+	require.NoError(b.t, r.load(b.t.Context()))
 	var all []string
 	for _, key := range b.store.Keys() {
 		if strings.HasPrefix(key, layout.DeletionDir("b")) {
@@ -160,7 +160,7 @@ func (b *bed) records() []string {
 		}
 	}
 	if len(r.known) == 0 {
-		require.Empty(b, all)
+		require.Empty(b.t, all)
 	}
 	return all
 }

@@ -22,12 +22,12 @@ func TestActionsRunPerItemInTheOrderOfTheirNames(t *testing.T) {
 		for _, name := range []string{"a.io/x", "b.io/a", "a.io/b"} {
 			b.register(name, everything, nil)
 		}
-		require.NoError(b, b.run(b.Context()))
-		require.Equal(b, []string{
+		require.NoError(b.t, b.run(b.t.Context()))
+		require.Equal(b.t, []string{
 			"a.io/b Pod a/p", "a.io/x Pod a/p", "b.io/a Pod a/p",
 			"a.io/b Pod a/q", "a.io/x Pod a/q", "b.io/a Pod a/q",
 		}, b.said())
-		require.Equal(b, 1, b.closed)
+		require.Equal(b.t, 1, b.closed)
 	})
 }
 
@@ -85,8 +85,8 @@ func TestActionsSeeWhatTheyAskFor(t *testing.T) {
 			inBothWays(t, all, func(b *bed) {
 				var seen []string
 				b.register("a.io/b", tc.selector, func(_ context.Context, object string) error { seen = append(seen, object); return nil })
-				require.NoError(b, b.run(b.Context()))
-				require.ElementsMatch(b, tc.want, seen)
+				require.NoError(b.t, b.run(b.t.Context()))
+				require.ElementsMatch(b.t, tc.want, seen)
 			})
 		})
 	}
@@ -109,7 +109,7 @@ func TestActionsGetTheItemAsItIsStored(t *testing.T) {
 	stored.Spec = map[string]any{"big": int64(9007199254740993)}
 	inBothWays(t, []backuptest.Item{stored}, func(b *bed) {
 		b.actions = []action.DeleteItem{&looking{want: string(stored.Body())}, &looking{name: "second", want: string(stored.Body())}}
-		require.NoError(b, b.run(b.Context()))
+		require.NoError(b.t, b.run(b.t.Context()))
 	})
 }
 
@@ -146,11 +146,11 @@ func TestAnItemIsShownOnce(t *testing.T) {
 func TestManyItemsAreShownOnceEach(t *testing.T) {
 	inBothWays(t, backuptest.Objects("pods", "Pod", "a", 2*batchItems+1), func(b *bed) {
 		b.register("a.io/b", everything, nil)
-		require.NoError(b, b.run(b.Context()))
+		require.NoError(b.t, b.run(b.t.Context()))
 		said := b.said()
-		require.Len(b, said, 2*batchItems+1)
+		require.Len(b.t, said, 2*batchItems+1)
 		for i, line := range said {
-			require.Equal(b, fmt.Sprintf("a.io/b Pod a/o-%06d", i), line)
+			require.Equal(b.t, fmt.Sprintf("a.io/b Pod a/o-%06d", i), line)
 		}
 	})
 }

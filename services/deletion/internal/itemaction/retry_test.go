@@ -26,22 +26,22 @@ func TestTheNextAttemptDoesOnlyWhatIsLeft(t *testing.T) {
 		b.register("a.io/b", everything, nil)
 		x := b.register("a.io/x", everything, failing("Pod a/p", errBoom))
 		b.register("b.io/a", everything, nil)
-		require.Equal(b, []string{errBoom.Error()}, messages(b.T, b.run(b.Context())))
-		require.Equal(b, []string{
+		require.Equal(b.t, []string{errBoom.Error()}, messages(b.t, b.run(b.t.Context())))
+		require.Equal(b.t, []string{
 			"a.io/b Pod a/o", "a.io/x Pod a/o", "b.io/a Pod a/o",
 			"a.io/b Pod a/p", "a.io/x Pod a/p",
 			"a.io/b Pod a/q", "a.io/x Pod a/q", "b.io/a Pod a/q",
 		}, b.said())
-		require.Len(b, b.records(), 1)
+		require.Len(b.t, b.records(), 1)
 
-		require.ErrorIs(b, b.next(), errBoom)
-		require.Equal(b, []string{"a.io/x Pod a/p"}, b.said())
+		require.ErrorIs(b.t, b.next(), errBoom)
+		require.Equal(b.t, []string{"a.io/x Pod a/p"}, b.said())
 
 		x.do = nil
-		require.NoError(b, b.next())
-		require.Equal(b, []string{"a.io/x Pod a/p", "b.io/a Pod a/p"}, b.said())
-		require.NoError(b, b.next())
-		require.Empty(b, b.said(), "all is done")
+		require.NoError(b.t, b.next())
+		require.Equal(b.t, []string{"a.io/x Pod a/p", "b.io/a Pod a/p"}, b.said())
+		require.NoError(b.t, b.next())
+		require.Empty(b.t, b.said(), "all is done")
 	})
 }
 
@@ -49,23 +49,23 @@ func TestTheNextAttemptDoesOnlyWhatIsLeft(t *testing.T) {
 func TestANewActionSeesEverything(t *testing.T) {
 	inBothWays(t, items("o", "p"), func(b *bed) {
 		b.register("a.io/b", everything, failing("Pod a/p", errBoom))
-		require.Error(b, b.run(b.Context()))
+		require.Error(b.t, b.run(b.t.Context()))
 		b.register("a.io/a", everything, nil)
 		b.said()
-		require.Error(b, b.next())
-		require.Equal(b, []string{"a.io/a Pod a/o", "a.io/a Pod a/p", "a.io/b Pod a/p"}, b.said())
+		require.Error(b.t, b.next())
+		require.Equal(b.t, []string{"a.io/a Pod a/o", "a.io/a Pod a/p", "a.io/b Pod a/p"}, b.said())
 	})
 }
 
 func TestManyErrorsAreSummedUp(t *testing.T) {
 	inBothWays(t, backuptest.Objects("pods", "Pod", "a", 50), func(b *bed) {
 		b.register("a.io/b", everything, func(_ context.Context, object string) error { return fmt.Errorf("no %s", object) })
-		texts := messages(b.T, b.run(b.Context()))
-		require.Len(b, texts, shown+1)
-		require.Equal(b, "no Pod a/o-000000", texts[0])
-		require.Equal(b, "and 30 more errors", texts[shown])
-		require.Len(b, b.said(), 50)
-		require.Empty(b, b.records())
+		texts := messages(b.t, b.run(b.t.Context()))
+		require.Len(b.t, texts, shown+1)
+		require.Equal(b.t, "no Pod a/o-000000", texts[0])
+		require.Equal(b.t, "and 30 more errors", texts[shown])
+		require.Len(b.t, b.said(), 50)
+		require.Empty(b.t, b.records())
 	})
 }
 
@@ -73,7 +73,7 @@ func TestManyErrorsAreSummedUp(t *testing.T) {
 // not repeated.
 func TestAnInterruptedAttemptIsRecorded(t *testing.T) {
 	inBothWays(t, items("o", "p", "q"), func(b *bed) {
-		ctx, stop := context.WithCancel(b.Context())
+		ctx, stop := context.WithCancel(b.t.Context())
 		b.register("a.io/b", everything, nil)
 		x := b.register("a.io/x", everything, func(ctx context.Context, object string) error {
 			if object == "Pod a/p" {
@@ -84,11 +84,11 @@ func TestAnInterruptedAttemptIsRecorded(t *testing.T) {
 			return nil
 		})
 		b.confirm = func() error { return nil } // the claim is still held
-		require.ErrorIs(b, b.run(ctx), context.Canceled)
+		require.ErrorIs(b.t, b.run(ctx), context.Canceled)
 		b.said()
 		x.do = nil
-		require.NoError(b, b.next())
-		require.Equal(b, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.said())
+		require.NoError(b.t, b.next())
+		require.Equal(b.t, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.said())
 	})
 }
 
@@ -96,7 +96,7 @@ func TestAnInterruptedAttemptIsRecorded(t *testing.T) {
 // whoever takes over does not repeat what was done a second before.
 func TestWhatWasDoneIsRecordedWhileAnActionTakesLong(t *testing.T) {
 	inBothWays(t, items("o", "p", "q"), func(b *bed) {
-		ctx, die := context.WithCancel(b.Context())
+		ctx, die := context.WithCancel(b.t.Context())
 		slow := make(chan struct{})
 		b.register("a.io/b", everything, nil)
 		x := b.register("a.io/x", everything, func(ctx context.Context, object string) error {
@@ -110,17 +110,17 @@ func TestWhatWasDoneIsRecordedWhileAnActionTakesLong(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- b.run(ctx) }()
 		<-slow
-		require.Empty(b, b.records())
+		require.Empty(b.t, b.records())
 		b.clock.Step(flushEvery)
-		require.Eventually(b, func() bool { return len(b.store.Keys()) > 0 && len(matching(b.store.Keys(), "/deletion/")) == 1 }, patienceOfTests, time.Millisecond)
+		require.Eventually(b.t, func() bool { return len(b.store.Keys()) > 0 && len(matching(b.store.Keys(), "/deletion/")) == 1 }, patienceOfTests, time.Millisecond)
 		b.store.Inject(func(memstore.Op, string) error { return errors.New("the process is dead") })
 		die()
-		require.Error(b, <-done)
+		require.Error(b.t, <-done)
 		b.store.Inject(nil)
 		b.said()
 		x.do = nil
-		require.NoError(b, b.next())
-		require.Equal(b, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.said())
+		require.NoError(b.t, b.next())
+		require.Equal(b.t, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.said())
 	})
 }
 
@@ -133,9 +133,9 @@ func TestALostClaimEndsTheWalk(t *testing.T) {
 			b.confirm = func() error { return errLost }
 			return nil
 		})
-		require.ErrorIs(b, b.run(b.Context()), errLost)
-		require.Equal(b, []string{"a.io/b Pod a/o"}, b.said())
-		require.Empty(b, b.records())
+		require.ErrorIs(b.t, b.run(b.t.Context()), errLost)
+		require.Equal(b.t, []string{"a.io/b Pod a/o"}, b.said())
+		require.Empty(b.t, b.records())
 	})
 }
 
@@ -150,16 +150,16 @@ func TestAnActionThatDoesNotAnswerIsGivenUp(t *testing.T) {
 				return &pluginhost.Error{Plugin: "a.io/x", Method: "Execute", Err: why}
 			})
 			b.register("b.io/a", everything, nil)
-			texts := messages(b.T, b.run(b.Context()))
-			require.Len(b, texts, calls+1)
-			require.Equal(b, fmt.Sprintf("plugin a.io/x: does not answer: %d more items were not shown to it", len(names)-calls), texts[calls])
+			texts := messages(b.t, b.run(b.t.Context()))
+			require.Len(b.t, texts, calls+1)
+			require.Equal(b.t, fmt.Sprintf("plugin a.io/x: does not answer: %d more items were not shown to it", len(names)-calls), texts[calls])
 			said := b.said()
-			require.Len(b, matching(said, "a.io/x"), calls)
-			require.Len(b, matching(said, "a.io/b"), len(names), "whoever comes before is not delayed")
-			require.Empty(b, matching(said, "b.io/a"), "whoever comes behind waits")
+			require.Len(b.t, matching(said, "a.io/x"), calls)
+			require.Len(b.t, matching(said, "a.io/b"), len(names), "whoever comes before is not delayed")
+			require.Empty(b.t, matching(said, "b.io/a"), "whoever comes behind waits")
 			x.do = nil
-			require.NoError(b, b.next())
-			require.Len(b, b.said(), 2*len(names))
+			require.NoError(b.t, b.next())
+			require.Len(b.t, b.said(), 2*len(names))
 		})
 	}
 }

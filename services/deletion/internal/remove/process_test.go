@@ -67,19 +67,19 @@ func newSite(t *testing.T, limits pluginhost.Limits, names ...string) *site {
 
 // add makes a backup of pods o, p and q, and a request for its deletion of the same name.
 func (s *site) add(name string) {
-	s.Helper()
+	s.t.Helper()
 	k, d := backup(velerov1.BackupPhaseCompleted), request(name)
 	k.Name, k.UID, d.Spec.BackupName = name, types.UID(name+"-uid"), name
-	require.NoError(s, s.client.Create(s.Context(), k))
-	require.NoError(s, s.client.Create(s.Context(), d))
+	require.NoError(s.t, s.client.Create(s.t.Context(), k))
+	require.NoError(s.t, s.client.Create(s.t.Context(), d))
 	store, err := filestore.Open(s.dir)
-	require.NoError(s, err)
-	defer func() { require.NoError(s, store.Close()) }()
+	require.NoError(s.t, err)
+	defer func() { require.NoError(s.t, store.Close()) }()
 	items := []backuptest.Item{backuptest.Object("pods", "Pod", "a", "o"), backuptest.Object("pods", "Pod", "a", "p"), backuptest.Object("pods", "Pod", "a", "q")}
-	backuptest.Write(s, store, name, items...)
+	backuptest.Write(s.t, store, name, items...)
 	data, err := json.Marshal(k)
-	require.NoError(s, err)
-	require.NoError(s, objectstore.PutBytes(s.Context(), store, layout.BackupMetadata(name), data))
+	require.NoError(s.t, err)
+	require.NoError(s.t, objectstore.PutBytes(s.t.Context(), store, layout.BackupMetadata(name), data))
 }
 
 // Open implements Locations: the directory, with faults.
@@ -113,34 +113,34 @@ func (s *site) inject(fault func(op, key string) error) {
 
 // tell orders an action to misbehave at an object; an empty order takes it back.
 func (s *site) tell(action, object, what string) {
-	s.Helper()
+	s.t.Helper()
 	path := orderPath(s.orders, action, object)
 	if what == "" {
-		require.NoError(s, os.Remove(path))
+		require.NoError(s.t, os.Remove(path))
 		return
 	}
-	require.NoError(s, os.WriteFile(path, []byte(what), 0o600))
+	require.NoError(s.t, os.WriteFile(path, []byte(what), 0o600))
 	if what == "hang" {
 		if err := syscall.Mkfifo(path+".pipe", 0o600); !errors.Is(err, os.ErrExist) {
-			require.NoError(s, err)
+			require.NoError(s.t, err)
 		}
 	}
 }
 
 // release lets an action that hangs go on.
 func (s *site) release(action, object string) {
-	s.Helper()
+	s.t.Helper()
 	pipe, err := os.OpenFile(orderPath(s.orders, action, object)+".pipe", os.O_WRONLY, 0)
-	require.NoError(s, err)
-	require.NoError(s, pipe.Close())
+	require.NoError(s.t, err)
+	require.NoError(s.t, pipe.Close())
 }
 
 // diary returns the calls of all processes so far, in order.
 func (s *site) diary() []string {
-	s.Helper()
+	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.orders, diaryFile))
 	if !errors.Is(err, os.ErrNotExist) {
-		require.NoError(s, err)
+		require.NoError(s.t, err)
 	}
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 }
@@ -149,12 +149,12 @@ func (s *site) diary() []string {
 func (s *site) since(n int) []string { return s.diary()[n:] }
 
 func (s *site) files() []string {
-	s.Helper()
+	s.t.Helper()
 	store, err := filestore.Open(s.dir)
-	require.NoError(s, err)
-	defer func() { require.NoError(s, store.Close()) }()
+	require.NoError(s.t, err)
+	defer func() { require.NoError(s.t, store.Close()) }()
 	var keys []string
-	require.NoError(s, store.List(s.Context(), "", func(i objectstore.Info) error {
+	require.NoError(s.t, store.List(s.t.Context(), "", func(i objectstore.Info) error {
 		keys = append(keys, i.Key)
 		return nil
 	}))
@@ -164,21 +164,21 @@ func (s *site) files() []string {
 // noProcessIsLeft looks for every process that was ever called.
 func (s *site) noProcessIsLeft() {
 	entries, err := filepath.Glob(filepath.Join(s.orders, "pid-*"))
-	require.NoError(s, err)
+	require.NoError(s.t, err)
 	for _, entry := range entries {
 		pid := strings.TrimPrefix(filepath.Base(entry), "pid-")
 		cmdline, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
-		require.False(s, err == nil && len(cmdline) > 0 && strings.Contains(string(cmdline), "--log-level"), "process %s lives: %s", pid, cmdline)
+		require.False(s.t, err == nil && len(cmdline) > 0 && strings.Contains(string(cmdline), "--log-level"), "process %s lives: %s", pid, cmdline)
 	}
 }
 
 // again makes a new request for the deletion of a backup.
 func (s *site) again(name, of string) {
-	s.Helper()
+	s.t.Helper()
 	d := request(name)
 	d.Spec.BackupName = of
-	require.NoError(s, s.client.Create(s.Context(), d))
-	require.Equal(s, Done, s.process(name))
+	require.NoError(s.t, s.client.Create(s.t.Context(), d))
+	require.Equal(s.t, Done, s.process(name))
 }
 
 var dataOfOne = []string{layout.BackupManifest("one"), layout.BackupTarball("one"), layout.BackupMetadata("one")}

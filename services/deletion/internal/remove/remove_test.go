@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type bed struct {
-	*testing.T
+	t        *testing.T
 	client   client.WithWatch
 	store    *memstore.Store
 	clock    *clocktesting.FakeClock
@@ -54,7 +54,7 @@ type bed struct {
 
 func newBed(t *testing.T, objects ...client.Object) *bed {
 	b := &bed{
-		T: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(), store: memstore.New(),
+		t: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(), store: memstore.New(),
 		clock:    clocktesting.NewFakeClock(start),
 		location: &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "default"}},
 	}
@@ -127,9 +127,9 @@ func request(name string) *velerov1.DeleteBackupRequest {
 
 // fill writes what a backup leaves in a bucket.
 func (b *bed) fill(of *velerov1.Backup) {
-	b.Helper()
+	b.t.Helper()
 	data, err := json.Marshal(of)
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	b.store.Set(layout.BackupMetadata("b"), data)
 	for _, key := range []string{layout.BackupTarball("b"), layout.BackupLog("b"), layout.BackupManifest("b"), layout.Part("b", "b-uid", 1, "u", 0, 0)} {
 		b.store.Set(key, []byte("x"))
@@ -140,18 +140,18 @@ func (b *bed) fill(of *velerov1.Backup) {
 }
 
 func (b *bed) reserve(uid string) {
-	b.Helper()
+	b.t.Helper()
 	data, err := layout.Owner{BackupUID: uid, ClusterUID: "c"}.Encode()
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	b.store.Set(layout.OwnerFile("b"), data)
 }
 
 var neighbours = []string{"backups/b.tar.gz", "backups/b2/velero-backup.json"}
 
 func (b *bed) process(name string) Outcome {
-	b.Helper()
-	outcome, err := b.r.Process(b.Context(), name)
-	require.NoError(b, err)
+	b.t.Helper()
+	outcome, err := b.r.Process(b.t.Context(), name)
+	require.NoError(b.t, err)
 	return outcome
 }
 
@@ -167,13 +167,13 @@ func (b *bed) request(name string) *velerov1.DeleteBackupRequest {
 
 // found returns nil for an object that does not exist.
 func found[T client.Object](b *bed, obj T, name string) T {
-	b.Helper()
-	err := b.client.Get(b.Context(), client.ObjectKey{Namespace: "velero", Name: name}, obj)
+	b.t.Helper()
+	err := b.client.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, obj)
 	if apierrors.IsNotFound(err) {
 		var none T
 		return none
 	}
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	return obj
 }
 

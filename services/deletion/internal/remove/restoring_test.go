@@ -21,10 +21,10 @@ func restoreIn(phase velerov1.RestorePhase) *velerov1.Restore {
 }
 
 func (b *bed) setRestore(phase velerov1.RestorePhase) {
-	b.Helper()
+	b.t.Helper()
 	r := found(b, &velerov1.Restore{}, "r")
 	r.Status.Phase = phase
-	require.NoError(b, b.client.Update(b.Context(), r))
+	require.NoError(b.t, b.client.Update(b.t.Context(), r))
 }
 
 // The data goes while a restore reads it: the restore loses the objects it has not come to.

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const grace = 2 * time.Second
 
 type bed struct {
-	*testing.T
+	t        *testing.T
 	client   client.WithWatch
 	store    *memstore.Store
 	clock    *clocktesting.FakeClock
@@ -56,7 +56,7 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	loc.Status.Phase = velerov1.LocationPhaseAvailable
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
 	b := &bed{
-		T: t, store: memstore.New(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), registry: prometheus.NewRegistry(),
+		t: t, store: memstore.New(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), registry: prometheus.NewRegistry(),
 		client: fake.NewClientBuilder().WithScheme(kube.Scheme()).
 			WithIndex(&velerov1.Backup{}, "metadata.name", byName).WithIndex(&velerov1.Restore{}, "metadata.name", byName).
 			WithObjects(append(objects, loc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "here"}})...).Build(),
@@ -75,15 +75,15 @@ func (b *bed) sweeper(m *Metrics) *Sweeper {
 
 // sweep makes a pass, and another one when what is gone has been gone for the grace.
 func (b *bed) sweep() {
-	b.Helper()
+	b.t.Helper()
 	b.pass()
 	b.clock.Step(grace)
 	b.pass()
 }
 
 func (b *bed) pass() {
-	b.Helper()
-	require.NoError(b, b.s.Pass(b.Context()))
+	b.t.Helper()
+	require.NoError(b.t, b.s.Pass(b.t.Context()))
 }
 
 func backup(name, namespace, uid string, phase velerov1.BackupPhase) *velerov1.Backup {
@@ -99,16 +99,16 @@ func restore(name, uid string, phase velerov1.RestorePhase) *velerov1.Restore {
 }
 
 func (b *bed) own(name, uid, cluster string) {
-	b.Helper()
+	b.t.Helper()
 	data, err := layout.Owner{BackupUID: uid, ClusterUID: cluster}.Encode()
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	b.store.Set(layout.OwnerFile(name), data)
 }
 
 func (b *bed) ownRestore(name, uid, cluster string) {
-	b.Helper()
+	b.t.Helper()
 	data, err := layout.RestoreOwner{RestoreUID: uid, ClusterUID: cluster}.Encode()
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	b.store.Set(layout.RestoreOwnerFile(name, uid), data)
 	b.set("restores/"+name+"/records/"+uid+"/0000000001-0000000001", "restores/"+name+"/restore-"+name+"-logs.gz")
 }
@@ -432,12 +432,12 @@ func TestInterruptedAnywhere(t *testing.T) {
 func TestASweepStopsWhenTheDirectoryIsNeeded(t *testing.T) {
 	for name, change := range map[string]func(*bed){
 		"a Backup of that name": func(b *bed) {
-			require.NoError(b, b.client.Create(b.Context(), backup("b", "velero", "new", "New")))
+			require.NoError(b.t, b.client.Create(b.t.Context(), backup("b", "velero", "new", "New")))
 		},
 		"another owner": func(b *bed) { b.own("b", "new", "here") },
 		"a foreign one": func(b *bed) { b.own("b", "new", "there") },
 		"a commit":      func(b *bed) { b.committed("b") },
-		"no owner":      func(b *bed) { require.NoError(b, b.store.Delete(b.Context(), layout.OwnerFile("b"))) },
+		"no owner":      func(b *bed) { require.NoError(b.t, b.store.Delete(b.t.Context(), layout.OwnerFile("b"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
