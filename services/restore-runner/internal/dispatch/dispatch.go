@@ -23,6 +23,18 @@ type Graph interface {
 	Successors(v int32) []int32
 }
 
+// Independent is a graph of as many vertices, which wait for nothing.
+type Independent int
+
+// Vertices implements Graph.
+func (n Independent) Vertices() int { return int(n) }
+
+// Indegree implements Graph.
+func (n Independent) Indegree() []int32 { return make([]int32, n) }
+
+// Successors implements Graph.
+func (n Independent) Successors(int32) []int32 { return nil }
+
 // Work is what a vertex means.
 type Work struct {
 	// Do works on vertex v. It reports failures by its own means: successors start all the same. It

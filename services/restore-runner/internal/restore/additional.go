@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/readiness"
 )
 
 // await finds what has to come before the object goes on after an action; nil is nothing.
@@ -19,10 +21,10 @@ func (t *chainRun) await(ctx context.Context, b *bound, result *action.RestoreRe
 	}
 	name := b.Action.Name()
 	if !t.parks {
-		t.parked.entry.Warn("action " + name + ": additional items of a definition are not waited for, and not restored unless they are selected")
+		t.parked.Entry.Warn("action " + name + ": additional items of a definition are not waited for, and not restored unless they are selected")
 		return nil
 	}
-	t.parked.additional, t.parked.probe = nil, nil
+	t.parked.Additional, t.parked.Probe = nil, nil
 	wait := &dispatch.Wait{}
 	for _, item := range result.Additional {
 		node, ok := t.find(item)
@@ -33,18 +35,18 @@ func (t *chainRun) await(ctx context.Context, b *bound, result *action.RestoreRe
 			t.Recorder.Ask(node)
 			wait.On = append(wait.On, node)
 		}
-		t.parked.additional = append(t.parked.additional, additional{item, node})
+		t.parked.Additional = append(t.parked.Additional, parked.Additional{Item: item, Node: node})
 	}
-	if readiness, ok := b.Action.(action.Readiness); ok && result.Wait {
-		t.parked.probe = &probe{node: t.it.node, action: name, readiness: readiness, timeout: result.WaitTimeout}
-		if t.parked.probe.timeout == 0 {
-			t.parked.probe.timeout = t.ReadyTimeout
+	if ready, ok := b.Action.(action.Readiness); ok && result.Wait {
+		t.parked.Probe = &readiness.Probe{Node: t.it.node, Action: name, Readiness: ready, Timeout: result.WaitTimeout}
+		if t.parked.Probe.Timeout == 0 {
+			t.parked.Probe.Timeout = t.ReadyTimeout
 		}
 	}
 	if len(wait.On) > 0 {
 		return wait
 	}
-	t.parked.wait = wait
+	t.parked.Wait = wait
 	return t.comeBack(ctx)
 }
 
@@ -68,11 +70,11 @@ func (t *chainRun) missing(name string, item action.Item) {
 	what := fmt.Sprintf("additional item %s, which action %s asks for, is ", item, name)
 	switch {
 	case !t.Plan.Admits(item.GroupResource, item.Namespace):
-		t.parked.entry.Info(what + "left out by the restore's filters")
+		t.parked.Entry.Info(what + "left out by the restore's filters")
 	case early[item.GroupResource]:
-		t.parked.entry.Warn(what + "not in the backup or not selected: namespaces and definitions come before all actions")
+		t.parked.Entry.Warn(what + "not in the backup or not selected: namespaces and definitions come before all actions")
 	default:
-		t.parked.entry.Warn(what + "not in the backup")
+		t.parked.Entry.Warn(what + "not in the backup")
 	}
 }
 
@@ -84,46 +86,46 @@ var early = map[schema.GroupResource]bool{
 // comeBack notes what became of a wait, and returns what there is to wait for next.
 func (t *chainRun) comeBack(ctx context.Context) *dispatch.Wait {
 	s := t.parked
-	if s.wait == nil {
+	if s.Wait == nil {
 		return nil
 	}
-	cut, yielded := s.wait.Cut, s.wait.Yield
-	s.wait = nil
+	cut, yielded := s.Wait.Cut, s.Wait.Yield
+	s.Wait = nil
 	if yielded {
 		return nil // it was not an action that made it wait
 	}
 	for _, node := range cut {
 		t.Recorder.Owe(node)
-		s.entry.Warn(fmt.Sprintf("additional item %s %s, which action %s asks for, waits for this object: restored before it",
-			t.Plan.Kind(node), t.Plan.Node(node).Name, t.actions[s.next-1].Action.Name()))
+		s.Entry.Warn(fmt.Sprintf("additional item %s %s, which action %s asks for, waits for this object: restored before it",
+			t.Plan.Kind(node), t.Plan.Node(node).Name, t.actions[s.Next-1].Action.Name()))
 	}
-	q := s.probe
+	q := s.Probe
 	switch {
 	case q == nil:
 		return nil
-	case q.asked:
-		s.probe = nil
-		if q.err != nil {
-			s.entry.Error(q.err.Error())
+	case q.Added:
+		s.Probe = nil
+		if q.Err != nil {
+			s.Entry.Error(q.Err.Error())
 		}
 		return nil
 	}
-	q.items = t.existing(ctx, s.additional)
-	if len(q.items) == 0 && len(cut) > 0 {
-		s.probe = nil // it was to wait for what waits for it
+	q.Items = t.existing(ctx, s.Additional)
+	if len(q.Items) == 0 && len(cut) > 0 {
+		s.Probe = nil // it was to wait for what waits for it
 		return nil
 	}
-	q.asked = true
-	t.prober.put(ctx, q)
+	q.Added = true
+	t.prober.Add(ctx, q)
 	return &dispatch.Wait{Wake: true}
 }
 
 // existing returns those additional items that are in the cluster.
-func (t *chainRun) existing(ctx context.Context, all []additional) []action.Item {
+func (t *chainRun) existing(ctx context.Context, all []parked.Additional) []action.Item {
 	var out []action.Item
 	for _, a := range all {
 		if t.exists(ctx, a) {
-			out = append(out, a.item)
+			out = append(out, a.Item)
 		}
 	}
 	return out
@@ -131,19 +133,19 @@ func (t *chainRun) existing(ctx context.Context, all []additional) []action.Item
 
 // exists reports whether an additional item is in the cluster. What was created or updated is not
 // asked for again.
-func (t *chainRun) exists(ctx context.Context, a additional) bool {
+func (t *chainRun) exists(ctx context.Context, a parked.Additional) bool {
 	var target apply.Target
-	if a.node >= 0 {
-		if done := t.Recorder.Action(a.node); done == apply.Created || done == apply.Updated {
+	if a.Node >= 0 {
+		if done := t.Recorder.Action(a.Node); done == apply.Created || done == apply.Updated {
 			return true
 		}
-		target = t.present(a.node)
+		target = t.present(a.Node)
 	} else {
-		served, ok := t.catalog.Load().Lookup(a.item.GroupResource)
+		served, ok := t.catalog.Load().Lookup(a.Item.GroupResource)
 		if !ok {
 			return false
 		}
-		target = apply.Target{GVR: served.GVR(), Namespace: t.Plan.MapNamespace(a.item.Namespace), Name: a.item.Name}
+		target = apply.Target{GVR: served.GVR(), Namespace: t.Plan.MapNamespace(a.Item.Namespace), Name: a.Item.Name}
 	}
 	_, err := t.client.Get(ctx, target)
 	return err == nil

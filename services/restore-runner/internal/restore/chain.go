@@ -11,13 +11,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
 )
 
 type bound = action.Bound[action.RestoreItem]
 
 // bind finds the actions of each kind. Objects of kinds without any never meet one.
 func (r *run) bind() {
-	r.waiting.dir = r.Dir
 	r.onDemand = map[string]*sync.Once{}
 	r.retrying = make(chan struct{}, 1)
 	if len(r.Actions) == 0 {
@@ -39,7 +40,7 @@ type chainRun struct {
 	*run
 	it      *item
 	actions []bound
-	parked  *parked
+	parked  *parked.State
 	parks   bool           // the object may wait for others
 	object  *action.Object // as the actions so far left it
 	stored  *action.Object // as it was backed up
@@ -49,23 +50,23 @@ type chainRun struct {
 // further one. over reports that the object has its outcome.
 func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 	if err := t.begin(); err != nil {
-		t.end(ctx, t.parked.entry, t.it.node, err)
+		t.end(ctx, t.parked.Entry, t.it.node, err)
 		return nil, true
 	}
 	if wait := t.comeBack(ctx); wait != nil {
 		return t.rest(ctx, wait)
 	}
-	for t.parked.next < len(t.actions) {
-		b := &t.actions[t.parked.next]
-		t.parked.next++
+	for t.parked.Next < len(t.actions) {
+		b := &t.actions[t.parked.Next]
+		t.parked.Next++
 		result, err := t.put(ctx, b)
 		switch {
 		case err != nil:
-			t.end(ctx, t.parked.entry, t.it.node, err)
+			t.end(ctx, t.parked.Entry, t.it.node, err)
 			return nil, true
 		case result.Skip:
-			t.parked.entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
-			t.done(ctx, t.parked.entry, t.it.node, apply.Result{Action: apply.Skipped}, nil, nil)
+			t.parked.Entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
+			t.done(ctx, t.parked.Entry, t.it.node, apply.Result{Action: apply.Skipped}, nil, nil)
 			return nil, true
 		}
 		if result.Object != nil {
@@ -76,7 +77,7 @@ func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) 
 		}
 	}
 	if err := t.arrive(); err != nil {
-		t.end(ctx, t.parked.entry, t.it.node, err)
+		t.end(ctx, t.parked.Entry, t.it.node, err)
 		return nil, true
 	}
 	return nil, false
@@ -85,10 +86,10 @@ func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) 
 // begin takes up the object where it was left.
 func (t *chainRun) begin() error {
 	t.stored, t.object = action.FromJSON(t.it.raw), action.FromContent(t.it.body)
-	if t.parked.wait == nil {
+	if t.parked.Wait == nil {
 		return nil
 	}
-	raw, err := t.parked.encoded.read()
+	raw, err := t.parked.Read()
 	t.object = action.FromJSON(raw)
 	return err
 }
@@ -97,11 +98,11 @@ func (t *chainRun) begin() error {
 func (t *chainRun) rest(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wait, over bool) {
 	raw, err := t.object.JSON()
 	if err == nil {
-		t.parked.wait = wait
-		err = t.waiting.put(t.it.node, t.parked, raw)
+		t.parked.Wait = wait
+		err = t.waiting.Put(t.it.node, t.parked, raw)
 	}
 	if err != nil {
-		t.end(ctx, t.parked.entry, t.it.node, err)
+		t.end(ctx, t.parked.Entry, t.it.node, err)
 		return nil, true
 	}
 	return wait, false
@@ -117,7 +118,7 @@ func (t *chainRun) put(ctx context.Context, b *bound) (result action.RestoreResu
 		return result, err
 	}
 	if result.OperationID != "" {
-		t.parked.entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which this version does not follow", b.Action.Name(), result.OperationID))
+		t.parked.Entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which this version does not follow", b.Action.Name(), result.OperationID))
 	}
 	if !result.Skip && result.Object != t.object {
 		err = t.check("action "+b.Action.Name()+": Execute", result.Object, t.it.target.Name)
@@ -181,7 +182,7 @@ func (t *chainRun) wanted(ctx context.Context, b *bound) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !b.Labels(labelled(object(object(content, "metadata"), "labels"))) {
+	if !b.Labels(decoded.LabelsOf(content)) {
 		return false, nil
 	}
 	wants, err := b.Accepts(ctx, t.object)
@@ -206,10 +207,10 @@ func (t *chainRun) check(by string, changed *action.Object, name string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", by, err)
-	case gv.Group != kind.GVK.Group || text(content, "kind") != kind.GVK.Kind:
-		return fmt.Errorf("%s: made it a %s of %q", by, text(content, "kind"), gv)
-	case text(object(content, "metadata"), "name") != name:
-		return fmt.Errorf("%s: renamed it to %q", by, text(object(content, "metadata"), "name"))
+	case gv.Group != kind.GVK.Group || decoded.Text(content, "kind") != kind.GVK.Kind:
+		return fmt.Errorf("%s: made it a %s of %q", by, decoded.Text(content, "kind"), gv)
+	case decoded.Text(decoded.Object(content, "metadata"), "name") != name:
+		return fmt.Errorf("%s: renamed it to %q", by, decoded.Text(decoded.Object(content, "metadata"), "name"))
 	}
 	return nil
 }
@@ -222,8 +223,8 @@ func (t *chainRun) arrive() (err error) {
 		return err
 	}
 	body := maps.Clone(content)
-	meta := maps.Clone(object(content, "metadata"))
-	if labels := object(meta, "labels"); labels != nil {
+	meta := maps.Clone(decoded.Object(content, "metadata"))
+	if labels := decoded.Object(meta, "labels"); labels != nil {
 		meta["labels"] = maps.Clone(labels)
 	}
 	body["metadata"] = meta
@@ -232,24 +233,3 @@ func (t *chainRun) arrive() (err error) {
 	t.it.target, err = t.target(t.it)
 	return err
 }
-
-// object returns the object under key, nil when there is none.
-func object(o map[string]any, key string) map[string]any {
-	child, ok := o[key].(map[string]any)
-	if !ok {
-		return nil
-	}
-	return child
-}
-
-// labelled is the labels of a decoded object, for selectors.
-type labelled map[string]any
-
-// Has implements labels.Labels.
-func (l labelled) Has(key string) bool { _, ok := l[key]; return ok }
-
-// Get implements labels.Labels.
-func (l labelled) Get(key string) string { return text(l, key) }
-
-// Lookup implements labels.Labels.
-func (l labelled) Lookup(key string) (string, bool) { _, ok := l[key]; return text(l, key), ok }

@@ -16,6 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
 )
 
 // discoveryPatience is how long an established kind may take to appear in discovery.
@@ -38,15 +40,15 @@ func (r *run) definitions(ctx context.Context) error {
 }
 
 // definition restores one definition and waits for it.
-func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait {
-	s := r.resume(v)
-	e := s.entry
+func (r *run) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch.Wait {
+	s := r.waiting.Resume(v, r.Recorder)
+	e := s.Entry
 	it, err := r.load(ctx, v)
 	if err != nil {
 		r.end(ctx, e, v, err)
 		return nil
 	}
-	if s.wait == nil {
+	if s.Wait == nil {
 		r.reportUnsupported(e, it)
 	}
 	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
@@ -55,7 +57,7 @@ func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait 
 		if _, over := t.follow(ctx); over {
 			return nil
 		}
-		s.object = t.object
+		s.Object = t.object
 	}
 	reset.Place(it.body, "", &r.reset)
 	mark := e.Mark()
@@ -64,11 +66,11 @@ func (r *run) definition(ctx context.Context, v int32, w waiter) *dispatch.Wait 
 	if len(owners.now) > 0 {
 		it.metadata()["ownerReferences"] = owners.now
 	}
-	it.tried = s.tried
+	it.tried = s.Tried
 	result := r.define(ctx, it)
 	failpoint.Hit("restore-runner/definition-created")
 	var wait *dispatch.Wait
-	if wait, result.Err = r.parkDelayed(ctx, v, s, w, result.Err, mark); wait != nil {
+	if wait, result.Err = r.waiting.Delay(ctx, v, s, w, result.Err, mark); wait != nil {
 		return wait
 	}
 	if !r.brought(ctx, e, it, &result) || !r.catchUp(ctx, e, v, &result, owners.now) {
@@ -97,11 +99,11 @@ func (r *run) define(ctx context.Context, it *item) apply.Result {
 		case err != nil:
 			return apply.Result{Err: err}
 		case live.Metadata.DeletionTimestamp != nil:
-			return apply.Result{Err: r.terminating()}
+			return apply.Result{Err: r.timeouts.Deleted()}
 		}
 	}
 	result := r.client.Apply(ctx, r.request(it, "CustomResourceDefinition"))
-	result.Err = r.delayed(result.Err)
+	result.Err = r.timeouts.Of(result.Err)
 	return result
 }
 
@@ -123,7 +125,7 @@ func (r *run) establish(ctx context.Context, e *outcome.Entry, it *item) bool {
 			e.Served()
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.fresh[schema.GroupResource{Group: text(spec, "group"), Resource: text(names, "plural")}] = true
+			r.fresh[schema.GroupResource{Group: decoded.Text(spec, "group"), Resource: decoded.Text(names, "plural")}] = true
 			return true
 		}
 		if err == nil {
@@ -136,7 +138,7 @@ func (r *run) establish(ctx context.Context, e *outcome.Entry, it *item) bool {
 			e.Error(fmt.Sprintf("not established after %s: %v", r.ResourceTimeout, err))
 			return true
 		}
-		if r.wait(ctx) != nil {
+		if r.poller.Pause(ctx) != nil {
 			return false
 		}
 	}
@@ -178,7 +180,7 @@ func (r *run) discover(ctx context.Context) error {
 			r.discovered("discovery does not name every kind whose definition was restored; objects of the others will fail")
 			return nil
 		}
-		if err := r.wait(ctx); err != nil {
+		if err := r.poller.Pause(ctx); err != nil {
 			return err
 		}
 	}

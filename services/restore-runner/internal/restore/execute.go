@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
 // errCallUnclear is what is known of a call that an earlier holder of the restore was about to
@@ -58,10 +59,10 @@ func (t *chainRun) once(ctx context.Context, b *bound) (result action.RestoreRes
 // costs the object.
 func (t *chainRun) prepare(ctx context.Context, b *bound) error {
 	if p, ok := b.Action.(action.Preparer); ok {
-		preparing, done := t.unlessStopped(ctx)
+		preparing, done := stop.Signal(t.Stop).Context(ctx)
 		err := p.Prepare(preparing)
 		done()
-		if t.stopping() {
+		if stop.Signal(t.Stop).Requested() {
 			return dispatch.ErrStopped
 		}
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
 )
 
 var claimsGVR = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
@@ -22,8 +24,8 @@ func (r *run) existingVolume(ctx context.Context, it *item) (there bool, err err
 	if err != nil || going == "" {
 		return there, err
 	}
-	return false, &delay{kind: causeTerminating, timeout: r.TerminatingTimeout,
-		err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.target.Name, r.TerminatingTimeout, going)}
+	return false, &delay.Error{Kind: delay.Terminating, Timeout: r.TerminatingTimeout,
+		Err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.target.Name, r.TerminatingTimeout, going)}
 }
 
 // lookAtVolume looks at the PersistentVolume once. going is why it will not stay, "" when it does
@@ -33,7 +35,7 @@ func (r *run) lookAtVolume(ctx context.Context, it *item) (there bool, going str
 	if live == nil || err != nil {
 		return false, "", err
 	}
-	if r.History.Resumed && r.History.Intents[it.node] == "" && r.manager.Made(object(live, "metadata")) {
+	if r.History.Resumed && r.History.Intents[it.node] == "" && r.manager.Made(decoded.Object(live, "metadata")) {
 		return true, "", nil // an earlier holder created it: what became of it since is not for the restore to say
 	}
 	going, err = r.goingAway(ctx, live)
@@ -59,21 +61,21 @@ func (r *run) lookUp(ctx context.Context, t apply.Target) (live map[string]any, 
 // stays as it is, is an error: nothing can bind it, and nothing but its removal makes room for
 // another.
 func (r *run) goingAway(ctx context.Context, live map[string]any) (string, error) {
-	meta, spec := object(live, "metadata"), object(live, "spec")
+	meta, spec := decoded.Object(live, "metadata"), decoded.Object(live, "spec")
 	if meta["deletionTimestamp"] != nil {
 		return "is being deleted", nil
 	}
-	phase := text(object(live, "status"), "phase")
+	phase := decoded.Text(decoded.Object(live, "status"), "phase")
 	switch corev1.PersistentVolumePhase(phase) {
 	case corev1.VolumeReleased, corev1.VolumeFailed:
-		policy := text(spec, "persistentVolumeReclaimPolicy")
+		policy := decoded.Text(spec, "persistentVolumeReclaimPolicy")
 		if policy == string(corev1.PersistentVolumeReclaimDelete) {
 			return "is " + phase + " with reclaim policy Delete", nil
 		}
 		return "", fmt.Errorf("PersistentVolume %q exists and is %s with reclaim policy %s, so that no claim can bind it: delete it, and restore again",
-			text(meta, "name"), phase, policy)
+			decoded.Text(meta, "name"), phase, policy)
 	case corev1.VolumeBound:
-		return r.unclaimed(ctx, object(spec, "claimRef"))
+		return r.unclaimed(ctx, decoded.Object(spec, "claimRef"))
 	}
 	return "", nil
 }
@@ -81,7 +83,7 @@ func (r *run) goingAway(ctx context.Context, live map[string]any) (string, error
 // unclaimed reports that the claim of a bound PersistentVolume is gone, which its controller
 // notices only later, or going.
 func (r *run) unclaimed(ctx context.Context, ref map[string]any) (string, error) {
-	namespace, name := text(ref, "namespace"), text(ref, "name")
+	namespace, name := decoded.Text(ref, "namespace"), decoded.Text(ref, "name")
 	if namespace == "" || name == "" {
 		return "", nil
 	}
@@ -99,7 +101,7 @@ func (r *run) unclaimed(ctx context.Context, ref map[string]any) (string, error)
 		return "", err
 	case claim.Metadata.DeletionTimestamp != nil:
 		return fmt.Sprintf("is bound to claim %s/%s, which is being deleted", namespace, name), nil
-	case text(ref, "uid") != "" && text(ref, "uid") != string(claim.Metadata.UID):
+	case decoded.Text(ref, "uid") != "" && decoded.Text(ref, "uid") != string(claim.Metadata.UID):
 		return gone, nil
 	}
 	return "", nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 )
 
 // resumeHistory takes over what an earlier holder knew, and returns the pass that does what it
@@ -33,7 +34,7 @@ func (r *run) resumeHistory() func(context.Context) error {
 	for v, owes := range h.Owing {
 		var later []relink.Reference
 		for _, value := range owes.Later {
-			if node, ok := r.Plan.Owner(text(value, "uid")); ok {
+			if node, ok := r.Plan.Owner(decoded.Text(value, "uid")); ok {
 				later = append(later, relink.Reference{Node: node, Value: value})
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 )
 
 // load reads and decodes a body and checks that it is what the plan says.
@@ -36,7 +37,7 @@ func (r *run) load(ctx context.Context, v int32) (*item, error) {
 	if it.target, err = r.target(it); err != nil {
 		return nil, err
 	}
-	it.refs, it.fields = list(meta, "ownerReferences"), appliedFields(list(meta, "managedFields"))
+	it.refs, it.fields = decoded.List(meta, "ownerReferences"), appliedFields(decoded.List(meta, "managedFields"))
 	return it, nil
 }
 
@@ -94,8 +95,8 @@ func (r *run) remade(it *item) string {
 }
 
 func groupVersion(body map[string]any) (schema.GroupVersion, error) {
-	version := text(body, "apiVersion")
-	if version == "" || text(body, "kind") == "" {
+	version := decoded.Text(body, "apiVersion")
+	if version == "" || decoded.Text(body, "kind") == "" {
 		return schema.GroupVersion{}, errors.New("apiVersion or kind: missing")
 	}
 	gv, err := schema.ParseGroupVersion(version)

@@ -3,7 +3,6 @@ package restore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,6 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
 const pollEvery = 250 * time.Millisecond
@@ -47,13 +48,13 @@ func (r *run) namespaces(ctx context.Context) error {
 			bare = append(bare, ns.Target)
 		}
 	}
-	return r.all(ctx, len(bare), func(int32) int64 { return 0 }, func(ctx context.Context, w waiter) *dispatch.Wait {
-		return r.bareNamespace(ctx, bare[w.v], w)
+	return r.all(ctx, len(bare), func(int32) int64 { return 0 }, func(ctx context.Context, w delay.Waiter) *dispatch.Wait {
+		return r.bareNamespace(ctx, bare[w.Vertex], w)
 	})
 }
 
 // storedNamespace creates a namespace as the backup has it.
-func (r *run) storedNamespace(ctx context.Context, v int32, w waiter) *dispatch.Wait {
+func (r *run) storedNamespace(ctx context.Context, v int32, w delay.Waiter) *dispatch.Wait {
 	target := r.Plan.MapNamespace(r.Plan.Node(v).Name)
 	e := r.Recorder.Begin(v)
 	it, err := r.load(ctx, v)
@@ -68,7 +69,7 @@ func (r *run) storedNamespace(ctx context.Context, v int32, w waiter) *dispatch.
 	failpoint.Hit("restore-runner/before-namespace")
 	rival, taken := r.rival(v)
 	result, err := r.ensure(ctx, target, it.body, !taken)
-	if wait := w.park(err); wait != nil {
+	if wait := w.Park(err); wait != nil {
 		return wait
 	}
 	if err != nil {
@@ -91,7 +92,7 @@ func (r *run) storedNamespace(ctx context.Context, v int32, w waiter) *dispatch.
 
 // loseStored is the end of a stored namespace that cannot be prepared.
 func (r *run) loseStored(ctx context.Context, e *outcome.Entry, v int32, target string, err error) {
-	if cut(ctx, err) {
+	if stop.Ending(ctx, err) {
 		return
 	}
 	r.lose(e, target, err)
@@ -99,13 +100,13 @@ func (r *run) loseStored(ctx context.Context, e *outcome.Entry, v int32, target 
 }
 
 // bareNamespace creates a namespace the backup has no object of.
-func (r *run) bareNamespace(ctx context.Context, target string, w waiter) *dispatch.Wait {
+func (r *run) bareNamespace(ctx context.Context, target string, w delay.Waiter) *dispatch.Wait {
 	body := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": target}}
 	_, err := r.ensure(ctx, target, body, false)
-	if wait := w.park(err); wait != nil {
+	if wait := w.Park(err); wait != nil {
 		return wait
 	}
-	if err != nil && !cut(ctx, err) {
+	if err != nil && !stop.Ending(ctx, err) {
 		e := r.Recorder.Begin(outcome.General)
 		r.lose(e, target, err)
 		e.Error(fmt.Sprintf("namespace %q: %v", target, err))
@@ -132,10 +133,10 @@ func (r *run) prepareNamespace(ctx context.Context, v int32) {
 		node, stored := r.Plan.NamespaceObject(r.Plan.Source(v))
 		switch {
 		case !stored:
-			r.retryInPlace(ctx, func(w waiter) *dispatch.Wait { return r.bareNamespace(ctx, target, w) })
+			r.poller.Finish(ctx, func(w delay.Waiter) *dispatch.Wait { return r.bareNamespace(ctx, target, w) })
 		case r.Recorder.Action(node) == "":
 			r.Recorder.Ask(node)
-			r.retryInPlace(ctx, func(w waiter) *dispatch.Wait { return r.storedNamespace(ctx, node, w) })
+			r.poller.Finish(ctx, func(w delay.Waiter) *dispatch.Wait { return r.storedNamespace(ctx, node, w) })
 		}
 	})
 }
@@ -167,7 +168,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 			return apply.Result{Action: apply.Created, UID: uid, Fresh: true}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return apply.Result{}, r.delayed(err)
+			return apply.Result{}, r.timeouts.Of(err)
 		}
 		raw, err := r.client.Get(ctx, target)
 		if apierrors.IsNotFound(err) {
@@ -181,7 +182,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 			return apply.Result{}, err
 		}
 		if live.Metadata.DeletionTimestamp != nil {
-			return apply.Result{}, r.terminating()
+			return apply.Result{}, r.timeouts.Deleted()
 		}
 		return r.existingNamespace(live, stored), nil
 	}
@@ -242,24 +243,4 @@ func liveOf(raw []byte) (*live, error) {
 		return nil, fmt.Errorf("decode the existing object: %w", err)
 	}
 	return &l, nil
-}
-
-// wait pauses between two looks at the same thing. An error means that ctx ended or that the
-// restore is to stop; then what was waited for has no outcome.
-func (r *run) wait(ctx context.Context) error {
-	timer := r.Clock.NewTimer(pollEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return nil
-	case <-r.Stop:
-		return dispatch.ErrStopped
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// cut reports that err is nothing an object did: the restore is ending here.
-func cut(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, dispatch.ErrStopped)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
 // item is an object on its way into the cluster.
@@ -33,8 +35,8 @@ type item struct {
 // object restores one object that is neither a definition nor a Namespace. It is called again for
 // one that had to wait.
 func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
-	s := r.resume(v)
-	if s.wait == nil {
+	s := r.waiting.Resume(v, r.Recorder)
+	if s.Wait == nil {
 		r.prepareNamespace(ctx, v)
 	}
 	if wait, over := r.reachable(ctx, v, s); over {
@@ -42,15 +44,15 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 	}
 	it, err := r.load(ctx, v)
 	if err != nil {
-		r.end(ctx, s.entry, v, err)
+		r.end(ctx, s.Entry, v, err)
 		return nil
 	}
-	if s.wait == nil {
+	if s.Wait == nil {
 		if skip := r.skipped(it); skip != nil {
 			r.skip(ctx, v, skip)
 			return nil
 		}
-		r.reportUnsupported(s.entry, it)
+		r.reportUnsupported(s.Entry, it)
 	}
 	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
 	t := &chainRun{run: r, it: it, actions: r.chains[r.Plan.Kind(v)], parked: s, parks: true}
@@ -58,7 +60,7 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 		if wait, over := t.follow(ctx); wait != nil || over {
 			return wait
 		}
-		s.object = t.object
+		s.Object = t.object
 	}
 	return r.createOrPark(ctx, s, it)
 }
@@ -66,7 +68,7 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 // end is the outcome of an object that got no further than err. When the restore ends here it has
 // no outcome: whoever goes on restores it.
 func (r *run) end(ctx context.Context, e *outcome.Entry, v int32, err error) {
-	if cut(ctx, err) {
+	if stop.Ending(ctx, err) {
 		return
 	}
 	e.Fail(err)
@@ -116,7 +118,7 @@ func (r *run) skip(ctx context.Context, v int32, skip *reset.Skip) {
 
 // create brings the normalized object into the cluster and gives it its owners. again reports that
 // it went away which stood there; then, and after an error, the object has no outcome yet.
-func (r *run) create(ctx context.Context, s *parked, it *item) (again bool, err error) {
+func (r *run) create(ctx context.Context, s *parked.State, it *item) (again bool, err error) {
 	kind := r.Plan.Kind(it.node)
 	if kind.String() == claimsGVR.Resource {
 		r.followVolume(it)
@@ -130,7 +132,7 @@ func (r *run) create(ctx context.Context, s *parked, it *item) (again bool, err 
 		return false, err
 	}
 	failpoint.Hit("restore-runner/before-create")
-	it.tried = s.tried
+	it.tried = s.Tried
 	request := r.request(it, kind.GVK.Kind)
 	request.New = r.fresh[kind.GroupResource()]
 	rival, taken := r.rival(it.node)
@@ -140,21 +142,21 @@ func (r *run) create(ctx context.Context, s *parked, it *item) (again bool, err 
 	switch {
 	case errors.Is(result.Err, apply.ErrGoing):
 		return true, nil
-	case len(owners.later) > 0 && !s.yielded && refusedAsIs(result.Err):
+	case len(owners.later) > 0 && !s.Yielded && refusedAsIs(result.Err):
 		return false, &refusal{err: result.Err, owners: owners.later}
 	case result.Err != nil:
-		owners.report(s.entry)
-		return false, r.delayed(result.Err)
+		owners.report(s.Entry)
+		return false, r.timeouts.Of(result.Err)
 	case taken && result.Action == apply.Failed:
-		owners.report(s.entry)
+		owners.report(s.Entry)
 		return false, r.collision(it.node, rival)
 	}
-	owners.report(s.entry)
-	if r.brought(ctx, s.entry, it, &result) && r.catchUp(ctx, s.entry, it.node, &result, owners.now) {
+	owners.report(s.Entry)
+	if r.brought(ctx, s.Entry, it, &result) && r.catchUp(ctx, s.Entry, it.node, &result, owners.now) {
 		if result.Action == apply.Created {
-			r.warnOfWebhooks(ctx, s.entry, it)
+			r.warnOfWebhooks(ctx, s.Entry, it)
 		}
-		r.done(ctx, s.entry, it.node, result, owners.now, owners.later)
+		r.done(ctx, s.Entry, it.node, result, owners.now, owners.later)
 	}
 	return false, nil
 }
@@ -224,12 +226,4 @@ func (it *item) metadata() map[string]any {
 		it.body["metadata"] = meta
 	}
 	return meta
-}
-
-func list(o map[string]any, key string) []any {
-	l, ok := o[key].([]any)
-	if !ok {
-		return nil
-	}
-	return l
 }

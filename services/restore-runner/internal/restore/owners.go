@@ -15,15 +15,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 )
-
-func text(o map[string]any, key string) string {
-	s, ok := o[key].(string)
-	if !ok {
-		return ""
-	}
-	return s
-}
 
 // reference reads a stored owner reference.
 func reference(ref any) (map[string]any, objmeta.Owner, bool) {
@@ -33,7 +26,7 @@ func reference(ref any) (map[string]any, objmeta.Owner, bool) {
 	}
 	controller, ok := value["controller"].(bool)
 	return value, objmeta.Owner{
-		APIVersion: text(value, "apiVersion"), Kind: text(value, "kind"), Name: text(value, "name"), UID: text(value, "uid"),
+		APIVersion: decoded.Text(value, "apiVersion"), Kind: decoded.Text(value, "kind"), Name: decoded.Text(value, "name"), UID: decoded.Text(value, "uid"),
 		Controller: ok && controller,
 	}, true
 }
@@ -85,11 +78,11 @@ func (r *run) findOwner(ctx context.Context, node int32) {
 		if live == nil || err != nil {
 			return nil // its own creation will tell
 		}
-		meta := object(live, "metadata")
+		meta := decoded.Object(live, "metadata")
 		if meta["deletionTimestamp"] != nil {
 			return nil // it will take with it what it owns
 		}
-		return r.owner(node, types.UID(text(meta, "uid")))
+		return r.owner(node, types.UID(decoded.Text(meta, "uid")))
 	})
 }
 
@@ -103,7 +96,7 @@ func (r *run) ownerNode(uid string) (int32, bool) {
 // is not among them: its UID is of the old cluster. What this restore wrote there since the first
 // call is none of them.
 func (it *item) foreignRefs() []any {
-	added := list(it.metadata(), "ownerReferences")
+	added := decoded.List(it.metadata(), "ownerReferences")
 	delete(it.metadata(), "ownerReferences")
 	if it.foreignKnown || len(added) == 0 {
 		it.foreignKnown = true
@@ -168,7 +161,7 @@ func (r *run) liveName(node int32) string {
 
 // patchOwners completes the references of objects that came before their owners.
 func (r *run) patchOwners(ctx context.Context, due []relink.Due) error {
-	return dispatch.Run(ctx, independent(make([]int32, len(due))), dispatch.Work{
+	return dispatch.Run(ctx, dispatch.Independent(len(due)), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.patchOwner(ctx, due[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
 		Passive: func(int32) bool { return false },
@@ -245,7 +238,7 @@ func (r *run) present(node int32) apply.Target {
 // each object.
 func appliedFields(fields []any) []any {
 	for _, entry := range fields {
-		if e, ok := entry.(map[string]any); ok && text(e, "operation") == "Apply" {
+		if e, ok := entry.(map[string]any); ok && decoded.Text(e, "operation") == "Apply" {
 			return fields
 		}
 	}
@@ -260,7 +253,7 @@ func (r *run) completeFields(ctx context.Context, e *outcome.Entry, it *item, re
 	}
 	// Without the mark a taker would not recognize the object, should its outcome not be recorded
 	// any more.
-	mark := r.manager.Mark(text(it.body, "apiVersion"), reset.RestoreLabels(object(it.metadata(), "labels")))
+	mark := r.manager.Mark(decoded.Text(it.body, "apiVersion"), reset.RestoreLabels(decoded.Object(it.metadata(), "labels")))
 	patch := map[string]any{"metadata": map[string]any{"uid": string(result.UID), "managedFields": append(slices.Clone(it.fields), mark)}}
 	now, err := r.client.Patch(ctx, r.present(it.node), patch)
 	if result.Version != "" { // else it is not known what else it has

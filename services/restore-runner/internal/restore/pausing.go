@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 )
 
 // resumeTries is how often a mark is written to an object that changes meanwhile.
@@ -39,7 +40,7 @@ func (r *run) pause(ctx context.Context, it *item) error {
 		if err != nil {
 			return err
 		}
-		if live != nil && !r.manager.Made(object(live, "metadata")) {
+		if live != nil && !r.manager.Made(decoded.Object(live, "metadata")) {
 			return nil
 		}
 	}
@@ -70,7 +71,7 @@ func Resume(ctx context.Context, config Config) error {
 		return err
 	}
 	r := &run{Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter}
-	return dispatch.Run(ctx, independent(make([]int32, len(paused))), dispatch.Work{
+	return dispatch.Run(ctx, dispatch.Independent(len(paused)), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.resumeOne(ctx, paused[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
 		Passive: func(int32) bool { return false },
@@ -104,13 +105,13 @@ func (r *run) bringBack(ctx context.Context, p *outcome.Paused) error {
 	var last error
 	for range resumeTries {
 		live, err := r.lookUp(ctx, p.Target)
-		meta := object(live, "metadata")
+		meta := decoded.Object(live, "metadata")
 		if err != nil || live == nil || !r.manager.Changed(meta) {
 			return err
 		}
 		patch, own := maps.Clone(p.Back), map[string]any{}
-		maps.Copy(own, object(patch, "metadata"))
-		own["uid"] = text(meta, "uid")
+		maps.Copy(own, decoded.Object(patch, "metadata"))
+		own["uid"] = decoded.Text(meta, "uid")
 		patch["metadata"] = own
 		_, err = r.client.Patch(ctx, p.Target, patch)
 		// A patch for another object of the same name is invalid, since a UID cannot be changed:

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
 // Snapshotters opens the snapshotters of VolumeSnapshotLocations; nativesnapshot.Opener is one.
@@ -71,7 +72,7 @@ func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snap
 // ready opens a location and brings up what its calls need: a call that is announced and then not
 // made costs the volume. When the restore is to stop, nothing was begun.
 func (r *run) ready(ctx context.Context, location string) (by action.VolumeSnapshotter, err error) {
-	ctx, done := r.unlessStopped(ctx)
+	ctx, done := stop.Signal(r.Stop).Context(ctx)
 	defer done()
 	dispatch.Aside(ctx, func() {
 		if by, err = r.Snapshotters.Open(ctx, location); err != nil {
@@ -81,23 +82,10 @@ func (r *run) ready(ctx context.Context, location string) (by action.VolumeSnaps
 			err = p.Prepare(ctx)
 		}
 	})
-	if r.stopping() {
+	if stop.Signal(r.Stop).Requested() {
 		return nil, dispatch.ErrStopped
 	}
 	return by, err
-}
-
-// unlessStopped returns a context that ends with ctx, and when the restore is to stop.
-func (r *run) unlessStopped(ctx context.Context) (_ context.Context, done func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-r.Stop:
-			cancel(dispatch.ErrStopped)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
 }
 
 // volume makes the volume, once per restore whoever holds it.

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
 )
 
 // refusal is that of an object which was to be created before its owners.
@@ -37,9 +38,9 @@ func refusedAsIs(err error) bool {
 // yield lays the object aside until its owners have an outcome, and lets them, and whatever else
 // waits for it, go first; what comes when everything else has an outcome does not, nor does another
 // object of its name.
-func (r *run) yield(ctx context.Context, v int32, s *parked, refused *refusal) *dispatch.Wait {
-	s.entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
-	s.yielded = true
+func (r *run) yield(ctx context.Context, v int32, s *parked.State, refused *refusal) *dispatch.Wait {
+	s.Entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
+	s.Yielded = true
 	wait := &dispatch.Wait{Yield: true, Hold: r.Plan.Barriers(v)}
 	if rival, ok := r.Plan.Behind(v); ok {
 		wait.Hold = append(wait.Hold, rival)
@@ -49,8 +50,8 @@ func (r *run) yield(ctx context.Context, v int32, s *parked, refused *refusal) *
 			wait.On = append(wait.On, ref.Node)
 		}
 	}
-	if err := r.waiting.keep(v, s, wait); err != nil {
-		r.end(ctx, s.entry, v, err)
+	if err := r.waiting.Keep(v, s, wait); err != nil {
+		r.end(ctx, s.Entry, v, err)
 		return nil
 	}
 	failpoint.Hit("restore-runner/yielded")

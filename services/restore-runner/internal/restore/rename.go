@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 )
 
 // clonePrefix is what Velero 1.18 lets the names begin with of volumes that cannot keep theirs.
@@ -55,7 +56,7 @@ func (r *run) owned(ctx context.Context, t apply.Target) (there, mine bool, err 
 	if live == nil || err != nil {
 		return false, false, err
 	}
-	return true, r.manager.Made(object(live, "metadata")), nil
+	return true, r.manager.Made(decoded.Object(live, "metadata")), nil
 }
 
 // recorded returns once it is durable what is known of a volume. From then on others know it by its
@@ -86,8 +87,8 @@ func (r *run) recorded(ctx context.Context, it *item, made *outcome.Volume) erro
 // their claims, also where an action on the claim asks for the volume: only when the claim is about
 // to be created is the name certain.
 func (r *run) followVolume(it *item) {
-	spec := object(it.body, "spec")
-	stored := text(spec, "volumeName")
+	spec := decoded.Object(it.body, "spec")
+	stored := decoded.Text(spec, "volumeName")
 	if name := r.volumeName(stored); name != stored {
 		spec = maps.Clone(spec) // actions may hold it still
 		spec["volumeName"] = name
@@ -107,7 +108,7 @@ func (it *item) becomes(name, stored string) {
 	it.renamed, it.target.Name = name, name
 	it.body = named(it.body, name)
 	meta := it.metadata()
-	annotations := maps.Clone(object(meta, "annotations"))
+	annotations := maps.Clone(decoded.Object(meta, "annotations"))
 	if annotations == nil {
 		annotations = map[string]any{}
 	}
@@ -118,7 +119,7 @@ func (it *item) becomes(name, stored string) {
 // named returns the object under another name. Only the object itself and its metadata are copied.
 func named(body map[string]any, name string) map[string]any {
 	body = maps.Clone(body)
-	meta := maps.Clone(object(body, "metadata"))
+	meta := maps.Clone(decoded.Object(body, "metadata"))
 	if meta == nil {
 		meta = map[string]any{}
 	}
@@ -135,7 +136,7 @@ func nameOf(o *action.Object) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := text(object(content, "metadata"), "name")
+	name := decoded.Text(decoded.Object(content, "metadata"), "name")
 	if name == "" {
 		return "", errors.New("metadata.name: missing")
 	}

@@ -27,6 +27,10 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/readiness"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
@@ -108,7 +112,8 @@ func Run(ctx context.Context, config Config) error {
 	r := &run{
 		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(config.Dir),
 		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, names: map[string]string{},
-		made: map[int32]*outcome.Volume{}, created: map[string]bool{},
+		waiting: &parked.Store{Dir: config.Dir}, timeouts: delay.Timeouts{Terminating: config.TerminatingTimeout, Resource: config.ResourceTimeout},
+		poller: delay.Poller{Clock: config.Clock, Stop: config.Stop}, made: map[int32]*outcome.Volume{}, created: map[string]bool{},
 	}
 	defer func() { _ = r.owners.Close() }() // nothing in it is needed any more
 	r.catalog.Store(config.Catalog)
@@ -127,29 +132,21 @@ func Run(ctx context.Context, config Config) error {
 			return err
 		}
 	}
-	if c := r.Recorder.Counts(); c.Done < c.Total && r.stopping() {
+	if c := r.Recorder.Counts(); c.Done < c.Total && stop.Signal(r.Stop).Requested() {
 		return dispatch.ErrStopped // what was waited for last has no outcome
 	}
 	return nil
 }
 
-// stopping reports that no further objects are to be begun.
-func (r *run) stopping() bool {
-	select {
-	case <-r.Stop:
-		return true
-	default:
-		return false
-	}
-}
-
 type run struct {
 	Config
-	client  *apply.Client
-	manager apply.Manager
-	limiter *dispatch.Limiter
-	owners  *relink.Book
-	reset   reset.Options
+	client   *apply.Client
+	manager  apply.Manager
+	limiter  *dispatch.Limiter
+	owners   *relink.Book
+	reset    reset.Options
+	timeouts delay.Timeouts
+	poller   delay.Poller
 
 	catalog atomic.Pointer[resource.Catalog]
 	// Written between passes only.
@@ -162,14 +159,14 @@ type run struct {
 	created map[string]bool           // target namespaces that this process created
 
 	chains   map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
-	waiting  parkedObjects
+	waiting  *parked.Store
 	onDemand map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
 	lot      *parking.Lot          // of the last pass
 	// aggregates are the kinds that APIServices of the restore serve.
 	aggregates       map[*plan.Kind]*aggregated
 	mutatingWebhooks *mutatingWebhooks
-	prober           *prober       // nil but in the last pass, and then without actions
-	retrying         chan struct{} // held by who puts an object to an action again
+	prober           *readiness.Prober // nil but in the last pass, and then without actions
+	retrying         chan struct{}     // held by who puts an object to an action again
 }
 
 // remaining is the last pass.
@@ -197,8 +194,8 @@ func (r *run) remaining(ctx context.Context) error {
 	defer r.lot.Start(ctx)()
 	work.Woken = r.lot.Woken()
 	if r.chains != nil {
-		r.prober = newProber(r.Clock, r.Object, r.Collateral, r.lot.Woken())
-		defer r.prober.start(ctx)()
+		r.prober = readiness.New(r.Clock, r.Object, r.Collateral, r.lot.Woken())
+		defer r.prober.Start(ctx)()
 	}
 	return dispatch.Run(ctx, r.Plan.Graph(), work)
 }
@@ -219,39 +216,27 @@ func (r *run) guarded(ctx context.Context, v int32, do func()) {
 	}
 }
 
-// independent is a graph of nodes that wait for nothing.
-type independent []int32
-
-// Vertices implements dispatch.Graph.
-func (f independent) Vertices() int { return len(f) }
-
-// Indegree implements dispatch.Graph.
-func (f independent) Indegree() []int32 { return make([]int32, len(f)) }
-
-// Successors implements dispatch.Graph.
-func (f independent) Successors(int32) []int32 { return nil }
-
 // open returns those nodes that have no outcome yet.
 func (r *run) open(nodes []int32) []int32 {
 	return slices.DeleteFunc(nodes, func(v int32) bool { return r.Recorder.Action(v) != "" })
 }
 
 // each runs do for some nodes in parallel, and again for those that waited.
-func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, int32, waiter) *dispatch.Wait) error {
+func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, int32, delay.Waiter) *dispatch.Wait) error {
 	return r.all(ctx, len(nodes), func(v int32) int64 { return bodyFactor*r.Plan.Size(nodes[v]) + bodyOverhead },
-		func(ctx context.Context, w waiter) (wait *dispatch.Wait) {
-			r.guarded(ctx, nodes[w.v], func() { wait = do(ctx, nodes[w.v], w) })
+		func(ctx context.Context, w delay.Waiter) (wait *dispatch.Wait) {
+			r.guarded(ctx, nodes[w.Vertex], func() { wait = do(ctx, nodes[w.Vertex], w) })
 			return wait
 		})
 }
 
 // all runs n vertices that do not depend on one another in parallel, and again those that waited.
-func (r *run) all(ctx context.Context, n int, weight func(int32) int64, do func(context.Context, waiter) *dispatch.Wait) error {
+func (r *run) all(ctx context.Context, n int, weight func(int32) int64, do func(context.Context, delay.Waiter) *dispatch.Wait) error {
 	lot := parking.New(r.Clock)
 	defer lot.Start(ctx)()
-	return dispatch.Run(ctx, independent(make([]int32, n)), dispatch.Work{
+	return dispatch.Run(ctx, dispatch.Independent(n), dispatch.Work{
 		Do: func(ctx context.Context, v int32) *dispatch.Wait {
-			w := waiter{lot, v}
+			w := delay.Waiter{Lot: lot, Vertex: v}
 			wait := do(ctx, w)
 			if wait == nil {
 				lot.Passed(v)

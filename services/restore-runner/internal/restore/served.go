@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
 var apiServicesGVR = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
@@ -55,11 +57,11 @@ func (r *run) unserved(ctx context.Context, v int32) error {
 		a.available.Store(true)
 		return nil
 	}
-	if cut(ctx, why) {
+	if stop.Ending(ctx, why) {
 		return why
 	}
-	return &delay{kind: causeUnserved, key: "APIService " + name, timeout: r.ResourceTimeout,
-		err: fmt.Errorf("APIService %q does not serve it after %s: %w", name, r.ResourceTimeout, why)}
+	return &delay.Error{Kind: delay.Unserved, Key: "APIService " + name, Timeout: r.ResourceTimeout,
+		Err: fmt.Errorf("APIService %q does not serve it after %s: %w", name, r.ResourceTimeout, why)}
 }
 
 // answers returns why an APIService does not serve a resource yet. The catalog names the resource

@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 )
 
 // reportClaimData reports the data of a claim that does not come back: by its volume, or by the
 // claim where the backup has no volume of it.
 func (r *run) reportClaimData(e *outcome.Entry, it *item) {
-	name := text(section(it.body, "spec"), "volumeName")
+	name := decoded.Text(decoded.Object(it.body, "spec"), "volumeName")
 	if problem := r.Volumes.Problem(name); name != "" && problem != "" {
 		e.Error("volume " + name + ": " + problem)
 		return
@@ -29,9 +30,9 @@ func (r *run) reportPodData(e *outcome.Entry, it *item) {
 		return
 	}
 	claims := map[string]string{}
-	for _, v := range list(section(it.body, "spec"), "volumes") {
+	for _, v := range decoded.List(decoded.Object(it.body, "spec"), "volumes") {
 		if volume, ok := v.(map[string]any); ok {
-			claims[text(volume, "name")] = text(section(volume, "persistentVolumeClaim"), "claimName")
+			claims[decoded.Text(volume, "name")] = decoded.Text(decoded.Object(volume, "persistentVolumeClaim"), "claimName")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(problems)) {
@@ -41,13 +42,4 @@ func (r *run) reportPodData(e *outcome.Entry, it *item) {
 		}
 		e.Error(what + ": " + problems[name])
 	}
-}
-
-// section returns a part of an object, empty where there is none.
-func section(o map[string]any, key string) map[string]any {
-	part, ok := o[key].(map[string]any)
-	if !ok {
-		return nil
-	}
-	return part
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 )
 
 var mutatingGVR = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
@@ -133,7 +134,7 @@ func controlled(it *item) bool {
 // podsOf returns the template of the Pods of a workload.
 func podsOf(body map[string]any, path []string) map[string]any {
 	for _, key := range path {
-		body = object(body, key)
+		body = decoded.Object(body, key)
 	}
 	return body
 }
@@ -146,7 +147,7 @@ func (j *mutatingWebhook) changes(gr schema.GroupResource, body map[string]any) 
 			(slices.Contains(r.APIGroups, gr.Group) || slices.Contains(r.APIGroups, "*")) &&
 			(slices.Contains(r.Resources, gr.Resource) || slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "*/*")) &&
 			(r.Scope == nil || *r.Scope != admissionv1.ClusterScope)
-	}) && j.object.Matches(labelled(object(object(body, "metadata"), "labels")))
+	}) && j.object.Matches(decoded.LabelsOf(body))
 }
 
 // namespaceLabels returns the labels of a namespace of the cluster, which is read once.
