@@ -63,7 +63,7 @@ var (
 	outcomeBeforeObject = Edit{
 		"services/restore-runner/internal/restore/object.go",
 		"	failpoint.Hit(\"restore-runner/before-create\")\n",
-		"	early := r.Recorder.Begin(it.node)\n	early.Done(apply.Created, \"\")\n	early.Commit()\n	_ = r.Recorder.Sync(ctx)\n" +
+		"	early := r.Recorder.Begin(it.Node)\n	early.Done(apply.Created, \"\")\n	early.Commit()\n	_ = r.Recorder.Sync(ctx)\n" +
 			"	failpoint.Hit(\"restore-runner/before-create\")\n",
 	}
 )

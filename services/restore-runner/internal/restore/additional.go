@@ -38,7 +38,7 @@ func (t *chainRun) await(ctx context.Context, b *bound, result *action.RestoreRe
 		t.parked.Additional = append(t.parked.Additional, parked.Additional{Item: item, Node: node})
 	}
 	if ready, ok := b.Action.(action.Readiness); ok && result.Wait {
-		t.parked.Probe = &readiness.Probe{Node: t.it.node, Action: name, Readiness: ready, Timeout: result.WaitTimeout}
+		t.parked.Probe = &readiness.Probe{Node: t.it.Node, Action: name, Readiness: ready, Timeout: result.WaitTimeout}
 		if t.parked.Probe.Timeout == 0 {
 			t.parked.Probe.Timeout = t.ReadyTimeout
 		}
@@ -55,7 +55,7 @@ func (t *chainRun) await(ctx context.Context, b *bound, result *action.RestoreRe
 func (t *chainRun) find(item action.Item) (int32, bool) {
 	node, ok := t.Plan.Find(item.GroupResource.String(), item.Namespace, item.Name)
 	if !ok {
-		if gr, _, known := t.catalog.Load().Resolve(item.GroupResource.String()); known {
+		if gr, known := t.catalog.Resolve(item.GroupResource.String()); known {
 			node, ok = t.Plan.Find(gr.String(), item.Namespace, item.Name)
 		}
 	}
@@ -139,9 +139,9 @@ func (t *chainRun) exists(ctx context.Context, a parked.Additional) bool {
 		if done := t.Recorder.Action(a.Node); done == apply.Created || done == apply.Updated {
 			return true
 		}
-		target = t.present(a.Node)
+		target = t.names.Target(a.Node)
 	} else {
-		served, ok := t.catalog.Load().Lookup(a.Item.GroupResource)
+		served, ok := t.catalog.Lookup(a.Item.GroupResource)
 		if !ok {
 			return false
 		}

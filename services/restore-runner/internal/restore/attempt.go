@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
 )
 
@@ -14,7 +15,7 @@ import (
 // waits for that, or has its outcome.
 func (r *run) reachable(ctx context.Context, v int32, s *parked.State) (wait *dispatch.Wait, over bool) {
 	err := r.lot.Expired(v)
-	if reason := r.lostNamespace(r.Plan.Target(v)); err == nil && reason != "" {
+	if reason := r.targets.Lost(r.Plan.Target(v)); err == nil && reason != "" {
 		err = fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason)
 	}
 	if err != nil {
@@ -24,7 +25,7 @@ func (r *run) reachable(ctx context.Context, v int32, s *parked.State) (wait *di
 	if s.Wait != nil {
 		return nil, false // it was reachable before
 	}
-	if err = r.unserved(ctx, v); err == nil {
+	if err = r.services.Unserved(ctx, v); err == nil {
 		r.lot.Passed(v)
 		return nil, false
 	}
@@ -40,7 +41,7 @@ func (r *run) reachable(ctx context.Context, v int32, s *parked.State) (wait *di
 }
 
 // createOrPark creates the normalized object, with the volume it needs, or has it wait.
-func (r *run) createOrPark(ctx context.Context, s *parked.State, it *item) *dispatch.Wait {
+func (r *run) createOrPark(ctx context.Context, s *parked.State, it *object.Object) *dispatch.Wait {
 	mark := s.Entry.Mark()
 	for again := true; again; {
 		err := r.provision(ctx, it)
@@ -52,13 +53,13 @@ func (r *run) createOrPark(ctx context.Context, s *parked.State, it *item) *disp
 		}
 		var refused *refusal
 		if errors.As(err, &refused) {
-			return r.yield(ctx, it.node, s, refused)
+			return r.yield(ctx, it.Node, s, refused)
 		}
 		var wait *dispatch.Wait
-		if wait, err = r.waiting.Delay(ctx, it.node, s, r.waiter(it.node), err, mark); wait != nil {
+		if wait, err = r.waiting.Delay(ctx, it.Node, s, r.waiter(it.Node), err, mark); wait != nil {
 			return wait
 		}
-		r.end(ctx, s.Entry, it.node, err)
+		r.end(ctx, s.Entry, it.Node, err)
 		break
 	}
 	return nil

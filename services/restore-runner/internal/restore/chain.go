@@ -3,15 +3,14 @@ package restore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
 )
 
@@ -38,7 +37,7 @@ func (r *run) bind() {
 // chainRun is an object on its way through the actions.
 type chainRun struct {
 	*run
-	it      *item
+	it      *object.Object
 	actions []bound
 	parked  *parked.State
 	parks   bool           // the object may wait for others
@@ -50,7 +49,7 @@ type chainRun struct {
 // further one. over reports that the object has its outcome.
 func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 	if err := t.begin(); err != nil {
-		t.end(ctx, t.parked.Entry, t.it.node, err)
+		t.end(ctx, t.parked.Entry, t.it.Node, err)
 		return nil, true
 	}
 	if wait := t.comeBack(ctx); wait != nil {
@@ -62,11 +61,11 @@ func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) 
 		result, err := t.put(ctx, b)
 		switch {
 		case err != nil:
-			t.end(ctx, t.parked.Entry, t.it.node, err)
+			t.end(ctx, t.parked.Entry, t.it.Node, err)
 			return nil, true
 		case result.Skip:
 			t.parked.Entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
-			t.done(ctx, t.parked.Entry, t.it.node, apply.Result{Action: apply.Skipped}, nil, nil)
+			t.done(ctx, t.parked.Entry, t.it.Node, apply.Result{Action: apply.Skipped}, nil, nil)
 			return nil, true
 		}
 		if result.Object != nil {
@@ -76,8 +75,8 @@ func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) 
 			return t.rest(ctx, wait)
 		}
 	}
-	if err := t.arrive(); err != nil {
-		t.end(ctx, t.parked.Entry, t.it.node, err)
+	if err := t.loader.Replace(t.it, t.object); err != nil {
+		t.end(ctx, t.parked.Entry, t.it.Node, err)
 		return nil, true
 	}
 	return nil, false
@@ -85,7 +84,7 @@ func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) 
 
 // begin takes up the object where it was left.
 func (t *chainRun) begin() error {
-	t.stored, t.object = action.FromJSON(t.it.raw), action.FromContent(t.it.body)
+	t.stored, t.object = action.FromJSON(t.it.Raw), action.FromContent(t.it.Body)
 	if t.parked.Wait == nil {
 		return nil
 	}
@@ -99,10 +98,10 @@ func (t *chainRun) rest(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.W
 	raw, err := t.object.JSON()
 	if err == nil {
 		t.parked.Wait = wait
-		err = t.waiting.Put(t.it.node, t.parked, raw)
+		err = t.waiting.Put(t.it.Node, t.parked, raw)
 	}
 	if err != nil {
-		t.end(ctx, t.parked.Entry, t.it.node, err)
+		t.end(ctx, t.parked.Entry, t.it.Node, err)
 		return nil, true
 	}
 	return wait, false
@@ -121,7 +120,7 @@ func (t *chainRun) put(ctx context.Context, b *bound) (result action.RestoreResu
 		t.parked.Entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which this version does not follow", b.Action.Name(), result.OperationID))
 	}
 	if !result.Skip && result.Object != t.object {
-		err = t.check("action "+b.Action.Name()+": Execute", result.Object, t.it.target.Name)
+		err = t.loader.Check(t.it, "action "+b.Action.Name()+": Execute", result.Object, t.it.Target.Name)
 	}
 	return result, err
 }
@@ -175,7 +174,7 @@ func (t *chainRun) confirmed(ctx context.Context) error {
 // wanted reports whether the action's selector matches the object as it is now, in its namespace of
 // the backup.
 func (t *chainRun) wanted(ctx context.Context, b *bound) (bool, error) {
-	if !b.Namespace(t.Plan.Source(t.it.node)) {
+	if !b.Namespace(t.Plan.Source(t.it.Node)) {
 		return false, nil
 	}
 	content, err := t.object.Content()
@@ -190,46 +189,4 @@ func (t *chainRun) wanted(ctx context.Context, b *bound) (bool, error) {
 		return false, fmt.Errorf("action %s: AppliesTo: %w", b.Action.Name(), err)
 	}
 	return wants, nil
-}
-
-// check refuses another object in the place of this one, of another kind or name: records and
-// owners know it by them.
-func (t *chainRun) check(by string, changed *action.Object, name string) error {
-	if changed == nil {
-		return fmt.Errorf("%s: returned no object", by)
-	}
-	content, err := changed.Content()
-	if err != nil {
-		return fmt.Errorf("%s: %w", by, err)
-	}
-	kind := t.Plan.Kind(t.it.node)
-	gv, err := groupVersion(content)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w", by, err)
-	case gv.Group != kind.GVK.Group || decoded.Text(content, "kind") != kind.GVK.Kind:
-		return fmt.Errorf("%s: made it a %s of %q", by, decoded.Text(content, "kind"), gv)
-	case decoded.Text(decoded.Object(content, "metadata"), "name") != name:
-		return fmt.Errorf("%s: renamed it to %q", by, decoded.Text(decoded.Object(content, "metadata"), "name"))
-	}
-	return nil
-}
-
-// arrive makes what the actions left the object to create. An action may still hold what it
-// returned, so that the parts that change are copied.
-func (t *chainRun) arrive() (err error) {
-	content, err := t.object.Content()
-	if err != nil {
-		return err
-	}
-	body := maps.Clone(content)
-	meta := maps.Clone(decoded.Object(content, "metadata"))
-	if labels := decoded.Object(meta, "labels"); labels != nil {
-		meta["labels"] = maps.Clone(labels)
-	}
-	body["metadata"] = meta
-	reset.Anonymize(body)
-	t.it.body = body
-	t.it.target, err = t.target(t.it)
-	return err
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -18,6 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
 // discoveryPatience is how long an established kind may take to appear in discovery.
@@ -43,7 +44,7 @@ func (r *run) definitions(ctx context.Context) error {
 func (r *run) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch.Wait {
 	s := r.waiting.Resume(v, r.Recorder)
 	e := s.Entry
-	it, err := r.load(ctx, v)
+	it, err := r.loader.Load(ctx, v)
 	if err != nil {
 		r.end(ctx, e, v, err)
 		return nil
@@ -51,7 +52,7 @@ func (r *run) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch
 	if s.Wait == nil {
 		r.reportUnsupported(e, it)
 	}
-	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
+	reset.Normalize(it.Body, r.Plan.Kind(v).GroupResource(), &r.reset)
 	if chain := r.chains[r.Plan.Kind(v)]; chain != nil {
 		t := &chainRun{run: r, it: it, actions: chain, parked: s}
 		if _, over := t.follow(ctx); over {
@@ -59,14 +60,14 @@ func (r *run) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch
 		}
 		s.Object = t.object
 	}
-	reset.Place(it.body, "", &r.reset)
+	reset.Place(it.Body, "", &r.reset)
 	mark := e.Mark()
 	owners := r.ownersOf(ctx, it)
 	owners.report(e)
 	if len(owners.now) > 0 {
-		it.metadata()["ownerReferences"] = owners.now
+		it.Metadata()["ownerReferences"] = owners.now
 	}
-	it.tried = s.Tried
+	it.Tried = s.Tried
 	result := r.define(ctx, it)
 	failpoint.Hit("restore-runner/definition-created")
 	var wait *dispatch.Wait
@@ -88,13 +89,13 @@ func (r *run) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch
 
 // define creates or updates; a definition of that name that is going away, with all its objects, is
 // a delay.
-func (r *run) define(ctx context.Context, it *item) apply.Result {
-	raw, err := r.client.Get(ctx, it.target)
+func (r *run) define(ctx context.Context, it *object.Object) apply.Result {
+	raw, err := r.client.Get(ctx, it.Target)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return apply.Result{Err: err}
 	}
 	if err == nil {
-		live, err := liveOf(raw)
+		live, err := existing.Decode(raw)
 		switch {
 		case err != nil:
 			return apply.Result{Err: err}
@@ -109,8 +110,8 @@ func (r *run) define(ctx context.Context, it *item) apply.Result {
 
 // establish waits until the definition's names are accepted and its objects can be stored. False
 // when the restore ends here before.
-func (r *run) establish(ctx context.Context, e *outcome.Entry, it *item) bool {
-	spec, ok := it.body["spec"].(map[string]any)
+func (r *run) establish(ctx context.Context, e *outcome.Entry, it *object.Object) bool {
+	spec, ok := it.Body["spec"].(map[string]any)
 	if !ok {
 		return true
 	}
@@ -120,7 +121,7 @@ func (r *run) establish(ctx context.Context, e *outcome.Entry, it *item) bool {
 	}
 	start := r.Clock.Now()
 	for {
-		ready, err := r.established(ctx, it.target)
+		ready, err := r.established(ctx, it.Target)
 		if err == nil && ready {
 			e.Served()
 			r.mu.Lock()
@@ -149,15 +150,11 @@ func (r *run) established(ctx context.Context, t apply.Target) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	live, err := liveOf(raw)
+	live, err := existing.Decode(raw)
 	if err != nil {
 		return false, err
 	}
-	met := map[string]bool{}
-	for _, c := range live.Status.Conditions {
-		met[c.Type] = c.Status == "True"
-	}
-	return met["Established"] && met["NamesAccepted"], nil
+	return live.True("Established", "NamesAccepted"), nil
 }
 
 // discover asks the cluster again what it serves, until it names every kind that was just
@@ -165,13 +162,9 @@ func (r *run) established(ctx context.Context, t apply.Target) (bool, error) {
 func (r *run) discover(ctx context.Context) error {
 	start := r.Clock.Now()
 	for {
-		catalog, err := resource.Discover(ctx, r.REST)
-		if err == nil {
-			r.catalog.Store(catalog)
-			if r.servesAll(catalog) {
-				r.discovered("")
-				return nil
-			}
+		if r.catalog.Discover(ctx) == nil && r.allServed() {
+			r.discovered("")
+			return nil
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -199,9 +192,9 @@ func (r *run) discovered(warning string) {
 	e.Commit()
 }
 
-func (r *run) servesAll(catalog *resource.Catalog) bool {
+func (r *run) allServed() bool {
 	for gr := range r.fresh {
-		if _, ok := catalog.Lookup(gr); !ok {
+		if _, ok := r.catalog.Lookup(gr); !ok {
 			return false
 		}
 	}

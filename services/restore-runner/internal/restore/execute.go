@@ -23,7 +23,7 @@ var errCallUnclear = errors.New("the runner ended around this call; it is not ma
 // is durable before it, and how it ended is recorded soon afterwards. A later holder takes the
 // recorded answer.
 func (t *chainRun) once(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
-	name, node := b.Action.Name(), t.it.node
+	name, node := b.Action.Name(), t.it.Node
 	answer, before := t.History.Calls[node][name]
 	switch {
 	case answer != nil:
@@ -88,7 +88,7 @@ func (t *chainRun) recorded(name string, r *action.RestoreResult, failure error)
 	for _, item := range r.Additional {
 		a.Additional = append(a.Additional, outcome.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
 	}
-	t.Recorder.Call(t.it.node, outcome.Call{Action: name, Answer: &a})
+	t.Recorder.Call(t.it.Node, outcome.Call{Action: name, Answer: &a})
 	return failure
 }
 

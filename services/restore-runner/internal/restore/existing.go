@@ -8,10 +8,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
 var claimsGVR = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
@@ -19,42 +20,27 @@ var claimsGVR = schema.GroupVersionResource{Version: "v1", Resource: "persistent
 // existingVolume reports that the PersistentVolume is in the cluster and stays there. One that is
 // going away, as after its claim's namespace was deleted, is a delay: its name is free afterwards,
 // and its data is in the snapshot alone.
-func (r *run) existingVolume(ctx context.Context, it *item) (there bool, err error) {
+func (r *run) existingVolume(ctx context.Context, it *object.Object) (there bool, err error) {
 	there, going, err := r.lookAtVolume(ctx, it)
 	if err != nil || going == "" {
 		return there, err
 	}
 	return false, &delay.Error{Kind: delay.Terminating, Timeout: r.TerminatingTimeout,
-		Err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.target.Name, r.TerminatingTimeout, going)}
+		Err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.Target.Name, r.TerminatingTimeout, going)}
 }
 
 // lookAtVolume looks at the PersistentVolume once. going is why it will not stay, "" when it does
 // or is not there.
-func (r *run) lookAtVolume(ctx context.Context, it *item) (there bool, going string, err error) {
-	live, err := r.lookUp(ctx, it.target)
+func (r *run) lookAtVolume(ctx context.Context, it *object.Object) (there bool, going string, err error) {
+	live, err := r.existing.Get(ctx, it.Target)
 	if live == nil || err != nil {
 		return false, "", err
 	}
-	if r.History.Resumed && r.History.Intents[it.node] == "" && r.manager.Made(decoded.Object(live, "metadata")) {
+	if r.History.Resumed && r.History.Intents[it.Node] == "" && r.manager.Made(decoded.Object(live, "metadata")) {
 		return true, "", nil // an earlier holder created it: what became of it since is not for the restore to say
 	}
 	going, err = r.goingAway(ctx, live)
 	return true, going, err
-}
-
-// lookUp returns an object of the cluster, nil when it is not there.
-func (r *run) lookUp(ctx context.Context, t apply.Target) (live map[string]any, err error) {
-	raw, err := r.client.Get(ctx, t)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look for the object: %w", err)
-	}
-	if live, err = jsonlimit.UnmarshalObject(raw); err != nil {
-		return nil, fmt.Errorf("decode the existing object: %w", err)
-	}
-	return live, nil
 }
 
 // goingAway returns why a live PersistentVolume will go away. One that its claim has left, and that
@@ -95,7 +81,7 @@ func (r *run) unclaimed(ctx context.Context, ref map[string]any) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("look for claim %s/%s: %w", namespace, name, err)
 	}
-	claim, err := liveOf(raw)
+	claim, err := existing.Decode(raw)
 	switch {
 	case err != nil:
 		return "", err

@@ -16,12 +16,6 @@ import (
 // owed.
 func (r *run) resumeHistory() func(context.Context) error {
 	h := r.History
-	for namespace, reason := range h.Lost {
-		r.lost[namespace] = reason
-	}
-	for v, name := range h.Names {
-		r.names[r.Plan.Node(v).Name] = name
-	}
 	for _, v := range h.Served {
 		// The API server accepts a definition only under the name <plural>.<group>.
 		plural, group, _ := strings.Cut(r.Plan.Node(v).Name, ".")

@@ -2,14 +2,12 @@ package restore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
@@ -19,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
@@ -44,7 +43,7 @@ func (r *run) namespaces(ctx context.Context) error {
 	}
 	var bare []string
 	for _, ns := range r.Plan.Namespaces() {
-		if _, ok := r.Plan.NamespaceObject(ns.Source); !ok && r.lostNamespace(ns.Target) == "" {
+		if _, ok := r.Plan.NamespaceObject(ns.Source); !ok && r.targets.Lost(ns.Target) == "" {
 			bare = append(bare, ns.Target)
 		}
 	}
@@ -57,18 +56,18 @@ func (r *run) namespaces(ctx context.Context) error {
 func (r *run) storedNamespace(ctx context.Context, v int32, w delay.Waiter) *dispatch.Wait {
 	target := r.Plan.MapNamespace(r.Plan.Node(v).Name)
 	e := r.Recorder.Begin(v)
-	it, err := r.load(ctx, v)
+	it, err := r.loader.Load(ctx, v)
 	if err != nil {
 		r.loseStored(ctx, e, v, target, err)
 		return nil
 	}
-	it.target.Name = target
-	reset.Namespace(it.body, target)
+	it.Target.Name = target
+	reset.Namespace(it.Body, target)
 	owners := r.ownersOf(ctx, it)
 	owners.report(e)
 	failpoint.Hit("restore-runner/before-namespace")
-	rival, taken := r.rival(v)
-	result, err := r.ensure(ctx, target, it.body, !taken)
+	rival, taken := r.names.Rival(v)
+	result, err := r.ensure(ctx, target, it.Body, !taken)
 	if wait := w.Park(err); wait != nil {
 		return wait
 	}
@@ -144,15 +143,7 @@ func (r *run) prepareNamespace(ctx context.Context, v int32) {
 // lose notes that nothing can be restored into a namespace.
 func (r *run) lose(e *outcome.Entry, target string, err error) {
 	e.Lost(target, err.Error())
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lost[target] = err.Error()
-}
-
-func (r *run) lostNamespace(target string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lost[target]
+	r.targets.Lose(target, err.Error())
 }
 
 // ensure creates a namespace unless it exists. One of that name that is being deleted is a delay.
@@ -164,7 +155,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 	for {
 		uid, err := r.client.Create(ctx, target, body)
 		if err == nil {
-			r.noteCreated(name)
+			r.targets.Create(name)
 			return apply.Result{Action: apply.Created, UID: uid, Fresh: true}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
@@ -177,7 +168,7 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 		if err != nil {
 			return apply.Result{}, err
 		}
-		live, err := liveOf(raw)
+		live, err := existing.Decode(raw)
 		if err != nil {
 			return apply.Result{}, err
 		}
@@ -188,59 +179,11 @@ func (r *run) ensure(ctx context.Context, name string, body map[string]any, stor
 	}
 }
 
-// noteCreated notes that this process created a namespace: nothing of before the restore is in it.
-func (r *run) noteCreated(namespace string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.created[namespace] = true
-}
-
-func (r *run) createdHere(namespace string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.created[namespace]
-}
-
 // existingNamespace is the outcome of a namespace that is there: this restore's work if its field
 // manager says so. An earlier holder made it then, or a request that failed.
-func (r *run) existingNamespace(l *live, stored bool) apply.Result {
-	if stored && l.madeBy(r.manager) {
+func (r *run) existingNamespace(l *existing.Object, stored bool) apply.Result {
+	if stored && l.MadeBy(r.manager) {
 		return apply.Result{Action: apply.Created, UID: l.Metadata.UID, Fresh: true}
 	}
 	return apply.Result{Action: apply.Skipped, UID: l.Metadata.UID}
-}
-
-// live is what decides about an existing object.
-type live struct {
-	Metadata struct {
-		UID               types.UID `json:"uid"`
-		DeletionTimestamp *string   `json:"deletionTimestamp"`
-		ManagedFields     []struct {
-			Manager apply.Manager `json:"manager"`
-		} `json:"managedFields"`
-	} `json:"metadata"`
-	Status struct {
-		Conditions []struct {
-			Type   string `json:"type"`
-			Status string `json:"status"`
-		} `json:"conditions"`
-	} `json:"status"`
-}
-
-// madeBy reports whether the restore with this field manager created the object.
-func (l *live) madeBy(m apply.Manager) bool {
-	for _, entry := range l.Metadata.ManagedFields {
-		if m != "" && entry.Manager == m {
-			return true
-		}
-	}
-	return false
-}
-
-func liveOf(raw []byte) (*live, error) {
-	var l live
-	if err := json.Unmarshal(raw, &l); err != nil {
-		return nil, fmt.Errorf("decode the existing object: %w", err)
-	}
-	return &l, nil
 }

@@ -12,25 +12,10 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
-
-// item is an object on its way into the cluster.
-type item struct {
-	node    int32
-	raw     []byte // as stored
-	body    map[string]any
-	target  apply.Target
-	refs    []any  // owner references as stored
-	fields  []any  // managed fields as stored, where they must come back
-	exists  bool   // it is in the cluster, and is not to be created should it go
-	tried   bool   // an earlier request for it failed, and may have taken effect all the same
-	renamed string // its name in this cluster, where that is not the backup's
-
-	foreign      []any // owner references that actions added
-	foreignKnown bool
-}
 
 // object restores one object that is neither a definition nor a Namespace. It is called again for
 // one that had to wait.
@@ -42,7 +27,7 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 	if wait, over := r.reachable(ctx, v, s); over {
 		return wait
 	}
-	it, err := r.load(ctx, v)
+	it, err := r.loader.Load(ctx, v)
 	if err != nil {
 		r.end(ctx, s.Entry, v, err)
 		return nil
@@ -54,7 +39,7 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 		}
 		r.reportUnsupported(s.Entry, it)
 	}
-	reset.Normalize(it.body, r.Plan.Kind(v).GroupResource(), &r.reset)
+	reset.Normalize(it.Body, r.Plan.Kind(v).GroupResource(), &r.reset)
 	t := &chainRun{run: r, it: it, actions: r.chains[r.Plan.Kind(v)], parked: s, parks: true}
 	if t.actions != nil {
 		if wait, over := t.follow(ctx); wait != nil || over {
@@ -118,24 +103,24 @@ func (r *run) skip(ctx context.Context, v int32, skip *reset.Skip) {
 
 // create brings the normalized object into the cluster and gives it its owners. again reports that
 // it went away which stood there; then, and after an error, the object has no outcome yet.
-func (r *run) create(ctx context.Context, s *parked.State, it *item) (again bool, err error) {
-	kind := r.Plan.Kind(it.node)
+func (r *run) create(ctx context.Context, s *parked.State, it *object.Object) (again bool, err error) {
+	kind := r.Plan.Kind(it.Node)
 	if kind.String() == claimsGVR.Resource {
 		r.followVolume(it)
 	}
-	reset.Place(it.body, it.target.Namespace, &r.reset)
+	reset.Place(it.Body, it.Target.Namespace, &r.reset)
 	owners := r.ownersOf(ctx, it)
 	if len(owners.now) > 0 {
-		it.metadata()["ownerReferences"] = owners.now
+		it.Metadata()["ownerReferences"] = owners.now
 	}
 	if err := r.pause(ctx, it); err != nil {
 		return false, err
 	}
 	failpoint.Hit("restore-runner/before-create")
-	it.tried = s.Tried
+	it.Tried = s.Tried
 	request := r.request(it, kind.GVK.Kind)
 	request.New = r.fresh[kind.GroupResource()]
-	rival, taken := r.rival(it.node)
+	rival, taken := r.names.Rival(it.Node)
 	request.Taken = taken
 	result := r.client.Apply(ctx, request)
 	failpoint.Hit("restore-runner/after-create")
@@ -149,27 +134,27 @@ func (r *run) create(ctx context.Context, s *parked.State, it *item) (again bool
 		return false, r.timeouts.Of(result.Err)
 	case taken && result.Action == apply.Failed:
 		owners.report(s.Entry)
-		return false, r.collision(it.node, rival)
+		return false, r.names.Collision(it.Node, rival)
 	}
 	owners.report(s.Entry)
-	if r.brought(ctx, s.Entry, it, &result) && r.catchUp(ctx, s.Entry, it.node, &result, owners.now) {
+	if r.brought(ctx, s.Entry, it, &result) && r.catchUp(ctx, s.Entry, it.Node, &result, owners.now) {
 		if result.Action == apply.Created {
 			r.warnOfWebhooks(ctx, s.Entry, it)
 		}
-		r.done(ctx, s.Entry, it.node, result, owners.now, owners.later)
+		r.done(ctx, s.Entry, it.Node, result, owners.now, owners.later)
 	}
 	return false, nil
 }
 
 // request is what brings an object into the cluster.
-func (r *run) request(it *item, kind string) apply.Request {
+func (r *run) request(it *object.Object, kind string) apply.Request {
 	return apply.Request{
-		Target: it.target, Kind: kind, Object: it.body, NoCreate: it.exists,
+		Target: it.Target, Kind: kind, Object: it.Body, NoCreate: it.Exists,
 		Normalize: r.normalizeLive(it),
 		Update:    r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
-		Resumed:   r.History.Resumed || it.tried, Intended: r.History.Intents[it.node],
+		Resumed:   r.History.Resumed || it.Tried, Intended: r.History.Intents[it.Node],
 		Intend: func(ctx context.Context, intent apply.Intent) error {
-			r.Recorder.Intend(it.node, intent)
+			r.Recorder.Intend(it.Node, intent)
 			err := r.Recorder.Sync(ctx)
 			failpoint.Hit("restore-runner/intended")
 			return err
@@ -179,9 +164,9 @@ func (r *run) request(it *item, kind string) apply.Request {
 
 // brought notes what came of a request, and completes the object. False when it has its outcome
 // already, or none because ctx ended: a request cut off says nothing about the object.
-func (r *run) brought(ctx context.Context, e *outcome.Entry, it *item, result *apply.Result) bool {
+func (r *run) brought(ctx context.Context, e *outcome.Entry, it *object.Object, result *apply.Result) bool {
 	if result.Err != nil {
-		r.end(ctx, e, it.node, result.Err)
+		r.end(ctx, e, it.Node, result.Err)
 		return false
 	}
 	if result.Warning != "" {
@@ -194,11 +179,11 @@ func (r *run) brought(ctx context.Context, e *outcome.Entry, it *item, result *a
 }
 
 // reportUnsupported reports what the object asks for and this version does not do.
-func (r *run) reportUnsupported(e *outcome.Entry, it *item) {
-	if annotation := reset.Unsupported(it.body, r.Plan.Kind(it.node).GroupResource()); annotation != "" {
+func (r *run) reportUnsupported(e *outcome.Entry, it *object.Object) {
+	if annotation := reset.Unsupported(it.Body, r.Plan.Kind(it.Node).GroupResource()); annotation != "" {
 		e.Error("annotation " + annotation + " asks for what this version does not do; the object is restored without it")
 	}
-	switch r.Plan.Kind(it.node).String() {
+	switch r.Plan.Kind(it.Node).String() {
 	case "persistentvolumeclaims":
 		r.reportClaimData(e, it)
 	case "pods":
@@ -208,22 +193,13 @@ func (r *run) reportUnsupported(e *outcome.Entry, it *item) {
 
 // normalizeLive makes a live object comparable with the stored one. What the mapping and the
 // decisions about volumes changed in the stored one is in the live one already.
-func (r *run) normalizeLive(it *item) func(map[string]any) {
-	spec, ok := it.body["spec"].(map[string]any)
+func (r *run) normalizeLive(it *object.Object) func(map[string]any) {
+	spec, ok := it.Body["spec"].(map[string]any)
 	unbound := !ok || spec["volumeName"] == nil
 	return func(live map[string]any) {
-		reset.Normalize(live, r.Plan.Kind(it.node).GroupResource(), &reset.Options{
+		reset.Normalize(live, r.Plan.Kind(it.Node).GroupResource(), &reset.Options{
 			PreserveNodePorts: r.reset.PreserveNodePorts,
 			Reprovision:       func(string) bool { return unbound },
 		})
 	}
-}
-
-func (it *item) metadata() map[string]any {
-	meta, ok := it.body["metadata"].(map[string]any)
-	if !ok {
-		meta = map[string]any{}
-		it.body["metadata"] = meta
-	}
-	return meta
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
 // resumeTries is how often a mark is written to an object that changes meanwhile.
@@ -30,13 +32,13 @@ func (r *run) relate(v int32, owner objmeta.Owner) plan.Relation {
 
 // pause marks an object whose operator lets it be paused, once it is durable how the mark is
 // brought back. One that is in the cluster from before is left to its operator.
-func (r *run) pause(ctx context.Context, it *item) error {
-	rule := r.Pauses.For(r.Plan.Kind(it.node).GVK.GroupKind())
-	if rule == nil || it.exists {
+func (r *run) pause(ctx context.Context, it *object.Object) error {
+	rule := r.Pauses.For(r.Plan.Kind(it.Node).GVK.GroupKind())
+	if rule == nil || it.Exists {
 		return nil
 	}
-	if !r.createdHere(it.target.Namespace) {
-		live, err := r.lookUp(ctx, it.target)
+	if !r.targets.Created(it.Target.Namespace) {
+		live, err := r.existing.Get(ctx, it.Target)
 		if err != nil {
 			return err
 		}
@@ -44,11 +46,11 @@ func (r *run) pause(ctx context.Context, it *item) error {
 			return nil
 		}
 	}
-	back, paused := rule.Pause(it.body)
+	back, paused := rule.Pause(it.Body)
 	if !paused {
 		return nil
 	}
-	r.Recorder.Pause(&outcome.Paused{Target: it.target, Back: back})
+	r.Recorder.Pause(&outcome.Paused{Target: it.Target, Back: back})
 	if err := r.Recorder.Sync(ctx); err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func Resume(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	r := &run{Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter}
+	r := &run{Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, existing: &existing.Reader{Client: client, Manager: apply.ManagerOf(config.UID)}}
 	return dispatch.Run(ctx, dispatch.Independent(len(paused)), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.resumeOne(ctx, paused[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
@@ -104,7 +106,7 @@ func (r *run) resumeOne(ctx context.Context, p *outcome.Paused) {
 func (r *run) bringBack(ctx context.Context, p *outcome.Paused) error {
 	var last error
 	for range resumeTries {
-		live, err := r.lookUp(ctx, p.Target)
+		live, err := r.existing.Get(ctx, p.Target)
 		meta := decoded.Object(live, "metadata")
 		if err != nil || live == nil || !r.manager.Changed(meta) {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
@@ -25,11 +26,11 @@ var errVolumeUnclear = errors.New("the runner ended around CreateVolumeFromSnaps
 // provision makes the volume of a PersistentVolume of which the backup has a native snapshot, and
 // points the object, which is about to be created, at it. One that is in the cluster already, and
 // stays there, keeps its volume.
-func (r *run) provision(ctx context.Context, it *item) error {
-	if r.Plan.Kind(it.node).String() != "persistentvolumes" {
+func (r *run) provision(ctx context.Context, it *object.Object) error {
+	if r.Plan.Kind(it.Node).String() != "persistentvolumes" {
 		return nil
 	}
-	snapshot, ok := r.Volumes.Snapshot(r.Plan.Node(it.node).Name)
+	snapshot, ok := r.Volumes.Snapshot(r.Plan.Node(it.Node).Name)
 	if !ok {
 		return nil
 	}
@@ -40,17 +41,17 @@ func (r *run) provision(ctx context.Context, it *item) error {
 	return nil
 }
 
-func (r *run) fromSnapshot(ctx context.Context, it *item, s *nativesnapshot.Snapshot) error {
-	stored := r.Plan.Node(it.node).Name
+func (r *run) fromSnapshot(ctx context.Context, it *object.Object, s *nativesnapshot.Snapshot) error {
+	stored := r.Plan.Node(it.Node).Name
 	if err := r.name(ctx, it); err != nil {
 		return err
 	}
 	there, err := r.existingVolume(ctx, it)
-	it.exists = there
+	it.Exists = there
 	switch {
 	case err != nil:
 		return err
-	case there && it.renamed != "" && r.volumeName(stored) != it.renamed: // the records of who made it are gone
+	case there && it.Renamed != "" && r.names.Volume(stored) != it.Renamed: // the records of who made it are gone
 		return r.recorded(ctx, it, &outcome.Volume{Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID})
 	case there:
 		return nil
@@ -89,9 +90,9 @@ func (r *run) ready(ctx context.Context, location string) (by action.VolumeSnaps
 }
 
 // volume makes the volume, once per restore whoever holds it.
-func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter, s *nativesnapshot.Snapshot) (made outcome.Volume, err error) {
+func (r *run) volume(ctx context.Context, it *object.Object, by action.VolumeSnapshotter, s *nativesnapshot.Snapshot) (made outcome.Volume, err error) {
 	made = r.planned(it, s)
-	switch before := r.before(it.node); {
+	switch before := r.before(it.Node); {
 	case before != nil && before.ID != "":
 		return *before, nil // under a name that may have been taken since: point records another
 	case before != nil, r.History.Blind:
@@ -113,7 +114,7 @@ func (r *run) volume(ctx context.Context, it *item, by action.VolumeSnapshotter,
 	case made.ID == "":
 		return made, fmt.Errorf("VolumeSnapshotLocation %q: CreateVolumeFromSnapshot: the plugin answered without the id of a volume", s.Spec.Location)
 	}
-	r.Recorder.Info(it.node, fmt.Sprintf("volume %q made of snapshot %q", made.ID, made.Snapshot))
+	r.Recorder.Info(it.Node, fmt.Sprintf("volume %q made of snapshot %q", made.ID, made.Snapshot))
 	return made, r.recorded(ctx, it, &made)
 }
 
@@ -129,22 +130,22 @@ func (r *run) before(node int32) *outcome.Volume {
 }
 
 // planned is the volume before it is made; recorded gives it its name.
-func (r *run) planned(it *item, s *nativesnapshot.Snapshot) outcome.Volume {
+func (r *run) planned(it *object.Object, s *nativesnapshot.Snapshot) outcome.Volume {
 	v := outcome.Volume{
 		Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID,
 		Type: s.Spec.VolumeType, Zone: s.Spec.VolumeAZ, IOPS: ptr.Deref(s.Spec.VolumeIOPS, 0),
 	}
-	v.ClaimNamespace, v.Claim = r.Volumes.Claim(r.Plan.Node(it.node).Name)
+	v.ClaimNamespace, v.Claim = r.Volumes.Claim(r.Plan.Node(it.Node).Name)
 	v.ClaimNamespace = r.Plan.MapNamespace(v.ClaimNamespace)
 	return v
 }
 
 // point makes the object one of that volume. The plugin gets it under the name in the backup and
 // may give it another one, unless one is recorded.
-func (r *run) point(ctx context.Context, it *item, by action.VolumeSnapshotter, made *outcome.Volume) (err error) {
-	stored := r.Plan.Node(it.node).Name
+func (r *run) point(ctx context.Context, it *object.Object, by action.VolumeSnapshotter, made *outcome.Volume) (err error) {
+	stored := r.Plan.Node(it.Node).Name
 	var changed *action.Object
-	dispatch.Aside(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(named(it.body, stored)), made.ID) })
+	dispatch.Aside(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(object.Named(it.Body, stored)), made.ID) })
 	if err != nil {
 		return fmt.Errorf("volume %q: %w", made.ID, err)
 	}
@@ -152,20 +153,19 @@ func (r *run) point(ctx context.Context, it *item, by action.VolumeSnapshotter, 
 	if err != nil {
 		return fmt.Errorf("volume %q: plugin %s: SetVolumeID: %w", made.ID, by.Name(), err)
 	}
-	t := &chainRun{run: r, it: it, object: changed}
-	if err := t.check("plugin "+by.Name()+": SetVolumeID", changed, name); err != nil {
+	if err := r.loader.Check(it, "plugin "+by.Name()+": SetVolumeID", changed, name); err != nil {
 		return fmt.Errorf("volume %q: %w", made.ID, err)
 	}
-	if err := t.arrive(); err != nil {
+	if err := r.loader.Replace(it, changed); err != nil {
 		return err
 	}
-	if name == stored || r.History.Names[it.node] != "" {
-		name = it.renamed
+	if name == stored || r.History.Names[it.Node] != "" {
+		name = it.Renamed
 	}
 	if name == "" {
 		return nil
 	}
-	it.becomes(name, stored)
+	it.Rename(name, stored)
 	if made.Name == name {
 		return nil
 	}

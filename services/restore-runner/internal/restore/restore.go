@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
@@ -27,10 +25,16 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/apiservice"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/readiness"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/target"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
@@ -44,10 +48,8 @@ const (
 	bodyOverhead = 32 << 10
 )
 
-// Source reads the bodies of items. Safe for concurrent use.
-type Source interface {
-	Read(ctx context.Context, item manifest.Item) ([]byte, error)
-}
+// Source reads the bodies of items.
+type Source = object.Source
 
 // Config is one restore.
 type Config struct {
@@ -111,12 +113,16 @@ func Run(ctx context.Context, config Config) error {
 	}
 	r := &run{
 		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(config.Dir),
-		fresh: map[schema.GroupResource]bool{}, lost: map[string]string{}, names: map[string]string{},
+		fresh:   map[schema.GroupResource]bool{},
 		waiting: &parked.Store{Dir: config.Dir}, timeouts: delay.Timeouts{Terminating: config.TerminatingTimeout, Resource: config.ResourceTimeout},
-		poller: delay.Poller{Clock: config.Clock, Stop: config.Stop}, made: map[int32]*outcome.Volume{}, created: map[string]bool{},
+		poller: delay.Poller{Clock: config.Clock, Stop: config.Stop}, made: map[int32]*outcome.Volume{},
 	}
 	defer func() { _ = r.owners.Close() }() // nothing in it is needed any more
-	r.catalog.Store(config.Catalog)
+	r.existing = &existing.Reader{Client: client, Manager: r.manager}
+	r.catalog = served.New(config.REST, config.Catalog)
+	r.names = naming.New(config.Plan, config.Recorder, config.History.Names)
+	r.targets = target.New(config.History.Lost)
+	r.loader = &object.Loader{Source: config.Source, Plan: config.Plan, Catalog: r.catalog}
 	r.bind()
 	r.reset = reset.Options{
 		Backup: config.Backup, Restore: config.Restore, MapNamespace: config.Plan.MapNamespace,
@@ -148,22 +154,22 @@ type run struct {
 	timeouts delay.Timeouts
 	poller   delay.Poller
 
-	catalog atomic.Pointer[resource.Catalog]
+	existing *existing.Reader
+	catalog  *served.Catalog
+	names    *naming.Names
+	targets  *target.Namespaces
+	loader   *object.Loader
 	// Written between passes only.
 	fresh map[schema.GroupResource]bool // kinds defined by this restore
 
-	mu      sync.Mutex
-	lost    map[string]string         // target namespaces that could not be prepared -> why
-	made    map[int32]*outcome.Volume // volumes that this holder made
-	names   map[string]string         // volumes of the backup -> their other names in the cluster
-	created map[string]bool           // target namespaces that this process created
+	mu   sync.Mutex
+	made map[int32]*outcome.Volume // volumes that this holder made
 
-	chains   map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
-	waiting  *parked.Store
-	onDemand map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
-	lot      *parking.Lot          // of the last pass
-	// aggregates are the kinds that APIServices of the restore serve.
-	aggregates       map[*plan.Kind]*aggregated
+	chains           map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
+	waiting          *parked.Store
+	onDemand         map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
+	lot              *parking.Lot          // of the last pass
+	services         *apiservice.Services  // of the last pass
 	mutatingWebhooks *mutatingWebhooks
 	prober           *readiness.Prober // nil but in the last pass, and then without actions
 	retrying         chan struct{}     // held by who puts an object to an action again
@@ -188,7 +194,9 @@ func (r *run) remaining(ctx context.Context) error {
 		Budget:  bodyBudget,
 		Stop:    r.Stop,
 	}
-	r.aggregate()
+	r.services = apiservice.New(apiservice.Config{
+		Plan: r.Plan, Recorder: r.Recorder, Client: r.client, Catalog: r.catalog, Timeouts: r.timeouts,
+	})
 	r.findWebhooks(ctx)
 	r.lot = parking.New(r.Clock)
 	defer r.lot.Start(ctx)()

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
 var mutatingGVR = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
@@ -58,7 +59,7 @@ func (r *run) findWebhooks(ctx context.Context) {
 		return
 	}
 	for v := range int32(r.Plan.Len()) {
-		if r.Plan.Kind(v).GroupResource() != mutatingGVR.GroupResource() || !r.Recorder.Concerns(v) || r.existedBefore(ctx, v) {
+		if r.Plan.Kind(v).GroupResource() != mutatingGVR.GroupResource() || !r.Recorder.Concerns(v) || r.existing.Before(ctx, r.names.Target(v)) {
 			continue
 		}
 		raw, err := r.Source.Read(ctx, r.Plan.Item(v))
@@ -85,50 +86,30 @@ func orEverything(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// existedBefore reports that an object was in the cluster before the restore.
-func (r *run) existedBefore(ctx context.Context, v int32) bool {
-	raw, err := r.client.Get(ctx, r.present(v))
-	if err != nil {
-		return false
-	}
-	live, err := liveOf(raw)
-	return err == nil && live.Metadata.DeletionTimestamp == nil && !live.madeBy(r.manager)
-}
-
 // warnOfWebhooks warns of a workload that was created before a webhook that would have changed it,
 // or the Pods that are made of it. Conditions of a webhook in CEL count as met.
-func (r *run) warnOfWebhooks(ctx context.Context, e *outcome.Entry, it *item) {
-	gr := r.Plan.Kind(it.node).GroupResource()
+func (r *run) warnOfWebhooks(ctx context.Context, e *outcome.Entry, it *object.Object) {
+	gr := r.Plan.Kind(it.Node).GroupResource()
 	template, ok := workloads[gr]
-	if !ok || len(r.mutatingWebhooks.all) == 0 || controlled(it) {
+	if !ok || len(r.mutatingWebhooks.all) == 0 || it.Controlled() {
 		return
 	}
 	for i := range r.mutatingWebhooks.all {
 		j := &r.mutatingWebhooks.all[i]
 		what := ""
-		switch pods := podsOf(it.body, template); {
-		case j.changes(gr, it.body):
+		switch pods := podsOf(it.Body, template); {
+		case j.changes(gr, it.Body):
 			what = "it"
 		case template != nil && pods != nil && j.changes(schema.GroupResource{Resource: "pods"}, pods):
 			what = "its Pods"
 		}
-		if what == "" || !j.space.Matches(r.namespaceLabels(ctx, it.target.Namespace)) {
+		if what == "" || !j.space.Matches(r.namespaceLabels(ctx, it.Target.Namespace)) {
 			continue
 		}
 		e.Warn(fmt.Sprintf("mutating webhook %q of %q comes after it, and would have changed %s: what it adds may be missing until the Pods are made anew",
 			j.webhook.Name, j.name, what))
 		return
 	}
-}
-
-// controlled reports that another object, which is named instead, controls this one.
-func controlled(it *item) bool {
-	for _, ref := range it.refs {
-		if _, owner, ok := reference(ref); ok && owner.Controller {
-			return true
-		}
-	}
-	return false
 }
 
 // podsOf returns the template of the Pods of a workload.

@@ -1,0 +1,52 @@
+package object
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+)
+
+// Check refuses another object in the place of o, of another kind or another name than the given
+// one: records and owners know it by them. by names who changed it.
+func (l *Loader) Check(o *Object, by string, changed *action.Object, name string) error {
+	if changed == nil {
+		return fmt.Errorf("%s: returned no object", by)
+	}
+	content, err := changed.Content()
+	if err != nil {
+		return fmt.Errorf("%s: %w", by, err)
+	}
+	kind := l.Plan.Kind(o.Node)
+	gv, err := groupVersion(content)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", by, err)
+	case gv.Group != kind.GVK.Group || decoded.Text(content, "kind") != kind.GVK.Kind:
+		return fmt.Errorf("%s: made it a %s of %q", by, decoded.Text(content, "kind"), gv)
+	case decoded.Text(decoded.Object(content, "metadata"), "name") != name:
+		return fmt.Errorf("%s: renamed it to %q", by, decoded.Text(decoded.Object(content, "metadata"), "name"))
+	}
+	return nil
+}
+
+// Replace makes what actions left the body of o. An action may still hold what it returned, so that
+// the parts that change are copied.
+func (l *Loader) Replace(o *Object, changed *action.Object) (err error) {
+	content, err := changed.Content()
+	if err != nil {
+		return err
+	}
+	body := maps.Clone(content)
+	meta := maps.Clone(decoded.Object(content, "metadata"))
+	if labels := decoded.Object(meta, "labels"); labels != nil {
+		meta["labels"] = maps.Clone(labels)
+	}
+	body["metadata"] = meta
+	reset.Anonymize(body)
+	o.Body = body
+	o.Target, err = l.target(o)
+	return err
+}

@@ -1,0 +1,99 @@
+package object
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
+)
+
+// Source reads the bodies of items. Safe for concurrent use.
+type Source interface {
+	Read(ctx context.Context, item manifest.Item) ([]byte, error)
+}
+
+// Loader reads the objects of a plan. Safe for concurrent use.
+type Loader struct {
+	Source  Source
+	Plan    *plan.Plan
+	Catalog *served.Catalog
+}
+
+// Load reads and decodes a body and checks that it is what the plan says.
+func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
+	raw, err := l.Source.Read(ctx, l.Plan.Item(v))
+	if err != nil {
+		return nil, fmt.Errorf("read from the backup: %w", err)
+	}
+	o := &Object{Node: v, Raw: raw}
+	if o.Body, err = jsonlimit.UnmarshalObject(raw); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	meta, ok := o.Body["metadata"].(map[string]any)
+	if !ok {
+		return nil, errors.New("metadata: missing or not an object")
+	}
+	if meta["name"] != l.Plan.Node(v).Name {
+		return nil, fmt.Errorf("metadata.name: is %q in an object stored as %q", meta["name"], l.Plan.Node(v).Name)
+	}
+	if o.Target, err = l.target(o); err != nil {
+		return nil, err
+	}
+	o.Owners, o.Fields = decoded.List(meta, "ownerReferences"), appliedFields(decoded.List(meta, "managedFields"))
+	return o, nil
+}
+
+// target finds where the object belongs in this cluster: the version is the stored object's own.
+func (l *Loader) target(o *Object) (apply.Target, error) {
+	kind := l.Plan.Kind(o.Node)
+	gv, err := groupVersion(o.Body)
+	if err != nil {
+		return apply.Target{}, err
+	}
+	if gv.Group != kind.GVK.Group {
+		return apply.Target{}, fmt.Errorf("apiVersion: is %q in an object stored under group %q", gv, kind.GVK.Group)
+	}
+	served, ok := l.Catalog.Lookup(kind.GroupResource())
+	if !ok {
+		return apply.Target{}, fmt.Errorf("the cluster does not serve %s", kind)
+	}
+	t := apply.Target{GVR: gv.WithResource(kind.Resource), Namespace: l.Plan.Target(o.Node), Name: cmp.Or(o.Renamed, l.Plan.Node(o.Node).Name)}
+	if served.Namespaced != (t.Namespace != "") {
+		return t, fmt.Errorf("the scope of %s in the cluster is not that in the backup", kind)
+	}
+	return t, nil
+}
+
+// appliedFields returns managed fields that must survive a restore: server-side appliers recognize
+// by them what is theirs, and what they left out to have it removed. Without an applier nothing
+// depends on them, and writing them back, which Velero always does, would be a second request for
+// each object.
+func appliedFields(fields []any) []any {
+	for _, entry := range fields {
+		if e, ok := entry.(map[string]any); ok && decoded.Text(e, "operation") == "Apply" {
+			return fields
+		}
+	}
+	return nil
+}
+
+func groupVersion(body map[string]any) (schema.GroupVersion, error) {
+	version := decoded.Text(body, "apiVersion")
+	if version == "" || decoded.Text(body, "kind") == "" {
+		return schema.GroupVersion{}, errors.New("apiVersion or kind: missing")
+	}
+	gv, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		return gv, fmt.Errorf("apiVersion: %w", err)
+	}
+	return gv, nil
+}

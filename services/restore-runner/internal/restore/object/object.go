@@ -1,0 +1,117 @@
+// Package object is one object on its way into the cluster: it is read from the backup, changed by
+// actions, and gets what this restore knows of it.
+package object
+
+import (
+	"maps"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+)
+
+// Object is an object on its way into the cluster. One goroutine uses it.
+type Object struct {
+	Node int32
+	// Raw is the object as stored.
+	Raw    []byte
+	Body   map[string]any
+	Target apply.Target
+	// Owners are the owner references as stored.
+	Owners []any
+	// Fields are the managed fields as stored, where they must come back.
+	Fields []any
+	// Exists reports that it is in the cluster, and is not to be created should it go.
+	Exists bool
+	// Tried reports that an earlier request for it failed, and may have taken effect all the same.
+	Tried bool
+	// Renamed is its name in this cluster, where that is not the backup's.
+	Renamed string
+
+	added      []any // owner references that actions added
+	addedKnown bool
+}
+
+// Metadata returns the metadata of the body, to be changed.
+func (o *Object) Metadata() map[string]any {
+	meta, ok := o.Body["metadata"].(map[string]any)
+	if !ok {
+		meta = map[string]any{}
+		o.Body["metadata"] = meta
+	}
+	return meta
+}
+
+// Rename gives the object, which is a PersistentVolume, another name than it was stored under.
+// Actions may hold parts of its body still.
+func (o *Object) Rename(name, stored string) {
+	o.Renamed, o.Target.Name = name, name
+	o.Body = Named(o.Body, name)
+	meta := o.Metadata()
+	annotations := maps.Clone(decoded.Object(meta, "annotations"))
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
+	annotations[velerov1.AnnotationOriginalPVName] = stored
+	meta["annotations"] = annotations
+}
+
+// Named returns an object under another name. Only the object itself and its metadata are copied.
+func Named(body map[string]any, name string) map[string]any {
+	body = maps.Clone(body)
+	meta := maps.Clone(decoded.Object(body, "metadata"))
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["name"], body["metadata"] = name, meta
+	return body
+}
+
+// Reference reads an owner reference; false when it is none.
+func Reference(ref any) (map[string]any, objmeta.Owner, bool) {
+	value, ok := ref.(map[string]any)
+	if !ok {
+		return nil, objmeta.Owner{}, false
+	}
+	controller, ok := value["controller"].(bool)
+	return value, objmeta.Owner{
+		APIVersion: decoded.Text(value, "apiVersion"), Kind: decoded.Text(value, "kind"), Name: decoded.Text(value, "name"), UID: decoded.Text(value, "uid"),
+		Controller: ok && controller,
+	}, true
+}
+
+// Controlled reports whether another object controls this one.
+func (o *Object) Controlled() bool {
+	for _, ref := range o.Owners {
+		if _, owner, ok := Reference(ref); ok && owner.Controller {
+			return true
+		}
+	}
+	return false
+}
+
+// AddedOwners takes the owner references out of the body and returns those that actions added. A
+// stored one that an action brought back is not among them: its UID is of the old cluster. What
+// this restore wrote there since the first call is none of them.
+func (o *Object) AddedOwners() []any {
+	found := decoded.List(o.Metadata(), "ownerReferences")
+	delete(o.Metadata(), "ownerReferences")
+	if o.addedKnown || len(found) == 0 {
+		o.addedKnown = true
+		return o.added
+	}
+	o.addedKnown = true
+	old := map[string]bool{"": true}
+	for _, ref := range o.Owners {
+		if _, owner, ok := Reference(ref); ok {
+			old[owner.UID] = true
+		}
+	}
+	for _, ref := range found {
+		if _, owner, ok := Reference(ref); ok && !old[owner.UID] {
+			o.added = append(o.added, ref)
+		}
+	}
+	return o.added
+}

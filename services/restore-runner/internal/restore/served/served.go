@@ -1,0 +1,66 @@
+// Package served says what the cluster serves by now: kinds appear with the definitions and
+// APIServices of a restore.
+package served
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+)
+
+// Catalog is what the cluster serves, as it was last discovered. Safe for concurrent use.
+type Catalog struct {
+	config *rest.Config
+	last   atomic.Pointer[resource.Catalog]
+}
+
+// New returns a catalog of the cluster of config, which was discovered before.
+func New(config *rest.Config, discovered *resource.Catalog) *Catalog {
+	c := &Catalog{config: config}
+	c.last.Store(discovered)
+	return c
+}
+
+// Lookup returns a resource; false when the cluster does not serve it.
+func (c *Catalog) Lookup(gr schema.GroupResource) (resource.Resource, bool) {
+	return c.last.Load().Lookup(gr)
+}
+
+// Resolve returns the resource that any name of it means; false when the cluster has none of that
+// name.
+func (c *Catalog) Resolve(name string) (schema.GroupResource, bool) {
+	gr, _, ok := c.last.Load().Resolve(name)
+	return gr, ok
+}
+
+// Discover asks the cluster again what it serves.
+func (c *Catalog) Discover(ctx context.Context) error {
+	discovered, err := resource.Discover(ctx, c.config)
+	if err != nil {
+		return err
+	}
+	c.last.Store(discovered)
+	return nil
+}
+
+// Find asks the cluster again what it serves, unless the catalog names the resource. It names it
+// afterwards, or there is an error and the catalog is as before.
+func (c *Catalog) Find(ctx context.Context, gr schema.GroupResource) error {
+	if _, ok := c.Lookup(gr); ok {
+		return nil
+	}
+	discovered, err := resource.Discover(ctx, c.config)
+	if err != nil {
+		return fmt.Errorf("discover: %w", err)
+	}
+	if _, ok := discovered.Lookup(gr); !ok {
+		return fmt.Errorf("discovery does not name %s", gr)
+	}
+	c.last.Store(discovered)
+	return nil
+}
