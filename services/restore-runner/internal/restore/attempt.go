@@ -19,7 +19,7 @@ func (r *run) reachable(ctx context.Context, v int32, s *parked.State) (wait *di
 		err = fmt.Errorf("namespace %q: %s", r.Plan.Target(v), reason)
 	}
 	if err != nil {
-		r.end(ctx, s.Entry, v, err)
+		r.settler.Fail(ctx, s.Entry, v, err)
 		return nil, true
 	}
 	if s.Wait != nil {
@@ -30,11 +30,11 @@ func (r *run) reachable(ctx context.Context, v int32, s *parked.State) (wait *di
 		return nil, false
 	}
 	if wait = r.waiter(v).Park(err); wait == nil {
-		r.end(ctx, s.Entry, v, err)
+		r.settler.Fail(ctx, s.Entry, v, err)
 		return nil, true
 	}
 	if err := r.waiting.Put(v, s, nil); err != nil { // it is begun anew
-		r.end(ctx, s.Entry, v, err)
+		r.settler.Fail(ctx, s.Entry, v, err)
 		return nil, true
 	}
 	return wait, true
@@ -59,7 +59,7 @@ func (r *run) createOrPark(ctx context.Context, s *parked.State, it *object.Obje
 		if wait, err = r.waiting.Delay(ctx, it.Node, s, r.waiter(it.Node), err, mark); wait != nil {
 			return wait
 		}
-		r.end(ctx, s.Entry, it.Node, err)
+		r.settler.Fail(ctx, s.Entry, it.Node, err)
 		break
 	}
 	return nil

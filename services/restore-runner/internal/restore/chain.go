@@ -49,7 +49,7 @@ type chainRun struct {
 // further one. over reports that the object has its outcome.
 func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 	if err := t.begin(); err != nil {
-		t.end(ctx, t.parked.Entry, t.it.Node, err)
+		t.settler.Fail(ctx, t.parked.Entry, t.it.Node, err)
 		return nil, true
 	}
 	if wait := t.comeBack(ctx); wait != nil {
@@ -61,11 +61,11 @@ func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) 
 		result, err := t.put(ctx, b)
 		switch {
 		case err != nil:
-			t.end(ctx, t.parked.Entry, t.it.Node, err)
+			t.settler.Fail(ctx, t.parked.Entry, t.it.Node, err)
 			return nil, true
 		case result.Skip:
 			t.parked.Entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
-			t.done(ctx, t.parked.Entry, t.it.Node, apply.Result{Action: apply.Skipped}, nil, nil)
+			t.settler.Done(ctx, t.parked.Entry, t.it.Node, apply.Result{Action: apply.Skipped}, nil, nil)
 			return nil, true
 		}
 		if result.Object != nil {
@@ -76,7 +76,7 @@ func (t *chainRun) follow(ctx context.Context) (wait *dispatch.Wait, over bool) 
 		}
 	}
 	if err := t.loader.Replace(t.it, t.object); err != nil {
-		t.end(ctx, t.parked.Entry, t.it.Node, err)
+		t.settler.Fail(ctx, t.parked.Entry, t.it.Node, err)
 		return nil, true
 	}
 	return nil, false
@@ -101,7 +101,7 @@ func (t *chainRun) rest(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.W
 		err = t.waiting.Put(t.it.Node, t.parked, raw)
 	}
 	if err != nil {
-		t.end(ctx, t.parked.Entry, t.it.Node, err)
+		t.settler.Fail(ctx, t.parked.Entry, t.it.Node, err)
 		return nil, true
 	}
 	return wait, false

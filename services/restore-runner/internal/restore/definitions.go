@@ -30,7 +30,7 @@ func (r *run) definitions(ctx context.Context) error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	if err := r.each(ctx, r.open(nodes), r.definition); err != nil {
+	if err := r.workers.Each(ctx, r.workers.Open(nodes), r.definition); err != nil {
 		return err
 	}
 	if len(r.fresh) == 0 {
@@ -46,11 +46,11 @@ func (r *run) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch
 	e := s.Entry
 	it, err := r.loader.Load(ctx, v)
 	if err != nil {
-		r.end(ctx, e, v, err)
+		r.settler.Fail(ctx, e, v, err)
 		return nil
 	}
 	if s.Wait == nil {
-		r.reportUnsupported(e, it)
+		r.screen.Report(e, it)
 	}
 	reset.Normalize(it.Body, r.Plan.Kind(v).GroupResource(), &r.reset)
 	if chain := r.chains[r.Plan.Kind(v)]; chain != nil {
@@ -62,10 +62,10 @@ func (r *run) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch
 	}
 	reset.Place(it.Body, "", &r.reset)
 	mark := e.Mark()
-	owners := r.ownersOf(ctx, it)
-	owners.report(e)
-	if len(owners.now) > 0 {
-		it.Metadata()["ownerReferences"] = owners.now
+	owners := r.owners.References(ctx, it)
+	owners.Report(e)
+	if len(owners.Now) > 0 {
+		it.Metadata()["ownerReferences"] = owners.Now
 	}
 	it.Tried = s.Tried
 	result := r.define(ctx, it)
@@ -74,7 +74,7 @@ func (r *run) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch
 	if wait, result.Err = r.waiting.Delay(ctx, v, s, w, result.Err, mark); wait != nil {
 		return wait
 	}
-	if !r.brought(ctx, e, it, &result) || !r.catchUp(ctx, e, v, &result, owners.now) {
+	if !r.creator.Complete(ctx, e, it, &result) || !r.owners.CatchUp(ctx, e, v, &result, owners.Now) {
 		return nil
 	}
 	if result.Action == apply.Created || result.Action == apply.Updated {
@@ -83,7 +83,7 @@ func (r *run) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch
 		}
 		failpoint.Hit("restore-runner/definition-established")
 	}
-	r.done(ctx, e, v, result, owners.now, owners.later)
+	r.settler.Done(ctx, e, v, result, owners.Now, owners.Later)
 	return nil
 }
 
@@ -103,7 +103,7 @@ func (r *run) define(ctx context.Context, it *object.Object) apply.Result {
 			return apply.Result{Err: r.timeouts.Deleted()}
 		}
 	}
-	result := r.client.Apply(ctx, r.request(it, "CustomResourceDefinition"))
+	result := r.client.Apply(ctx, r.creator.Request(it, "CustomResourceDefinition"))
 	result.Err = r.timeouts.Of(result.Err)
 	return result
 }

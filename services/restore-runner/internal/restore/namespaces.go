@@ -27,7 +27,7 @@ var namespacesGVR = schema.GroupVersionResource{Version: "v1", Resource: "namesp
 
 // namespaces makes every target namespace exist. Those that exist are left as they are.
 func (r *run) namespaces(ctx context.Context) error {
-	stored := r.open(r.Plan.Of(plan.NamespaceObject))
+	stored := r.workers.Open(r.Plan.Of(plan.NamespaceObject))
 	var first, mergedInto []int32
 	for _, v := range stored {
 		if _, ok := r.Plan.Rival(v); ok {
@@ -37,7 +37,7 @@ func (r *run) namespaces(ctx context.Context) error {
 		}
 	}
 	for _, nodes := range [][]int32{first, mergedInto} {
-		if err := r.each(ctx, nodes, r.storedNamespace); err != nil {
+		if err := r.workers.Each(ctx, nodes, r.storedNamespace); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func (r *run) namespaces(ctx context.Context) error {
 			bare = append(bare, ns.Target)
 		}
 	}
-	return r.all(ctx, len(bare), func(int32) int64 { return 0 }, func(ctx context.Context, w delay.Waiter) *dispatch.Wait {
+	return r.workers.All(ctx, len(bare), func(int32) int64 { return 0 }, func(ctx context.Context, w delay.Waiter) *dispatch.Wait {
 		return r.bareNamespace(ctx, bare[w.Vertex], w)
 	})
 }
@@ -63,8 +63,8 @@ func (r *run) storedNamespace(ctx context.Context, v int32, w delay.Waiter) *dis
 	}
 	it.Target.Name = target
 	reset.Namespace(it.Body, target)
-	owners := r.ownersOf(ctx, it)
-	owners.report(e)
+	owners := r.owners.References(ctx, it)
+	owners.Report(e)
 	failpoint.Hit("restore-runner/before-namespace")
 	rival, taken := r.names.Rival(v)
 	result, err := r.ensure(ctx, target, it.Body, !taken)
@@ -82,10 +82,10 @@ func (r *run) storedNamespace(ctx context.Context, v int32, w delay.Waiter) *dis
 	failpoint.Hit("restore-runner/after-namespace")
 	// Of the owners, which come in the last pass, those are known that are in the cluster from
 	// before.
-	if !r.catchUp(ctx, e, v, &result, owners.now) {
+	if !r.owners.CatchUp(ctx, e, v, &result, owners.Now) {
 		return nil
 	}
-	r.done(ctx, e, v, result, nil, owners.later)
+	r.settler.Done(ctx, e, v, result, nil, owners.Later)
 	return nil
 }
 
@@ -95,7 +95,7 @@ func (r *run) loseStored(ctx context.Context, e *outcome.Entry, v int32, target 
 		return
 	}
 	r.lose(e, target, err)
-	r.end(ctx, e, v, err)
+	r.settler.Fail(ctx, e, v, err)
 }
 
 // bareNamespace creates a namespace the backup has no object of.

@@ -8,11 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
@@ -20,15 +18,6 @@ import (
 
 // resumeTries is how often a mark is written to an object that changes meanwhile.
 const resumeTries = 4
-
-// relate tells how the reference of an object to an owner is brought back. An owner that was
-// created paused makes and adopts nothing; one that was in the cluster before is not paused.
-func (r *run) relate(v int32, owner objmeta.Owner) plan.Relation {
-	if node, ok := r.Plan.Owner(owner.UID); ok && r.Plan.Paused(node) && r.Recorder.Action(node) == apply.Created {
-		return plan.Hold
-	}
-	return plan.Relate(r.Plan.Kind(v).GVK.GroupKind(), owner)
-}
 
 // pause marks an object whose operator lets it be paused, once it is durable how the mark is
 // brought back. One that is in the cluster from before is left to its operator.

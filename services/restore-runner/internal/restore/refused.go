@@ -51,7 +51,7 @@ func (r *run) yield(ctx context.Context, v int32, s *parked.State, refused *refu
 		}
 	}
 	if err := r.waiting.Keep(v, s, wait); err != nil {
-		r.end(ctx, s.Entry, v, err)
+		r.settler.Fail(ctx, s.Entry, v, err)
 		return nil
 	}
 	failpoint.Hit("restore-runner/yielded")

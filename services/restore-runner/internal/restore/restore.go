@@ -2,9 +2,7 @@ package restore
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,29 +21,23 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/apiservice"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/create"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/owners"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/readiness"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/screen"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/target"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/workers"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
-)
-
-const (
-	// bodyBudget bounds the memory of the objects being worked on, in bytes.
-	bodyBudget = 16 << 20
-	// bodyFactor is how many times its stored size an object takes while it is decoded, changed and
-	// encoded.
-	bodyFactor = 6
-	// bodyOverhead is what each object takes whatever its size.
-	bodyOverhead = 32 << 10
 )
 
 // Source reads the bodies of items.
@@ -112,25 +104,40 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	r := &run{
-		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, owners: relink.New(config.Dir),
+		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter,
 		fresh:   map[schema.GroupResource]bool{},
 		waiting: &parked.Store{Dir: config.Dir}, timeouts: delay.Timeouts{Terminating: config.TerminatingTimeout, Resource: config.ResourceTimeout},
 		poller: delay.Poller{Clock: config.Clock, Stop: config.Stop}, made: map[int32]*outcome.Volume{},
 	}
-	defer func() { _ = r.owners.Close() }() // nothing in it is needed any more
 	r.existing = &existing.Reader{Client: client, Manager: r.manager}
 	r.catalog = served.New(config.REST, config.Catalog)
 	r.names = naming.New(config.Plan, config.Recorder, config.History.Names)
 	r.targets = target.New(config.History.Lost)
 	r.loader = &object.Loader{Source: config.Source, Plan: config.Plan, Catalog: r.catalog}
+	r.owners = owners.New(owners.Config{
+		Plan: r.Plan, Recorder: r.Recorder, Existing: r.existing, Names: r.names, Namespaces: r.targets,
+		Limit: limiter.Limit, Stop: r.Stop, Dir: r.Dir,
+	})
+	defer func() { _ = r.owners.Close() }() // nothing in it is needed any more
+	r.settler = &settle.Settler{Plan: r.Plan, Recorder: r.Recorder, Owners: r.owners}
+	r.workers = &workers.Pool{Plan: r.Plan, Recorder: r.Recorder, Settler: r.settler, Clock: r.Clock, Limit: limiter.Limit, Stop: r.Stop}
+	r.screen = &screen.Screen{Plan: r.Plan, Volumes: r.Volumes, Runs: r.Runs, Owners: r.owners}
 	r.bind()
 	r.reset = reset.Options{
 		Backup: config.Backup, Restore: config.Restore, MapNamespace: config.Plan.MapNamespace,
 		PreserveNodePorts: config.Spec.PreserveNodePorts != nil && *config.Spec.PreserveNodePorts,
 		Reprovision:       config.Volumes.Reprovision,
 	}
-	debts := r.resumeHistory()
-	for _, pass := range []func(context.Context) error{debts, r.definitions, r.namespaces, r.remaining} {
+	for _, v := range config.History.Served {
+		// The API server accepts a definition only under the name <plural>.<group>.
+		plural, group, _ := strings.Cut(r.Plan.Node(v).Name, ".")
+		r.fresh[schema.GroupResource{Group: group, Resource: plural}] = true
+	}
+	r.creator = &create.Creator{
+		Plan: r.Plan, Recorder: r.Recorder, History: r.History, Settler: r.settler, Existing: r.existing, Names: r.names,
+		PreserveNodePorts: r.reset.PreserveNodePorts, Update: r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
+	}
+	for _, pass := range []func(context.Context) error{r.owners.Resume(config.History), r.definitions, r.namespaces, r.remaining} {
 		if err := pass(ctx); err != nil {
 			return err
 		}
@@ -149,7 +156,11 @@ type run struct {
 	client   *apply.Client
 	manager  apply.Manager
 	limiter  *dispatch.Limiter
-	owners   *relink.Book
+	owners   *owners.Linker
+	settler  *settle.Settler
+	workers  *workers.Pool
+	screen   *screen.Screen
+	creator  *create.Creator
 	reset    reset.Options
 	timeouts delay.Timeouts
 	poller   delay.Poller
@@ -179,19 +190,19 @@ type run struct {
 func (r *run) remaining(ctx context.Context) error {
 	work := dispatch.Work{
 		Do: func(ctx context.Context, v int32) (wait *dispatch.Wait) {
-			r.guarded(ctx, v, func() { wait = r.object(ctx, v) })
+			r.workers.Guard(ctx, v, func() { wait = r.object(ctx, v) })
 			if wait == nil || !wait.Wake {
 				r.lot.Passed(v)
 			}
 			return wait
 		},
-		Weight: func(v int32) int64 { return bodyFactor*r.Plan.Size(v) + bodyOverhead },
+		Weight: r.workers.Weight,
 		Passive: func(v int32) bool {
 			return int(v) >= r.Plan.Len() || r.Plan.Class(v) != plan.Other || r.Recorder.Action(v) != ""
 		},
 		Reserve: func(v int32) bool { return !r.Recorder.Concerns(v) },
 		Limit:   r.limiter.Limit,
-		Budget:  bodyBudget,
+		Budget:  workers.Budget,
 		Stop:    r.Stop,
 	}
 	r.services = apiservice.New(apiservice.Config{
@@ -206,56 +217,4 @@ func (r *run) remaining(ctx context.Context) error {
 		defer r.prober.Start(ctx)()
 	}
 	return dispatch.Run(ctx, r.Plan.Graph(), work)
-}
-
-// guarded turns a panic, which would be a defect of ours, into the object's error.
-func (r *run) guarded(ctx context.Context, v int32, do func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			e := r.Recorder.Begin(v)
-			e.Info(string(debug.Stack()))
-			e.Fail(fmt.Errorf("internal error: %v", p))
-			e.Commit()
-			r.settle(ctx, v, apply.Result{})
-		}
-	}()
-	if r.Recorder.Room(ctx) == nil {
-		do()
-	}
-}
-
-// open returns those nodes that have no outcome yet.
-func (r *run) open(nodes []int32) []int32 {
-	return slices.DeleteFunc(nodes, func(v int32) bool { return r.Recorder.Action(v) != "" })
-}
-
-// each runs do for some nodes in parallel, and again for those that waited.
-func (r *run) each(ctx context.Context, nodes []int32, do func(context.Context, int32, delay.Waiter) *dispatch.Wait) error {
-	return r.all(ctx, len(nodes), func(v int32) int64 { return bodyFactor*r.Plan.Size(nodes[v]) + bodyOverhead },
-		func(ctx context.Context, w delay.Waiter) (wait *dispatch.Wait) {
-			r.guarded(ctx, nodes[w.Vertex], func() { wait = do(ctx, nodes[w.Vertex], w) })
-			return wait
-		})
-}
-
-// all runs n vertices that do not depend on one another in parallel, and again those that waited.
-func (r *run) all(ctx context.Context, n int, weight func(int32) int64, do func(context.Context, delay.Waiter) *dispatch.Wait) error {
-	lot := parking.New(r.Clock)
-	defer lot.Start(ctx)()
-	return dispatch.Run(ctx, dispatch.Independent(n), dispatch.Work{
-		Do: func(ctx context.Context, v int32) *dispatch.Wait {
-			w := delay.Waiter{Lot: lot, Vertex: v}
-			wait := do(ctx, w)
-			if wait == nil {
-				lot.Passed(v)
-			}
-			return wait
-		},
-		Weight:  weight,
-		Woken:   lot.Woken(),
-		Passive: func(int32) bool { return false },
-		Limit:   r.limiter.Limit,
-		Budget:  bodyBudget,
-		Stop:    r.Stop,
-	})
 }

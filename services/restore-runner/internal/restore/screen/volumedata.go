@@ -1,4 +1,4 @@
-package restore
+package screen
 
 import (
 	"fmt"
@@ -12,26 +12,26 @@ import (
 
 // reportClaimData reports the data of a claim that does not come back: by its volume, or by the
 // claim where the backup has no volume of it.
-func (r *run) reportClaimData(e *outcome.Entry, it *object.Object) {
-	name := decoded.Text(decoded.Object(it.Body, "spec"), "volumeName")
-	if problem := r.Volumes.Problem(name); name != "" && problem != "" {
+func (s *Screen) reportClaimData(e *outcome.Entry, o *object.Object) {
+	name := decoded.Text(decoded.Object(o.Body, "spec"), "volumeName")
+	if problem := s.Volumes.Problem(name); name != "" && problem != "" {
 		e.Error("volume " + name + ": " + problem)
 		return
 	}
-	if problem := r.Volumes.ClaimProblem(r.Plan.Source(it.Node), r.Plan.Node(it.Node).Name); problem != "" {
-		e.Error("claim " + r.Plan.Node(it.Node).Name + ": " + problem)
+	if problem := s.Volumes.ClaimProblem(s.Plan.Source(o.Node), s.Plan.Node(o.Node).Name); problem != "" {
+		e.Error("claim " + s.Plan.Node(o.Node).Name + ": " + problem)
 	}
 }
 
 // reportPodData reports the data of volumes of a pod of which the backup names no claim, with the
 // claim that the pod names.
-func (r *run) reportPodData(e *outcome.Entry, it *object.Object) {
-	problems := r.Volumes.PodProblems(r.Plan.Source(it.Node), r.Plan.Node(it.Node).Name)
+func (s *Screen) reportPodData(e *outcome.Entry, o *object.Object) {
+	problems := s.Volumes.PodProblems(s.Plan.Source(o.Node), s.Plan.Node(o.Node).Name)
 	if len(problems) == 0 {
 		return
 	}
 	claims := map[string]string{}
-	for _, v := range decoded.List(decoded.Object(it.Body, "spec"), "volumes") {
+	for _, v := range decoded.List(decoded.Object(o.Body, "spec"), "volumes") {
 		if volume, ok := v.(map[string]any); ok {
 			claims[decoded.Text(volume, "name")] = decoded.Text(decoded.Object(volume, "persistentVolumeClaim"), "claimName")
 		}

@@ -1,0 +1,44 @@
+package owners
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+)
+
+// Resume takes over what an earlier holder of the restore knew of owners, and returns what patches
+// the objects that it left due. Owing of the history is nil afterwards.
+func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) {
+	for v, uid := range h.Owners {
+		l.book.Settle(v, l.owner(v, uid)) // nothing waits yet
+	}
+	var all []relink.Due
+	for v, owes := range h.Owing {
+		var later []relink.Reference
+		for _, value := range owes.Later {
+			if node, ok := l.Plan.Owner(decoded.Text(value, "uid")); ok {
+				later = append(later, relink.Reference{Node: node, Value: value})
+			}
+		}
+		due, now, err := l.book.Await(relink.Child{Node: v, UID: owes.UID, Namespace: l.place(v)}, later)
+		if err != nil {
+			l.Recorder.Error(v, fmt.Sprintf("metadata.ownerReferences could not be added: %v", err))
+		} else if now {
+			all = append(all, due)
+		}
+	}
+	h.Owing = nil // the book has it
+	return func(ctx context.Context) error { return l.patchAll(ctx, all) }
+}
+
+// place is the namespace that owners of a node are looked for in.
+func (l *Linker) place(v int32) string {
+	if l.Plan.Class(v) == plan.NamespaceObject {
+		return ""
+	}
+	return l.Plan.Target(v)
+}

@@ -1,0 +1,148 @@
+// Package owners gives the objects of a restore their owner references back, with the UIDs that
+// their owners have now: at the creation where the owner is known, else once it is.
+package owners
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/target"
+)
+
+// Config is what owner references are restored with.
+type Config struct {
+	Plan       *plan.Plan
+	Recorder   *outcome.Recorder
+	Existing   *existing.Reader
+	Names      *naming.Names
+	Namespaces *target.Namespaces
+	// Limit is how many requests run at once.
+	Limit func() int
+	Stop  stop.Signal
+	// Dir is a directory for what objects wait for; empty is the system's for temporary files.
+	Dir string
+}
+
+// Linker restores the owner references of a restore. Safe for concurrent use.
+type Linker struct {
+	Config
+	book *relink.Book
+}
+
+// New returns a linker, which has to be closed.
+func New(cfg Config) *Linker { return &Linker{Config: cfg, book: relink.New(cfg.Dir)} }
+
+// Close releases what the linker keeps in a file.
+func (l *Linker) Close() error { return l.book.Close() }
+
+// References are an object's owner references, split into those to create it with, those to add
+// later, and those that are dropped.
+type References struct {
+	Now   []any
+	Later []relink.Reference
+	lost  []relink.Lost
+}
+
+// Report tells what is dropped.
+func (r *References) Report(e *outcome.Entry) {
+	for _, lost := range r.lost {
+		dropped(e, lost)
+	}
+}
+
+func dropped(e *outcome.Entry, l relink.Lost) {
+	e.Warn(fmt.Sprintf("owner reference to %s dropped: %s", l.Owner, l.Reason))
+}
+
+// References splits an object's stored references. Those that a controller renews by adoption are
+// dropped without a word.
+func (l *Linker) References(ctx context.Context, o *object.Object) (r References) {
+	var known []relink.Reference
+	for _, ref := range o.Owners {
+		value, owner, ok := object.Reference(ref)
+		if !ok || l.relate(o.Node, owner) == plan.Adopt {
+			continue
+		}
+		node, ok := l.node(owner.UID)
+		if !ok {
+			r.lost = append(r.lost, relink.Lost{Owner: relink.Name(value), Reason: "the owner is not part of the restore"})
+			continue
+		}
+		l.find(ctx, node)
+		known = append(known, relink.Reference{Node: node, Value: value})
+	}
+	now, later, lost := l.book.Known(o.Target.Namespace, known)
+	return References{Now: append(now, o.AddedOwners()...), Later: later, lost: append(r.lost, lost...)}
+}
+
+// Remade returns the owner that makes this object anew, "" when there is none.
+func (l *Linker) Remade(o *object.Object) string {
+	for _, ref := range o.Owners {
+		value, owner, ok := object.Reference(ref)
+		if !ok || l.relate(o.Node, owner) != plan.Remake {
+			continue
+		}
+		if node, ok := l.node(owner.UID); ok && l.Recorder.Action(node) != apply.Failed {
+			return relink.Name(value)
+		}
+	}
+	return ""
+}
+
+// relate tells how the reference of an object to an owner is brought back. An owner that was
+// created paused makes and adopts nothing; one that was in the cluster before is not paused.
+func (l *Linker) relate(v int32, owner objmeta.Owner) plan.Relation {
+	if node, ok := l.Plan.Owner(owner.UID); ok && l.Plan.Paused(node) && l.Recorder.Action(node) == apply.Created {
+		return plan.Hold
+	}
+	return plan.Relate(l.Plan.Kind(v).GVK.GroupKind(), owner)
+}
+
+// node returns the node that had this UID in the old cluster; false when it is not restored.
+func (l *Linker) node(uid string) (int32, bool) {
+	node, ok := l.Plan.Owner(uid)
+	return node, ok && l.Recorder.Concerns(node)
+}
+
+// find looks once for an owner that may be in the cluster from before the restore: what it owns is
+// created with the reference then. In a namespace that this restore made it cannot be.
+func (l *Linker) find(ctx context.Context, node int32) {
+	if l.Plan.Class(node) != plan.Other || l.Namespaces.Created(l.Plan.Target(node)) {
+		return
+	}
+	l.book.Look(node, func() *relink.Owner {
+		live, err := l.Existing.Get(ctx, l.Names.Target(node))
+		if live == nil || err != nil {
+			return nil // its own creation will tell
+		}
+		meta := decoded.Object(live, "metadata")
+		if meta["deletionTimestamp"] != nil {
+			return nil // it will take with it what it owns
+		}
+		return l.owner(node, types.UID(decoded.Text(meta, "uid")))
+	})
+}
+
+// owner is a node as others refer to it, nil when it has no UID.
+func (l *Linker) owner(node int32, uid types.UID) *relink.Owner {
+	if uid == "" {
+		return nil
+	}
+	gvk := l.Plan.Kind(node).GVK
+	return &relink.Owner{
+		UID: uid, APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
+		Namespace: l.Plan.Target(node), Name: l.Names.Name(node),
+	}
+}

@@ -1,0 +1,96 @@
+// Package workers works on several objects of a restore at once, within its limit on requests and a
+// budget of memory.
+package workers
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
+)
+
+const (
+	// Budget bounds the memory of the objects being worked on, in bytes.
+	Budget = 16 << 20
+	// bodyFactor is how many times its stored size an object takes while it is decoded, changed and
+	// encoded.
+	bodyFactor = 6
+	// bodyOverhead is what each object takes whatever its size.
+	bodyOverhead = 32 << 10
+)
+
+// Pool works on objects. Safe for concurrent use.
+type Pool struct {
+	Plan     *plan.Plan
+	Recorder *outcome.Recorder
+	Settler  *settle.Settler
+	Clock    clock.WithTicker
+	// Limit is how many requests run at once.
+	Limit func() int
+	Stop  stop.Signal
+}
+
+// Weight is the memory that work on an object takes, in bytes.
+func (p *Pool) Weight(v int32) int64 { return bodyFactor*p.Plan.Size(v) + bodyOverhead }
+
+// Guard turns a panic, which would be a defect of ours, into the object's error.
+func (p *Pool) Guard(ctx context.Context, v int32, do func()) {
+	defer func() {
+		if defect := recover(); defect != nil {
+			e := p.Recorder.Begin(v)
+			e.Info(string(debug.Stack()))
+			e.Fail(fmt.Errorf("internal error: %v", defect))
+			e.Commit()
+			p.Settler.Owners.Settle(ctx, v, "")
+		}
+	}()
+	if p.Recorder.Room(ctx) == nil {
+		do()
+	}
+}
+
+// Open returns those nodes that have no outcome yet. It changes nodes.
+func (p *Pool) Open(nodes []int32) []int32 {
+	return slices.DeleteFunc(nodes, func(v int32) bool { return p.Recorder.Action(v) != "" })
+}
+
+// Each runs do for some nodes in parallel, and again for those that waited.
+func (p *Pool) Each(ctx context.Context, nodes []int32, do func(context.Context, int32, delay.Waiter) *dispatch.Wait) error {
+	return p.All(ctx, len(nodes), func(v int32) int64 { return p.Weight(nodes[v]) },
+		func(ctx context.Context, w delay.Waiter) (wait *dispatch.Wait) {
+			p.Guard(ctx, nodes[w.Vertex], func() { wait = do(ctx, nodes[w.Vertex], w) })
+			return wait
+		})
+}
+
+// All runs n vertices that do not depend on one another in parallel, and again those that waited.
+func (p *Pool) All(ctx context.Context, n int, weight func(int32) int64, do func(context.Context, delay.Waiter) *dispatch.Wait) error {
+	lot := parking.New(p.Clock)
+	defer lot.Start(ctx)()
+	return dispatch.Run(ctx, dispatch.Independent(n), dispatch.Work{
+		Do: func(ctx context.Context, v int32) *dispatch.Wait {
+			w := delay.Waiter{Lot: lot, Vertex: v}
+			wait := do(ctx, w)
+			if wait == nil {
+				lot.Passed(v)
+			}
+			return wait
+		},
+		Weight:  weight,
+		Woken:   lot.Woken(),
+		Passive: func(int32) bool { return false },
+		Limit:   p.Limit,
+		Budget:  Budget,
+		Stop:    p.Stop,
+	})
+}
