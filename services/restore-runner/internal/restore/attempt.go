@@ -44,7 +44,7 @@ func (r *run) reachable(ctx context.Context, v int32, s *parked.State) (wait *di
 func (r *run) createOrPark(ctx context.Context, s *parked.State, it *object.Object) *dispatch.Wait {
 	mark := s.Entry.Mark()
 	for again := true; again; {
-		err := r.provision(ctx, it)
+		err := r.volumes.Provision(ctx, it)
 		if err == nil {
 			again, err = r.create(ctx, s, it)
 		}

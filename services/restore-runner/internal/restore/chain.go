@@ -3,7 +3,6 @@ package restore
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
@@ -18,7 +17,6 @@ type bound = action.Bound[action.RestoreItem]
 
 // bind finds the actions of each kind. Objects of kinds without any never meet one.
 func (r *run) bind() {
-	r.onDemand = map[string]*sync.Once{}
 	r.retrying = make(chan struct{}, 1)
 	if len(r.Actions) == 0 {
 		return

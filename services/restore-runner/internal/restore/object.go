@@ -17,7 +17,7 @@ import (
 func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 	s := r.waiting.Resume(v, r.Recorder)
 	if s.Wait == nil {
-		r.prepareNamespace(ctx, v)
+		r.namespaces.Prepare(ctx, v)
 	}
 	if wait, over := r.reachable(ctx, v, s); over {
 		return wait
@@ -49,15 +49,15 @@ func (r *run) object(ctx context.Context, v int32) *dispatch.Wait {
 // it went away which stood there; then, and after an error, the object has no outcome yet.
 func (r *run) create(ctx context.Context, s *parked.State, it *object.Object) (again bool, err error) {
 	kind := r.Plan.Kind(it.Node)
-	if kind.String() == claimsGVR.Resource {
-		r.followVolume(it)
+	if kind.String() == "persistentvolumeclaims" {
+		r.volumes.FollowVolume(it)
 	}
 	reset.Place(it.Body, it.Target.Namespace, &r.reset)
 	owners := r.owners.References(ctx, it)
 	if len(owners.Now) > 0 {
 		it.Metadata()["ownerReferences"] = owners.Now
 	}
-	if err := r.pause(ctx, it); err != nil {
+	if err := r.pauser.Pause(ctx, it); err != nil {
 		return false, err
 	}
 	failpoint.Hit("restore-runner/before-create")
@@ -83,7 +83,7 @@ func (r *run) create(ctx context.Context, s *parked.State, it *object.Object) (a
 	owners.Report(s.Entry)
 	if r.creator.Complete(ctx, s.Entry, it, &result) && r.owners.CatchUp(ctx, s.Entry, it.Node, &result, owners.Now) {
 		if result.Action == apply.Created {
-			r.warnOfWebhooks(ctx, s.Entry, it)
+			r.webhooks.Warn(ctx, s.Entry, it)
 		}
 		r.settler.Done(ctx, s.Entry, it.Node, result, owners.Now, owners.Later)
 	}

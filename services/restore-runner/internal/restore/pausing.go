@@ -13,39 +13,10 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
 // resumeTries is how often a mark is written to an object that changes meanwhile.
 const resumeTries = 4
-
-// pause marks an object whose operator lets it be paused, once it is durable how the mark is
-// brought back. One that is in the cluster from before is left to its operator.
-func (r *run) pause(ctx context.Context, it *object.Object) error {
-	rule := r.Pauses.For(r.Plan.Kind(it.Node).GVK.GroupKind())
-	if rule == nil || it.Exists {
-		return nil
-	}
-	if !r.targets.Created(it.Target.Namespace) {
-		live, err := r.existing.Get(ctx, it.Target)
-		if err != nil {
-			return err
-		}
-		if live != nil && !r.manager.Made(decoded.Object(live, "metadata")) {
-			return nil
-		}
-	}
-	back, paused := rule.Pause(it.Body)
-	if !paused {
-		return nil
-	}
-	r.Recorder.Pause(&outcome.Paused{Target: it.Target, Back: back})
-	if err := r.Recorder.Sync(ctx); err != nil {
-		return err
-	}
-	failpoint.Hit("restore-runner/pause-recorded")
-	return nil
-}
 
 // Resume makes the marks of all objects that this restore created paused, by this holder or an
 // earlier one, what the backup says. It needs UID, Recorder, REST, Clock and Confirm only. An

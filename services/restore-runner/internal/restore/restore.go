@@ -26,22 +26,31 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/create"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/namespaces"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/owners"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pausing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/readiness"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/screen"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/target"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/webhooks"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/workers"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
-// Source reads the bodies of items.
-type Source = object.Source
+// What callers give to a restore.
+type (
+	// Source reads the bodies of items.
+	Source = object.Source
+	// Snapshotters opens the snapshotters of VolumeSnapshotLocations.
+	Snapshotters = provision.Snapshotters
+)
 
 // Config is one restore.
 type Config struct {
@@ -107,7 +116,7 @@ func Run(ctx context.Context, config Config) error {
 		Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter,
 		fresh:   map[schema.GroupResource]bool{},
 		waiting: &parked.Store{Dir: config.Dir}, timeouts: delay.Timeouts{Terminating: config.TerminatingTimeout, Resource: config.ResourceTimeout},
-		poller: delay.Poller{Clock: config.Clock, Stop: config.Stop}, made: map[int32]*outcome.Volume{},
+		poller: delay.Poller{Clock: config.Clock, Stop: config.Stop},
 	}
 	r.existing = &existing.Reader{Client: client, Manager: r.manager}
 	r.catalog = served.New(config.REST, config.Catalog)
@@ -133,11 +142,20 @@ func Run(ctx context.Context, config Config) error {
 		plural, group, _ := strings.Cut(r.Plan.Node(v).Name, ".")
 		r.fresh[schema.GroupResource{Group: group, Resource: plural}] = true
 	}
+	r.namespaces = namespaces.New(namespaces.Config{
+		Plan: r.Plan, Recorder: r.Recorder, Loader: r.loader, Settler: r.settler, Existing: r.existing, Names: r.names,
+		Targets: r.targets, Timeouts: r.timeouts, Poller: r.poller, Workers: r.workers,
+	})
+	r.volumes = provision.New(provision.Config{
+		Plan: r.Plan, Recorder: r.Recorder, History: r.History, Loader: r.loader, Existing: r.existing, Names: r.names,
+		Volumes: r.Volumes, Snapshotters: r.Snapshotters, UID: r.UID, Confirm: r.Confirm, Timeouts: r.timeouts, Stop: r.Stop,
+	})
+	r.pauser = &pausing.Pauser{Rules: r.Pauses, Plan: r.Plan, Recorder: r.Recorder, Existing: r.existing, Namespaces: r.targets}
 	r.creator = &create.Creator{
 		Plan: r.Plan, Recorder: r.Recorder, History: r.History, Settler: r.settler, Existing: r.existing, Names: r.names,
 		PreserveNodePorts: r.reset.PreserveNodePorts, Update: r.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
 	}
-	for _, pass := range []func(context.Context) error{r.owners.Resume(config.History), r.definitions, r.namespaces, r.remaining} {
+	for _, pass := range []func(context.Context) error{r.owners.Resume(config.History), r.definitions, r.namespaces.CreateAll, r.remaining} {
 		if err := pass(ctx); err != nil {
 			return err
 		}
@@ -153,17 +171,20 @@ func Run(ctx context.Context, config Config) error {
 
 type run struct {
 	Config
-	client   *apply.Client
-	manager  apply.Manager
-	limiter  *dispatch.Limiter
-	owners   *owners.Linker
-	settler  *settle.Settler
-	workers  *workers.Pool
-	screen   *screen.Screen
-	creator  *create.Creator
-	reset    reset.Options
-	timeouts delay.Timeouts
-	poller   delay.Poller
+	client     *apply.Client
+	manager    apply.Manager
+	limiter    *dispatch.Limiter
+	owners     *owners.Linker
+	settler    *settle.Settler
+	workers    *workers.Pool
+	screen     *screen.Screen
+	creator    *create.Creator
+	namespaces *namespaces.Creator
+	volumes    *provision.Provisioner
+	pauser     *pausing.Pauser
+	reset      reset.Options
+	timeouts   delay.Timeouts
+	poller     delay.Poller
 
 	existing *existing.Reader
 	catalog  *served.Catalog
@@ -173,17 +194,15 @@ type run struct {
 	// Written between passes only.
 	fresh map[schema.GroupResource]bool // kinds defined by this restore
 
-	mu   sync.Mutex
-	made map[int32]*outcome.Volume // volumes that this holder made
+	mu sync.Mutex
 
-	chains           map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
-	waiting          *parked.Store
-	onDemand         map[string]*sync.Once // namespaces that are prepared only because actions asked for objects in them
-	lot              *parking.Lot          // of the last pass
-	services         *apiservice.Services  // of the last pass
-	mutatingWebhooks *mutatingWebhooks
-	prober           *readiness.Prober // nil but in the last pass, and then without actions
-	retrying         chan struct{}     // held by who puts an object to an action again
+	chains   map[*plan.Kind][]action.Bound[action.RestoreItem] // nil without actions
+	waiting  *parked.Store
+	lot      *parking.Lot         // of the last pass
+	services *apiservice.Services // of the last pass
+	webhooks *webhooks.Late       // of the last pass
+	prober   *readiness.Prober    // nil but in the last pass, and then without actions
+	retrying chan struct{}        // held by who puts an object to an action again
 }
 
 // remaining is the last pass.
@@ -208,7 +227,9 @@ func (r *run) remaining(ctx context.Context) error {
 	r.services = apiservice.New(apiservice.Config{
 		Plan: r.Plan, Recorder: r.Recorder, Client: r.client, Catalog: r.catalog, Timeouts: r.timeouts,
 	})
-	r.findWebhooks(ctx)
+	r.webhooks = webhooks.Find(ctx, webhooks.Config{
+		Plan: r.Plan, Recorder: r.Recorder, Source: r.Source, Existing: r.existing, Names: r.names,
+	})
 	r.lot = parking.New(r.Clock)
 	defer r.lot.Start(ctx)()
 	work.Woken = r.lot.Woken()

@@ -1,4 +1,4 @@
-package restore
+package provision
 
 import (
 	"context"
@@ -17,36 +17,36 @@ import (
 
 var claimsGVR = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 
-// existingVolume reports that the PersistentVolume is in the cluster and stays there. One that is
+// existing reports that the PersistentVolume is in the cluster and stays there. One that is
 // going away, as after its claim's namespace was deleted, is a delay: its name is free afterwards,
 // and its data is in the snapshot alone.
-func (r *run) existingVolume(ctx context.Context, it *object.Object) (there bool, err error) {
-	there, going, err := r.lookAtVolume(ctx, it)
+func (p *Provisioner) existing(ctx context.Context, o *object.Object) (there bool, err error) {
+	there, going, err := p.look(ctx, o)
 	if err != nil || going == "" {
 		return there, err
 	}
-	return false, &delay.Error{Kind: delay.Terminating, Timeout: r.TerminatingTimeout,
-		Err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", it.Target.Name, r.TerminatingTimeout, going)}
+	return false, &delay.Error{Kind: delay.Terminating, Timeout: p.Timeouts.Terminating,
+		Err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", o.Target.Name, p.Timeouts.Terminating, going)}
 }
 
-// lookAtVolume looks at the PersistentVolume once. going is why it will not stay, "" when it does
+// look looks at the PersistentVolume once. going is why it will not stay, "" when it does
 // or is not there.
-func (r *run) lookAtVolume(ctx context.Context, it *object.Object) (there bool, going string, err error) {
-	live, err := r.existing.Get(ctx, it.Target)
+func (p *Provisioner) look(ctx context.Context, o *object.Object) (there bool, going string, err error) {
+	live, err := p.Existing.Get(ctx, o.Target)
 	if live == nil || err != nil {
 		return false, "", err
 	}
-	if r.History.Resumed && r.History.Intents[it.Node] == "" && r.manager.Made(decoded.Object(live, "metadata")) {
+	if p.History.Resumed && p.History.Intents[o.Node] == "" && p.Existing.Manager.Made(decoded.Object(live, "metadata")) {
 		return true, "", nil // an earlier holder created it: what became of it since is not for the restore to say
 	}
-	going, err = r.goingAway(ctx, live)
+	going, err = p.goingAway(ctx, live)
 	return true, going, err
 }
 
 // goingAway returns why a live PersistentVolume will go away. One that its claim has left, and that
 // stays as it is, is an error: nothing can bind it, and nothing but its removal makes room for
 // another.
-func (r *run) goingAway(ctx context.Context, live map[string]any) (string, error) {
+func (p *Provisioner) goingAway(ctx context.Context, live map[string]any) (string, error) {
 	meta, spec := decoded.Object(live, "metadata"), decoded.Object(live, "spec")
 	if meta["deletionTimestamp"] != nil {
 		return "is being deleted", nil
@@ -61,19 +61,19 @@ func (r *run) goingAway(ctx context.Context, live map[string]any) (string, error
 		return "", fmt.Errorf("PersistentVolume %q exists and is %s with reclaim policy %s, so that no claim can bind it: delete it, and restore again",
 			decoded.Text(meta, "name"), phase, policy)
 	case corev1.VolumeBound:
-		return r.unclaimed(ctx, decoded.Object(spec, "claimRef"))
+		return p.unclaimed(ctx, decoded.Object(spec, "claimRef"))
 	}
 	return "", nil
 }
 
 // unclaimed reports that the claim of a bound PersistentVolume is gone, which its controller
 // notices only later, or going.
-func (r *run) unclaimed(ctx context.Context, ref map[string]any) (string, error) {
+func (p *Provisioner) unclaimed(ctx context.Context, ref map[string]any) (string, error) {
 	namespace, name := decoded.Text(ref, "namespace"), decoded.Text(ref, "name")
 	if namespace == "" || name == "" {
 		return "", nil
 	}
-	raw, err := r.client.Get(ctx, apply.Target{GVR: claimsGVR, Namespace: namespace, Name: name})
+	raw, err := p.Existing.Client.Get(ctx, apply.Target{GVR: claimsGVR, Namespace: namespace, Name: name})
 	gone := fmt.Sprintf("is bound to claim %s/%s, which is gone", namespace, name)
 	if apierrors.IsNotFound(err) {
 		return gone, nil

@@ -1,4 +1,6 @@
-package restore
+// Package webhooks warns of workloads that are created before a mutating webhook of the same
+// restore which would have changed them.
+package webhooks
 
 import (
 	"context"
@@ -19,10 +21,15 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
-var mutatingGVR = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+var (
+	mutatingGVR   = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+	namespacesGVR = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+)
 
 // workloads are the kinds that are named when an injecting webhook comes after them, with the path
 // to the template of their Pods; a Pod has none.
@@ -43,26 +50,37 @@ type mutatingWebhook struct {
 	object  labels.Selector
 }
 
-// mutatingWebhooks are the mutating webhooks of a restore that were not in the cluster before it.
-type mutatingWebhooks struct {
-	all []mutatingWebhook
-
-	mu     sync.Mutex
-	spaces map[string]labels.Set // of namespaces of the cluster
+// Config is what webhooks are looked at with.
+type Config struct {
+	Plan     *plan.Plan
+	Recorder *outcome.Recorder
+	Source   object.Source
+	Existing *existing.Reader
+	Names    *naming.Names
 }
 
-// findWebhooks finds the mutating webhooks that come with the restore.
-func (r *run) findWebhooks(ctx context.Context) {
-	r.mutatingWebhooks = &mutatingWebhooks{spaces: map[string]labels.Set{}}
-	kinds := r.Plan.Kinds()
+// Late are the mutating webhooks of a restore that were not in the cluster before it. Safe for
+// concurrent use.
+type Late struct {
+	Config
+	all []mutatingWebhook
+
+	mu         sync.Mutex
+	namespaces map[string]labels.Set // of the cluster
+}
+
+// Find finds the mutating webhooks that come with the restore.
+func Find(ctx context.Context, cfg Config) *Late {
+	l := &Late{Config: cfg, namespaces: map[string]labels.Set{}}
+	kinds := l.Plan.Kinds()
 	if !slices.ContainsFunc(kinds, func(k plan.Kind) bool { return k.GroupResource() == mutatingGVR.GroupResource() }) {
-		return
+		return l
 	}
-	for v := range int32(r.Plan.Len()) {
-		if r.Plan.Kind(v).GroupResource() != mutatingGVR.GroupResource() || !r.Recorder.Concerns(v) || r.existing.Before(ctx, r.names.Target(v)) {
+	for v := range int32(l.Plan.Len()) {
+		if l.Plan.Kind(v).GroupResource() != mutatingGVR.GroupResource() || !l.Recorder.Concerns(v) || l.Existing.Before(ctx, l.Names.Target(v)) {
 			continue
 		}
-		raw, err := r.Source.Read(ctx, r.Plan.Item(v))
+		raw, err := l.Source.Read(ctx, l.Plan.Item(v))
 		var config admissionv1.MutatingWebhookConfiguration
 		if err != nil || jsonlimit.Unmarshal(raw, &config, jsonlimit.Object) != nil {
 			continue // its own outcome says so
@@ -72,10 +90,11 @@ func (r *run) findWebhooks(ctx context.Context) {
 			space, err := metav1.LabelSelectorAsSelector(orEverything(hook.NamespaceSelector))
 			object, more := metav1.LabelSelectorAsSelector(orEverything(hook.ObjectSelector))
 			if errors.Join(err, more) == nil {
-				r.mutatingWebhooks.all = append(r.mutatingWebhooks.all, mutatingWebhook{config.Name, hook, space, object})
+				l.all = append(l.all, mutatingWebhook{config.Name, hook, space, object})
 			}
 		}
 	}
+	return l
 }
 
 // orEverything is what no selector means here.
@@ -86,24 +105,24 @@ func orEverything(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// warnOfWebhooks warns of a workload that was created before a webhook that would have changed it,
+// Warn warns of a workload that was created before a webhook that would have changed it,
 // or the Pods that are made of it. Conditions of a webhook in CEL count as met.
-func (r *run) warnOfWebhooks(ctx context.Context, e *outcome.Entry, it *object.Object) {
-	gr := r.Plan.Kind(it.Node).GroupResource()
+func (l *Late) Warn(ctx context.Context, e *outcome.Entry, o *object.Object) {
+	gr := l.Plan.Kind(o.Node).GroupResource()
 	template, ok := workloads[gr]
-	if !ok || len(r.mutatingWebhooks.all) == 0 || it.Controlled() {
+	if !ok || len(l.all) == 0 || o.Controlled() {
 		return
 	}
-	for i := range r.mutatingWebhooks.all {
-		j := &r.mutatingWebhooks.all[i]
+	for i := range l.all {
+		j := &l.all[i]
 		what := ""
-		switch pods := podsOf(it.Body, template); {
-		case j.changes(gr, it.Body):
+		switch pods := podsOf(o.Body, template); {
+		case j.changes(gr, o.Body):
 			what = "it"
 		case template != nil && pods != nil && j.changes(schema.GroupResource{Resource: "pods"}, pods):
 			what = "its Pods"
 		}
-		if what == "" || !j.space.Matches(r.namespaceLabels(ctx, it.Target.Namespace)) {
+		if what == "" || !j.space.Matches(l.namespaceLabels(ctx, o.Target.Namespace)) {
 			continue
 		}
 		e.Warn(fmt.Sprintf("mutating webhook %q of %q comes after it, and would have changed %s: what it adds may be missing until the Pods are made anew",
@@ -132,14 +151,14 @@ func (j *mutatingWebhook) changes(gr schema.GroupResource, body map[string]any) 
 }
 
 // namespaceLabels returns the labels of a namespace of the cluster, which is read once.
-func (r *run) namespaceLabels(ctx context.Context, name string) labels.Set {
-	r.mutatingWebhooks.mu.Lock()
-	set, known := r.mutatingWebhooks.spaces[name]
-	r.mutatingWebhooks.mu.Unlock()
+func (l *Late) namespaceLabels(ctx context.Context, name string) labels.Set {
+	l.mu.Lock()
+	set, known := l.namespaces[name]
+	l.mu.Unlock()
 	if known {
 		return set
 	}
-	raw, err := r.client.Get(ctx, apply.Target{GVR: namespacesGVR, Name: name})
+	raw, err := l.Existing.Client.Get(ctx, apply.Target{GVR: namespacesGVR, Name: name})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -147,8 +166,8 @@ func (r *run) namespaceLabels(ctx context.Context, name string) labels.Set {
 	if err == nil && json.Unmarshal(raw, &namespace) != nil {
 		return nil
 	}
-	r.mutatingWebhooks.mu.Lock()
-	defer r.mutatingWebhooks.mu.Unlock()
-	r.mutatingWebhooks.spaces[name] = namespace.Labels
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.namespaces[name] = namespace.Labels
 	return namespace.Labels
 }
