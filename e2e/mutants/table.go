@@ -56,14 +56,14 @@ var (
 		"; begun && d.name == \"\" {\n",
 	}
 	announcedCallMade = Edit{
-		"services/restore-runner/internal/restore/execute.go",
-		"	case before, t.History.Blind:\n",
-		"	case before && t.History.Blind:\n",
+		"services/restore-runner/internal/restore/call/once.go",
+		"	case before, c.History.Blind:\n",
+		"	case before && c.History.Blind:\n",
 	}
 	outcomeBeforeObject = Edit{
-		"services/restore-runner/internal/restore/object.go",
+		"services/restore-runner/internal/restore/create.go",
 		"	failpoint.Hit(\"restore-runner/before-create\")\n",
-		"	early := r.Recorder.Begin(it.Node)\n	early.Done(apply.Created, \"\")\n	early.Commit()\n	_ = r.Recorder.Sync(ctx)\n" +
+		"	early := c.creator.Recorder.Begin(o.Node)\n	early.Done(apply.Created, \"\")\n	early.Commit()\n	_ = c.creator.Recorder.Sync(ctx)\n" +
 			"	failpoint.Hit(\"restore-runner/before-create\")\n",
 	}
 )

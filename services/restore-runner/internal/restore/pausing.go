@@ -32,7 +32,7 @@ func Resume(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	r := &run{Config: config, manager: apply.ManagerOf(config.UID), client: client, limiter: limiter, existing: &existing.Reader{Client: client, Manager: apply.ManagerOf(config.UID)}}
+	r := &resumer{recorder: config.Recorder, existing: &existing.Reader{Client: client, Manager: apply.ManagerOf(config.UID)}}
 	return dispatch.Run(ctx, dispatch.Independent(len(paused)), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.resumeOne(ctx, paused[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
@@ -41,9 +41,15 @@ func Resume(ctx context.Context, config Config) error {
 	})
 }
 
+// resumer ends the pauses of a restore.
+type resumer struct {
+	recorder *outcome.Recorder
+	existing *existing.Reader
+}
+
 // resumeOne ends the pause of one object.
-func (r *run) resumeOne(ctx context.Context, p *outcome.Paused) {
-	e := r.Recorder.Begin(outcome.General)
+func (r *resumer) resumeOne(ctx context.Context, p *outcome.Paused) {
+	e := r.recorder.Begin(outcome.General)
 	failpoint.Hit("restore-runner/before-mark-back")
 	err := survive(func() error { return r.bringBack(ctx, p) })
 	failpoint.Hit("restore-runner/mark-back")
@@ -63,19 +69,19 @@ func (r *run) resumeOne(ctx context.Context, p *outcome.Paused) {
 
 // bringBack makes the mark of an object what the backup says, if this restore made it and it is
 // there.
-func (r *run) bringBack(ctx context.Context, p *outcome.Paused) error {
+func (r *resumer) bringBack(ctx context.Context, p *outcome.Paused) error {
 	var last error
 	for range resumeTries {
 		live, err := r.existing.Get(ctx, p.Target)
 		meta := decoded.Object(live, "metadata")
-		if err != nil || live == nil || !r.manager.Changed(meta) {
+		if err != nil || live == nil || !r.existing.Manager.Changed(meta) {
 			return err
 		}
 		patch, own := maps.Clone(p.Back), map[string]any{}
 		maps.Copy(own, decoded.Object(patch, "metadata"))
 		own["uid"] = decoded.Text(meta, "uid")
 		patch["metadata"] = own
-		_, err = r.client.Patch(ctx, p.Target, patch)
+		_, err = r.existing.Client.Patch(ctx, p.Target, patch)
 		// A patch for another object of the same name is invalid, since a UID cannot be changed:
 		// what is there now is looked at.
 		if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {

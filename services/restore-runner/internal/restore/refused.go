@@ -35,14 +35,14 @@ func refusedAsIs(err error) bool {
 	return code == http.StatusForbidden || code == http.StatusUnprocessableEntity || code == http.StatusBadRequest
 }
 
-// yield lays the object aside until its owners have an outcome, and lets them, and whatever else
+// yield parks the object until its owners have an outcome, and lets them, and whatever else
 // waits for it, go first; what comes when everything else has an outcome does not, nor does another
 // object of its name.
-func (r *run) yield(ctx context.Context, v int32, s *parked.State, refused *refusal) *dispatch.Wait {
+func (p *objects) yield(ctx context.Context, v int32, s *parked.State, refused *refusal) *dispatch.Wait {
 	s.Entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
 	s.Yielded = true
-	wait := &dispatch.Wait{Yield: true, Hold: r.Plan.Barriers(v)}
-	if rival, ok := r.Plan.Behind(v); ok {
+	wait := &dispatch.Wait{Yield: true, Hold: p.plan.Barriers(v)}
+	if rival, ok := p.plan.Behind(v); ok {
 		wait.Hold = append(wait.Hold, rival)
 	}
 	for _, ref := range refused.owners {
@@ -50,8 +50,8 @@ func (r *run) yield(ctx context.Context, v int32, s *parked.State, refused *refu
 			wait.On = append(wait.On, ref.Node)
 		}
 	}
-	if err := r.waiting.Keep(v, s, wait); err != nil {
-		r.settler.Fail(ctx, s.Entry, v, err)
+	if err := p.parked.Keep(v, s, wait); err != nil {
+		p.settler.Fail(ctx, s.Entry, v, err)
 		return nil
 	}
 	failpoint.Hit("restore-runner/yielded")

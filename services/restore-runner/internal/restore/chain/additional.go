@@ -1,4 +1,4 @@
-package restore
+package chain
 
 import (
 	"context"
@@ -15,66 +15,66 @@ import (
 )
 
 // await finds what has to come before the object goes on after an action; nil is nothing.
-func (t *chainRun) await(ctx context.Context, b *bound, result *action.RestoreResult) *dispatch.Wait {
+func (r *run) await(ctx context.Context, b *bound, result *action.RestoreResult) *dispatch.Wait {
 	if len(result.Additional) == 0 && !result.Wait {
 		return nil
 	}
 	name := b.Action.Name()
-	if !t.parks {
-		t.parked.Entry.Warn("action " + name + ": additional items of a definition are not waited for, and not restored unless they are selected")
+	if !r.parks {
+		r.state.Entry.Warn("action " + name + ": additional items of a definition are not waited for, and not restored unless they are selected")
 		return nil
 	}
-	t.parked.Additional, t.parked.Probe = nil, nil
+	r.state.Additional, r.state.Probe = nil, nil
 	wait := &dispatch.Wait{}
 	for _, item := range result.Additional {
-		node, ok := t.find(item)
+		node, ok := r.find(item)
 		if !ok {
-			t.missing(name, item)
+			r.missing(name, item)
 			node = -1
-		} else if t.Recorder.Action(node) == "" {
-			t.Recorder.Ask(node)
+		} else if r.chains.Recorder.Action(node) == "" {
+			r.chains.Recorder.Ask(node)
 			wait.On = append(wait.On, node)
 		}
-		t.parked.Additional = append(t.parked.Additional, parked.Additional{Item: item, Node: node})
+		r.state.Additional = append(r.state.Additional, parked.Additional{Item: item, Node: node})
 	}
 	if ready, ok := b.Action.(action.Readiness); ok && result.Wait {
-		t.parked.Probe = &readiness.Probe{Node: t.it.Node, Action: name, Readiness: ready, Timeout: result.WaitTimeout}
-		if t.parked.Probe.Timeout == 0 {
-			t.parked.Probe.Timeout = t.ReadyTimeout
+		r.state.Probe = &readiness.Probe{Node: r.o.Node, Action: name, Readiness: ready, Timeout: result.WaitTimeout}
+		if r.state.Probe.Timeout == 0 {
+			r.state.Probe.Timeout = r.chains.ReadyTimeout
 		}
 	}
 	if len(wait.On) > 0 {
 		return wait
 	}
-	t.parked.Wait = wait
-	return t.comeBack(ctx)
+	r.state.Wait = wait
+	return r.comeBack(ctx)
 }
 
 // find returns the node that an action means, by the name of its resource in the backup or any that
 // the cluster knows.
-func (t *chainRun) find(item action.Item) (int32, bool) {
-	node, ok := t.Plan.Find(item.GroupResource.String(), item.Namespace, item.Name)
+func (r *run) find(item action.Item) (int32, bool) {
+	node, ok := r.chains.Plan.Find(item.GroupResource.String(), item.Namespace, item.Name)
 	if !ok {
-		if gr, known := t.catalog.Resolve(item.GroupResource.String()); known {
-			node, ok = t.Plan.Find(gr.String(), item.Namespace, item.Name)
+		if gr, known := r.chains.Catalog.Resolve(item.GroupResource.String()); known {
+			node, ok = r.chains.Plan.Find(gr.String(), item.Namespace, item.Name)
 		}
 	}
-	if ok && t.Plan.Reserve(node) && t.Plan.Class(node) != plan.Other {
+	if ok && r.chains.Plan.Reserve(node) && r.chains.Plan.Class(node) != plan.Other {
 		return 0, false // a namespace nothing is restored to
 	}
 	return node, ok
 }
 
 // missing reports an additional item that is not restored.
-func (t *chainRun) missing(name string, item action.Item) {
+func (r *run) missing(name string, item action.Item) {
 	what := fmt.Sprintf("additional item %s, which action %s asks for, is ", item, name)
 	switch {
-	case !t.Plan.Admits(item.GroupResource, item.Namespace):
-		t.parked.Entry.Info(what + "left out by the restore's filters")
+	case !r.chains.Plan.Admits(item.GroupResource, item.Namespace):
+		r.state.Entry.Info(what + "left out by the restore's filters")
 	case early[item.GroupResource]:
-		t.parked.Entry.Warn(what + "not in the backup or not selected: namespaces and definitions come before all actions")
+		r.state.Entry.Warn(what + "not in the backup or not selected: namespaces and definitions come before all actions")
 	default:
-		t.parked.Entry.Warn(what + "not in the backup")
+		r.state.Entry.Warn(what + "not in the backup")
 	}
 }
 
@@ -84,8 +84,8 @@ var early = map[schema.GroupResource]bool{
 }
 
 // comeBack notes what became of a wait, and returns what there is to wait for next.
-func (t *chainRun) comeBack(ctx context.Context) *dispatch.Wait {
-	s := t.parked
+func (r *run) comeBack(ctx context.Context) *dispatch.Wait {
+	s := r.state
 	if s.Wait == nil {
 		return nil
 	}
@@ -95,9 +95,9 @@ func (t *chainRun) comeBack(ctx context.Context) *dispatch.Wait {
 		return nil // it was not an action that made it wait
 	}
 	for _, node := range cut {
-		t.Recorder.Owe(node)
+		r.chains.Recorder.Owe(node)
 		s.Entry.Warn(fmt.Sprintf("additional item %s %s, which action %s asks for, waits for this object: restored before it",
-			t.Plan.Kind(node), t.Plan.Node(node).Name, t.actions[s.Next-1].Action.Name()))
+			r.chains.Plan.Kind(node), r.chains.Plan.Node(node).Name, r.actions[s.Next-1].Action.Name()))
 	}
 	q := s.Probe
 	switch {
@@ -110,21 +110,21 @@ func (t *chainRun) comeBack(ctx context.Context) *dispatch.Wait {
 		}
 		return nil
 	}
-	q.Items = t.existing(ctx, s.Additional)
+	q.Items = r.existing(ctx, s.Additional)
 	if len(q.Items) == 0 && len(cut) > 0 {
 		s.Probe = nil // it was to wait for what waits for it
 		return nil
 	}
 	q.Added = true
-	t.prober.Add(ctx, q)
+	r.chains.prober.Add(ctx, q)
 	return &dispatch.Wait{Wake: true}
 }
 
 // existing returns those additional items that are in the cluster.
-func (t *chainRun) existing(ctx context.Context, all []parked.Additional) []action.Item {
+func (r *run) existing(ctx context.Context, all []parked.Additional) []action.Item {
 	var out []action.Item
 	for _, a := range all {
-		if t.exists(ctx, a) {
+		if r.exists(ctx, a) {
 			out = append(out, a.Item)
 		}
 	}
@@ -133,20 +133,20 @@ func (t *chainRun) existing(ctx context.Context, all []parked.Additional) []acti
 
 // exists reports whether an additional item is in the cluster. What was created or updated is not
 // asked for again.
-func (t *chainRun) exists(ctx context.Context, a parked.Additional) bool {
+func (r *run) exists(ctx context.Context, a parked.Additional) bool {
 	var target apply.Target
 	if a.Node >= 0 {
-		if done := t.Recorder.Action(a.Node); done == apply.Created || done == apply.Updated {
+		if done := r.chains.Recorder.Action(a.Node); done == apply.Created || done == apply.Updated {
 			return true
 		}
-		target = t.names.Target(a.Node)
+		target = r.chains.Names.Target(a.Node)
 	} else {
-		served, ok := t.catalog.Lookup(a.Item.GroupResource)
+		served, ok := r.chains.Catalog.Lookup(a.Item.GroupResource)
 		if !ok {
 			return false
 		}
-		target = apply.Target{GVR: served.GVR(), Namespace: t.Plan.MapNamespace(a.Item.Namespace), Name: a.Item.Name}
+		target = apply.Target{GVR: served.GVR(), Namespace: r.chains.Plan.MapNamespace(a.Item.Namespace), Name: a.Item.Name}
 	}
-	_, err := t.client.Get(ctx, target)
+	_, err := r.chains.Existing.Client.Get(ctx, target)
 	return err == nil
 }

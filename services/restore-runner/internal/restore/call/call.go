@@ -1,0 +1,89 @@
+// Package call calls restore item actions, if the restore is still this process's: an action may
+// have effects elsewhere, which nothing fences.
+package call
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
+)
+
+// maxRetries is how often a call is repeated whose process died.
+const maxRetries = 2
+
+// Config is what actions are called with.
+type Config struct {
+	Recorder *outcome.Recorder
+	History  *outcome.History
+	// Restore is the Restore as actions get it.
+	Restore *action.Restore
+	// Confirm is called before each call, which does not take place after an error. Nil allows all.
+	Confirm func(ctx context.Context) error
+	// Collateral tells of an error that the call may have failed because of another one, which took
+	// the process of both along: the call is repeated then. Nil is always false.
+	Collateral func(error) bool
+	// Unsent tells of an error that the call was certainly not made. Nil is always false.
+	Unsent func(error) bool
+	Stop   stop.Signal
+}
+
+// Caller calls the actions of a restore. Safe for concurrent use.
+type Caller struct {
+	Config
+	retrying chan struct{} // holds one value while a call is retried
+}
+
+// New returns a caller.
+func New(cfg Config) *Caller { return &Caller{Config: cfg, retrying: make(chan struct{}, 1)} }
+
+// Request is a call of an action about one object.
+type Request struct {
+	Action action.RestoreItem
+	Node   int32
+	// Object is as the actions before left it, Stored as it was backed up.
+	Object, Stored *action.Object
+}
+
+// Execute calls an action. A call whose process died is repeated, one such call at a time, so that
+// in the end it costs the object that is to blame, and others only where several are. One that may
+// begin an operation is not.
+func (c *Caller) Execute(ctx context.Context, q Request) (result action.RestoreResult, err error) {
+	if _, begins := q.Action.(action.RestoreOperations); begins {
+		return c.once(ctx, q)
+	}
+	result, err = c.call(ctx, q)
+	for range maxRetries {
+		if err == nil || ctx.Err() != nil || c.Collateral == nil || !c.Collateral(err) {
+			return result, err
+		}
+		result, err = c.retry(ctx, q)
+	}
+	return result, err
+}
+
+func (c *Caller) retry(ctx context.Context, q Request) (action.RestoreResult, error) {
+	select {
+	case c.retrying <- struct{}{}:
+	case <-ctx.Done():
+		return action.RestoreResult{}, context.Cause(ctx)
+	}
+	defer func() { <-c.retrying }()
+	return c.call(ctx, q)
+}
+
+// call makes one call.
+func (c *Caller) call(ctx context.Context, q Request) (action.RestoreResult, error) {
+	if err := c.confirmed(ctx); err != nil {
+		return action.RestoreResult{}, err
+	}
+	return q.Action.Execute(ctx, q.Object, q.Stored, c.Restore)
+}
+
+func (c *Caller) confirmed(ctx context.Context) error {
+	if c.Confirm == nil {
+		return nil
+	}
+	return c.Confirm(ctx)
+}

@@ -1,0 +1,84 @@
+package restore
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/create"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pausing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/webhooks"
+)
+
+// creation brings one object after another into the cluster, with the volume it needs, its owners
+// and its pause. Safe for concurrent use.
+type creation struct {
+	plan     *plan.Plan
+	client   *apply.Client
+	creator  *create.Creator
+	settler  *settle.Settler
+	volumes  *provision.Provisioner
+	pauser   *pausing.Pauser
+	webhooks *webhooks.Late
+	names    *naming.Names
+	reset    *reset.Options
+	// defined reports that this restore defined a kind.
+	defined  func(schema.GroupResource) bool
+	timeouts delay.Timeouts
+}
+
+// create brings the normalized object into the cluster and gives it its owners. again reports that
+// it went away which stood there; then, and after an error, the object has no outcome yet.
+func (c *creation) create(ctx context.Context, s *parked.State, o *object.Object) (again bool, err error) {
+	kind := c.plan.Kind(o.Node)
+	if kind.String() == "persistentvolumeclaims" {
+		c.volumes.FollowVolume(o)
+	}
+	reset.Place(o.Body, o.Target.Namespace, c.reset)
+	owners := c.settler.Owners.References(ctx, o)
+	if len(owners.Now) > 0 {
+		o.Metadata()["ownerReferences"] = owners.Now
+	}
+	if err := c.pauser.Pause(ctx, o); err != nil {
+		return false, err
+	}
+	failpoint.Hit("restore-runner/before-create")
+	o.Tried = s.Tried
+	request := c.creator.Request(o, kind.GVK.Kind)
+	request.New = c.defined(kind.GroupResource())
+	rival, taken := c.names.Rival(o.Node)
+	request.Taken = taken
+	result := c.client.Apply(ctx, request)
+	failpoint.Hit("restore-runner/after-create")
+	switch {
+	case errors.Is(result.Err, apply.ErrGoing):
+		return true, nil
+	case len(owners.Later) > 0 && !s.Yielded && refusedAsIs(result.Err):
+		return false, &refusal{err: result.Err, owners: owners.Later}
+	case result.Err != nil:
+		owners.Report(s.Entry)
+		return false, c.timeouts.Of(result.Err)
+	case taken && result.Action == apply.Failed:
+		owners.Report(s.Entry)
+		return false, c.names.Collision(o.Node, rival)
+	}
+	owners.Report(s.Entry)
+	if c.creator.Complete(ctx, s.Entry, o, &result) && c.settler.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
+		if result.Action == apply.Created {
+			c.webhooks.Warn(ctx, s.Entry, o)
+		}
+		c.settler.Done(ctx, s.Entry, o.Node, result, owners.Now, owners.Later)
+	}
+	return false, nil
+}

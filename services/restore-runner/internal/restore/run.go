@@ -1,0 +1,146 @@
+package restore
+
+import (
+	"context"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/apiservice"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/chain"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/create"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/definitions"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/namespaces"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/owners"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pausing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/screen"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/target"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/webhooks"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/workers"
+)
+
+// run is one restore: what its passes share, and the passes.
+type run struct {
+	cfg      *Config
+	stop     stop.Signal
+	timeouts delay.Timeouts
+	reset    *reset.Options
+
+	existing *existing.Reader
+	catalog  *served.Catalog
+	names    *naming.Names
+	targets  *target.Namespaces
+	loader   *object.Loader
+	owners   *owners.Linker
+	settler  *settle.Settler
+	workers  *workers.Pool
+	screen   *screen.Screen
+	parked   *parked.Store
+	chains   *chain.Chains
+	creator  *create.Creator
+
+	definitions *definitions.Restorer
+	namespaces  *namespaces.Creator
+}
+
+// newRun puts together what restores definitions and namespaces; what restores the objects depends
+// on both.
+func newRun(cfg Config) (*run, error) {
+	limiter := &dispatch.Limiter{}
+	manager := apply.ManagerOf(cfg.UID)
+	client, err := apply.NewClient(cfg.REST, manager, limiter, cfg.Clock, cfg.Confirm)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{cfg: &cfg, stop: cfg.Stop, timeouts: delay.Timeouts{Terminating: cfg.TerminatingTimeout, Resource: cfg.ResourceTimeout}}
+	r.reset = &reset.Options{
+		Backup: cfg.Backup, Restore: cfg.Restore, MapNamespace: cfg.Plan.MapNamespace,
+		PreserveNodePorts: cfg.Spec.PreserveNodePorts != nil && *cfg.Spec.PreserveNodePorts,
+		Reprovision:       cfg.Volumes.Reprovision,
+	}
+	r.existing = &existing.Reader{Client: client, Manager: manager}
+	r.catalog = served.New(cfg.REST, cfg.Catalog)
+	r.names = naming.New(cfg.Plan, cfg.Recorder, cfg.History.Names)
+	r.targets = target.New(cfg.History.Lost)
+	r.loader = &object.Loader{Source: cfg.Source, Plan: cfg.Plan, Catalog: r.catalog}
+	r.owners = owners.New(owners.Config{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Namespaces: r.targets,
+		Limit: limiter.Limit, Stop: r.stop, Dir: cfg.Dir,
+	})
+	r.settler = &settle.Settler{Plan: cfg.Plan, Recorder: cfg.Recorder, Owners: r.owners}
+	r.workers = &workers.Pool{Plan: cfg.Plan, Recorder: cfg.Recorder, Settler: r.settler, Clock: cfg.Clock, Limit: limiter.Limit, Stop: r.stop}
+	r.screen = &screen.Screen{Plan: cfg.Plan, Volumes: cfg.Volumes, Runs: cfg.Runs, Owners: r.owners}
+	r.parked = &parked.Store{Dir: cfg.Dir}
+	r.creator = &create.Creator{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Settler: r.settler, Existing: r.existing, Names: r.names,
+		PreserveNodePorts: r.reset.PreserveNodePorts, Update: cfg.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
+	}
+	r.chain()
+	r.prepare()
+	return r, nil
+}
+
+// chain makes the chains of actions.
+func (r *run) chain() {
+	cfg := r.cfg
+	caller := call.New(call.Config{
+		Recorder: cfg.Recorder, History: cfg.History, Restore: cfg.Object,
+		Confirm: cfg.Confirm, Collateral: cfg.Collateral, Unsent: cfg.Unsent, Stop: r.stop,
+	})
+	r.chains = chain.New(chain.Config{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Settler: r.settler, Existing: r.existing, Names: r.names,
+		Catalog: r.catalog, Parked: r.parked, Caller: caller, Clock: cfg.Clock, ReadyTimeout: cfg.ReadyTimeout,
+	}, cfg.Actions)
+}
+
+// prepare makes what restores definitions and namespaces.
+func (r *run) prepare() {
+	cfg := r.cfg
+	poller := delay.Poller{Clock: cfg.Clock, Stop: r.stop}
+	r.definitions = definitions.New(definitions.Config{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Chains: r.chains, Parked: r.parked,
+		Creator: r.creator, Settler: r.settler, Existing: r.existing, Catalog: r.catalog, Reset: r.reset, Report: r.screen.Report,
+		Timeouts: r.timeouts, Poller: poller, Workers: r.workers, Clock: cfg.Clock,
+	})
+	r.namespaces = namespaces.New(namespaces.Config{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Settler: r.settler, Existing: r.existing, Names: r.names,
+		Targets: r.targets, Timeouts: r.timeouts, Poller: poller, Workers: r.workers,
+	})
+}
+
+// objects restores everything else: the last pass.
+func (r *run) objects(ctx context.Context) error {
+	cfg := r.cfg
+	services := apiservice.New(apiservice.Config{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Client: r.existing.Client, Catalog: r.catalog, Timeouts: r.timeouts,
+	})
+	late := webhooks.Find(ctx, webhooks.Config{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Source: cfg.Source, Existing: r.existing, Names: r.names,
+	})
+	volumes := provision.New(provision.Config{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Existing: r.existing, Names: r.names,
+		Volumes: cfg.Volumes, Snapshotters: cfg.Snapshotters, UID: cfg.UID, Confirm: cfg.Confirm, Timeouts: r.timeouts, Stop: r.stop,
+	})
+	pauser := &pausing.Pauser{Rules: cfg.Pauses, Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
+	p := &objects{
+		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, parked: r.parked,
+		namespaces: r.namespaces, services: services, settler: r.settler, workers: r.workers, reset: r.reset, lot: parking.New(cfg.Clock),
+		creation: &creation{
+			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, settler: r.settler, volumes: volumes, pauser: pauser,
+			webhooks: late, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,
+		},
+	}
+	return p.restoreAll(ctx)
+}
