@@ -75,7 +75,7 @@ type Config struct {
 type Canceller struct {
 	Config
 
-	mu   sync.Mutex
+	mu       sync.Mutex
 	observed map[string]observation
 }
 

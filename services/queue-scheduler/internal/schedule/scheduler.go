@@ -45,7 +45,7 @@ type Config struct {
 // Scheduler makes passes. Wake may be called from anywhere, Run once at a time.
 type Scheduler struct {
 	Config
-	wake chan struct{}
+	wake     chan struct{}
 	reported map[types.UID]time.Time // slots that wait and were logged
 }
 

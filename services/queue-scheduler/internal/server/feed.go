@@ -34,9 +34,9 @@ type state struct {
 // Feed reads the queue for all watchers: after a change, at most once a second, and not at all
 // while there is no watcher. Safe for concurrent use.
 type Feed struct {
-	queue Queue
-	clock clock.WithTicker
-	changed  chan struct{}
+	queue   Queue
+	clock   clock.WithTicker
+	changed chan struct{}
 
 	mu       sync.Mutex
 	watchers map[chan state]bool

@@ -46,8 +46,8 @@ type Config struct {
 type Settings struct {
 	config Config
 
-	mu   sync.Mutex
-	good map[string]int    // the last readable values
+	mu       sync.Mutex
+	good     map[string]int    // the last readable values
 	reported map[string]string // unreadable ones that were reported
 }
 
