@@ -68,6 +68,7 @@ func TestPluginsBuiltWithVelerosFramework(t *testing.T) {
 	s := h.Open(t.Context(), slog.New(slog.NewJSONHandler(&log, nil)))
 	t.Run("backup", func(t *testing.T) { backup(t, s) })
 	t.Run("restore", func(t *testing.T) { restore(t, s) })
+	t.Run("operations", func(t *testing.T) { operations(t, h) })
 	t.Run("delete and item blocks", func(t *testing.T) { others(t, s) })
 	t.Run("object store", func(t *testing.T) { objectStore(t, s) })
 	t.Run("volumes", func(t *testing.T) { volumes(t, s) })
@@ -141,6 +142,27 @@ func restore(t *testing.T, s *pluginhost.Session) {
 	ready, err := all[1].(action.Readiness).Ready(t.Context(), r.Additional, r1)
 	require.NoError(t, err)
 	require.True(t, ready)
+}
+
+func operations(t *testing.T, h *pluginhost.Host) {
+	o := h.Operations(t.Context(), slog.New(slog.DiscardHandler))
+	defer o.Close()
+	op := action.Operation{Kind: string(pluginhost.KindBackupItemActionV2), Action: "velerofw.io/backup-v2", ID: "op-b1"}
+	progress, err := o.Progress(t.Context(), op, theBackup(t).JSON())
+	require.NoError(t, err)
+	require.Equal(t, int64(3), progress.Total)
+	require.Equal(t, "op-b1", progress.Description)
+	_, err = o.Cancel(t.Context(), op, theBackup(t).JSON(), time.Minute)
+	require.ErrorContains(t, err, "cannot cancel op-b1")
+	r1, err := action.NewRestore(&velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r1"}})
+	require.NoError(t, err)
+	op.Kind, op.Action = string(pluginhost.KindRestoreItemActionV2), "velerofw.io/restore-v2"
+	progress, err = o.Progress(t.Context(), op, r1.JSON())
+	require.NoError(t, err)
+	require.Equal(t, "failed", progress.Err)
+	accepted, err := o.Cancel(t.Context(), op, r1.JSON(), time.Minute)
+	require.NoError(t, err)
+	require.True(t, accepted)
 }
 
 func others(t *testing.T, s *pluginhost.Session) {

@@ -71,6 +71,9 @@ func (b *backupItemV2) Execute(ctx context.Context, object *action.Object, backu
 		if err != nil {
 			return err
 		}
+		if err := checkOperationID(answer.GetOperationId()); err != nil {
+			return err
+		}
 		r, err = backupResult(object, answer.GetItem(), answer.GetAdditionalItems())
 		r.OperationID = answer.GetOperationId() // whatever is wrong with the rest
 		if err != nil {

@@ -91,7 +91,7 @@ func (c *catalog) add(p Registration, owners map[plugged]string) {
 	fail := func(kind Kind, err error) {
 		c.failures = append(c.failures, BinaryError{Path: p.Path, Kind: kind, Err: err})
 	}
-	if !known(p.Kind) {
+	if !known(p.Kind) || asynchronous(p.Kind) && !p.described {
 		fail("", fmt.Errorf("%w: plugin %q has the unknown kind %q", ErrMalformed, clip(p.Name), clip(string(p.Kind))))
 		return
 	}
@@ -103,18 +103,12 @@ func (c *catalog) add(p Registration, owners map[plugged]string) {
 		fail(p.Kind, fmt.Errorf("%w: %s %s is registered by %s already", ErrMalformed, p.Kind, p.Name, first))
 		return
 	}
+	if first, taken := owners[plugged{twins[p.Kind], p.Name}]; taken && first != p.Path {
+		fail(p.Kind, fmt.Errorf("%w: %s %s is registered as %s by %s already", ErrMalformed, p.Kind, p.Name, twins[p.Kind], first))
+		return
+	}
 	owners[plugged{p.Kind, p.Name}] = p.Path
 	c.plugins = append(c.plugins, p)
-	if instead, waits := unserved[p.Kind]; waits && owners[plugged{instead, p.Name}] != p.Path {
-		fail(p.Kind, fmt.Errorf("%w: %s %s", ErrUnserved, p.Kind, p.Name))
-	}
-}
-
-// unserved are the kinds that no job calls, and the kind under which jobs call a plugin that is
-// registered so too.
-var unserved = map[Kind]Kind{
-	KindAsyncBackupItemAction:  KindBackupItemActionV2,
-	KindAsyncRestoreItemAction: KindRestoreItemActionV2,
 }
 
 // Plugins returns everything that can be used, binaries as they were found and in each the names of
@@ -136,27 +130,41 @@ func (h *Host) MayServe(kind Kind) bool {
 	return slices.ContainsFunc(h.Plugins(), func(p Registration) bool { return p.Kind == kind }) || len(h.Unknown()) > 0
 }
 
-// missing returns what cannot be used and may be of one of these kinds.
-func (c *catalog) missing(kinds ...Kind) []BinaryError {
-	return slices.DeleteFunc(slices.Clone(c.failures), func(f BinaryError) bool { return f.Kind != "" && !slices.Contains(kinds, f.Kind) })
+// missing returns what cannot be used and may be of one of these kinds, of which sessions with
+// starts have the asynchronous one.
+func (c *catalog) missing(starts bool, kinds ...Kind) []BinaryError {
+	out := slices.DeleteFunc(slices.Clone(c.failures), func(f BinaryError) bool { return f.Kind != "" && !slices.Contains(kinds, f.Kind) })
+	for _, p := range c.plugins {
+		if starts || !asynchronous(p.Kind) || !slices.Contains(kinds, p.Kind) {
+			continue
+		}
+		if _, served := c.find(twins[p.Kind], p.Name); !served {
+			out = append(out, BinaryError{Path: p.Path, Kind: p.Kind, Err: fmt.Errorf("%w: %s %s", ErrUnserved, p.Kind, p.Name)})
+		}
+	}
+	return out
 }
 
 // effective returns the plugins of the kinds that run: of a name that is registered under a kind
-// and its newer one, the newer.
+// and its newer one, the newer; of one that is an asynchronous action too, that.
 func (c *catalog) effective(kinds ...Kind) []Registration {
 	var out []Registration
 	for _, p := range c.plugins {
-		if !slices.Contains(kinds, p.Kind) {
-			continue
+		if slices.Contains(kinds, p.Kind) && !c.replaced(p, kinds) {
+			out = append(out, p)
 		}
-		if newer, has := newer[p.Kind]; has {
-			if _, replaced := c.find(newer, p.Name); replaced {
-				continue
-			}
-		}
-		out = append(out, p)
 	}
 	return out
+}
+
+func (c *catalog) replaced(p Registration, kinds []Kind) bool {
+	if newer, has := newer[p.Kind]; has {
+		_, replaced := c.find(newer, p.Name)
+		return replaced
+	}
+	twin := twins[p.Kind]
+	_, replaced := c.find(twin, p.Name)
+	return replaced && asynchronous(twin) && slices.Contains(kinds, twin)
 }
 
 func (c *catalog) find(kind Kind, name string) (Registration, bool) {

@@ -21,8 +21,16 @@ func selectorOf(s *velero.ResourceSelector) action.Selector {
 	}
 }
 
+// identifier names an object in either protocol.
+type identifier interface {
+	GetGroup() string
+	GetResource() string
+	GetNamespace() string
+	GetName() string
+}
+
 // itemsOf translates and checks the items of an answer's field.
-func itemsOf(field string, ids []*velero.ResourceIdentifier) ([]action.Item, error) {
+func itemsOf[I identifier](field string, ids []I) ([]action.Item, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -92,4 +100,23 @@ func answerOf(sent *action.Object, answer []byte, renamed bool) (*action.Object,
 		return nil, fmt.Errorf("%w: item is another object: %s", ErrMalformed, clip(is.String()))
 	}
 	return object, nil
+}
+
+// answerIfAny is answerOf for answers that leave out an object that stays as it is.
+func answerIfAny(sent *action.Object, answer []byte, renamed bool) (*action.Object, error) {
+	if len(answer) == 0 {
+		return sent, nil
+	}
+	return answerOf(sent, answer, renamed)
+}
+
+// maxOperationID bounds the name of an operation, which is kept in records.
+const maxOperationID = 4 << 10
+
+// checkOperationID refuses a name that is too long to be kept.
+func checkOperationID(id string) error {
+	if len(id) > maxOperationID {
+		return fmt.Errorf("%w: operation ID is longer than %d bytes: the operation that it names is not followed", ErrMalformed, maxOperationID)
+	}
+	return nil
 }

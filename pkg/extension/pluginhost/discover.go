@@ -90,7 +90,7 @@ func (l *listing) add(described *pluginv1.Plugin) error {
 	if !ok {
 		return fmt.Errorf("kind: unknown value %d", described.GetKind())
 	}
-	if kind == KindAsyncBackupItemAction || kind == KindAsyncRestoreItemAction {
+	if asynchronous(kind) {
 		l.plugins = append(l.plugins, Registration{Kind: kind, Name: described.GetName(), Path: l.path, Touches: described.GetTouches(), Restartable: described.GetRestartable(), described: true})
 		return nil
 	}

@@ -5,7 +5,8 @@
 // socket), so that binaries built for Velero run unmodified, every kind in every version; plugins
 // of Holdfast's own SDK answer on the same socket in more detail. A [Host] knows which binaries
 // register what. A [Session] is one job's use of them: it starts a process per binary when it is
-// first needed, and ends all of them with the job.
+// first needed, and ends all of them with the job. [Operations] asks about work that goes on after a
+// call, in processes that all jobs share.
 //
 // A plugin is not trusted to behave. Every call has a deadline and a limit on the answer's size; a
 // process that crashes, hangs or answers nonsense costs the call an [Error] that names the plugin,

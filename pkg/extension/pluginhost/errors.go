@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 )
 
@@ -21,7 +22,8 @@ var (
 	ErrStart = errors.New("plugin process did not start")
 	// ErrCrashed means that the process died during the call, or broke the connection.
 	ErrCrashed = errors.New("plugin process died")
-	// ErrTimeout means that the call was not answered in time. The process is replaced.
+	// ErrTimeout means that the call was not answered in time. The process is replaced, but for one
+	// that jobs share.
 	ErrTimeout = errors.New("no answer in time")
 	// ErrStopped means that the process died too often in a row and is not started again for a
 	// while.
@@ -32,9 +34,11 @@ var (
 	ErrTooLarge = errors.New("message too large")
 	// ErrMalformed means that the answer is not what the protocol asks for.
 	ErrMalformed = errors.New("malformed answer")
+	// ErrNoKey means that a call that begins an operation has no idempotency key.
+	ErrNoKey = errors.New("no idempotency key")
 	// ErrUnserved means that the plugin is registered under a kind that this version never calls.
 	ErrUnserved = errors.New("this version calls no plugin of this kind")
-	// ErrClosed means that the session was closed.
+	// ErrClosed means that the session was closed, or the Operations.
 	ErrClosed = errors.New("plugin session is closed")
 )
 
@@ -77,6 +81,11 @@ type RemoteError struct {
 
 // Error returns the plugin's text.
 func (e *RemoteError) Error() string { return e.Message }
+
+// Is makes the answer that there is no such operation action.ErrUnknownOperation.
+func (e *RemoteError) Is(target error) bool {
+	return target == action.ErrUnknownOperation && e.Code == codes.NotFound && e.Reason == ReasonNoOperation
+}
 
 // What an ErrorInfo of the SDK says, see async.proto.
 const (

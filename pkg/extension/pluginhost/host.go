@@ -52,6 +52,8 @@ type Host struct {
 	listings []listing
 	known    atomic.Pointer[catalog]
 	tolls    *tolls
+	// operations are nil until they are asked for.
+	operations atomic.Pointer[Operations]
 }
 
 // featureCSI is Velero's feature without which the actions of its CSI support do not run.

@@ -42,6 +42,20 @@ var newer = map[Kind]Kind{
 	KindRestoreItemAction: KindRestoreItemActionV2,
 }
 
+// asynchronous reports whether plugins of the kind are the SDK's asynchronous actions.
+func asynchronous(k Kind) bool {
+	return k == KindAsyncBackupItemAction || k == KindAsyncRestoreItemAction
+}
+
+// twins are the kinds under which one plugin may be registered twice, so that servers that do not
+// have the SDK's kinds find it too. A name is one plugin's in both.
+var twins = map[Kind]Kind{
+	KindAsyncBackupItemAction:  KindBackupItemActionV2,
+	KindAsyncRestoreItemAction: KindRestoreItemActionV2,
+	KindBackupItemActionV2:     KindAsyncBackupItemAction,
+	KindRestoreItemActionV2:    KindAsyncRestoreItemAction,
+}
+
 // CheckName checks a plugin's name: a DNS subdomain, one "/" and something after it.
 func CheckName(name string) error {
 	vendor, rest, found := strings.Cut(name, "/")

@@ -20,10 +20,14 @@ type Limits struct {
 	// Answer is the largest answer in bytes: 8 MiB, over twice the largest object that an API
 	// server accepts.
 	Answer int
-	// Deaths is how many times in a row a process may die or hang before it is left alone: 5.
+	// Deaths is how many times in a row a process may die or hang before it is left alone, and how
+	// many calls in a row one that jobs share may leave unanswered before another takes over: 5.
 	Deaths int
 	// Rest is for how long: 1 minute.
 	Rest time.Duration
+	// Idle is how long a process that jobs share runs on without a call and without an operation
+	// that lives in it: 5 minutes.
+	Idle time.Duration
 	// LogRate and LogBurst bound the lines a process may log: 1,000 a second after the first
 	// 10,000, where every 4 KiB of a long line count as one more. What is over is counted and
 	// reported.
@@ -50,6 +54,7 @@ func (l Limits) withDefaults() Limits {
 		Answer:   orDefault(l.Answer, 8<<20),
 		Deaths:   orDefault(l.Deaths, 5),
 		Rest:     orDefault(l.Rest, time.Minute),
+		Idle:     orDefault(l.Idle, 5*time.Minute),
 		LogRate:  orDefault(l.LogRate, 1000),
 		LogBurst: orDefault(l.LogBurst, 10000),
 	}

@@ -72,10 +72,16 @@ type process struct {
 	// set up.
 	dialed atomic.Pointer[grpc.ClientConn]
 
-	// calls, blamed and buried belong to the worker.
-	calls  int
-	blamed map[who]struct{} // plugins against which its death was counted
-	buried bool
+	// These belong to the worker.
+	calls      int
+	blamed     map[who]struct{} // plugins against which its death was counted
+	buried     bool
+	operations int       // that live in it
+	silences   int       // calls in a row that were not answered in time, where that does not end it
+	used       time.Time // when it was last given back
+
+	// started is what it says its start ID is, once it was asked.
+	started atomic.Pointer[string]
 
 	// told belongs to the storage whose turn it is: the process knows the configuration.
 	told bool

@@ -100,10 +100,15 @@ func (a *restoreItemV2) Execute(ctx context.Context, object, fromBackup *action.
 		if err != nil {
 			return err
 		}
-		if r, err = restoreResult(object, answer); err != nil {
+		if err := checkOperationID(answer.GetOperationId()); err != nil {
 			return err
 		}
-		r.OperationID, r.Wait = answer.GetOperationId(), answer.GetWaitForAdditionalItems()
+		r, err = restoreResult(object, answer)
+		r.OperationID = answer.GetOperationId() // whatever is wrong with the rest
+		if err != nil {
+			return err
+		}
+		r.Wait = answer.GetWaitForAdditionalItems()
 		return readyTimeout(&r, answer.GetAdditionalItemsReadyTimeout())
 	})
 	return r, err

@@ -57,7 +57,9 @@ func TestABinaryThatDidNotStartIsAskedAgain(t *testing.T) {
 
 // A plugin of a kind that nobody calls is registered, and nothing says that its work is not done.
 func TestWhatNobodyServesIsMissingFromTheJobsItIsFor(t *testing.T) {
-	registered := func(kind Kind, name string) Registration { return Registration{Kind: kind, Name: name, Path: "/p/x"} }
+	registered := func(kind Kind, name string) Registration {
+		return Registration{Kind: kind, Name: name, Path: "/p/x", described: asynchronous(kind)}
+	}
 	for name, tc := range map[string]struct {
 		plugins           []Registration
 		backups, restores int

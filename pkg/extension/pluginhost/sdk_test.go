@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,22 +95,72 @@ func TestPluginsOfTheSDKSayMore(t *testing.T) {
 	require.True(t, restored.Skip)
 }
 
+// A binary that has none of the SDK's kinds is called in Velero's protocol, and lists none of them.
+func TestAPluginIsUsedUnderItsAsynchronousKindOnceThereIsAProcessForIt(t *testing.T) {
+	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "twins", "unlike-twins")))
+	require.NoError(t, err)
+	said := map[string]int{}
+	for _, f := range h.Failures() {
+		require.ErrorIs(t, f, pluginhost.ErrMalformed)
+		_, text, _ := strings.Cut(f.Err.Error(), ": ")
+		text, _, _ = strings.Cut(text, " by ")
+		said[filepath.Base(f.Path)+": "+text]++
+	}
+	require.Equal(t, map[string]int{
+		`twins: plugin "twin.io/listed" has the unknown kind "AsyncBackupItemAction"`:        1,
+		`unlike-twins: plugin "twin.io/listed" has the unknown kind "AsyncBackupItemAction"`: 1,
+		"unlike-twins: BackupItemActionV2 twin.io/mover is registered":                       1,
+		"unlike-twins: RestoreItemActionV2 twin.io/mover is registered":                      1,
+		"unlike-twins: AsyncBackupItemAction twin.io/mover is registered":                    1,
+		"unlike-twins: AsyncRestoreItemAction twin.io/mover is registered":                   1,
+	}, said)
+	without := open(t, h)
+	operations(t, h)
+	with := open(t, h)
+	for s, starts := range map[*pluginhost.Session]bool{without: false, with: true} {
+		require.Len(t, s.BackupItems(), 1)
+		_, is := s.BackupItems()[0].(action.BackupStarter)
+		require.Equal(t, starts, is)
+		require.Len(t, s.RestoreItems(), 1)
+		_, is = s.RestoreItems()[0].(action.RestoreStarter)
+		require.Equal(t, starts, is)
+	}
+}
+
+func TestAJobSaysThatAsynchronousActionsAreNotCalled(t *testing.T) {
+	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "starters")))
+	require.NoError(t, err)
+	require.Empty(t, h.Failures())
+	s := open(t, h)
+	require.Equal(t, []string{"z.io/sync"}, names(s.BackupItems()))
+	require.Empty(t, s.RestoreItems())
+	missing := s.MissingFromBackups()
+	require.Len(t, missing, 2)
+	require.ErrorIs(t, missing[0], pluginhost.ErrUnserved)
+	require.EqualError(t, missing[0].Err, "this version calls no plugin of this kind: AsyncBackupItemAction a.io/inside")
+	missing = s.MissingFromRestores()
+	require.Len(t, missing, 1)
+	require.EqualError(t, missing[0].Err, "this version calls no plugin of this kind: AsyncRestoreItemAction a.io/restores")
+
+	operations(t, h)
+	s = open(t, h)
+	require.Equal(t, []string{"z.io/sync", "a.io/inside", "a.io/outside"}, names(s.BackupItems()))
+	require.Equal(t, []string{"a.io/restores"}, names(s.RestoreItems()))
+	require.Empty(t, s.MissingFromBackups())
+	require.Empty(t, s.MissingFromRestores())
+}
+
 func TestWhatOneRegistrationSaysWrongCostsItAlone(t *testing.T) {
 	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "misdescribed")))
 	require.NoError(t, err)
 	var said []string
 	for _, f := range h.Failures() {
-		if f.Kind == "" {
-			require.ErrorIs(t, f, pluginhost.ErrMalformed)
-		} else {
-			require.ErrorIs(t, f, pluginhost.ErrUnserved)
-		}
+		require.ErrorIs(t, f, pluginhost.ErrMalformed)
 		said = append(said, f.Err.Error())
 	}
 	require.Equal(t, []string{
 		"malformed answer: Describe: plugins[0]: kind: unknown value 99",
 		`malformed answer: Describe: plugins[2]: DeleteItemAction "described.io/secret" is missing in the list of plugins`,
-		"this version calls no plugin of this kind: AsyncBackupItemAction described.io/slow",
 	}, said)
 	require.Len(t, h.Plugins(), 2)
 	require.Equal(t, []string{"pods"}, h.Plugins()[0].Touches)

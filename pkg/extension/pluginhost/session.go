@@ -12,13 +12,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
 
-// Session is one job's use of the plugins, with processes of its own. Everything it hands out works
-// until Close. Safe for concurrent use.
+// Session is one job's use of the plugins, with processes of its own, but for the SDK's
+// asynchronous actions, see Operations. Everything it hands out works until Close. Safe for
+// concurrent use.
 type Session struct {
 	host *Host
 	*catalog
-	ctx context.Context
-	log *slog.Logger
+	ctx        context.Context
+	log        *slog.Logger
+	operations *Operations // nil for a session without the SDK's asynchronous actions
 
 	mu        sync.Mutex
 	workers   map[string]*worker // by binary, and by plugin and configuration where those have processes of their own
@@ -31,7 +33,10 @@ type Session struct {
 // their fields; "plugin" names the binary. An error that a plugin logs is an error of the job, as
 // in Velero: that is for log's handler to count.
 func (h *Host) Open(ctx context.Context, log *slog.Logger) *Session {
-	return &Session{host: h, catalog: h.known.Load(), ctx: ctx, log: log, workers: map[string]*worker{}, providers: map[string]any{}}
+	return &Session{
+		host: h, catalog: h.known.Load(), ctx: ctx, log: log, operations: h.operations.Load(),
+		workers: map[string]*worker{}, providers: map[string]any{},
+	}
 }
 
 // Close ends the processes, and returns when they and everything else in their process groups are
@@ -69,7 +74,13 @@ func (s *Session) worker(key, toll, path string, env ...string) *worker {
 }
 
 func (s *Session) plugin(r Registration) plugin {
-	return plugin{name: r.Name, registration: r, worker: s.worker(r.Path, r.Path, r.Path)}
+	p := plugin{name: r.Name, registration: r}
+	if asynchronous(r.Kind) {
+		p.worker = s.operations.worker(r.Path)
+	} else {
+		p.worker = s.worker(r.Path, r.Path, r.Path)
+	}
+	return p
 }
 
 // use reports whether an action runs: those of Velero's CSI support only with the feature.
@@ -77,44 +88,61 @@ func (s *Session) use(r Registration) bool {
 	return !strings.Contains(r.Name, "velero.io/csi-") || slices.Contains(s.host.cfg.Features, featureCSI)
 }
 
-// collect makes the actions of some kinds, in alphanumeric order of their names, which is the order
-// in which they run.
+// collect makes the actions of some kinds in the order in which they run: that of their names, and
+// the asynchronous ones after all others.
 func collect[A action.Action](s *Session, kinds []Kind, adapt func(Kind, plugin) A) []A {
-	var out []A
+	if s.operations == nil {
+		kinds = slices.DeleteFunc(kinds, asynchronous)
+	}
+	var out, last []A
 	for _, r := range s.effective(kinds...) {
-		if s.use(r) {
+		switch {
+		case !s.use(r):
+		case asynchronous(r.Kind):
+			last = append(last, adapt(r.Kind, s.plugin(r)))
+		default:
 			out = append(out, adapt(r.Kind, s.plugin(r)))
 		}
 	}
-	slices.SortFunc(out, func(a, b A) int { return strings.Compare(a.Name(), b.Name()) })
-	return out
+	byName := func(a, b A) int { return strings.Compare(a.Name(), b.Name()) }
+	slices.SortFunc(out, byName)
+	slices.SortFunc(last, byName)
+	return append(out, last...)
 }
 
 // MissingFromBackups returns what a backup does without: plugins for it that cannot be used, and
 // binaries that may have some. The session's job is not whole then.
 func (s *Session) MissingFromBackups() []BinaryError {
-	return s.missing(KindBackupItemAction, KindBackupItemActionV2, KindItemBlockAction, KindAsyncBackupItemAction)
+	return s.missing(s.operations != nil, KindBackupItemAction, KindBackupItemActionV2, KindItemBlockAction, KindAsyncBackupItemAction)
 }
 
 // MissingFromRestores returns what a restore does without, as MissingFromBackups does for a backup.
 func (s *Session) MissingFromRestores() []BinaryError {
-	return s.missing(KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction)
+	return s.missing(s.operations != nil, KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction)
 }
 
-// BackupItems returns the backup item actions of both versions in the order in which they run.
+// BackupItems returns the backup item actions of both versions, and after them the asynchronous
+// ones, in the order in which they run.
 func (s *Session) BackupItems() []action.BackupItem {
-	return collect(s, []Kind{KindBackupItemAction, KindBackupItemActionV2}, func(k Kind, p plugin) action.BackupItem {
-		if k == KindBackupItemActionV2 {
+	return collect(s, []Kind{KindBackupItemAction, KindBackupItemActionV2, KindAsyncBackupItemAction}, func(k Kind, p plugin) action.BackupItem {
+		switch k {
+		case KindAsyncBackupItemAction:
+			return &asyncBackup{async{p}}
+		case KindBackupItemActionV2:
 			return &backupItemV2{p}
+		default:
+			return &backupItemV1{p}
 		}
-		return &backupItemV1{p}
 	})
 }
 
-// RestoreItems returns the restore item actions of both versions in the order in which they run.
+// RestoreItems returns the restore item actions of both versions, and after them the asynchronous
+// ones, in the order in which they run.
 func (s *Session) RestoreItems() []action.RestoreItem {
-	return collect(s, []Kind{KindRestoreItemAction, KindRestoreItemActionV2}, func(k Kind, p plugin) action.RestoreItem {
+	return collect(s, []Kind{KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction}, func(k Kind, p plugin) action.RestoreItem {
 		switch {
+		case k == KindAsyncRestoreItemAction:
+			return &asyncRestore{async{p}}
 		case k == KindRestoreItemAction:
 			return &restoreItemV1{p}
 		case p.registration.described:

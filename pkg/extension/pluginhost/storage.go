@@ -2,7 +2,6 @@ package pluginhost
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -61,46 +60,15 @@ func (s *storage) prepare(ctx context.Context, p *process) error {
 	return nil
 }
 
-// transfer is a stream under a watchdog on a process that is held until end.
-type transfer struct {
-	*watchdog
-	s       *storage
-	c       call
-	caller  context.Context
-	p       *process
-	cancel  context.CancelFunc
-	sent    *atomic.Bool
-	settled sync.Once
-}
-
-// stream is the context that the stream is opened with.
-func (t *transfer) stream() context.Context { return withSent(t.ctx, t.sent) }
-
-// transfer holds a process for a stream. After an error there is nothing to end.
+// transfer holds a process that knows the configuration for a stream. After an error there is
+// nothing to end.
 func (s *storage) transfer(ctx context.Context, method string) (*transfer, error) {
-	c := s.slow(method)
-	p, err := s.worker.acquire(ctx, c.who)
+	t, err := s.worker.transfer(ctx, s.slow(method))
 	if err != nil {
-		return nil, c.fail(err, false)
+		return nil, err
 	}
-	t := &transfer{s: s, c: c, caller: ctx, p: p, sent: new(atomic.Bool)}
-	t.watchdog, t.cancel = watch(ctx, s.worker.spec.clock, c.within)
-	if err := t.step(func() error { return s.prepare(t.ctx, p) }); err != nil {
+	if err := t.step(func() error { return s.prepare(t.ctx, t.p) }); err != nil {
 		return nil, t.end(err)
 	}
 	return t, nil
-}
-
-// end gives the process back. It returns an *Error for err, nil for nil; only the first call
-// counts.
-func (t *transfer) end(err error) error {
-	t.settled.Do(func() {
-		v, reason := t.s.worker.judge(t.caller, t.ctx, t.p, err)
-		t.s.worker.release(t.p, t.c.who, v, reason)
-		t.cancel()
-		if err = reason; err != nil {
-			err = t.c.fail(err, t.sent.Load())
-		}
-	})
-	return err
 }

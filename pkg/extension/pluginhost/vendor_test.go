@@ -89,6 +89,18 @@ func beAPlugin() {
 		serveVelero(&vendor{list: func() []*velero.PluginIdentifier { return listings[name] }})
 	case name == "sdk":
 		serveWithSDK()
+	case name == "starters":
+		serveStarters()
+	case name == "twins", name == "unlike-twins":
+		serveVelero(&vendor{list: func() []*velero.PluginIdentifier {
+			return []*velero.PluginIdentifier{
+				{Kind: "BackupItemActionV2", Name: "twin.io/mover"}, {Kind: "RestoreItemActionV2", Name: "twin.io/mover"},
+				{Kind: "AsyncBackupItemAction", Name: "twin.io/listed"},
+			}
+		}, described: []*pluginv1.Plugin{
+			{Kind: pluginv1.Kind_KIND_ASYNC_BACKUP_ITEM_ACTION, Name: "twin.io/mover"},
+			{Kind: pluginv1.Kind_KIND_ASYNC_RESTORE_ITEM_ACTION, Name: "twin.io/mover"},
+		}})
 	case name == "misdescribed":
 		serveVelero(&vendor{list: func() []*velero.PluginIdentifier {
 			return []*velero.PluginIdentifier{{Kind: "DeleteItemAction", Name: "described.io/fine"}}
@@ -393,19 +405,36 @@ func (b backup2) Execute(ctx context.Context, r *velerov2.ExecuteRequest) (*vele
 	return answer, err
 }
 
-func (b backup2) Progress(ctx context.Context, r *velerov2.BackupItemActionProgressRequest) (*velerov2.BackupItemActionProgressResponse, error) {
-	if strings.HasSuffix(r.GetPlugin(), "/empty") {
-		return &velerov2.BackupItemActionProgressResponse{}, nil
-	}
-	return &velerov2.BackupItemActionProgressResponse{Progress: progress(r.GetOperationId())}, nil
+func (b backup2) Progress(_ context.Context, r *velerov2.BackupItemActionProgressRequest) (*velerov2.BackupItemActionProgressResponse, error) {
+	p, err := progress(r.GetOperationId(), r.GetBackup())
+	return &velerov2.BackupItemActionProgressResponse{Progress: p}, err
 }
 
 func (b backup2) Cancel(context.Context, *velerov2.BackupItemActionCancelRequest) (*emptypb.Empty, error) {
 	return nil, errors.New("cancelled too late")
 }
 
-func progress(id string) *velero.OperationProgress {
-	return &velero.OperationProgress{Completed: true, Err: "failed " + id, NCompleted: 1, NTotal: 2, OperationUnits: "Bytes", Description: "d"}
+// progress behaves as the operation is called.
+func progress(id string, job []byte) (*velero.OperationProgress, error) {
+	p := &velero.OperationProgress{NCompleted: 1, NTotal: 2, OperationUnits: "Bytes", Description: itoa(os.Getpid())}
+	switch id {
+	case "hang":
+		fmt.Fprintln(stderr, "hanging")
+		<-make(chan struct{})
+	case "exit":
+		os.Exit(6)
+	case "none":
+		return nil, nil
+	case "verbose":
+		p.Description = strings.Repeat("\x1b[31m\r\n", 1<<20/7)
+	case "monstrous":
+		p.Description = strings.Repeat("x", 4<<20)
+	case "gone":
+		return nil, status.Error(codes.NotFound, "no such operation")
+	case "failed":
+		p.Completed, p.Err, p.Description = true, "disk full", string(job)
+	}
+	return p, nil
 }
 
 type restore1 struct {
@@ -452,7 +481,8 @@ func (a restore2) Execute(ctx context.Context, r *velerov2.RestoreItemActionExec
 }
 
 func (a restore2) Progress(_ context.Context, r *velerov2.RestoreItemActionProgressRequest) (*velerov2.RestoreItemActionProgressResponse, error) {
-	return &velerov2.RestoreItemActionProgressResponse{Progress: progress(r.GetOperationId())}, nil
+	p, err := progress(r.GetOperationId(), r.GetRestore())
+	return &velerov2.RestoreItemActionProgressResponse{Progress: p}, err
 }
 
 func (a restore2) Cancel(context.Context, *velerov2.RestoreItemActionCancelRequest) (*emptypb.Empty, error) {

@@ -30,6 +30,9 @@ type worker struct {
 
 	key   string // what the tolls of its processes are known by
 	tolls *tolls
+
+	shared bool                          // by all jobs, see home.go
+	homes  map[action.Operation]*process // operations that live in a process; nil if not shared
 }
 
 // attempt is a start that any number of calls wait for.
@@ -47,10 +50,11 @@ func newWorker(ctx context.Context, s *spec) *worker {
 // call describes one call.
 type call struct {
 	who
-	method string
-	object *action.Object // what it is about; nil for nothing
-	within time.Duration
-	reads  bool // it changes nothing, so it may be made twice
+	method    string
+	object    *action.Object   // what it is about; nil for nothing
+	operation action.Operation // what it is about; zero for nothing
+	within    time.Duration
+	reads     bool // it changes nothing, so it may be made twice
 }
 
 func (c *call) fail(err error, sent bool) error {
@@ -86,7 +90,7 @@ func (w *worker) ready(ctx context.Context, c call) error {
 }
 
 func (w *worker) once(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
-	p, err := w.acquire(ctx, c.who)
+	p, err := w.at(ctx, &c)
 	if err != nil {
 		return c.fail(err, false)
 	}
@@ -119,6 +123,7 @@ type verdict int
 const (
 	unknown  verdict = iota // nothing: the caller went away
 	answered                // it works, whatever it answered
+	silent                  // it did not answer, and is not given up for that
 	died                    // it must not be used again
 )
 
@@ -132,6 +137,8 @@ func (w *worker) judge(ctx, callCtx context.Context, p *process, err error) (ver
 	switch {
 	case ctx.Err() != nil:
 		return unknown, ended(ctx)
+	case errors.Is(ended(callCtx), ErrTimeout) && w.shared:
+		return silent, ErrTimeout
 	case errors.Is(ended(callCtx), ErrTimeout):
 		return died, ErrTimeout
 	case !remote:
@@ -182,6 +189,7 @@ func (w *worker) offer(by who) (*process, *attempt, error) {
 		if p.calls == 0 { // else it is counted where they end
 			w.tolls.count(w.toll(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate()), w.spec)
 		}
+		w.evict(p)
 		w.bury(p)
 	}
 	if err := w.tolls.rests(w.toll(by), w.spec); err != nil {
@@ -221,6 +229,11 @@ func (w *worker) launch(a *attempt) {
 	default:
 		w.current = p
 		w.live[p] = struct{}{}
+		if w.shared {
+			p.used = w.spec.clock.Now()
+			w.ending.Add(1)
+			go w.tend(p)
+		}
 	}
 }
 
@@ -229,11 +242,19 @@ func (w *worker) release(p *process, by who, v verdict, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.calls--
+	p.used = w.spec.clock.Now()
 	switch v {
 	case died:
 		w.blame(p, by, err)
+		w.evict(p)
 		w.bury(p)
+	case silent:
+		if p.silences++; p.silences >= w.spec.limits.Deaths {
+			w.blame(p, by, err)
+			w.bury(p)
+		}
 	case answered:
+		p.silences = 0
 		w.tolls.clear(w.toll(by))
 		if !p.buried {
 			w.tolls.clear(w.toll(who{}))
@@ -264,9 +285,10 @@ func (w *worker) bury(p *process) {
 	w.retire(p)
 }
 
-// retire ends a buried process that answers no call any more. The caller holds the lock.
+// retire ends a buried process that answers no call any more, and that no operation lives in. The
+// caller holds the lock.
 func (w *worker) retire(p *process) {
-	if _, live := w.live[p]; !live || !p.buried || p.calls > 0 {
+	if _, live := w.live[p]; !live || !p.buried || p.calls > 0 || p.operations > 0 {
 		return
 	}
 	delete(w.live, p)
@@ -291,6 +313,7 @@ func (w *worker) close() {
 			go w.finish(p)
 		}
 		clear(w.live)
+		clear(w.homes)
 		w.current = nil
 	}
 	w.mu.Unlock()

@@ -1,0 +1,101 @@
+package pluginhost_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+)
+
+func TestBackupActionsOfTheSDKStartOperations(t *testing.T) {
+	t.Parallel()
+	h, _ := starters(t, nil)
+	s := open(t, h)
+	for name, lives := range map[string]bool{"a.io/inside": true, "a.io/outside": false} {
+		a := named(t, s.BackupItems(), name)
+		selector, err := a.AppliesTo(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, action.Selector{IncludedResources: []string{"pods"}, Touches: []string{"pods"}}, selector)
+		require.Equal(t, "AsyncBackupItemAction", a.(action.BackupOperations).OperationKind())
+		require.NoError(t, a.(action.Preparer).Prepare(t.Context()))
+		r := start(t, s, name, "key")
+		require.Equal(t, lives, r.Process != "")
+		require.Equal(t, "b1", annotations(t, r.Object)["backup"])
+		require.Len(t, r.Additional, 1)
+		require.Len(t, r.PostOperation, 2)
+
+		begin := func(key string) (*action.Object, action.BackupResult, error) {
+			sent := pod()
+			r, err := a.(action.BackupStarter).Start(t.Context(), sent, theBackup(t), key)
+			return sent, r, err
+		}
+		sent, r, err := begin("nothing")
+		require.NoError(t, err)
+		require.Equal(t, action.BackupResult{Object: sent}, r)
+		_, _, err = begin("error")
+		require.EqualError(t, err, "plugin "+name+": StartBackup of Pod a/b: no licence")
+		_, r, err = begin("other")
+		require.ErrorIs(t, err, pluginhost.ErrMalformed)
+		require.Equal(t, "other", r.OperationID, "it goes on, whatever object came with it")
+		require.Equal(t, lives, r.Process != "")
+		_, r, err = begin("long")
+		require.ErrorIs(t, err, pluginhost.ErrMalformed)
+		require.Empty(t, r.OperationID)
+		_, _, err = begin("exit")
+		require.ErrorIs(t, err, pluginhost.ErrCrashed)
+		var failed *pluginhost.Error
+		require.ErrorAs(t, err, &failed)
+		require.True(t, failed.Sent)
+	}
+}
+
+func TestNothingIsBegunWithoutAKey(t *testing.T) {
+	t.Parallel()
+	h, _ := starters(t, nil)
+	s := open(t, h)
+	backs, restores := named(t, s.BackupItems(), "a.io/inside"), named(t, s.RestoreItems(), "a.io/restores")
+	for _, call := range []func() error{
+		func() error { _, err := backs.Execute(t.Context(), pod(), theBackup(t)); return err },
+		func() error {
+			_, err := backs.(action.BackupStarter).Start(t.Context(), pod(), theBackup(t), "")
+			return err
+		},
+		func() error { _, err := restores.Execute(t.Context(), pod(), pod(), theRestore(t)); return err },
+		func() error {
+			_, err := restores.(action.RestoreStarter).Start(t.Context(), pod(), pod(), theRestore(t), "")
+			return err
+		},
+	} {
+		err := call()
+		require.ErrorIs(t, err, pluginhost.ErrNoKey)
+		var failed *pluginhost.Error
+		require.ErrorAs(t, err, &failed)
+		require.False(t, failed.Sent)
+		require.Equal(t, "Pod a/b", failed.Object)
+	}
+}
+
+func TestRestoreActionsOfTheSDKStartOperations(t *testing.T) {
+	t.Parallel()
+	h, o := starters(t, nil)
+	s := open(t, h)
+	a := named(t, s.RestoreItems(), "a.io/restores")
+	require.Equal(t, "AsyncRestoreItemAction", a.(action.RestoreOperations).OperationKind())
+	require.NotImplements(t, (*action.Readiness)(nil), a)
+	require.NoError(t, a.(action.Preparer).Prepare(t.Context()))
+	for _, key := range []string{"key", "skip"} {
+		r, err := a.(action.RestoreStarter).Start(t.Context(), pod(), pod(), theRestore(t), key)
+		require.NoError(t, err)
+		require.Equal(t, key == "skip", r.Skip)
+		require.Equal(t, key, r.OperationID)
+		require.True(t, o.Alive(r.Process))
+		require.Len(t, r.Additional, 1)
+		require.Equal(t, map[string]string{"restore": "r1", "stored": "b"}, annotations(t, r.Object))
+		p, err := o.Progress(t.Context(), action.Operation{Kind: "AsyncRestoreItemAction", Action: "a.io/restores", ID: key}, theRestore(t).JSON())
+		require.NoError(t, err)
+		require.False(t, p.Done)
+		require.Equal(t, "r1", p.Units, "it gets the restore")
+	}
+}

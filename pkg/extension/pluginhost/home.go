@@ -1,0 +1,147 @@
+package pluginhost
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	pluginv1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/holdfast/plugin/v1"
+)
+
+// This file is what a worker that all jobs share does beyond others: it keeps a process as long as
+// operations live in it, asks about them there, and ends it when it was not needed for a while.
+
+// maxStartID bounds the start ID of a process.
+const maxStartID = 256
+
+// startID asks the process for its start ID, once. ctx is that of a call that was not made yet.
+func (p *process) startID(ctx context.Context) (string, error) {
+	if id := p.started.Load(); id != nil {
+		return *id, nil
+	}
+	answer, err := pluginv1.NewPluginServiceClient(p.conn).Describe(withSent(ctx, new(atomic.Bool)), &pluginv1.DescribeRequest{})
+	if err != nil {
+		return "", err
+	}
+	id := answer.GetProcessId()
+	p.started.CompareAndSwap(nil, &id)
+	return *p.started.Load(), nil
+}
+
+// checkStartID refuses what cannot tell a process from another one.
+func checkStartID(id string) error {
+	if id == "" || len(id) > maxStartID {
+		return fmt.Errorf("%w: Describe: process_id %q, and an operation lives in the process", ErrMalformed, clip(id))
+	}
+	return nil
+}
+
+// runs reports whether a process with this start ID lives.
+func (w *worker) runs(startID string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.live {
+		if id := p.started.Load(); id != nil && *id == startID && !p.cmd.gone() {
+			return true
+		}
+	}
+	return false
+}
+
+// at returns the process that the operation of the call lives in, else any, for one call.
+func (w *worker) at(ctx context.Context, c *call) (*process, error) {
+	if c.operation != (action.Operation{}) {
+		if p := w.home(c.operation); p != nil {
+			return p, nil
+		}
+	}
+	return w.acquire(ctx, c.who)
+}
+
+// home returns the living process that the operation lives in for one call, or nil.
+func (w *worker) home(op action.Operation) *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.homes[op]
+	if p == nil || p.cmd.gone() {
+		return nil
+	}
+	p.calls++
+	return p
+}
+
+// dwell keeps the process, which is answering a call, until the operation leaves.
+func (w *worker) dwell(op action.Operation, p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.homes[op] == p || p.cmd.gone() || w.closed {
+		return
+	}
+	w.vacate(op)
+	w.homes[op] = p
+	p.operations++
+}
+
+// leave says that the operation does not live in a process any more.
+func (w *worker) leave(op action.Operation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.vacate(op)
+}
+
+// vacate is leave; the caller holds the lock.
+func (w *worker) vacate(op action.Operation) {
+	if p := w.homes[op]; p != nil {
+		delete(w.homes, op)
+		p.operations--
+		p.used = w.spec.clock.Now()
+		w.retire(p)
+	}
+}
+
+// evict drops all operations of a process that is lost. The caller holds the lock.
+func (w *worker) evict(p *process) {
+	for op, home := range w.homes {
+		if home == p {
+			delete(w.homes, op)
+		}
+	}
+	p.operations = 0
+}
+
+// tend ends the process when it was idle for long enough, and forgets its operations when it dies.
+func (w *worker) tend(p *process) {
+	defer w.ending.Done()
+	for pause := w.spec.limits.Idle; ; {
+		timer := w.spec.clock.NewTimer(pause)
+		select {
+		case <-timer.C():
+			pause = w.idle(p)
+			continue
+		case <-p.cmd.exited:
+			w.mu.Lock()
+			w.evict(p)
+			w.retire(p)
+			w.mu.Unlock()
+		case <-w.ctx.Done():
+		}
+		timer.Stop()
+		return
+	}
+}
+
+// idle takes a process out of use that is not needed, and returns when to look again.
+func (w *worker) idle(p *process) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.calls > 0 || p.operations > 0 {
+		return w.spec.limits.Idle
+	}
+	if rest := w.spec.limits.Idle - w.spec.clock.Since(p.used); rest > 0 {
+		return rest
+	}
+	w.bury(p)
+	return w.spec.limits.Idle
+}

@@ -1,0 +1,108 @@
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	pluginv1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/holdfast/plugin/v1"
+)
+
+// What a log may take: a line as it comes, the fields that are kept of it, and all lines of one that
+// is not followed.
+const (
+	maxLogLine   = 1 << 20
+	maxLogFields = 64
+	maxLogBytes  = 64 << 20
+)
+
+// Logs asks the plugin. In Velero's protocol there are no logs. Without follow each line has to come
+// in time, and the log may not be larger than 64 MiB; with follow ctx alone limits it.
+func (o *Operations) Logs(ctx context.Context, op action.Operation, job []byte, since time.Time, follow bool) iter.Seq2[action.LogLine, error] {
+	return func(yield func(action.LogLine, error) bool) {
+		p, err := o.plugin(op)
+		if err == nil && asynchronous(p.registration.Kind) {
+			r := &pluginv1.LogsRequest{Kind: ourKind(p.registration.Kind), Plugin: p.name, OperationId: op.ID, Job: job, Follow: follow}
+			if !since.IsZero() {
+				r.Since = timestamppb.New(since)
+			}
+			err = p.logs(ctx, about(p.query("Logs"), op), r, func(line action.LogLine) bool { return yield(line, nil) })
+		}
+		if err != nil {
+			yield(action.LogLine{}, err)
+		}
+	}
+}
+
+// logs hands on the lines until take returns false.
+func (p *plugin) logs(ctx context.Context, c call, r *pluginv1.LogsRequest, take func(action.LogLine) bool) error {
+	t, err := p.worker.transfer(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = t.end(nil) }() // also if take panics
+	stream, err := pluginv1.NewAsyncActionServiceClient(t.p.conn).Logs(t.stream(), r, grpc.MaxCallRecvMsgSize(min(maxLogLine, p.worker.spec.limits.Answer)))
+	if err != nil {
+		return t.end(err)
+	}
+	if r.GetFollow() {
+		t.tell(false) // the next line may come at any time
+	}
+	for size := 0; ; {
+		var line *pluginv1.LogsResponse
+		receive := func() error {
+			return guard(func() (err error) { line, err = stream.Recv(); return err })
+		}
+		if r.GetFollow() {
+			err = receive()
+		} else {
+			err = t.step(receive)
+			size += proto.Size(line)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return t.end(nil)
+		case err != nil:
+			return t.end(err)
+		case size > maxLogBytes:
+			return t.end(fmt.Errorf("%w: log is larger than %d bytes", ErrTooLarge, maxLogBytes))
+		case !take(logLine(line)):
+			return t.end(nil)
+		}
+	}
+}
+
+// logLine bounds a line.
+func logLine(line *pluginv1.LogsResponse) action.LogLine {
+	r := action.LogLine{Time: timeOf(line.GetTime()), Level: logLevel(line.GetLevel()), Message: plain(line.GetMessage())}
+	keys := slices.Sorted(maps.Keys(line.GetFields()))
+	for _, key := range keys[:min(len(keys), maxLogFields)] {
+		if r.Fields == nil {
+			r.Fields = map[string]string{}
+		}
+		r.Fields[plain(key)] = plain(line.GetFields()[key])
+	}
+	return r
+}
+
+func logLevel(name string) string {
+	switch name = strings.ToLower(name); name {
+	case "debug", "warning", "error":
+		return name
+	case "warn":
+		return "warning"
+	default:
+		return "info"
+	}
+}

@@ -1,0 +1,98 @@
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	pluginv1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/holdfast/plugin/v1"
+	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
+)
+
+// maxProgress bounds the answer about one operation in bytes.
+const maxProgress = 2 << 20
+
+// about is a call about the operation.
+func about(c call, op action.Operation) call {
+	c.operation = op
+	return c
+}
+
+// Progress asks the plugin.
+func (o *Operations) Progress(ctx context.Context, op action.Operation, job []byte) (r action.Progress, err error) {
+	p, err := o.plugin(op)
+	if err != nil {
+		return r, err
+	}
+	err = p.worker.do(ctx, about(p.query("Progress"), op), func(ctx context.Context, at *process) error {
+		r, err = progress(ctx, at.conn, op, job, grpc.MaxCallRecvMsgSize(min(maxProgress, p.worker.spec.limits.Answer)))
+		return err
+	})
+	if err == nil && r.Done || errors.Is(err, action.ErrUnknownOperation) {
+		p.worker.leave(op)
+	}
+	return r, err
+}
+
+func progress(ctx context.Context, conn grpc.ClientConnInterface, op action.Operation, job []byte, bound grpc.CallOption) (action.Progress, error) {
+	switch kind := Kind(op.Kind); kind {
+	case KindBackupItemActionV2:
+		answer, err := velerov2.NewBackupItemActionClient(conn).Progress(ctx, &velerov2.BackupItemActionProgressRequest{
+			Plugin: op.Action, OperationId: op.ID, Backup: job}, bound)
+		if err != nil {
+			return action.Progress{}, err
+		}
+		return progressOf(answer.GetProgress())
+	case KindRestoreItemActionV2:
+		answer, err := velerov2.NewRestoreItemActionClient(conn).Progress(ctx, &velerov2.RestoreItemActionProgressRequest{
+			Plugin: op.Action, OperationId: op.ID, Restore: job}, bound)
+		if err != nil {
+			return action.Progress{}, err
+		}
+		return progressOf(answer.GetProgress())
+	default:
+		answer, err := pluginv1.NewAsyncActionServiceClient(conn).Progress(ctx, &pluginv1.ProgressRequest{
+			Kind: ourKind(kind), Plugin: op.Action, OperationId: op.ID, Job: job}, bound)
+		if err != nil {
+			return action.Progress{}, err
+		}
+		return ownProgressOf(answer.GetProgress())
+	}
+}
+
+// Cancel asks the plugin. In Velero's protocol it is accepted where it does not fail.
+func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte, grace time.Duration) (accepted bool, err error) {
+	p, err := o.plugin(op)
+	if err != nil {
+		return false, err
+	}
+	err = p.worker.do(ctx, about(p.order("Cancel"), op), func(ctx context.Context, at *process) error {
+		accepted, err = cancel(ctx, at.conn, op, job, grace)
+		return err
+	})
+	return accepted && err == nil, err
+}
+
+func cancel(ctx context.Context, conn grpc.ClientConnInterface, op action.Operation, job []byte, grace time.Duration) (bool, error) {
+	switch kind := Kind(op.Kind); kind {
+	case KindBackupItemActionV2:
+		_, err := velerov2.NewBackupItemActionClient(conn).Cancel(ctx, &velerov2.BackupItemActionCancelRequest{
+			Plugin: op.Action, OperationId: op.ID, Backup: job})
+		return err == nil, err
+	case KindRestoreItemActionV2:
+		_, err := velerov2.NewRestoreItemActionClient(conn).Cancel(ctx, &velerov2.RestoreItemActionCancelRequest{
+			Plugin: op.Action, OperationId: op.ID, Restore: job})
+		return err == nil, err
+	default:
+		r := &pluginv1.CancelRequest{Kind: ourKind(kind), Plugin: op.Action, OperationId: op.ID, Job: job}
+		if grace > 0 {
+			r.Grace = durationpb.New(grace)
+		}
+		answer, err := pluginv1.NewAsyncActionServiceClient(conn).Cancel(ctx, r)
+		return answer.GetAccepted(), err
+	}
+}

@@ -1,0 +1,48 @@
+package pluginhost
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// transfer is a stream under a watchdog on a process that is held until end.
+type transfer struct {
+	*watchdog
+	w       *worker
+	c       call
+	caller  context.Context
+	p       *process
+	cancel  context.CancelFunc
+	sent    *atomic.Bool
+	settled sync.Once
+}
+
+// transfer holds a process for a stream, whose first step has begun. After an error there is
+// nothing to end.
+func (w *worker) transfer(ctx context.Context, c call) (*transfer, error) {
+	p, err := w.at(ctx, &c)
+	if err != nil {
+		return nil, c.fail(err, false)
+	}
+	t := &transfer{w: w, c: c, caller: ctx, p: p, sent: new(atomic.Bool)}
+	t.watchdog, t.cancel = watch(ctx, w.spec.clock, c.within)
+	return t, nil
+}
+
+// stream is the context that the stream is opened with.
+func (t *transfer) stream() context.Context { return withSent(t.ctx, t.sent) }
+
+// end gives the process back. It returns an *Error for err, nil for nil; only the first call
+// counts.
+func (t *transfer) end(err error) error {
+	t.settled.Do(func() {
+		v, reason := t.w.judge(t.caller, t.ctx, t.p, err)
+		t.w.release(t.p, t.c.who, v, reason)
+		t.cancel()
+		if err = reason; err != nil {
+			err = t.c.fail(err, t.sent.Load())
+		}
+	})
+	return err
+}
