@@ -6,7 +6,6 @@ import (
 	"iter"
 	"log/slog"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -305,19 +304,19 @@ func TestALogThatIsFollowedEndsWithItsReader(t *testing.T) {
 
 func TestAnOperationKeepsItsProcessUntilItEnds(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*pluginhost.Operations) error{
-		"cancelled": func(o *pluginhost.Operations) error {
+	for name, end := range map[string]func(*testing.T, *pluginhost.Operations){
+		"cancelled": func(t *testing.T, o *pluginhost.Operations) {
+			t.Helper()
 			job := theBackup(t).JSON()
-			if accepted, err := o.Cancel(context.Background(), inside("one"), job, 0); err != nil || !accepted {
-				return errors.Join(err, errors.New("not accepted"))
-			}
-			p, err := o.Progress(context.Background(), inside("one"), job)
-			if !p.Done || !strings.Contains(p.Err, "cancelled") {
-				return errors.Join(err, errors.New("not done"))
-			}
-			return err
+			accepted, err := o.Cancel(t.Context(), inside("one"), job, 0)
+			require.NoError(t, err)
+			require.True(t, accepted)
+			p, err := o.Progress(t.Context(), inside("one"), job)
+			require.NoError(t, err)
+			require.True(t, p.Done)
+			require.Contains(t, p.Err, "cancelled")
 		},
-		"given up": func(o *pluginhost.Operations) error { o.Forget(inside("one")); return nil },
+		"given up": func(_ *testing.T, o *pluginhost.Operations) { o.Forget(inside("one")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -336,7 +335,7 @@ func TestAnOperationKeepsItsProcessUntilItEnds(t *testing.T) {
 			require.Equal(t, pid, asked(t, o, inside("one")))
 			require.Equal(t, pid, asked(t, o, outside("x")), "it is in use")
 			require.True(t, o.Alive(first.Process))
-			require.NoError(t, end(o))
+			end(t, o)
 			require.Eventually(t, func() bool { fake.Step(time.Minute); return gone(pid) }, patience, tick)
 			require.False(t, o.Alive(first.Process))
 			require.NotEqual(t, pid, asked(t, o, outside("x")), "it starts when it is needed")
