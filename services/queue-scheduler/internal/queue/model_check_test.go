@@ -223,6 +223,11 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	for _, o := range before {
 		held = append(held, o.Namespaces)
 	}
+	for _, q := range queueOf(a.known) { // in the queue again or not yet: it may reserve its namespaces
+		if suspended(q) {
+			held = append(held, scope(q.Spec.IncludedNamespaces))
+		}
+	}
 	for _, q := range arranged(a.present(queueOf(a.known), before, e.UID), a.clock.Now()) {
 		if q.UID == e.UID {
 			h.overtaken(a, &backups[i], before)
