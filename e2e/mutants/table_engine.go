@@ -34,7 +34,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a job that fails is begun again at once",
-		Edit:    Edit{"pkg/job/engine/works.go", "	if failed {\n", "	if false {\n"},
+		Edit:    Edit{"pkg/job/engine/works.go", "	w.failed[uid] = next\n", "	_ = next\n"},
 		Package: "./pkg/job/engine", Test: "TestAJobThatFailsRestsBeforeItIsBegunAgain",
 	},
 	{
@@ -99,5 +99,20 @@ var engine = []Mutant{
 		Name:    "the claim of a job that ended is reported as released",
 		Edit:    Edit{"pkg/job/engine/release.go", "	case !released:\n", "	case !released && e == nil:\n"},
 		Package: "./pkg/job/engine", Test: "TestTheClaimOfAJobThatEndedIsNotLoggedAsReleased",
+	},
+	{
+		Name:    "a job whose admission panics never ends",
+		Edit:    Edit{"pkg/job/engine/panic.go", "n >= panicLimit {", "n < 0 {"},
+		Package: "./pkg/job/engine", Test: "TestAJobThatKeepsPanickingEnds",
+	},
+	{
+		Name:    "a message begins a job that rests after a panic",
+		Edit:    Edit{"pkg/job/engine/run.go", "restAfterPanic(next.uid); rest > 0 {", "restAfterPanic(next.uid); rest > longestPause {"},
+		Package: "./pkg/job/engine", Test: "TestAJobThatKeepsPanickingEnds",
+	},
+	{
+		Name:    "a takeover that waits for a place is not reported",
+		Edit:    Edit{"pkg/job/engine/waiting.go", "		e.reportWait(ctx, i)\n", "		_ = i\n"},
+		Package: "./pkg/job/engine", Test: "TestATakeoverThatWaitsForAPlaceIsReported",
 	},
 }

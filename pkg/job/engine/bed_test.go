@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,7 @@ type bed struct {
 	bus    *enginetest.Bus
 	faults interceptor.Funcs // of what replicas ask
 	log    journal
+	tick   time.Duration // of the controllers; 0 means 100 ms
 
 	mu   sync.Mutex
 	runs []string // replica/name@epoch
@@ -235,7 +237,7 @@ func (r *replica) live(die func()) {
 
 // watch is the controller: it shows each version of each object, and what is due.
 func (r *replica) watch(ctx context.Context) {
-	ticker := time.NewTicker(100 * time.Millisecond)
+	ticker := time.NewTicker(cmp.Or(r.tick, 100*time.Millisecond))
 	defer ticker.Stop()
 	shown, due := map[string]string{}, map[string]time.Time{}
 	for {
@@ -274,6 +276,7 @@ type kind struct {
 	run      func(ctx context.Context, h *engine.Held[*job]) error
 	panicked func(ctx context.Context, h *engine.Held[*job], value any) error
 	admit    func(o *job) (engine.Decision[*job], error) // nil: Take
+	claimed  func()
 	finalize func(o *job, free func() bool) (time.Duration, error)
 }
 
@@ -310,7 +313,12 @@ func (k *kind) Finalize(_ context.Context, o *job, free func() bool) (time.Durat
 }
 
 // Claimed implements engine.Job.
-func (k *kind) Claimed(o *job, _ claim.Claim) error { return setPhase(phaseRunning)(o) }
+func (k *kind) Claimed(o *job, _ claim.Claim) error {
+	if k.claimed != nil {
+		k.claimed()
+	}
+	return setPhase(phaseRunning)(o)
+}
 
 // Run implements engine.Job.
 func (k *kind) Run(ctx context.Context, h *engine.Held[*job]) error {

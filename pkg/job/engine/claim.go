@@ -35,7 +35,7 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 		if takeErr != nil && !unreadable(o) {
 			return takeErr // a live instance holds it, or may
 		}
-		if decision, err = e.cfg.Kind.Admit(ctx, o); err != nil {
+		if decision, err = e.admit(ctx, o); err != nil {
 			refused = err
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -55,6 +56,12 @@ type Bus interface {
 	Consume(ctx context.Context, what messaging.What, cfg messaging.ConsumerConfig, handle messaging.Handler) error
 }
 
+// Events tells people what happens to an object, without waiting for anything; an
+// events.EventRecorder is one.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
 // Config is what an Engine works with. Every field is required unless it says otherwise.
 type Config[T client.Object] struct {
 	// Service names the controller and begins the names of the failpoints, such as "deletion".
@@ -81,8 +88,10 @@ type Config[T client.Object] struct {
 	Grace time.Duration
 	// Cancellable: requests to cancel on the object concern this kind.
 	Cancellable bool
-	Clock       clock.WithTicker
-	Log         *slog.Logger
+	// Events gets the jobs that wait for a place; nil takes none.
+	Events Events
+	Clock  clock.WithTicker
+	Log    *slog.Logger
 }
 
 // Engine runs the jobs of one kind. Safe for concurrent use.

@@ -54,7 +54,7 @@ func (e *Engine[T]) attempt(ctx context.Context, h *Held[T], job Job[T]) error {
 func (e *Engine[T]) survive(ctx context.Context, h *Held[T], do func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = e.panicked(ctx, h.Object.GetName(), value)
+			err = e.panicked(ctx, item{name: h.Object.GetName(), uid: h.Object.GetUID()}, value)
 		}
 	}()
 	return do()

@@ -42,7 +42,7 @@ func (e *Engine[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	case Begin, Resume:
 		announced := e.announce(ctx, obj)
 		if e.found.waits(req.NamespacedName, true) >= Overdue || interest == Resume || !announced {
-			e.find(obj)
+			e.find(ctx, obj)
 		}
 	case Wait:
 	}
@@ -103,8 +103,11 @@ func (e *Engine[T]) announce(ctx context.Context, obj T) bool {
 
 // find queues a job that no message brought, unless it failed here just now: the next look finds it
 // again.
-func (e *Engine[T]) find(obj client.Object) {
-	if !e.works.failedLately(obj.GetUID()) {
-		e.found.add(item{name: obj.GetName(), uid: obj.GetUID()})
+func (e *Engine[T]) find(ctx context.Context, obj client.Object) {
+	if e.works.failedLately(obj.GetUID()) {
+		return
+	}
+	if i := (item{name: obj.GetName(), uid: obj.GetUID()}); e.found.add(i) {
+		e.reportWait(ctx, i)
 	}
 }

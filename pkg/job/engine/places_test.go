@@ -2,11 +2,14 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
@@ -79,5 +82,55 @@ func TestAHintOfAHeldJobIsDone(t *testing.T) {
 		var held *claim.HeldError
 		require.ErrorAs(b, two.engine.Run(b.Context(), "j", "j-uid"), &held)
 		require.Equal(b, "one", held.Holder)
+	})
+}
+
+// events are what an engine says about objects.
+type events struct{ *bed }
+
+// Eventf implements engine.Events.
+func (e events) Eventf(about, _ runtime.Object, _, reason, _, note string, args ...any) {
+	o, ok := about.(*job)
+	require.True(e, ok)
+	e.note(fmt.Sprintf("%s %s/%s %s: %s", reason, o.Namespace, o.Name, o.UID, fmt.Sprintf(note, args...)))
+}
+
+// A job whose holder died has none until a place is free: it looks as if it hung.
+func TestATakeoverThatWaitsForAPlaceIsReported(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		dying := b.start("one", &kind{run: untilStopped}, func(c *engine.Config[*job]) { c.Concurrency = 3 })
+		for _, name := range []string{"a", "b", "c"} {
+			b.add(name, phaseNew)
+		}
+		b.pass(time.Second)
+		finishing := make(chan struct{})
+		b.start("two", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			select {
+			case <-finishing:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			return finish(ctx, h)
+		}}, func(c *engine.Config[*job]) { c.Concurrency, c.Events = 1, events{b} })
+		b.add("x", phaseNew)
+		b.pass(time.Second)
+		require.Len(b, b.noted(), 4, "%v", b.noted())
+		dying.kill()
+		b.pass(timeout + 4*engine.Period)
+		said := func(name string) string {
+			return "Waiting velero/" + name + " " + name + "-uid: waits for a place in tester: it works on 1 jobs, which is as many as it may"
+		}
+		require.ElementsMatch(b, []string{said("a"), said("b"), said("c")}, b.noted()[4:], "each once")
+		for _, name := range []string{"a", "b", "c"} {
+			require.Equal(b, 1, strings.Count(b.log.String(), `msg="job waits" replica=two kind=ConfigMap name=`+name+" "))
+		}
+		close(finishing)
+		b.pass(engine.Overdue)
+		for _, name := range []string{"a", "b", "c", "x"} {
+			require.Equal(b, phaseDone, phase(b.get(name)))
+		}
+		b.add("y", phaseRunning)
+		b.pass(time.Second)
+		require.Len(b, b.noted(), 4+3+4, "what gets a place at once is not reported")
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -27,23 +26,27 @@ func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Out
 	if hint.GetKind() != e.cfg.ObjectKind || hint.GetNamespace() != e.cfg.Namespace {
 		return messaging.DeadLetter(fmt.Errorf("not a %s of namespace %s", e.cfg.ObjectKind, e.cfg.Namespace))
 	}
+	next := item{name: hint.GetName(), uid: types.UID(hint.GetUid())}
+	if rest := e.works.restAfterPanic(next.uid); rest > 0 {
+		return messaging.Retry(rest, nil)
+	}
 	place, ok := e.pool.Try()
 	if !ok {
 		return messaging.Retry(crowded, nil)
 	}
 	ended := make(chan error, 1)
-	e.group.Go(func() { ended <- e.work(ctx, place, item{name: hint.GetName(), uid: types.UID(hint.GetUid())}) })
+	e.group.Go(func() { ended <- e.work(ctx, place, next) })
 	select {
 	case <-place.Lost():
 		return messaging.Done() // a live holder needs no hint
 	case err := <-ended:
-		return outcome(ctx, err)
+		return e.outcome(ctx, next.uid, err)
 	}
 }
 
 // outcome is what becomes of a hint. One whose job has a live holder is done: the death of that
 // holder is noticed without it.
-func outcome(ctx context.Context, err error) messaging.Outcome {
+func (e *Engine[T]) outcome(ctx context.Context, uid types.UID, err error) messaging.Outcome {
 	var held *claim.HeldError
 	switch {
 	case err == nil, errors.As(err, &held):
@@ -51,7 +54,7 @@ func outcome(ctx context.Context, err error) messaging.Outcome {
 	case ctx.Err() != nil:
 		return messaging.Retry(0, nil) // released
 	}
-	return messaging.Retry(retryAfter, err)
+	return messaging.Retry(max(retryAfter, e.works.restAfterPanic(uid)), err)
 }
 
 // workOff works on the jobs that were found by looking, as far as there are places, until ctx ends.
@@ -61,7 +64,7 @@ func (e *Engine[T]) workOff(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case next := <-e.found.queue:
-			place, err := e.pool.Acquire(ctx)
+			place, err := e.place(ctx)
 			e.found.begun(next)
 			if err != nil {
 				return
@@ -97,10 +100,9 @@ func (e *Engine[T]) work(ctx context.Context, place *workerpool.Place, next item
 	}
 	defer func() {
 		if value := recover(); value != nil {
-			err = e.panicked(ctx, next.name, value)
+			err = e.panicked(ctx, next, value)
 		}
-		var held *claim.HeldError
-		e.works.leave(next.uid, err != nil && !errors.As(err, &held))
+		e.works.leave(next.uid, err)
 	}()
 	held, job, err := e.claim(ctx, next)
 	if err != nil || job == nil {
@@ -108,16 +110,4 @@ func (e *Engine[T]) work(ctx context.Context, place *workerpool.Place, next item
 	}
 	held.place = place
 	return e.hold(ctx, held, job)
-}
-
-// panicError is a panic of a job.
-type panicError struct{ value any }
-
-// Error implements error.
-func (p *panicError) Error() string { return "internal error" }
-
-// panicked logs a panic where it happened.
-func (e *Engine[T]) panicked(ctx context.Context, name string, value any) error {
-	e.cfg.Log.ErrorContext(ctx, "job panicked", "kind", e.cfg.ObjectKind, "name", name, "panic", value, "stack", string(debug.Stack()))
-	return &panicError{value}
 }

@@ -46,5 +46,5 @@ func (e *Engine[T]) findJobOf(ctx context.Context, obj T, holder string) {
 		return
 	}
 	e.cfg.Log.InfoContext(ctx, "taking over", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "holder", holder)
-	e.find(obj)
+	e.find(ctx, obj)
 }

@@ -91,7 +91,8 @@ func (a *App) build(ctx context.Context) error {
 		NewList: func() client.ObjectList { return &velerov1.BackupList{} },
 		Reader:  mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
 		Bus: rt.Fabric(), Work: messaging.WorkBackupRun, Concurrency: c.Jobs, Grace: job.GracePeriod, Cancellable: true,
-		Clock: c.Clock, Log: c.Log,
+		Events: mgr.GetEventRecorder(Name),
+		Clock:  c.Clock, Log: c.Log,
 	})
 	backupv1.RegisterBackupServiceServer(rt.GRPC(), server.New(mgr.GetAPIReader(), namespace, c.Clock))
 	return a.backups.Setup(mgr)

@@ -60,6 +60,21 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 	return engine.Take[*velerov1.Backup](job), nil
 }
 
+// AdmitPanicked implements engine.PanicHandler. One that was begun is claimed to end it as Panicked
+// does, since the bucket may know of it; any other ends on the object alone.
+func (k *Kind) AdmitPanicked(b *velerov1.Backup) engine.Decision[*velerov1.Backup] {
+	runs, _ := runnable(b.Status.Phase)
+	_, suspended := suspend.Of(b)
+	_, _, damage := claim.Parse(b)
+	switch {
+	case !runs, suspended:
+		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q, suspended: %t", b.Status.Phase, suspended))
+	case b.Status.Phase == velerov1.BackupPhaseReadyToStart, damage != nil:
+		return engine.End(func(b *velerov1.Backup) error { fail(b, errInternal.Error(), k.now()); return nil }, k.endedUnclaimed)
+	}
+	return engine.Take[*velerov1.Backup](&attempt{Kind: k, panicked: true})
+}
+
 // runnable reports whether a runner works on backups of that phase, and whether they must be in the
 // ledger for it.
 func runnable(p velerov1.BackupPhase) (ok, needsLedger bool) {

@@ -33,7 +33,7 @@ type attempt struct {
 	// reserved: the bucket's directory is or may be this backup's, so that the metadata file
 	// decides how it ends.
 	reserved bool
-	panicked bool // in an earlier part of this attempt
+	panicked bool // in an earlier part of this attempt, or in those before it
 }
 
 var _ engine.Job[*velerov1.Backup] = (*attempt)(nil)

@@ -8,12 +8,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -130,6 +134,57 @@ func TestAPanicEndsTheBackup(t *testing.T) {
 		w.Locations = locations
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 		w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+	})
+}
+
+// defectiveLedger panics when it is asked whether a backup was admitted.
+type defectiveLedger struct{ Ledger }
+
+func (defectiveLedger) Get(context.Context, types.UID) (ledger.Entry, bool, error) {
+	panic("no entry")
+}
+
+// keepPanicking lets one runner admit a backup as often as it panics before it is ended.
+func keepPanicking(t *testing.T, w *world, b *velerov1.Backup) {
+	t.Helper()
+	w.Ledger = defectiveLedger{w.Ledger}
+	e := w.engine()
+	before := w.read(t, b)
+	for range 5 {
+		require.ErrorContains(t, e.Run(t.Context(), b.Name, b.UID), errInternal.Error())
+		require.Equal(t, before, w.read(t, b))
+	}
+	require.NoError(t, e.Run(t.Context(), b.Name, b.UID))
+}
+
+func TestAnAdmissionThatKeepsPanickingEndsTheBackup(t *testing.T) {
+	for name, adjust := range map[string]func(*velerov1.Backup){"before its begin": func(*velerov1.Backup) {}, "with a damaged claim": damaged("x")} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.admit(t, "b1", adjust)
+			keepPanicking(t, w, b)
+			got := w.read(t, b)
+			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+			require.Equal(t, "internal error", got.Status.FailureReason)
+			require.Equal(t, []string{"Failed"}, w.events.phases)
+			require.Empty(t, w.store.Keys())
+		})
+	}
+	t.Run("after its begin", func(t *testing.T) {
+		w := newWorld(t)
+		b := w.admit(t, "b1", abandoned)
+		keepPanicking(t, w, b)
+		got := w.read(t, b)
+		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+		data, ok := w.store.Bytes(layout.BackupMetadata("b1"))
+		require.True(t, ok, "the bucket decides")
+		require.Contains(t, string(data), `"Failed"`)
+	})
+	t.Run("while it is suspended", func(t *testing.T) {
+		w := newWorld(t)
+		b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { require.NoError(t, suspend.Set(b, suspend.Mark{})) })
+		decision := New(w.Config).AdmitPanicked(w.read(t, b))
+		require.Equal(t, engine.NotNow[*velerov1.Backup](`its phase is "InProgress", suspended: true`), decision)
 	})
 }
 

@@ -38,13 +38,21 @@ func (k *Kind) Admit(ctx context.Context, restore *velerov1.Restore) (engine.Dec
 		return engine.NotNow[*velerov1.Restore]("not admitted yet"), nil
 	}
 	if _, _, err := claim.Parse(restore); err != nil {
-		return k.unreadable(fmt.Errorf("the claim cannot be read: %w", err)), nil
+		return k.end(fmt.Errorf("the claim cannot be read: %w", err)), nil
 	}
 	return engine.Take[*velerov1.Restore](&attempt{kind: k, cfg: &k.cfg}), nil
 }
 
-// unreadable ends a restore whose claim cannot be read.
-func (k *Kind) unreadable(damage error) engine.Decision[*velerov1.Restore] {
+// AdmitPanicked implements engine.PanicHandler: the restore fails, as it does when its work panics.
+func (k *Kind) AdmitPanicked(restore *velerov1.Restore) engine.Decision[*velerov1.Restore] {
+	if phase := restore.Status.Phase; !phase.IsNew() && !begun(phase) {
+		return engine.NotNow[*velerov1.Restore]("nothing to do in phase " + string(phase))
+	}
+	return k.end(errInternal)
+}
+
+// end ends a restore without a claim.
+func (k *Kind) end(damage error) engine.Decision[*velerov1.Restore] {
 	return engine.End(func(o *velerov1.Restore) error {
 		o.Status.Phase = velerov1.RestorePhaseFailed
 		o.Status.CompletionTimestamp = k.cfg.now()

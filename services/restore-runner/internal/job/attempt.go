@@ -27,6 +27,9 @@ type attempt struct {
 	finished *outcome.Finished
 }
 
+// errInternal ends a restore that panicked: the next attempt would do the same.
+var errInternal = errors.New("internal error")
+
 // Run implements engine.Job.
 func (a *attempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore]) error {
 	s, end := newSession(a.cfg, held)
@@ -60,7 +63,7 @@ func (a *attempt) Panicked(ctx context.Context, held *engine.Held[*velerov1.Rest
 			return err
 		}
 	}
-	return a.finish(ctx, a.failed(&fatalError{errors.New("internal error")}))
+	return a.finish(ctx, a.failed(&fatalError{errInternal}))
 }
 
 // run opens everything a restore needs, restores, decides how it ends, and publishes the files.

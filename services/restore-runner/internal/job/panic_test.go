@@ -9,9 +9,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
 // defective is a bucket whose client has defects.
@@ -61,4 +65,38 @@ func TestAPanicEndsTheRestoreOnce(t *testing.T) {
 			require.Contains(t, log.String(), "panic_test.go", "the stack")
 		})
 	}
+}
+
+// defectiveLedger panics when it is asked whether a restore was admitted.
+type defectiveLedger struct{ job.Ledger }
+
+func (defectiveLedger) Get(context.Context, types.UID) (ledger.Entry, bool, error) {
+	panic("a defect in admitting")
+}
+
+func TestAnAdmissionThatKeepsPanickingEndsTheRestore(t *testing.T) {
+	for name, phase := range map[string]velerov1.RestorePhase{"new": "", "in progress": velerov1.RestorePhaseInProgress} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.create(t, true, func(r *velerov1.Restore) { r.Status.Phase = phase })
+			b.config.Ledger = defectiveLedger{b.ledger}
+			runner := newRunner(b.config)
+			before := b.get(t)
+			for range 5 {
+				require.ErrorContains(t, runner.Run(t.Context(), "r", "uid-r"), "internal error")
+				require.Equal(t, before, b.get(t))
+			}
+			require.NoError(t, runner.Run(t.Context(), "r", "uid-r"))
+			r := b.get(t)
+			require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+			require.Equal(t, "internal error", r.Status.FailureReason)
+			require.NotNil(t, r.Status.CompletionTimestamp)
+			require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseFailed}, b.ended)
+		})
+	}
+}
+
+func TestARestoreOfAnotherServiceIsNotEndedForAPanic(t *testing.T) {
+	r := &velerov1.Restore{Status: velerov1.RestoreStatus{Phase: velerov1.RestorePhaseWaitingForPluginOperations}}
+	require.Equal(t, engine.NotNow[*velerov1.Restore]("nothing to do in phase WaitingForPluginOperations"), job.New(job.Config{}).AdmitPanicked(r))
 }
