@@ -32,6 +32,9 @@ const (
 	WorkBackupRun   What = "backup.run"   // claim and run a Backup, or finalize it
 	WorkRestoreRun  What = "restore.run"  // claim and run a Restore, or finalize it
 	WorkDeletionRun What = "deletion.run" // run a DeleteBackupRequest
+	// WorkOperationPoll asks about the operations of a Backup or Restore that waits for them. Its
+	// hint is delivered again after each poll, until the job waits no more.
+	WorkOperationPoll What = "operation.poll"
 )
 
 // ErrInvalidHint reports a hint that breaks the rules of its contract, naming the field.

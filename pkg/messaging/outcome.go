@@ -20,6 +20,9 @@ const (
 // Done says that the effect is durable, or that there was nothing to do.
 func Done() Outcome { return Outcome{} }
 
+// Later delivers the hint again after a delay: the work goes on, and nothing has failed.
+func Later(after time.Duration) Outcome { return Retry(after, nil) }
+
 // Retry delivers the hint again after a delay; err, if any, is logged.
 func Retry(after time.Duration, err error) Outcome {
 	return Outcome{verdict: verdictRetry, after: max(after, time.Millisecond), err: err}
@@ -31,3 +34,6 @@ func DeadLetter(err error) Outcome { return Outcome{verdict: verdictDead, err: e
 
 // Retries reports that the hint is delivered again.
 func (o Outcome) Retries() bool { return o.verdict == verdictRetry }
+
+// Delay is after how long the hint is delivered again; 0 where it is not.
+func (o Outcome) Delay() time.Duration { return o.after }

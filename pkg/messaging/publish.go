@@ -15,7 +15,7 @@ import (
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-var kinds = []What{WorkBackupRun, WorkRestoreRun, WorkDeletionRun}
+var kinds = []What{WorkBackupRun, WorkRestoreRun, WorkDeletionRun, WorkOperationPoll}
 
 // pendingDescription is how JetStream words its refusal of a second message on a subject that holds
 // one (error code 10077 covers every failed store).
