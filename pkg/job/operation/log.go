@@ -55,6 +55,10 @@ func Open(ctx context.Context, store objectstore.Store, job Job) (*Log, error) {
 // Job is whose operations they are.
 func (l *Log) Job() Job { return l.list.Job }
 
+// Use makes store the one that holds the records. A log that is kept longer than its store is open
+// needs another one.
+func (l *Log) Use(store objectstore.Store) { l.store = store }
+
 // Operations returns the operations, which must not be changed.
 func (l *Log) Operations() []Operation { return l.list.Operations }
 

@@ -47,6 +47,8 @@ type State struct {
 	// Cancel is the last intent to cancel it, CancelTime when that was; nil while there is none.
 	Cancel     *Cancel
 	CancelTime time.Time
+	// Cancels counts the intents: how often the action may have been called.
+	Cancels int
 	// Answer is the action's answer to that; nil while none is recorded.
 	Answer *Answer
 	// EndTime is when the end was seen.
@@ -65,6 +67,7 @@ func apply(states []State, e *Event) error {
 	switch {
 	case e.Cancel != nil:
 		s.Cancel, s.CancelTime, s.Answer = e.Cancel, e.Time, nil
+		s.Cancels++
 	case e.Answer != nil:
 		s.Answer = e.Answer
 	case e.End != nil:
