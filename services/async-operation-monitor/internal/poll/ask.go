@@ -1,0 +1,130 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
+
+// ask asks about the operations that are due, longest overdue first, and waits for the answers as
+// long as the window is open.
+func (j *Job) ask(ctx context.Context, turn Turn) {
+	list := j.due()
+	if len(list) == 0 {
+		return
+	}
+	p, ops := j.poller, j.log.Operations()
+	closed := make(chan struct{})
+	defer close(closed)
+	answered := p.each(p.progress, ops, list, closed, func(i int) { j.askOne(ctx, i, named(&ops[i]), turn.JSON) })
+	timer := p.Clock.NewTimer(window)
+	defer timer.Stop()
+	select {
+	case <-answered:
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+}
+
+// due lists the operations to ask about.
+func (j *Job) due() []int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := j.poller.Clock.Now()
+	states, ops := j.log.States(), j.log.Operations()
+	var list []int
+	for i := range j.memos {
+		m := &j.memos[i]
+		waits := m.calling || m.answer != nil || m.ended != nil || now.Before(m.due)
+		if !waits && !states[i].Phase.Ended() && ops[i].Home == nil {
+			list = append(list, i)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return j.memos[a].due.Compare(j.memos[b].due) })
+	return list
+}
+
+// askOne makes one call and keeps the answer.
+func (j *Job) askOne(ctx context.Context, i int, op action.Operation, job []byte) {
+	m := &j.memos[i]
+	j.mu.Lock()
+	m.calling = true
+	j.mu.Unlock()
+	var a answer
+	began := j.poller.Clock.Now()
+	j.poller.bounded(ctx, callLimit, func(ctx context.Context) { a.progress, a.err = j.poller.Actions.Progress(ctx, op, job) })
+	j.poller.Metrics.Polled(result(&a), j.poller.Clock.Since(began))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	m.calling = false
+	if j.poller.life.Err() == nil || a.err == nil { // what the end of this process cut off says nothing
+		m.answer = &a
+	}
+}
+
+func result(a *answer) string {
+	switch {
+	case errors.Is(a.err, action.ErrUnknownOperation), errors.Is(a.err, action.ErrUnknownAction):
+		return "unknown"
+	case a.err != nil:
+		return "failed"
+	case a.progress.Done:
+		return "ended"
+	}
+	return "running"
+}
+
+// cancel calls the actions whose intents this process recorded.
+func (j *Job) cancel(ctx context.Context, turn Turn) {
+	list := j.intents()
+	if len(list) == 0 {
+		return
+	}
+	p, ops := j.poller, j.log.Operations()
+	ends := make([]time.Time, len(ops))
+	for _, i := range list {
+		ends[i] = j.log.States()[i].CancelTime.Add(j.poller.Grace)
+	}
+	p.each(p.cancels, ops, list, p.life.Done(), func(i int) { j.cancelOne(ctx, i, named(&ops[i]), turn.JSON, ends[i]) })
+}
+
+// intents lists the operations whose action has to be called, and notes that it was.
+func (j *Job) intents() []int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	states := j.log.States()
+	var list []int
+	for i := range j.memos {
+		m, s := &j.memos[i], &states[i]
+		if m.mine(s) && !m.called && !s.Phase.Ended() {
+			m.called = true
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// cancelOne makes one call within what is left of the grace period, and keeps the answer.
+func (j *Job) cancelOne(ctx context.Context, i int, op action.Operation, job []byte, end time.Time) {
+	left := end.Sub(j.poller.Clock.Now())
+	if left <= 0 {
+		return
+	}
+	var accepted bool
+	var err error
+	j.poller.bounded(ctx, left, func(ctx context.Context) { accepted, err = j.poller.Actions.Cancel(ctx, op, job, left) })
+	if j.poller.life.Err() != nil && err != nil {
+		return
+	}
+	reply := &operation.Answer{Accepted: accepted && err == nil}
+	if err != nil {
+		reply.Error = clip(err.Error())
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.memos[i].reply = reply
+}

@@ -1,0 +1,233 @@
+package poll_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
+)
+
+// The text of an operation that timed out says what became of the attempt to cancel it.
+func TestAnOperationThatTakesTooLongIsCancelledAndFails(t *testing.T) {
+	accepts := func(context.Context, time.Duration) (bool, error) { return true, nil }
+	refuses := func(context.Context, time.Duration) (bool, error) { return false, nil }
+	breaks := func(context.Context, time.Duration) (bool, error) { return false, errBroken }
+	runs := func(context.Context) (action.Progress, error) { return action.Progress{}, nil }
+	for name, tc := range map[string]struct {
+		cancel func(context.Context, time.Duration) (bool, error) // nil: hangs, even when its context has ended
+		then   func(context.Context) (action.Progress, error)     // progress from the cancel on
+		want   string
+		within time.Duration
+	}{
+		"acknowledged, failed":    {accepts, ends("data mover stopped"), "timed out after 4h0m0s, the cancel was acknowledged: data mover stopped", 10 * time.Second},
+		"acknowledged, completed": {accepts, ends(""), "timed out after 4h0m0s, the cancel was acknowledged: it completed", 10 * time.Second},
+		"hanging, ended":          {nil, ends("stopped"), "timed out after 4h0m0s, the cancel was acknowledged: stopped", 10 * time.Second},
+		"refused, ended":          {refuses, ends("stopped"), "timed out after 4h0m0s, the cancel was refused; then the operation ended: stopped", 10 * time.Second},
+		"failed, ended":           {breaks, ends(""), "timed out after 4h0m0s, the cancel failed: the process died; then the operation ended: it completed", 10 * time.Second},
+		"acknowledged, running":   {accepts, runs, "timed out after 4h0m0s, the cancel was acknowledged, but the operation did not end in time; the operation may go on", grace},
+		"refused, running":        {refuses, runs, "timed out after 4h0m0s, the cancel was refused; the operation may go on", grace},
+		"failed, running":         {breaks, runs, "timed out after 4h0m0s, the cancel failed: the process died; the operation may go on", grace},
+		"failed, cannot be asked": {breaks, fails(errBroken), "timed out after 4h0m0s, the cancel failed: the process died; the operation may go on; the last poll failed: the process died", grace},
+		"hanging, running":        {nil, runs, "timed out after 4h0m0s, the cancel was not acknowledged; the operation may go on", grace},
+		"all hanging":             {nil, hangs, "timed out after 4h0m0s, the cancel was not acknowledged; the operation may go on; the last poll failed: context deadline exceeded", grace},
+		"lost":                    {accepts, fails(action.ErrUnknownOperation), "timed out after 4h0m0s, the cancel was acknowledged: the operation is lost: no such operation", 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, []string{"a"}, func(b *bed) {
+				hung := make(chan struct{})
+				p := b.start()
+				b.plugins.on("a", runs)
+				b.plugins.onCancel("a", func(ctx context.Context, left time.Duration) (bool, error) {
+					require.Equal(b, grace, left.Round(time.Second))
+					b.plugins.on("a", tc.then)
+					if tc.cancel == nil {
+						<-hung
+						return false, ctx.Err()
+					}
+					return tc.cancel(ctx, left)
+				})
+				require.False(b, p.run(time.Minute))
+				time.Sleep(limit - 2*time.Minute)
+				require.False(b, p.run(time.Minute-time.Second))
+				require.Zero(b, b.records())
+				began := time.Now()
+				require.True(b, p.run(time.Hour))
+				require.LessOrEqual(b, time.Since(began), tc.within+5*time.Second)
+				require.Equal(b, tc.want, b.errorOf(0))
+				_, told := b.plugins.calls("a")
+				require.Equal(b, 1, told)
+				close(hung)
+			})
+		})
+	}
+}
+
+func TestTheTimeoutIsThatOfTheAction(t *testing.T) {
+	inBubble(t, []string{"a", "b"}, func(b *bed) {
+		b.turn.Timeout = 20 * time.Minute
+		p := b.start(func(c *poll.Config) { c.Timeouts = map[string]time.Duration{"vendor.io/b": 90 * time.Minute} })
+		for _, id := range []string{"a", "b"} {
+			b.plugins.onCancel(id, func(context.Context, time.Duration) (bool, error) {
+				b.plugins.on(id, ends("stopped"))
+				return true, nil
+			})
+		}
+		require.False(b, p.run(30*time.Minute))
+		require.Equal(b, "timed out after 20m0s, the cancel was acknowledged: stopped", b.errorOf(0))
+		require.Equal(b, operation.New, b.recorded()[1].Phase)
+		require.True(b, p.run(2*time.Hour))
+		require.Equal(b, "timed out after 1h30m0s, the cancel was acknowledged: stopped", b.errorOf(1))
+	})
+}
+
+// An operation that has ended when its time is over did not time out.
+func TestAnEndComesBeforeTheTimeout(t *testing.T) {
+	inBubble(t, []string{"a"}, func(b *bed) {
+		time.Sleep(2 * limit) // no process polled
+		b.plugins.on("a", ends(""))
+		require.True(b, b.start().poll().Ended)
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		_, told := b.plugins.calls("a")
+		require.Zero(b, told)
+	})
+}
+
+func TestTheOperationsOfACancelledJobAreCancelled(t *testing.T) {
+	inBubble(t, []string{"a", "b", "c"}, func(b *bed) {
+		p := b.start()
+		b.plugins.on("a", ends(""))
+		require.False(b, p.run(time.Minute))
+		b.plugins.onCancel("b", func(context.Context, time.Duration) (bool, error) {
+			b.plugins.on("b", ends("stopped"))
+			return true, nil
+		})
+		b.turn.Cancel = "the backup is cancelled"
+		began := time.Now()
+		require.True(b, p.run(time.Hour))
+		require.Equal(b, grace, time.Since(began).Round(2*time.Second), "no longer than the slowest has")
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		require.Equal(b, "the backup is cancelled, the cancel was acknowledged: stopped", b.errorOf(1))
+		require.Equal(b, "the backup is cancelled, the cancel was acknowledged, but the operation did not end in time; the operation may go on", b.errorOf(2))
+	})
+}
+
+// A process died between the record of an intent and the call, or in it: nothing says which.
+func TestAnIntentThatADeadProcessLeftIsRepeatedOnce(t *testing.T) {
+	inBubble(t, []string{"a"}, func(b *bed) {
+		log, err := operation.Open(b.Context(), b.store, theJob)
+		require.NoError(b, err)
+		require.NoError(b, log.Append(b.Context(), operation.Event{Time: time.Now(), Cancel: &operation.Cancel{Reason: "timed out after 1s"}}))
+		second := b.start()
+		b.plugins.onCancel("a", func(context.Context, time.Duration) (bool, error) { return false, context.Canceled })
+		require.False(b, second.run(grace/2-2*time.Second))
+		_, told := b.plugins.calls("a")
+		require.Zero(b, told, "the one that wrote the intent may be alive")
+
+		b.store.Inject(func(op memstore.Op, _ string) error { // dies before it records the answer
+			if _, told := b.plugins.calls("a"); told > 0 && op == memstore.OpCreate {
+				return errBroken
+			}
+			return nil
+		})
+		for told == 0 {
+			second.poll()
+			time.Sleep(time.Second)
+			_, told = b.plugins.calls("a")
+		}
+		b.store.Inject(nil)
+		require.Equal(b, 2, b.recorded()[0].Cancels)
+
+		third := b.start()
+		require.True(b, third.run(time.Hour))
+		_, told = b.plugins.calls("a")
+		require.Equal(b, 1, told, "an intent is not repeated twice")
+		require.Equal(b, "timed out after 1s, the cancel was not acknowledged; the operation may go on", b.errorOf(0))
+	})
+}
+
+// The store took the record, and the answer was lost.
+func TestAnIntentWhoseAnswerWasLostIsCarriedOutOnce(t *testing.T) {
+	inBubble(t, []string{"a"}, func(b *bed) {
+		p := b.start()
+		b.turn.Cancel = "the backup is cancelled"
+		lost := false
+		b.store.Inject(func(op memstore.Op, key string) error {
+			if op == memstore.OpCreate && !lost {
+				lost = true
+				b.store.Set(key, []byte(`{"formatVersion":1,"uid":"u","seq":1,"events":[{"operation":0,"time":"`+time.Now().UTC().Format(time.RFC3339Nano)+
+					`","cancel":{"reason":"the backup is cancelled"}}]}`))
+				return errors.New("connection reset")
+			}
+			return nil
+		})
+		_, err := p.job.Poll(b.Context(), b.store, b.turn)
+		require.ErrorContains(b, err, "connection reset")
+		_, told := b.plugins.calls("a")
+		require.Zero(b, told, "whether it is recorded is not known")
+		p.poll()
+		require.True(b, p.run(time.Hour))
+		_, told = b.plugins.calls("a")
+		require.Equal(b, 1, told)
+		require.Equal(b, 1, b.recorded()[0].Cancels)
+	})
+}
+
+// Of two replicas that poll one job at the same time one records what both found, and one cancels.
+func TestTwoProcessesPollOneJob(t *testing.T) {
+	inBubble(t, []string{"a", "b", "c", "d"}, func(b *bed) {
+		two := []*process{b.start(), b.start()}
+		b.plugins.on("a", ends(""))
+		b.plugins.on("b", ends("no"))
+		for _, id := range []string{"c", "d"} {
+			b.plugins.onCancel(id, func(context.Context, time.Duration) (bool, error) {
+				time.Sleep(5 * time.Second)
+				b.plugins.on(id, ends("stopped"))
+				return true, nil
+			})
+		}
+		var group sync.WaitGroup
+		b.turn.Timeout = time.Hour
+		for _, p := range two {
+			group.Go(func() { p.run(5 * time.Hour) })
+		}
+		group.Wait()
+		for _, id := range []string{"c", "d"} {
+			_, told := b.plugins.calls(id)
+			require.Equal(b, 1, told, id)
+		}
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		require.Equal(b, "no", b.errorOf(1))
+		require.Equal(b, "timed out after 1h0m0s, the cancel was acknowledged: stopped", b.errorOf(3))
+		require.Equal(b, map[string]int{"Completed": 1, "Failed": 3}, b.counts.ended, "each end is recorded once")
+		require.Equal(b, 1, b.recorded()[2].Cancels)
+		require.Equal(b, two[0].job.States(), two[1].job.States())
+	})
+}
+
+// A bucket that is away for a while delays a job and loses nothing.
+func TestABucketThatIsAwayDelaysAPoll(t *testing.T) {
+	inBubble(t, []string{"a"}, func(b *bed) {
+		p := b.start()
+		b.plugins.on("a", ends(""))
+		b.store.Inject(func(op memstore.Op, _ string) error {
+			if op == memstore.OpCreate {
+				return errBroken
+			}
+			return nil
+		})
+		_, err := p.job.Poll(b.Context(), b.store, b.turn)
+		require.ErrorIs(b, err, errBroken)
+		b.store.Inject(nil)
+		require.True(b, p.poll().Ended)
+		asked, _ := b.plugins.calls("a")
+		require.Equal(b, 1, asked)
+	})
+}

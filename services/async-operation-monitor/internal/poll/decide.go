@@ -1,0 +1,106 @@
+package poll
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
+
+// maxIntents is how often an action may be called to cancel an operation: again when the process
+// that was to call it may have died before.
+const maxIntents = 2
+
+// decide returns what is to be recorded now. It changes nothing, so that it can be asked again.
+func (j *Job) decide(now time.Time, turn Turn) []operation.Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var events []operation.Event
+	states, ops := j.log.States(), j.log.Operations()
+	for i := range j.memos {
+		if len(events) >= maxEvents {
+			break
+		}
+		if states[i].Phase.Ended() {
+			continue
+		}
+		for _, e := range j.one(&j.memos[i], &states[i], &ops[i], now, turn) {
+			e.Operation, e.Time = i, now.UTC().Round(0)
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// one decides about one operation.
+func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time.Time, turn Turn) (events []operation.Event) {
+	if s.Cancel == nil {
+		if m.ended != nil {
+			return []operation.Event{{End: m.ended}}
+		}
+		if reason := j.reason(op, now, turn); reason != "" {
+			return []operation.Event{{Cancel: &operation.Cancel{Reason: reason}}}
+		}
+		return nil
+	}
+	answer := s.Answer
+	if answer == nil && m.reply != nil {
+		answer = m.reply
+		events = append(events, operation.Event{Answer: answer})
+	}
+	waited := now.Sub(s.CancelTime)
+	again := answer == nil && !m.mine(s) && s.Cancels < maxIntents && waited >= j.poller.Grace/2 //nolint:mnd // half of the time is left to the call
+	switch {
+	case m.ended != nil:
+		end := *m.ended
+		end.Error = endedBy(s.Cancel, answer, m.ended.Error)
+		events = append(events, operation.Event{End: &end})
+	case again:
+		events = append(events, operation.Event{Cancel: s.Cancel})
+	case waited >= j.poller.Grace:
+		events = append(events, operation.Event{End: &operation.End{Error: abandonedBy(s.Cancel, answer, m.problem), Progress: s.Progress}})
+	}
+	return events
+}
+
+// reason is why an operation has to end; empty for none.
+func (j *Job) reason(op *operation.Operation, now time.Time, turn Turn) string {
+	if turn.Cancel != "" {
+		return turn.Cancel
+	}
+	if limit := j.timeout(op, turn); now.Sub(op.Created) >= limit {
+		return timedOut(limit)
+	}
+	return ""
+}
+
+// timeout is how long an operation may take.
+func (j *Job) timeout(op *operation.Operation, turn Turn) time.Duration {
+	if d, ok := j.poller.Timeouts[op.Action]; ok {
+		return d
+	}
+	return turn.Timeout
+}
+
+// intend notes the intents to cancel that are about to be written by this process.
+func (j *Job) intend(events []operation.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range events {
+		if e := &events[i]; e.Cancel != nil {
+			m := &j.memos[e.Operation]
+			m.intent, m.called, m.reply = e.Time, false, nil
+			m.due = e.Time // how it goes on matters now
+		}
+	}
+}
+
+// withdraw takes back the intents that another process came before.
+func (j *Job) withdraw(events []operation.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range events {
+		if e := &events[i]; e.Cancel != nil {
+			j.memos[e.Operation].intent = time.Time{}
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+const (
+	// maxEvents bounds a record, in which each event may have texts of 1 KiB.
+	maxEvents = 4000
+	// maxRecords bounds the attempts to write records in one poll.
+	maxRecords = 20
+)
+
+// Job is the operations of one job, and what this process found out about them. Poll must not be
+// called while it is under way; the other methods are safe for concurrent use with it.
+type Job struct {
+	poller *Poller
+	log    *operation.Log // Poll's alone
+
+	mu    sync.Mutex
+	memos []memo
+	seen  []operation.State // as of the end of the last poll
+}
+
+// Turn is what a poll goes by.
+type Turn struct {
+	// JSON is the Backup or Restore.
+	JSON []byte
+	// Timeout is what the job says.
+	Timeout time.Duration
+	// Cancel is the reason why all operations have to end; empty while there is none.
+	Cancel string
+}
+
+// Report is what a poll found.
+type Report struct {
+	// Ended: no operation is left.
+	Ended bool
+	// Next is when the next poll is due.
+	Next time.Duration
+	// Stalled are the operations that were found to stand still.
+	Stalled []Stall
+}
+
+// Stall is an operation that stands still.
+type Stall struct {
+	Operation operation.Operation
+	// For is since when.
+	For time.Duration
+}
+
+// Open reads the operations of a job. Its errors are those of operation.Open.
+func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operation.Job) (*Job, error) {
+	log, err := operation.Open(ctx, store, job)
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{poller: p, log: log, memos: make([]memo, len(log.Operations())), seen: slices.Clone(log.States())}
+	now := p.Clock.Now()
+	for i := range j.memos {
+		j.memos[i].changed = now
+	}
+	return j, nil
+}
+
+// Len returns the number of operations.
+func (j *Job) Len() int { return len(j.memos) }
+
+// States returns the states of the operations as the last poll left them, in the order of the list.
+func (j *Job) States() []operation.State {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.seen)
+}
+
+// Open returns how many operations had not ended when the last poll did.
+func (j *Job) Open() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := 0
+	for i := range j.seen {
+		if !j.seen[i].Phase.Ended() {
+			n++
+		}
+	}
+	return n
+}
+
+// Summary tells how far the operations are. It must not be called while Poll is under way.
+func (j *Job) Summary() operation.Summary { return j.log.Summary() }
+
+// Poll asks about the operations that are due, and records what follows in store. It does not wait
+// for calls that hang: what they answer counts in a later poll. An error means that the store
+// failed; the next poll goes on.
+func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Report, error) {
+	j.log.Use(store)
+	if err := j.log.Refresh(ctx); err != nil {
+		return Report{}, err
+	}
+	j.ask(ctx, turn)
+	now := j.poller.Clock.Now()
+	j.absorb(now)
+	err := j.record(ctx, turn)
+	j.cancel(ctx, turn)
+	report := j.report(now, turn)
+	return report, err
+}
+
+// record writes what is due to be recorded. Of several replicas one is first, and the others decide
+// again by what it wrote.
+func (j *Job) record(ctx context.Context, turn Turn) error {
+	var err error
+	for range maxRecords {
+		events := j.decide(j.poller.Clock.Now(), turn)
+		if len(events) == 0 {
+			return nil
+		}
+		j.intend(events)
+		err = j.log.Append(ctx, events...)
+		switch {
+		case errors.Is(err, operation.ErrConflict):
+			j.withdraw(events)
+		case err != nil:
+			return err
+		default:
+			j.count(events)
+		}
+	}
+	return err
+}
+
+// report is taken at the end of a poll.
+func (j *Job) report(now time.Time, turn Turn) Report {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.seen = slices.Clone(j.log.States())
+	r := Report{Ended: j.log.Ended()}
+	if !r.Ended {
+		r.Next = j.next(j.poller.Clock.Now(), turn)
+		r.Stalled = j.stalled(now)
+	}
+	return r
+}
+
+// count tells of the operations that ended.
+func (j *Job) count(events []operation.Event) {
+	for i := range events {
+		if events[i].End != nil {
+			j.poller.Metrics.Ended(string(j.log.States()[events[i].Operation].Phase))
+		}
+	}
+}

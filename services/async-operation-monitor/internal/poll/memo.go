@@ -1,0 +1,137 @@
+package poll
+
+import (
+	"errors"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
+
+const (
+	// denials is in how many polls in a row an action has to say that it has no such operation.
+	denials = 3
+	// homePolls is in how many polls an operation is seen that lives in a process, before it fails.
+	homePolls = 2
+	// longestPause bounds the pause after calls that failed.
+	longestPause = 5 * time.Minute
+)
+
+// memo is what this process found out about an operation.
+type memo struct {
+	due     time.Time // when it is asked about again
+	calling bool
+	answer  *answer        // not looked at yet
+	ended   *operation.End // what the action says, or that nothing can be asked
+	// failures and unknown count calls in a row, problem is the last error; empty after a call that
+	// did not fail.
+	failures, unknown int
+	problem           string
+	homePolls         int
+
+	changed time.Time // when progress last changed
+	stalled bool
+
+	// intent is the time of the intent to cancel that this process wrote, or tried to: it has to
+	// call the action, once.
+	intent time.Time
+	called bool
+	reply  *operation.Answer
+}
+
+// answer is what a call about progress returned.
+type answer struct {
+	progress action.Progress
+	err      error
+}
+
+// mine reports that this process wrote the last intent to cancel.
+func (m *memo) mine(s *operation.State) bool {
+	return s.Cancel != nil && !m.intent.IsZero() && m.intent.Equal(s.CancelTime)
+}
+
+// absorb looks at the answers that came since the last poll.
+func (j *Job) absorb(now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	states, ops := j.log.States(), j.log.Operations()
+	for i := range j.memos {
+		m, s, op := &j.memos[i], &states[i], &ops[i]
+		if s.Phase.Ended() {
+			continue
+		}
+		switch {
+		case op.Home != nil:
+			j.home(m, op, now)
+		case m.answer != nil:
+			a := m.answer
+			m.answer = nil
+			j.take(m, s, op, a, now)
+		}
+	}
+}
+
+// home counts the polls of an operation that lives in the plugin's process.
+func (j *Job) home(m *memo, op *operation.Operation, now time.Time) {
+	if now.Before(m.due) {
+		return
+	}
+	m.due = now.Add(j.poller.frequency(op))
+	if m.homePolls++; m.homePolls >= homePolls {
+		m.ended = &operation.End{Error: inProcess}
+	}
+}
+
+func (j *Job) take(m *memo, s *operation.State, op *operation.Operation, a *answer, now time.Time) {
+	pause := j.poller.frequency(op)
+	switch {
+	case a.err == nil:
+		m.failures, m.unknown, m.problem = 0, 0, ""
+		m.progress(s, &a.progress, now)
+	case errors.Is(a.err, action.ErrUnknownOperation), errors.Is(a.err, action.ErrUnknownAction):
+		m.problem = a.err.Error()
+		if m.unknown++; m.unknown >= denials {
+			m.ended = &operation.End{Error: lost(a.err), Progress: s.Progress}
+		}
+	default:
+		m.unknown, m.problem = 0, a.err.Error()
+		m.failures++
+		for range min(m.failures-1, 10) {
+			pause *= 2
+		}
+		pause = min(pause, max(longestPause, j.poller.frequency(op)))
+	}
+	if s.Cancel != nil {
+		pause = j.poller.hurry(op)
+	}
+	m.due = now.Add(pause)
+}
+
+func (m *memo) progress(s *operation.State, p *action.Progress, now time.Time) {
+	next := operation.Progress{
+		Completed: p.Completed, Total: p.Total, Units: clip(p.Units), Description: clip(p.Description), Started: given(p.Started), Updated: given(p.Updated),
+	}
+	if !same(&next, &s.Progress) || s.Phase == operation.New {
+		m.changed, m.stalled = now, false
+	}
+	s.Phase, s.Progress = operation.InProgress, next
+	if p.Done {
+		m.ended = &operation.End{Error: clip(p.Err), Progress: next}
+	}
+}
+
+// given is a time in the precision of JSON; nil for none.
+func given(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Round(0)
+	return &t
+}
+
+func same(a, b *operation.Progress) bool {
+	return a.Completed == b.Completed && a.Total == b.Total && a.Units == b.Units && a.Description == b.Description &&
+		sameTime(a.Started, b.Started) && sameTime(a.Updated, b.Updated)
+}
+
+func sameTime(a, b *time.Time) bool { return a == b || a != nil && b != nil && a.Equal(*b) }

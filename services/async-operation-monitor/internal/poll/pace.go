@@ -1,0 +1,49 @@
+package poll
+
+import (
+	"time"
+)
+
+// soonest is the shortest pause between two polls of a job.
+const soonest = 200 * time.Millisecond
+
+// next is after how long the job has to be polled again: when the first of its operations is due,
+// or has to be cancelled, or has had its grace period. It is never longer than the frequency, as
+// another process may have recorded something.
+func (j *Job) next(now time.Time, turn Turn) time.Duration {
+	wait := j.poller.Frequency
+	states, ops := j.log.States(), j.log.Operations()
+	for i := range j.memos {
+		m, s, op := &j.memos[i], &states[i], &ops[i]
+		if s.Phase.Ended() {
+			continue
+		}
+		if s.Cancel == nil {
+			wait = min(wait, op.Created.Add(j.timeout(op, turn)).Sub(now))
+		} else {
+			wait = min(wait, s.CancelTime.Add(j.poller.Grace).Sub(now), j.poller.hurry(op))
+		}
+		if !m.calling {
+			wait = min(wait, m.due.Sub(now))
+		}
+	}
+	return max(wait, soonest)
+}
+
+// stalled returns the operations that are found to stand still now.
+func (j *Job) stalled(now time.Time) (list []Stall) {
+	if j.poller.Stall <= 0 {
+		return nil
+	}
+	states := j.log.States()
+	for i := range j.memos {
+		m := &j.memos[i]
+		if states[i].Phase.Ended() || m.stalled || now.Sub(m.changed) < j.poller.Stall {
+			continue
+		}
+		m.stalled = true
+		j.poller.Metrics.Stalled()
+		list = append(list, Stall{Operation: j.log.Operations()[i], For: now.Sub(m.changed)})
+	}
+	return list
+}

@@ -1,0 +1,260 @@
+package poll_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
+)
+
+var errBroken = errors.New("the process died")
+
+func TestOperationsAreFollowedToTheirEnds(t *testing.T) {
+	inBubble(t, []string{"a1", "a2", "a3"}, func(b *bed) {
+		p := b.start()
+		started := time.Now().Add(time.Second)
+		for _, id := range []string{"a1", "a2", "a3"} {
+			b.plugins.on(id, func(context.Context) (action.Progress, error) {
+				return action.Progress{Completed: 1, Total: 9, Units: "Bytes", Description: "copying", Started: started}, nil
+			})
+		}
+		require.False(b, p.run(time.Minute))
+		require.Equal(b, 0, b.records(), "progress is not recorded")
+		require.Equal(b, operation.InProgress, p.job.States()[0].Phase)
+		require.EqualValues(b, 1, p.job.States()[0].Completed)
+		require.Equal(b, 3, p.job.Open())
+
+		b.plugins.on("a1", ends(""))
+		b.plugins.on("a2", ends("no space"))
+		time.Sleep(frequency)
+		r := p.poll()
+		require.False(b, r.Ended)
+		require.Equal(b, 1, b.records(), "all events of one poll are one record")
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		require.Equal(b, "no space", b.errorOf(1))
+		require.Equal(b, operation.New, b.recorded()[2].Phase)
+		require.Equal(b, 1, p.job.Open())
+
+		again := b.start()
+		b.plugins.on("a3", ends(""))
+		asked, _ := b.plugins.calls("a1")
+		require.True(b, again.poll().Ended)
+		now, _ := b.plugins.calls("a1")
+		require.Equal(b, asked, now, "what has ended is not asked about again")
+		require.Equal(b, map[string]int{"Completed": 2, "Failed": 1}, b.counts.ended)
+		require.Equal(b, operation.Summary{Total: 3, Completed: 2, Failed: 1}, again.job.Summary())
+	})
+}
+
+func TestTheFrequencyIsThatOfTheAction(t *testing.T) {
+	inBubble(t, []string{"a", "b", "c"}, func(b *bed) {
+		p := b.start(func(c *poll.Config) {
+			c.Frequencies = map[string]time.Duration{"vendor.io/b": 2 * time.Second, "vendor.io/c": time.Minute}
+		})
+		require.False(b, p.run(59*time.Second))
+		for id, want := range map[string]int{"a": 6, "b": 30, "c": 1} {
+			asked, _ := b.plugins.calls(id)
+			require.Equal(b, want, asked, id)
+		}
+	})
+}
+
+// One call that hangs held up the others of its job for as long as it took.
+func TestAHangingCallDelaysNoOther(t *testing.T) {
+	inBubble(t, []string{"a1", "a2", "b1"}, func(b *bed) {
+		p := b.start()
+		b.plugins.on("a1", hangs)
+		b.plugins.on("a2", ends(""))
+		b.plugins.on("b1", ends("no"))
+		began := time.Now()
+		require.False(b, p.poll().Ended)
+		require.LessOrEqual(b, time.Since(began), 2*time.Second)
+		require.Equal(b, operation.Completed, b.recorded()[1].Phase)
+		require.Equal(b, "no", b.errorOf(2))
+		began = time.Now()
+		p.poll()
+		require.Zero(b, time.Since(began), "a call that is known to hang is not waited for")
+		require.False(b, p.run(time.Minute))
+		asked, _ := b.plugins.calls("a1")
+		require.Equal(b, 2, asked, "one call at a time, each within its deadline")
+		require.Equal(b, operation.New, b.recorded()[0].Phase)
+	})
+}
+
+// An action whose calls all hang, and do not even end with their context, costs its own operations
+// only. Those fail in their time.
+func TestAnActionThatNeverAnswersIsBoundedByTheTimeout(t *testing.T) {
+	ids := []string{"b"}
+	for i := range 20 {
+		ids = append(ids, fmt.Sprint("a", i))
+	}
+	inBubble(t, ids, func(b *bed) {
+		release := make(chan struct{})
+		p := b.start()
+		for _, id := range ids[1:] {
+			b.plugins.on(id, func(context.Context) (action.Progress, error) {
+				<-release
+				return action.Progress{}, nil
+			})
+			b.plugins.onCancel(id, func(context.Context, time.Duration) (bool, error) {
+				<-release
+				return true, nil
+			})
+		}
+		b.plugins.on("b", ends(""))
+		require.False(b, p.run(time.Minute))
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		require.Equal(b, 8, b.plugins.most("vendor.io/a"))
+		time.Sleep(limit)
+		require.True(b, p.run(time.Hour))
+		require.Equal(b, "timed out after 4h0m0s, the cancel was not acknowledged; the operation may go on", b.errorOf(1))
+		require.Equal(b, "timed out after 4h0m0s, the cancel was not acknowledged; the operation may go on", b.errorOf(20))
+		close(release)
+	})
+}
+
+func TestAThousandOperationsAreAskedAFewAtATime(t *testing.T) {
+	var ids []string
+	for i := range 1000 {
+		ids = append(ids, fmt.Sprintf("%c%d", 'a'+i%2, i))
+	}
+	inBubble(t, ids, func(b *bed) {
+		p := b.start()
+		for _, id := range ids {
+			b.plugins.on(id, func(context.Context) (action.Progress, error) {
+				time.Sleep(50 * time.Millisecond)
+				return action.Progress{Done: true}, nil
+			})
+		}
+		began := time.Now()
+		require.True(b, p.run(time.Minute))
+		require.Less(b, time.Since(began), 6*time.Second, "what the window of one poll has no time for is asked soon")
+		require.Equal(b, 8, b.plugins.most("vendor.io/a"))
+		require.Equal(b, 8, b.plugins.most("vendor.io/b"))
+		require.Equal(b, 1000, b.counts.polled["ended"])
+		require.LessOrEqual(b, b.records(), 3)
+	})
+}
+
+// A process that died and a plugin that is missing for hours say nothing of the operation. Velero
+// fails it at once.
+func TestAFailedCallSaysNothingOfTheOperation(t *testing.T) {
+	inBubble(t, []string{"a"}, func(b *bed) {
+		p := b.start()
+		b.plugins.on("a", fails(errBroken))
+		require.False(b, p.run(3*time.Hour))
+		times := b.plugins.askedAt("a")
+		for i, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+			require.Equal(b, want*time.Second, times[i+1].Sub(times[i]), "the pauses grow")
+		}
+		b.plugins.on("a", nil)
+		require.False(b, p.run(6*time.Minute))
+		times = b.plugins.askedAt("a")
+		require.Equal(b, frequency, times[len(times)-1].Sub(times[len(times)-2]), "a success ends the pauses")
+		b.plugins.on("a", ends(""))
+		require.True(b, p.run(time.Minute))
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+	})
+}
+
+func TestAnUnknownOperationFailsOnceThatWasSaidThreeTimesInARow(t *testing.T) {
+	inBubble(t, []string{"a", "b"}, func(b *bed) {
+		p := b.start()
+		unknown := fails(fmt.Errorf("action vendor.io/a: Progress: %w", action.ErrUnknownOperation))
+		missing := fails(fmt.Errorf("action vendor.io/b: %w", action.ErrUnknownAction))
+		b.plugins.on("a", unknown)
+		b.plugins.on("b", missing)
+		require.False(b, p.run(15*time.Second))
+		b.plugins.on("a", fails(errBroken))
+		b.plugins.on("b", nil)
+		require.False(b, p.run(30*time.Second), "said twice")
+		b.plugins.on("a", unknown)
+		b.plugins.on("b", missing)
+		require.True(b, p.run(time.Minute))
+		require.Equal(b, "the operation is lost: action vendor.io/a: Progress: no such operation", b.errorOf(0))
+		require.Equal(b, "no plugin can be asked about the operation: action vendor.io/b: no such action", b.errorOf(1))
+	})
+}
+
+func TestOperationsInProcessesFailForNow(t *testing.T) {
+	inBubble(t, nil, func(b *bed) {
+		for _, key := range b.store.Keys() {
+			require.NoError(b, b.store.Delete(b.Context(), key))
+		}
+		b.seal(operation.List{Job: theJob, Epoch: 1, Operations: []operation.Operation{
+			{Action: "vendor.io/a", ID: "a", Created: time.Now(), Home: &operation.Home{Instance: "i", Process: "p"}},
+		}})
+		p := b.start()
+		require.False(b, p.poll().Ended)
+		require.False(b, p.poll().Ended, "the next poll is due later")
+		require.True(b, p.run(time.Minute))
+		require.Equal(b, "operations in the plugin's process are not supported yet", b.errorOf(0))
+		require.Empty(b, b.plugins.askedAt("a"))
+	})
+}
+
+func TestAStallIsReportedOnce(t *testing.T) {
+	inBubble(t, []string{"a", "b"}, func(b *bed) {
+		p := b.start(func(c *poll.Config) { c.Stall = 30 * time.Minute })
+		bytes := int64(0)
+		b.plugins.on("a", func(context.Context) (action.Progress, error) { return action.Progress{Completed: bytes}, nil })
+		b.plugins.on("b", func(context.Context) (action.Progress, error) { return action.Progress{Updated: time.Now()}, nil })
+		require.False(b, p.run(29*time.Minute))
+		require.Empty(b, p.stalls)
+		require.False(b, p.run(time.Hour))
+		require.Len(b, p.stalls, 1)
+		require.Equal(b, "a", p.stalls[0].Operation.ID)
+		require.Equal(b, 30*time.Minute, p.stalls[0].For.Round(time.Minute))
+		bytes = 1
+		require.False(b, p.run(time.Hour))
+		require.Len(b, p.stalls, 2, "it moved in between")
+		require.Equal(b, 2, b.counts.stalls)
+	})
+}
+
+func TestWithoutALimitNothingStalls(t *testing.T) {
+	inBubble(t, []string{"a"}, func(b *bed) {
+		p := b.start()
+		require.False(b, p.run(3*time.Hour))
+		require.Empty(b, p.stalls)
+	})
+}
+
+// A record is bounded, and so is what an action may say in it.
+func TestRecordsAreBounded(t *testing.T) {
+	var ids []string
+	for i := range 4100 {
+		ids = append(ids, fmt.Sprint("a", i))
+	}
+	inBubble(t, ids, func(b *bed) {
+		p := b.start()
+		for _, id := range ids {
+			b.plugins.on(id, ends(strings.Repeat("ü", 3000)))
+		}
+		require.True(b, p.poll().Ended)
+		require.Equal(b, 2, b.records())
+		text := b.errorOf(4099)
+		require.LessOrEqual(b, len(text), 1027)
+		require.True(b, strings.HasSuffix(text, "ü..."))
+	})
+}
+
+// What a process that is told to stop cut off is no failed call.
+func TestAStopEndsTheCallsUnderWay(t *testing.T) {
+	inBubble(t, []string{"a"}, func(b *bed) {
+		p := b.start()
+		b.plugins.on("a", hangs)
+		p.poll()
+		began := time.Now()
+		p.poller.Close()
+		require.Zero(b, time.Since(began))
+	})
+}

@@ -1,0 +1,104 @@
+// Package poll asks actions about the operations of a job, and decides what becomes of those that
+// end, fail, take too long or are cancelled.
+//
+// What must not be forgotten is a record of package operation: the end of an operation, the intent
+// to cancel it, and the answer. The rest is in the memory of a Job, which a restart loses: how far
+// an operation is, when it is asked again, and how often a call failed.
+package poll
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
+
+const (
+	// atOnce is how many calls about the operations of one action are made at once, for all jobs of
+	// the process; calls to cancel are counted for themselves.
+	atOnce = 8
+	// window is how long a poll waits for the calls that it began. What is answered later counts in
+	// the next poll.
+	window = 2 * time.Second
+	// callLimit bounds a call about the progress of an operation.
+	callLimit = 30 * time.Second
+)
+
+// Metrics counts; safe for concurrent use.
+type Metrics interface {
+	// Polled counts a call: "running", "ended", "failed" or "unknown".
+	Polled(result string, took time.Duration)
+	// Ended counts an operation: "Completed" or "Failed".
+	Ended(result string)
+	// Stalled counts an operation that stands still.
+	Stalled()
+}
+
+// Config is what a Poller works with. Every field is required unless it says otherwise.
+type Config struct {
+	Actions action.Operations
+	Metrics Metrics
+	Clock   clock.WithTicker
+	// Frequency is the pause between two calls about an operation, Frequencies by the name of the
+	// action that has another one.
+	Frequency   time.Duration
+	Frequencies map[string]time.Duration
+	// Timeouts are by the name of the action, and count instead of what the job says.
+	Timeouts map[string]time.Duration
+	// Grace is how long an operation has to end after the intent to cancel it.
+	Grace time.Duration
+	// Stall is after how long without a change an operation stands still; 0 is never.
+	Stall time.Duration
+}
+
+// Poller makes the calls about the operations of all jobs of this process. Safe for concurrent use.
+type Poller struct {
+	Config
+	progress, cancels *slots
+	life              context.Context //nolint:containedctx // that of all calls, which outlive the polls that began them
+	end               context.CancelFunc
+	calls             sync.WaitGroup
+}
+
+// New returns a Poller. Close ends it.
+func New(cfg Config) *Poller {
+	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(atOnce)}
+	p.life, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// Close ends the calls under way and waits for them. No poll may be under way.
+func (p *Poller) Close() {
+	p.end()
+	p.calls.Wait()
+}
+
+// frequency is the pause between two calls about an operation.
+func (p *Poller) frequency(op *operation.Operation) time.Duration {
+	if d, ok := p.Frequencies[op.Action]; ok {
+		return d
+	}
+	return p.Frequency
+}
+
+// hurry is the pause between two calls about an operation that is being cancelled.
+func (p *Poller) hurry(op *operation.Operation) time.Duration {
+	return min(p.frequency(op), max(p.Grace/10, time.Second)) //nolint:mnd // ten looks in the time that it has
+}
+
+// bounded makes a call that ends with the process or after a limit.
+func (p *Poller) bounded(ctx context.Context, limit time.Duration, call func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	defer context.AfterFunc(p.life, cancel)()
+	call(ctx)
+}
+
+// named names an operation for its action.
+func named(op *operation.Operation) action.Operation {
+	return action.Operation{Kind: op.Kind, Action: op.Action, ID: op.ID}
+}

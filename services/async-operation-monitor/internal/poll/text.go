@@ -1,0 +1,77 @@
+package poll
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
+
+// inProcess is why an operation fails that lives in the plugin's process.
+const inProcess = "operations in the plugin's process are not supported yet"
+
+// mayGoOn ends the text of an operation that failed without having ended.
+const mayGoOn = "the operation may go on"
+
+// timedOut is the reason to cancel an operation that took too long.
+func timedOut(limit time.Duration) string { return fmt.Sprintf("timed out after %s", limit) }
+
+// lost is why an operation failed that nothing can be asked about.
+func lost(err error) string {
+	if errors.Is(err, action.ErrUnknownAction) {
+		return clip("no plugin can be asked about the operation: " + err.Error())
+	}
+	return clip("the operation is lost: " + err.Error())
+}
+
+// endedBy is why an operation failed that ended while it was being cancelled, with that error or
+// without one. What a cancelled operation did is not relied on.
+func endedBy(intent *operation.Cancel, answer *operation.Answer, ended string) string {
+	if ended == "" {
+		ended = "it completed"
+	}
+	switch {
+	case answer == nil, answer.Accepted:
+		return clip(fmt.Sprintf("%s, the cancel was acknowledged: %s", intent.Reason, ended))
+	case answer.Error != "":
+		return clip(fmt.Sprintf("%s, the cancel failed: %s; then the operation ended: %s", intent.Reason, answer.Error, ended))
+	}
+	return clip(fmt.Sprintf("%s, the cancel was refused; then the operation ended: %s", intent.Reason, ended))
+}
+
+// abandonedBy is why an operation failed that did not end while it was being cancelled. problem is
+// why the last call about it failed.
+func abandonedBy(intent *operation.Cancel, answer *operation.Answer, problem string) string {
+	what := "the cancel was refused"
+	switch {
+	case answer == nil:
+		what = "the cancel was not acknowledged"
+	case answer.Error != "":
+		what = "the cancel failed: " + answer.Error
+	case answer.Accepted:
+		what = "the cancel was acknowledged, but the operation did not end in time"
+	}
+	text := fmt.Sprintf("%s, %s; %s", intent.Reason, what, mayGoOn)
+	if problem != "" {
+		text += "; the last poll failed: " + problem
+	}
+	return clip(text)
+}
+
+// maxText bounds a text that is recorded, in bytes.
+const maxText = 1 << 10
+
+// clip cuts a text at a rune.
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	cut := maxText
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "..."
+}
