@@ -4,166 +4,308 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
-type list struct {
-	phases []string
-	err    error
+func TestJobsMoveOnWhenNoOperationIsLeft(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "fine", "f1", "f2")
+		b.job(operation.KindBackup, "none")
+		r := b.job(operation.KindRestore, "bad", "b1", "b2")
+		b.start()
+		b.pass(time.Second)
+		require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("none").Status.Phase)
+		b.pass(time.Minute)
+		require.Equal(b, waiting, b.backup("fine").Status.Phase)
+		require.Equal(b, 7, b.plugins.calls("f1"), "at once, and every ten seconds")
+		b.plugins.set("f1", action.Progress{Done: true})
+		b.plugins.set("b1", action.Progress{Done: true, Err: "no"})
+		b.pass(frequency)
+		fine := b.backup("fine")
+		require.Equal(b, waiting, fine.Status.Phase)
+		require.Equal(b, 1, fine.Status.BackupItemOperationsCompleted)
+		sum, ok, err := operation.Noted(fine)
+		require.NoError(b, err)
+		require.True(b, ok)
+		require.Equal(b, []int{2, 1, 0, 1}, []int{sum.Total, sum.Completed, sum.Failed, len(sum.Running)})
+		restore := &velerov1.Restore{}
+		require.NoError(b, b.api.Get(b.Context(), client.ObjectKeyFromObject(r), restore))
+		require.Equal(b, velerov1.RestorePhase(waitingPF), restore.Status.Phase)
+
+		b.plugins.set("f2", action.Progress{Done: true})
+		b.plugins.set("b2", action.Progress{Done: true})
+		b.pass(frequency)
+		fine = b.backup("fine")
+		require.Equal(b, velerov1.BackupPhaseFinalizing, fine.Status.Phase)
+		require.Equal(b, 2, fine.Status.BackupItemOperationsCompleted)
+		require.JSONEq(b, `{"total":2,"completed":2,"failed":0}`, fine.Annotations[holdfast.AnnotationOperations])
+		require.NoError(b, b.api.Get(b.Context(), client.ObjectKeyFromObject(r), restore))
+		require.Equal(b, velerov1.RestorePhase(finalPF), restore.Status.Phase)
+		require.Equal(b, []int{1, 1}, []int{restore.Status.RestoreItemOperationsCompleted, restore.Status.RestoreItemOperationsFailed})
+		before := b.bus.delivered()
+		b.pass(time.Minute)
+		require.Equal(b, before, b.bus.delivered(), "the hint is done with")
+		require.Empty(b, b.events.told())
+	})
 }
 
-func (l list) OfBackup(context.Context, string) ([]itemoperation.Operation, error) {
-	var out []itemoperation.Operation
-	for _, p := range l.phases {
-		out = append(out, itemoperation.Operation{Status: itemoperation.Status{Phase: p}})
-	}
-	return out, l.err
-}
-
-func (l list) OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error) {
-	return l.OfBackup(ctx, name)
-}
-
-func ptr[T any](v T) *T { return &v }
-
-var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-func newMonitor(l list, objects ...client.Object) (*monitor.Monitor, client.Client) {
-	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
-	return &monitor.Monitor{
-		Reader: c, Client: c, Operations: l, Frequency: time.Second, Clock: clocktesting.NewFakePassiveClock(now), Log: slog.New(slog.DiscardHandler),
-	}, c
-}
-
-const (
-	waiting   = velerov1.BackupPhaseWaitingForPluginOperations
-	waitingPF = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
-	finalPF   = velerov1.BackupPhaseFinalizingPartiallyFailed
-)
-
-// Operations that another server began wait indefinitely: nothing here asks about them. They count
-// as failed.
-func TestJobsMoveOnWhateverTheirOperationsDo(t *testing.T) {
+// A bus that is away, or loses what it took, delays polls only.
+func TestJobsArePolledWithoutMessages(t *testing.T) {
 	for name, tc := range map[string]struct {
-		phase, want       velerov1.BackupPhase
-		list              []string
-		completed, failed int
+		down, swallows bool
+		pause          time.Duration
 	}{
-		"none":          {phase: waiting, want: velerov1.BackupPhaseFinalizing},
-		"all completed": {phase: waiting, want: velerov1.BackupPhaseFinalizing, list: []string{"Completed", "Completed"}, completed: 2},
-		"one failed":    {phase: waiting, want: finalPF, list: []string{"Completed", "Failed"}, completed: 1, failed: 1},
-		"failed before": {phase: waitingPF, want: finalPF, list: []string{"Completed"}, completed: 1},
-		"one running":   {phase: waiting, want: finalPF, list: []string{"Completed", "InProgress"}, completed: 1, failed: 1},
-		"one not begun": {phase: waitingPF, want: finalPF, list: []string{"New"}, failed: 1},
+		"refused": {down: true, pause: frequency},
+		"lost":    {swallows: true, pause: 3 * frequency},
 	} {
 		t.Run(name, func(t *testing.T) {
-			meta := metav1.ObjectMeta{Namespace: "velero", Name: "x", UID: "u"}
-			b, r := &velerov1.Backup{ObjectMeta: meta}, &velerov1.Restore{ObjectMeta: meta}
-			b.Status.Phase, r.Status.Phase = tc.phase, velerov1.RestorePhase(tc.phase)
-			m, c := newMonitor(list{phases: tc.list}, b, r)
-			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
-			for _, do := range []reconcile.Func{m.Backup, m.Restore} {
-				result, err := do(t.Context(), request)
-				require.NoError(t, err)
-				require.Zero(t, result)
-			}
-			require.NoError(t, c.Get(t.Context(), request.NamespacedName, b))
-			require.NoError(t, c.Get(t.Context(), request.NamespacedName, r))
-			require.Equal(t, tc.want, b.Status.Phase)
-			require.Equal(t, velerov1.RestorePhase(tc.want), r.Status.Phase)
-			require.Equal(t, []int{tc.completed, tc.failed}, []int{b.Status.BackupItemOperationsCompleted, b.Status.BackupItemOperationsFailed})
-			require.Equal(t, []int{tc.completed, tc.failed}, []int{r.Status.RestoreItemOperationsCompleted, r.Status.RestoreItemOperationsFailed})
+			inBubble(t, func(b *bed) {
+				b.bus.set(tc.down, tc.swallows)
+				b.job(operation.KindBackup, "j", "a")
+				b.start()
+				b.pass(time.Minute)
+				require.InDelta(b, time.Minute/tc.pause, b.plugins.calls("a"), 1)
+				b.bus.set(false, false)
+				b.pass(time.Minute)
+				before := b.plugins.calls("a")
+				b.pass(time.Minute)
+				require.InDelta(b, 6, b.plugins.calls("a")-before, 1, "by its hint again, and not twice")
+				b.bus.set(tc.down, tc.swallows)
+				b.plugins.set("a", action.Progress{Done: true})
+				b.pass(tc.pause + frequency + time.Second)
+				require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("j").Status.Phase)
+			})
 		})
 	}
 }
 
-// Every phase but the two that wait is another service's.
-func TestJobsInOtherPhasesAreLeftAlone(t *testing.T) {
-	for _, phase := range []velerov1.BackupPhase{
-		"", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseFailedValidation, velerov1.BackupPhaseInProgress,
-		velerov1.BackupPhaseFinalizing, finalPF, velerov1.BackupPhaseCompleted, velerov1.BackupPhasePartiallyFailed, velerov1.BackupPhaseFailed, velerov1.BackupPhaseDeleting,
+func TestTwoReplicasShareTheWork(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "j", "a", "c")
+		one := b.start()
+		b.start()
+		b.pass(10 * time.Minute)
+		require.InDelta(b, 60, b.plugins.calls("a"), 30, "by one hint, whatever the number of replicas")
+		one.stop()
+		b.plugins.set("a", action.Progress{Done: true})
+		b.pass(time.Minute)
+		require.Equal(b, operation.Completed, b.recorded(operation.KindBackup, "j")[0].Phase)
+		b.edit("j", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
+		b.start()
+		b.pass(grace)
+		require.Equal(b, []string{"c"}, b.plugins.cancelled())
+		require.Equal(b, finalPF, b.backup("j").Status.Phase)
+	})
+}
+
+// The operations of a cancelled job are cancelled at once, not with the next poll.
+func TestACancelledJobMovesOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stop func(b *bed)
+		kind string
+	}{
+		"asked": {func(b *bed) {
+			b.edit("j", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
+		}, ""},
+		"deleted": {func(b *bed) { require.NoError(b, b.api.Delete(b.Context(), b.backup("j"))) }, ""},
 	} {
-		meta := metav1.ObjectMeta{Namespace: "velero", Name: "x", UID: "u"}
-		b, r := &velerov1.Backup{ObjectMeta: meta}, &velerov1.Restore{ObjectMeta: meta}
-		b.Status.Phase, r.Status.Phase = phase, velerov1.RestorePhase(phase)
-		m, c := newMonitor(list{phases: []string{"New"}}, b, r)
-		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
-		for _, do := range []reconcile.Func{m.Backup, m.Restore} {
-			_, err := do(t.Context(), request)
-			require.NoError(t, err)
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				b.job(operation.KindBackup, "j", "a", "c")
+				b.edit("j", func(o *velerov1.Backup) { o.Finalizers = []string{"test/keep"} })
+				b.plugins.set("a", action.Progress{Done: true})
+				b.start()
+				b.pass(time.Second)
+				tc.stop(b)
+				b.pass(time.Second)
+				require.Equal(b, []string{"c"}, b.plugins.cancelled())
+				b.pass(frequency)
+				require.Equal(b, finalPF, b.backup("j").Status.Phase)
+				states := b.recorded(operation.KindBackup, "j")
+				require.Equal(b, operation.Completed, states[0].Phase)
+				require.Equal(b, "the backup is cancelled, the cancel was acknowledged: stopped", states[1].Error)
+			})
+		})
+	}
+}
+
+func TestTheTimeoutIsThatOfTheJob(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "given", "a")
+		b.edit("given", func(o *velerov1.Backup) { o.Spec.ItemOperationTimeout.Duration = 10 * time.Minute })
+		b.job(operation.KindRestore, "default", "c")
+		b.start()
+		b.pass(11 * time.Minute)
+		require.Equal(b, "timed out after 10m0s, the cancel was acknowledged: stopped", b.recorded(operation.KindBackup, "given")[0].Error)
+		require.Equal(b, operation.New, b.recorded(operation.KindRestore, "default")[0].Phase)
+		b.pass(4 * time.Hour)
+		require.Equal(b, "timed out after 4h0m0s, the cancel was acknowledged: stopped", b.recorded(operation.KindRestore, "default")[0].Error)
+	})
+}
+
+// The annotation is written every ten seconds at most, although an operation is polled each second.
+func TestProgressIsNotedNowAndThen(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "j", "a")
+		b.start(func(_ *monitor.Config, c *poll.Config) {
+			c.Frequencies = map[string]time.Duration{"vendor.io/a": time.Second}
+		})
+		b.pass(time.Second)
+		before := b.backup("j").ResourceVersion
+		versions := map[string]bool{before: true}
+		for i := range 60 {
+			b.plugins.set("a", action.Progress{Completed: int64(i)})
+			b.pass(time.Second)
+			versions[b.backup("j").ResourceVersion] = true
 		}
-		require.NoError(t, c.Get(t.Context(), request.NamespacedName, b))
-		require.NoError(t, c.Get(t.Context(), request.NamespacedName, r))
-		require.Equal(t, phase, b.Status.Phase)
-		require.Equal(t, velerov1.RestorePhase(phase), r.Status.Phase)
+		require.InDelta(b, 7, len(versions), 1)
+		require.InDelta(b, 60, b.plugins.calls("a"), 2)
+		sum, _, err := operation.Noted(b.backup("j"))
+		require.NoError(b, err)
+		require.InDelta(b, 55, sum.Running[0].Completed, 6)
+	})
+}
+
+func TestAStallIsToldOnce(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "j", "a", "c")
+		b.start(func(_ *monitor.Config, c *poll.Config) { c.Stall = 30 * time.Minute })
+		for i := range 62 {
+			b.plugins.set("c", action.Progress{Completed: int64(i)})
+			b.pass(time.Minute)
+		}
+		require.Equal(b, []string{`j OperationStalled: operation "a" of action "vendor.io/a" for pods n/a: no progress for 30m0s`}, b.events.told())
+	})
+}
+
+func TestEventsAboutStallsAreBounded(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "j", strings.Split("abcdefghijk", "")...)
+		b.start(func(_ *monitor.Config, c *poll.Config) { c.Stall = 30 * time.Minute })
+		b.pass(time.Hour)
+		require.Len(b, b.events.told(), 6)
+		require.Equal(b, "j OperationStalled: 6 more operations stand still", b.events.told()[5])
+	})
+}
+
+// A list that is not there, or cannot be understood, is never "no operations".
+func TestAJobWhoseOperationsAreUnknownMovesOnAsFailed(t *testing.T) {
+	key := layout.BackupOperations("j", "j-uid") + "list"
+	for name, spoil := range map[string]func(b *bed, f *files){
+		"no list": func(b *bed, _ *files) { require.NoError(b, b.store.Delete(b.Context(), key)) },
+		"damaged": func(b *bed, _ *files) { b.store.Set(key, []byte("[")) },
+		"a record is": func(b *bed, _ *files) {
+			b.store.Set(layout.BackupOperations("j", "j-uid")+"record-0000000001", []byte("["))
+		},
+		"no location": func(_ *bed, f *files) {
+			f.err = fmt.Errorf("location: %w", apierrors.NewNotFound(schema.GroupResource{Group: "velero.io", Resource: "backupstoragelocations"}, "main"))
+		},
+		"no backup": func(_ *bed, f *files) { f.err = fmt.Errorf("backup: %w", errgrpc.ErrNotFound) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				b.job(operation.KindBackup, "j", "a")
+				f := files{store: b.store}
+				spoil(b, &f)
+				b.start(func(c *monitor.Config, _ *poll.Config) { c.Files = f })
+				b.pass(time.Second)
+				require.Equal(b, finalPF, b.backup("j").Status.Phase)
+				require.Len(b, b.events.told(), 1)
+				require.Contains(b, b.events.told()[0], "j OperationsUnknown: the operations cannot be followed: ")
+			})
+		})
 	}
 }
 
-// A job whose operations cannot be read stands still indefinitely when the location is gone or the
-// file damaged, and cannot be cancelled. It waits for a bucket that is away until
-// itemOperationTimeout.
-func TestUnreadableOperationsHoldTheJobForABoundedTime(t *testing.T) {
-	boom := errors.New("boom")
-	for name, tc := range map[string]struct {
-		err     error
-		begun   time.Duration // ago
-		timeout time.Duration
-		cancel  bool
-		holds   bool
-	}{
-		"away":                       {err: boom, begun: time.Hour, holds: true},
-		"away for the default time":  {err: boom, begun: 4 * time.Hour},
-		"away for the time it gives": {err: boom, begun: time.Minute, timeout: time.Minute},
-		"away and cancelled":         {err: boom, cancel: true},
-		"damaged":                    {err: fmt.Errorf("read: %w", errgrpc.ErrCorrupt)},
-		"no location":                {err: apierrors.NewNotFound(schema.GroupResource{}, "default")},
-		"no backup":                  {err: fmt.Errorf("backup: %w", errgrpc.ErrNotFound)},
+// A bucket that is away, or a Secret that is, comes back: the job waits.
+func TestAJobWaitsForItsBucket(t *testing.T) {
+	for name, err := range map[string]error{
+		"away":      errors.New("connection refused"),
+		"no bucket": objectstore.ErrNoBucket,
+		"no secret": apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "credentials"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			meta := metav1.ObjectMeta{Namespace: "velero", Name: "x", UID: "u", CreationTimestamp: metav1.NewTime(now.Add(-tc.begun))}
-			if tc.cancel {
-				meta.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"}
-			}
-			b, r := &velerov1.Backup{ObjectMeta: meta}, &velerov1.Restore{ObjectMeta: meta}
-			b.Status.Phase, r.Status.Phase = waiting, velerov1.RestorePhase(waiting)
-			b.Spec.ItemOperationTimeout.Duration, r.Spec.ItemOperationTimeout.Duration = tc.timeout, tc.timeout
-			r.Status.StartTimestamp = ptr(metav1.NewTime(now.Add(-tc.begun)))
-			m, c := newMonitor(list{err: tc.err}, b, r)
-			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)}
-			want := finalPF
-			if tc.holds {
-				want = waiting
-			}
-			for _, do := range []reconcile.Func{m.Backup, m.Restore} {
-				result, err := do(t.Context(), request)
-				require.NoError(t, err)
-				require.Equal(t, tc.holds, result.RequeueAfter == time.Second)
-			}
-			require.NoError(t, c.Get(t.Context(), request.NamespacedName, b))
-			require.NoError(t, c.Get(t.Context(), request.NamespacedName, r))
-			require.Equal(t, want, b.Status.Phase)
-			require.Equal(t, velerov1.RestorePhase(want), r.Status.Phase)
+			inBubble(t, func(b *bed) {
+				b.job(operation.KindBackup, "j", "a")
+				b.plugins.set("a", action.Progress{Done: true})
+				b.store.Inject(func(memstore.Op, string) error { return err })
+				b.start()
+				b.pass(time.Hour)
+				require.Equal(b, waiting, b.backup("j").Status.Phase)
+				b.store.Inject(nil)
+				b.pass(frequency + time.Second)
+				require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("j").Status.Phase)
+			})
 		})
 	}
-	m, _ := newMonitor(list{})
-	_, err := m.Restore(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "velero", Name: "gone"}})
-	require.NoError(t, err)
+}
+
+// Another object has the name: its operations are not those of the hint.
+func TestAHintOfAnotherObjectIsDone(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "j", "a")
+		r := b.start()
+		b.pass(time.Second)
+		hint := func(kind, namespace, uid string) messaging.Outcome {
+			return r.Handle(b.Context(), &workv1.Hint{Kind: kind, Namespace: namespace, Name: "j", Uid: uid})
+		}
+		require.False(b, hint("Backup", namespace, "other").Retries())
+		require.True(b, hint("Backup", namespace, "j-uid").Retries())
+		require.Equal(b, messaging.Done(), hint("Restore", namespace, "j-uid"))
+		require.NotEqual(b, messaging.Done(), hint("Backup", "elsewhere", "j-uid"), "a dead letter")
+		require.NotEqual(b, messaging.Done(), hint("DeleteBackupRequest", namespace, "j-uid"), "a dead letter")
+	})
+}
+
+// A poll that panics costs its own job a while.
+func TestAPollThatPanicsIsTriedAgain(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "j", "a")
+		b.job(operation.KindBackup, "k", "c")
+		b.plugins.set("a", action.Progress{Done: true})
+		b.plugins.set("c", action.Progress{Done: true})
+		var panics atomic.Bool
+		panics.Store(true)
+		b.start(func(c *monitor.Config, _ *poll.Config) { c.Files = panicking{files{store: b.store}, &panics} })
+		b.pass(time.Minute)
+		require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("k").Status.Phase)
+		require.Equal(b, waiting, b.backup("j").Status.Phase)
+		panics.Store(false)
+		b.pass(frequency + time.Second)
+		require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("j").Status.Phase)
+	})
+}
+
+type panicking struct {
+	files
+	panics *atomic.Bool
+}
+
+// Store implements monitor.Files.
+func (p panicking) Store(ctx context.Context, job client.Object) (objectstore.Store, error) {
+	if job.GetName() == "j" && p.panics.Load() {
+		panic("boom")
+	}
+	return p.files.Store(ctx, job)
 }

@@ -5,14 +5,18 @@ import (
 	"compress/gzip"
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -53,7 +57,9 @@ func source(t *testing.T, objects ...client.Object) (*operations.Source, objects
 	}, store
 }
 
-func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "velero", Name: name} }
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID(name + "-uid")}
+}
 
 func TestOperationsOfAJob(t *testing.T) {
 	b := &velerov1.Backup{ObjectMeta: meta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
@@ -90,5 +96,73 @@ func TestOperationsOfAJob(t *testing.T) {
 
 	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader([]byte("junk")), 4))
 	_, err = s.OfBackup(t.Context(), "b")
+	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
+}
+
+// memory is what a process follows.
+type memory map[string][]operation.State
+
+// States implements operations.Memory.
+func (m memory) States(kind, name string, _ types.UID) []operation.State { return m[kind+" "+name] }
+
+// A job that has not ended has its operations in records, with what is known of their progress; its
+// file is written at the end.
+func TestOperationsOfAJobThatWaitsAreRecords(t *testing.T) {
+	b := &velerov1.Backup{ObjectMeta: meta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
+	b.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
+	job := operation.Job{Kind: operation.KindBackup, Name: "b", UID: "b-uid"}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ops := []operation.Operation{
+		{Action: "a/b", ID: "late", Created: now.Add(time.Hour), Item: operation.Resource{Resource: "pods", Namespace: "n", Name: "x"}},
+		{Action: "a/b", ID: "early", Created: now, PostOperation: []operation.Resource{{Resource: "pods", Name: "y"}}},
+		{Action: "a/b", ID: "done", Created: now.Add(time.Minute)},
+	}
+	sum := operation.Summary{Running: []operation.Running{{Action: "a/b", ID: "late", Phase: operation.InProgress, Completed: 3}}}
+	require.NoError(t, sum.Note(b))
+	s, store := source(t, b)
+	_, err := operation.Seal(t.Context(), store, operation.List{Job: job, Epoch: 1, Operations: ops})
+	require.NoError(t, err)
+	log, err := operation.Open(t.Context(), store, job)
+	require.NoError(t, err)
+	require.NoError(t, log.Append(t.Context(), operation.Event{Operation: 2, Time: now, End: &operation.End{Error: "no"}}))
+	data := packed(t, file)
+	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader(data), int64(len(data))))
+
+	list, err := s.OfBackup(t.Context(), "b")
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	require.Equal(t, []string{"early", "done", "late"}, []string{list[0].Spec.ID, list[1].Spec.ID, list[2].Spec.ID})
+	require.Equal(t, "a/b", list[0].Spec.Action())
+	require.Equal(t, itemoperation.PhaseNew, list[0].Status.Phase)
+	require.Equal(t, "no", list[1].Status.Error)
+	require.Equal(t, itemoperation.PhaseInProgress, list[2].Status.Phase)
+	require.EqualValues(t, 3, list[2].Status.Completed, "from the annotation")
+
+	seen := make([]operation.State, 3)
+	seen[0].Phase, seen[0].Completed = operation.InProgress, 5
+	seen[2].Phase, seen[2].Completed = operation.InProgress, 7
+	s.Memory = memory{"Backup b": seen}
+	list, err = s.OfBackup(t.Context(), "b")
+	require.NoError(t, err)
+	require.EqualValues(t, 5, list[2].Status.Completed, "from the process that polls it")
+	require.Equal(t, itemoperation.PhaseFailed, list[1].Status.Phase, "an end is never undone")
+
+	ended := b.DeepCopy()
+	ended.Status.Phase = velerov1.BackupPhasePartiallyFailed
+	s, other := source(t, ended)
+	require.NoError(t, other.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader(data), int64(len(data))))
+	_, err = operation.Seal(t.Context(), other, operation.List{Job: job, Epoch: 1, Operations: ops})
+	require.NoError(t, err)
+	list, err = s.OfBackup(t.Context(), "b")
+	require.NoError(t, err)
+	require.Len(t, list, 2, "the file")
+}
+
+func TestDamagedRecordsAreDamagedData(t *testing.T) {
+	b := &velerov1.Backup{ObjectMeta: meta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
+	b.Status.Phase = velerov1.BackupPhaseFinalizing
+	s, store := source(t, b)
+	require.NoError(t, store.Put(t.Context(), layout.BackupOperations("b", "b-uid")+"list", bytes.NewReader([]byte("[")), 1))
+	_, err := s.OfBackup(t.Context(), "b")
 	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
 }

@@ -1,0 +1,436 @@
+package monitor_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
+)
+
+const (
+	namespace = "velero"
+	frequency = 10 * time.Second
+	grace     = time.Minute
+)
+
+// bed is an API server, a bucket, a message bus, plugins, and any number of replicas, in the time
+// of a bubble.
+type bed struct {
+	*testing.T
+	api     client.WithWatch
+	store   *memstore.Store
+	bus     *bus
+	plugins *plugins
+	events  *events
+
+	mu    sync.Mutex
+	wakes []chan struct{} // of the controllers
+}
+
+func inBubble(t *testing.T, do func(b *bed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{T: t, store: memstore.New(), bus: newBus(), plugins: &plugins{progress: map[string]action.Progress{}}, events: &events{}}
+		b.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(kube.Scheme()).Build(), interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				defer b.changed()
+				return c.Create(ctx, o, opts...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				defer b.changed()
+				return c.Update(ctx, o, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				defer b.changed()
+				return c.Patch(ctx, o, p, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				defer b.changed()
+				return c.Delete(ctx, o, opts...)
+			},
+		})
+		do(b)
+	})
+}
+
+// changed wakes the controllers.
+func (b *bed) changed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, wake := range b.wakes {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// job creates a job of ours that waits, with operations of those IDs.
+func (b *bed) job(kind, name string, ids ...string) client.Object {
+	b.Helper()
+	o := b.object(kind, name)
+	list := operation.List{Job: operation.Job{Kind: kind, Name: name, UID: string(o.GetUID())}, Epoch: 1}
+	for _, id := range ids {
+		list.Operations = append(list.Operations, operation.Operation{
+			Action: "vendor.io/a", ID: id, Created: time.Now(), Item: operation.Resource{Resource: "pods", Namespace: "n", Name: id},
+		})
+	}
+	_, err := operation.Seal(b.Context(), b.store, list)
+	require.NoError(b, err)
+	require.NoError(b, b.api.Create(b.Context(), o))
+	return o
+}
+
+func (b *bed) object(kind, name string) client.Object {
+	meta := metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID(name + "-uid"), Annotations: map[string]string{holdfast.AnnotationClaim: `{"holder":"","epoch":1}`},
+	}
+	if kind == operation.KindRestore {
+		r := &velerov1.Restore{ObjectMeta: meta}
+		r.Status.Phase = velerov1.RestorePhase(waiting)
+		return r
+	}
+	o := &velerov1.Backup{ObjectMeta: meta}
+	o.Status.Phase = waiting
+	return o
+}
+
+func (b *bed) backup(name string) *velerov1.Backup {
+	b.Helper()
+	o := &velerov1.Backup{}
+	require.NoError(b, b.api.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o))
+	return o
+}
+
+// edit is a change of a backup by another process.
+func (b *bed) edit(name string, change func(*velerov1.Backup)) {
+	b.Helper()
+	o := b.backup(name)
+	change(o)
+	require.NoError(b, b.api.Update(b.Context(), o))
+}
+
+// recorded are the operations of a job as the bucket has them.
+func (b *bed) recorded(kind, name string) []operation.State {
+	b.Helper()
+	l, err := operation.Open(b.Context(), b.store, operation.Job{Kind: kind, Name: name, UID: name + "-uid"})
+	require.NoError(b, err)
+	return l.States()
+}
+
+// pass lets time pass.
+func (b *bed) pass(d time.Duration) {
+	b.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// files has one store.
+type files struct {
+	list
+	store objectstore.Store
+	err   error
+}
+
+// Store implements monitor.Files.
+func (f files) Store(context.Context, client.Object) (objectstore.Store, error) {
+	return f.store, f.err
+}
+
+// replica is one process.
+type replica struct {
+	*bed
+	*monitor.Monitor
+	stop func()
+}
+
+// start brings a replica to life until it is stopped, or the test ends.
+func (b *bed) start(change ...func(*monitor.Config, *poll.Config)) *replica {
+	b.Helper()
+	log := slog.New(slog.NewTextHandler(b.Output(), nil))
+	polling := poll.Config{Actions: b.plugins, Metrics: silence{}, Clock: clock.RealClock{}, Frequency: frequency, Grace: grace}
+	cfg := monitor.Config{
+		Reader: b.api, Client: b.api, Namespace: namespace, Files: files{store: b.store}, Bus: b.bus, Events: b.events,
+		Frequency: frequency, Clock: clock.RealClock{}, Log: log,
+	}
+	for _, c := range change {
+		c(&cfg, &polling)
+	}
+	poller := poll.New(polling)
+	cfg.Poller = poller
+	r := &replica{bed: b, Monitor: monitor.New(cfg)}
+	ctx, stop := context.WithCancel(b.Context())
+	var group sync.WaitGroup
+	group.Go(func() { _ = r.Serve(ctx) })
+	group.Go(func() { r.watch(ctx) })
+	r.stop = sync.OnceFunc(func() {
+		stop()
+		group.Wait()
+		poller.Close()
+	})
+	b.Cleanup(r.stop)
+	return r
+}
+
+// watch is the controllers: they show each version of each object, and what is due.
+func (r *replica) watch(ctx context.Context) {
+	wake := make(chan struct{}, 1)
+	r.mu.Lock()
+	r.wakes = append(r.wakes, wake)
+	r.mu.Unlock()
+	shown, due := map[string]string{}, map[string]time.Time{}
+	for {
+		var backups velerov1.BackupList
+		var restores velerov1.RestoreList
+		if r.api.List(ctx, &backups) != nil || r.api.List(ctx, &restores) != nil {
+			return
+		}
+		for i := range backups.Items {
+			show(ctx, &backups.Items[i], r.Monitor.Backup, shown, due)
+		}
+		for i := range restores.Items {
+			show(ctx, &restores.Items[i], r.Restore, shown, due)
+		}
+		next := time.Hour
+		for _, at := range due {
+			next = min(next, time.Until(at))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-time.After(next):
+		}
+	}
+}
+
+func show(ctx context.Context, o client.Object, do func(context.Context, ctrl.Request) (ctrl.Result, error), shown map[string]string, due map[string]time.Time) {
+	key := fmt.Sprintf("%T %s", o, o.GetName())
+	if again, waits := due[key]; shown[key] == o.GetResourceVersion() && (!waits || time.Now().Before(again)) {
+		return
+	}
+	shown[key] = o.GetResourceVersion()
+	delete(due, key)
+	result, err := do(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	switch {
+	case err != nil:
+		due[key] = time.Now().Add(time.Second)
+	case result.RequeueAfter > 0:
+		due[key] = time.Now().Add(result.RequeueAfter)
+	}
+}
+
+// plugins have operations that are as far as the test says. Safe for concurrent use.
+type plugins struct {
+	mu       sync.Mutex
+	progress map[string]action.Progress
+	asked    map[string]int
+	told     []string
+}
+
+func (p *plugins) set(id string, progress action.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.progress[id] = progress
+}
+
+func (p *plugins) calls(id string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[id]
+}
+
+func (p *plugins) cancelled() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.told...)
+}
+
+// Progress implements action.Operations.
+func (p *plugins) Progress(_ context.Context, op action.Operation, _ []byte) (action.Progress, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked == nil {
+		p.asked = map[string]int{}
+	}
+	p.asked[op.ID]++
+	return p.progress[op.ID], nil
+}
+
+// Cancel implements action.Operations.
+func (p *plugins) Cancel(_ context.Context, op action.Operation, _ []byte, _ time.Duration) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = append(p.told, op.ID)
+	p.progress[op.ID] = action.Progress{Done: true, Err: "stopped"}
+	return true, nil
+}
+
+// Logs implements action.Operations.
+func (*plugins) Logs(context.Context, action.Operation, []byte, time.Time, bool) iter.Seq2[action.LogLine, error] {
+	return func(func(action.LogLine, error) bool) {}
+}
+
+type silence struct{}
+
+// Polled implements poll.Metrics.
+func (silence) Polled(string, time.Duration) {}
+
+// Ended implements poll.Metrics.
+func (silence) Ended(string) {}
+
+// Stalled implements poll.Metrics.
+func (silence) Stalled() {}
+
+// events keeps what people are told. Safe for concurrent use.
+type events struct {
+	mu   sync.Mutex
+	list []string
+}
+
+// Eventf implements monitor.Events.
+func (e *events) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	name := ""
+	if o, ok := regarding.(client.Object); ok {
+		name = o.GetName()
+	}
+	e.list = append(e.list, name+" "+reason+": "+fmt.Sprintf(note, args...))
+}
+
+func (e *events) told() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string(nil), e.list...)
+}
+
+// bus keeps one hint for each object until its handler is done with it, and delivers it again after
+// the delay of its outcome, to any of the consumers. Safe for concurrent use.
+type bus struct {
+	mu       sync.Mutex
+	down     bool
+	swallows bool
+	kept     map[string]bool
+	queue    chan *workv1.Hint
+	delivers int
+}
+
+func newBus() *bus { return &bus{kept: map[string]bool{}, queue: make(chan *workv1.Hint, 64)} }
+
+// set makes the bus refuse hints, or take hints that it never delivers.
+func (b *bus) set(down, swallows bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.down, b.swallows = down, swallows
+	if down || swallows {
+		clear(b.kept) // the stream was deleted
+	}
+}
+
+func (b *bus) delivered() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.delivers
+}
+
+// Publish implements monitor.Bus.
+func (b *bus) Publish(_ context.Context, _ messaging.What, hint *workv1.Hint) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.down:
+		return enginetest.ErrDown
+	case b.swallows || b.kept[hint.GetUid()]:
+		return nil
+	}
+	b.kept[hint.GetUid()] = true
+	b.queue <- hint
+	return nil
+}
+
+// Consume implements monitor.Bus.
+func (b *bus) Consume(ctx context.Context, _ messaging.What, cfg messaging.ConsumerConfig, handle messaging.Handler) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for range cfg.Concurrency {
+		group.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case hint := <-b.queue:
+					b.mu.Lock()
+					b.delivers++
+					b.mu.Unlock()
+					b.settle(hint, handle(ctx, hint))
+				}
+			}
+		})
+	}
+	return nil
+}
+
+func (b *bus) settle(hint *workv1.Hint, o messaging.Outcome) {
+	if o.Retries() {
+		time.AfterFunc(o.Delay(), func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.kept[hint.GetUid()] {
+				b.queue <- hint
+			}
+		})
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.kept, hint.GetUid())
+}
+
+// list are the operations of every job that another server left.
+type list struct {
+	phases []string
+	err    error
+}
+
+// OfBackup implements monitor.Files.
+func (l list) OfBackup(context.Context, string) ([]itemoperation.Operation, error) {
+	var out []itemoperation.Operation
+	for _, p := range l.phases {
+		out = append(out, itemoperation.Operation{Status: itemoperation.Status{Phase: p}})
+	}
+	return out, l.err
+}
+
+// OfRestore implements monitor.Files.
+func (l list) OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error) {
+	return l.OfBackup(ctx, name)
+}

@@ -1,0 +1,154 @@
+package monitor
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
+)
+
+// maxOperations bounds the operations of all jobs that are kept in memory, some 1 KiB each. What
+// finds no room is read again with each poll.
+const maxOperations = 50_000
+
+// jobs are the jobs that wait, as far as this process has seen them. Safe for concurrent use.
+type jobs struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	by    map[string]*entry // by kind and name
+}
+
+// entry is one job. Its fields are changed with the lock of jobs, but for those of the object.
+type entry struct {
+	uid types.UID
+	// looked is when a poll of the job ended, or when it was first seen, and again after how long the
+	// next one is due; used is when one began.
+	looked, used time.Time
+	again        time.Duration
+	busy         bool
+	stopping     bool      // the job is being cancelled
+	job          *poll.Job // nil while it is not in memory
+
+	// noted is what was written last into the object, and when. Whoever is in the entry has them.
+	noted     operation.Summary
+	notedTime time.Time
+}
+
+func newJobs(c clock.PassiveClock) *jobs { return &jobs{clock: c, by: map[string]*entry{}} }
+
+// get returns the entry of an object, and whether it is a new one.
+func (j *jobs) get(key string, uid types.UID) (e *entry, first bool) {
+	e = j.by[key]
+	if e == nil || e.uid != uid {
+		e, first = &entry{uid: uid, looked: j.clock.Now()}, true
+		j.by[key] = e
+	}
+	return e, first
+}
+
+// sight is a job as this process last polled it.
+type sight struct {
+	// quiet is since when, pause after how long the next poll is due.
+	quiet, pause time.Duration
+	first        bool // never before
+	stopping     bool
+}
+
+// sight looks a job up. The pause of one that was not polled yet is that of the caller.
+func (j *jobs) sight(key string, uid types.UID, pause time.Duration) sight {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e, first := j.get(key, uid)
+	if e.again > 0 {
+		pause = e.again
+	}
+	return sight{quiet: j.clock.Since(e.looked), pause: pause, first: first, stopping: e.stopping}
+}
+
+// enter begins a poll of a job; nil while another one is under way in this process. leave ends it.
+func (j *jobs) enter(key string, uid types.UID) *entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e, _ := j.get(key, uid)
+	if e.busy {
+		return nil
+	}
+	e.busy, e.used = true, j.clock.Now()
+	return e
+}
+
+func (j *jobs) leave(e *entry, again time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.busy, e.looked, e.again = false, j.clock.Now(), again
+}
+
+// stop notes that a job is being cancelled.
+func (j *jobs) stop(e *entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.stopping = true
+}
+
+// keep keeps the operations of a job in memory, and drops those of the jobs that were polled least
+// recently where they are too many.
+func (j *jobs) keep(e *entry, job *poll.Job) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.job = job
+	for j.operations() > maxOperations {
+		var oldest *entry
+		for _, other := range j.by {
+			if other.job != nil && !other.busy && (oldest == nil || other.used.Before(oldest.used)) {
+				oldest = other
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		oldest.job = nil
+	}
+}
+
+func (j *jobs) operations() (n int) {
+	for _, e := range j.by {
+		if e.job != nil {
+			n += e.job.Len()
+		}
+	}
+	return n
+}
+
+// open returns how many operations in memory have not ended.
+func (j *jobs) open() (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range j.by {
+		if e.job != nil {
+			n += e.job.Open()
+		}
+	}
+	return n
+}
+
+// forget drops a job that waits no more.
+func (j *jobs) forget(key string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.by, key)
+}
+
+// states returns what is in memory of the operations of a job; nil for nothing.
+func (j *jobs) states(key string, uid types.UID) []operation.State {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.by[key]
+	if e == nil || e.uid != uid || e.job == nil {
+		return nil
+	}
+	return e.job.States()
+}

@@ -1,0 +1,78 @@
+package monitor
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
+
+// after gives the phase that follows, without and with a failure; those of restores have the same
+// names.
+var after = map[velerov1.BackupPhase][2]velerov1.BackupPhase{
+	velerov1.BackupPhaseWaitingForPluginOperations: {
+		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed,
+	},
+	velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed: {
+		velerov1.BackupPhaseFinalizingPartiallyFailed, velerov1.BackupPhaseFinalizingPartiallyFailed,
+	},
+}
+
+// status is what the monitor reads and writes of a job.
+type status struct {
+	phase             *velerov1.BackupPhase
+	started           *metav1.Time
+	timeout           time.Duration
+	completed, failed *int
+}
+
+// kind is what differs between backups and restores.
+type kind[T client.Object] struct {
+	name      string // operation.KindBackup or KindRestore
+	new       func() T
+	status    func(T) status
+	inherited func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error)
+	// cancelled is the reason why the operations of a job have to end that is to stop.
+	cancelled string
+	// moved is called once the phase is written.
+	moved func()
+}
+
+var backups = &kind[*velerov1.Backup]{
+	name: operation.KindBackup, new: func() *velerov1.Backup { return &velerov1.Backup{} },
+	status: func(b *velerov1.Backup) status {
+		s := &b.Status
+		return status{&s.Phase, s.StartTimestamp, b.Spec.ItemOperationTimeout.Duration, &s.BackupItemOperationsCompleted, &s.BackupItemOperationsFailed}
+	},
+	inherited: func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error) {
+		return f.OfBackup(ctx, name)
+	},
+	cancelled: "the backup is cancelled",
+	moved:     func() { failpoint.Hit("async-operation-monitor/backup-moved-on") },
+}
+
+var restores = &kind[*velerov1.Restore]{
+	name: operation.KindRestore, new: func() *velerov1.Restore { return &velerov1.Restore{} },
+	status: func(r *velerov1.Restore) status {
+		s := &r.Status
+		phase := (*velerov1.BackupPhase)(&s.Phase)
+		return status{phase, s.StartTimestamp, r.Spec.ItemOperationTimeout.Duration, &s.RestoreItemOperationsCompleted, &s.RestoreItemOperationsFailed}
+	},
+	inherited: func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error) {
+		return f.OfRestore(ctx, name)
+	},
+	cancelled: "the restore is cancelled",
+	moved:     func() { failpoint.Hit("async-operation-monitor/restore-moved-on") },
+}
+
+// waits reports whether a job waits for operations.
+func (k *kind[T]) waits(obj T) bool {
+	_, waits := after[*k.status(obj).phase]
+	return waits
+}

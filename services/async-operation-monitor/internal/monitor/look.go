@@ -1,0 +1,203 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
+)
+
+const (
+	// busy is the pause before a job is looked at again that is being polled.
+	busy = time.Second
+	// overdue is how many pauses a job may wait for the effect of its hint.
+	overdue = 3
+)
+
+// observe looks at a job in the cache, and announces it where this process has not polled it for a
+// while: its hint may be lost, or go to other replicas. It is polled here where it cannot be
+// announced, where that has no effect, and at once where it was asked to stop.
+func observe[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req reconcile.Request) (reconcile.Result, error) {
+	key := k.name + "/" + req.Name
+	obj := k.new()
+	if err := m.Client.Get(ctx, req.NamespacedName, obj); err != nil {
+		m.jobs.forget(key)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if req.Namespace != m.Namespace || !k.waits(obj) {
+		m.jobs.forget(key)
+		return reconcile.Result{}, nil
+	}
+	s := m.jobs.sight(key, obj.GetUID(), m.Frequency)
+	due := stop(obj) && !s.stopping
+	if s.first || s.quiet >= s.pause {
+		announced := announce(ctx, m, k, obj)
+		due = due || !announced || s.quiet >= overdue*m.Frequency
+	}
+	if !due {
+		return reconcile.Result{RequeueAfter: m.Frequency}, nil
+	}
+	again, err := m.guarded(ctx, func() (time.Duration, error) { return look(ctx, m, k, obj.GetName(), string(obj.GetUID())) })
+	if err != nil {
+		m.Log.WarnContext(ctx, "job not polled, it is tried again", "kind", k.name, "name", obj.GetName(), "error", err)
+		again = m.Frequency
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// announce publishes the hint of a job, and returns false if it could not.
+func announce[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T) bool {
+	hint := &workv1.Hint{Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID())}
+	err := m.Bus.Publish(messaging.WithTrace(ctx, obj), messaging.WorkOperationPoll, hint)
+	if err != nil && ctx.Err() == nil {
+		m.Log.DebugContext(ctx, "hint not published, polling without", "kind", k.name, "name", obj.GetName(), "error", err)
+	}
+	return err == nil
+}
+
+// guarded turns a panic into an error: one job must not keep the others from being polled.
+func (m *Monitor) guarded(ctx context.Context, do func() (time.Duration, error)) (again time.Duration, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			m.Log.ErrorContext(ctx, "poll panicked", "panic", value, "stack", string(debug.Stack()))
+			err = errors.New("internal error")
+		}
+	}()
+	return do()
+}
+
+// stop reports whether the operations of a job have to end.
+func stop(obj client.Object) bool {
+	_, asked := cancel.Requested(obj)
+	return asked || obj.GetDeletionTimestamp() != nil
+}
+
+// look polls the job of that name and UID once, and moves it on if no operation is left. It returns
+// after how long that has to be done again; 0 for a job that waits no more.
+func look[T client.Object](ctx context.Context, m *Monitor, k *kind[T], name, uid string) (again time.Duration, err error) {
+	key := k.name + "/" + name
+	e := m.jobs.enter(key, types.UID(uid))
+	if e == nil {
+		return busy, nil
+	}
+	defer func() { m.jobs.leave(e, again) }()
+	obj := k.new()
+	err = m.Reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, obj)
+	if apierrors.IsNotFound(err) || err == nil && (string(obj.GetUID()) != uid || !k.waits(obj)) {
+		m.jobs.forget(key)
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read %s %q: %w", k.name, name, err)
+	}
+	again, err = follow(ctx, m, k, e, obj)
+	if err == nil && again == 0 {
+		m.jobs.forget(key)
+	}
+	return again, err
+}
+
+// follow decides by the list of operations whose job it is.
+func follow[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, obj T) (again time.Duration, err error) {
+	store, err := m.Files.Store(ctx, obj)
+	if err == nil {
+		defer func() {
+			if err := store.Close(); err != nil {
+				m.Log.WarnContext(ctx, "bucket not closed", "kind", k.name, "name", obj.GetName(), "error", err)
+			}
+		}()
+		err = open(ctx, m, k, e, store, obj)
+	}
+	switch unreadable := errors.Is(err, operation.ErrDamaged); {
+	case err == nil:
+		return turn(ctx, m, k, e, store, obj)
+	case !unreadable && !ours(obj):
+		return inherit(ctx, m, k, obj)
+	case unreadable, errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errgrpc.ErrNotFound), noLocation(err):
+		return 0, abandon(ctx, m, k, obj, err)
+	}
+	return 0, fmt.Errorf("read the operations of %s %q: %w", k.name, obj.GetName(), err)
+}
+
+// noLocation tells of a location that does not exist. A Secret of it that does not may come back.
+func noLocation(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Kind == "backupstoragelocations"
+}
+
+// open reads the operations of a job, unless they are in memory.
+func open[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, store objectstore.Store, obj T) error {
+	if e.job != nil {
+		return nil
+	}
+	job, err := m.Poller.Open(ctx, store, operation.Job{Kind: k.name, Name: obj.GetName(), UID: string(obj.GetUID())})
+	if err != nil {
+		return err
+	}
+	m.jobs.keep(e, job)
+	return nil
+}
+
+// turn polls the operations of a job.
+func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, store objectstore.Store, obj T) (time.Duration, error) {
+	raw, err := encode(obj, k.name)
+	if err != nil {
+		return 0, fmt.Errorf("encode %s %q: %w", k.name, obj.GetName(), err)
+	}
+	t := poll.Turn{JSON: raw, Timeout: timeout(k.status(obj))}
+	if stop(obj) {
+		t.Cancel = k.cancelled
+		m.jobs.stop(e)
+	}
+	report, err := e.job.Poll(ctx, store, t)
+	if errors.Is(err, operation.ErrDamaged) {
+		return 0, abandon(ctx, m, k, obj, err)
+	}
+	for _, s := range report.Stalled {
+		m.Log.WarnContext(ctx, "operation stands still", "kind", k.name, "name", obj.GetName(),
+			"action", s.Operation.Action, "operation", s.Operation.ID, "item", s.Operation.Item.String(), "for", s.For)
+	}
+	m.tellStalled(obj, report.Stalled)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("poll the operations of %s %q: %w", k.name, obj.GetName(), err)
+	case report.Ended:
+		return 0, moveOn(ctx, m, k, obj, e.job.Summary())
+	}
+	note(ctx, m, k, e, obj)
+	return report.Next, nil
+}
+
+// maxTold bounds the Events about operations of one job that stand still, for each poll.
+const maxTold = 5
+
+func (m *Monitor) tellStalled(obj client.Object, list []poll.Stall) {
+	for i, s := range list {
+		if i == maxTold {
+			m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationStalled", "Poll", "%d more operations stand still", len(list)-i)
+			return
+		}
+		op := &s.Operation
+		m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationStalled", "Poll", "operation %.128q of action %.128q for %.256s: no progress for %s",
+			op.ID, op.Action, op.Item.String(), s.For.Round(time.Second))
+	}
+}

@@ -1,0 +1,101 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+// notePeriod is how often the progress of operations is written into their job.
+const notePeriod = 10 * time.Second
+
+// ours reports that a runner of Holdfast has held the job.
+func ours(obj client.Object) bool {
+	_, ok := obj.GetAnnotations()[holdfast.AnnotationClaim]
+	return ok
+}
+
+// encode is the job as actions get it: with its kind, which a typed client leaves out.
+func encode(obj client.Object, kind string) ([]byte, error) {
+	obj.GetObjectKind().SetGroupVersionKind(velerov1.GroupVersion.WithKind(kind))
+	return json.Marshal(obj)
+}
+
+// moveOn writes the phase that follows, for no operation is left.
+func moveOn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, sum operation.Summary) error {
+	return move(ctx, m, k, obj, sum.Failed > 0, func(obj T, now status) error {
+		*now.completed, *now.failed = sum.Completed, sum.Failed
+		return sum.Note(obj)
+	})
+}
+
+// abandon moves a job on whose operations are not known: they count as failed, and the runner says
+// so.
+func abandon[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, reason error) error {
+	m.Log.ErrorContext(ctx, "the operations of a job are not known, it moves on as failed", "kind", k.name, "name", obj.GetName(), "error", reason)
+	m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationsUnknown", "Poll", "the operations cannot be followed: %.512s", reason.Error())
+	return move(ctx, m, k, obj, true, func(T, status) error { return nil })
+}
+
+// move writes the phase that follows together with a further change, unless the job waits no more.
+func move[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, failed bool, change func(T, status) error) error {
+	err := kube.Update(ctx, m.Reader, m.Client, obj, func(obj T) error {
+		now := k.status(obj)
+		next, waits := after[*now.phase]
+		if !waits {
+			return kube.ErrSkip
+		}
+		*now.phase = next[index(failed)]
+		return change(obj, now)
+	})
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("move %s %q on: %w", k.name, obj.GetName(), err)
+	}
+	k.moved()
+	m.Log.InfoContext(ctx, "no operation is left", "kind", k.name, "name", obj.GetName())
+	return nil
+}
+
+// gone tells of an object that is no more, or another one of its name.
+func gone(err error) bool { return apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) }
+
+// note writes how far the operations are, when one has ended and else once a period. A failure is
+// left to the next poll.
+func note[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, obj T) {
+	sum, now := e.job.Summary(), m.Clock.Now()
+	ended := sum.Completed+sum.Failed != e.noted.Completed+e.noted.Failed
+	if reflect.DeepEqual(sum, e.noted) || !ended && now.Sub(e.notedTime) < notePeriod {
+		return
+	}
+	err := kube.Update(ctx, m.Reader, m.Client, obj, func(obj T) error {
+		if !k.waits(obj) {
+			return kube.ErrSkip
+		}
+		s := k.status(obj)
+		*s.completed, *s.failed = sum.Completed, sum.Failed
+		if sum.Failed > 0 {
+			*s.phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
+		}
+		return sum.Note(obj)
+	})
+	if err != nil && !gone(err) {
+		m.Log.WarnContext(ctx, "progress of operations not written", "kind", k.name, "name", obj.GetName(), "error", err)
+		return
+	}
+	e.noted, e.notedTime = sum, now
+}

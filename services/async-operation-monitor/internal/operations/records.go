@@ -1,0 +1,113 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// open reports whether a job may have operations that are in records alone.
+func open(job client.Object) bool {
+	switch job := job.(type) {
+	case *velerov1.Backup:
+		return !job.Status.Phase.Terminal() && job.Status.Phase != velerov1.BackupPhaseDeleting
+	case *velerov1.Restore:
+		return !job.Status.Phase.Terminal()
+	}
+	return false
+}
+
+// recorded returns the operations of a job as its records, and the progress that this process or the
+// job's annotation has, show them; false where none are sealed.
+func (s *Source) recorded(ctx context.Context, store objectstore.Store, kind string, job client.Object) ([]itemoperation.Operation, bool, error) {
+	if !open(job) {
+		return nil, false, nil
+	}
+	log, err := operation.Open(ctx, store, operation.Job{Kind: kind, Name: job.GetName(), UID: string(job.GetUID())})
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound):
+		return nil, false, nil
+	case errors.Is(err, operation.ErrDamaged):
+		return nil, false, fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
+	case err != nil:
+		return nil, false, err
+	}
+	states := log.States()
+	s.follow(kind, job, log.Operations(), states)
+	list := make([]itemoperation.Operation, len(states))
+	for i := range list {
+		list[i] = entry(kind, &log.Operations()[i], &states[i])
+	}
+	slices.SortStableFunc(list, func(a, b itemoperation.Operation) int { return a.Status.Created.Compare(b.Status.Created.Time) })
+	return list, true, nil
+}
+
+// follow fills in how far operations are that have not ended: from the memory of this process, else
+// from the annotation, which has the first ten.
+func (s *Source) follow(kind string, job client.Object, ops []operation.Operation, states []operation.State) {
+	if s.Memory != nil {
+		if seen := s.Memory.States(kind, job.GetName(), job.GetUID()); len(seen) == len(states) {
+			for i := range states {
+				if !states[i].Phase.Ended() {
+					states[i].Progress = seen[i].Progress
+					if seen[i].Phase == operation.InProgress {
+						states[i].Phase = operation.InProgress
+					}
+				}
+			}
+			return
+		}
+	}
+	sum, _, err := operation.Noted(job)
+	if err != nil {
+		return // what it says is not needed
+	}
+	for i := range sum.Running {
+		r := &sum.Running[i]
+		at := slices.IndexFunc(ops, func(op operation.Operation) bool { return op.Action == r.Action && op.ID == r.ID })
+		if at >= 0 && !states[at].Phase.Ended() && r.Phase == operation.InProgress {
+			states[at].Phase = operation.InProgress
+			states[at].Progress = operation.Progress{
+				Completed: r.Completed, Total: r.Total, Units: r.Units, Description: r.Description, Started: r.Started, Updated: r.Updated,
+			}
+		}
+	}
+}
+
+// entry is an operation as the file of operations would have it.
+func entry(kind string, op *operation.Operation, s *operation.State) itemoperation.Operation {
+	o := itemoperation.Operation{
+		Spec: itemoperation.Spec{ID: op.ID, Resource: itemoperation.Resource(op.Item)},
+		Status: itemoperation.Status{
+			Phase: string(s.Phase), Error: s.Error, Completed: s.Completed, Total: s.Total, Units: s.Units, Description: s.Description,
+			Created: stamp(&op.Created), Started: stamp(s.Started), Updated: stamp(s.Updated),
+		},
+	}
+	if kind == operation.KindRestore {
+		o.Spec.RestoreAction = op.Action
+	} else {
+		o.Spec.BackupAction = op.Action
+	}
+	for _, r := range op.PostOperation {
+		o.Spec.After = append(o.Spec.After, itemoperation.Resource(r))
+	}
+	return o
+}
+
+func stamp(t *time.Time) *metav1.Time {
+	if t == nil {
+		return nil
+	}
+	return &metav1.Time{Time: *t}
+}
