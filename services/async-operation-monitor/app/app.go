@@ -51,8 +51,9 @@ func wire(rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	if err != nil {
 		return err
 	}
+	actions := host.Operations(context.Background(), c.Log) // ended by Close
 	poller := poll.New(poll.Config{
-		Actions: unreachable{}, Metrics: counts, Clock: c.Clock, Frequency: c.Frequency, Frequencies: c.frequencies, Timeouts: c.timeouts,
+		Actions: actions, Metrics: counts, Clock: c.Clock, Frequency: c.Frequency, Frequencies: c.frequencies, Timeouts: c.timeouts,
 		Grace: c.Grace, Stall: *c.Stall,
 	})
 	m = monitor.New(monitor.Config{
@@ -69,6 +70,7 @@ func wire(rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	rt.GoLast("calls about operations", func(ctx context.Context) error {
 		<-ctx.Done()
 		poller.Close()
+		actions.Close()
 		return nil
 	})
 	return nil

@@ -76,6 +76,12 @@ func (a *App) build(ctx context.Context) error {
 		return fmt.Errorf("--plugin-dir: %w", err)
 	}
 	rt.Go("plugin binaries", plugins.Run)
+	operations := plugins.Operations(context.Background(), c.Log) // ended by Close
+	rt.GoLast("operations of plugins", func(ctx context.Context) error {
+		<-ctx.Done()
+		operations.Close()
+		return nil
+	})
 	kind := job.New(job.Config{
 		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
