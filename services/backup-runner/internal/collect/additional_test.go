@@ -353,3 +353,18 @@ func TestAStopInTheMiddleOfALongChain(t *testing.T) {
 	require.Zero(t, res.Errors, got.at(joblog.Error))
 	require.Equal(t, 150, got.of("configmaps"))
 }
+
+// What an action makes and asks for did not exist at the revision of the lists, and was left out
+// with a warning.
+func TestAnAdditionalItemThatAnActionMadeIsStored(t *testing.T) {
+	api := estate()
+	s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{"nodes", "widgets.example.com"}})
+	s.with(&fakeAction{name: "a.io/makes", selector: resources("nodes"), do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+		api.Add("widgets.example.com", kubetest.Object{Namespace: "b", Name: "made"})
+		return action.BackupResult{Additional: []action.Item{itemOf("widgets.example.com b/made")}}, nil
+	}})
+	res, err := Run(t.Context(), s.cfg, s.job)
+	require.NoError(t, err)
+	require.Zero(t, res.Warnings+res.Errors)
+	require.Contains(t, s.read(t, res).items, "resources/widgets.example.com/namespaces/b/made.json")
+}

@@ -98,8 +98,16 @@ func TestAnOperationIsWaitedForWhateverBecomesOfItsObject(t *testing.T) {
 // keyedAction is an action whose call carries an idempotency key; it keeps what it was called with.
 type keyedAction struct {
 	starter
+	die  func(name string) error // nil for none
 	mu   sync.Mutex
 	keys map[string][]string // by object
+}
+
+func (k *keyedAction) begin(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	if k.do == nil {
+		return action.BackupResult{Object: o}, nil
+	}
+	return k.Execute(ctx, o, b)
 }
 
 func (k *keyedAction) Start(ctx context.Context, o *action.Object, b *action.Backup, key string) (action.BackupResult, error) {
@@ -110,7 +118,12 @@ func (k *keyedAction) Start(ctx context.Context, o *action.Object, b *action.Bac
 	k.mu.Lock()
 	k.keys[id.Name] = append(k.keys[id.Name], key)
 	k.mu.Unlock()
-	r, err := k.Execute(ctx, o, b)
+	if k.die != nil {
+		if err := k.die(id.Name); err != nil {
+			return action.BackupResult{}, err
+		}
+	}
+	r, err := k.begin(ctx, o, b)
 	if r.OperationID = "op of " + id.Name; id.Name == "cm-006" {
 		r.Process = "p1"
 	}
@@ -186,4 +199,25 @@ func TestItemsAreStoredAgain(t *testing.T) {
 	bodies := s.bodies(t, res)
 	require.Equal(t, "done", bodies["resources/widgets.example.com/namespaces/b/made.json"]["state"])
 	require.Contains(t, fmt.Sprint(bodies[configMap("cm-000")]["metadata"]), "again")
+}
+
+// A call with an idempotency key whose process dies is repeated with the same key.
+func TestACallWithAKeyIsRepeatedWhenItsProcessDies(t *testing.T) {
+	crashed := errors.New("plugin process died")
+	deaths := map[string]int{"cm-000": 1, "cm-006": 9}
+	begins := &keyedAction{starter: starter{&fakeAction{name: "a.io/begins"}}, keys: map[string][]string{}}
+	begins.die = func(name string) error {
+		if deaths[name]--; deaths[name] >= 0 {
+			return crashed
+		}
+		return nil
+	}
+	s := newSetup(t, estate(), fifty(), "a").with(begins)
+	s.job.Actions.Collateral = func(err error) bool { return errors.Is(err, crashed) }
+	res, got := s.run(t)
+	require.Len(t, res.Operations, 49)
+	require.Len(t, begins.keys["cm-000"], 2)
+	require.Equal(t, begins.keys["cm-000"][0], begins.keys["cm-000"][1])
+	require.Len(t, begins.keys["cm-006"], 3, "not without end")
+	require.Len(t, got.at(joblog.Error), 1)
 }

@@ -118,9 +118,10 @@ func (a *actor) waiting(ctx context.Context, x *extra, at itemset.Place) (itemse
 	return a.process(ctx, x.key, &subject{Item: it, depth: x.depth + 1, aside: x.aside})
 }
 
-// unlisted reads an additional item by its name and processes it.
+// unlisted reads an additional item by its name and processes it. The action that asks for it may
+// have made it, after the revision of the lists.
 func (a *actor) unlisted(ctx context.Context, x *extra) (itemset.Fate, error) {
-	found, err := a.pool.Finder.Read(ctx, &x.res, x.item)
+	found, err := a.pool.Finder.ReadMade(ctx, &x.res, x.item)
 	if ctx.Err() != nil {
 		return itemset.Unknown, &fatalError{context.Cause(ctx)}
 	}

@@ -41,7 +41,7 @@ func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Objec
 // once makes a call that may begin an operation, each once per backup whoever holds it: that it is
 // made is durable before it, and how it ended is in the next record of any kind. A later holder
 // takes the recorded answer; where none is recorded it repeats a call that carries an idempotency
-// key, and no other. An operation that was begun is among those of the backup, whatever becomes of
+// key, and no other. Such a call is also repeated when its process dies. An operation that was begun is among those of the backup, whatever becomes of
 // the object; the answer does not name it.
 func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	p := t.actor.pool
@@ -68,6 +68,12 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 	}
 	failpoint.Hit("backup-runner/call-announced")
 	result, err := p.execute(ctx, make, o, b)
+	for range retries {
+		if err == nil || !repeatable || !p.died(ctx, err) {
+			break
+		}
+		result, err = p.retry(ctx, make, o, b)
+	}
 	failpoint.Hit("backup-runner/call-answered")
 	ending := ctx.Err() != nil || p.Stop.Requested()
 	switch {

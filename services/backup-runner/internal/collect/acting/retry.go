@@ -19,12 +19,17 @@ func (p *Pool) retryable(ctx context.Context, a action.BackupItem, o *action.Obj
 		if err != nil && p.Stop.Requested() {
 			return result, &fatalError{stop.ErrStopped} // perhaps that is why, and the next holder calls again
 		}
-		if err == nil || ctx.Err() != nil || !p.Concurrent || p.Collateral == nil || !p.Collateral(err) {
+		if err == nil || !p.Concurrent || !p.died(ctx, err) {
 			return result, err
 		}
 		result, err = p.retry(ctx, a, o, b)
 	}
 	return result, err
+}
+
+// died reports whether a call failed because its process died, of it or of another call.
+func (p *Pool) died(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && !p.Stop.Requested() && p.Collateral != nil && p.Collateral(err)
 }
 
 // retry makes a call beside none that is retried.

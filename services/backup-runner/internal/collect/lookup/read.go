@@ -30,11 +30,26 @@ type Object struct {
 // Read reads one object by its name: at the revision of the backup's lists where the server lets
 // it, and not by get, which knows no revisions.
 func (f *Finder) Read(ctx context.Context, res *resource.Resource, item action.Item) (*Object, error) {
-	req := rawlist.Request{Resource: res.GVR(), Namespace: item.Namespace, Fields: "metadata.name=" + item.Name, Aggregated: res.Aggregated}
-	var err error
-	if req.Revision, _, err = f.Cut.Of(ctx, res, item.Namespace); err != nil {
+	revision, _, err := f.Cut.Of(ctx, res, item.Namespace)
+	if err != nil {
 		return nil, err
 	}
+	return f.read(ctx, res, item, revision)
+}
+
+// ReadMade is Read for an object that an action may have made just now: one that is not there at the
+// revision of the lists is read as it is.
+func (f *Finder) ReadMade(ctx context.Context, res *resource.Resource, item action.Item) (*Object, error) {
+	found, err := f.Read(ctx, res, item)
+	if err != nil || found.Exists {
+		return found, err
+	}
+	return f.read(ctx, res, item, "")
+}
+
+// read reads an object at a revision, "" for the newest.
+func (f *Finder) read(ctx context.Context, res *resource.Resource, item action.Item, revision string) (*Object, error) {
+	req := rawlist.Request{Resource: res.GVR(), Namespace: item.Namespace, Fields: "metadata.name=" + item.Name, Aggregated: res.Aggregated, Revision: revision}
 	for expiries := 0; ; {
 		s := &single{res: res, item: item}
 		err := f.Lister.List(ctx, req, s)
