@@ -3,6 +3,7 @@
 package veleroplugin_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -15,17 +16,21 @@ import (
 
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 )
 
 // vendorPods are what the plugin of Velero's framework behaves by: it is called for pods with its
 // label and looks at their names.
-var vendorPods = []string{"good", "skip", "kept", "error", "panic", "exit", "operation"}
+var vendorPods = []string{"good", "skip", "kept", "error", "panic", "exit", "operation", "operation-fails"}
 
 func vendorSite(t *testing.T) (*site.Site, *site.Bucket) {
 	t.Helper()
 	dir := build(t)
 	args := []string{"--plugin-dir", dir}
-	s := site.Start(t, site.Config{Args: map[string][]string{"backup-runner": args, "restore-runner": args, "deletion": args}})
+	s := site.Start(t, site.Config{Args: map[string][]string{
+		"backup-runner": args, "restore-runner": args, "deletion": args,
+		"async-operation-monitor": append(args, "--item-operation-sync-frequency=1s"),
+	}})
 	bucket, path := site.FileBucket(t, "vendor")
 	s.ReachFiles(t, path, bucket)
 	s.Namespace(t, "a")
@@ -100,11 +105,9 @@ func backedUp(t *testing.T, bucket *site.Bucket, b *velerov1.Backup) {
 	} {
 		require.Contains(t, results, want)
 	}
-	// Operations are followed by a later version.
-	require.Equal(t, 2, strings.Count(results, "op-b"), results)
-	require.Contains(t, results, "velerofw.io/backup-v2")
-	require.Contains(t, results, "velerofw.io/both")
+	require.Equal(t, 2, strings.Count(results, "velerofw breaks"), results)
 	require.Equal(t, 5, b.Status.Errors, results)
+	operated(t, bucket, b)
 	log := string(bucket.ReadZipped(t, "backups/b/b-logs.gz"))
 	require.Contains(t, log, "backup v1 executed")
 
@@ -116,7 +119,7 @@ func backedUp(t *testing.T, bucket *site.Bucket, b *velerov1.Backup) {
 			pods[strings.TrimSuffix(name, ".json")] = pod
 		}
 	})
-	for _, name := range []string{"good", "skip", "kept", "operation"} {
+	for _, name := range []string{"good", "skip", "kept", "operation", "operation-fails"} {
 		require.Equal(t, "b", pods[name].Annotations["velerofw.io/backup"], name)
 		require.Equal(t, "b", pods[name].Annotations["velerofw.io/backup-v2"], name)
 	}
@@ -124,5 +127,26 @@ func backedUp(t *testing.T, bucket *site.Bucket, b *velerov1.Backup) {
 	require.NotContains(t, pods["unlabelled"].Annotations, "velerofw.io/backup")
 	for _, name := range []string{"error", "panic", "exit"} {
 		require.NotContains(t, pods, name)
+	}
+}
+
+// operated checks the operations of both actions of version 2.
+func operated(t *testing.T, bucket *site.Bucket, b *velerov1.Backup) {
+	t.Helper()
+	counts := []int{b.Status.BackupItemOperationsAttempted, b.Status.BackupItemOperationsCompleted, b.Status.BackupItemOperationsFailed}
+	require.Equal(t, []int{4, 2, 2}, counts)
+	list, err := itemoperation.Decode(bytes.NewReader(bucket.Read(t, "backups/b/b-itemoperations.json.gz")))
+	require.NoError(t, err)
+	ended := map[string]itemoperation.Operation{}
+	for _, o := range list {
+		require.Equal(t, []itemoperation.Resource{{Resource: "secrets", Namespace: "a", Name: "velerofw"}}, o.Spec.After)
+		ended[o.Spec.Action()+" "+o.Spec.Resource.Name] = o
+	}
+	require.Len(t, ended, 4)
+	for _, action := range []string{"velerofw.io/backup-v2", "velerofw.io/both"} {
+		good, bad := ended[action+" operation"], ended[action+" operation-fails"]
+		require.Equal(t, []string{"op-b", itemoperation.PhaseCompleted, "Bytes"}, []string{good.Spec.ID, good.Status.Phase, good.Status.Units})
+		require.Equal(t, []int64{3, 3}, []int64{good.Status.Completed, good.Status.Total})
+		require.Equal(t, []string{"broken-b", itemoperation.PhaseFailed, "velerofw breaks"}, []string{bad.Spec.ID, bad.Status.Phase, bad.Status.Error})
 	}
 }

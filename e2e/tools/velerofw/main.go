@@ -90,13 +90,19 @@ func (b *backup2) AppliesTo() (velero.ResourceSelector, error) { return pods() }
 
 func (b *backup2) Execute(item runtime.Unstructured, backup *v1.Backup) (runtime.Unstructured, []velero.ResourceIdentifier, string, []velero.ResourceIdentifier, error) {
 	operation := ""
-	if name(item) == "operation" {
+	switch name(item) {
+	case "operation":
 		operation = "op-" + backup.Name
+	case "operation-fails":
+		operation = "broken-" + backup.Name
 	}
 	return mark(item, "backup-v2", backup.Name), nil, operation, secret(), nil
 }
 
-func (b *backup2) Progress(operationID string, _ *v1.Backup) (velero.OperationProgress, error) {
+func (b *backup2) Progress(operationID string, backup *v1.Backup) (velero.OperationProgress, error) {
+	if operationID == "broken-"+backup.Name {
+		return velero.OperationProgress{Completed: true, Err: "velerofw breaks"}, nil
+	}
 	return velero.OperationProgress{Completed: true, NCompleted: 3, NTotal: 3, OperationUnits: "Bytes", Description: operationID, Started: time.Unix(1, 0)}, nil
 }
 

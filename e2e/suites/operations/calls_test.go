@@ -1,0 +1,98 @@
+package operations
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// calls is a directory in which the plugins leave a file for each call, for the test to read.
+type calls string
+
+// call is a call of a plugin.
+type call struct {
+	what, backup, item string
+	// key is the idempotency key of a Start.
+	key string
+}
+
+const apart = "+" // in no name of an object
+
+func (c calls) name(parts ...string) string {
+	return filepath.Join(string(c), strings.Join(parts, apart))
+}
+
+// note leaves a file for a call and reports whether it is the first of this kind.
+func (c calls) note(of call) (first bool, err error) {
+	stem := c.name(of.what, of.backup, of.item) + apart
+	before, err := filepath.Glob(stem + "*")
+	if err != nil {
+		return false, err
+	}
+	f, err := os.CreateTemp(string(c), filepath.Base(stem)+"*")
+	if err != nil {
+		return false, err
+	}
+	if _, err := f.WriteString(of.key); err != nil {
+		return false, err
+	}
+	return len(before) == 0, f.Close()
+}
+
+// of returns the calls of one kind that a backup led to, by item.
+func (c calls) of(t *testing.T, what, backup string) map[string][]call {
+	t.Helper()
+	found, err := filepath.Glob(c.name(what, backup, "*"))
+	require.NoError(t, err)
+	all := map[string][]call{}
+	for _, path := range found {
+		parts := strings.Split(filepath.Base(path), apart)
+		key, err := os.ReadFile(path)
+		require.NoError(t, err)
+		all[parts[2]] = append(all[parts[2]], call{what: what, backup: backup, item: parts[2], key: string(key)})
+	}
+	return all
+}
+
+// polled notes that this process was asked for the progress of an operation of a backup.
+func (c calls) polled(plugin, backup string) error {
+	path := c.name("polled", backup, plugin)
+	temporary := fmt.Sprintf("%s.%d.%d", path, os.Getpid(), time.Now().UnixNano())
+	if err := os.WriteFile(temporary, fmt.Append(nil, os.Getpid()), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// poll returns the process that was asked last, and when; 0 while none was.
+func (c calls) poll(t *testing.T, plugin, backup string) (pid int, at time.Time) {
+	t.Helper()
+	path := c.name("polled", backup, plugin)
+	info, err := os.Stat(path)
+	if os.IsNotExist(err) {
+		return 0, at
+	}
+	require.NoError(t, err)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = fmt.Sscan(string(text), &pid)
+	require.NoError(t, err)
+	return pid, info.ModTime()
+}
+
+// letGo ends what Start waits for with blocks.
+func (c calls) letGo(t *testing.T, backup string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(c.name("go", backup), nil, 0o600))
+}
+
+// gone reports whether letGo was called.
+func (c calls) gone(backup string) bool {
+	_, err := os.Stat(c.name("go", backup))
+	return err == nil
+}

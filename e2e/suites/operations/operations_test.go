@@ -1,0 +1,155 @@
+package operations
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+)
+
+// TestOperations shares one cluster among all scenarios. The quiet ones run at once: what one
+// backup waits for is nothing to another.
+func TestOperations(t *testing.T) {
+	b := newBed(t)
+	began := time.Now()
+	quiet := t.Run("at once", func(t *testing.T) {
+		for name, run := range map[string]func(*testing.T){
+			"many": b.many, "failures": b.failures, "stored again": b.storedAgain, "time runs out": b.timeRunsOut, "cancelled": b.cancelled,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				run(t)
+			})
+		}
+	})
+	t.Logf("at once: %.1f s", time.Since(began).Seconds())
+	if !quiet {
+		return // what follows would not start from a sound state
+	}
+	for _, scenario := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"a runner dies in a Start", b.runnerDies}, {"a plugin dies in a Start", b.pluginDies}, {"everything dies while operations run", b.everythingDies},
+	} {
+		began := time.Now()
+		if !t.Run(scenario.name, scenario.run) {
+			return
+		}
+		t.Logf("%s: %.1f s", scenario.name, time.Since(began).Seconds())
+	}
+}
+
+// longest is how long the longest operation of many takes.
+func longest() time.Duration {
+	if os.Getenv("LONG_TESTS") != "" {
+		return 20 * time.Second
+	}
+	return 6 * time.Second
+}
+
+// busy is by how much a machine with other work to do may be slower.
+const busy = 4
+
+// many backs up two hundred objects, fifty of which have operations. Collecting waits for none of
+// them, the place in the queue is free meanwhile, and the end comes soon after the last operation's.
+func (b *bed) many(t *testing.T) {
+	const operations = 50
+	b.controller.hold("many")
+	b.Estate(t, "many", 75, 200)
+	for i := range operations {
+		name, o := fmt.Sprintf("work-%02d", i), order{Seconds: longest().Seconds() * float64(i) / (operations - 1)}
+		if i%5 == 0 {
+			b.vendor(t, "many", name, o)
+		} else {
+			b.own(t, "many", name, o)
+		}
+	}
+	b.Backup(t, "many", b.bucket, "many")
+	waiting := b.waits(t, "many", velerov1.BackupPhaseWaitingForPluginOperations)
+	require.Equal(t, operations, waiting.Status.BackupItemOperationsAttempted)
+	require.Zero(t, waiting.Status.BackupItemOperationsCompleted+waiting.Status.BackupItemOperationsFailed)
+	b.Namespace(t, "beside")
+	for _, namespace := range []string{"beside", "many"} {
+		spec := velerov1.BackupSpec{StorageLocation: b.bucket.Location, IncludedNamespaces: []string{namespace}, ExcludedResources: []string{"secrets", "configmaps"}}
+		b.create(t, "beside-"+namespace, spec)
+		require.Equal(t, velerov1.BackupPhaseCompleted, b.BackupEnds(t, "beside-"+namespace).Status.Phase, "the only place is free")
+	}
+	b.summarized(t, "many", operations)
+	answer, err := b.monitor.ListOperations(t.Context(), &operationv1.ListOperationsRequest{Owner: &operationv1.ListOperationsRequest_Backup{Backup: "many"}})
+	require.NoError(t, err)
+	require.Len(t, answer.GetOperations(), operations)
+
+	released := b.controller.release("many")
+	limit := longest() + 2*pollInterval + 5*time.Second
+	require.Eventually(t, func() bool { return b.get(t, "many").Status.Phase.Terminal() }, busy*limit, site.Look, "the end comes after the last operation's")
+	t.Logf("ended %.1f s after the operations began, the longest of which takes %s", time.Since(released).Seconds(), longest())
+	b.ends(t, "many", velerov1.BackupPhaseCompleted, operations, 0)
+	b.letGo(t, "many")
+	file := b.operations(t, "many")
+	require.Len(t, file, operations)
+	for _, w := range b.worksOf(t, "many") {
+		requireCompleted(t, file, &w)
+	}
+	b.begunOnce(t, "many", operations)
+}
+
+// begunOnce wants one Start for each of n items.
+func (b *bed) begunOnce(t *testing.T, backup string, n int) {
+	t.Helper()
+	starts := b.calls.of(t, "start", backup)
+	require.Len(t, starts, n)
+	for item, calls := range starts {
+		require.Len(t, calls, 1, "%s is begun once", item)
+	}
+}
+
+// create makes a backup.
+func (b *bed) create(t *testing.T, name string, spec velerov1.BackupSpec) {
+	t.Helper()
+	backup := &velerov1.Backup{Spec: spec}
+	backup.Namespace, backup.Name = site.Server, name
+	require.NoError(t, b.Client.Create(t.Context(), backup))
+}
+
+// summarized waits until the Backup tells of its running operations.
+func (b *bed) summarized(t *testing.T, name string, total int) {
+	t.Helper()
+	var summary struct {
+		Total, Completed, Failed int
+		Running                  []struct{ Action, ID, Phase string }
+	}
+	require.Eventually(t, func() bool {
+		text, ok := b.get(t, name).Annotations[holdfast.AnnotationOperations]
+		if !ok {
+			return false
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &summary))
+		return len(summary.Running) > 0
+	}, site.Patience, site.Look, "%s tells of its operations", name)
+	require.Equal(t, total, summary.Total)
+	require.Zero(t, summary.Completed+summary.Failed)
+	require.LessOrEqual(t, len(summary.Running), 10)
+	for _, running := range summary.Running {
+		require.Contains(t, []string{ownAction, vendorAction}, running.Action)
+		require.Contains(t, running.ID, name+"/work-")
+	}
+}
+
+// letGo wants that nothing held the backup while it waited.
+func (b *bed) letGo(t *testing.T, name string) {
+	t.Helper()
+	free := false
+	for _, step := range b.History.Of("Backup", name) {
+		free = free || step.Phase == string(velerov1.BackupPhaseWaitingForPluginOperations) && step.Holder == "" && step.Epoch > 0
+	}
+	require.True(t, free, "the claim is let go: %v", b.History.Of("Backup", name))
+}

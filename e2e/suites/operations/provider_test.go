@@ -1,0 +1,140 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// provider is what the plugins of both protocols do.
+type provider struct {
+	plugin string
+	works  client.Client
+	calls  calls
+}
+
+// newProvider reaches the cluster and the test as a plugin does.
+func newProvider(plugin string) (*provider, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, err
+	}
+	c, err := newWorks(config)
+	if err != nil {
+		return nil, err
+	}
+	return &provider{plugin: plugin, works: c, calls: calls(filepath.Join(filepath.Dir(filepath.Dir(os.Args[0])), "calls"))}, nil
+}
+
+// start begins the operation that an object asks for, and returns nil for one that asks for none.
+func (p *provider) start(ctx context.Context, item *unstructured.Unstructured, backup, key string) (*work, error) {
+	text, ok := item.GetAnnotations()[orderKey]
+	if !ok {
+		return nil, nil
+	}
+	w := &work{Spec: workSpec{Backup: backup, Item: item.GetName(), Key: key}}
+	if err := json.Unmarshal([]byte(text), &w.Spec.Order); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", orderKey, err)
+	}
+	first, err := p.calls.note(call{what: "start", backup: backup, item: item.GetName(), key: key})
+	if err != nil {
+		return nil, err
+	}
+	w.Namespace, w.GenerateName = item.GetNamespace(), item.GetName()+"-"
+	if key != "" { // whoever repeats the call arrives at the same work
+		w.Name = w.GenerateName + key[:8]
+	}
+	if err := p.works.Create(ctx, w); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	switch {
+	case w.Spec.Order.Start == fails:
+		return nil, errors.New("this one cannot be begun")
+	case w.Spec.Order.Start == dies && first:
+		os.Exit(7)
+	case w.Spec.Order.Start == blocks:
+		return w, p.blocked(ctx, backup)
+	}
+	return w, nil
+}
+
+func (p *provider) blocked(ctx context.Context, backup string) error {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for !p.calls.gone(backup) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// errUnknown is the answer about an operation that is not known.
+var errUnknown = errors.New("there is no such work")
+
+func (p *provider) get(ctx context.Context, id string) (*work, error) {
+	namespace, name, _ := strings.Cut(id, "/")
+	w := &work{}
+	err := p.works.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, w)
+	if apierrors.IsNotFound(err) {
+		return nil, errUnknown
+	}
+	return w, err
+}
+
+// progress reads an operation.
+func (p *provider) progress(ctx context.Context, id string) (*work, error) {
+	w, err := p.get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.calls.polled(p.plugin, w.Spec.Backup); err != nil {
+		return nil, err
+	}
+	switch w.Spec.Order.Progress {
+	case hangs:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case fails:
+		return nil, errors.New("the store does not answer")
+	case forgets:
+		return nil, errUnknown
+	}
+	return w, nil
+}
+
+// cancel asks an operation to end.
+func (p *provider) cancel(ctx context.Context, id string) (accepted bool, err error) {
+	w, err := p.get(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if _, err := p.calls.note(call{what: "cancel", backup: w.Spec.Backup, item: w.Spec.Item}); err != nil {
+		return false, err
+	}
+	switch w.Spec.Order.Cancel {
+	case hangs:
+		<-ctx.Done()
+		return false, ctx.Err()
+	case fails:
+		return false, errors.New("the store cannot cancel")
+	case refuses:
+		return false, nil
+	case ignores:
+		return true, nil
+	}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"cancelled":true}}`))
+	return true, p.works.Patch(ctx, w, patch)
+}

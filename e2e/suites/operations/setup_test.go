@@ -1,0 +1,157 @@
+package operations
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+)
+
+// pollInterval is how often operations are asked about.
+const pollInterval = time.Second
+
+// bed is a site with one of every service, the plugins, and what the plugins' operations live in.
+type bed struct {
+	*site.Site
+	bucket     *site.Bucket
+	calls      calls
+	works      client.Client
+	controller *controller
+	queue      queuev1.QueueServiceClient
+	monitor    operationv1.OperationMonitorServiceClient
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	root := t.TempDir()
+	b := &bed{calls: calls(filepath.Join(root, "calls"))}
+	require.NoError(t, os.Mkdir(string(b.calls), 0o700))
+	selfplugin.Link(t, filepath.Join(root, "plugins"), ownBinary, vendorBinary)
+	plugins := "--plugin-dir=" + filepath.Join(root, "plugins")
+	b.Site = site.Start(t, site.Config{Arrange: b.define(t), Args: map[string][]string{
+		"backup-runner":           {plugins, "--claim-timeout=2s"},
+		"restore-runner":          {"--claim-timeout=2s"},
+		"async-operation-monitor": {plugins, "--item-operation-sync-frequency=" + pollInterval.String(), "--item-operation-cancel-grace-period=4s", "--plugin-query-timeout=2s"},
+		"queue-scheduler":         {"--concurrent-backups=1", "--claim-timeout=2s"},
+		"deletion":                {"--claim-timeout=2s", "--sweep-interval=1s"},
+	}})
+	b.controller = startController(t, b.works)
+	bucket, dir := site.FileBucket(t, "default")
+	b.bucket = bucket
+	b.ReachFiles(t, dir, bucket)
+	b.queue = queuev1.NewQueueServiceClient(b.dial(t, "queue-scheduler"))
+	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dial(t, "async-operation-monitor"))
+	return b
+}
+
+// dial connects to the one process of a service.
+func (b *bed) dial(t *testing.T, service string) *grpc.ClientConn {
+	t.Helper()
+	connection, err := grpc.NewClient(b.Fleet.Of(service)[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, connection.Close()) })
+	return connection
+}
+
+// define makes the kind of the operations before any service looks at what there is.
+func (b *bed) define(t *testing.T) func(*site.Site) map[string][]string {
+	return func(s *site.Site) map[string][]string {
+		d := definition()
+		require.NoError(t, s.Client.Create(t.Context(), d))
+		require.Eventually(t, func() bool {
+			if s.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d) != nil {
+				return false
+			}
+			for _, c := range d.Status.Conditions {
+				if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+					return true
+				}
+			}
+			return false
+		}, site.Patience, site.Look, "the definition is served")
+		var err error
+		b.works, err = newWorks(s.Cluster.RestConfig())
+		require.NoError(t, err)
+		return nil
+	}
+}
+
+// own makes an object that the plugin of Holdfast's protocol begins an operation for.
+func (b *bed) own(t *testing.T, namespace, name string, o order) {
+	t.Helper()
+	require.NoError(t, b.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: ordered(t, namespace, name, o)}))
+}
+
+// vendor makes an object that the plugin of Velero's protocol begins an operation for.
+func (b *bed) vendor(t *testing.T, namespace, name string, o order) {
+	t.Helper()
+	require.NoError(t, b.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: ordered(t, namespace, name, o)}))
+}
+
+func ordered(t *testing.T, namespace, name string, o order) metav1.ObjectMeta {
+	t.Helper()
+	text, err := json.Marshal(o)
+	require.NoError(t, err)
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{orderKey: string(text)}}
+}
+
+// get reads a backup.
+func (b *bed) get(t *testing.T, name string) *velerov1.Backup {
+	t.Helper()
+	backup := &velerov1.Backup{}
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, backup))
+	return backup
+}
+
+// waits returns a backup when it waits for its operations.
+func (b *bed) waits(t *testing.T, name string, phase velerov1.BackupPhase) *velerov1.Backup {
+	t.Helper()
+	var backup *velerov1.Backup
+	require.Eventually(t, func() bool {
+		backup = b.get(t, name)
+		return backup.Status.Phase == phase || backup.Status.Phase.Terminal()
+	}, site.Patience, site.Look, "backup %s is %s", name, phase)
+	require.Equal(t, phase, backup.Status.Phase, "%s: %s", name, backup.Status.FailureReason)
+	return backup
+}
+
+// ends waits for a backup's end and wants this phase and these counts of operations.
+func (b *bed) ends(t *testing.T, name string, phase velerov1.BackupPhase, completed, failed int) *velerov1.Backup {
+	t.Helper()
+	backup := b.BackupEnds(t, name)
+	require.Equal(t, phase, backup.Status.Phase, "%s: %s\n%s", name, backup.Status.FailureReason, b.results(t, name))
+	got := []int{backup.Status.BackupItemOperationsAttempted, backup.Status.BackupItemOperationsCompleted, backup.Status.BackupItemOperationsFailed}
+	require.Equal(t, []int{completed + failed, completed, failed}, got, "attempted, completed and failed of %s:\n%s", name, b.results(t, name))
+	return backup
+}
+
+// results is the results file of a backup that has ended; empty if there is none.
+func (b *bed) results(t *testing.T, name string) string {
+	t.Helper()
+	key := "backups/" + name + "/" + name + "-results.gz"
+	if !slices.Contains(b.bucket.Keys(t), key) {
+		return ""
+	}
+	return string(b.bucket.ReadZipped(t, key))
+}
+
+func (b *bed) log(t *testing.T, name string) string {
+	t.Helper()
+	return string(b.bucket.ReadZipped(t, "backups/"+name+"/"+name+"-logs.gz"))
+}

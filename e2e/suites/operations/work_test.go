@@ -1,0 +1,144 @@
+package operations
+
+import (
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	group = "operations.example.com"
+	// works is the resource of the operations.
+	works = "works"
+	// orderKey is the annotation of the objects that operations are begun for.
+	orderKey = group + "/order"
+	// unit is what operations count.
+	unit = "Steps"
+)
+
+// order is what an object asks of the plugins, as JSON in its annotation.
+type order struct {
+	// Seconds is how long the operation takes once it runs, Fails what it ends with; empty for
+	// success.
+	Seconds float64 `json:"seconds,omitempty"`
+	Fails   string  `json:"fails,omitempty"`
+	// How calls go, in other ways than the usual one.
+	Start    behaviour `json:"start,omitempty"`
+	Progress behaviour `json:"progress,omitempty"`
+	Cancel   behaviour `json:"cancel,omitempty"`
+}
+
+// behaviour is what becomes of a call.
+type behaviour string
+
+const (
+	blocks  behaviour = "blocks"  // Start waits for calls.letGo after it began the operation
+	dies    behaviour = "dies"    // the first Start ends the process after it began the operation
+	hangs   behaviour = "hangs"   // the call is not answered
+	fails   behaviour = "fails"   // the call ends with an error
+	forgets behaviour = "forgets" // the operation is not known
+	refuses behaviour = "refuses" // Cancel is not accepted
+	ignores behaviour = "ignores" // Cancel is accepted, and the operation goes on
+)
+
+// What operations end as.
+const (
+	done      = "done"
+	failed    = "failed"
+	cancelled = "cancelled"
+)
+
+// work is an operation: a custom resource that the plugins make and the controller advances.
+type work struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              workSpec   `json:"spec"`
+	Status            workStatus `json:"status"`
+}
+
+// workSpec holds the result too: what a restore brings back has no status.
+type workSpec struct {
+	Order  order  `json:"order"`
+	Backup string `json:"backup"`
+	Item   string `json:"item"`
+	// Key is the idempotency key it was begun with; empty in Velero's protocol, which has none.
+	Key       string `json:"key,omitempty"`
+	Cancelled bool   `json:"cancelled,omitempty"`
+	Result    string `json:"result,omitempty"`
+}
+
+type workStatus struct {
+	Phase   string            `json:"phase,omitempty"`
+	Started *metav1.MicroTime `json:"started,omitempty"`
+	Steps   int64             `json:"steps,omitempty"`
+}
+
+// total is how many steps an operation has.
+const total = 4
+
+// id is the operation's identifier.
+func (w *work) id() string { return w.Namespace + "/" + w.Name }
+
+// started is nil for a work that does not run yet.
+func (w *work) started() time.Time {
+	if w.Status.Started == nil {
+		return time.Time{}
+	}
+	return w.Status.Started.Time
+}
+
+// DeepCopyObject implements runtime.Object.
+func (w *work) DeepCopyObject() runtime.Object {
+	c := *w
+	w.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	c.Status.Started = w.Status.Started.DeepCopy()
+	return &c
+}
+
+type workList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []work `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *workList) DeepCopyObject() runtime.Object {
+	c := *l
+	c.Items = make([]work, len(l.Items))
+	for i := range l.Items {
+		c.Items[i] = *l.Items[i].DeepCopyObject().(*work)
+	}
+	return &c
+}
+
+// newWorks makes a client of works.
+func newWorks(config *rest.Config) (client.Client, error) {
+	version := schema.GroupVersion{Group: group, Version: "v1"}
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(version.WithKind("Work"), &work{})
+	scheme.AddKnownTypeWithName(version.WithKind("WorkList"), &workList{})
+	metav1.AddToGroupVersion(scheme, version)
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// definition defines works.
+func definition() *apiextensionsv1.CustomResourceDefinition {
+	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+	d := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: works + "." + group}}
+	d.Spec.Group, d.Spec.Scope = group, apiextensionsv1.NamespaceScoped
+	d.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Kind: "Work", ListKind: "WorkList", Plural: works, Singular: "work"}
+	d.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
+		Name: "v1", Served: true, Storage: true,
+		Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+			Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": anything, "status": anything},
+		}},
+	}}
+	return d
+}
