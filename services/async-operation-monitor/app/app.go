@@ -34,14 +34,14 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
 	}
-	if err := wire(rt, host, &c); err != nil {
+	if err := wire(ctx, rt, host, &c); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
 	return &App{runtime: rt}, nil
 }
 
-func wire(rt *service.Runtime, host *pluginhost.Host, c *Config) error {
+func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	mgr, namespace := rt.Manager(), c.Options.Namespace
 	source := &operations.Source{
 		Reader: mgr.GetAPIReader(), Namespace: namespace, Stores: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(host, c.Log, rt.WorkDir())),
@@ -51,8 +51,8 @@ func wire(rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	if err != nil {
 		return err
 	}
-	actions := host.Operations(context.Background(), c.Log) // ended by Close
-	poller := poll.New(poll.Config{
+	actions := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
+	poller := poll.New(ctx, poll.Config{
 		Actions: actions, Metrics: counts, Clock: c.Clock, Frequency: c.Frequency, Frequencies: c.frequencies, Timeouts: c.timeouts,
 		Grace: c.Grace, Stall: *c.Stall,
 	})

@@ -76,7 +76,7 @@ func (a *App) build(ctx context.Context) error {
 		return fmt.Errorf("--plugin-dir: %w", err)
 	}
 	rt.Go("plugin binaries", plugins.Run)
-	operations := plugins.Operations(context.Background(), c.Log) // ended by Close
+	operations := plugins.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
 	rt.GoLast("operations of plugins", func(ctx context.Context) error {
 		<-ctx.Done()
 		operations.Close()

@@ -184,7 +184,7 @@ func (b *bed) start(change ...func(*monitor.Config, *poll.Config)) *replica {
 	for _, c := range change {
 		c(&cfg, &polling)
 	}
-	poller := poll.New(polling)
+	poller := poll.New(b.Context(), polling)
 	cfg.Poller = poller
 	r := &replica{bed: b, Monitor: monitor.New(cfg)}
 	ctx, stop := context.WithCancel(b.Context())

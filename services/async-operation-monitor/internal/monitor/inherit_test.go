@@ -36,7 +36,7 @@ func newMonitor(t *testing.T, l list, objects ...client.Object) (*monitor.Monito
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 	down := newBus()
 	down.set(true, false)
-	poller := poll.New(poll.Config{Actions: &plugins{}, Metrics: silence{}, Clock: clock.RealClock{}, Frequency: time.Second, Grace: grace})
+	poller := poll.New(t.Context(), poll.Config{Actions: &plugins{}, Metrics: silence{}, Clock: clock.RealClock{}, Frequency: time.Second, Grace: grace})
 	t.Cleanup(poller.Close)
 	return monitor.New(monitor.Config{
 		Reader: c, Client: c, Namespace: namespace, Files: files{list: l, store: memstore.New()}, Poller: poller, Bus: down, Events: &events{},

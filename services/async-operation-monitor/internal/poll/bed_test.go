@@ -227,7 +227,7 @@ func (b *bed) start(change ...func(*poll.Config)) *process {
 	for _, c := range change {
 		c(&cfg)
 	}
-	p := &process{bed: b, poller: poll.New(cfg)}
+	p := &process{bed: b, poller: poll.New(b.Context(), cfg)}
 	b.Cleanup(p.poller.Close)
 	var err error
 	p.job, err = p.poller.Open(b.Context(), b.store, theJob)

@@ -152,8 +152,8 @@ func TestAFailedCallSaysNothingOfTheOperation(t *testing.T) {
 		b.plugins.on("a", fails(errBroken))
 		require.False(b, p.run(3*time.Hour))
 		times := b.plugins.askedAt("a")
-		for i, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
-			require.Equal(b, want*time.Second, times[i+1].Sub(times[i]), "the pauses grow")
+		for i, want := range []int{10, 20, 40, 80, 160, 300, 300} {
+			require.Equal(b, time.Duration(want)*time.Second, times[i+1].Sub(times[i]), "the pauses grow")
 		}
 		b.plugins.on("a", nil)
 		require.False(b, p.run(6*time.Minute))

@@ -64,10 +64,10 @@ type Poller struct {
 	calls             sync.WaitGroup
 }
 
-// New returns a Poller. Close ends it.
-func New(cfg Config) *Poller {
+// New returns a Poller, which outlives ctx. Close ends it.
+func New(ctx context.Context, cfg Config) *Poller {
 	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(atOnce)}
-	p.life, p.end = context.WithCancel(context.Background())
+	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
 	return p
 }
 

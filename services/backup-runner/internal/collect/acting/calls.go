@@ -60,19 +60,19 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 		}
 	}
 	begun := &checkpoint.Begun{Kind: kind, Resource: t.subject.Resource}
-	make := a
+	called := a
 	if repeatable {
 		begun.Key = operation.Key(string(b.Backup().UID), a.Name(), &operation.Resource{
 			Group: t.subject.Group, Resource: t.subject.Resource, Namespace: t.subject.Namespace, Name: t.subject.Name})
-		make = &keyed{a, starter, begun.Key}
+		called = &keyed{a, starter, begun.Key}
 	}
 	failpoint.Hit("backup-runner/call-announced")
-	result, err := p.execute(ctx, make, o, b)
+	result, err := p.execute(ctx, called, o, b)
 	for range retries {
 		if err == nil || !repeatable || !p.died(ctx, err) {
 			break
 		}
-		result, err = p.retry(ctx, make, o, b)
+		result, err = p.retry(ctx, called, o, b)
 	}
 	failpoint.Hit("backup-runner/call-answered")
 	ending := ctx.Err() != nil || p.Stop.Requested()
