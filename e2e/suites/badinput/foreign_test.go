@@ -23,7 +23,7 @@ import (
 
 // archive writes a tarball as Velero 1.18 does (format 1.1.0).
 type archive struct {
-	*testing.T
+	t   *testing.T
 	raw bytes.Buffer
 	zip *gzip.Writer
 	tar *tar.Writer
@@ -31,7 +31,7 @@ type archive struct {
 
 func newArchive(t *testing.T) *archive {
 	t.Helper()
-	a := &archive{T: t}
+	a := &archive{t: t}
 	a.zip = gzip.NewWriter(&a.raw)
 	a.tar = tar.NewWriter(a.zip)
 	a.entry("metadata/version", []byte("1.1.0\n"))
@@ -39,30 +39,30 @@ func newArchive(t *testing.T) *archive {
 }
 
 func (a *archive) entry(name string, body []byte) {
-	a.Helper()
+	a.t.Helper()
 	a.header(&tar.Header{Name: name, Size: int64(len(body)), Typeflag: tar.TypeReg, Mode: 0o755})
 	_, err := a.tar.Write(body)
-	require.NoError(a, err)
+	require.NoError(a.t, err)
 }
 
 func (a *archive) header(h *tar.Header) {
-	a.Helper()
-	require.NoError(a, a.tar.WriteHeader(h))
+	a.t.Helper()
+	require.NoError(a.t, a.tar.WriteHeader(h))
 }
 
 func (a *archive) estate(namespace string) {
-	a.Helper()
+	a.t.Helper()
 	for path, obj := range map[string]client.Object{"configmaps": kept(namespace), "secrets": hidden(namespace)} {
 		body, err := json.Marshal(obj)
-		require.NoError(a, err)
+		require.NoError(a.t, err)
 		a.entry("resources/"+path+"/namespaces/"+namespace+"/"+obj.GetName()+".json", body)
 	}
 }
 
 func (a *archive) bytes() []byte {
-	a.Helper()
-	require.NoError(a, a.tar.Close())
-	require.NoError(a, a.zip.Close())
+	a.t.Helper()
+	require.NoError(a.t, a.tar.Close())
+	require.NoError(a.t, a.zip.Close())
 	return a.raw.Bytes()
 }
 
@@ -139,7 +139,7 @@ func foreignCases() map[string]foreignCase {
 func bomb(a *archive, ns string) {
 	a.header(&tar.Header{Name: "resources/configmaps/namespaces/" + ns + "/bomb.json", Size: bombBytes, Typeflag: tar.TypeReg})
 	_, err := io.CopyN(a.tar, zeros{}, bombBytes)
-	require.NoError(a, err)
+	require.NoError(a.t, err)
 }
 
 type zeros struct{}

@@ -35,7 +35,7 @@ func TestCatalogue(t *testing.T) {
 // on is the bed seen from a subtest.
 func on(b *bed, t *testing.T) *bed {
 	sub := *b
-	sub.T = t
+	sub.t = t
 	return &sub
 }
 
@@ -48,7 +48,7 @@ func (b *bed) phase(name string) velerov1.BackupStorageLocationPhase {
 // checkStatus asks as `velero version` does.
 func (b *bed) checkStatus() {
 	b.create(&velerov1.ServerStatusRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ssr"}})
-	require.Eventually(b, func() bool {
+	require.Eventually(b.t, func() bool {
 		var ssr velerov1.ServerStatusRequest
 		return b.get("ssr", &ssr) && ssr.Status.Phase == velerov1.ServerStatusRequestPhaseProcessed &&
 			strings.HasPrefix(ssr.Status.ServerVersion, "v1.18.") && ssr.Status.ProcessedTimestamp != nil
@@ -62,32 +62,32 @@ func (b *bed) checkLife(at string) {
 	b.eventually(func() bool { return b.get(name, &velerov1.Backup{}) }, "the backup is found")
 	var backup velerov1.Backup
 	b.get(name, &backup)
-	require.Equal(b, velerov1.BackupPhaseCompleted, backup.Status.Phase)
-	require.Equal(b, at, backup.Spec.StorageLocation)
-	require.Equal(b, at, backup.Labels[velerov1.LabelStorageLocation])
+	require.Equal(b.t, velerov1.BackupPhaseCompleted, backup.Status.Phase)
+	require.Equal(b.t, at, backup.Spec.StorageLocation)
+	require.Equal(b.t, at, backup.Labels[velerov1.LabelStorageLocation])
 
 	code, body := b.fetch(b.ask(name, velerov1.DownloadTargetKindBackupLog))
-	require.Equal(b, http.StatusOK, code)
-	require.Equal(b, "\x1f\x8blog", string(body))
+	require.Equal(b.t, http.StatusOK, code)
+	require.Equal(b.t, "\x1f\x8blog", string(body))
 	code, _ = b.fetch(b.ask(name, velerov1.DownloadTargetKindBackupResults))
-	require.Equal(b, http.StatusNotFound, code, "a file that is not there")
+	require.Equal(b.t, http.StatusNotFound, code, "a file that is not there")
 
 	request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: name + "-"}}
 	request.Spec.BackupName = name
 	b.create(request)
 	b.eventually(func() bool { return !b.get(name, &velerov1.Backup{}) }, "the backup goes")
-	require.Empty(b, b.keys(store))
+	require.Empty(b.t, b.keys(store))
 	b.eventually(func() bool { return !b.get(request.Name, &velerov1.DeleteBackupRequest{}) }, "the request goes")
 }
 
 // ask makes a DownloadRequest and waits for its URL.
 func (b *bed) ask(backup string, kind velerov1.DownloadTargetKind) string {
-	b.Helper()
+	b.t.Helper()
 	dr := &velerov1.DownloadRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: backup + "-"}}
 	dr.Spec.Target = velerov1.DownloadTarget{Kind: kind, Name: backup}
 	b.create(dr)
 	b.eventually(func() bool { return b.get(dr.Name, dr) && dr.Status.DownloadURL != "" }, "the request is answered")
-	require.Equal(b, velerov1.DownloadRequestPhaseProcessed, dr.Status.Phase)
+	require.Equal(b.t, velerov1.DownloadRequestPhaseProcessed, dr.Status.Phase)
 	return dr.Status.DownloadURL
 }
 
@@ -100,8 +100,8 @@ func (b *bed) checkExpiry(at string) {
 
 func (b *bed) checkBadLocations() {
 	foreign := filepath.Join(b.dir, "foreign")
-	require.NoError(b, os.MkdirAll(filepath.Join(foreign, "holiday-pictures"), 0o700))
-	require.NoError(b, os.WriteFile(filepath.Join(foreign, "holiday-pictures", "1.jpg"), nil, 0o600))
+	require.NoError(b.t, os.MkdirAll(filepath.Join(foreign, "holiday-pictures"), 0o700))
+	require.NoError(b.t, os.WriteFile(filepath.Join(foreign, "holiday-pictures", "1.jpg"), nil, 0o600))
 	for name, want := range map[string]string{"no-bucket": "bucket does not exist", "foreign": "holiday-pictures", "no-provider": "spec.provider"} {
 		loc := newLocation(name, "holdfast.io/file", map[string]string{"path": b.dir})
 		loc.Spec.ObjectStorage.Bucket = name
@@ -111,15 +111,15 @@ func (b *bed) checkBadLocations() {
 		b.create(loc)
 		b.eventually(func() bool { return b.phase(name) == velerov1.LocationPhaseUnavailable }, name)
 		b.get(name, loc)
-		require.Contains(b, loc.Status.Message, `BackupStorageLocation "`+name+`" is unavailable: `)
-		require.Contains(b, loc.Status.Message, want)
-		require.NotNil(b, loc.Status.LastValidationTime)
+		require.Contains(b.t, loc.Status.Message, `BackupStorageLocation "`+name+`" is unavailable: `)
+		require.Contains(b.t, loc.Status.Message, want)
+		require.NotNil(b.t, loc.Status.LastValidationTime)
 	}
-	require.NoError(b, os.Mkdir(filepath.Join(b.dir, "no-bucket"), 0o700))
+	require.NoError(b.t, os.Mkdir(filepath.Join(b.dir, "no-bucket"), 0o700))
 	var loc velerov1.BackupStorageLocation
 	b.get("no-bucket", &loc)
 	loc.Spec.ObjectStorage.Prefix = "changed"
-	require.NoError(b, b.client.Update(b.Context(), &loc))
+	require.NoError(b.t, b.client.Update(b.t.Context(), &loc))
 	b.eventually(func() bool { return b.phase("no-bucket") == velerov1.LocationPhaseAvailable }, "a change is validated at once")
 }
 
@@ -128,14 +128,14 @@ func (b *bed) checkRefusal() {
 	running.Spec.StorageLocation, running.Status.Phase = "file", velerov1.BackupPhaseInProgress
 	b.create(running)
 	store := b.store("file")
-	require.NoError(b, store.Create(b.Context(), layout.Part("running", string(running.UID), 1, "u", 0, 0), strings.NewReader("x"), 1))
+	require.NoError(b.t, store.Create(b.t.Context(), layout.Part("running", string(running.UID), 1, "u", 0, 0), strings.NewReader("x"), 1))
 	request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "refused"}}
 	request.Spec.BackupName = "running"
 	b.create(request)
 	b.eventually(func() bool {
 		return b.get("refused", request) && request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed
 	}, "the request is refused")
-	require.Equal(b, []string{"backup is still in progress"}, request.Status.Errors)
-	require.True(b, b.get("running", running))
-	require.Len(b, b.keys(store), 1)
+	require.Equal(b.t, []string{"backup is still in progress"}, request.Status.Errors)
+	require.True(b.t, b.get("running", running))
+	require.Len(b.t, b.keys(store), 1)
 }

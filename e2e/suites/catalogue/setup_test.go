@@ -42,7 +42,7 @@ const (
 
 // bed is a cluster with a location in a directory ("file") and one on S3 ("s3"), and the services.
 type bed struct {
-	*testing.T
+	t       *testing.T
 	cluster *testbed.Cluster
 	client  client.Client
 	nats    string
@@ -50,7 +50,7 @@ type bed struct {
 }
 
 func newBed(t *testing.T) *bed {
-	b := &bed{T: t, cluster: testbed.StartT(t), nats: testbed.StartNATST(t), dir: t.TempDir()}
+	b := &bed{t: t, cluster: testbed.StartT(t), nats: testbed.StartNATST(t), dir: t.TempDir()}
 	require.NoError(t, crds.Install(t.Context(), b.cluster.RestConfig()))
 	var err error
 	b.client, err = client.New(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
@@ -89,58 +89,58 @@ func newLocation(name, provider string, config map[string]string) *velerov1.Back
 
 // run starts a service in this process and stops it at the end of the test.
 func (b *bed) run(name string, build service.Build) {
-	b.Helper()
+	b.t.Helper()
 	options := service.Defaults(name, service.Ports{})
-	options.Kubeconfig, options.Namespace, options.NATSURL, options.WorkDir = b.cluster.Kubeconfig(), namespace, b.nats, b.TempDir()
+	options.Kubeconfig, options.Namespace, options.NATSURL, options.WorkDir = b.cluster.Kubeconfig(), namespace, b.nats, b.t.TempDir()
 	base := service.Base{
 		Name: name, Instance: service.NewInstance(name), Options: options, Clock: clock.RealClock{}, Tracer: noop.NewTracerProvider(),
-		Log: slog.New(slog.NewTextHandler(b.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Log: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
-	runner, err := build(b.Context(), base)
-	require.NoError(b, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	runner, err := build(b.t.Context(), base)
+	require.NoError(b.t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- runner.Run(ctx) }()
-	b.Cleanup(func() {
+	b.t.Cleanup(func() {
 		stop()
-		require.NoError(b, <-done, name)
+		require.NoError(b.t, <-done, name)
 	})
 }
 
 func (b *bed) create(obj client.Object) {
-	b.Helper()
-	require.NoError(b, b.client.Create(b.Context(), obj))
+	b.t.Helper()
+	require.NoError(b.t, b.client.Create(b.t.Context(), obj))
 }
 
 // get reads an object; false when it does not exist.
 func (b *bed) get(name string, into client.Object) bool {
-	b.Helper()
-	err := b.client.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: name}, into)
+	b.t.Helper()
+	err := b.client.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
 		return false
 	}
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	return true
 }
 
 // eventually waits until check says true.
 func (b *bed) eventually(check func() bool, what string) {
-	b.Helper()
-	require.Eventually(b, check, patience, 50*time.Millisecond, what)
+	b.t.Helper()
+	require.Eventually(b.t, check, patience, 50*time.Millisecond, what)
 }
 
 // store opens a location as the services do.
 func (b *bed) store(name string) objectstore.Store {
-	b.Helper()
-	store, err := location.New(b.client, namespace).OpenName(b.Context(), name)
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, store.Close()) })
+	b.t.Helper()
+	store, err := location.New(b.client, namespace).OpenName(b.t.Context(), name)
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { require.NoError(b.t, store.Close()) })
 	return store
 }
 
 // plant writes a finished backup into a location, as another cluster would have.
 func (b *bed) plant(store objectstore.Store, name string, expires time.Time) {
-	b.Helper()
+	b.t.Helper()
 	backup := &velerov1.Backup{
 		TypeMeta: metav1.TypeMeta{APIVersion: "velero.io/v1", Kind: "Backup"}, ObjectMeta: metav1.ObjectMeta{Name: name, UID: "theirs"},
 	}
@@ -148,20 +148,20 @@ func (b *bed) plant(store objectstore.Store, name string, expires time.Time) {
 	backup.Status.StartTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour).Truncate(time.Second)}
 	backup.Status.Expiration = &metav1.Time{Time: expires.Truncate(time.Second)}
 	data, err := json.Marshal(backup)
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	for key, content := range map[string][]byte{
 		layout.BackupTarball(name): []byte("tarball"), layout.BackupLog(name): []byte("\x1f\x8blog"), layout.Part(name, "theirs", 1, "u", 0, 0): []byte("part"),
 		layout.BackupMetadata(name): data,
 	} {
-		require.NoError(b, objectstore.PutBytes(b.Context(), store, key, content))
+		require.NoError(b.t, objectstore.PutBytes(b.t.Context(), store, key, content))
 	}
 }
 
 // keys lists a location.
 func (b *bed) keys(store objectstore.Store) []string {
-	b.Helper()
+	b.t.Helper()
 	var keys []string
-	require.NoError(b, store.List(b.Context(), "", func(i objectstore.Info) error {
+	require.NoError(b.t, store.List(b.t.Context(), "", func(i objectstore.Info) error {
 		keys = append(keys, i.Key)
 		return nil
 	}))
@@ -170,14 +170,14 @@ func (b *bed) keys(store objectstore.Store) []string {
 
 // fetch downloads a URL as Velero's CLI does.
 func (b *bed) fetch(url string) (int, []byte) {
-	b.Helper()
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, http.NoBody)
-	require.NoError(b, err)
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(b.t, err)
 	resp, err := http.DefaultClient.Do(req)
-	require.NoError(b, err)
-	defer func() { require.NoError(b, resp.Body.Close()) }()
+	require.NoError(b.t, err)
+	defer func() { require.NoError(b.t, resp.Body.Close()) }()
 	var body bytes.Buffer
 	_, err = io.Copy(&body, resp.Body)
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	return resp.StatusCode, body.Bytes()
 }

@@ -17,21 +17,21 @@ import (
 // checkSweep plants what dead jobs leave beside what is needed, another cluster's and nobody's.
 func (b *bed) checkSweep(at string) {
 	var system corev1.Namespace
-	require.NoError(b, b.client.Get(b.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
+	require.NoError(b.t, b.client.Get(b.t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
 	here, store := string(system.UID), b.store(at)
 	put := func(key string, data []byte) {
-		b.Helper()
-		require.NoError(b, objectstore.PutBytes(b.Context(), store, key, data))
+		b.t.Helper()
+		require.NoError(b.t, objectstore.PutBytes(b.t.Context(), store, key, data))
 	}
 	reserve := func(name, uid, cluster string) {
-		b.Helper()
+		b.t.Helper()
 		data, err := layout.Owner{BackupUID: uid, ClusterUID: cluster}.Encode()
-		require.NoError(b, err)
+		require.NoError(b.t, err)
 		put(layout.OwnerFile(name), data)
 		put(layout.Part(name, uid, 1, "u", 0, 0), []byte("part"))
 	}
 	job := func(name string, phase velerov1.BackupPhase) string {
-		b.Helper()
+		b.t.Helper()
 		backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		backup.Spec.StorageLocation, backup.Status.Phase = at, phase
 		b.create(backup)
@@ -46,7 +46,7 @@ func (b *bed) checkSweep(at string) {
 	reserve(prefix+"foreign", "gone", "there")
 	put(layout.BackupTarball(prefix+"velero"), []byte("unfinished"))
 	records, err := layout.RestoreOwner{RestoreUID: "gone", ClusterUID: here}.Encode()
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	put(layout.RestoreOwnerFile(prefix+"r", "gone"), records)
 	put(layout.RestoreRecords(prefix+"r", "gone")+"1", []byte("record"))
 

@@ -45,14 +45,14 @@ func (b *bed) streamsDeleted(t *testing.T) {
 func (b *bed) natsDown(t *testing.T) {
 	running, release := b.startHeld(t, "down-running", "alpha")
 	began := time.Now()
-	b.Fleet.StopNATS()
+	b.Site.Fleet.StopNATS()
 	born := b.start(t, "down-born", "beta")
 	release()
 	running.completes(t)
 	born.completes(t)
 	lasts(t, began, length(10*time.Second))
 	late := b.start(t, "down-late", "gamma")
-	require.NoError(t, b.Fleet.StartNATS())
+	require.NoError(t, b.Site.Fleet.StartNATS())
 	after := b.start(t, "down-after", "alpha")
 	late.completes(t)
 	after.completes(t)
@@ -64,29 +64,29 @@ func (b *bed) natsDown(t *testing.T) {
 func (b *bed) natsOldData(t *testing.T) {
 	unsaved := b.gate.Hold(gate.Writes("backups/old-deleted/parts/"))
 	t.Cleanup(unsaved.Release)
-	b.Backup(t, "old-deleted", b.bucket, "beta")
+	b.Site.Backup(t, "old-deleted", b.bucket, "beta")
 	running, release := b.startHeld(t, "old-running", "alpha")
 	reached(t, unsaved)
 	saved := filepath.Join(t.TempDir(), "nats")
-	b.Fleet.StopNATS()
-	require.NoError(t, b.Fleet.SaveNATS(saved))
-	require.NoError(t, b.Fleet.StartNATS())
+	b.Site.Fleet.StopNATS()
+	require.NoError(t, b.Site.Fleet.SaveNATS(saved))
+	require.NoError(t, b.Site.Fleet.StartNATS())
 	release()
 	unsaved.Release()
 	running.completes(t)
-	b.BackupEnds(t, "old-deleted")
+	b.Site.BackupEnds(t, "old-deleted")
 	b.remove(t, "old-deleted")
 	before := b.bucket.Digests(t)
 
-	b.Fleet.StopNATS()
-	require.NoError(t, b.Fleet.RestoreNATS(saved))
-	require.NoError(t, b.Fleet.StartNATS())
+	b.Site.Fleet.StopNATS()
+	require.NoError(t, b.Site.Fleet.RestoreNATS(saved))
+	require.NoError(t, b.Site.Fleet.StartNATS())
 	after := b.start(t, "old-after", "gamma")
 	after.completes(t)
 	b.drained(t)
 	b.unchanged(t, before)
 	for _, kind := range []string{"Backup", "Restore"} {
-		b.History.RanOnce(t, kind, running.name)
+		b.Site.History.RanOnce(t, kind, running.name)
 	}
 }
 
@@ -96,9 +96,9 @@ func (b *bed) remove(t *testing.T, name string) {
 	t.Helper()
 	request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}}
 	request.Spec.BackupName = name
-	require.NoError(t, b.Client.Create(t.Context(), request))
+	require.NoError(t, b.Site.Client.Create(t.Context(), request))
 	require.Eventually(t, func() bool {
-		err := b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, &velerov1.Backup{})
+		err := b.Site.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, &velerov1.Backup{})
 		return client.IgnoreNotFound(err) == nil && err != nil
 	}, site.Patience, site.Look, "backup %s is deleted", name)
 }

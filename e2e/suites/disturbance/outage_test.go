@@ -21,12 +21,12 @@ import (
 
 // apiServerDies breaks every connection to the API server and refuses new ones for a while.
 func (b *bed) apiServerDies(t *testing.T) {
-	b.outage(t, "dies", b.Cluster.KillAPIServer, func() error { return b.Cluster.RestartAPIServer(t.Context()) })
+	b.outage(t, "dies", b.Site.Cluster.KillAPIServer, func() error { return b.Site.Cluster.RestartAPIServer(t.Context()) })
 }
 
 // apiServerHangs leaves every request to the API server without an answer for a while.
 func (b *bed) apiServerHangs(t *testing.T) {
-	b.outage(t, "hangs", b.Cluster.PauseAPIServer, b.Cluster.ResumeAPIServer)
+	b.outage(t, "hangs", b.Site.Cluster.PauseAPIServer, b.Site.Cluster.ResumeAPIServer)
 }
 
 // outage takes the API server away for longer than the claim timeout while two backups and a
@@ -36,7 +36,7 @@ func (b *bed) outage(t *testing.T, name string, begin, end func() error) {
 	first := name + "-first"
 	unlisted := b.gate.Hold(gate.Writes("backups/" + first + "/"))
 	t.Cleanup(unlisted.Release)
-	b.Backup(t, first, b.bucket, "beta")
+	b.Site.Backup(t, first, b.bucket, "beta")
 	running, release := b.startHeld(t, name, "alpha")
 	reached(t, unlisted)
 	edits := b.edit(t, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: first}}, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: name}},
@@ -52,11 +52,11 @@ func (b *bed) outage(t *testing.T, name string, begin, end func() error) {
 
 	b.checkBackup(t, first, "beta")
 	running.ends(t)
-	b.History.RanOnce(t, "Backup", first)
-	b.History.RanOnce(t, "Backup", name)
+	b.Site.History.RanOnce(t, "Backup", first)
+	b.Site.History.RanOnce(t, "Backup", name)
 	// A restore's runner may end its attempt and make another one, under the next epoch, but nobody
 	// takes it away.
-	for _, over := range b.History.HandOvers(t, "Restore", name) {
+	for _, over := range b.Site.History.HandOvers(t, "Restore", name) {
 		require.True(t, over.Free, "taken from a live runner: %s", over.Steps)
 	}
 	require.Equal(t, deaths, b.deaths(t), "no runner is taken for dead")
@@ -69,8 +69,8 @@ func (b *bed) realDeath(t *testing.T) {
 	const name = "killed"
 	running, release := b.startHeld(t, name, "alpha")
 	deaths := b.deaths(t)
-	holder := b.History.Of("Backup", name)[len(b.History.Of("Backup", name))-1].Holder
-	for _, m := range b.Fleet.Of("backup-runner") {
+	holder := b.Site.History.Of("Backup", name)[len(b.Site.History.Of("Backup", name))-1].Holder
+	for _, m := range b.Site.Fleet.Of("backup-runner") {
 		log, err := os.ReadFile(m.LogPath())
 		require.NoError(t, err)
 		if strings.Contains(string(log), "instance="+holder) {
@@ -80,7 +80,7 @@ func (b *bed) realDeath(t *testing.T) {
 	release()
 	running.ends(t)
 	require.Greater(t, b.deaths(t), deaths)
-	over := b.History.HandOvers(t, "Backup", name)
+	over := b.Site.History.HandOvers(t, "Backup", name)
 	require.Len(t, over, 1)
 	require.False(t, over[0].Free)
 	t.Logf("taken over %s after the last write of the dead runner", over[0].Pause)
@@ -91,7 +91,7 @@ func (b *bed) deaths(t *testing.T) int {
 	t.Helper()
 	n := 0
 	for _, service := range []string{"backup-runner", "restore-runner"} {
-		for _, m := range b.Fleet.Of(service) {
+		for _, m := range b.Site.Fleet.Of(service) {
 			log, err := os.ReadFile(m.LogPath())
 			require.NoError(t, err)
 			n += strings.Count(string(log), "instance is gone")
@@ -116,7 +116,7 @@ func (b *bed) edit(t *testing.T, edited ...client.Object) (stop func() int) {
 				o.SetNamespace(site.Server)
 				patch := fmt.Sprintf(`{"metadata":{"labels":{"edit":"%d"},"annotations":{"example.com/edit":"%d"}}}`, n, n)
 				limited, done := context.WithTimeout(ctx, time.Second)
-				if b.Client.Patch(limited, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch))) == nil { // not during the outage
+				if b.Site.Client.Patch(limited, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch))) == nil { // not during the outage
 					n++
 				}
 				done()

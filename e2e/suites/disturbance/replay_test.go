@@ -109,16 +109,16 @@ func (b *bed) replay(t *testing.T) {
 func (b *bed) foreign(t *testing.T) {
 	t.Helper()
 	finished := b.backups["alpha"]
-	installation, err := service.Installation(b.Client, "velero")(t.Context())
+	installation, err := service.Installation(b.Site.Client, "velero")(t.Context())
 	require.NoError(t, err)
 	for _, what := range []messaging.What{messaging.WorkBackupRun, messaging.WorkRestoreRun, messaging.WorkDeletionRun} {
 		for _, hint := range []*workv1.Hint{
-			{Kind: "Backup", Namespace: "velero", Name: finished.Name, Uid: string(uuid.NewUUID())},    // a name of ours, another object
-			{Kind: "Backup", Namespace: "velero", Name: "nobody", Uid: string(uuid.NewUUID())},         // nothing of ours
-			{Kind: "Backup", Namespace: "elsewhere", Name: finished.Name, Uid: string(finished.UID)},   // another server's
-			{Kind: "Backup", Namespace: "velero", Name: "replay-running", Uid: string(finished.UID)},   // mixed up
-			{Kind: "Restore", Namespace: "velero", Name: b.restore.Name, Uid: string(b.restore.UID)},   // ended, perhaps of the wrong kind
-			{Kind: "DeleteBackupRequest", Namespace: "velero", Name: "x", Uid: string(uuid.NewUUID())}, // likewise
+			{Kind: "Backup", Namespace: "velero", Name: finished.Backup.Name, Uid: string(uuid.NewUUID())},         // a name of ours, another object
+			{Kind: "Backup", Namespace: "velero", Name: "nobody", Uid: string(uuid.NewUUID())},                     // nothing of ours
+			{Kind: "Backup", Namespace: "elsewhere", Name: finished.Backup.Name, Uid: string(finished.Backup.UID)}, // another server's
+			{Kind: "Backup", Namespace: "velero", Name: "replay-running", Uid: string(finished.Backup.UID)},        // mixed up
+			{Kind: "Restore", Namespace: "velero", Name: b.restore.Name, Uid: string(b.restore.UID)},               // ended, perhaps of the wrong kind
+			{Kind: "DeleteBackupRequest", Namespace: "velero", Name: "x", Uid: string(uuid.NewUUID())},             // likewise
 		} {
 			data, err := proto.Marshal(hint)
 			require.NoError(t, err)

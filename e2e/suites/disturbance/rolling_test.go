@@ -46,19 +46,19 @@ func (b *bed) rollingRestart(t *testing.T) {
 	t.Cleanup(release)
 	for _, wave := range waves {
 		for name, namespaces := range wave.backups {
-			b.Backup(t, name, b.bucket, strings.Split(namespaces, ",")...)
+			b.Site.Backup(t, name, b.bucket, strings.Split(namespaces, ",")...)
 		}
 		for _, r := range wave.restores {
-			b.Restore(t, r.name, r.backup, r.from, r.to)
+			b.Site.Restore(t, r.name, r.backup, r.from, r.to)
 		}
 		for _, hold := range holds {
 			reached(t, hold)
 		}
-		for _, member := range slices.Clone(b.Fleet.Members) {
+		for _, member := range slices.Clone(b.Site.Fleet.Members) {
 			if member.Service == afterRunners {
 				release()
 			}
-			_, err := b.Fleet.Restart(t.Context(), member)
+			_, err := b.Site.Fleet.Restart(t.Context(), member)
 			require.NoError(t, err)
 		}
 	}
@@ -68,7 +68,7 @@ func (b *bed) rollingRestart(t *testing.T) {
 			b.checkBackup(t, name, strings.Split(namespaces, ",")...)
 		}
 		for _, r := range wave.restores {
-			b.checkRestore(t, b.RestoreEnds(t, r.name), r.from, r.to)
+			b.checkRestore(t, b.Site.RestoreEnds(t, r.name), r.from, r.to)
 		}
 	}
 	require.Positive(t, b.checkPauses(t, "Backup", 10, 2)+b.checkPauses(t, "Restore", 5, 1), "runners let go of jobs")
@@ -81,7 +81,7 @@ func (b *bed) checkPauses(t *testing.T, kind string, jobs, least int) (free int)
 	t.Helper()
 	var all []site.HandOver
 	for i := range jobs {
-		all = append(all, b.History.HandOvers(t, kind, fmt.Sprintf("roll-%d", i))...)
+		all = append(all, b.Site.History.HandOvers(t, kind, fmt.Sprintf("roll-%d", i))...)
 	}
 	require.GreaterOrEqual(t, len(all), least, "the restarts met jobs of kind %s", kind)
 	var longest, sum time.Duration

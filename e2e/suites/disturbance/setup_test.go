@@ -23,7 +23,7 @@ const objects = 40
 
 // bed is a site with two of every service, and what undisturbed jobs gave on it.
 type bed struct {
-	*site.Site
+	Site     *site.Site
 	gate     *gate.Gate
 	bucket   *site.Bucket
 	messages *recorder
@@ -34,7 +34,7 @@ type bed struct {
 
 // calmBackup is an undisturbed backup.
 type calmBackup struct {
-	*velerov1.Backup
+	Backup *velerov1.Backup
 	stored map[string]string
 	keys   []string
 }
@@ -51,16 +51,16 @@ func newBed(t *testing.T) *bed {
 		"queue-scheduler": {"--concurrent-backups", "3", "--concurrent-restores", "2"},
 	}})}
 	b.bucket = site.S3Bucket(t, server, "disturbed")
-	b.gate = b.ReachS3(t, server, b.bucket)
-	b.messages = record(t, b.Fleet.NATSURL())
+	b.gate = b.Site.ReachS3(t, server, b.bucket)
+	b.messages = record(t, b.Site.Fleet.NATSURL())
 	for _, namespace := range sources {
-		b.Estate(t, namespace, objects, 2000)
+		b.Site.Estate(t, namespace, objects, 2000)
 	}
 	for i, namespaces := range [][]string{{"alpha"}, {"beta"}, {"gamma"}, {"alpha", "beta"}} {
 		b.calm(t, "calm-"+string(rune('a'+i)), namespaces)
 	}
-	b.Restore(t, "calm", "calm-a", "alpha", "calm")
-	b.restore = b.RestoreEnds(t, "calm")
+	b.Site.Restore(t, "calm", "calm-a", "alpha", "calm")
+	b.restore = b.Site.RestoreEnds(t, "calm")
 	b.checkRestore(t, b.restore, "alpha", "calm")
 	return b
 }
@@ -69,8 +69,8 @@ func newBed(t *testing.T) *bed {
 // swept.
 func (b *bed) calm(t *testing.T, name string, namespaces []string) {
 	t.Helper()
-	b.Backup(t, name, b.bucket, namespaces...)
-	backup := b.BackupEnds(t, name)
+	b.Site.Backup(t, name, b.bucket, namespaces...)
+	backup := b.Site.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, backup.Status.FailureReason)
 	require.Equal(t, (2*objects+3)*len(namespaces), backup.Status.Progress.ItemsBackedUp, "with each namespace, its account and the authority's ConfigMap")
 	var keys []string
@@ -94,14 +94,14 @@ func (b *bed) calm(t *testing.T, name string, namespaces []string) {
 // gave.
 func (b *bed) checkBackup(t *testing.T, name string, namespaces ...string) {
 	t.Helper()
-	backup, calm := b.BackupEnds(t, name), b.backups[strings.Join(namespaces, ",")]
+	backup, calm := b.Site.BackupEnds(t, name), b.backups[strings.Join(namespaces, ",")]
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%s: %s", name, backup.Status.FailureReason)
 	require.Zero(t, backup.Status.Errors)
-	require.Equal(t, calm.Status.Warnings, backup.Status.Warnings)
-	require.Equal(t, calm.Status.Progress, backup.Status.Progress)
+	require.Equal(t, calm.Backup.Status.Warnings, backup.Status.Warnings)
+	require.Equal(t, calm.Backup.Status.Progress, backup.Status.Progress)
 	require.Equal(t, calm.stored, b.bucket.Stored(t, name))
 	for _, key := range calm.keys {
-		b.expected = append(b.expected, strings.ReplaceAll(key, calm.Name, name))
+		b.expected = append(b.expected, strings.ReplaceAll(key, calm.Backup.Name, name))
 	}
 }
 
@@ -114,10 +114,10 @@ func (b *bed) checkRestore(t *testing.T, restore *velerov1.Restore, from, to str
 	if b.restore != nil {
 		require.Equal(t, b.restore.Status.Progress, restore.Status.Progress)
 	}
-	want, err := b.Data(t.Context(), from)
+	want, err := b.Site.Data(t.Context(), from)
 	require.NoError(t, err)
 	require.Len(t, want, 2*objects)
-	got, err := b.Data(t.Context(), to)
+	got, err := b.Site.Data(t.Context(), to)
 	require.NoError(t, err)
 	require.Subset(t, got, want)
 
@@ -150,8 +150,8 @@ type job struct {
 // start creates a backup of a namespace, and a restore of alpha into a namespace of the job's name.
 func (b *bed) start(t *testing.T, name, namespace string) *job {
 	t.Helper()
-	b.Backup(t, name, b.bucket, namespace)
-	b.Restore(t, name, "calm-a", "alpha", name)
+	b.Site.Backup(t, name, b.bucket, namespace)
+	b.Site.Restore(t, name, "calm-a", "alpha", name)
 	return &job{bed: b, name: name, namespace: namespace}
 }
 
@@ -187,7 +187,7 @@ func reached(t *testing.T, hold *gate.Hold) {
 func (j *job) ends(t *testing.T) {
 	t.Helper()
 	j.bed.checkBackup(t, j.name, j.namespace)
-	j.bed.checkRestore(t, j.bed.RestoreEnds(t, j.name), "alpha", j.name)
+	j.bed.checkRestore(t, j.bed.Site.RestoreEnds(t, j.name), "alpha", j.name)
 }
 
 // completes wants both halves to end like undisturbed ones, each run once.
@@ -195,7 +195,7 @@ func (j *job) completes(t *testing.T) {
 	t.Helper()
 	j.ends(t)
 	for _, kind := range []string{"Backup", "Restore"} {
-		j.bed.History.RanOnce(t, kind, j.name)
+		j.bed.Site.History.RanOnce(t, kind, j.name)
 	}
 }
 

@@ -25,14 +25,14 @@ import (
 )
 
 type bed struct {
-	*testing.T
+	t      *testing.T
 	store  *memstore.Store
 	clock  *clocktesting.FakeClock
 	signer *artifact.Signer
 }
 
 func newBed(t *testing.T) *bed {
-	b := &bed{T: t, store: memstore.New(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+	b := &bed{t: t, store: memstore.New(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	b.signer = &artifact.Signer{Key: []byte(strings.Repeat("k", artifact.KeyBytes)), Clock: b.clock}
 	open := func(_ context.Context, name string) (objectstore.Store, error) {
 		if name != "default" {
@@ -49,21 +49,21 @@ func newBed(t *testing.T) *bed {
 }
 
 func (b *bed) url(location, key string) string {
-	b.Helper()
+	b.t.Helper()
 	u, err := b.signer.URL(location, key, 10*time.Minute)
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	return u
 }
 
 func (b *bed) fetch(method, url string) (int, string, http.Header) {
-	b.Helper()
-	req, err := http.NewRequestWithContext(b.Context(), method, url, nil)
-	require.NoError(b, err)
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), method, url, nil)
+	require.NoError(b.t, err)
 	resp, err := http.DefaultClient.Do(req)
-	require.NoError(b, err)
-	defer func() { require.NoError(b, resp.Body.Close()) }()
+	require.NoError(b.t, err)
+	defer func() { require.NoError(b.t, resp.Body.Close()) }()
 	body, err := io.ReadAll(resp.Body)
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	return resp.StatusCode, string(body), resp.Header
 }
 

@@ -23,16 +23,16 @@ const submit = "/holdfast.queue.v1.QueueService/SubmitBackup"
 
 // apiserver knows the tokens of two users, one of whom may submit.
 type apiserver struct {
-	*fake.Clientset
-	away    bool
-	allowed map[string]bool // by user
-	access  authzv1.SubjectAccessReviewSpec
+	Clientset *fake.Clientset
+	away      bool
+	allowed   map[string]bool // by user
+	access    authzv1.SubjectAccessReviewSpec
 }
 
 func newAPIServer() *apiserver {
 	api := &apiserver{Clientset: fake.NewClientset(), allowed: map[string]bool{"ann": true}}
 	users := map[string]string{"token-of-ann": "ann", "token-of-bob": "bob"}
-	api.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	api.Clientset.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if api.away {
 			return true, nil, errors.New("connection refused")
 		}
@@ -43,7 +43,7 @@ func newAPIServer() *apiserver {
 		}}
 		return true, review, nil
 	})
-	api.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	api.Clientset.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authzv1.SubjectAccessReview).DeepCopy()
 		api.access = review.Spec
 		review.Status.Allowed = api.allowed[review.Spec.User]
@@ -59,7 +59,7 @@ func as(t *testing.T, authorization ...string) context.Context {
 
 func TestRightsDecide(t *testing.T) {
 	api := newAPIServer()
-	r := kubeauth.New(api, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	r := kubeauth.New(api.Clientset, clocktesting.NewFakeClock(time.Unix(0, 0)))
 	ctx, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
 	require.NoError(t, err)
 	require.Equal(t, "ann", kubeauth.UserFrom(ctx))
@@ -76,14 +76,14 @@ func TestRightsDecide(t *testing.T) {
 
 func TestNoTokenNoEntry(t *testing.T) {
 	api := newAPIServer()
-	r := kubeauth.New(api, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	r := kubeauth.New(api.Clientset, clocktesting.NewFakeClock(time.Unix(0, 0)))
 	for _, ctx := range []context.Context{
 		t.Context(), as(t), as(t, "token-of-ann"), as(t, "Basic token-of-ann"), as(t, "Bearer "), as(t, "Bearer x", "Bearer token-of-ann"),
 	} {
 		_, err := r.Authorize(ctx, submit)
 		require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
 	}
-	require.Empty(t, api.Actions(), "nobody was asked")
+	require.Empty(t, api.Clientset.Actions(), "nobody was asked")
 	_, err := r.Authorize(as(t, "Bearer stolen"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
 	require.NotContains(t, err.Error(), "stolen")
@@ -92,18 +92,18 @@ func TestNoTokenNoEntry(t *testing.T) {
 func TestAnswersAreUsedAgainForAWhile(t *testing.T) {
 	api := newAPIServer()
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	r := kubeauth.New(api, clk)
+	r := kubeauth.New(api.Clientset, clk)
 	may := func(user, method string) error {
 		_, err := r.Authorize(as(t, "Bearer token-of-"+user), method)
 		return err
 	}
 	require.NoError(t, may("ann", submit))
 	require.ErrorIs(t, may("bob", submit), errgrpc.ErrForbidden)
-	asked := len(api.Actions())
+	asked := len(api.Clientset.Actions())
 	api.allowed = map[string]bool{"bob": true}
 	require.NoError(t, may("ann", submit))
 	require.ErrorIs(t, may("bob", submit), errgrpc.ErrForbidden)
-	require.Len(t, api.Actions(), asked)
+	require.Len(t, api.Clientset.Actions(), asked)
 	require.ErrorIs(t, may("ann", submit+"2"), errgrpc.ErrForbidden, "an answer is about one method")
 
 	clk.Step(kubeauth.DeniedFor + time.Second)
@@ -116,7 +116,7 @@ func TestAnswersAreUsedAgainForAWhile(t *testing.T) {
 func TestOutagesAreNoAnswer(t *testing.T) {
 	api := newAPIServer()
 	api.away = true
-	r := kubeauth.New(api, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	r := kubeauth.New(api.Clientset, clocktesting.NewFakeClock(time.Unix(0, 0)))
 	_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
 	api.away = false

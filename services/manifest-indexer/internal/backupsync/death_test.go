@@ -27,9 +27,9 @@ func (b *bed) replica(c client.Client) *Syncer {
 
 // phases returns the phase of each Backup by name.
 func (b *bed) phases() map[string]velerov1.BackupPhase {
-	b.Helper()
+	b.t.Helper()
 	var list velerov1.BackupList
-	require.NoError(b, b.client.List(b.Context(), &list))
+	require.NoError(b.t, b.client.List(b.t.Context(), &list))
 	phases := map[string]velerov1.BackupPhase{}
 	for i := range list.Items {
 		phases[list.Items[i].Name] = list.Items[i].Status.Phase
@@ -134,7 +134,7 @@ func TestABackupOnItsWayOutIsNotImported(t *testing.T) {
 func TestADeletionThatOvertakesASyncIsNotUndone(t *testing.T) {
 	for name, remove := range map[string]func(*bed){
 		"all of it":    func(b *bed) { b.empty() },
-		"its tarball":  func(b *bed) { require.NoError(b, b.store.Delete(b.Context(), layout.BackupTarball("b"))) },
+		"its tarball":  func(b *bed) { require.NoError(b.t, b.store.Delete(b.t.Context(), layout.BackupTarball("b"))) },
 		"all but mark": func(b *bed) { b.empty(); b.store.Set(layout.BackupMetadata("b"), b.mark()) },
 	} {
 		for k := 1; ; k++ {
@@ -200,17 +200,17 @@ func TestTheObjectOfADeletionIsNotReplaced(t *testing.T) {
 
 // empty deletes the backup b from the bucket.
 func (b *bed) empty() {
-	b.Helper()
-	_, err := objectstore.DeletePrefix(b.Context(), b.store, layout.BackupDir("b"))
-	require.NoError(b, err)
+	b.t.Helper()
+	_, err := objectstore.DeletePrefix(b.t.Context(), b.store, layout.BackupDir("b"))
+	require.NoError(b.t, err)
 }
 
 // mark is the velero-backup.json of backup b.
 func (b *bed) mark() []byte {
-	b.Helper()
-	other := newBed(b.T)
+	b.t.Helper()
+	other := newBed(b.t)
 	other.put(stored("b", velerov1.BackupPhaseCompleted))
 	data, ok := other.store.Bytes(layout.BackupMetadata("b"))
-	require.True(b, ok)
+	require.True(b.t, ok)
 	return data
 }

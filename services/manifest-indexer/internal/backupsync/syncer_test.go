@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type bed struct {
-	*testing.T
+	t      *testing.T
 	client client.Client
 	store  *memstore.Store
 	clock  *clocktesting.FakeClock
@@ -52,7 +52,7 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	loc := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: longName, UID: "loc"}}
 	loc.Status.Phase = velerov1.LocationPhaseAvailable
 	b := &bed{
-		T: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(append(objects, loc)...).Build(),
+		t: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(append(objects, loc)...).Build(),
 		store: memstore.New(), clock: clocktesting.NewFakeClock(start),
 	}
 	b.s = New(Config{
@@ -62,19 +62,19 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 }
 
 func (b *bed) pass() {
-	b.Helper()
-	require.NoError(b, b.s.Pass(b.Context()))
+	b.t.Helper()
+	require.NoError(b.t, b.s.Pass(b.t.Context()))
 }
 
 // get returns nil when the object does not exist.
 func (b *bed) get(name string) *velerov1.Backup {
-	b.Helper()
+	b.t.Helper()
 	var got velerov1.Backup
-	err := b.client.Get(b.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &got)
+	err := b.client.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &got)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	return &got
 }
 
@@ -95,9 +95,9 @@ func stored(name string, phase velerov1.BackupPhase) *velerov1.Backup {
 }
 
 func (b *bed) put(backup *velerov1.Backup) {
-	b.Helper()
+	b.t.Helper()
 	data, err := json.Marshal(backup)
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	b.store.Set(layout.BackupMetadata(backup.Name), data)
 	b.store.Set(layout.BackupTarball(backup.Name), []byte("x"))
 }

@@ -28,7 +28,7 @@ import (
 )
 
 type bed struct {
-	*testing.T
+	t      *testing.T
 	client client.Client
 	clock  *clocktesting.FakeClock
 	r      *Reconciler
@@ -55,7 +55,7 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 		Data:       map[string][]byte{"k": []byte("[default]\naws_access_key_id=A\naws_secret_access_key=B\n")},
 	}, backup("on-file", "file"), backup("on-s3", "s3"), backup("new", ""), backup("lost", "no-such-location"),
 		restore("r-file", "on-file"), restore("r-orphan", "gone"), restore("r-new", ""))
-	b := &bed{T: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(),
+	b := &bed{t: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(),
 		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	b.r = &Reconciler{
 		Reader: b.client, Client: b.client, Locations: location.New(b.client, "velero"), Clock: b.clock, Log: slog.New(slog.DiscardHandler),
@@ -80,20 +80,20 @@ var key = client.ObjectKey{Namespace: "velero", Name: "dr"}
 
 // ask makes a request and reconciles it once.
 func (b *bed) ask(kind velerov1.DownloadTargetKind, name string) (*velerov1.DownloadRequest, reconcile.Result) {
-	b.Helper()
+	b.t.Helper()
 	dr := &velerov1.DownloadRequest{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	require.NoError(b, client.IgnoreNotFound(b.client.Delete(b.Context(), dr.DeepCopy())))
+	require.NoError(b.t, client.IgnoreNotFound(b.client.Delete(b.t.Context(), dr.DeepCopy())))
 	dr.Spec.Target = velerov1.DownloadTarget{Kind: kind, Name: name}
-	require.NoError(b, b.client.Create(b.Context(), dr))
+	require.NoError(b.t, b.client.Create(b.t.Context(), dr))
 	return b.again()
 }
 
 func (b *bed) again() (*velerov1.DownloadRequest, reconcile.Result) {
-	b.Helper()
-	result, err := b.r.Reconcile(b.Context(), reconcile.Request{NamespacedName: key})
-	require.NoError(b, err)
+	b.t.Helper()
+	result, err := b.r.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: key})
+	require.NoError(b.t, err)
 	var dr velerov1.DownloadRequest
-	if err := b.client.Get(b.Context(), key, &dr); apierrors.IsNotFound(err) {
+	if err := b.client.Get(b.t.Context(), key, &dr); apierrors.IsNotFound(err) {
 		return nil, result
 	}
 	return &dr, result

@@ -41,7 +41,7 @@ func (c *checker) Validate(_ context.Context, loc *velerov1.BackupStorageLocatio
 }
 
 type bed struct {
-	*testing.T
+	t       *testing.T
 	client  client.Client
 	checker *checker
 	clock   *clocktesting.FakeClock
@@ -51,7 +51,7 @@ type bed struct {
 
 func newBed(t *testing.T, locs ...client.Object) *bed {
 	b := &bed{
-		T: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(locs...).Build(),
+		t: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(locs...).Build(),
 		checker: &checker{fail: map[string]error{}, calls: map[string]int{}},
 		clock:   clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), metrics: prometheus.NewRegistry(),
 	}
@@ -70,14 +70,14 @@ func loc(name string, age time.Duration) *velerov1.BackupStorageLocation {
 }
 
 func (b *bed) pass() {
-	b.Helper()
-	require.NoError(b, b.v.Pass(b.Context()))
+	b.t.Helper()
+	require.NoError(b.t, b.v.Pass(b.t.Context()))
 }
 
 func (b *bed) get(name string) *velerov1.BackupStorageLocation {
-	b.Helper()
+	b.t.Helper()
 	var l velerov1.BackupStorageLocation
-	require.NoError(b, b.client.Get(b.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &l))
+	require.NoError(b.t, b.client.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &l))
 	return &l
 }
 

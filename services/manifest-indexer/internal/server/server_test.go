@@ -30,7 +30,7 @@ import (
 )
 
 type bed struct {
-	*testing.T
+	t     *testing.T
 	store *memstore.Store
 	s     *Server
 }
@@ -47,7 +47,7 @@ func backup(name string) *velerov1.Backup {
 // newBed publishes backup "b" as the backup-runner does.
 func newBed(t *testing.T) *bed {
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(backup("b"), backup("velero-made")).Build()
-	b := &bed{T: t, store: memstore.New()}
+	b := &bed{t: t, store: memstore.New()}
 	b.s = &Server{Reader: c, Namespace: "velero", Opener: b}
 	start, dir := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), t.TempDir()
 	w, err := part.NewWriter(part.Config{Dir: dir, MemberBytes: 4096, ModTime: start})
@@ -89,9 +89,9 @@ func body(ns, name string) string {
 }
 
 func (b *bed) upload(key string, f part.File) {
-	b.Helper()
+	b.t.Helper()
 	data, err := os.ReadFile(f.Path)
-	require.NoError(b, err)
+	require.NoError(b.t, err)
 	b.store.Set(key, data)
 }
 
@@ -114,13 +114,13 @@ func TestGetManifest(t *testing.T) {
 
 // list reads all pages and checks that no page is larger than asked for.
 func (b *bed) list(req *manifestv1.ListItemsRequest) []string {
-	b.Helper()
+	b.t.Helper()
 	var names []string
 	for {
-		resp, err := b.s.ListItems(b.Context(), req)
-		require.NoError(b, err)
+		resp, err := b.s.ListItems(b.t.Context(), req)
+		require.NoError(b.t, err)
 		if req.GetPageSize() > 0 {
-			require.LessOrEqual(b, len(resp.GetItems()), int(req.GetPageSize()))
+			require.LessOrEqual(b.t, len(resp.GetItems()), int(req.GetPageSize()))
 		}
 		for _, item := range resp.GetItems() {
 			names = append(names, item.GetNamespace()+"/"+item.GetName())

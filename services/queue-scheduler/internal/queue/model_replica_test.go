@@ -49,7 +49,7 @@ func (a *actor) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
 // hearing is a validator that notes what an actor is told.
 type hearing struct {
 	*rules
-	*actor
+	actor *actor
 }
 
 func (v hearing) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
