@@ -22,7 +22,7 @@ func TestBadInput(t *testing.T) {
 	b := newBed(t, plantForeign)
 	b.makeLocations(t)
 	b.startGadgets(t)
-	b.imported(t, "intact")
+	b.api.imported(t, "intact")
 	t.Run("together", func(t *testing.T) {
 		t.Run("backups", b.refuseBackups)
 		t.Run("restores", b.refuseRestores)
@@ -43,10 +43,10 @@ func TestBadInput(t *testing.T) {
 	})
 	t.Run("dead API", b.deadAPI)
 	t.Run("still at work", func(t *testing.T) {
-		b.estate(t, "after")
+		b.api.estate(t, "after")
 		backup := b.backup(t, "after", velerov1.BackupSpec{IncludedNamespaces: []string{"after"}})
 		require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, backup.Status.FailureReason)
-		b.hasEstate(t, "after", "after")
+		b.bucket.hasEstate(t, "after", "after")
 	})
 	t.Run("nobody died", b.nobodyDied)
 	t.Run("no secrets", b.noSecrets)

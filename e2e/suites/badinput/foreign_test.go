@@ -172,10 +172,10 @@ func plantForeign(t *testing.T, bucket string) {
 }
 
 // imported waits until the backup in the bucket has its object.
-func (b *bed) imported(t *testing.T, name string) {
+func (a *apiClient) imported(t *testing.T, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		return b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, &velerov1.Backup{}) == nil
+		return a.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, &velerov1.Backup{}) == nil
 	}, patience, look, "backup %s is found in the bucket", name)
 }
 
@@ -183,31 +183,31 @@ func (b *bed) restoreForeign(t *testing.T) {
 	t.Parallel()
 	t.Run("intact", func(t *testing.T) {
 		t.Parallel()
-		b.imported(t, "intact")
+		b.api.imported(t, "intact")
 		restore := b.restore(t, "from-intact", velerov1.RestoreSpec{BackupName: "intact"})
 		require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
-		b.isBack(t, "foreign-intact")
+		b.api.isBack(t, "foreign-intact")
 	})
 	for name, c := range foreignCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b.imported(t, name)
+			b.api.imported(t, name)
 			restore := b.restore(t, "from-"+name, velerov1.RestoreSpec{BackupName: name})
 			require.Equal(t, velerov1.RestorePhasePartiallyFailed, restore.Status.Phase, restore.Status.FailureReason)
-			errs := b.results(t, "restores", restore.Name, "restore-"+restore.Name+"-results.gz").all("errors")
+			errs := b.bucket.results(t, "restores", restore.Name, "restore-"+restore.Name+"-results.gz").all("errors")
 			require.Len(t, errs, 1)
 			require.Equal(t, 1, restore.Status.Errors)
 			for _, word := range c.want {
 				require.Contains(t, errs[0], word)
 			}
 			if !c.empty {
-				b.isBack(t, "foreign-"+name)
+				b.api.isBack(t, "foreign-"+name)
 			}
 		})
 	}
 	t.Run("no backups", func(t *testing.T) {
 		t.Parallel()
-		b.imported(t, "intact") // in the same pass
+		b.api.imported(t, "intact") // in the same pass
 		for _, name := range []string{"metadata-garbage", "metadata-other", "metadata-bomb", "another"} {
 			err := b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, &velerov1.Backup{})
 			require.True(t, apierrors.IsNotFound(err), name)
@@ -220,11 +220,11 @@ func (b *bed) restoreForeign(t *testing.T) {
 }
 
 // isBack wants the estate of a restored namespace.
-func (b *bed) isBack(t *testing.T, namespace string) {
+func (a *apiClient) isBack(t *testing.T, namespace string) {
 	t.Helper()
 	config, secret := &corev1.ConfigMap{}, &corev1.Secret{}
-	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "kept"}, config))
+	require.NoError(t, a.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "kept"}, config))
 	require.Equal(t, kept(namespace).Data, config.Data)
-	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "hidden"}, secret))
+	require.NoError(t, a.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "hidden"}, secret))
 	require.Equal(t, hidden(namespace).Data, secret.Data)
 }

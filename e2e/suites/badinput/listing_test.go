@@ -39,7 +39,7 @@ func object(apiVersion, kind, namespace, name string, fields map[string]any) *un
 func (b *bed) aggregate(t *testing.T, group string, port int) *unstructured.Unstructured {
 	t.Helper()
 	name, _, _ := strings.Cut(group, ".")
-	b.create(t, &corev1.Service{
+	b.api.create(t, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	})
@@ -47,7 +47,7 @@ func (b *bed) aggregate(t *testing.T, group string, port int) *unstructured.Unst
 		"group": group, "version": "v1", "insecureSkipTLSVerify": true, "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
 		"service": map[string]any{"namespace": "default", "name": name, "port": int64(port)},
 	}})
-	b.create(t, service)
+	b.api.create(t, service)
 	return service
 }
 
@@ -121,17 +121,17 @@ func (b *bed) startGadgets(t *testing.T) {
 
 func (b *bed) listFails(t *testing.T) {
 	t.Parallel()
-	b.estate(t, "unlisted")
+	b.api.estate(t, "unlisted")
 	backup := b.backup(t, "unlisted", velerov1.BackupSpec{IncludedNamespaces: []string{"unlisted"}})
-	b.oneError(t, backup, "unlisted", "unlisted", "gadgets."+gadgetGroup, "rusty")
+	b.bucket.oneError(t, backup, "unlisted", "unlisted", "gadgets."+gadgetGroup, "rusty")
 }
 
 func (b *bed) itemIsBroken(t *testing.T) {
 	t.Parallel()
-	b.estate(t, "nameless")
+	b.api.estate(t, "nameless")
 	backup := b.backup(t, "nameless", velerov1.BackupSpec{IncludedNamespaces: []string{"nameless"}})
-	b.oneError(t, backup, "nameless", "nameless", "gadgets."+gadgetGroup, "name")
-	saved := b.saved(t, "nameless")
+	b.bucket.oneError(t, backup, "nameless", "nameless", "gadgets."+gadgetGroup, "name")
+	saved := b.bucket.saved(t, "nameless")
 	require.Contains(t, saved, gadgetGroup+"/v1/Gadget nameless/good")
 	require.Contains(t, saved, gadgetGroup+"/v1/Gadget nameless/fine")
 }
@@ -140,7 +140,7 @@ func (b *bed) itemIsBroken(t *testing.T) {
 // converts.
 func (b *bed) conversionFails(t *testing.T) {
 	t.Parallel()
-	b.estate(t, "unconverted")
+	b.api.estate(t, "unconverted")
 	ports, err := testbed.FreePorts(1)
 	require.NoError(t, err)
 	anything := &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
@@ -160,33 +160,33 @@ func (b *bed) conversionFails(t *testing.T) {
 			},
 		},
 	}
-	b.create(t, definition)
+	b.api.create(t, definition)
 	require.Eventually(t, func() bool {
 		return b.client.Create(t.Context(), object("old.example.com/v1", "Relic", "unconverted", "urn", nil)) == nil
 	}, patience, 10*look, "the definition is served")
 	backup := b.backup(t, "unconverted", velerov1.BackupSpec{IncludedNamespaces: []string{"unconverted"}})
-	b.oneError(t, backup, "unconverted", "unconverted", "relics.old.example.com", "conversion webhook")
+	b.bucket.oneError(t, backup, "unconverted", "unconverted", "relics.old.example.com", "conversion webhook")
 }
 
 // deadAPI is seen by every backup, so it runs alone.
 func (b *bed) deadAPI(t *testing.T) {
-	b.estate(t, "dead")
+	b.api.estate(t, "dead")
 	ports, err := testbed.FreePorts(1)
 	require.NoError(t, err)
 	service := b.aggregate(t, "metrics.example.com", ports[0])
 	b.discovered(t, "metrics.example.com", true)
 	backup := b.backup(t, "dead", velerov1.BackupSpec{IncludedNamespaces: []string{"dead"}})
-	b.oneError(t, backup, "dead", "metrics.example.com/v1")
+	b.bucket.oneError(t, backup, "dead", "metrics.example.com/v1")
 
 	restore := b.restore(t, "dead", velerov1.RestoreSpec{BackupName: "dead", NamespaceMapping: map[string]string{"dead": "dead-again"}})
 	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
-	b.isBack(t, "dead-again")
+	b.api.isBack(t, "dead-again")
 	require.NoError(t, b.client.Delete(t.Context(), service))
 }
 
 func (b *bed) hookAnnotation(t *testing.T) {
 	t.Parallel()
-	b.estate(t, "hooked")
+	b.api.estate(t, "hooked")
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hooked", Name: "db", Annotations: map[string]string{
 			"pre.hook.backup.velero.io/command": `["fsfreeze"]`, "pre.hook.backup.velero.io/timeout": "1m"}},
@@ -196,14 +196,14 @@ func (b *bed) hookAnnotation(t *testing.T) {
 		return b.client.Create(t.Context(), pod.DeepCopy()) == nil
 	}, patience, look, "the pod is created")
 	backup := b.backup(t, "hooked", velerov1.BackupSpec{IncludedNamespaces: []string{"hooked"}})
-	b.oneError(t, backup, "hooked", "hooked", "pods", "db", "pre.hook.backup.velero.io/command")
-	require.Contains(t, b.saved(t, "hooked"), "v1/Pod hooked/db")
+	b.bucket.oneError(t, backup, "hooked", "hooked", "pods", "db", "pre.hook.backup.velero.io/command")
+	require.Contains(t, b.bucket.saved(t, "hooked"), "v1/Pod hooked/db")
 }
 
 // volumeNotTaken is a warning, and is said in the volume information.
 func (b *bed) volumeNotTaken(t *testing.T) {
 	t.Parallel()
-	b.estate(t, "volumes")
+	b.api.estate(t, "volumes")
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: corev1.PersistentVolumeSpec{
@@ -211,13 +211,13 @@ func (b *bed) volumeNotTaken(t *testing.T) {
 		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nowhere"}}}}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "volumes", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: modes, StorageClassName: ptr.To("manual"), VolumeName: "disk", Resources: corev1.VolumeResourceRequirements{Requests: size}}}
-	b.create(t, volume)
-	b.create(t, claim)
+	b.api.create(t, volume)
+	b.api.create(t, claim)
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase == corev1.ClaimBound
 	}, patience, look, "the claim is bound")
 	backup := b.backup(t, "volumes", velerov1.BackupSpec{IncludedNamespaces: []string{"volumes"}})
-	r := b.results(t, "backups", "volumes", "volumes-results.gz")
+	r := b.bucket.results(t, "backups", "volumes", "volumes-results.gz")
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%v", r)
 	require.Equal(t, 1, backup.Status.Warnings)
 	warnings := r.all("warnings")
@@ -225,13 +225,13 @@ func (b *bed) volumeNotTaken(t *testing.T) {
 	require.Contains(t, warnings[0], "volumes: ")
 	require.Contains(t, warnings[0], "data")
 	var infos []map[string]any
-	require.NoError(t, json.Unmarshal(b.file(t, "backups", "volumes", "volumes-volumeinfo.json.gz"), &infos))
+	require.NoError(t, json.Unmarshal(b.bucket.file(t, "backups", "volumes", "volumes-volumeinfo.json.gz"), &infos))
 	require.Len(t, infos, 1)
 	require.Equal(t, "data", infos[0]["pvcName"])
 	require.Equal(t, "volumes", infos[0]["pvcNamespace"])
 	require.Equal(t, "disk", infos[0]["pvName"])
 	require.Equal(t, true, infos[0]["skipped"])
 	require.NotEmpty(t, infos[0]["skippedReason"])
-	b.hasEstate(t, "volumes", "volumes")
-	require.Contains(t, b.saved(t, "volumes"), "v1/PersistentVolumeClaim volumes/data")
+	b.bucket.hasEstate(t, "volumes", "volumes")
+	require.Contains(t, b.bucket.saved(t, "volumes"), "v1/PersistentVolumeClaim volumes/data")
 }

@@ -53,17 +53,17 @@ func (b *bed) makeLocations(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(b.objects, "unwritable", "metadata"), nil, 0o600))
 	secret := hidden(server)
 	secret.Name, secret.Data = "cloud", map[string][]byte{"cloud": []byte("[default]\naws_access_key_id = " + marker + "\n" + marker + "\n")}
-	b.create(t, secret)
+	b.api.create(t, secret)
 	readOnly := b.location("read-only")
 	readOnly.Spec.AccessMode = velerov1.LocationModeReadOnly
-	b.create(t, readOnly)
+	b.api.create(t, readOnly)
 	for name, bad := range badLocations() {
 		loc := b.location(name)
 		bad.spoil(loc)
-		b.create(t, loc)
+		b.api.create(t, loc)
 	}
-	b.waitLocation(t, "read-only", velerov1.LocationPhaseAvailable)
-	b.waitLocation(t, "no-bucket", velerov1.LocationPhaseUnavailable)
+	b.api.waitLocation(t, "read-only", velerov1.LocationPhaseAvailable)
+	b.api.waitLocation(t, "no-bucket", velerov1.LocationPhaseUnavailable)
 }
 
 func (b *bed) seeLocations(t *testing.T) {
@@ -71,7 +71,7 @@ func (b *bed) seeLocations(t *testing.T) {
 	for name, bad := range badLocations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			loc := b.waitLocation(t, name, velerov1.LocationPhaseUnavailable)
+			loc := b.api.waitLocation(t, name, velerov1.LocationPhaseUnavailable)
 			require.Contains(t, loc.Status.Message, `BackupStorageLocation "`+name+`" is unavailable: `)
 			require.Contains(t, loc.Status.Message, bad.want)
 		})
@@ -85,11 +85,11 @@ func (b *bed) lostLocation(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(b.objects, "lost"), 0o700))
 	loc := b.location("lost")
 	loc.Spec.ObjectStorage.Bucket = "lost"
-	b.create(t, loc)
-	b.waitLocation(t, "lost", velerov1.LocationPhaseAvailable)
+	b.api.create(t, loc)
+	b.api.waitLocation(t, "lost", velerov1.LocationPhaseAvailable)
 	require.NoError(t, os.Remove(filepath.Join(b.objects, "lost")))
 	require.NoError(t, os.WriteFile(filepath.Join(b.objects, "lost"), nil, 0o600))
-	b.estate(t, "lost-bucket")
+	b.api.estate(t, "lost-bucket")
 	backup := b.backup(t, "lost-bucket", velerov1.BackupSpec{StorageLocation: "lost", IncludedNamespaces: []string{"lost-bucket"}})
 	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase)
 	require.Contains(t, backup.Status.FailureReason, "lost")

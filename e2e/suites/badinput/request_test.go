@@ -67,7 +67,7 @@ func (b *bed) refuseBackups(t *testing.T) {
 				require.Contains(t, backup.Status.ValidationErrors[0], word)
 			}
 			require.Nil(t, backup.Status.StartTimestamp)
-			require.NoDirExists(t, filepath.Join(b.bucket, "backups", backup.Name))
+			require.NoDirExists(t, filepath.Join(b.bucket.path, "backups", backup.Name))
 		})
 	}
 }
@@ -103,7 +103,7 @@ func (b *bed) refuseRestores(t *testing.T) {
 			for _, word := range r.want {
 				require.Contains(t, restore.Status.ValidationErrors[0], word)
 			}
-			require.NoDirExists(t, filepath.Join(b.bucket, "restores", restore.Name))
+			require.NoDirExists(t, filepath.Join(b.bucket.path, "restores", restore.Name))
 		})
 	}
 }

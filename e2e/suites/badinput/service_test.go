@@ -103,7 +103,7 @@ func (b *bed) refuseDeletions(t *testing.T) {
 			t.Parallel()
 			request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: server, GenerateName: "refused-"}}
 			request.Spec.BackupName = backup
-			b.create(t, request)
+			b.api.create(t, request)
 			require.Eventually(t, func() bool {
 				return b.client.Get(t.Context(), client.ObjectKeyFromObject(request), request) == nil &&
 					request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed
@@ -130,7 +130,7 @@ func (b *bed) refuseDownloads(t *testing.T) {
 		request(velerov1.DownloadTargetKindBackupLog, "nothing"), request(velerov1.DownloadTargetKindRestoreLog, "nothing"),
 		request(velerov1.DownloadTargetKindBackupLog, "../../etc/passwd"),
 	} {
-		b.create(t, target)
+		b.api.create(t, target)
 		require.Eventually(t, func() bool {
 			return b.client.Get(t.Context(), client.ObjectKeyFromObject(target), target) == nil && target.Status.Expiration != nil
 		}, patience, look, "the request was looked at")

@@ -38,25 +38,33 @@ type bed struct {
 	cluster *testbed.Cluster
 	fleet   *fleet.Fleet
 	client  client.Client
-	objects string // directory of buckets
-	bucket  string // directory of the default location's bucket
+	api     apiClient
+	objects string    // directory of buckets
+	bucket  bucketDir // of the default location
 }
+
+// apiClient makes and awaits objects of the cluster.
+type apiClient struct{ client client.Client }
+
+// bucketDir is a bucket, a directory.
+type bucketDir struct{ path string }
 
 // newBed starts everything. plant is called with the bucket before anything runs.
 func newBed(t *testing.T, plant func(t *testing.T, bucket string)) *bed {
 	t.Helper()
 	b := &bed{cluster: testbed.StartT(t), objects: t.TempDir()}
-	b.bucket = filepath.Join(b.objects, "bucket")
-	require.NoError(t, os.Mkdir(b.bucket, 0o700))
-	plant(t, b.bucket)
+	b.bucket.path = filepath.Join(b.objects, "bucket")
+	require.NoError(t, os.Mkdir(b.bucket.path, 0o700))
+	plant(t, b.bucket.path)
 	require.NoError(t, crds.Install(t.Context(), b.cluster.RestConfig()))
 	var err error
 	b.client, err = client.New(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
-	b.namespace(t, server)
+	b.api.client = b.client
+	b.api.namespace(t, server)
 	loc := b.location("default")
 	loc.Spec.Default = true
-	b.create(t, loc)
+	b.api.create(t, loc)
 	b.fleet, err = fleet.Start(t.Context(), fleet.Config{
 		Dir: t.TempDir(), Kubeconfig: b.cluster.Kubeconfig(), Rest: b.cluster.RestConfig(),
 		Args: map[string][]string{
@@ -73,7 +81,7 @@ func newBed(t *testing.T, plant func(t *testing.T, bucket string)) *bed {
 			}
 		}
 	})
-	b.waitLocation(t, "default", velerov1.LocationPhaseAvailable)
+	b.api.waitLocation(t, "default", velerov1.LocationPhaseAvailable)
 	return b
 }
 
@@ -88,31 +96,31 @@ func (b *bed) location(name string) *velerov1.BackupStorageLocation {
 	}
 }
 
-func (b *bed) waitLocation(t *testing.T, name string, phase velerov1.BackupStorageLocationPhase) *velerov1.BackupStorageLocation {
+func (a *apiClient) waitLocation(t *testing.T, name string, phase velerov1.BackupStorageLocationPhase) *velerov1.BackupStorageLocation {
 	t.Helper()
 	loc := &velerov1.BackupStorageLocation{}
 	require.Eventually(t, func() bool {
-		return b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, loc) == nil && loc.Status.Phase == phase
+		return a.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, loc) == nil && loc.Status.Phase == phase
 	}, patience, look, "location %s gets %s", name, phase)
 	return loc
 }
 
-func (b *bed) create(t *testing.T, obj client.Object) {
+func (a *apiClient) create(t *testing.T, obj client.Object) {
 	t.Helper()
-	require.NoError(t, b.client.Create(t.Context(), obj))
+	require.NoError(t, a.client.Create(t.Context(), obj))
 }
 
-func (b *bed) namespace(t *testing.T, name string) {
+func (a *apiClient) namespace(t *testing.T, name string) {
 	t.Helper()
-	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	a.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // estate fills a new namespace: a ConfigMap "kept" and a Secret "hidden" that holds the marker.
-func (b *bed) estate(t *testing.T, namespace string) {
+func (a *apiClient) estate(t *testing.T, namespace string) {
 	t.Helper()
-	b.namespace(t, namespace)
-	b.create(t, kept(namespace))
-	b.create(t, hidden(namespace))
+	a.namespace(t, namespace)
+	a.create(t, kept(namespace))
+	a.create(t, hidden(namespace))
 }
 
 func kept(namespace string) *corev1.ConfigMap {
@@ -137,7 +145,7 @@ func hidden(namespace string) *corev1.Secret {
 func (b *bed) backup(t *testing.T, name string, spec velerov1.BackupSpec) *velerov1.Backup {
 	t.Helper()
 	backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name}, Spec: spec}
-	b.create(t, backup)
+	b.api.create(t, backup)
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup) == nil && backup.Status.Phase.Terminal()
 	}, patience, look, "backup %s ends", name)
@@ -148,7 +156,7 @@ func (b *bed) backup(t *testing.T, name string, spec velerov1.BackupSpec) *veler
 func (b *bed) restore(t *testing.T, name string, spec velerov1.RestoreSpec) *velerov1.Restore {
 	t.Helper()
 	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name}, Spec: spec}
-	b.create(t, restore)
+	b.api.create(t, restore)
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKeyFromObject(restore), restore) == nil && restore.Status.Phase.Terminal()
 	}, patience, look, "restore %s ends", name)
@@ -174,18 +182,18 @@ func (r results) all(level string) []string {
 	return out
 }
 
-func (b *bed) results(t *testing.T, path ...string) results {
+func (d *bucketDir) results(t *testing.T, path ...string) results {
 	t.Helper()
 	var out results
-	raw := b.file(t, path...)
+	raw := d.file(t, path...)
 	require.NoError(t, json.Unmarshal(raw, &out), string(raw))
 	return out
 }
 
 // file reads a gzip file of the bucket.
-func (b *bed) file(t *testing.T, path ...string) []byte {
+func (d *bucketDir) file(t *testing.T, path ...string) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(append([]string{b.bucket}, path...)...))
+	raw, err := os.ReadFile(filepath.Join(append([]string{d.path}, path...)...))
 	require.NoError(t, err)
 	return gunzip(t, raw)
 }
@@ -200,10 +208,10 @@ func gunzip(t *testing.T, raw []byte) []byte {
 }
 
 // saved returns what the backup's resource list names, as "v1/ConfigMap ns/name".
-func (b *bed) saved(t *testing.T, backup string) []string {
+func (d *bucketDir) saved(t *testing.T, backup string) []string {
 	t.Helper()
 	var list map[string][]string
-	require.NoError(t, json.Unmarshal(b.file(t, "backups", backup, backup+"-resource-list.json.gz"), &list))
+	require.NoError(t, json.Unmarshal(d.file(t, "backups", backup, backup+"-resource-list.json.gz"), &list))
 	var out []string
 	for kind, names := range list {
 		for _, name := range names {
@@ -215,9 +223,9 @@ func (b *bed) saved(t *testing.T, backup string) []string {
 
 // oneError wants a backup that saved the estate of its namespace and counted one error that names
 // all of words.
-func (b *bed) oneError(t *testing.T, backup *velerov1.Backup, namespace string, words ...string) {
+func (d *bucketDir) oneError(t *testing.T, backup *velerov1.Backup, namespace string, words ...string) {
 	t.Helper()
-	r := b.results(t, "backups", backup.Name, backup.Name+"-results.gz")
+	r := d.results(t, "backups", backup.Name, backup.Name+"-results.gz")
 	require.Equal(t, velerov1.BackupPhasePartiallyFailed, backup.Status.Phase, "%s %v", backup.Status.FailureReason, r)
 	require.Equal(t, 1, backup.Status.Errors, "%v", r)
 	errs := r.all("errors")
@@ -225,12 +233,12 @@ func (b *bed) oneError(t *testing.T, backup *velerov1.Backup, namespace string, 
 	for _, word := range words {
 		require.Contains(t, errs[0], word)
 	}
-	b.hasEstate(t, backup.Name, namespace)
+	d.hasEstate(t, backup.Name, namespace)
 }
 
-func (b *bed) hasEstate(t *testing.T, backup, namespace string) {
+func (d *bucketDir) hasEstate(t *testing.T, backup, namespace string) {
 	t.Helper()
-	saved := b.saved(t, backup)
+	saved := d.saved(t, backup)
 	for _, object := range []string{"v1/Namespace " + namespace, "v1/ConfigMap " + namespace + "/kept", "v1/Secret " + namespace + "/hidden"} {
 		require.Contains(t, saved, object)
 	}
