@@ -39,7 +39,7 @@ func (b *Bed) plantActed(ctx context.Context) error {
 		StorageClassName: &none, VolumeName: volumes, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources: corev1.VolumeResourceRequirements{Requests: size},
 	}}
-	if err := errors.Join(b.create(ctx, template), b.create(ctx, longer), b.create(ctx, volume), b.create(ctx, claim)); err != nil {
+	if err := errors.Join(b.apiClient.create(ctx, template), b.apiClient.create(ctx, longer), b.apiClient.create(ctx, volume), b.apiClient.create(ctx, claim)); err != nil {
 		return err
 	}
 	return until(ctx, patience, "claim "+data+" is bound", func() (bool, error) {
@@ -50,12 +50,12 @@ func (b *Bed) plantActed(ctx context.Context) error {
 
 // beginActedBackup stores the object that a backup item action of version 2 is called for.
 func beginActedBackup(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{actions}}})
+	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{actions}}})
 }
 
 // beginLongBackup stores an object whose action begins an operation.
 func beginLongBackup(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{long}}})
+	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{long}}})
 }
 
 // observeLongBackup is observeActedBackup with the counts of operations.
@@ -64,7 +64,7 @@ func observeLongBackup(ctx context.Context, b *Bed, name string) (Facts, error) 
 	if err != nil {
 		return nil, err
 	}
-	backup, err := b.ended(ctx, name)
+	backup, err := b.apiClient.ended(ctx, name)
 	if err == nil {
 		s := &backup.Status
 		f["operations"] = fmt.Sprintf("%d of %d completed, %d failed", s.BackupItemOperationsCompleted, s.BackupItemOperationsAttempted, s.BackupItemOperationsFailed)
@@ -81,7 +81,7 @@ func observeActedBackup(ctx context.Context, b *Bed, name string) (Facts, error)
 }
 
 func beginActedRestore(ctx context.Context, b *Bed, name string) error {
-	return b.restore(ctx, name, actions, nil)
+	return b.apiClient.restore(ctx, name, actions, nil)
 }
 
 func observeActedRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
@@ -110,17 +110,17 @@ func newSnapshotLocation(name, calls string) *velerov1.VolumeSnapshotLocation {
 // prepareSnapshots makes the location, which is there for this scenario alone: it would be every
 // backup's.
 func prepareSnapshots(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, newSnapshotLocation(name, b.called))
+	return b.apiClient.create(ctx, newSnapshotLocation(name, b.called))
 }
 
 func beginSnapshots(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
+	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
 		IncludedNamespaces: []string{volumes}, SnapshotVolumes: new(true), VolumeSnapshotLocations: []string{name},
 	}})
 }
 
 func removeSnapshotLocation(ctx context.Context, b *Bed, name string) error {
-	return b.remove(ctx, newSnapshotLocation(name, ""))
+	return b.apiClient.remove(ctx, newSnapshotLocation(name, ""))
 }
 
 // prepareCleaned makes a backup for which a delete item action has work.
@@ -128,7 +128,7 @@ func prepareCleaned(ctx context.Context, b *Bed, name string) error {
 	if err := beginActedBackup(ctx, b, name); err != nil {
 		return err
 	}
-	backup, err := b.ended(ctx, name)
+	backup, err := b.apiClient.ended(ctx, name)
 	if err == nil && backup.Status.Phase != velerov1.BackupPhaseCompleted {
 		err = fmt.Errorf("backup %s is %s", name, backup.Status.Phase)
 	}

@@ -187,8 +187,8 @@ func (a *aggregated) apiService() *unstructured.Unstructured {
 }
 
 // plantServed makes the Service that leads to this process.
-func (b *Bed) plantServed(ctx context.Context) error {
-	return b.create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: served, Name: "api"}, Spec: corev1.ServiceSpec{
+func (a *apiClient) plantServed(ctx context.Context) error {
+	return a.create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: served, Name: "api"}, Spec: corev1.ServiceSpec{
 		Type: corev1.ServiceTypeExternalName, ExternalName: "localhost",
 	}})
 }
@@ -198,7 +198,7 @@ func prepareAggregated(ctx context.Context, b *Bed, name string) (err error) {
 	if b.api, err = serveAggregated(ctx); err != nil {
 		return err
 	}
-	if err := b.create(ctx, b.api.apiService()); err != nil {
+	if err := b.apiClient.create(ctx, b.api.apiService()); err != nil {
 		return err
 	}
 	things := &unstructured.UnstructuredList{}
@@ -207,12 +207,12 @@ func prepareAggregated(ctx context.Context, b *Bed, name string) (err error) {
 	if err := until(ctx, patience, "things are served", func() (bool, error) { return b.client.List(ctx, things) == nil, nil }); err != nil {
 		return err
 	}
-	if err := b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
+	if err := b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
 		IncludedNamespaces: []string{served}, IncludeClusterResources: new(true), LabelSelector: &metav1.LabelSelector{MatchLabels: apiLabels},
 	}}); err != nil {
 		return err
 	}
-	backup, err := b.ended(ctx, name)
+	backup, err := b.apiClient.ended(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -221,13 +221,13 @@ func prepareAggregated(ctx context.Context, b *Bed, name string) (err error) {
 	}
 	b.api.up.Store(false)
 	b.api.forget(served + "/thing")
-	return b.remove(ctx, b.api.apiService())
+	return b.apiClient.remove(ctx, b.api.apiService())
 }
 
 // beginAggregated restores, and serves the API once the restore waits for it.
 func beginAggregated(ctx context.Context, b *Bed, name string) error {
 	err := b.passes(ctx, parking, func() error {
-		return b.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+		return b.apiClient.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
 			BackupName: name, NamespaceMapping: map[string]string{served: name}, IncludeClusterResources: new(true),
 		}})
 	})
@@ -238,7 +238,7 @@ func beginAggregated(ctx context.Context, b *Bed, name string) error {
 // tidyAggregated removes the API before the namespace, whose removal would wait for its answers.
 func tidyAggregated(ctx context.Context, b *Bed, name string) error {
 	o := b.api.apiService()
-	err := b.remove(ctx, o)
+	err := b.apiClient.remove(ctx, o)
 	if err == nil {
 		err = until(ctx, patience, "the APIService is gone", func() (bool, error) {
 			err := b.client.Get(ctx, client.ObjectKeyFromObject(o), o)

@@ -66,16 +66,17 @@ type Config struct {
 // Bed is a control plane with the sample estate, two replicas of every service whose points can be
 // armed, and a backup of the estate. Its methods are for one goroutine.
 type Bed struct {
-	dir     string
-	bucket  string // directory of the location
-	called  string // directory in which plugins leave their calls
-	log     io.Writer
-	points  points
-	cluster *testbed.Cluster
-	fleet   *fleet.Fleet
-	client  client.WithWatch
-	estate  seed.Options
-	former  []*fleet.Member // of the moment when the present case began
+	dir       string
+	bucket    bucketDir
+	called    string // directory in which plugins leave their calls
+	log       io.Writer
+	points    points
+	cluster   *testbed.Cluster
+	fleet     *fleet.Fleet
+	client    client.WithWatch
+	apiClient apiClient
+	estate    seed.Options
+	former    []*fleet.Member // of the moment when the present case began
 	// undisturbed is what each scenario gives when nothing happens.
 	undisturbed map[string]Facts
 	jobs        int
@@ -85,13 +86,19 @@ type Bed struct {
 	leave       func()      // ends the holder of a claim that this process plays
 }
 
+// apiClient reads and writes objects of the cluster.
+type apiClient struct{ client client.WithWatch }
+
+// bucketDir is the bucket of the location, a directory.
+type bucketDir struct{ path string }
+
 // Start starts everything and takes the backup. The caller calls Close.
 func Start(ctx context.Context, config Config) (_ *Bed, err error) {
 	b := &Bed{
-		dir: config.Dir, bucket: filepath.Join(config.Dir, "location", bucket), called: filepath.Join(config.Dir, "calls"), log: config.Log,
+		dir: config.Dir, bucket: bucketDir{filepath.Join(config.Dir, "location", bucket)}, called: filepath.Join(config.Dir, "calls"), log: config.Log,
 		points: points{dir: filepath.Join(config.Dir, "points")}, undisturbed: map[string]Facts{},
 	}
-	for _, dir := range []string{b.bucket, b.points.dir, b.called} {
+	for _, dir := range []string{b.bucket.path, b.points.dir, b.called} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -107,6 +114,7 @@ func Start(ctx context.Context, config Config) (_ *Bed, err error) {
 	if b.client, err = client.NewWithWatch(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()}); err != nil {
 		return nil, err
 	}
+	b.apiClient = apiClient{b.client}
 	if err := b.fill(ctx); err != nil {
 		return nil, err
 	}
@@ -142,7 +150,7 @@ func (b *Bed) fill(ctx context.Context) error {
 	if _, err := seed.Apply(ctx, b.cluster.RestConfig(), b.estate); err != nil {
 		return err
 	}
-	if err := b.defineKind(ctx); err != nil {
+	if err := b.apiClient.defineKind(ctx); err != nil {
 		return err
 	}
 	if err := crds.Install(ctx, b.cluster.RestConfig()); err != nil {
@@ -156,12 +164,12 @@ func (b *Bed) fill(ctx context.Context) error {
 	if err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: small, Count: 5, Size: 200}); err != nil {
 		return err
 	}
-	for _, plant := range []func(context.Context) error{b.plantOwned, b.plantPaused, b.plantActed, b.plantServed} {
+	for _, plant := range []func(context.Context) error{b.apiClient.plantOwned, b.apiClient.plantPaused, b.plantActed, b.apiClient.plantServed} {
 		if err := plant(ctx); err != nil {
 			return err
 		}
 	}
-	return b.client.Create(ctx, newLocation(location, filepath.Dir(b.bucket), true))
+	return b.client.Create(ctx, newLocation(location, filepath.Dir(b.bucket.path), true))
 }
 
 func newLocation(name, dir string, main bool) *velerov1.BackupStorageLocation {
@@ -175,14 +183,14 @@ func newLocation(name, dir string, main bool) *velerov1.BackupStorageLocation {
 
 // prepare takes the backup that restores start from.
 func (b *Bed) prepare(ctx context.Context) error {
-	if err := b.available(ctx, location); err != nil {
+	if err := b.apiClient.available(ctx, location); err != nil {
 		return err
 	}
 	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds, small, paused, actions)}
 	if err := b.client.Create(ctx, &velerov1.Backup{ObjectMeta: named(prepared), Spec: spec}); err != nil {
 		return err
 	}
-	backup, err := b.ended(ctx, prepared)
+	backup, err := b.apiClient.ended(ctx, prepared)
 	if err == nil && backup.Status.Phase != velerov1.BackupPhaseCompleted {
 		err = fmt.Errorf("backup %s is %s: %s", prepared, backup.Status.Phase, backup.Status.FailureReason)
 	}
@@ -192,24 +200,24 @@ func (b *Bed) prepare(ctx context.Context) error {
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: server, Name: name} }
 
 // get reads an object of the server's namespace; false when it is not there.
-func (b *Bed) get(ctx context.Context, name string, into client.Object) (bool, error) {
-	err := b.client.Get(ctx, client.ObjectKey{Namespace: server, Name: name}, into)
+func (a *apiClient) get(ctx context.Context, name string, into client.Object) (bool, error) {
+	err := a.client.Get(ctx, client.ObjectKey{Namespace: server, Name: name}, into)
 	return err == nil, client.IgnoreNotFound(err)
 }
 
 // gone waits until an object is not there any more.
-func (b *Bed) gone(ctx context.Context, name string, kind client.Object) error {
+func (a *apiClient) gone(ctx context.Context, name string, kind client.Object) error {
 	return until(ctx, patience, fmt.Sprintf("%T %s is gone", kind, name), func() (bool, error) {
-		found, err := b.get(ctx, name, kind)
+		found, err := a.get(ctx, name, kind)
 		return !found, err
 	})
 }
 
 // ended waits for a backup's end.
-func (b *Bed) ended(ctx context.Context, name string) (*velerov1.Backup, error) {
+func (a *apiClient) ended(ctx context.Context, name string) (*velerov1.Backup, error) {
 	backup := &velerov1.Backup{}
 	err := until(ctx, patience, "backup "+name+" ends", func() (bool, error) {
-		found, err := b.get(ctx, name, backup)
+		found, err := a.get(ctx, name, backup)
 		return found && backup.Status.Phase.Terminal(), err
 	})
 	if err != nil {
@@ -218,25 +226,25 @@ func (b *Bed) ended(ctx context.Context, name string) (*velerov1.Backup, error) 
 	return backup, err
 }
 
-func (b *Bed) available(ctx context.Context, name string) error {
+func (a *apiClient) available(ctx context.Context, name string) error {
 	l := &velerov1.BackupStorageLocation{}
 	return until(ctx, patience, "location "+name+" is available", func() (bool, error) {
-		_, err := b.get(ctx, name, l)
+		_, err := a.get(ctx, name, l)
 		return l.Status.Phase == velerov1.LocationPhaseAvailable, err
 	})
 }
 
 // create creates an object; one that is there already is an error.
-func (b *Bed) create(ctx context.Context, o client.Object) error {
-	if err := b.client.Create(ctx, o); err != nil {
+func (a *apiClient) create(ctx context.Context, o client.Object) error {
+	if err := a.client.Create(ctx, o); err != nil {
 		return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 	}
 	return nil
 }
 
 // remove deletes an object that may be gone already.
-func (b *Bed) remove(ctx context.Context, o client.Object) error {
-	if err := b.client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !apierrors.IsNotFound(err) {
+func (a *apiClient) remove(ctx context.Context, o client.Object) error {
+	if err := a.client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 func beginCancelWaiting(ctx context.Context, b *Bed, name string) error {
 	backup := &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}}
 	backup.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"}
-	return b.create(ctx, backup)
+	return b.apiClient.create(ctx, backup)
 }
 
 // becomeHolder makes this process a living holder of claims, one that obeys no request: a dead
@@ -59,35 +59,35 @@ func beginCancel(ctx context.Context, b *Bed, name string) error {
 	if err := claim.Set(backup, claim.Claim{Holder: holderOf(name), Epoch: 1}); err != nil {
 		return err
 	}
-	return b.create(ctx, backup)
+	return b.apiClient.create(ctx, backup)
 }
 
 func observeCancelWaiting(ctx context.Context, b *Bed, name string) (Facts, error) {
-	backup, err := b.ended(ctx, name)
+	backup, err := b.apiClient.ended(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := b.keys(filepath.Join("backups", name))
+	keys, err := b.bucket.keys(filepath.Join("backups", name))
 	if err != nil {
 		return nil, err
 	}
 	f := Facts{"phase": string(backup.Status.Phase), "reason": backup.Status.FailureReason}
 	f.add("key ", keys)
-	return f, b.released(ctx, backup)
+	return f, b.apiClient.released(ctx, backup)
 }
 
 func observeCancel(ctx context.Context, b *Bed, name string) (Facts, error) {
-	backup, err := b.ended(ctx, name)
+	backup, err := b.apiClient.ended(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Join("backups", name)
 	f := Facts{"phase": string(backup.Status.Phase), "reason": backup.Status.FailureReason, "errors": fmt.Sprint(backup.Status.Errors)}
-	if err := b.swept(ctx, f, dir, strings.NewReplacer(name, "NAME", string(backup.UID), "UID")); err != nil {
+	if err := b.bucket.swept(ctx, f, dir, strings.NewReplacer(name, "NAME", string(backup.UID), "UID")); err != nil {
 		return nil, err
 	}
-	if err := b.committed(backup, dir); err != nil {
+	if err := b.bucket.committed(backup, dir); err != nil {
 		return nil, err
 	}
-	return f, b.released(ctx, backup)
+	return f, b.apiClient.released(ctx, backup)
 }

@@ -25,28 +25,28 @@ import (
 
 // prepareDeletion makes a small backup and a restore of it.
 func prepareDeletion(ctx context.Context, b *Bed, name string) error {
-	if err := b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}}); err != nil {
+	if err := b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}}); err != nil {
 		return err
 	}
-	if _, err := b.ended(ctx, name); err != nil {
+	if _, err := b.apiClient.ended(ctx, name); err != nil {
 		return err
 	}
-	err := b.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+	err := b.apiClient.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
 		BackupName: name, NamespaceMapping: map[string]string{small: name},
 	}})
 	if err != nil {
 		return err
 	}
-	_, err = b.restored(ctx, name)
+	_, err = b.apiClient.restored(ctx, name)
 	return err
 }
 
 func beginDeletion(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.DeleteBackupRequest{ObjectMeta: named(name), Spec: velerov1.DeleteBackupRequestSpec{BackupName: name}})
+	return b.apiClient.create(ctx, &velerov1.DeleteBackupRequest{ObjectMeta: named(name), Spec: velerov1.DeleteBackupRequestSpec{BackupName: name}})
 }
 
 func observeDeletion(ctx context.Context, b *Bed, name string) (Facts, error) {
-	err := errors.Join(b.gone(ctx, name, &velerov1.DeleteBackupRequest{}), b.gone(ctx, name, &velerov1.Restore{}))
+	err := errors.Join(b.apiClient.gone(ctx, name, &velerov1.DeleteBackupRequest{}), b.apiClient.gone(ctx, name, &velerov1.Restore{}))
 	if err != nil {
 		return nil, err
 	}
@@ -54,21 +54,21 @@ func observeDeletion(ctx context.Context, b *Bed, name string) (Facts, error) {
 }
 
 func beginExpiry(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
+	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
 		IncludedNamespaces: []string{small}, TTL: metav1.Duration{Duration: 2 * time.Second},
 	}})
 }
 
 // observeGone waits until neither the cluster nor the bucket knows the backup.
 func observeGone(ctx context.Context, b *Bed, name string) (Facts, error) {
-	if err := b.gone(ctx, name, &velerov1.Backup{}); err != nil {
+	if err := b.apiClient.gone(ctx, name, &velerov1.Backup{}); err != nil {
 		return nil, err
 	}
 	f := Facts{}
 	err := until(ctx, leftoverPatience, "the bucket knows nothing of "+name, func() (bool, error) {
 		clear(f)
 		for _, dir := range []string{"backups", "restores"} {
-			keys, err := b.keys(filepath.Join(dir, name))
+			keys, err := b.bucket.keys(filepath.Join(dir, name))
 			if err != nil {
 				return false, err
 			}
@@ -84,7 +84,7 @@ func observeGone(ctx context.Context, b *Bed, name string) (Facts, error) {
 
 // plantBackup puts a copy of the prepared backup into the bucket, as another cluster would.
 func plantBackup(ctx context.Context, b *Bed, name string) error {
-	from, to := filepath.Join(b.bucket, "backups", prepared), filepath.Join(b.bucket, "backups", name)
+	from, to := filepath.Join(b.bucket.path, "backups", prepared), filepath.Join(b.bucket.path, "backups", name)
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func plantBackup(ctx context.Context, b *Bed, name string) error {
 }
 
 func unplantBackup(_ context.Context, b *Bed, name string) error {
-	return os.RemoveAll(filepath.Join(b.bucket, "backups", name))
+	return os.RemoveAll(filepath.Join(b.bucket.path, "backups", name))
 }
 
 func prepareOrphan(ctx context.Context, b *Bed, name string) error {
@@ -135,14 +135,14 @@ func prepareOrphan(ctx context.Context, b *Bed, name string) error {
 func (b *Bed) synced(ctx context.Context, name string) (*velerov1.Backup, error) {
 	backup := &velerov1.Backup{}
 	return backup, until(ctx, patience, "backup "+name+" is found", func() (bool, error) {
-		found, err := b.get(ctx, name, backup)
+		found, err := b.apiClient.get(ctx, name, backup)
 		return found && backup.Status.Phase.Terminal(), errors.Join(err, b.wake(ctx))
 	})
 }
 
 func observeOrphan(ctx context.Context, b *Bed, name string) (Facts, error) {
 	err := until(ctx, patience, "backup "+name+" is forgotten", func() (bool, error) {
-		found, err := b.get(ctx, name, &velerov1.Backup{})
+		found, err := b.apiClient.get(ctx, name, &velerov1.Backup{})
 		return !found, errors.Join(err, b.wake(ctx))
 	})
 	if err != nil {
@@ -165,7 +165,7 @@ func plantLeftovers(ctx context.Context, b *Bed, name string) error {
 		layout.OwnerFile(name): owner, layout.BackupLog(name): []byte("log"), layout.Part(name, "gone-"+name, 1, "u", 0, 0): []byte("part"),
 		layout.Checkpoint(name, "gone-"+name, 1, 1): []byte("record"),
 	} {
-		path := filepath.Join(b.bucket, key)
+		path := filepath.Join(b.bucket.path, key)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func observeSynced(ctx context.Context, b *Bed, name string) (Facts, error) {
 }
 
 func beginDownload(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.DownloadRequest{ObjectMeta: named(name), Spec: velerov1.DownloadRequestSpec{
+	return b.apiClient.create(ctx, &velerov1.DownloadRequest{ObjectMeta: named(name), Spec: velerov1.DownloadRequestSpec{
 		Target: velerov1.DownloadTarget{Kind: "BackupResourceList", Name: prepared},
 	}})
 }
@@ -211,7 +211,7 @@ func beginDownload(ctx context.Context, b *Bed, name string) error {
 func observeDownload(ctx context.Context, b *Bed, name string) (Facts, error) {
 	request := &velerov1.DownloadRequest{}
 	err := until(ctx, patience, "download request "+name+" is processed", func() (bool, error) {
-		_, err := b.get(ctx, name, request)
+		_, err := b.apiClient.get(ctx, name, request)
 		return request.Status.Phase == velerov1.DownloadRequestPhaseProcessed, err
 	})
 	if err != nil {
@@ -229,7 +229,7 @@ func observeDownload(ctx context.Context, b *Bed, name string) (Facts, error) {
 		return nil, err
 	}
 	err = until(ctx, patience, "download request "+again+" gives a link that works", func() (bool, error) {
-		if _, err := b.get(ctx, again, request); err != nil || request.Status.DownloadURL == "" {
+		if _, err := b.apiClient.get(ctx, again, request); err != nil || request.Status.DownloadURL == "" {
 			return false, err
 		}
 		data, err := fetch(ctx, request.Status.DownloadURL)
@@ -257,13 +257,13 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 }
 
 func beginStatus(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.ServerStatusRequest{ObjectMeta: named(name)})
+	return b.apiClient.create(ctx, &velerov1.ServerStatusRequest{ObjectMeta: named(name)})
 }
 
 func observeStatus(ctx context.Context, b *Bed, name string) (Facts, error) {
 	request := &velerov1.ServerStatusRequest{}
 	err := until(ctx, patience, "status request "+name+" is processed", func() (bool, error) {
-		_, err := b.get(ctx, name, request)
+		_, err := b.apiClient.get(ctx, name, request)
 		return request.Status.Phase == velerov1.ServerStatusRequestPhaseProcessed, err
 	})
 	return Facts{"version": request.Status.ServerVersion, "plugins": fmt.Sprint(request.Status.Plugins)}, err
@@ -277,12 +277,12 @@ func beginLocation(ctx context.Context, b *Bed, name string) error {
 	if err := os.MkdirAll(filepath.Join(b.elsewhere(name), bucket), 0o700); err != nil {
 		return err
 	}
-	return b.create(ctx, newLocation(name, b.elsewhere(name), false))
+	return b.apiClient.create(ctx, newLocation(name, b.elsewhere(name), false))
 }
 
 // observeLocation waits until no validation is under way: each leaves something for a moment.
 func observeLocation(ctx context.Context, b *Bed, name string) (Facts, error) {
-	if err := b.available(ctx, name); err != nil {
+	if err := b.apiClient.available(ctx, name); err != nil {
 		return nil, err
 	}
 	var files []string
@@ -299,5 +299,5 @@ func observeLocation(ctx context.Context, b *Bed, name string) (Facts, error) {
 }
 
 func removeLocation(ctx context.Context, b *Bed, name string) error {
-	return b.remove(ctx, newLocation(name, "", false))
+	return b.apiClient.remove(ctx, newLocation(name, "", false))
 }

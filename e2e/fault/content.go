@@ -127,8 +127,8 @@ func (f file) ReadRange(_ context.Context, offset, n int64) (io.ReadCloser, erro
 
 // keys lists what lies below a prefix of the bucket, whatever it is: also what a dead writer left
 // beside the objects.
-func (b *Bed) keys(prefix string) (map[string]string, error) {
-	files, err := product.Files(filepath.Join(b.bucket, prefix))
+func (d *bucketDir) keys(prefix string) (map[string]string, error) {
+	files, err := product.Files(filepath.Join(d.path, prefix))
 	found := map[string]string{}
 	for _, name := range files {
 		found[name] = "there"
@@ -137,10 +137,10 @@ func (b *Bed) keys(prefix string) (map[string]string, error) {
 }
 
 // texts reads compressed documents of a directory of the bucket.
-func (b *Bed) texts(dir string, names []string, scrub *strings.Replacer) (map[string]string, error) {
+func (d *bucketDir) texts(dir string, names []string, scrub *strings.Replacer) (map[string]string, error) {
 	found := map[string]string{}
 	for _, name := range names {
-		data, err := gunzip(filepath.Join(b.bucket, dir, name))
+		data, err := gunzip(filepath.Join(d.path, dir, name))
 		if err != nil {
 			return nil, err
 		}

@@ -37,13 +37,13 @@ func zipped(path, text string) error {
 func beginInheritedBackup(ctx context.Context, b *Bed, name string) error {
 	backup := &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}, StorageLocation: location}}
 	backup.Status.Phase = velerov1.BackupPhaseDeleting // nothing looks at it before its files are there
-	if err := b.create(ctx, backup); err != nil {
+	if err := b.apiClient.create(ctx, backup); err != nil {
 		return err
 	}
 	if err := plantBackup(ctx, b, name); err != nil {
 		return err
 	}
-	dir := filepath.Join(b.bucket, "backups", name)
+	dir := filepath.Join(b.bucket.path, "backups", name)
 	data, err := os.ReadFile(filepath.Join(dir, "velero-backup.json"))
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func beginInheritedBackup(ctx context.Context, b *Bed, name string) error {
 }
 
 func observeInheritedBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
-	backup, err := b.ended(ctx, name)
+	backup, err := b.apiClient.ended(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -79,21 +79,21 @@ func observeInheritedBackup(ctx context.Context, b *Bed, name string) (Facts, er
 		"errors": strconv.Itoa(backup.Status.Errors), "failed operations": strconv.Itoa(backup.Status.BackupItemOperationsFailed),
 	}
 	scrub := strings.NewReplacer(name, "NAME", string(backup.UID), "UID")
-	if err := b.swept(ctx, f, dir, scrub); err != nil {
+	if err := b.bucket.swept(ctx, f, dir, scrub); err != nil {
 		return nil, err
 	}
-	texts, err := b.texts(dir, []string{name + "-results.gz", name + "-itemoperations.json.gz"}, scrub)
+	texts, err := b.bucket.texts(dir, []string{name + "-results.gz", name + "-itemoperations.json.gz"}, scrub)
 	if err != nil {
 		return nil, err
 	}
 	f.add("document ", texts)
-	return f, b.committed(backup, dir)
+	return f, b.bucket.committed(backup, dir)
 }
 
 // beginInheritedRestore is what another server leaves that restored all objects and waits for an
 // operation.
 func beginInheritedRestore(ctx context.Context, b *Bed, name string) error {
-	dir := filepath.Join(b.bucket, "restores", name)
+	dir := filepath.Join(b.bucket.path, "restores", name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -107,11 +107,11 @@ func beginInheritedRestore(ctx context.Context, b *Bed, name string) error {
 	restore := &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{BackupName: prepared}}
 	restore.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperations
 	restore.Status.Progress = &velerov1.RestoreProgress{TotalItems: 7, ItemsRestored: 7}
-	return b.create(ctx, restore)
+	return b.apiClient.create(ctx, restore)
 }
 
 func observeInheritedRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
-	restore, err := b.restored(ctx, name)
+	restore, err := b.apiClient.restored(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +121,10 @@ func observeInheritedRestore(ctx context.Context, b *Bed, name string) (Facts, e
 		"errors": strconv.Itoa(restore.Status.Errors), "failed operations": strconv.Itoa(restore.Status.RestoreItemOperationsFailed),
 	}
 	scrub := strings.NewReplacer(name, "NAME", string(restore.UID), "UID")
-	if err := b.swept(ctx, f, dir, scrub); err != nil {
+	if err := b.bucket.swept(ctx, f, dir, scrub); err != nil {
 		return nil, err
 	}
-	texts, err := b.texts(dir, []string{"restore-" + name + "-results.gz", "restore-" + name + "-itemoperations.json.gz"}, scrub)
+	texts, err := b.bucket.texts(dir, []string{"restore-" + name + "-results.gz", "restore-" + name + "-itemoperations.json.gz"}, scrub)
 	f.add("document ", texts)
 	return f, err
 }

@@ -25,7 +25,7 @@ func (b *Bed) PauseLeader(ctx context.Context, point string) error {
 	name := fmt.Sprintf("%s-%03d", c.Scenario, b.jobs)
 	watching, stop := context.WithCancel(ctx)
 	overlaps := make(chan error, 1)
-	go func() { overlaps <- b.alone(watching, name, 1+len(followers)) }()
+	go func() { overlaps <- b.apiClient.alone(watching, name, 1+len(followers)) }()
 	facts, err := b.overlapping(ctx, c.Point, name)
 	if err == nil {
 		err = base.Compare(facts)
@@ -52,7 +52,7 @@ func (b *Bed) overlapping(ctx context.Context, point, name string) (_ Facts, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Signal(syscall.SIGCONT)) }() // does nothing to a process that runs
-	if err := b.anyRuns(ctx, name); err != nil {
+	if err := b.apiClient.anyRuns(ctx, name); err != nil {
 		return nil, err
 	}
 	if err := m.Signal(syscall.SIGCONT); err != nil {
@@ -62,11 +62,11 @@ func (b *Bed) overlapping(ctx context.Context, point, name string) (_ Facts, err
 }
 
 // anyRuns waits until one of the backups of an overlap runs.
-func (b *Bed) anyRuns(ctx context.Context, name string) error {
+func (a *apiClient) anyRuns(ctx context.Context, name string) error {
 	return until(ctx, patience, "a backup of "+name+" runs", func() (bool, error) {
 		for _, suffix := range append([]string{""}, followers...) {
 			backup := &velerov1.Backup{}
-			if _, err := b.get(ctx, name+suffix, backup); err != nil {
+			if _, err := a.get(ctx, name+suffix, backup); err != nil {
 				return false, err
 			}
 			if backup.Status.Phase == velerov1.BackupPhaseInProgress {

@@ -21,15 +21,15 @@ const parking = "restore-runner/parked"
 
 // prepareTerminating puts an object in the way that is being deleted.
 func prepareTerminating(ctx context.Context, b *Bed, name string) error {
-	if err := b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
 	o := terminating(name)
 	o.Finalizers = []string{finalizer}
-	if err := b.create(ctx, o); err != nil {
+	if err := b.apiClient.create(ctx, o); err != nil {
 		return err
 	}
-	return b.remove(ctx, o)
+	return b.apiClient.remove(ctx, o)
 }
 
 func terminating(namespace string) *corev1.ConfigMap {
@@ -38,7 +38,7 @@ func terminating(namespace string) *corev1.ConfigMap {
 
 // beginTerminating restores, and lets the object go once the restore waits for it.
 func beginTerminating(ctx context.Context, b *Bed, name string) error {
-	if err := b.passes(ctx, parking, func() error { return b.restore(ctx, name, small, nil) }); err != nil {
+	if err := b.passes(ctx, parking, func() error { return b.apiClient.restore(ctx, name, small, nil) }); err != nil {
 		return err
 	}
 	return b.client.Patch(ctx, terminating(name), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
@@ -62,10 +62,10 @@ func of(namespace string) *metav1.LabelSelector {
 
 // prepareWebhook makes the namespace and a fail-closed webhook for it that does not answer.
 func prepareWebhook(ctx context.Context, b *Bed, name string) error {
-	if err := b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
-	if err := b.create(ctx, newWebhook(name)); err != nil {
+	if err := b.apiClient.create(ctx, newWebhook(name)); err != nil {
 		return err
 	}
 	return until(ctx, patience, "the webhook is in force", func() (bool, error) {
@@ -75,10 +75,10 @@ func prepareWebhook(ctx context.Context, b *Bed, name string) error {
 
 // beginWebhook restores, and removes the webhook once the restore waits for it.
 func beginWebhook(ctx context.Context, b *Bed, name string) error {
-	if err := b.passes(ctx, parking, func() error { return b.restore(ctx, name, small, nil) }); err != nil {
+	if err := b.passes(ctx, parking, func() error { return b.apiClient.restore(ctx, name, small, nil) }); err != nil {
 		return err
 	}
-	return b.remove(ctx, newWebhook(name))
+	return b.apiClient.remove(ctx, newWebhook(name))
 }
 
 // newRefusal is a policy that refuses Jobs without an owner in one namespace.
@@ -98,14 +98,14 @@ func newRefusal(namespace string) (*admissionv1.ValidatingAdmissionPolicy, *admi
 
 // prepareRefused makes the namespace and the policy.
 func prepareRefused(ctx context.Context, b *Bed, name string) error {
-	if err := b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
 	policy, binding := newRefusal(name)
-	if err := b.create(ctx, policy); err != nil {
+	if err := b.apiClient.create(ctx, policy); err != nil {
 		return err
 	}
-	if err := b.create(ctx, binding); err != nil {
+	if err := b.apiClient.create(ctx, binding); err != nil {
 		return err
 	}
 	probe := &batchv1.Job{}
@@ -125,22 +125,22 @@ func prepareRefused(ctx context.Context, b *Bed, name string) error {
 
 func tidyRefused(ctx context.Context, b *Bed, name string) error {
 	policy, binding := newRefusal(name)
-	if err := b.remove(ctx, binding); err != nil {
+	if err := b.apiClient.remove(ctx, binding); err != nil {
 		return err
 	}
-	if err := b.remove(ctx, policy); err != nil {
+	if err := b.apiClient.remove(ctx, policy); err != nil {
 		return err
 	}
 	return removeNamespace(ctx, b, name)
 }
 
 func tidyWebhook(ctx context.Context, b *Bed, name string) error {
-	if err := b.remove(ctx, newWebhook(name)); err != nil {
+	if err := b.apiClient.remove(ctx, newWebhook(name)); err != nil {
 		return err
 	}
 	return removeNamespace(ctx, b, name)
 }
 
 func makeNamespace(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }

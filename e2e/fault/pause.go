@@ -122,8 +122,8 @@ func (b *Bed) works(ctx context.Context, c Case, log *logTail) error {
 func (b *Bed) marks(ctx context.Context, j *job) (Facts, error) {
 	f := Facts{}
 	for _, dir := range []string{"backups", "restores"} {
-		root := filepath.Join(b.bucket, dir, j.name)
-		keys, err := b.keys(filepath.Join(dir, j.name))
+		root := filepath.Join(b.bucket.path, dir, j.name)
+		keys, err := b.bucket.keys(filepath.Join(dir, j.name))
 		if err != nil {
 			return nil, err
 		}

@@ -15,12 +15,12 @@ const paused = "fault-paused"
 const pauseRule = "group: " + kindGroup + "\nkind: Kite\nfield: spec.paused\nvalue: true\n"
 
 // plantPaused makes two owners, one of which was stored with its mark, and what they own.
-func (b *Bed) plantPaused(ctx context.Context) error {
+func (a *apiClient) plantPaused(ctx context.Context) error {
 	rules := &corev1.ConfigMap{ObjectMeta: named("holdfast-restore-pause"), Data: map[string]string{"kites": pauseRule}}
-	if err := b.create(ctx, rules); err != nil {
+	if err := a.create(ctx, rules); err != nil {
 		return err
 	}
-	if err := b.define(ctx, "kites", "Kite"); err != nil {
+	if err := a.define(ctx, "kites", "Kite"); err != nil {
 		return err
 	}
 	for name, spec := range map[string]map[string]any{"flies": {"length": int64(3)}, "rests": {"paused": false}} {
@@ -29,12 +29,12 @@ func (b *Bed) plantPaused(ctx context.Context) error {
 		kite.SetKind("Kite")
 		kite.SetNamespace(paused)
 		kite.SetName(name)
-		if err := b.createServed(ctx, kite); err != nil {
+		if err := a.createServed(ctx, kite); err != nil {
 			return err
 		}
 		owner := metav1.OwnerReference{APIVersion: kite.GetAPIVersion(), Kind: kite.GetKind(), Name: name, UID: kite.GetUID()}
 		meta := metav1.ObjectMeta{Namespace: paused, Name: name + "-keys", OwnerReferences: []metav1.OwnerReference{owner}}
-		if err := b.create(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"key": name}}); err != nil {
+		if err := a.create(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"key": name}}); err != nil {
 			return err
 		}
 	}
@@ -42,5 +42,5 @@ func (b *Bed) plantPaused(ctx context.Context) error {
 }
 
 func beginPaused(ctx context.Context, b *Bed, name string) error {
-	return b.restore(ctx, name, paused, nil)
+	return b.apiClient.restore(ctx, name, paused, nil)
 }

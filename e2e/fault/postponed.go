@@ -31,7 +31,7 @@ func prepareSmall(ctx context.Context, b *Bed, name string) error {
 	if err := beginSmallBackup(ctx, b, name); err != nil {
 		return err
 	}
-	_, err := b.ended(ctx, name)
+	_, err := b.apiClient.ended(ctx, name)
 	return err
 }
 
@@ -51,13 +51,13 @@ func beginRestored(ctx context.Context, b *Bed, name string) error {
 	start := metav1.Now()
 	restore := &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{BackupName: name}}
 	restore.Status = velerov1.RestoreStatus{Phase: velerov1.RestorePhaseInProgress, StartTimestamp: &start}
-	err = errors.Join(claim.Set(restore, claim.Claim{Holder: holderOf(name), Epoch: 1}), b.create(ctx, restore))
+	err = errors.Join(claim.Set(restore, claim.Claim{Holder: holderOf(name), Epoch: 1}), b.apiClient.create(ctx, restore))
 	if err := errors.Join(err, m.Signal(syscall.SIGCONT), b.points.forget(deleting)); err != nil {
 		return err
 	}
 	request := &velerov1.DeleteBackupRequest{}
 	err = until(ctx, patience, "the deletion of "+name+" waits", func() (bool, error) {
-		found, err := b.get(ctx, name, request)
+		found, err := b.apiClient.get(ctx, name, request)
 		if err == nil && !found {
 			err = fmt.Errorf("%w: the backup is deleted during its restore", ErrDiffers)
 		}
@@ -77,7 +77,7 @@ func prepareKept(ctx context.Context, b *Bed, name string) error {
 	if err := prepareSmall(ctx, b, name); err != nil {
 		return err
 	}
-	return b.create(ctx, newPodVolume(name))
+	return b.apiClient.create(ctx, newPodVolume(name))
 }
 
 func newPodVolume(name string) *velerov1.PodVolumeBackup {
@@ -92,18 +92,18 @@ func newPodVolume(name string) *velerov1.PodVolumeBackup {
 func observeKept(ctx context.Context, b *Bed, name string) (Facts, error) {
 	request := &velerov1.DeleteBackupRequest{}
 	err := until(ctx, patience, "the deletion of "+name+" is refused", func() (bool, error) {
-		_, err := b.get(ctx, name, request)
+		_, err := b.apiClient.get(ctx, name, request)
 		return request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	backup := &velerov1.Backup{}
-	if _, err := b.get(ctx, name, backup); err != nil {
+	if _, err := b.apiClient.get(ctx, name, backup); err != nil {
 		return nil, err
 	}
 	f := Facts{"reasons": strings.Join(request.Status.Errors, "; "), "annotations": fmt.Sprint(request.Annotations), "backup": string(backup.Status.Phase)}
-	keys, err := b.keys("backups/" + name)
+	keys, err := b.bucket.keys("backups/" + name)
 	for key := range keys {
 		f["key "+strings.ReplaceAll(key, name, "NAME")] = "there"
 	}
@@ -111,5 +111,5 @@ func observeKept(ctx context.Context, b *Bed, name string) (Facts, error) {
 }
 
 func tidyKept(ctx context.Context, b *Bed, name string) error {
-	return errors.Join(b.remove(ctx, newPodVolume(name)), b.remove(ctx, &velerov1.DeleteBackupRequest{ObjectMeta: named(name)}))
+	return errors.Join(b.apiClient.remove(ctx, newPodVolume(name)), b.apiClient.remove(ctx, &velerov1.DeleteBackupRequest{ObjectMeta: named(name)}))
 }

@@ -28,15 +28,15 @@ const (
 	kindName  = "toys." + kindGroup
 )
 
-func (b *Bed) defineKind(ctx context.Context) error {
-	if err := b.define(ctx, "toys", "Toy"); err != nil {
+func (a *apiClient) defineKind(ctx context.Context) error {
+	if err := a.define(ctx, "toys", "Toy"); err != nil {
 		return err
 	}
-	if err := b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds}}); err != nil {
+	if err := a.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds}}); err != nil {
 		return err
 	}
 	for i := range 3 {
-		if err := b.createServed(ctx, newToy(kinds, fmt.Sprintf("toy-%d", i))); err != nil {
+		if err := a.createServed(ctx, newToy(kinds, fmt.Sprintf("toy-%d", i))); err != nil {
 			return err
 		}
 	}
@@ -44,9 +44,9 @@ func (b *Bed) defineKind(ctx context.Context) error {
 }
 
 // define makes a kind of custom resource with any fields.
-func (b *Bed) define(ctx context.Context, plural, kind string) error {
+func (a *apiClient) define(ctx context.Context, plural, kind string) error {
 	open := true
-	return b.create(ctx, &apiextensionsv1.CustomResourceDefinition{
+	return a.create(ctx, &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kindGroup},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: kindGroup, Scope: apiextensionsv1.NamespaceScoped,
@@ -59,8 +59,8 @@ func (b *Bed) define(ctx context.Context, plural, kind string) error {
 }
 
 // createServed creates a custom resource once its kind is served.
-func (b *Bed) createServed(ctx context.Context, o *unstructured.Unstructured) error {
-	return until(ctx, patience, o.GetKind()+" is served", func() (bool, error) { return b.client.Create(ctx, o) == nil, nil })
+func (a *apiClient) createServed(ctx context.Context, o *unstructured.Unstructured) error {
+	return until(ctx, patience, o.GetKind()+" is served", func() (bool, error) { return a.client.Create(ctx, o) == nil, nil })
 }
 
 func newToy(namespace, name string) *unstructured.Unstructured {
@@ -75,7 +75,7 @@ func newToy(namespace, name string) *unstructured.Unstructured {
 // dropKind removes the definition, so that the restore has to bring it.
 func dropKind(ctx context.Context, b *Bed, _ string) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kindName}}
-	if err := b.remove(ctx, definition); err != nil {
+	if err := b.apiClient.remove(ctx, definition); err != nil {
 		return err
 	}
 	return until(ctx, patience, kindName+" is gone", func() (bool, error) {
@@ -86,12 +86,12 @@ func dropKind(ctx context.Context, b *Bed, _ string) error {
 
 // beginRestore restores one namespace of the estate under the restore's own name.
 func beginRestore(ctx context.Context, b *Bed, name string) error {
-	return b.restore(ctx, name, b.estate.Namespaces()[0], nil)
+	return b.apiClient.restore(ctx, name, b.estate.Namespaces()[0], nil)
 }
 
 // plantOwned makes a Job whose CronJob is restored after it, so that its owner reference comes
 // last.
-func (b *Bed) plantOwned(ctx context.Context) error {
+func (a *apiClient) plantOwned(ctx context.Context) error {
 	pod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
 	}}
@@ -99,46 +99,46 @@ func (b *Bed) plantOwned(ctx context.Context) error {
 	owner := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: small, Name: "nightly"}, Spec: batchv1.CronJobSpec{
 		Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: spec},
 	}}
-	if err := b.create(ctx, owner); err != nil {
+	if err := a.create(ctx, owner); err != nil {
 		return err
 	}
-	return b.create(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: small, Name: "nightly-1", OwnerReferences: []metav1.OwnerReference{
+	return a.create(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: small, Name: "nightly-1", OwnerReferences: []metav1.OwnerReference{
 		*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("CronJob")),
 	}}, Spec: spec})
 }
 
 func beginOwners(ctx context.Context, b *Bed, name string) error {
-	return b.restore(ctx, name, small, nil)
+	return b.apiClient.restore(ctx, name, small, nil)
 }
 
 // prepareUpdate puts an object where the restore finds it different.
 func prepareUpdate(ctx context.Context, b *Bed, name string) error {
-	if err := b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
-	return b.create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "bulk-0"}, Data: map[string]string{"data": "changed"}})
+	return b.apiClient.create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "bulk-0"}, Data: map[string]string{"data": "changed"}})
 }
 
 func beginUpdate(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+	return b.apiClient.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
 		BackupName: prepared, IncludedNamespaces: []string{small}, NamespaceMapping: map[string]string{small: name},
 		ExistingResourcePolicy: velerov1.PolicyTypeUpdate,
 	}})
 }
 
 func beginDefinitions(ctx context.Context, b *Bed, name string) error {
-	return b.restore(ctx, name, kinds, new(true))
+	return b.apiClient.restore(ctx, name, kinds, new(true))
 }
 
-func (b *Bed) restore(ctx context.Context, name, namespace string, cluster *bool) error {
-	return b.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+func (a *apiClient) restore(ctx context.Context, name, namespace string, cluster *bool) error {
+	return a.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
 		BackupName: prepared, IncludedNamespaces: []string{namespace}, NamespaceMapping: map[string]string{namespace: name},
 		IncludeClusterResources: cluster,
 	}})
 }
 
 func observeRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
-	restore, err := b.restored(ctx, name)
+	restore, err := b.apiClient.restored(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -151,10 +151,10 @@ func observeRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
 		f["progress"] = fmt.Sprintf("%d of %d", p.ItemsRestored, p.TotalItems)
 	}
 	scrub := strings.NewReplacer(name, "NAME", string(restore.UID), "UID")
-	if err := b.swept(ctx, f, dir, scrub); err != nil {
+	if err := b.bucket.swept(ctx, f, dir, scrub); err != nil {
 		return nil, err
 	}
-	texts, err := b.texts(dir, []string{
+	texts, err := b.bucket.texts(dir, []string{
 		"restore-" + name + "-results.gz", "restore-" + name + "-resource-list.json.gz", "restore-" + name + "-itemoperations.json.gz",
 		name + "-volumeinfo.json.gz",
 	}, scrub)
@@ -165,13 +165,13 @@ func observeRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if err := b.objects(ctx, f, name, scrub); err != nil {
 		return nil, err
 	}
-	return f, b.released(ctx, restore)
+	return f, b.apiClient.released(ctx, restore)
 }
 
-func (b *Bed) restored(ctx context.Context, name string) (*velerov1.Restore, error) {
+func (a *apiClient) restored(ctx context.Context, name string) (*velerov1.Restore, error) {
 	restore := &velerov1.Restore{}
 	err := until(ctx, patience, "restore "+name+" ends", func() (bool, error) {
-		found, err := b.get(ctx, name, restore)
+		found, err := a.get(ctx, name, restore)
 		return found && restore.Status.Phase.Terminal(), err
 	})
 	if err != nil {
@@ -213,5 +213,5 @@ func (b *Bed) objects(ctx context.Context, f Facts, namespace string, scrub *str
 }
 
 func removeNamespace(ctx context.Context, b *Bed, name string) error {
-	return b.remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return b.apiClient.remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }

@@ -70,7 +70,7 @@ func nothing(context.Context, *Bed, string) error { return nil }
 const leftoverPatience = 60 * time.Second
 
 func beginSmallBackup(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}})
+	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}})
 }
 
 // restless are kinds that controllers write to whenever they like: two backups differ in them
@@ -78,7 +78,7 @@ func beginSmallBackup(ctx context.Context, b *Bed, name string) error {
 var restless = []string{"resourcequotas", "horizontalpodautoscalers.autoscaling", "events", "events.events.k8s.io"}
 
 func beginBackup(ctx context.Context, b *Bed, name string) error {
-	return b.create(ctx, &velerov1.Backup{
+	return b.apiClient.create(ctx, &velerov1.Backup{
 		ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{b.estate.Namespaces()[1]}, ExcludedResources: restless},
 	})
 }
@@ -112,7 +112,7 @@ func observeOverlap(ctx context.Context, b *Bed, name string) (Facts, error) {
 }
 
 func observeBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
-	backup, err := b.ended(ctx, name)
+	backup, err := b.apiClient.ended(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -128,22 +128,22 @@ func observeBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
 		return f, nil // its parts stay for the delete item action
 	}
 	scrub := strings.NewReplacer(name, "NAME", string(backup.UID), "UID")
-	if err := b.swept(ctx, f, dir, scrub); err != nil {
+	if err := b.bucket.swept(ctx, f, dir, scrub); err != nil {
 		return nil, err
 	}
-	if err := b.content(ctx, f, dir, name, scrub); err != nil {
+	if err := b.bucket.content(ctx, f, dir, name, scrub); err != nil {
 		return nil, fmt.Errorf("%w: %s, %s: %w", ErrDiffers, f["phase"], f["reason"], err)
 	}
-	if err := b.committed(backup, dir); err != nil {
+	if err := b.bucket.committed(backup, dir); err != nil {
 		return nil, err
 	}
-	return f, b.released(ctx, backup)
+	return f, b.apiClient.released(ctx, backup)
 }
 
 // committed checks that the bucket says of a finished backup what its object says.
-func (b *Bed) committed(backup *velerov1.Backup, dir string) error {
+func (d *bucketDir) committed(backup *velerov1.Backup, dir string) error {
 	var committed velerov1.Backup
-	data, err := os.ReadFile(filepath.Join(b.bucket, dir, "velero-backup.json"))
+	data, err := os.ReadFile(filepath.Join(d.path, dir, "velero-backup.json"))
 	if err != nil {
 		return err
 	}
@@ -157,12 +157,12 @@ func (b *Bed) committed(backup *velerov1.Backup, dir string) error {
 }
 
 // content adds what the bucket holds of a finished backup.
-func (b *Bed) content(ctx context.Context, f Facts, dir, name string, scrub *strings.Replacer) error {
-	stored, err := storedObjects(filepath.Join(b.bucket, dir, name+".tar.gz"))
+func (d *bucketDir) content(ctx context.Context, f Facts, dir, name string, scrub *strings.Replacer) error {
+	stored, err := storedObjects(filepath.Join(d.path, dir, name+".tar.gz"))
 	if err != nil {
 		return err
 	}
-	listed, err := listedObjects(ctx, filepath.Join(b.bucket, dir, "manifest.json.gz"))
+	listed, err := listedObjects(ctx, filepath.Join(d.path, dir, "manifest.json.gz"))
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (b *Bed) content(ctx context.Context, f Facts, dir, name string, scrub *str
 	}
 	f.add("stored ", stored)
 	f.add("listed ", listed)
-	texts, err := b.texts(dir, []string{
+	texts, err := d.texts(dir, []string{
 		name + "-results.gz", name + "-resource-list.json.gz", name + "-volumeinfo.json.gz", name + "-itemoperations.json.gz",
 		name + "-volumesnapshots.json.gz", name + "-podvolumebackups.json.gz",
 	}, scrub)
@@ -182,10 +182,10 @@ func (b *Bed) content(ctx context.Context, f Facts, dir, name string, scrub *str
 }
 
 // swept waits until a job's directory holds no parts and records, and adds what it holds.
-func (b *Bed) swept(ctx context.Context, f Facts, dir string, scrub *strings.Replacer) error {
+func (d *bucketDir) swept(ctx context.Context, f Facts, dir string, scrub *strings.Replacer) error {
 	keys := map[string]string{}
 	err := until(ctx, leftoverPatience, dir+" is swept", func() (_ bool, err error) {
-		if keys, err = b.keys(dir); err != nil {
+		if keys, err = d.keys(dir); err != nil {
 			return false, err
 		}
 		for key := range keys {
@@ -205,8 +205,8 @@ func (b *Bed) swept(ctx context.Context, f Facts, dir string, scrub *strings.Rep
 }
 
 // released waits until the ledger has no entry of a job.
-func (b *Bed) released(ctx context.Context, o client.Object) error {
-	l := ledger.New(b.client, b.client, server)
+func (a *apiClient) released(ctx context.Context, o client.Object) error {
+	l := ledger.New(a.client, a.client, server)
 	return until(ctx, leftoverPatience, o.GetName()+" leaves the ledger", func() (bool, error) {
 		_, found, err := l.Get(ctx, o.GetUID())
 		if apierrors.IsNotFound(err) {

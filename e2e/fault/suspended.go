@@ -27,14 +27,14 @@ func beginSuspended(ctx context.Context, b *Bed, name string) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(b.bucket, "backups", name)
+	dir := filepath.Join(b.bucket.path, "backups", name)
 	away := filepath.Join(b.dir, name)
 	if err := errors.Join(os.Rename(dir, away), os.Symlink(name, dir), m.Signal(syscall.SIGCONT), b.points.forget(collecting)); err != nil {
 		return err
 	}
 	backup := &velerov1.Backup{}
 	err = until(ctx, patience, "backup "+name+" is suspended", func() (bool, error) {
-		_, err := b.get(ctx, name, backup)
+		_, err := b.apiClient.get(ctx, name, backup)
 		_, marked := suspend.Of(backup)
 		return marked, err
 	})

@@ -22,10 +22,10 @@ var running = []velerov1.BackupPhase{
 
 // alone follows every change of the backups that begin with a name, in the order in which the API
 // server made them, until n of them have ended. It is an error when two of them ran at once.
-func (b *Bed) alone(ctx context.Context, prefix string, n int) error {
+func (a *apiClient) alone(ctx context.Context, prefix string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	watch, err := b.client.Watch(ctx, &velerov1.BackupList{}, client.InNamespace(server))
+	watch, err := a.client.Watch(ctx, &velerov1.BackupList{}, client.InNamespace(server))
 	if err != nil {
 		return err
 	}
