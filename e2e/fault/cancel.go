@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
 
-// beginCancelWaiting makes a backup that is cancelled before anybody works on it.
+// beginCancelWaiting makes a backup that is cancelled before a runner works on it.
 func beginCancelWaiting(ctx context.Context, b *Bed, name string) error {
 	backup := &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}}
 	backup.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"}

@@ -63,7 +63,7 @@ func deployment(namespace, app string, replicas int32) *appsv1.Deployment {
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(replicas), Selector: selector(app), Template: podTemplate(app, config),
 			// Without nodes it never gets ready, and that it took too long would change its status
-			// ten minutes later, in the middle of somebody's comparison.
+			// ten minutes later, in the middle of a comparison.
 			ProgressDeadlineSeconds: new(int32(math.MaxInt32)),
 		},
 	}

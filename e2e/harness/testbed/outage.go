@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// PauseAPIServer stops the API server's process in its tracks (SIGSTOP): connections stay open and
-// nobody answers, until ResumeAPIServer.
+// PauseAPIServer stops the API server's process (SIGSTOP): connections stay open and no request is
+// answered, until ResumeAPIServer.
 func (c *Cluster) PauseAPIServer() error {
 	i, err := c.apiServer()
 	if err != nil {

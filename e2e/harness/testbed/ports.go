@@ -54,7 +54,7 @@ func FreePorts(n int) ([]int, error) {
 	return nil, fmt.Errorf("find %d free ports: all from %d to %d are taken", n, firstPort, lastPort)
 }
 
-// reserve locks a port for this process; it returns nil for one that somebody has.
+// reserve locks a port for this process; it returns nil for one that is taken.
 func reserve(dir string, port int) (_ *os.File, err error) {
 	lock, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -68,7 +68,7 @@ func reserve(dir string, port int) (_ *os.File, err error) {
 	}
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	if err != nil {
-		return nil, lock.Close() // a server of somebody else
+		return nil, lock.Close() // another process listens on it
 	}
 	if err := listener.Close(); err != nil {
 		return nil, errors.Join(err, lock.Close())

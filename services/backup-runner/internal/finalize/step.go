@@ -21,7 +21,7 @@ const (
 	Repeats Taker = "repeats"
 	// Adopts: what is in the bucket is compared with what would be written, and stays.
 	Adopts Taker = "adopts"
-	// Follows: the first write decides for everybody; the taker goes on from what it says.
+	// Follows: the first write decides for every holder; the taker goes on from what it says.
 	Follows Taker = "follows"
 	// Overwrites: the taker comes to the same content and writes it again.
 	Overwrites Taker = "overwrites"

@@ -134,7 +134,7 @@ func InheritedCancelled() []Step {
 
 // End are the steps after the end was decided in the bucket. A holder that dies before the phase is
 // written is followed by one that finds the commit and takes them. Once it is written the backup is
-// over for everybody who waits for it, and what is left of its parts is a leftover.
+// over for all that wait for it, and what is left of its parts is a leftover.
 func End() []Step {
 	return []Step{
 		{Name: "write the phase", Needs: []Value{Final}, Gives: []Value{Phase}, Taker: Follows, Run: writePhase},

@@ -34,7 +34,7 @@ func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, 
 func (k *Kind) Terminal(b *velerov1.Backup) bool { return b.Status.Phase.Terminal() }
 
 // Admit implements engine.Kind. A backup whose claim cannot be read, and so never be taken again,
-// ends as Failed. So does one that was asked to cancel before anybody worked on it.
+// ends as Failed. So does one that was asked to cancel before a holder worked on it.
 func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*velerov1.Backup], error) {
 	runs, needsLedger := runnable(b.Status.Phase)
 	if !runs {

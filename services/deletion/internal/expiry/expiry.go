@@ -85,8 +85,8 @@ func (c *Collector) Pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// needed returns the backups with restores that run or wait to: nobody is in a hurry for an expired
-// backup to go.
+// needed returns the backups with restores that run or wait to: the deletion of an
+// expired backup can wait.
 func (c *Collector) needed(ctx context.Context) (map[string]bool, error) {
 	var list velerov1.RestoreList
 	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {

@@ -1,6 +1,6 @@
 // Package itemaction shows the items of a backup that is about to be deleted to the delete item
-// actions of plugins, so that they clean up what they made outside the cluster while somebody still
-// knows of it.
+// actions of plugins, so that they clean up what they made outside the cluster while the backup
+// still names it.
 //
 // Each item is shown to the actions that want it one after the other, in alphanumeric order of
 // their names. What an action has done for an item is recorded in the bucket: a later attempt does
@@ -35,8 +35,8 @@ type Runner struct {
 	// Open begins a session; the lines that plugins log go to log.
 	Open func(ctx context.Context, log *slog.Logger) Session
 	// Unknown are the plugin binaries that did not say what they register. While there are any, no
-	// item is shown to anybody and every backup with items stays: one of them may be what knows how
-	// to clean up. Nil means none.
+	// item is shown to any plugin and every backup with items stays: one of them may be what cleans
+	// up. Nil means none.
 	Unknown func() []error
 	// Discover finds the resources that the names in selectors mean.
 	Discover func(ctx context.Context) (selection.Resolver, error)

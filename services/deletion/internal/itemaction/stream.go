@@ -60,8 +60,8 @@ func (p *pass) run(ctx context.Context) error {
 	})
 }
 
-// problem is an entry that is passed over. What is no object is passed over; an object that is too
-// large was somebody's.
+// problem is an entry that is passed over. What is no object needs no action; an object that is too
+// large may have needed one.
 func (p *pass) problem(x tarball.Problem) {
 	p.seen++
 	if p.seen <= p.passed {

@@ -91,7 +91,7 @@ func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, 
 	return r.Restoring(ctx, b)
 }
 
-// resume goes on with a deletion whose Backup is gone: as its last step, or because somebody
+// resume goes on with a deletion whose Backup is gone: as its last step, or because a client
 // deleted the object meanwhile. What is left of its data is recognised by the UID alone.
 func (r *Remover) resume(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
 	j := &job{remover: r, request: req, backup: &velerov1.Backup{}, resumed: true}
@@ -126,8 +126,9 @@ func (j *job) admitLocation(ctx context.Context) (refusal string, err error) {
 }
 
 // Running reports whether a process works on the backup, or operations of it go on, so that it
-// cannot be deleted; it can be cancelled first. One that another server left waiting for operations,
-// or finalizing, has no claim until a runner finalizes it, or a request to cancel it is carried out.
+// cannot be deleted; it can be cancelled first. One that another server left waiting for
+// operations, or finalizing, has no claim until a runner finalizes it, or a request to cancel it is
+// carried out.
 func Running(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
 	case velerov1.BackupPhaseInProgress:

@@ -71,8 +71,8 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// A change that gives everybody in a long queue a new reason is told of little by little, not all
-// at once.
+// A change that gives every backup in a long queue a new reason is reported at a bounded rate, not
+// all at once.
 func TestALongQueueIsToldLittleByLittle(t *testing.T) {
 	entries, backups := crowd(1_000)
 	s := crowdScheduler(&rules{})

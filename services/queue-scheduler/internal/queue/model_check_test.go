@@ -201,7 +201,7 @@ func (h *history) inPlace(a *actor, e ledger.Entry, before []ledger.Entry) {
 }
 
 // inOrder checks rules (b) and (c) for an admission, by the queue its scheduler knew and the ledger
-// it swapped: nobody starts past a queued one it overlaps with, or while one that could run is
+// it swapped: no backup starts past a queued one it overlaps with, or while one that could run is
 // ahead.
 func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 	backups, restores := h.all()
@@ -262,8 +262,8 @@ func (h *history) overtaken(a *actor, b *velerov1.Backup, before []ledger.Entry)
 	}
 }
 
-// present are those of a queue whose location its scheduler knows to be available: the others wait
-// beside the queue, ahead of nobody, and so do suspended ones at first.
+// present are those of a queue whose location its scheduler knows to be available: the others are
+// inadmissible and hold up no backup, and so are suspended ones at first.
 func (a *actor) present(queued []*velerov1.Backup, admitted []ledger.Entry, started types.UID) []*velerov1.Backup {
 	return slices.DeleteFunc(queued, func(b *velerov1.Backup) bool {
 		return (a.away[b.Spec.StorageLocation] || suspended(b)) && b.UID != started && !contains(admitted, b.UID)
@@ -351,7 +351,7 @@ func (h *history) settled() {
 	}
 }
 
-// drain submits no more and lets everything end: nobody may be left over.
+// drain submits no more and lets everything end: no job may be left over.
 func (h *history) drain() {
 	for _, l := range locations {
 		h.rules.setAway(l, "")

@@ -31,7 +31,7 @@ func (h *blackHole) Targets(ctx context.Context, _ *velerov1.Restore) ([]string,
 	return nil, ctx.Err()
 }
 
-// A bucket that hangs costs a pass its budget once, and nobody else their start.
+// A bucket that hangs costs a pass its budget once, and no other job its start.
 func TestAHungBucketHoldsUpNobodyElse(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5, Restores: 50}, interceptor.Funcs{})
 	source := &velerov1.Backup{ObjectMeta: meta("source", 0)}

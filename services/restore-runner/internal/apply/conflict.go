@@ -163,8 +163,8 @@ func (c *Client) update(ctx context.Context, r *Request, live map[string]any, ui
 	return Result{Action: Updated, UID: uid}
 }
 
-// mergePatch is what turns the normalized live object into want. Owner references are nobody's
-// business here.
+// mergePatch is what turns the normalized live object into want. Owner references are
+// left out: package relink sets them.
 func mergePatch(live, want map[string]any) ([]byte, error) {
 	want = clone(want)
 	if meta, ok := want["metadata"].(map[string]any); ok {

@@ -78,7 +78,7 @@ func (e *Entry) Warn(message string) { e.add(joblog.Warning.String(), message) }
 func (e *Entry) Error(message string) { e.add(joblog.Error.String(), message) }
 
 // Done is the outcome of the object. uid is its identity in the cluster, "" when it is not there or
-// nobody will ask.
+// not needed.
 func (e *Entry) Done(action apply.Action, uid types.UID) {
 	e.record.Action, e.record.UID, e.record.Time = action, uid, e.recorder.clock.Now().UnixMilli()
 }

@@ -115,7 +115,7 @@ func (r *Recorder) Error(node int32, message string) {
 // maxNotes bounds the notes of one holder of a restore, in bytes.
 const maxNotes = 4 << 20
 
-// Note records a line of somebody else's, such as a plugin; warnings and errors among them count. A
+// Note records a line of another process, such as a plugin; warnings and errors among them count. A
 // flood of them is cut off with a warning.
 func (r *Recorder) Note(line *joblog.Entry) {
 	message := line.Message
