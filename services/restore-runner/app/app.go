@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/kube/leaderelection"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/cleanup"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/metrics"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/server"
 )
 
@@ -88,6 +90,7 @@ func (a *App) wire(config *Config) error {
 	a.runtime.GoLast("instance", instance.Run)
 	a.runtime.Go("plugin binaries", a.plugins.Run)
 	a.runtime.Go("restores", jobs.Serve)
+	a.runtime.GoLeading("resumption", leaderelection.DefaultTimeout, a.resumption(config, locations, jobs, instance).Run)
 	a.runtime.Go("census", func(ctx context.Context) error { return counts.Census(ctx, mgr.GetClient(), namespace, config.Clock) })
 	return nil
 }
@@ -102,6 +105,25 @@ func (a *App) jobs(config *Config, kind *job.Kind, instance *claim.Instance) *en
 		Instance: instance, Bus: a.runtime.Fabric(), Work: messaging.WorkRestoreRun,
 		Concurrency: config.Concurrency, Grace: job.Grace, Cancellable: true, Events: mgr.GetEventRecorder(Name), Clock: config.Clock, Log: config.Log,
 	})
+}
+
+// resumption returns the task that resumes what restores left paused.
+func (a *App) resumption(config *Config, locations resumption.Locations, jobs *engine.Engine[*velerov1.Restore], instance *claim.Instance) *resumption.Task {
+	mgr := a.runtime.Manager()
+	return &resumption.Task{
+		Resumer: resumption.Resumer{Locations: locations, REST: a.runtime.RestConfig(), Clock: config.Clock},
+		Reader:  mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: config.Options.Namespace, Log: config.Log,
+		Free: func(o *velerov1.Restore) bool {
+			if jobs.Active(o) {
+				return false
+			}
+			if _, _, err := claim.Parse(o); err != nil {
+				return true // no process can hold it
+			}
+			_, err := instance.Take(o)
+			return err == nil
+		},
+	}
 }
 
 // announce publishes the event of a terminal phase. Who misses it reads the object.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -146,7 +147,8 @@ func (j *judge) directory(ctx context.Context, name, uid string) (verdict, error
 
 // records judges the recorded outcomes of a Restore. It wants an owner file of this cluster, or a
 // Restore of this cluster with that UID that has ended: a runner that was paused may write a record
-// after the owner file was swept.
+// after the owner file was swept. A restore that left objects paused needs its records to resume
+// them.
 func (j *judge) records(ctx context.Context, r records) (verdict, error) {
 	own, err := j.restoreOwner(ctx, r.name, r.uid)
 	if err != nil || own.kind != oursKind && own.kind != noneKind {
@@ -158,7 +160,7 @@ func (j *judge) records(ctx context.Context, r records) (verdict, error) {
 	}
 	for i := range list.Items {
 		if o := &list.Items[i]; o.UID == types.UID(r.uid) {
-			if o.Status.Phase.Terminal() {
+			if o.Status.Phase.Terminal() && paused.Of(o) == "" {
 				return leftoverOfDone, nil
 			}
 			return inUse, nil

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -310,6 +311,21 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 	for reason, n := range map[string]float64{"foreign": 4, "unreadable": 4, "unowned": 3} {
 		require.InDelta(t, n, testutil.ToFloat64(b.s.Metrics.untouched.WithLabelValues("default", reason)), 0, reason)
 	}
+}
+
+// They are all that says how the objects are resumed.
+func TestRecordsOfARestoreThatLeftObjectsPausedStay(t *testing.T) {
+	o := restore("done", "d", "Failed")
+	require.NoError(t, paused.Set(o, "default"))
+	b := newBed(t, o)
+	b.ownRestore("done", "d", "here")
+	b.pass()
+	require.Len(t, b.under("restores/done/records/"), 2)
+	paused.Clear(o)
+	require.NoError(t, b.client.Update(t.Context(), o))
+	b.clock.Step(time.Hour)
+	b.pass()
+	require.Empty(t, b.under("restores/done/records/"))
 }
 
 func TestRecordsOfRestores(t *testing.T) {

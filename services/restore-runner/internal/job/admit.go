@@ -8,6 +8,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 )
 
 // finalizing tells of the phases in which another server left a restore whose objects it had
@@ -57,6 +58,9 @@ func (k *Kind) end(damage error) engine.Decision[*velerov1.Restore] {
 		o.Status.Phase = velerov1.RestorePhaseFailed
 		o.Status.CompletionTimestamp = k.cfg.now()
 		o.Status.FailureReason = damage.Error()
+		if paused.Of(o) != "" {
+			o.Status.FailureReason += "; " + paused.Remark
+		}
 		return nil
 	}, func(ctx context.Context, o *velerov1.Restore) {
 		k.cfg.Log.ErrorContext(ctx, "restore failed", "restore", o.Name, "error", damage)

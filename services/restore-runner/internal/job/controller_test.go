@@ -17,6 +17,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
@@ -244,4 +245,30 @@ func TestDeletedRestoresAreCleanedOnceNobodyWritesThem(t *testing.T) {
 	c.cleaner.err = nil
 	require.Zero(t, c.reconcile(t))
 	require.Equal(t, []string{"r", "r"}, c.cleaner.cleaned)
+}
+
+// The files of a restore that left objects paused say how these are resumed.
+func TestTheFilesOfADeletedRestoreWaitForWhatItPaused(t *testing.T) {
+	b := newBench(t)
+	now := &later{}
+	b.config.Clock = now
+	restore := b.create(t, true, func(r *velerov1.Restore) {
+		r.Finalizers = []string{velerov1.RestoreFinalizer}
+		r.Status.Phase = velerov1.RestorePhaseFailed
+		require.NoError(t, paused.Set(r, "default"))
+	})
+	require.NoError(t, b.client.Delete(t.Context(), restore))
+	c := newControl(b)
+	require.Positive(t, c.reconcile(t).RequeueAfter)
+	require.Empty(t, c.cleaner.cleaned)
+	now.by.Add(int64(b.config.StorePatience))
+	require.Zero(t, c.reconcile(t), "they do not wait for ever")
+	require.Len(t, c.cleaner.cleaned, 1)
+
+	now.by.Store(0)
+	restore = b.get(t)
+	paused.Clear(restore)
+	require.NoError(t, b.client.Update(t.Context(), restore))
+	require.Zero(t, c.reconcile(t))
+	require.Len(t, c.cleaner.cleaned, 2)
 }

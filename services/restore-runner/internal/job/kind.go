@@ -16,6 +16,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/metrics"
@@ -128,13 +129,20 @@ func (k *Kind) Pending(ctx context.Context, restore *velerov1.Restore) (engine.I
 func (k *Kind) Terminal(restore *velerov1.Restore) bool { return restore.Status.Phase.Terminal() }
 
 // Finalize implements engine.Finalizer: it removes the files of a deleted restore once no process
-// writes them any more.
+// writes them any more, nor needs them to resume what the restore left paused; for that they stay
+// StorePatience at most.
 func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free func() bool) (again time.Duration, err error) {
 	if restore.DeletionTimestamp == nil {
 		return 0, nil
 	}
 	if !restore.Status.Phase.Terminal() && !free() {
 		return soon, nil
+	}
+	if location := paused.Of(restore); location != "" {
+		if k.cfg.Clock.Since(restore.DeletionTimestamp.Time) < k.cfg.StorePatience {
+			return soon, nil
+		}
+		k.cfg.Log.ErrorContext(ctx, "a deleted restore leaves objects paused", "restore", restore.Name, "location", location)
 	}
 	if err := k.cfg.Cleaner.Clean(ctx, restore); err != nil {
 		if ctx.Err() != nil || apierrors.IsConflict(err) {

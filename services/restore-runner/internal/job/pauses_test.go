@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -76,6 +77,7 @@ func TestADeletedRestoreResumesWhatItPaused(t *testing.T) {
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.NotNil(t, b.get(t).DeletionTimestamp)
 	require.Equal(t, object{"size": 1.0}, b.gadget())
+	require.Empty(t, paused.Of(b.get(t)), "its files need not wait")
 }
 
 // orphanedPaused is a restore whose holder died with a paused owner in the cluster.

@@ -62,7 +62,22 @@ func (e *ending) resumePaused(ctx context.Context, failure error) error {
 	}
 	e.paused.read, e.paused.names = unread == nil, resumption.Names(in.recorder)
 	e.paused.tell(ctx, e.log, unread)
+	if errors.Is(failure, errDeleted) && e.paused.none() {
+		e.unmark(ctx)
+	}
 	return nil
+}
+
+// unmark removes the mark from a restore that is deleted, which has no other end. Where that fails,
+// what is resumed is resumed once more.
+func (s *session) unmark(ctx context.Context) {
+	_, err := s.held.Update(ctx, func(o *velerov1.Restore) error {
+		paused.Clear(o)
+		return nil
+	})
+	if err != nil {
+		s.log.WarnContext(ctx, "mark of paused objects not removed", "error", err)
+	}
 }
 
 // readPaused reads what earlier holders left paused, where the records were not replayed: the

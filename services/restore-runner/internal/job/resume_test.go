@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
@@ -297,4 +298,17 @@ func TestAPanicIsNotWrittenOverATerminalPhase(t *testing.T) {
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
 	require.Empty(t, b.ended)
+}
+
+// No process can take it: what is paused is left to the task that resumes without a claim.
+func TestAnUnreadableClaimSaysThatObjectsMayBePaused(t *testing.T) {
+	b := newBench(t)
+	b.create(t, true, func(r *velerov1.Restore) {
+		r.Status.Phase = velerov1.RestorePhaseInProgress
+		require.NoError(t, paused.Set(r, "default"))
+		r.Annotations[holdfast.AnnotationClaim] = "no JSON"
+	})
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	require.Contains(t, b.get(t).Status.FailureReason, "; "+mayBePaused)
+	require.Equal(t, "default", paused.Of(b.get(t)))
 }

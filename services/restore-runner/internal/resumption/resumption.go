@@ -1,5 +1,5 @@
 // Package resumption ends the pauses that a restore left, by what its records say: without its
-// Backup, its plan, or a holder.
+// Backup, its plan, or a holder. Task does so for restores that no runner works on any more.
 package resumption
 
 import (
