@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -504,6 +505,25 @@ func TestARestoreThatIsNotStoppedInTime(t *testing.T) {
 	got := read(t, b, o)
 	require.Equal(t, velerov1.RestorePhaseFailed, got.Status.Phase)
 	require.Equal(t, "cancelled by bob", got.Status.FailureReason)
+}
+
+// Without a runner nothing is resumed: the reason says so.
+func TestARestoreThatIsEndedWithoutARunnerMayLeaveObjectsPaused(t *testing.T) {
+	o := restore("r", velerov1.RestorePhaseInProgress)
+	o.Annotations = map[string]string{holdfast.AnnotationCancel: "bob"}
+	require.NoError(t, paused.Set(o, "default"))
+	require.NoError(t, claim.Set(o, claim.Claim{Holder: "runner", Epoch: 1}))
+	b := newBed(o)
+	c := b.replica(t, "one")
+	for _, passed := range []time.Duration{0, deadline, 3 * claimTimeout} {
+		b.clock.Step(passed)
+		_, err := c.ReconcileRestore(t.Context(), request("r"))
+		require.NoError(t, err)
+	}
+	got := read(t, b, o)
+	require.Equal(t, velerov1.RestorePhaseFailed, got.Status.Phase)
+	require.Equal(t, "cancelled by bob; "+paused.Remark, got.Status.FailureReason)
+	require.Equal(t, "default", paused.Of(got), "whoever resumes them finds their records")
 }
 
 // A request that is withdrawn leaves the restore to a runner.
