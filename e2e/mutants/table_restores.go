@@ -6,4 +6,24 @@ var restores = []Mutant{
 		Name: "an outcome is recorded before the object is in the cluster", Edit: outcomeBeforeObject,
 		Package: "./services/restore-runner/internal/job", Test: "TestDeathAtEachWriteEndsAsIfNothingHadHappened",
 	},
+	{
+		Name:    "a takeover without its backup ends before the records are open",
+		Edit:    Edit{"services/restore-runner/internal/job/inputs.go", "located != nil && (location == \"\" || ctx.Err() != nil) {", "located != nil {"},
+		Package: "./services/restore-runner/internal/job", Test: "TestATakeoverThatFailsResumesWhatADeadRunnerPaused",
+	},
+	{
+		Name:    "a request ends a takeover before the records are open",
+		Edit:    Edit{"services/restore-runner/internal/job/attempt.go", "if !opened && !a.paused.none() &&", "if !opened && a.paused.none() &&"},
+		Package: "./services/restore-runner/internal/job", Test: "TestARequestWaitsForTheRecords",
+	},
+	{
+		Name:    "a panic leaves objects paused",
+		Edit:    Edit{"services/restore-runner/internal/job/attempt.go", "if a.finished == nil && !a.paused.none() {", "if a.finished != nil && !a.paused.none() {"},
+		Package: "./services/restore-runner/internal/job", Test: "TestAPanicResumesWhatWasPaused",
+	},
+	{
+		Name:    "the records of paused objects are swept",
+		Edit:    Edit{"services/deletion/internal/sweep/judge.go", "&& paused.Of(o) == \"\" {", "&& paused.Of(o) != \"?\" {"},
+		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfARestoreThatLeftObjectsPausedStay",
+	},
 }
