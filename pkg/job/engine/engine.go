@@ -125,7 +125,7 @@ func (e *Engine[T]) Setup(mgr ctrl.Manager) error {
 // Serve works on jobs until ctx ends, then waits for those under way, and returns nil. It begins as
 // soon as the instance may claim.
 func (e *Engine[T]) Serve(ctx context.Context) error {
-	if !e.awaitInstance(ctx) {
+	if !awaitReady(ctx, e.cfg.Instance, e.cfg.Clock) {
 		return nil
 	}
 	var group sync.WaitGroup
@@ -137,11 +137,11 @@ func (e *Engine[T]) Serve(ctx context.Context) error {
 	return e.cfg.Bus.Consume(ctx, e.cfg.Work, messaging.ConsumerConfig{Concurrency: e.cfg.Concurrency}, e.Handle)
 }
 
-// awaitInstance returns false when ctx ends first.
-func (e *Engine[T]) awaitInstance(ctx context.Context) bool {
-	ticker := e.cfg.Clock.NewTicker(starting / 10)
+// awaitReady returns when claims may be taken, false when ctx ends first.
+func awaitReady(ctx context.Context, instance Instance, c clock.WithTicker) bool {
+	ticker := c.NewTicker(starting / 10)
 	defer ticker.Stop()
-	for !e.cfg.Instance.Ready() {
+	for !instance.Ready() {
 		select {
 		case <-ctx.Done():
 			return false

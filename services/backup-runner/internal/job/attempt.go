@@ -100,7 +100,7 @@ func (a *attempt) run(ctx context.Context) error {
 		attribute.Int64("holdfast.claim.epoch", a.held.Claim.Epoch),
 	))
 	defer span.End()
-	dir, err := a.workDir()
+	dir, err := makeWorkDir(a.WorkDir, a.held)
 	if err != nil {
 		return err
 	}
@@ -125,9 +125,9 @@ func (a *attempt) run(ctx context.Context) error {
 	return a.withStore(ctx, store, dir)
 }
 
-// workDir makes the job's directory, empty.
-func (a *attempt) workDir() (string, error) {
-	dir := filepath.Join(a.WorkDir, fmt.Sprintf("backup-%s-%d", a.held.Object.UID, a.held.Claim.Epoch))
+// makeWorkDir makes the job's directory, empty.
+func makeWorkDir(root string, held *Held) (string, error) {
+	dir := filepath.Join(root, fmt.Sprintf("backup-%s-%d", held.Object.UID, held.Claim.Epoch))
 	if err := os.RemoveAll(dir); err != nil {
 		return "", fmt.Errorf("prepare the work dir: %w", err)
 	}

@@ -76,18 +76,18 @@ func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.R
 // complain reports the actions that are left out: warnings once, by the first holder, what the
 // restore does without by whoever does so first, and those it could not ask by each.
 func (p *planner) complain(a *acted) {
-	before := p.records.head.Planned
+	before := p.in.records.head.Planned
 	if before == nil {
 		for _, warning := range a.set.Warnings {
-			p.recorder.Warn(outcome.General, warning)
+			p.in.recorder.Warn(outcome.General, warning)
 		}
 	}
 	for _, missing := range a.set.Errors {
 		if before == nil || !slices.Contains(before.Missing, missing) {
-			p.recorder.Error(outcome.General, missing)
+			p.in.recorder.Error(outcome.General, missing)
 		}
 	}
 	for _, err := range a.complaints {
-		p.recorder.Error(outcome.General, fmt.Sprintf("objects are restored without an action: %v", err))
+		p.in.recorder.Error(outcome.General, fmt.Sprintf("objects are restored without an action: %v", err))
 	}
 }

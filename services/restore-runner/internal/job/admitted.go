@@ -20,8 +20,8 @@ const shown = 5
 func (p *planner) admitted(ctx context.Context, made *plan.Plan) error {
 	var entry ledger.Entry
 	var found bool
-	err := p.retry(ctx, "read the ledger", func() (err error) {
-		entry, found, err = p.cfg.Ledger.Get(ctx, p.restore.UID)
+	err := p.in.retry(ctx, "read the ledger", func() (err error) {
+		entry, found, err = p.in.cfg.Ledger.Get(ctx, p.in.restore.UID)
 		return err
 	})
 	if err != nil {
@@ -34,7 +34,7 @@ func (p *planner) admitted(ctx context.Context, made *plan.Plan) error {
 		return fatal("the backup holds objects for namespaces that the restore was not admitted for: %s", some(stray))
 	}
 	if len(entry.Beside) > 0 {
-		p.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+some(entry.Beside))
+		p.in.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+some(entry.Beside))
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (x *execution) run(ctx context.Context) error {
 		return err
 	}
 	defer actions.close()
-	planner := &planner{inputs: in, actions: actions}
+	planner := &planner{in: in, actions: actions}
 	p, err := planner.prepare(quick)
 	defer p.close(x.session)
 	var damage *damageError

@@ -17,15 +17,15 @@ import (
 // nothing else says how a mark was. A key of the ConfigMap that holds no rule is an error of the
 // restore.
 func (p *planner) pauses(ctx context.Context, order restoreorder.Order) (pause.Rules, error) {
-	if planned := p.records.head.Planned; planned != nil {
+	if planned := p.in.records.head.Planned; planned != nil {
 		return planned.Pauses, nil
 	}
-	if order != restoreorder.Stages || p.records.readOnly {
+	if order != restoreorder.Stages || p.in.records.readOnly {
 		return nil, nil
 	}
 	more := &corev1.ConfigMap{}
-	err := p.retry(ctx, "read ConfigMap "+pause.ConfigMap, func() error {
-		err := p.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: p.cfg.Namespace, Name: pause.ConfigMap}, more)
+	err := p.in.retry(ctx, "read ConfigMap "+pause.ConfigMap, func() error {
+		err := p.in.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: p.in.cfg.Namespace, Name: pause.ConfigMap}, more)
 		return client.IgnoreNotFound(err)
 	})
 	if err != nil {
@@ -33,7 +33,7 @@ func (p *planner) pauses(ctx context.Context, order restoreorder.Order) (pause.R
 	}
 	rules, errs := pause.Parse(more.Data)
 	for _, err := range errs {
-		p.recorder.Error(outcome.General, err.Error())
+		p.in.recorder.Error(outcome.General, err.Error())
 	}
 	return rules, nil
 }

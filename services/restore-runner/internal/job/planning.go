@@ -47,7 +47,7 @@ func (p *planned) close(s *session) {
 
 // planner makes the plan of a restore.
 type planner struct {
-	*inputs
+	in      *inputs
 	actions *acted
 }
 
@@ -55,19 +55,19 @@ type planner struct {
 // first holder only. Without an error, a result without a plan is a backup that cannot be read. A
 // result beside an error has to be closed too.
 func (p *planner) prepare(ctx context.Context) (*planned, error) {
-	head, backup := &p.records.head, p.backup.Name
+	head, backup := &p.in.records.head, p.in.backup.Name
 	if head.Finished != nil && head.Planned == nil {
 		return &planned{}, nil // nothing was planned then
 	}
-	opened, err := retried(ctx, p.stores(), "open the tarball", func() (tarball.Source, error) {
-		return tarball.Open(ctx, p.store, backup, filepath.Join(p.dir, tarballDir), tarball.Limits{CacheBytes: memberCache})
+	opened, err := retried(ctx, p.in.stores(), "open the tarball", func() (tarball.Source, error) {
+		return tarball.Open(ctx, p.in.store, backup, filepath.Join(p.in.dir, tarballDir), tarball.Limits{CacheBytes: memberCache})
 	})
 	if err != nil {
 		return nil, p.unreadable(err, fmt.Sprintf("the tarball of backup %q cannot be read", backup))
 	}
 	failpoint.Hit("restore-runner/tarball-opened")
-	out := &planned{source: &retryingSource{Source: opened, retry: p.stores()}}
-	if out.order, out.runs, err = restoreorder.Parse(p.restore.Annotations); err != nil {
+	out := &planned{source: &retryingSource{Source: opened, retry: p.in.stores()}}
+	if out.order, out.runs, err = restoreorder.Parse(p.in.restore.Annotations); err != nil {
 		return out, fatal("%w", err)
 	}
 	if out.pauses, err = p.pauses(ctx, out.order); err != nil {
@@ -77,7 +77,7 @@ func (p *planner) prepare(ctx context.Context) (*planned, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.catalog, err = resource.Discover(ctx, p.cfg.REST); err != nil {
+	if out.catalog, err = resource.Discover(ctx, p.in.cfg.REST); err != nil {
 		return out, fmt.Errorf("discover what the cluster serves: %w", err)
 	}
 	if head.Planned == nil {
@@ -106,7 +106,7 @@ func (p *planner) unreadable(err error, what string) error {
 	switch {
 	case !damaged(err):
 		return err
-	case p.records.head.Planned != nil:
+	case p.in.records.head.Planned != nil:
 		return fatal("%s any more: %w", what, err)
 	}
 	return &damageError{fmt.Sprintf("%s: %v", what, err)}
@@ -116,23 +116,23 @@ func (p *planner) unreadable(err error, what string) error {
 func (p *planner) problems(source tarball.Source) {
 	problems, n := source.Problems()
 	for _, problem := range problems {
-		p.recorder.Error(outcome.General, fmt.Sprintf("entry %q of the tarball: %v", problem.Path, problem.Err))
+		p.in.recorder.Error(outcome.General, fmt.Sprintf("entry %q of the tarball: %v", problem.Path, problem.Err))
 	}
 	if n > len(problems) {
-		p.recorder.Error(outcome.General, fmt.Sprintf("%d more entries of the tarball were passed over", n-len(problems)))
+		p.in.recorder.Error(outcome.General, fmt.Sprintf("%d more entries of the tarball were passed over", n-len(problems)))
 	}
 }
 
 // make selects the items of the backup. Names that an earlier holder resolved mean what they meant
 // then.
 func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) error {
-	spec, before := &p.restore.Spec, p.records.head.Planned
+	spec, before := &p.in.restore.Spec, p.in.records.head.Planned
 	survey, err := plan.Look(ctx, out.source)
 	if err != nil {
 		return err
 	}
 	if survey.Empty() && before == nil {
-		p.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
+		p.in.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
 	out.volumes, err = volume.Decide(ctx, survey.Volumes, out.source.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
@@ -151,11 +151,11 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 	if err != nil {
 		return err
 	}
-	p.plan, err = plan.Build(ctx, out.source, plan.Config{
+	p.in.plan, err = plan.Build(ctx, out.source, plan.Config{
 		Filter: filter, Mapping: spec.NamespaceMapping, Claim: out.volumes.Claim,
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
 		Reserve:            reserve,
-		Dir:                p.dir,
+		Dir:                p.in.dir,
 		Order:              out.order,
 		Paused: func(kind schema.GroupKind) bool {
 			paused := out.pauses.For(kind) != nil
@@ -163,7 +163,7 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 			return paused
 		},
 	})
-	out.plan, out.settled = p.plan, names.planned
+	out.plan, out.settled = p.in.plan, names.planned
 	out.settled.Reserve, out.settled.Missing, out.settled.Pauses = reserve, p.actions.set.Errors, out.pauses
 	return err
 }

@@ -74,11 +74,11 @@ func decodeVolumeInfos(r io.Reader) ([]volume.Info, error) {
 // snapshots reads the backup's list of native snapshots, where its volume information says that
 // there are any, or is missing.
 func (p *planner) snapshots(ctx context.Context, infos []volume.Info) ([]nativesnapshot.Snapshot, error) {
-	if !ptr.Deref(p.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volume.Info.Native) {
+	if !ptr.Deref(p.in.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volume.Info.Native) {
 		return nil, nil
 	}
-	return retried(ctx, p.stores(), "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
-		list, err := nativesnapshot.Read(ctx, p.store, p.backup.Name)
+	return retried(ctx, p.in.stores(), "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
+		list, err := nativesnapshot.Read(ctx, p.in.store, p.in.backup.Name)
 		if errors.Is(err, nativesnapshot.ErrMalformed) {
 			return nil, fatal("volume snapshots of the backup: %w", err) // asking again changes nothing
 		}
@@ -88,7 +88,7 @@ func (p *planner) snapshots(ctx context.Context, infos []volume.Info) ([]natives
 
 // taken reads what the files of the backup say of the data of its volumes.
 func (p *planner) taken(ctx context.Context) (t volume.Taken, err error) {
-	t.Infos, err = retried(ctx, p.stores(), "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, p.store, p.backup.Name) })
+	t.Infos, err = retried(ctx, p.in.stores(), "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, p.in.store, p.in.backup.Name) })
 	if err != nil {
 		return t, err
 	}
@@ -102,8 +102,8 @@ func (p *planner) taken(ctx context.Context) (t volume.Taken, err error) {
 // elsewhere lists the volume data that this version does not restore, beside that in the volume
 // information.
 func (p *planner) elsewhere(ctx context.Context) ([]volumedata.Data, error) {
-	return retried(ctx, p.stores(), "read the lists of volume data", func() (list []volumedata.Data, err error) {
-		err = volumedata.Beside(ctx, p.store, p.backup.Name, func(d volumedata.Data) error {
+	return retried(ctx, p.in.stores(), "read the lists of volume data", func() (list []volumedata.Data, err error) {
+		err = volumedata.Beside(ctx, p.in.store, p.in.backup.Name, func(d volumedata.Data) error {
 			list = append(list, d)
 			return nil
 		})
@@ -123,7 +123,7 @@ func (p *planner) unclaimed(out *planned) {
 	}
 	for _, s := range out.volumes.Unclaimed() {
 		if namespace, _, _ := strings.Cut(s, "/"); from[namespace] {
-			p.recorder.Error(outcome.General, fmt.Sprintf("CSI snapshot %s: this version does not restore it, and the backup does not tell which claim it is of", s))
+			p.in.recorder.Error(outcome.General, fmt.Sprintf("CSI snapshot %s: this version does not restore it, and the backup does not tell which claim it is of", s))
 		}
 	}
 }
