@@ -53,6 +53,9 @@ type List struct {
 	Job           Job `json:"job"`
 	// Epoch is that of the holder that sealed the list.
 	Epoch int64 `json:"epoch"`
+	// Reason is why all of them have to end, for a job that failed before its list was sealed; empty
+	// for one that waits for them.
+	Reason string `json:"reason,omitempty"`
 	// Operations are in the order in which they are numbered: Event.Operation is an index.
 	Operations []Operation `json:"operations"`
 }

@@ -59,6 +59,9 @@ func (l *Log) Job() Job { return l.list.Job }
 // needs another one.
 func (l *Log) Use(store objectstore.Store) { l.store = store }
 
+// Reason is why all operations have to end; empty for a job that waits for them.
+func (l *Log) Reason() string { return l.list.Reason }
+
 // Operations returns the operations, which must not be changed.
 func (l *Log) Operations() []Operation { return l.list.Operations }
 

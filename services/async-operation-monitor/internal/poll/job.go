@@ -1,6 +1,7 @@
 package poll
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -104,6 +105,7 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Rep
 	if err := j.log.Refresh(ctx); err != nil {
 		return Report{}, err
 	}
+	turn.Cancel = cmp.Or(turn.Cancel, j.log.Reason())
 	j.ask(ctx, turn)
 	now := j.poller.Clock.Now()
 	j.absorb(now)

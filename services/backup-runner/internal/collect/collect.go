@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/listing"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/pluginlog"
@@ -109,6 +110,22 @@ type Job struct {
 // stop. What it read of the page then is dropped.
 const pageGrace = 2 * time.Second
 
+// lastLimit bounds the write of what calls had begun when a run ended.
+const lastLimit = 5 * time.Second
+
+// lastOutcomes records how calls ended that no record has, whatever ended the run: what they began
+// goes on without it. It is best effort; the holder of a later epoch fences it.
+func (r *run) lastOutcomes(ctx context.Context) {
+	if r.intents == nil || !r.intents.Pending() {
+		return
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
+	defer done()
+	if _, err := r.intents.Append(ctx, checkpoint.Record{}); err != nil {
+		r.cfg.Log.WarnContext(ctx, "outcomes of calls not recorded", "error", err)
+	}
+}
+
 // Run collects everything that earlier holders of the backup did not record. Errors of single kinds
 // and objects are counted in the parts; an error means that nothing can be collected at all or any
 // longer: the work dir or the bucket fails for good, the epoch was closed (journal.ErrFenced), ctx
@@ -121,6 +138,7 @@ func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 		cancel() // after a failure nothing more is worth uploading
 		r.crew.discard()
 		r.spools.Remove()
+		r.lastOutcomes(ctx)
 	}()
 	lists, done := engine.Until(ctx, cfg.Clock, job.Stop, pageGrace, ErrStopped)
 	defer done()

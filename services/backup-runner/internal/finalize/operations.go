@@ -18,15 +18,25 @@ import (
 // WaitingError ends the steps of a backup whose operations have not all ended: async-operation-
 // monitor goes on with it, and a runner when they have.
 type WaitingError struct {
-	// Composition is what the backup consists of but for what the operations bring.
+	// Composition is what the backup consists of but for what the operations bring; nil for a backup
+	// that failed.
 	Composition *checkpoint.Composition
-	// Completed and Failed are how many operations have ended.
-	Completed, Failed int
+	// Attempted is how many operations there are, Completed and Failed how many of them have ended.
+	Attempted, Completed, Failed int
 }
 
 // Error implements error.
 func (e *WaitingError) Error() string {
-	return fmt.Sprintf("%d of %d operations have not ended", len(e.Composition.Operations)-e.Completed-e.Failed, len(e.Composition.Operations))
+	return fmt.Sprintf("%d of %d operations have not ended", e.Attempted-e.Completed-e.Failed, e.Attempted)
+}
+
+// waiting is nil once all operations have ended.
+func (s *State) waiting(c *checkpoint.Composition) error {
+	if s.Operations.Ended() {
+		return nil
+	}
+	completed, failed := s.Operations.Count()
+	return &WaitingError{Composition: c, Attempted: len(s.Operations.Operations()), Completed: completed, Failed: failed}
 }
 
 func (s *State) operationsOf() operation.Job {
@@ -39,26 +49,64 @@ func awaitOperations(ctx context.Context, s *State) error {
 	if len(s.Composition.Operations) == 0 {
 		return nil
 	}
-	job := s.operationsOf()
-	log, err := operation.Open(ctx, s.Store, job)
+	log, err := operation.Open(ctx, s.Store, s.operationsOf())
 	if errors.Is(err, objectstore.ErrNotFound) {
-		if err := s.Holder.Confirm(ctx); err != nil {
-			return err
-		}
-		_, err = operation.Seal(ctx, s.Store, operation.List{Job: job, Epoch: s.Epoch, Operations: s.Composition.Operations})
-		if err == nil {
-			log, err = operation.Open(ctx, s.Store, job)
-		}
+		log, err = s.seal(ctx, operation.List{Operations: s.Composition.Operations})
 	}
 	if err != nil {
 		return err
 	}
 	s.Operations = log
-	if !log.Ended() {
-		completed, failed := log.Count()
-		return &WaitingError{Composition: s.Composition, Completed: completed, Failed: failed}
+	return s.waiting(s.Composition)
+}
+
+// seal seals the operations of the backup and opens their records.
+func (s *State) seal(ctx context.Context, l operation.List) (*operation.Log, error) {
+	if err := s.Holder.Confirm(ctx); err != nil {
+		return nil, err
 	}
-	return nil
+	l.Job, l.Epoch = s.operationsOf(), s.Epoch
+	if _, err := operation.Seal(ctx, s.Store, l); err != nil {
+		return nil, err
+	}
+	return operation.Open(ctx, s.Store, l.Job)
+}
+
+// endOperations ends the steps of a backup that fails with a *WaitingError until its operations have
+// ended, which async-operation-monitor cancels: none of them outlives its backup. What a call began
+// whose answer is in no record is not known.
+func endOperations(ctx context.Context, s *State) error {
+	log, err := operation.Open(ctx, s.Store, s.operationsOf())
+	if errors.Is(err, objectstore.ErrNotFound) {
+		var begun []operation.Operation
+		if begun, err = s.begun(ctx); err != nil || len(begun) == 0 {
+			return err
+		}
+		log, err = s.seal(ctx, operation.List{Operations: begun, Reason: "the backup failed: " + s.Verdict.Reason})
+	}
+	if errors.Is(err, operation.ErrDamaged) {
+		s.Log.WarnContext(ctx, "operations of the failed backup are not known", "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Operations = log
+	return s.waiting(nil)
+}
+
+// begun returns what the records say that calls began.
+func (s *State) begun(ctx context.Context) ([]operation.Operation, error) {
+	var outcomes []checkpoint.Outcome
+	err := s.eachRecord(ctx, func(rec *checkpoint.Record) error {
+		for i := range rec.Outcomes {
+			if o := &rec.Outcomes[i]; o.Begun != nil {
+				outcomes = append(outcomes, checkpoint.Outcome{Call: o.Call, Operation: o.Operation, Begun: o.Begun})
+			}
+		}
+		return nil
+	})
+	return checkpoint.Operations(outcomes), err
 }
 
 // storeAgain stores the items that operations named, as they are now that the operations have
@@ -142,20 +190,12 @@ func (s *State) operationsFile() (part.File, error) {
 	return f, nil
 }
 
-// listOperations lists the operations of a backup that fails, as far as they are known: delete item
-// actions find by them what was made outside.
+// listOperations lists the operations of a backup that fails: delete item actions find by them what
+// was made outside.
 func listOperations(ctx context.Context, s *State) error {
-	log, err := operation.Open(ctx, s.Store, s.operationsOf())
-	switch {
-	case errors.Is(err, objectstore.ErrNotFound):
+	if s.Operations == nil {
 		return nil
-	case errors.Is(err, operation.ErrDamaged):
-		s.Log.WarnContext(ctx, "operations of the failed backup not listed", "error", err)
-		return nil
-	case err != nil:
-		return err
 	}
-	s.Operations = log
 	file, err := s.operationsFile()
 	if err != nil {
 		return err

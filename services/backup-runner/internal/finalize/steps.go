@@ -94,14 +94,15 @@ func markStep(needs ...Value) Step {
 }
 
 // Failure are the steps that commit a backup as Failed, for State.Cause. Should it have been
-// committed before, what is there stands.
+// committed before, what is there stands. They end with a *WaitingError while operations go on.
 func Failure() []Step {
 	return []Step{
 		{Name: "look for a commit", Taker: Repeats, Run: lookForCommit},
 		{Name: "record the verdict", Gives: []Value{Verdict}, Taker: Follows, Run: recordVerdict},
+		{Name: "end the operations", Needs: []Value{Verdict}, Gives: []Value{Ended}, Taker: Follows, Run: endOperations},
 		{Name: "explain the failure", Needs: []Value{Verdict}, Taker: Adopts, Run: explainFailure},
 		{Name: "list the snapshots", Needs: []Value{Verdict}, Taker: Follows, Run: listSnapshots},
-		{Name: "list the operations", Needs: []Value{Verdict}, Taker: Follows, Run: listOperations},
+		{Name: "list the operations", Needs: []Value{Ended}, Taker: Follows, Run: listOperations},
 		{Name: "commit the failure", Needs: []Value{Verdict}, Gives: []Value{Final}, Taker: Follows, Run: commitFailure},
 	}
 }

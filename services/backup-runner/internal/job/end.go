@@ -133,8 +133,12 @@ func (a *attempt) orElse(ctx context.Context, s *finalize.State, steps []finaliz
 // backupFailed commits a backup as Failed.
 func (a *attempt) backupFailed(ctx context.Context, s *finalize.State) error {
 	err := s.Run(ctx, finalize.Failure())
-	if errors.Is(err, finalize.ErrComposed) {
+	var waiting *finalize.WaitingError
+	switch {
+	case errors.Is(err, finalize.ErrComposed):
 		return a.decide(ctx, s)
+	case errors.As(err, &waiting):
+		return err
 	}
 	if err != nil {
 		// Only the bucket's answer is judged: it says whether the file may be there.

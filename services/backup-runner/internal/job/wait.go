@@ -14,20 +14,24 @@ import (
 )
 
 // wait gives the claim and the place in the queue of a backup up whose operations go on, in one
-// write with the phase: async-operation-monitor writes the next one. A request to cancel does not
-// keep it from that; the monitor cancels the operations.
+// write with the phase: async-operation-monitor writes the next one. The operations of one that was
+// cancelled or failed are cancelled there.
 func (a *attempt) wait(ctx context.Context, w *finalize.WaitingError) error {
 	phase := velerov1.BackupPhaseWaitingForPluginOperations
-	if w.Composition.Errors > 0 || failingPhase(a.held.Object.Status.Phase) {
+	c := w.Composition
+	if c == nil || c.Errors > 0 || failingPhase(a.held.Object.Status.Phase) {
 		phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
 	}
 	failpoint.Hit("backup-runner/before-waiting")
 	err := a.calls(a.held.Log).Do(ctx, "write that the backup waits for operations", func() error {
 		return a.held.Release(ctx, func(b *velerov1.Backup) error {
 			s := &b.Status
-			s.Phase, s.Warnings, s.Errors = phase, w.Composition.Warnings, w.Composition.Errors
-			s.Progress = &velerov1.BackupProgress{TotalItems: w.Composition.Items, ItemsBackedUp: w.Composition.Items}
-			s.BackupItemOperationsAttempted = len(w.Composition.Operations)
+			s.Phase = phase
+			if c != nil {
+				s.Warnings, s.Errors = c.Warnings, c.Errors
+				s.Progress = &velerov1.BackupProgress{TotalItems: c.Items, ItemsBackedUp: c.Items}
+			}
+			s.BackupItemOperationsAttempted = w.Attempted
 			s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed = w.Completed, w.Failed
 			return nil
 		})
@@ -36,7 +40,7 @@ func (a *attempt) wait(ctx context.Context, w *finalize.WaitingError) error {
 		return err
 	}
 	failpoint.Hit("backup-runner/waiting")
-	a.held.Log.InfoContext(ctx, "backup waits for operations", "operations", len(w.Composition.Operations), "completed", w.Completed, "failed", w.Failed)
+	a.held.Log.InfoContext(ctx, "backup waits for operations", "operations", w.Attempted, "completed", w.Completed, "failed", w.Failed)
 	return nil
 }
 

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,11 +21,16 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
 // beginning opens one action that begins an operation for the first configmaps.
-type beginning struct{ count int }
+type beginning struct {
+	count int
+	begun atomic.Int32
+}
 
 func (s *beginning) Open(context.Context, *velerov1.Backup, *resource.Catalog, func(joblog.Entry)) collect.Actions {
 	return collect.Actions{Items: []action.BackupItem{s}, Close: func() {}}
@@ -41,6 +49,7 @@ func (s *beginning) Execute(_ context.Context, o *action.Object, _ *action.Backu
 	for i := range s.count {
 		if id.Name == fmt.Sprintf("cm-%02d", i) {
 			r.OperationID = "op of " + id.Name
+			s.begun.Add(1)
 			r.PostOperation = []action.Item{{Namespace: "a", Name: "made"}}
 			r.PostOperation[0].Resource = "configmaps"
 		}
@@ -52,7 +61,7 @@ func (s *beginning) Execute(_ context.Context, o *action.Object, _ *action.Backu
 func waiting(t *testing.T) (*world, *velerov1.Backup, *operation.Log) {
 	t.Helper()
 	w := newWorld(t)
-	w.Actions = &beginning{2}
+	w.Actions = &beginning{count: 2}
 	w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "made", Body: map[string]any{"data": map[string]any{"state": "begun"}}})
 	b := w.admit(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
@@ -185,4 +194,41 @@ func TestADamagedListOfOperationsFailsTheBackup(t *testing.T) {
 	got = w.read(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Contains(t, got.Status.FailureReason, "operations of Backup b1")
+}
+
+// A backup that is cancelled, or fails, while it is collected has its operations cancelled before it
+// ends: what no record had of them yet is recorded.
+func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
+	for name, fails := range map[string]func(w *world, b *velerov1.Backup) error{
+		"cancelled": func(w *world, b *velerov1.Backup) error { w.ask(t, b, true); return objectstore.ErrAccess },
+		"part lost": func(*world, *velerov1.Backup) error { return objectstore.ErrAccess },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			begins := &beginning{count: 2}
+			w.Actions = begins
+			b := w.admit(t, "b1")
+			var once sync.Once
+			w.store.Inject(func(op memstore.Op, key string) (err error) {
+				if begins.begun.Load() == 2 && op == memstore.OpCreate && strings.HasSuffix(key, ".sidecar") {
+					once.Do(func() { err = fails(w, b) })
+				}
+				return err
+			})
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			w.store.Inject(nil)
+			got := w.read(t, b)
+			require.Equal(t, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed, got.Status.Phase, got.Status.FailureReason)
+			log, err := operation.Open(t.Context(), w.store, operation.Job{Kind: operation.KindBackup, Name: "b1", UID: string(b.UID)})
+			require.NoError(t, err)
+			require.Len(t, log.Operations(), 2)
+			require.Contains(t, log.Reason(), "the backup failed: ")
+			w.moveOn(t, b, log, "cancelled")
+			require.NoError(t, w.another(t, "next").Run(t.Context(), "b1", b.UID))
+			got = w.read(t, b)
+			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+			require.Contains(t, log.Reason(), got.Status.FailureReason)
+			require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), "op of cm-01")
+		})
+	}
 }
