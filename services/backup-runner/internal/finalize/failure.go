@@ -109,11 +109,14 @@ func commitFailure(ctx context.Context, s *State) error {
 // listSnapshots lists the native snapshots of a backup that fails, since the list is what a
 // deletion finds them by: what the records say, whether or not they belong to a composition. One
 // without a recorded fate is of phase New; without any there is no list. A record that cannot be
-// understood, which may be why the backup fails, is left out.
+// understood, which may be why the backup fails, is left out. What the records say of operations is
+// kept for endOperations.
 func listSnapshots(ctx context.Context, s *State) error {
 	intended, about := map[string]nativesnapshot.Snapshot{}, newAboutVolumes(s.Dir)
 	defer about.close()
+	s.begun = nil
 	err := s.eachRecord(ctx, func(rec *checkpoint.Record) error {
+		s.keepBegun(rec)
 		for i := range rec.Intended {
 			intended[rec.Intended[i].Spec.PersistentVolumeName] = rec.Intended[i]
 		}

@@ -78,9 +78,9 @@ func (s *State) seal(ctx context.Context, l operation.List) (*operation.Log, err
 func endOperations(ctx context.Context, s *State) error {
 	log, err := operation.Open(ctx, s.Store, s.operationsOf())
 	if errors.Is(err, objectstore.ErrNotFound) {
-		var begun []operation.Operation
-		if begun, err = s.begun(ctx); err != nil || len(begun) == 0 {
-			return err
+		begun := checkpoint.Operations(s.begun)
+		if len(begun) == 0 {
+			return nil
 		}
 		log, err = s.seal(ctx, operation.List{Operations: begun, Reason: "the backup failed: " + s.Verdict.Reason})
 	}
@@ -95,18 +95,13 @@ func endOperations(ctx context.Context, s *State) error {
 	return s.waiting(nil)
 }
 
-// begun returns what the records say that calls began.
-func (s *State) begun(ctx context.Context) ([]operation.Operation, error) {
-	var outcomes []checkpoint.Outcome
-	err := s.eachRecord(ctx, func(rec *checkpoint.Record) error {
-		for i := range rec.Outcomes {
-			if o := &rec.Outcomes[i]; o.Begun != nil {
-				outcomes = append(outcomes, checkpoint.Outcome{Call: o.Call, Operation: o.Operation, Begun: o.Begun})
-			}
+// keepBegun keeps what a record says that calls began.
+func (s *State) keepBegun(rec *checkpoint.Record) {
+	for i := range rec.Outcomes {
+		if o := &rec.Outcomes[i]; o.Begun != nil {
+			s.begun = append(s.begun, checkpoint.Outcome{Call: o.Call, Operation: o.Operation, Begun: o.Begun})
 		}
-		return nil
-	})
-	return checkpoint.Operations(outcomes), err
+	}
 }
 
 // storeAgain stores the items that operations named, as they are now that the operations have

@@ -87,6 +87,8 @@ type State struct {
 	volumes *aboutVolumes
 	Tarball assembly.Result
 	Merged  *assembly.Merged
+	// begun are the outcomes of calls that began an operation.
+	begun []checkpoint.Outcome
 	// Cause is why the steps of Backup failed.
 	Cause   error
 	Verdict checkpoint.Failure

@@ -14,6 +14,8 @@ package finalize
 const (
 	// Composition is what the backup consists of: State.Composition.
 	Composition Value = "composition"
+	// Begun is what the records of a backup that fails say of calls: State.begun.
+	Begun Value = "begun operations"
 	// Ended says that all operations of the backup have ended: State.Operations.
 	Ended Value = "ended operations"
 	// Again is what was stored again after the operations: State.later.
@@ -99,9 +101,9 @@ func Failure() []Step {
 	return []Step{
 		{Name: "look for a commit", Taker: Repeats, Run: lookForCommit},
 		{Name: "record the verdict", Gives: []Value{Verdict}, Taker: Follows, Run: recordVerdict},
-		{Name: "end the operations", Needs: []Value{Verdict}, Gives: []Value{Ended}, Taker: Follows, Run: endOperations},
+		{Name: "list the snapshots", Needs: []Value{Verdict}, Gives: []Value{Begun}, Taker: Follows, Run: listSnapshots},
+		{Name: "end the operations", Needs: []Value{Begun}, Gives: []Value{Ended}, Taker: Follows, Run: endOperations},
 		{Name: "explain the failure", Needs: []Value{Verdict}, Taker: Adopts, Run: explainFailure},
-		{Name: "list the snapshots", Needs: []Value{Verdict}, Taker: Follows, Run: listSnapshots},
 		{Name: "list the operations", Needs: []Value{Ended}, Taker: Follows, Run: listOperations},
 		{Name: "commit the failure", Needs: []Value{Verdict}, Gives: []Value{Final}, Taker: Follows, Run: commitFailure},
 	}
