@@ -94,6 +94,9 @@ func plantBackup(ctx context.Context, b *Bed, name string) error {
 	}
 	var last []byte
 	for _, entry := range entries {
+		if entry.IsDir() {
+			continue // parts that are being swept
+		}
 		data, err := os.ReadFile(filepath.Join(from, entry.Name()))
 		if err != nil {
 			return err
