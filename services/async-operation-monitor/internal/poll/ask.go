@@ -13,7 +13,7 @@ import (
 // ask asks about the operations that are due, longest overdue first, and waits for the answers as
 // long as the window is open.
 func (j *Job) ask(ctx context.Context, turn Turn) {
-	list := j.due()
+	list := j.due(turn)
 	if len(list) == 0 {
 		return
 	}
@@ -31,7 +31,7 @@ func (j *Job) ask(ctx context.Context, turn Turn) {
 }
 
 // due lists the operations to ask about.
-func (j *Job) due() []int {
+func (j *Job) due(turn Turn) []int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := j.poller.Clock.Now()
@@ -39,7 +39,8 @@ func (j *Job) due() []int {
 	var list []int
 	for i := range j.memos {
 		m := &j.memos[i]
-		waits := m.calling || m.answer != nil || m.ended != nil || now.Before(m.due)
+		last := m.asked.Before(j.deadline(&ops[i], turn)) && !now.Before(j.deadline(&ops[i], turn)) // before its timeout counts
+		waits := m.calling || m.answer != nil || m.ended != nil || now.Before(m.due) && !last
 		if !waits && !states[i].Phase.Ended() && ops[i].Home == nil {
 			list = append(list, i)
 		}
@@ -54,8 +55,8 @@ func (j *Job) askOne(ctx context.Context, i int, op action.Operation, job []byte
 	j.mu.Lock()
 	m.calling = true
 	j.mu.Unlock()
-	var a answer
 	began := j.poller.Clock.Now()
+	a := answer{began: began}
 	j.poller.bounded(ctx, callLimit, func(ctx context.Context) { a.progress, a.err = j.poller.Actions.Progress(ctx, op, job) })
 	j.poller.Metrics.Polled(result(&a), j.poller.Clock.Since(began))
 	j.mu.Lock()

@@ -100,6 +100,24 @@ func TestAnEndComesBeforeTheTimeout(t *testing.T) {
 	})
 }
 
+// An operation that ended while nothing was polled is no timeout, however long its plugin takes to
+// answer for the first time.
+func TestAnOperationIsAskedBeforeItTimesOut(t *testing.T) {
+	inBubble(t, []string{"a", "b"}, func(b *bed) {
+		time.Sleep(2 * limit)
+		b.plugins.on("a", func(context.Context) (action.Progress, error) {
+			time.Sleep(5 * time.Second) // longer than a poll waits
+			return ends("")(b.Context())
+		})
+		b.plugins.on("b", hangs)
+		require.True(b, b.start().run(time.Hour))
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		_, told := b.plugins.calls("a")
+		require.Zero(b, told)
+		require.Contains(b, b.errorOf(1), "timed out after", "one that does not answer is not waited for without end")
+	})
+}
+
 func TestTheOperationsOfACancelledJobAreCancelled(t *testing.T) {
 	inBubble(t, []string{"a", "b", "c"}, func(b *bed) {
 		p := b.start()

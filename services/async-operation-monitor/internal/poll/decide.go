@@ -37,7 +37,7 @@ func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time
 		if m.ended != nil {
 			return []operation.Event{{End: m.ended}}
 		}
-		if reason := j.reason(op, now, turn); reason != "" {
+		if reason := j.reason(m, op, now, turn); reason != "" {
 			return []operation.Event{{Cancel: &operation.Cancel{Reason: reason}}}
 		}
 		return nil
@@ -62,15 +62,28 @@ func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time
 	return events
 }
 
-// reason is why an operation has to end; empty for none.
-func (j *Job) reason(op *operation.Operation, now time.Time, turn Turn) string {
+// reason is why an operation has to end; empty for none. One that takes too long is asked about once
+// more: it may have ended while nothing was polled. A call that is not answered is waited for as
+// long as a call may take.
+func (j *Job) reason(m *memo, op *operation.Operation, now time.Time, turn Turn) string {
 	if turn.Cancel != "" {
 		return turn.Cancel
 	}
-	if limit := j.timeout(op, turn); now.Sub(op.Created) >= limit {
-		return timedOut(limit)
+	deadline := j.deadline(op, turn)
+	since := deadline
+	if since.Before(j.opened) {
+		since = j.opened
 	}
-	return ""
+	asked := op.Home != nil || !m.asked.Before(deadline) || now.Sub(since) >= callLimit
+	if now.Before(deadline) || !asked {
+		return ""
+	}
+	return timedOut(j.timeout(op, turn))
+}
+
+// deadline is when an operation has taken too long.
+func (j *Job) deadline(op *operation.Operation, turn Turn) time.Time {
+	return op.Created.Add(j.timeout(op, turn))
 }
 
 // timeout is how long an operation may take.

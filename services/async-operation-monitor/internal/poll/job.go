@@ -24,6 +24,7 @@ const (
 type Job struct {
 	poller *Poller
 	log    *operation.Log // Poll's alone
+	opened time.Time
 
 	mu    sync.Mutex
 	memos []memo
@@ -65,6 +66,7 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 	}
 	j := &Job{poller: p, log: log, memos: make([]memo, len(log.Operations())), seen: slices.Clone(log.States())}
 	now := p.Clock.Now()
+	j.opened = now
 	for i := range j.memos {
 		j.memos[i].changed = now
 	}

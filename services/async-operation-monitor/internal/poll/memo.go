@@ -21,6 +21,7 @@ const (
 type memo struct {
 	due     time.Time // when it is asked about again
 	calling bool
+	asked   time.Time      // when the last call began that was answered
 	answer  *answer        // not looked at yet
 	ended   *operation.End // what the action says, or that nothing can be asked
 	// failures and unknown count calls in a row, problem is the last error; empty after a call that
@@ -41,6 +42,7 @@ type memo struct {
 
 // answer is what a call about progress returned.
 type answer struct {
+	began    time.Time
 	progress action.Progress
 	err      error
 }
@@ -84,6 +86,7 @@ func (j *Job) home(m *memo, op *operation.Operation, now time.Time) {
 
 func (j *Job) take(m *memo, s *operation.State, op *operation.Operation, a *answer, now time.Time) {
 	pause := j.poller.frequency(op)
+	m.asked = a.began
 	switch {
 	case a.err == nil:
 		m.failures, m.unknown, m.problem = 0, 0, ""

@@ -42,6 +42,9 @@ type Composition struct {
 	Revisions []string `json:"revisions,omitempty"`
 	// Operations are those that actions began and that the backup waits for.
 	Operations []operation.Operation `json:"operations,omitempty"`
+	// Namespaces are those the backup was admitted for, where it has operations: its ledger entry is
+	// gone when they have ended.
+	Namespaces []string `json:"namespaces,omitempty"`
 	// Failure is set when the backup failed before it was collected: the phase is Failed, and there
 	// are no parts to publish.
 	Failure *Failure `json:"failure,omitempty"`

@@ -183,14 +183,15 @@ func TestItemsAreStoredAgain(t *testing.T) {
 	s.job.Cut = cut.New(revisions{s.lists, cut.NewKinds(s.lists, clock.RealClock{})}, false)
 	api.Add("widgets.example.com", kubetest.Object{Namespace: "b", Name: "made", Body: map[string]any{"state": "done"}})
 	var items []operation.Resource
-	for _, text := range []string{"configmaps a/cm-000", "configmaps a/cm-002", "widgets.example.com b/made", "widgets.example.com b/gone", "unicorns.example.com a/x"} {
+	api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "data", Body: map[string]any{"spec": map[string]string{"volumeName": "pv1"}}})
+	for _, text := range []string{"persistentvolumeclaims a/data", "configmaps a/cm-000", "configmaps a/cm-002", "widgets.example.com b/made", "widgets.example.com b/gone", "unicorns.example.com a/x"} {
 		i := itemOf(text)
 		items = append(items, operation.Resource{Group: i.Group, Resource: i.Resource, Namespace: i.Namespace, Name: i.Name})
 	}
 	res, err := Again(t.Context(), s.cfg, s.job, items)
 	require.NoError(t, err)
 	got := s.read(t, res)
-	require.Equal(t, []string{configMap("cm-000"), configMap("cm-002"), "resources/widgets.example.com/namespaces/b/made.json"}, got.items)
+	require.Equal(t, []string{configMap("cm-000"), configMap("cm-002"), "resources/persistentvolumeclaims/namespaces/a/data.json", "resources/widgets.example.com/namespaces/b/made.json"}, got.items)
 	require.Empty(t, starts.keys, "nothing is started")
 	require.Empty(t, s.intended(t))
 	require.Empty(t, res.Operations)
@@ -199,6 +200,9 @@ func TestItemsAreStoredAgain(t *testing.T) {
 	bodies := s.bodies(t, res)
 	require.Equal(t, "done", bodies["resources/widgets.example.com/namespaces/b/made.json"]["state"])
 	require.Contains(t, fmt.Sprint(bodies[configMap("cm-000")]["metadata"]), "again")
+	for _, rec := range got.records {
+		require.Empty(t, rec.Volumes, "what became of its volume was said")
+	}
 }
 
 // A call with an idempotency key whose process dies is repeated with the same key.

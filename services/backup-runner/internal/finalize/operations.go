@@ -115,7 +115,7 @@ func storeAgain(ctx context.Context, s *State) error {
 	fixed, err := checkpoint.FixedAgain(ctx, s.Store, name, uid)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		var records []string
-		if records, err = s.Again(ctx, items); err == nil {
+		if records, err = s.Again(ctx, s.Composition.Namespaces, items); err == nil {
 			err = s.Holder.Confirm(ctx)
 		}
 		if err == nil {

@@ -53,8 +53,8 @@ type Job struct {
 	// Collect lists and stores what is not stored yet, and fixes the composition.
 	Collect func(ctx context.Context) (checkpoint.Composition, error)
 	// Again stores items as they are now, whatever the filters of the backup say, and returns the
-	// keys of the records.
-	Again func(ctx context.Context, items []operation.Resource) (records []string, err error)
+	// keys of the records. The namespaces are those the backup was admitted for.
+	Again func(ctx context.Context, namespaces []string, items []operation.Resource) (records []string, err error)
 	// Panicked is set where an earlier run of the backup in this process panicked: nothing is
 	// collected or assembled any more.
 	Panicked error

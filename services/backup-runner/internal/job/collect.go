@@ -77,7 +77,8 @@ func (c *collection) config() collect.Config {
 }
 
 // again stores what operations named once more, as it is now, and returns the keys of the records.
-func (c *collection) again(ctx context.Context, items []operation.Resource) ([]string, error) {
+func (c *collection) again(ctx context.Context, namespaces []string, items []operation.Resource) ([]string, error) {
+	c.namespaces = namespaces
 	catalog, filter, err := c.discover(ctx)
 	if err != nil {
 		return nil, err
@@ -153,11 +154,15 @@ func (c *collection) fix(ctx context.Context, at *cut.Cut, result collect.Result
 	if err := c.held.Confirm(ctx); err != nil {
 		return checkpoint.Composition{}, err
 	}
-	return checkpoint.Fix(ctx, c.store, checkpoint.Composition{
+	composition := checkpoint.Composition{
 		Backup: b.Name, UID: string(b.UID), Epoch: c.held.Claim.Epoch, Checkpoints: result.Checkpoints,
 		Phase: phase, Items: result.Items, Warnings: result.Warnings, Errors: result.Errors, Revisions: at.Revisions(),
 		Operations: result.Operations,
-	})
+	}
+	if len(result.Operations) > 0 {
+		composition.Namespaces = c.namespaces
+	}
+	return checkpoint.Fix(ctx, c.store, composition)
 }
 
 // liveNamespaces counts namespaces, where the number matters.

@@ -30,6 +30,7 @@ import (
 type beginning struct {
 	count int
 	begun atomic.Int32
+	asks  string // the configmap that it asks for once operations have ended
 }
 
 func (s *beginning) Open(context.Context, *velerov1.Backup, *resource.Catalog, func(joblog.Entry)) collect.Actions {
@@ -43,9 +44,14 @@ func (*beginning) AppliesTo(context.Context) (action.Selector, error) {
 	return action.Selector{IncludedResources: []string{"configmaps"}}, nil
 }
 
-func (s *beginning) Execute(_ context.Context, o *action.Object, _ *action.Backup) (action.BackupResult, error) {
+func (s *beginning) Execute(_ context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	r := action.BackupResult{Object: o}
 	id, err := o.Identity()
+	if s.asks != "" && b.Backup().Status.Phase != velerov1.BackupPhaseInProgress {
+		r.Additional = []action.Item{{Namespace: "a", Name: s.asks}}
+		r.Additional[0].Resource = "configmaps"
+		return r, err
+	}
 	for i := range s.count {
 		if id.Name == fmt.Sprintf("cm-%02d", i) {
 			r.OperationID = "op of " + id.Name
@@ -231,4 +237,17 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 			require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), "op of cm-01")
 		})
 	}
+}
+
+// The namespaces that the backup was admitted for count when items are stored again: nothing that an
+// action asks for then was in them, and it was left out without a word.
+func TestWhatActionsAskForIsStoredAgainWithTheItem(t *testing.T) {
+	w, b, log := waiting(t)
+	w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "late"})
+	w.moveOn(t, b, log, "")
+	next := w.another(t, "other")
+	next.Actions = &beginning{asks: "late"}
+	require.NoError(t, next.Run(t.Context(), "b1", b.UID))
+	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+	require.Contains(t, w.document(t, layout.BackupManifest("b1")), `"late"`)
 }

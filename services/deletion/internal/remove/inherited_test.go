@@ -46,6 +46,7 @@ func TestABackupThatAnotherServerLeftIsDeleted(t *testing.T) {
 func TestABackupWhoseOperationsGoOnIsNotDeleted(t *testing.T) {
 	for _, phase := range []velerov1.BackupPhase{
 		velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
+		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed, // between monitor and runner
 	} {
 		k := backup(phase)
 		require.NoError(t, claim.Set(k, claim.Claim{Epoch: 1}))

@@ -76,7 +76,11 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 	}
 	failpoint.Hit("backup-runner/call-answered")
 	ending := ctx.Err() != nil || p.Stop.Requested()
+	var broken *fatalError
 	switch {
+	case errors.As(err, &broken): // the claim was not confirmed
+		p.Intents.End(&checkpoint.Outcome{Call: call, Unsent: true})
+		return result, err // the next holder makes it
 	case err != nil && ending && p.Unsent != nil && p.Unsent(err):
 		p.Intents.End(&checkpoint.Outcome{Call: call, Unsent: true})
 		return result, &fatalError{stop.ErrStopped} // the next holder makes it

@@ -43,6 +43,9 @@ func (a *actor) store(s *subject, r *chain.Result) (itemset.Fate, error) {
 			return itemset.Unknown, err
 		}
 	}
+	if a.pool.Again { // what is to be said about it was said
+		return itemset.Stored, nil
+	}
 	return itemset.Stored, a.remark(s.GroupResource(), o)
 }
 
