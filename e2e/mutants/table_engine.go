@@ -92,7 +92,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a release whose answer was lost is taken for a lost claim",
-		Edit:    Edit{"pkg/job/engine/release.go", "released = sent && isReleased(o, h.Claim.Epoch); released {", "released = false; isReleased(o, 0) {"},
+		Edit:    Edit{"pkg/job/engine/release.go", "released = sent && isReleased(o, h.Claim.Epoch); released {", "released = sent && isReleased(o, 0); released {"},
 		Package: "./pkg/job/engine", Test: "TestAReleaseIsTriedAgain",
 	},
 	{

@@ -162,7 +162,8 @@ func (b *Bucket) Stored(t *testing.T, backup string) map[string]string {
 	return digests
 }
 
-// EachStored calls fn for every file in a backup's tarball. A path that comes twice fails the test.
+// EachStored calls fn for every file in a backup's tarball. A path that comes twice fails the test,
+// unless the backup had operations, after which items are stored again: the later one counts.
 func (b *Bucket) EachStored(t *testing.T, backup string, fn func(path string, content []byte)) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -173,7 +174,10 @@ func (b *Bucket) EachStored(t *testing.T, backup string, fn func(path string, co
 			return
 		}
 		require.NoError(t, err)
-		require.False(t, seen[header.Name], "%s is in the tarball of %s twice", header.Name, backup)
+		if seen[header.Name] {
+			require.NotEqual(t, "[]\n", string(b.ReadZipped(t, "backups/"+backup+"/"+backup+"-itemoperations.json.gz")),
+				"%s is in the tarball of %s twice", header.Name, backup)
+		}
 		seen[header.Name] = true
 		content, err := io.ReadAll(files)
 		require.NoError(t, err)
