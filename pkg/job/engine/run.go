@@ -30,8 +30,11 @@ func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Out
 	if rest := e.works.restAfterPanic(next.uid); rest > 0 {
 		return messaging.Retry(rest, nil)
 	}
-	place, ok := e.pool.Try()
-	if !ok {
+	place, active := e.tryEnter(next)
+	switch {
+	case active:
+		return messaging.Done()
+	case place == nil:
 		return messaging.Retry(crowded, nil)
 	}
 	ended := make(chan error, 1)
@@ -64,12 +67,14 @@ func (e *Engine[T]) workOff(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case next := <-e.found.queue:
-			place, err := e.place(ctx)
+			place, err := e.enter(ctx, next)
 			e.found.begun(next)
 			if err != nil {
 				return
 			}
-			e.group.Go(func() { e.unannounced(ctx, place, next) })
+			if place != nil {
+				e.group.Go(func() { e.unannounced(ctx, place, next) })
+			}
 		}
 	}
 }
@@ -85,19 +90,18 @@ func (e *Engine[T]) unannounced(ctx context.Context, place *workerpool.Place, ne
 // nothing is left to do here now, *claim.HeldError that a live instance holds it; after any other
 // error it has to be tried again.
 func (e *Engine[T]) Run(ctx context.Context, name string, uid types.UID) error {
-	place, err := e.pool.Acquire(ctx)
-	if err != nil {
+	next := item{name: name, uid: uid}
+	place, err := e.acquire(ctx, next)
+	if err != nil || place == nil {
 		return err
 	}
-	return e.work(ctx, place, item{name: name, uid: uid})
+	return e.work(ctx, place, next)
 }
 
-// work is Run in a place, which it leaves. It survives whatever the job does.
+// work is Run in a place, for a job that was entered; it leaves both. It survives whatever the job
+// does.
 func (e *Engine[T]) work(ctx context.Context, place *workerpool.Place, next item) (err error) {
 	defer place.Leave()
-	if !e.works.enter(next.uid) {
-		return nil
-	}
 	defer func() {
 		if value := recover(); value != nil {
 			err = e.panicked(ctx, next, value)

@@ -8,20 +8,47 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
 )
 
-// place waits for a place, and reports which jobs have to wait.
-func (e *Engine[T]) place(ctx context.Context) (*workerpool.Place, error) {
-	if place, ok := e.pool.Try(); ok {
+// tryEnter makes a job the work of this process if a place is free, in one step: whoever finds no
+// place free sees which jobs have them. The place is nil if none is free, or if active: the process
+// works on the job already.
+func (e *Engine[T]) tryEnter(next item) (place *workerpool.Place, active bool) {
+	active = e.works.enterIf(next.uid, func() bool {
+		place, _ = e.pool.Try()
+		return place != nil
+	})
+	return place, active
+}
+
+// enter is tryEnter, but waits for a place, and reports which jobs have to wait.
+func (e *Engine[T]) enter(ctx context.Context, next item) (*workerpool.Place, error) {
+	if place, active := e.tryEnter(next); active || place != nil {
 		return place, nil
 	}
 	for _, i := range e.found.crowded() {
 		e.reportWait(ctx, i)
 	}
-	return e.pool.Acquire(ctx)
+	return e.acquire(ctx, next)
+}
+
+// acquire is enter without the reports.
+func (e *Engine[T]) acquire(ctx context.Context, next item) (*workerpool.Place, error) {
+	place, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if e.works.enterIf(next.uid, func() bool { return true }) {
+		place.Leave()
+		return nil, nil
+	}
+	return place, nil
 }
 
 // reportWait says on the object and in the log that a job waits for a place: one that is taken over
 // has no holder until then.
 func (e *Engine[T]) reportWait(ctx context.Context, i item) {
+	if e.works.active(i.uid) {
+		return // it has a place since it was found
+	}
 	e.cfg.Log.InfoContext(ctx, "job waits", "kind", e.cfg.ObjectKind, "name", i.name, "uid", i.uid,
 		"reason", "this process works on as many jobs as it may", "jobs", e.cfg.Concurrency)
 	if e.cfg.Events == nil {

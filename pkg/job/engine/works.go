@@ -57,16 +57,16 @@ func newWorks(c clock.PassiveClock) *works {
 	return &works{clock: c, now: map[types.UID]struct{}{}, failed: map[types.UID]*failure{}}
 }
 
-// enter keeps a second attempt from taking the claim from this process's own work; false while
-// there is one.
-func (w *works) enter(uid types.UID) bool {
+// enterIf begins the work on a job if ready returns true, in one step, and returns whether the
+// process works on it already: a second attempt would take the claim from the first. ready is not
+// called then.
+func (w *works) enterIf(uid types.UID, ready func() bool) (active bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := w.now[uid]; ok {
-		return false
+	if _, active = w.now[uid]; !active && ready() {
+		w.now[uid] = struct{}{}
 	}
-	w.now[uid] = struct{}{}
-	return true
+	return active
 }
 
 // leave ends the work and notes whether it failed, in one step: whoever sees that it ended sees
