@@ -41,8 +41,8 @@ func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Objec
 // once makes a call that may begin an operation, each once per backup whoever holds it: that it is
 // made is durable before it, and how it ended is in the next record of any kind. A later holder
 // takes the recorded answer; where none is recorded it repeats a call that carries an idempotency
-// key, and no other. Such a call is also repeated when its process dies. An operation that was begun is among those of the backup, whatever becomes of
-// the object; the answer does not name it.
+// key, and no other. Such a call is also repeated when its process dies. An operation that was begun
+// is among those of the backup, whatever becomes of the object; the answer does not name it.
 func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	p := t.actor.pool
 	call := checkpoint.Call{Action: a.Name(), Object: object(&t.subject.Item)}
@@ -84,7 +84,7 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 	case err != nil && ending && p.Unsent != nil && p.Unsent(err):
 		p.Intents.End(&checkpoint.Outcome{Call: call, Unsent: true})
 		return result, &fatalError{stop.ErrStopped} // the next holder makes it
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && result.OperationID == "":
 		return result, err // nothing is known of it
 	}
 	out, err := outcome(&call, o, &result, err)
