@@ -22,6 +22,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
@@ -88,9 +89,16 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
+// Lists reads lists that do not depend on each other, each as new as the call, in any order;
+// kube.ConcurrentLists is one.
+type Lists interface {
+	Lists(ctx context.Context, lists []client.ObjectList, options ...client.ListOption) error
+}
+
 // Config is what a Scheduler works with.
 type Config struct {
 	Reader    client.Reader // uncached
+	Lists     Lists         // nil reads from Reader, concurrently
 	Client    client.Client
 	Namespace string
 	Ledger    Ledger
@@ -138,6 +146,9 @@ func New(cfg Config) *Scheduler {
 	if cfg.Events == nil {
 		cfg.Events = noEvents{}
 	}
+	if cfg.Lists == nil {
+		cfg.Lists = kube.ConcurrentLists{Reader: cfg.Reader}
+	}
 	s := &Scheduler{
 		Config: cfg, wake: make(chan struct{}, 1),
 		traces: &traces{cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler")},
@@ -157,7 +168,7 @@ func New(cfg Config) *Scheduler {
 		},
 		resolver: &resolver{cfg.Validator},
 		views: &views{
-			reader: cfg.Reader, namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits,
+			lists: cfg.Lists, namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits,
 		},
 	}
 	s.writer = &writer{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}

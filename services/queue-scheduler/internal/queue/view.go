@@ -39,7 +39,7 @@ type view struct {
 
 // views reads what a pass goes by.
 type views struct {
-	reader    client.Reader
+	lists     Lists
 	namespace string
 	ledger    Ledger
 	settings  Settings      // nil for the fixed limits
@@ -57,17 +57,13 @@ func (s *views) look(ctx context.Context) (*view, error) {
 	if v.limits, err = s.limits(ctx); err != nil {
 		return nil, err
 	}
-	backups := &velerov1.BackupList{}
-	if err := s.reader.List(ctx, backups, client.InNamespace(s.namespace)); err != nil {
-		return nil, fmt.Errorf("list backups: %w", err)
+	backups, restores := &velerov1.BackupList{}, &velerov1.RestoreList{}
+	if err := s.lists.Lists(ctx, []client.ObjectList{backups, restores}, client.InNamespace(s.namespace)); err != nil {
+		return nil, fmt.Errorf("list backups and restores: %w", err)
 	}
 	for i := range backups.Items {
 		v.classify(&backups.Items[i])
 		v.hold(&backups.Items[i])
-	}
-	restores := &velerov1.RestoreList{}
-	if err := s.reader.List(ctx, restores, client.InNamespace(s.namespace)); err != nil {
-		return nil, fmt.Errorf("list restores: %w", err)
 	}
 	for i := range restores.Items {
 		v.classifyRestore(&restores.Items[i])

@@ -2,10 +2,11 @@ package validate
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
@@ -64,9 +65,25 @@ func (v *Validator) main(ctx context.Context) (*velerov1.BackupStorageLocation, 
 	return cached(v, "default location", func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Default(ctx) })
 }
 
-// excluded lists the namespaces no backup takes.
-func (v *Validator) excluded(ctx context.Context) ([]string, error) {
-	return cached(v, "excluded namespaces", func() ([]string, error) {
-		return v.namespaces(ctx, client.MatchingLabels{velerov1.LabelExcludeFromBackup: "true"})
+// namespaces are the names of the namespaces, and those of them that no backup takes.
+type namespaces struct{ live, excluded []string }
+
+// namespaces lists all namespaces once, labelled or not: an API server that answers consistent
+// lists from its cache may wait up to 100 ms for each.
+func (v *Validator) namespaces(ctx context.Context) (namespaces, error) {
+	return cached(v, "namespaces", func() (namespaces, error) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(namespaceListKind)
+		if err := v.Reader.List(ctx, list); err != nil {
+			return namespaces{}, fmt.Errorf("list namespaces: %w", err)
+		}
+		all := namespaces{live: make([]string, len(list.Items))}
+		for i := range list.Items {
+			all.live[i] = list.Items[i].Name
+			if list.Items[i].Labels[velerov1.LabelExcludeFromBackup] == "true" {
+				all.excluded = append(all.excluded, list.Items[i].Name)
+			}
+		}
+		return all, nil
 	})
 }

@@ -181,11 +181,11 @@ func (v *Validator) sourceCluster(ctx context.Context, b *velerov1.Backup) error
 // excludedNamespaces takes out namespaces labelled so. Including one of them by name is then a
 // contradiction like any other.
 func (v *Validator) excludedNamespaces(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
-	names, err := v.excluded(ctx)
+	all, err := v.namespaces(ctx)
 	if err != nil {
 		return err
 	}
-	labelled := missing(b.Spec.ExcludedNamespaces, names)
+	labelled := missing(b.Spec.ExcludedNamespaces, all.excluded)
 	for _, name := range labelled {
 		for _, included := range b.Spec.IncludedNamespaces {
 			if included == name {
@@ -200,22 +200,6 @@ func (v *Validator) excludedNamespaces(ctx context.Context, b *velerov1.Backup, 
 // Namespaces returns the names of the live namespaces, as the server lists them, and those of them
 // labelled as excluded from every backup.
 func (v *Validator) Namespaces(ctx context.Context) (live, excluded []string, err error) {
-	if live, err = v.namespaces(ctx); err != nil {
-		return nil, nil, err
-	}
-	excluded, err = v.excluded(ctx)
-	return live, excluded, err
-}
-
-func (v *Validator) namespaces(ctx context.Context, options ...client.ListOption) ([]string, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(namespaceListKind)
-	if err := v.Reader.List(ctx, list, options...); err != nil {
-		return nil, fmt.Errorf("list namespaces: %w", err)
-	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name
-	}
-	return names, nil
+	all, err := v.namespaces(ctx)
+	return all.live, all.excluded, err
 }
