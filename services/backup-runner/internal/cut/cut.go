@@ -31,7 +31,7 @@ type Cut struct {
 	previous []string
 }
 
-// New returns a cut that is taken at the first use. With consistent false there is none: every list
+// New returns a cut that is taken at the first use, unless Begin is called before. With consistent false there is none: every list
 // takes the newest revision for itself.
 func New(source Revisioner, consistent bool) *Cut {
 	return &Cut{source: source, off: !consistent}
@@ -64,14 +64,24 @@ func (c *Cut) For(ctx context.Context, kind schema.GroupVersionResource, namespa
 	return revision, false, nil
 }
 
-// Newest returns the newest revision of the cluster now, "" if there is no common one. It takes no
-// cut.
+// Begin makes revision, the newest one at some time since the backup began, the common one without
+// reading another, unless there is none or one was taken. It is to be called before any list begins.
+func (c *Cut) Begin(revision string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.off && c.current == "" {
+		c.set(revision)
+	}
+}
+
+// Newest returns a revision that was the newest of the cluster at some time before the call, "" if
+// there is no common one. It takes no cut.
 func (c *Cut) Newest(ctx context.Context) (string, error) {
 	c.mu.Lock()
-	off := c.off
+	off, current := c.off, c.current
 	c.mu.Unlock()
-	if off {
-		return "", nil
+	if off || current != "" {
+		return current, nil
 	}
 	return c.source.Revision(ctx)
 }

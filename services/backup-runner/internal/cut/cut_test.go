@@ -104,3 +104,25 @@ func TestACutRestoredFromNothingStaysOff(t *testing.T) {
 	require.Empty(t, c.Revisions())
 	require.Zero(t, source.revision, "no revision is read")
 }
+
+// A write of the backup tells the newest revision: none is read.
+func TestACutThatBeginsAtAKnownRevisionReadsNone(t *testing.T) {
+	source := &clusterAt{revision: 41}
+	c := New(source, true)
+	c.Begin("40")
+	c.Begin("41") // the first one stands
+	newest, err := c.Newest(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "40", newest)
+	r, err := c.Current(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "40", r)
+	require.Equal(t, 41, source.revision)
+	r, err = c.Renew(t.Context(), "40")
+	require.NoError(t, err)
+	require.Equal(t, "42", r)
+	require.Equal(t, []string{"40", "42"}, c.Revisions())
+	off := New(source, false)
+	off.Begin("40")
+	require.Empty(t, off.Revisions())
+}

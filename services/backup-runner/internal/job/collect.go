@@ -99,10 +99,13 @@ func (c *collection) again(ctx context.Context, namespaces []string, items []ope
 
 // work is what is to be collected.
 func (c *collection) work(catalog *resource.Catalog, filter *selection.Filter) collect.Job {
+	backup := c.held.Object.DeepCopy()
+	at := cut.New(c.Cluster, c.ConsistentCut)
+	at.Begin(backup.ResourceVersion) // of the write that claimed it
 	return collect.Job{
-		Backup: c.held.Object.DeepCopy(), Epoch: c.held.Claim.Epoch, Instance: c.held.Claim.Holder, Filter: filter, Catalog: catalog,
+		Backup: backup, Epoch: c.held.Claim.Epoch, Instance: c.held.Claim.Holder, Filter: filter, Catalog: catalog,
 		Discover: c.discover,
-		Cut:      cut.New(c.Cluster, c.ConsistentCut), Store: c.store, Dir: c.dir,
+		Cut:      at, Store: c.store, Dir: c.dir,
 		LiveNamespaces: func(ctx context.Context) (int, error) { return c.liveNamespaces(ctx, filter) },
 		Progress:       &collect.Progress{}, Stop: c.held.Stopping().Done(), Confirm: c.held.Confirm,
 	}
@@ -167,7 +170,7 @@ func (c *collection) fix(ctx context.Context, at *cut.Cut, result collect.Result
 
 // liveNamespaces counts namespaces, where the number matters.
 func (c *collection) liveNamespaces(ctx context.Context, f *selection.Filter) (int, error) {
-	if f.AllNamespaces() || f.AllButSome() {
+	if f.AllNamespaces() || f.AllButSome() || len(f.Namespaces()) <= 1 {
 		return 0, nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
