@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-MODULES := proto pkg pkg/plugin pkg/plugin/starter services e2e
+MODULES := proto pkg pkg/plugin pkg/plugin/example services e2e
 SERVICES := backup-runner restore-runner queue-scheduler manifest-indexer deletion async-operation-monitor
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kubectl
 TEST_TIMEOUT := 20m

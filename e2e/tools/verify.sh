@@ -28,7 +28,7 @@ if base=$(git rev-parse --verify --quiet "${BREAKING_BASE:-HEAD~1}") && git ls-t
 fi
 
 echo "verify: versions"
-modules=(proto pkg pkg/plugin pkg/plugin/starter services e2e)
+modules=(proto pkg pkg/plugin pkg/plugin/example services e2e)
 manifests=("${modules[@]/%//go.mod}" e2e/tools/*/go.mod go.work)
 if [[ $(awk '/^go / {print $2}' "${manifests[@]}" | sort -u | wc -l) != 1 ]]; then
   echo "verify: several Go versions:" >&2
@@ -53,7 +53,7 @@ done
 for module in "${modules[@]}"; do
   echo "verify: $module builds without the workspace"
   discard=()
-  if [[ $module == pkg/plugin/starter ]]; then discard=(-o /dev/null); fi # one command alone would be written into the tree
+  if [[ $module == pkg/plugin/example ]]; then discard=(-o /dev/null); fi # one command alone would be written into the tree
   (cd "$module" && GOWORK=off go build "${discard[@]}" ./...)
 done
 echo "verify: go.mod files are tidy"

@@ -1,6 +1,6 @@
 // Package plugin is for authors of plugins: small interfaces for what a plugin can do in a backup,
 // a restore or a deletion, and the Registry that names them. Package serve makes a process of a
-// Registry, package plugintest calls one over the same transport, and the directory starter holds a
+// Registry, package plugintest calls one over the same transport, and the directory example holds a
 // whole plugin to begin with. The server's side, which starts plugin processes, is package
 // pluginhost in pkg/extension of the server's repository.
 //

@@ -35,13 +35,13 @@ func deployment(status map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// load builds the starter into a plugin directory and discovers what is there, as a server does
+// load builds the example into a plugin directory and discovers what is there, as a server does
 // when it starts.
 func load(t *testing.T) (process.Registry, clientmgmt.Manager) {
 	t.Helper()
 	directory := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(directory, "starter"), ".")
-	build.Dir = "../../../pkg/plugin/starter"
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(directory, "example"), ".")
+	build.Dir = "../../../pkg/plugin/example"
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	log := logrus.New()

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What an author does first: copy the starter, say where the SDK is, run its tests.
-func TestStarterPassesItsTestsOutsideTheRepository(t *testing.T) {
+// What an author does first: copy the example, say where the SDK is, run its tests.
+func TestTheExamplePassesItsTestsOutsideTheRepository(t *testing.T) {
 	sdk, err := filepath.Abs(".")
 	require.NoError(t, err)
 	copied := filepath.Join(t.TempDir(), "mine")
-	require.NoError(t, os.CopyFS(copied, os.DirFS("starter")))
+	require.NoError(t, os.CopyFS(copied, os.DirFS("example")))
 	run := func(args ...string) {
 		command := exec.CommandContext(t.Context(), "go", args...)
 		command.Dir = copied
@@ -24,6 +24,6 @@ func TestStarterPassesItsTestsOutsideTheRepository(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 	}
 	run("mod", "edit", "-replace=github.com/holdfast-io/holdfast/pkg/plugin="+sdk)
-	// Without vet, which would look at every dependency; lint sees the starter itself.
+	// Without vet, which would look at every dependency; lint checks the example itself.
 	run("test", "-vet=off", ".")
 }
