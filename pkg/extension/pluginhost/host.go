@@ -37,7 +37,7 @@ type Config struct {
 	SocketDir string
 	// Log gets what plugins log while they are asked what they register.
 	Log *slog.Logger
-	// Clock measures rests and the limits of transfers.
+	// Clock measures backoffs and the limits of transfers.
 	Clock clock.WithTicker
 	// Limits bound what plugins may cost.
 	Limits Limits
@@ -51,7 +51,7 @@ type Host struct {
 	unread   []BinaryError
 	listings []listing
 	known    atomic.Pointer[catalog]
-	tolls    *tolls
+	backoffs *backoffs
 	// operations are nil until they are asked for.
 	operations atomic.Pointer[Operations]
 }
@@ -65,7 +65,7 @@ const featureCSI = "EnableCSI"
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	cfg.Environ = environ(cfg)
-	h := &Host{cfg: cfg, tolls: newTolls()}
+	h := &Host{cfg: cfg, backoffs: newBackoffs()}
 	paths, failures, err := executables(cfg.Dir, cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("plugin directory: %w", err)

@@ -167,7 +167,7 @@ func TestACrashAtTheNthCallCostsThatCall(t *testing.T) {
 func TestAPluginThatKeepsDyingIsLeftAloneForAWhileAndOthersOfItsBinaryAreNot(t *testing.T) {
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
 	h := host(t, func(c *pluginhost.Config) {
-		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 3, Rest: time.Hour}
+		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 3, Backoff: time.Hour}
 	})
 	s, call := open(t, h), callers["DeleteItemAction"]
 	for range 3 {
@@ -191,7 +191,7 @@ func TestAPluginThatKeepsDyingIsLeftAloneForAWhileAndOthersOfItsBinaryAreNot(t *
 func TestAPluginThatKeepsDyingIsLeftAloneByTheNextJobToo(t *testing.T) {
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
 	h := host(t, func(c *pluginhost.Config) {
-		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Rest: time.Hour}
+		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Backoff: time.Hour}
 	})
 	call := callers["DeleteItemAction"]
 	first := open(t, h)
@@ -227,7 +227,7 @@ func TestABinaryThatDoesNotStartIsLeftAloneForAWhile(t *testing.T) {
 	var dir string
 	h := host(t, func(c *pluginhost.Config) {
 		dir = c.Dir
-		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Rest: time.Hour}
+		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Backoff: time.Hour}
 	})
 	s := open(t, h)
 	require.NoError(t, os.Remove(dir+"/vendor"))

@@ -12,7 +12,7 @@ import (
 // "credentialsFile": with the Secret that `velero install` leaves, no location of such a plugin
 // opens. Velero gives that Secret's file to every plugin in its environment.
 func TestTheInstallationsCredentialsAreNoPartOfAConfiguration(t *testing.T) {
-	h := &Host{tolls: newTolls(), cfg: Config{Clock: clock.RealClock{}, Environ: []string{"PATH=/bin", "AWS_SHARED_CREDENTIALS_FILE=/mounted"}}}
+	h := &Host{backoffs: newBackoffs(), cfg: Config{Clock: clock.RealClock{}, Environ: []string{"PATH=/bin", "AWS_SHARED_CREDENTIALS_FILE=/mounted"}}}
 	h.known.Store(&catalog{plugins: []Registration{{Kind: KindObjectStore, Name: "velero.io/x", Path: "/x"}}})
 	s := h.Open(t.Context(), slog.New(slog.DiscardHandler))
 	defer s.Close()
@@ -40,7 +40,7 @@ func TestTheInstallationsCredentialsAreNoPartOfAConfiguration(t *testing.T) {
 // The file with a location's credentials has another name in every job. Known by it, a plugin that
 // dies is as good as new in the next job, and what is remembered of each stays.
 func TestDeathsAreCountedWhateverTheNameOfTheCredentials(t *testing.T) {
-	h := &Host{tolls: newTolls(), cfg: Config{Clock: clock.RealClock{}}}
+	h := &Host{backoffs: newBackoffs(), cfg: Config{Clock: clock.RealClock{}}}
 	h.known.Store(&catalog{plugins: []Registration{{Kind: KindObjectStore, Name: "velero.io/x", Path: "/x"}}})
 	for _, key := range []string{InstalledCredentials, credentialsFile} {
 		for _, file := range []string{"/work/1", "/work/2"} {
@@ -49,7 +49,7 @@ func TestDeathsAreCountedWhateverTheNameOfTheCredentials(t *testing.T) {
 			for _, other := range []string{file, "/work/other"} {
 				w, err := provide(s, KindObjectStore, "x", map[string]string{"region": "r", key: other}, func(p plugin, _ map[string]string) *worker { return p.worker })
 				require.NoError(t, err)
-				require.Equal(t, tollKey{`ObjectStore velero.io/x map["region":"r"]`, who{}}, w.toll(who{}))
+				require.Equal(t, backoffKey{`ObjectStore velero.io/x map["region":"r"]`, who{}}, w.backoffKey(who{}))
 			}
 			require.Len(t, s.workers, 2, "another Secret has processes of its own")
 		}

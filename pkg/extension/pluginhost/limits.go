@@ -20,11 +20,12 @@ type Limits struct {
 	// Answer is the largest answer in bytes: 8 MiB, over twice the largest object that an API
 	// server accepts.
 	Answer int
-	// Deaths is how many times in a row a process may die or hang before it is left alone, and how
-	// many calls in a row one that jobs share may leave unanswered before another takes over: 5.
+	// Deaths is how many times in a row a process may die or hang before none is started for a
+	// while, and how many calls in a row one that jobs share may leave unanswered before another is
+	// started: 5.
 	Deaths int
-	// Rest is for how long: 1 minute.
-	Rest time.Duration
+	// Backoff is for how long none is started: 1 minute.
+	Backoff time.Duration
 	// Idle is how long a process that jobs share runs on without a call and without an operation
 	// that lives in it: 5 minutes.
 	Idle time.Duration
@@ -53,7 +54,7 @@ func (l Limits) withDefaults() Limits {
 		Storage:  orDefault(l.Storage, 10*time.Minute),
 		Answer:   orDefault(l.Answer, 8<<20),
 		Deaths:   orDefault(l.Deaths, 5),
-		Rest:     orDefault(l.Rest, time.Minute),
+		Backoff:  orDefault(l.Backoff, time.Minute),
 		Idle:     orDefault(l.Idle, 5*time.Minute),
 		LogRate:  orDefault(l.LogRate, 1000),
 		LogBurst: orDefault(l.LogBurst, 10000),

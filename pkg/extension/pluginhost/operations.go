@@ -75,7 +75,7 @@ func (o *Operations) worker(path string) *worker {
 		return w
 	}
 	w := newWorker(o.ctx, o.host.spec(path, o.log))
-	w.key, w.tolls = "operations "+path, o.host.tolls
+	w.key, w.backoffs = "operations "+path, o.host.backoffs
 	w.shared, w.homes = true, map[action.Operation]*process{}
 	o.workers[path] = w
 	if o.closed {

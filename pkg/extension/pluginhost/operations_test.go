@@ -229,7 +229,7 @@ func TestAPluginThatKeepsDyingIsNotAskedForAWhile(t *testing.T) {
 	t.Parallel()
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
 	h := host(t, func(c *pluginhost.Config) {
-		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Rest: time.Hour, Idle: 10 * time.Hour}
+		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Backoff: time.Hour, Idle: 10 * time.Hour}
 	})
 	o := operations(t, h)
 	exit := action.Operation{Kind: "BackupItemActionV2", Action: "two.io/exit", ID: "exit"}

@@ -75,7 +75,7 @@ func TestWhatNobodyServesIsMissingFromTheJobsItIsFor(t *testing.T) {
 		"an object store twice":       {plugins: []Registration{registered(KindObjectStore, "a.io/x"), registered(KindObjectStore, "a.io/x")}},
 		"fine":                        {plugins: []Registration{registered(KindDeleteItemAction, "a.io/x")}, deletable: true},
 	} {
-		h := &Host{listings: []listing{{path: "/p/x", plugins: tc.plugins}}, tolls: newTolls()}
+		h := &Host{listings: []listing{{path: "/p/x", plugins: tc.plugins}}, backoffs: newBackoffs()}
 		h.arrange()
 		s := h.Open(t.Context(), slog.New(slog.DiscardHandler))
 		require.Len(t, s.MissingFromBackups(), tc.backups, name)

@@ -54,9 +54,9 @@ func (s *Session) Close() {
 }
 
 // worker returns the worker of a key, which is made when it is first asked for; its processes get
-// env beyond the host's, and their deaths are known by toll. In a closed session it is a closed
-// one.
-func (s *Session) worker(key, toll, path string, env ...string) *worker {
+// env beyond the host's, and their deaths are counted under backoffKey. In a closed session it is a
+// closed one.
+func (s *Session) worker(key, backoffKey, path string, env ...string) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w, ok := s.workers[key]; ok {
@@ -65,7 +65,7 @@ func (s *Session) worker(key, toll, path string, env ...string) *worker {
 	how := s.host.spec(path, s.log)
 	how.env = slices.Concat(how.env, env)
 	w := newWorker(s.ctx, how)
-	w.key, w.tolls = toll, s.host.tolls
+	w.key, w.backoffs = backoffKey, s.host.backoffs
 	s.workers[key] = w
 	if s.closed {
 		w.close()
@@ -194,8 +194,8 @@ func provide[P any](s *Session, kind Kind, provider string, config map[string]st
 	lasting := maps.Clone(config)
 	delete(lasting, InstalledCredentials)
 	delete(lasting, credentialsFile)
-	toll := fmt.Sprintf("%s %s %q", kind, name, lasting)
-	w := s.worker(key, toll, r.Path, installed(s.host.cfg.Environ, config[InstalledCredentials])...)
+	backoffKey := fmt.Sprintf("%s %s %q", kind, name, lasting)
+	w := s.worker(key, backoffKey, r.Path, installed(s.host.cfg.Environ, config[InstalledCredentials])...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if made, ok := s.providers[key].(*P); ok {

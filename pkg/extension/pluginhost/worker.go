@@ -28,8 +28,8 @@ type worker struct {
 	ending  sync.WaitGroup // processes that are being ended
 	closed  bool
 
-	key   string // what the tolls of its processes are known by
-	tolls *tolls
+	key      string // what the deaths of its processes are counted under
+	backoffs *backoffs
 
 	shared bool                          // by all jobs, see home.go
 	homes  map[action.Operation]*process // operations that live in a process; nil if not shared
@@ -41,10 +41,10 @@ type attempt struct {
 	err  error
 }
 
-// newWorker returns a worker that shares no tolls.
+// newWorker returns a worker that shares no backoffs.
 func newWorker(ctx context.Context, s *spec) *worker {
 	ctx, cancel := context.WithCancel(ctx)
-	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, tolls: newTolls()}
+	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, backoffs: newBackoffs()}
 }
 
 // call describes one call.
@@ -187,12 +187,12 @@ func (w *worker) offer(by who) (*process, *attempt, error) {
 	}
 	if p := w.current; p != nil && p.cmd.gone() {
 		if p.calls == 0 { // else it is counted where they end
-			w.tolls.count(w.toll(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate()), w.spec)
+			w.backoffs.count(w.backoffKey(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate()), w.spec)
 		}
 		w.evict(p)
 		w.bury(p)
 	}
-	if err := w.tolls.rests(w.toll(by), w.spec); err != nil {
+	if err := w.backoffs.check(w.backoffKey(by), w.spec); err != nil {
 		return nil, nil, err
 	}
 	switch {
@@ -202,7 +202,7 @@ func (w *worker) offer(by who) (*process, *attempt, error) {
 	case w.attempt != nil:
 		return nil, w.attempt, nil
 	}
-	if err := w.tolls.rests(w.toll(who{}), w.spec); err != nil {
+	if err := w.backoffs.check(w.backoffKey(who{}), w.spec); err != nil {
 		return nil, nil, err
 	}
 	w.attempt = &attempt{done: make(chan struct{})}
@@ -221,7 +221,7 @@ func (w *worker) launch(a *attempt) {
 	switch {
 	case err != nil:
 		a.err = err
-		w.tolls.count(w.toll(who{}), err, w.spec)
+		w.backoffs.count(w.backoffKey(who{}), err, w.spec)
 	case w.closed:
 		a.err = ErrClosed
 		w.ending.Add(1)
@@ -255,9 +255,9 @@ func (w *worker) release(p *process, by who, v verdict, err error) {
 		}
 	case answered:
 		p.silences = 0
-		w.tolls.clear(w.toll(by))
+		w.backoffs.clear(w.backoffKey(by))
 		if !p.buried {
-			w.tolls.clear(w.toll(who{}))
+			w.backoffs.clear(w.backoffKey(who{}))
 		}
 	case unknown:
 	}
@@ -270,10 +270,10 @@ func (w *worker) blame(p *process, by who, why error) {
 		return
 	}
 	p.blamed[by] = struct{}{}
-	w.tolls.count(w.toll(by), why, w.spec)
+	w.backoffs.count(w.backoffKey(by), why, w.spec)
 }
 
-func (w *worker) toll(by who) tollKey { return tollKey{w.key, by} }
+func (w *worker) backoffKey(by who) backoffKey { return backoffKey{w.key, by} }
 
 // bury takes a process out of use. Calls it is still answering may end; then retire ends it. The
 // caller holds the lock.
