@@ -41,7 +41,7 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, hint *workv1.Hin
 	case verdictRetry:
 		err = w.confirm(settling, msg, settleLimit, delayed(o.after))
 	case verdictDead:
-		err = w.bury(settling, msg, o.err)
+		err = w.storeDeadLetter(settling, msg, o.err)
 	default:
 		err = w.confirm(settling, msg, settleLimit, ackDone)
 	}
@@ -54,8 +54,8 @@ func delayed(after time.Duration) string {
 	return fmt.Sprintf(`%s {"delay": %d}`, ackAgain, after.Nanoseconds())
 }
 
-// bury stores the dead letter first: terminating removes the hint for good.
-func (w *worker) bury(ctx context.Context, msg jetstream.Msg, reason error) error {
+// storeDeadLetter stores the dead letter first: terminating removes the hint.
+func (w *worker) storeDeadLetter(ctx context.Context, msg jetstream.Msg, reason error) error {
 	text := "no reason given"
 	if reason != nil {
 		text = strings.ToValidUTF8(strings.NewReplacer("\r", " ", "\n", " ").Replace(reason.Error()), "?")

@@ -61,15 +61,15 @@ func (c *command) Start(context.Context) error {
 			started <- err
 			return
 		}
-		c.born()
+		c.started()
 		started <- nil
 		c.wait()
 	}()
 	return <-started
 }
 
-// born notes the id of the process, which may have been killed before it had one.
-func (c *command) born() {
+// started notes the id of the process, which may have been killed before it had one.
+func (c *command) started() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pid = c.cmd.Process.Pid
@@ -86,8 +86,8 @@ func (c *command) wait() {
 	close(c.exited)
 }
 
-// bury kills what the process leaves behind.
-func (c *command) bury() {
+// killGroup kills the children that the process leaves behind.
+func (c *command) killGroup() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	killGroup(c.pid)
@@ -123,16 +123,16 @@ func (c *command) gone() bool {
 	}
 }
 
-// fate says how the process ended, and in its own words why.
-func (c *command) fate() string {
-	fate := "exit status 0"
+// exitReason is how the process ended, with the line in which it reported why.
+func (c *command) exitReason() string {
+	reason := "exit status 0"
 	if c.ended != nil && !errors.Is(c.ended, exec.ErrWaitDelay) {
-		fate = c.ended.Error()
+		reason = c.ended.Error()
 	}
 	if c.words != "" {
-		fate += ": " + c.words
+		reason += ": " + c.words
 	}
-	return fate
+	return reason
 }
 
 // Stdout has the handshake's line and nothing else; later output is discarded.

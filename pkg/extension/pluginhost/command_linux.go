@@ -17,6 +17,6 @@ func ownGroup() *syscall.SysProcAttr {
 func (c *command) reap() error {
 	for errors.Is(unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
-	c.bury()
+	c.killGroup()
 	return c.cmd.Wait()
 }

@@ -10,6 +10,6 @@ func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true
 // reap waits for the process and kills its group.
 func (c *command) reap() error {
 	err := c.cmd.Wait()
-	c.bury()
+	c.killGroup()
 	return err
 }

@@ -142,6 +142,6 @@ func (w *worker) idle(p *process) time.Duration {
 	if rest := w.spec.limits.Idle - w.spec.clock.Since(p.used); rest > 0 {
 		return rest
 	}
-	w.bury(p)
+	w.drain(p)
 	return w.spec.limits.Idle
 }

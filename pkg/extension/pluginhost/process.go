@@ -75,7 +75,7 @@ type process struct {
 	// These belong to the worker.
 	calls      int
 	blamed     map[who]struct{} // plugins against which its death was counted
-	buried     bool
+	draining   bool
 	operations int       // that live in it
 	silences   int       // calls in a row that were not answered in time, where that does not end it
 	used       time.Time // when it was last given back
@@ -245,7 +245,7 @@ func (p *process) crash(ctx context.Context, err error) error {
 	defer cancel()
 	select {
 	case <-p.cmd.exited:
-		return fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate())
+		return fmt.Errorf("%w: %s", ErrCrashed, p.cmd.exitReason())
 	case <-ctx.Done():
 		return fmt.Errorf("%w: connection lost: %s", ErrCrashed, clip(status.Convert(err).Message()))
 	}

@@ -187,10 +187,10 @@ func (w *worker) offer(by who) (*process, *attempt, error) {
 	}
 	if p := w.current; p != nil && p.cmd.gone() {
 		if p.calls == 0 { // else it is counted where they end
-			w.backoffs.count(w.backoffKey(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.fate()), w.spec)
+			w.backoffs.count(w.backoffKey(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.exitReason()), w.spec)
 		}
 		w.evict(p)
-		w.bury(p)
+		w.drain(p)
 	}
 	if err := w.backoffs.check(w.backoffKey(by), w.spec); err != nil {
 		return nil, nil, err
@@ -247,16 +247,16 @@ func (w *worker) release(p *process, by who, v verdict, err error) {
 	case died:
 		w.blame(p, by, err)
 		w.evict(p)
-		w.bury(p)
+		w.drain(p)
 	case silent:
 		if p.silences++; p.silences >= w.spec.limits.Deaths {
 			w.blame(p, by, err)
-			w.bury(p)
+			w.drain(p)
 		}
 	case answered:
 		p.silences = 0
 		w.backoffs.clear(w.backoffKey(by))
-		if !p.buried {
+		if !p.draining {
 			w.backoffs.clear(w.backoffKey(who{}))
 		}
 	case unknown:
@@ -275,20 +275,20 @@ func (w *worker) blame(p *process, by who, why error) {
 
 func (w *worker) backoffKey(by who) backoffKey { return backoffKey{w.key, by} }
 
-// bury takes a process out of use. Calls it is still answering may end; then retire ends it. The
+// drain takes a process out of use. Calls it is still answering may end; then retire ends it. The
 // caller holds the lock.
-func (w *worker) bury(p *process) {
-	p.buried = true
+func (w *worker) drain(p *process) {
+	p.draining = true
 	if w.current == p {
 		w.current = nil
 	}
 	w.retire(p)
 }
 
-// retire ends a buried process that answers no call any more, and that no operation lives in. The
+// retire ends a draining process that answers no call any more, and that no operation lives in. The
 // caller holds the lock.
 func (w *worker) retire(p *process) {
-	if _, live := w.live[p]; !live || !p.buried || p.calls > 0 || p.operations > 0 {
+	if _, live := w.live[p]; !live || !p.draining || p.calls > 0 || p.operations > 0 {
 		return
 	}
 	delete(w.live, p)
