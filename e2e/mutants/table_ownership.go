@@ -84,7 +84,7 @@ var ownership = []Mutant{
 	},
 	{
 		Name:    "log and results of a failed backup do not say why",
-		Edit:    Edit{"pkg/archive/commit/explain.go", "Message: \"Backup failed\", Err: v.Reason,", "Message: \"Backup failed\","},
+		Edit:    Edit{"pkg/archive/commit/explain.go", "Message: \"Backup failed\", Err: failure.Reason,", "Message: \"Backup failed\","},
 		Package: "./pkg/archive/commit", Test: "TestExplainLeavesLogAndResults",
 	},
 	{

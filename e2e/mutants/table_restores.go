@@ -23,7 +23,7 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "the records of paused objects are swept",
-		Edit:    Edit{"services/deletion/internal/sweep/judge.go", "&& paused.Of(o) == \"\" {", "&& paused.Of(o) != \"?\" {"},
+		Edit:    Edit{"services/deletion/internal/sweep/inspector.go", "&& paused.Of(o) == \"\" {", "&& paused.Of(o) != \"?\" {"},
 		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfARestoreThatLeftObjectsPausedStay",
 	},
 }

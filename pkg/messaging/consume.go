@@ -198,7 +198,7 @@ func (w *worker) heartbeat(ctx context.Context, msg jetstream.Msg, hint *workv1.
 	}
 }
 
-// confirm sends a verdict on a message and waits until the server has applied it.
+// confirm sends an acknowledgement of a message and waits until the server has applied it.
 func (c *Client) confirm(ctx context.Context, msg jetstream.Msg, limit time.Duration, body string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

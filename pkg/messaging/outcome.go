@@ -4,17 +4,17 @@ import "time"
 
 // Outcome says what becomes of a hint. The zero Outcome is Done.
 type Outcome struct {
-	verdict verdict
-	after   time.Duration
-	err     error
+	kind  outcomeKind
+	after time.Duration
+	err   error
 }
 
-type verdict int
+type outcomeKind int
 
 const (
-	verdictDone verdict = iota
-	verdictRetry
-	verdictDead
+	outcomeDone outcomeKind = iota
+	outcomeRetry
+	outcomeDead
 )
 
 // Done says that the effect is durable, or that there was nothing to do.
@@ -25,15 +25,15 @@ func Later(after time.Duration) Outcome { return Retry(after, nil) }
 
 // Retry delivers the hint again after a delay; err, if any, is logged.
 func Retry(after time.Duration, err error) Outcome {
-	return Outcome{verdict: verdictRetry, after: max(after, time.Millisecond), err: err}
+	return Outcome{kind: outcomeRetry, after: max(after, time.Millisecond), err: err}
 }
 
 // DeadLetter gives up: the hint and err are stored in the dead letter stream, then the hint is
 // terminated.
-func DeadLetter(err error) Outcome { return Outcome{verdict: verdictDead, err: err} }
+func DeadLetter(err error) Outcome { return Outcome{kind: outcomeDead, err: err} }
 
 // Retries reports that the hint is delivered again.
-func (o Outcome) Retries() bool { return o.verdict == verdictRetry }
+func (o Outcome) Retries() bool { return o.kind == outcomeRetry }
 
 // Delay is after how long the hint is delivered again; 0 where it is not.
 func (o Outcome) Delay() time.Duration { return o.after }

@@ -13,7 +13,7 @@ import (
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-// Verdicts as JetStream reads them on a message's reply subject (ADR-15).
+// Acknowledgements as JetStream reads them on a message's reply subject (ADR-15).
 const (
 	ackDone     = "+ACK"
 	ackProgress = "+WPI"
@@ -33,14 +33,14 @@ const (
 func (w *worker) settle(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, o Outcome) {
 	log := w.cfg.Log.With("what", string(w.what), "kind", hint.GetKind(), "name", hint.GetName(), "uid", hint.GetUid())
 	if o.err != nil {
-		log.WarnContext(ctx, "hint not done", "error", o.err, "deadLetter", o.verdict == verdictDead)
+		log.WarnContext(ctx, "hint not done", "error", o.err, "deadLetter", o.kind == outcomeDead)
 	}
 	var err error
 	settling := context.WithoutCancel(ctx)
-	switch o.verdict {
-	case verdictRetry:
+	switch o.kind {
+	case outcomeRetry:
 		err = w.confirm(settling, msg, settleLimit, delayed(o.after))
-	case verdictDead:
+	case outcomeDead:
 		err = w.storeDeadLetter(settling, msg, o.err)
 	default:
 		err = w.confirm(settling, msg, settleLimit, ackDone)

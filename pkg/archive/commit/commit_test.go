@@ -65,7 +65,7 @@ func TestAnotherBackupsFileIsForeign(t *testing.T) {
 // reason.
 func TestExplainLeavesLogAndResults(t *testing.T) {
 	store := memstore.New()
-	v := commit.Verdict{Reason: "cancelled by alice", Time: now, Source: "holdfast/test"}
+	v := commit.Failure{Reason: "cancelled by alice", Time: now, Source: "holdfast/test"}
 	require.NoError(t, commit.Explain(t.Context(), store, t.TempDir(), backup("one"), "cluster", v))
 	for _, key := range []string{layout.BackupLog("b"), layout.BackupResults("b")} {
 		data, err := objectstore.ReadAll(t.Context(), store, key, 1<<20)

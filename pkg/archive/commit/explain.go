@@ -14,11 +14,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Verdict is why a backup failed.
-type Verdict struct {
+// Failure is why a backup failed.
+type Failure struct {
 	// Reason is the failureReason.
 	Reason string
-	// Time is when that was found, Source who found it ("holdfast/<service>").
+	// Time is when that was found, Source what found it ("holdfast/<service>").
 	Time   time.Time
 	Source string
 }
@@ -39,9 +39,9 @@ func Plan(b *velerov1.Backup, cluster string) assembly.Plan {
 
 // Explain leaves a log and results that say why the backup failed. dir is a directory for files on
 // their way to the bucket. What is there already stays.
-func Explain(ctx context.Context, store objectstore.Store, dir string, b *velerov1.Backup, cluster string, v Verdict) error {
+func Explain(ctx context.Context, store objectstore.Store, dir string, b *velerov1.Backup, cluster string, failure Failure) error {
 	plan := Plan(b, cluster)
-	plan.Notes = []joblog.Entry{{Time: v.Time, Level: joblog.Error, Message: "Backup failed", Err: v.Reason, Source: v.Source}}
+	plan.Notes = []joblog.Entry{{Time: failure.Time, Level: joblog.Error, Message: "Backup failed", Err: failure.Reason, Source: failure.Source}}
 	merged, err := assembly.Merge(ctx, store, plan, dir)
 	if err != nil {
 		return err

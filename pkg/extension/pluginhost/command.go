@@ -24,12 +24,12 @@ var errAddress = errors.New("plugin does not listen on a unix socket")
 // because go-plugin's own runner would parse hostile output (a message that is no string panics in
 // it), wait without limit for pipes that a grandchild holds, and leave children behind.
 type command struct {
-	cmd    *exec.Cmd
-	output *output
-	hello  *firstLine
-	exited chan struct{} // closed when the process is gone and its output was taken
-	ended  error         // of the process; read after exited
-	words  string        // its last words; read after exited
+	cmd       *exec.Cmd
+	output    *output
+	hello     *firstLine
+	exited    chan struct{} // closed when the process is gone and its output was taken
+	ended     error         // of the process; read after exited
+	crashLine string        // in which it reported a panic, or empty; read after exited
 
 	mu     sync.Mutex
 	pid    int // 0 before the start and when the id may belong to another process
@@ -82,7 +82,7 @@ func (c *command) started() {
 func (c *command) wait() {
 	c.ended = c.reap()
 	c.hello.end()
-	c.words = c.output.end()
+	c.crashLine = c.output.end()
 	close(c.exited)
 }
 
@@ -129,8 +129,8 @@ func (c *command) exitReason() string {
 	if c.ended != nil && !errors.Is(c.ended, exec.ErrWaitDelay) {
 		reason = c.ended.Error()
 	}
-	if c.words != "" {
-		reason += ": " + c.words
+	if c.crashLine != "" {
+		reason += ": " + c.crashLine
 	}
 	return reason
 }

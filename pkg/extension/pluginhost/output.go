@@ -29,12 +29,12 @@ type output struct {
 	clock   clock.PassiveClock
 	limit   *rate.Limiter
 
-	mu      sync.Mutex
-	rest    []byte // of a line that has not ended
-	cut     bool   // rest continues a line of which pieces were logged
-	dropped int    // lines over the limit since the last one that was logged
-	worst   slog.Level
-	words   string // the line a dying Go process said why in
+	mu        sync.Mutex
+	rest      []byte // of a line that has not ended
+	cut       bool   // rest continues a line of which pieces were logged
+	dropped   int    // lines over the limit since the last one that was logged
+	worst     slog.Level
+	crashLine string // the line in which a dying Go process reports why
 }
 
 func newOutput(ctx context.Context, log *slog.Logger, c clock.PassiveClock, l Limits) *output {
@@ -95,8 +95,8 @@ func (o *output) whole(line []byte) {
 
 func (o *output) plain(line []byte) {
 	text := strings.ToValidUTF8(string(line[:min(len(line), maxLine)]), "�")
-	if o.words == "" && (strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")) {
-		o.words = clip(text)
+	if o.crashLine == "" && (strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")) {
+		o.crashLine = clip(text)
 	}
 	o.log(len(text), slog.LevelDebug, text, nil)
 }
@@ -138,7 +138,7 @@ func (o *output) end() string {
 	o.whole(o.rest)
 	o.rest = nil
 	o.reportDropped()
-	return o.words
+	return o.crashLine
 }
 
 func levelOf(name string) slog.Level {

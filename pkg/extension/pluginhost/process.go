@@ -211,9 +211,9 @@ func (s *spec) notStarted(ctx context.Context, cmd *command, err error) error {
 	if ctx.Err() != nil {
 		err = errSlowStart
 	}
-	// The process was killed for not answering, unless it has died before; only its words tell.
-	if cmd.words != "" {
-		return fmt.Errorf("%w: %s: %s", ErrStart, clip(err.Error()), cmd.words)
+	// The process was killed for not answering, unless it had died before: then it has a crashLine.
+	if cmd.crashLine != "" {
+		return fmt.Errorf("%w: %s: %s", ErrStart, clip(err.Error()), cmd.crashLine)
 	}
 	return fmt.Errorf("%w: %s", ErrStart, clip(err.Error()))
 }

@@ -37,7 +37,7 @@ func (t *transfer) stream() context.Context { return withSent(t.ctx, t.sent) }
 // counts.
 func (t *transfer) end(err error) error {
 	t.settled.Do(func() {
-		v, reason := t.w.judge(t.caller, t.ctx, t.p, err)
+		v, reason := t.w.classify(t.caller, t.ctx, t.p, err)
 		t.w.release(t.p, t.c.who, v, reason)
 		t.cancel()
 		if err = reason; err != nil {

@@ -99,8 +99,8 @@ func (w *worker) once(ctx context.Context, c call, fn func(ctx context.Context, 
 	dog, cancel := watch(ctx, w.spec.clock, c.within)
 	defer cancel()
 	sent := new(atomic.Bool)
-	verdict, err := w.judge(ctx, dog.ctx, p, guard(func() error { return fn(withSent(dog.ctx, sent), p) }))
-	w.release(p, c.who, verdict, err)
+	liveness, err := w.classify(ctx, dog.ctx, p, guard(func() error { return fn(withSent(dog.ctx, sent), p) }))
+	w.release(p, c.who, liveness, err)
 	if err != nil {
 		return c.fail(err, sent.Load())
 	}
@@ -117,19 +117,19 @@ func guard(fn func() error) (err error) {
 	return fn()
 }
 
-// verdict is what a call tells about its process.
-type verdict int
+// liveness is what a call shows about its process.
+type liveness int
 
 const (
-	unknown  verdict = iota // nothing: the caller went away
-	answered                // it works, whatever it answered
-	silent                  // it did not answer, and is not given up for that
-	died                    // it must not be used again
+	unknown  liveness = iota // nothing: the caller went away
+	answered                 // it works, whatever it answered
+	silent                   // it did not answer, and is not given up for that
+	died                     // it must not be used again
 )
 
-// judge says why a call failed, and what that tells about the process. ctx is the caller's, callCtx
+// classify returns why a call failed, and what that shows about the process. ctx is the caller's, callCtx
 // has the call's deadline.
-func (w *worker) judge(ctx, callCtx context.Context, p *process, err error) (verdict, error) {
+func (w *worker) classify(ctx, callCtx context.Context, p *process, err error) (liveness, error) {
 	if err == nil {
 		return answered, nil
 	}
@@ -238,7 +238,7 @@ func (w *worker) launch(a *attempt) {
 }
 
 // release gives the process back after a call.
-func (w *worker) release(p *process, by who, v verdict, err error) {
+func (w *worker) release(p *process, by who, v liveness, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.calls--

@@ -37,7 +37,7 @@ type Kind[T client.Object] interface {
 	// Admit decides about an object as it was just read from the API server, neither terminal nor
 	// being deleted nor held by a live instance. It may make calls and changes nothing: the write
 	// that follows replaces exactly the version it was shown, and after a conflict it is asked
-	// again. An error is neither verdict: the job is tried again later.
+	// again. An error is not a decision: the job is tried again later.
 	Admit(ctx context.Context, obj T) (Decision[T], error)
 }
 

@@ -92,7 +92,7 @@ func (s *State) unrecorded(ctx context.Context, verdict checkpoint.Failure, err 
 // metadata file, written next, says it too.
 func explainFailure(ctx context.Context, s *State) error {
 	err := commit.Explain(ctx, s.Store, s.Dir, s.Backup, s.Cluster,
-		commit.Verdict{Reason: s.Verdict.Reason, Time: s.Verdict.Time, Source: "holdfast/backup-runner"})
+		commit.Failure{Reason: s.Verdict.Reason, Time: s.Verdict.Time, Source: "holdfast/backup-runner"})
 	if err != nil {
 		s.Log.WarnContext(ctx, "log of the failed backup not published", "error", err)
 	}

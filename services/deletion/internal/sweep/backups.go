@@ -70,7 +70,7 @@ func (p *pass) backup(ctx context.Context, d *directory) error {
 		p.count.unowned++
 		return nil
 	}
-	own, err := p.judge.owner(ctx, d.name)
+	own, err := p.inspector.owner(ctx, d.name)
 	if err != nil || !p.ours(own, d.name) {
 		return err
 	}
@@ -85,17 +85,17 @@ func (p *pass) backup(ctx context.Context, d *directory) error {
 // parts removes the parts of one object, if it needs them no more. The directory's owner is looked
 // at when the rest is.
 func (p *pass) parts(ctx context.Context, name, uid string) error {
-	verdict, err := p.judge.parts(ctx, name, uid)
-	if err != nil || verdict == inUse || verdict == abandoned {
+	usage, err := p.inspector.parts(ctx, name, uid)
+	if err != nil || usage == inUse || usage == abandoned {
 		return err
 	}
-	if verdict == leftoverOfGone && !p.goneLongEnough(layout.PartsPrefix(name, uid)) {
+	if usage == leftoverOfGone && !p.goneLongEnough(layout.PartsPrefix(name, uid)) {
 		return nil
 	}
 	p.log.Info("removing the parts of a backup that needs them no more", "backup", name, "uid", uid)
 	_, err = p.remover.empty(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {
-		now, err := p.judge.parts(ctx, name, uid)
-		return now == verdict, err
+		now, err := p.inspector.parts(ctx, name, uid)
+		return now == usage, err
 	})
 	return err
 }
@@ -103,12 +103,12 @@ func (p *pass) parts(ctx context.Context, name, uid string) error {
 // wholeDirectory removes a directory that was reserved for a Backup which is gone and never
 // committed anything.
 func (p *pass) wholeDirectory(ctx context.Context, name string) error {
-	own, err := p.judge.owner(ctx, name)
+	own, err := p.inspector.owner(ctx, name)
 	if err != nil || own.kind != oursKind {
 		return err
 	}
 	leftover := func(ctx context.Context) (bool, error) {
-		now, err := p.judge.directory(ctx, name, own.uid)
+		now, err := p.inspector.directory(ctx, name, own.uid)
 		return now == abandoned, err
 	}
 	ok, err := leftover(ctx)

@@ -25,7 +25,7 @@ type owner struct {
 }
 
 // owner reads whose a backup's directory is. The error is a fault of the store, not of the file.
-func (j *judge) owner(ctx context.Context, name string) (owner, error) {
+func (j *inspector) owner(ctx context.Context, name string) (owner, error) {
 	return j.readOwner(ctx, layout.OwnerFile(name), func(data []byte) (string, string, error) {
 		o, err := layout.DecodeOwner(data)
 		return o.BackupUID, o.ClusterUID, err
@@ -33,7 +33,7 @@ func (j *judge) owner(ctx context.Context, name string) (owner, error) {
 }
 
 // restoreOwner reads whose the records of a restore are.
-func (j *judge) restoreOwner(ctx context.Context, name, uid string) (owner, error) {
+func (j *inspector) restoreOwner(ctx context.Context, name, uid string) (owner, error) {
 	return j.readOwner(ctx, layout.RestoreOwnerFile(name, uid), func(data []byte) (string, string, error) {
 		o, err := layout.DecodeRestoreOwner(data)
 		if err == nil && o.RestoreUID != uid {
@@ -43,7 +43,7 @@ func (j *judge) restoreOwner(ctx context.Context, name, uid string) (owner, erro
 	})
 }
 
-func (j *judge) readOwner(ctx context.Context, key string, decode func([]byte) (uid, cluster string, err error)) (owner, error) {
+func (j *inspector) readOwner(ctx context.Context, key string, decode func([]byte) (uid, cluster string, err error)) (owner, error) {
 	data, err := objectstore.ReadAll(ctx, j.store, key, layout.MaxOwnerBytes)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):

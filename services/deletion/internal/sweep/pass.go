@@ -23,15 +23,15 @@ var errTooMany = fmt.Errorf("%d directories failed, the rest is left to the next
 
 // pass is one sweep of one location.
 type pass struct {
-	sweeper *Sweeper
-	place   *place
-	store   objectstore.Store
-	judge   judge
-	remover remover
-	log     *slog.Logger
-	seen    map[string]time.Time // place.gone of the next pass
-	owners  map[string]owner     // of directories with unfinished uploads
-	count   counts
+	sweeper   *Sweeper
+	place     *place
+	store     objectstore.Store
+	inspector inspector
+	remover   remover
+	log       *slog.Logger
+	seen      map[string]time.Time // place.gone of the next pass
+	owners    map[string]owner     // of directories with unfinished uploads
+	count     counts
 }
 
 // counts is what a pass did and saw.
@@ -59,7 +59,7 @@ func (p *pass) run(ctx context.Context, loc *velerov1.BackupStorageLocation) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, p.store.Close()) }()
-	p.judge = judge{reader: p.sweeper.Reader, store: p.store, cluster: cluster, keepFailed: p.sweeper.KeepFailed}
+	p.inspector = inspector{reader: p.sweeper.Reader, store: p.store, cluster: cluster, keepFailed: p.sweeper.KeepFailed}
 	p.remover = remover{store: p.store, clock: p.sweeper.Clock, log: p.log, count: &p.count}
 	for _, step := range []func(context.Context) error{p.backups, p.restores, p.uploads} {
 		if err := step(ctx); err != nil {

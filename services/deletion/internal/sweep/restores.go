@@ -41,25 +41,25 @@ func (p *pass) restores(ctx context.Context) error {
 // restore removes the records of one Restore, if it needs them no more.
 func (p *pass) restore(ctx context.Context, r records) error {
 	dir := layout.RestoreRecords(r.name, r.uid)
-	own, err := p.judge.restoreOwner(ctx, r.name, r.uid)
+	own, err := p.inspector.restoreOwner(ctx, r.name, r.uid)
 	if err != nil {
 		return err
 	}
-	verdict, err := p.judge.records(ctx, r)
+	usage, err := p.inspector.records(ctx, r)
 	if err != nil {
 		return err
 	}
-	if own.kind != noneKind || verdict != leftoverOfDone {
+	if own.kind != noneKind || usage != leftoverOfDone {
 		if !p.ours(own, dir) {
 			return nil
 		}
 	}
-	if verdict == inUse || verdict == leftoverOfGone && !p.goneLongEnough(dir) {
+	if usage == inUse || usage == leftoverOfGone && !p.goneLongEnough(dir) {
 		return err
 	}
 	p.log.Info("removing the records of a restore that needs them no more", "restore", r.name, "uid", r.uid)
 	leftover := func(ctx context.Context) (bool, error) {
-		now, err := p.judge.records(ctx, r)
+		now, err := p.inspector.records(ctx, r)
 		return now != inUse, err
 	}
 	key := layout.RestoreOwnerFile(r.name, r.uid)

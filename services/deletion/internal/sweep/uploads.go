@@ -25,7 +25,7 @@ func (p *pass) uploads(ctx context.Context) error {
 		own, ok := p.owners[name]
 		if !ok {
 			var err error
-			if own, err = p.judge.owner(ctx, name); err != nil {
+			if own, err = p.inspector.owner(ctx, name); err != nil {
 				return false, err
 			}
 			p.owners[name] = own
@@ -36,7 +36,7 @@ func (p *pass) uploads(ctx context.Context) error {
 		if p.sweeper.Clock.Since(u.Begun) >= uploadAge {
 			return true, nil
 		}
-		stages, err := p.judge.backupStages(ctx, name)
+		stages, err := p.inspector.backupStages(ctx, name)
 		return err == nil && stages[types.UID(own.uid)] == done, err
 	})
 }

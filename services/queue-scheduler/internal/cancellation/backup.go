@@ -149,5 +149,5 @@ func (c *Canceller) explain(ctx context.Context, store objectstore.Store, b *vel
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	return commit.Explain(ctx, store, dir, b, cluster, commit.Verdict{Reason: reason, Time: c.Clock.Now().UTC().Truncate(time.Millisecond), Source: "holdfast/queue-scheduler"})
+	return commit.Explain(ctx, store, dir, b, cluster, commit.Failure{Reason: reason, Time: c.Clock.Now().UTC().Truncate(time.Millisecond), Source: "holdfast/queue-scheduler"})
 }

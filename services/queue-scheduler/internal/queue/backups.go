@@ -116,7 +116,7 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 			continue
 		}
 		if !v.admitted(b.UID) {
-			reason, err := s.verdict(v, &line[i], w)
+			reason, err := s.obstacle(v, &line[i], w)
 			if err != nil || reason != nil {
 				errs = append(errs, err)
 				waiting = append(waiting, b)
@@ -150,9 +150,9 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	return errors.Join(errs...)
 }
 
-// verdict is why a backup that is not admitted has to wait; nil if it may start. While namespaces
+// obstacle is why a backup that is not admitted has to wait; nil if it may start. While namespaces
 // cannot be read no backup may, and the first one says so.
-func (s *Scheduler) verdict(v *view, b *Waiting, w *walk) (reason, err error) {
+func (s *Scheduler) obstacle(v *view, b *Waiting, w *walk) (reason, err error) {
 	if err := v.live.err; err != nil {
 		if w.blind {
 			return err, nil
@@ -160,7 +160,7 @@ func (s *Scheduler) verdict(v *view, b *Waiting, w *walk) (reason, err error) {
 		w.blind = true
 		return nil, fmt.Errorf("admit backup %s: %w", b.Backup.Name, err)
 	}
-	if reason = w.verdict(b.Namespaces); reason != nil {
+	if reason = w.obstacle(b.Namespaces); reason != nil {
 		w.wait(b.Backup.Name, b.Namespaces, reason)
 		s.reasons.report(b.Backup, reason)
 	}

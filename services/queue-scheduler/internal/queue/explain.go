@@ -125,7 +125,7 @@ func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid 
 		if err != nil {
 			return nil, err
 		}
-		reason := w.verdict(namespaces)
+		reason := w.obstacle(namespaces)
 		switch {
 		case b.UID == uid:
 			return w.inTheWay(v, line[:i], b, namespaces), nil
@@ -147,7 +147,7 @@ func besides(b *Waiting) Obstacle {
 	return out
 }
 
-// inTheWay lists everything that holds b up, where verdict is content with the first thing it
+// inTheWay lists everything that holds b up, where obstacle returns the first thing it
 // finds. The walk has come to b.
 func (w *walk) inTheWay(v *view, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
 	var out []Obstacle

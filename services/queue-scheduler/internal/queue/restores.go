@@ -60,7 +60,7 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 		return true, nil // republish reminds the runners
 	}
 	if validated(r) {
-		if reason := line.verdict(restoreEntry(r, s.Clock.Now())); reason != nil {
+		if reason := line.obstacle(restoreEntry(r, s.Clock.Now())); reason != nil {
 			return false, reason // nothing needs to be read to know
 		}
 	}
@@ -70,7 +70,7 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 	}
 	failpoint.Hit("queue-scheduler/restore-validated")
 	e := restoreEntry(r, s.Clock.Now())
-	if reason := line.verdict(e); reason != nil {
+	if reason := line.obstacle(e); reason != nil {
 		return false, reason
 	}
 	if err := s.Ledger.Admit(ctx, e, v.limits, line.blocking()...); err != nil {

@@ -40,9 +40,9 @@ func (l *restoreWalk) admit(e ledger.Entry) {
 	}
 }
 
-// verdict is why a restore has to wait, or nil: an *ledger.OverlapError, *behindError or
+// obstacle is why a restore has to wait, or nil: an *ledger.OverlapError, *behindError or
 // *ledger.FullError, the longest lasting first.
-func (l *restoreWalk) verdict(e ledger.Entry) error {
+func (l *restoreWalk) obstacle(e ledger.Entry) error {
 	for i := range l.running {
 		if shared := l.running[i].Blocks(&e); len(shared) > 0 {
 			return &ledger.OverlapError{With: l.running[i], Namespaces: shared}

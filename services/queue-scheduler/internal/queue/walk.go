@@ -78,10 +78,10 @@ func (w *walk) holder(namespaces []string) *ledger.Entry {
 	return nil
 }
 
-// verdict is why a backup with these namespaces has to wait, or nil: an *ledger.OverlapError,
+// obstacle is why a backup with these namespaces has to wait, or nil: an *ledger.OverlapError,
 // *behindError or *ledger.FullError, the longest lasting first. Once one waits for a place, all
 // behind it do.
-func (w *walk) verdict(namespaces []string) error {
+func (w *walk) obstacle(namespaces []string) error {
 	if e := w.holder(namespaces); e != nil {
 		return &ledger.OverlapError{With: *e, Namespaces: ledger.Overlap(e.Namespaces, namespaces)}
 	}

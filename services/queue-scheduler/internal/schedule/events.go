@@ -9,7 +9,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// reportPhase reports that the verdict on a Schedule changed.
+// reportPhase reports that the phase of a Schedule changed.
 func (p *pass) reportPhase(s *velerov1.Schedule, before velerov1.SchedulePhase) {
 	if s.Status.Phase == before {
 		return

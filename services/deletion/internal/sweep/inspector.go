@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// verdict is what uncached reads say of parts, records or a directory.
-type verdict int
+// usage is what uncached reads show of parts, records or a directory.
+type usage int
 
 const (
-	inUse          verdict = iota // or not ours, or not to be told
-	leftoverOfDone                // its object has ended
-	leftoverOfGone                // its object is gone
-	abandoned                     // the whole directory: its object is gone and left no velero-backup.json
+	inUse          usage = iota // or not ours, or unknown
+	leftoverOfDone              // its object has ended
+	leftoverOfGone              // its object is gone
+	abandoned                   // the whole directory: its object is gone and left no velero-backup.json
 )
 
 // stage is how far the object of a UID is.
@@ -38,9 +38,9 @@ const (
 // a bucket.
 func byName(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
 
-// judge decides from uncached reads: whose a directory of a location is and whether it is a
+// inspector decides from uncached reads: whose a directory of a location is and whether it is a
 // leftover.
-type judge struct {
+type inspector struct {
 	reader     client.Reader // uncached
 	store      objectstore.Store
 	cluster    string // UID of this cluster
@@ -48,7 +48,7 @@ type judge struct {
 }
 
 // backupStages reads the Backups of that name.
-func (j *judge) backupStages(ctx context.Context, name string) (map[types.UID]stage, error) {
+func (j *inspector) backupStages(ctx context.Context, name string) (map[types.UID]stage, error) {
 	var list velerov1.BackupList
 	if err := j.reader.List(ctx, &list, byName(name)); err != nil {
 		return nil, fmt.Errorf("look for backup %q: %w", name, err)
@@ -65,9 +65,9 @@ func (j *judge) backupStages(ctx context.Context, name string) (map[types.UID]st
 	return stages, nil
 }
 
-// parts judges the parts of one object. It reads the owner before the cluster: who reserved the
+// parts decides about the parts of one object. It reads the owner before the cluster: who reserved the
 // directory existed before that.
-func (j *judge) parts(ctx context.Context, name, uid string) (verdict, error) {
+func (j *inspector) parts(ctx context.Context, name, uid string) (usage, error) {
 	own, err := j.owner(ctx, name)
 	if err != nil || own.kind != oursKind {
 		return inUse, err
@@ -97,14 +97,14 @@ func (j *judge) parts(ctx context.Context, name, uid string) (verdict, error) {
 	return leftoverOfGone, nil
 }
 
-func (j *judge) keepsFailed() bool { return j.keepFailed != nil && j.keepFailed() }
+func (j *inspector) keepsFailed() bool { return j.keepFailed != nil && j.keepFailed() }
 
 // maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
 const maxMetadata = 8 << 20
 
 // committed returns the phase that the backup was committed with, "" if the file says none;
 // objectstore.ErrNotFound if there is none.
-func (j *judge) committed(ctx context.Context, name string) (velerov1.BackupPhase, error) {
+func (j *inspector) committed(ctx context.Context, name string) (velerov1.BackupPhase, error) {
 	data, err := objectstore.ReadAll(ctx, j.store, layout.BackupMetadata(name), maxMetadata)
 	if errors.Is(err, objectstore.ErrSize) {
 		return "", nil
@@ -119,9 +119,9 @@ func (j *judge) committed(ctx context.Context, name string) (velerov1.BackupPhas
 	return b.Status.Phase, nil
 }
 
-// directory judges whether everything in the directory was left by the Backup with that UID.
+// directory decides whether everything in the directory was left by the Backup with that UID.
 // While another of that name is on its way the directory is left to its runner.
-func (j *judge) directory(ctx context.Context, name, uid string) (verdict, error) {
+func (j *inspector) directory(ctx context.Context, name, uid string) (usage, error) {
 	own, err := j.owner(ctx, name)
 	if err != nil || own.kind != oursKind || own.uid != uid {
 		return inUse, err
@@ -145,11 +145,11 @@ func (j *judge) directory(ctx context.Context, name, uid string) (verdict, error
 	return abandoned, nil
 }
 
-// records judges the recorded outcomes of a Restore. It wants an owner file of this cluster, or a
+// records decides about the recorded outcomes of a Restore. It wants an owner file of this cluster, or a
 // Restore of this cluster with that UID that has ended: a runner that was paused may write a record
 // after the owner file was swept. A restore that left objects paused needs its records to resume
 // them.
-func (j *judge) records(ctx context.Context, r records) (verdict, error) {
+func (j *inspector) records(ctx context.Context, r records) (usage, error) {
 	own, err := j.restoreOwner(ctx, r.name, r.uid)
 	if err != nil || own.kind != oursKind && own.kind != noneKind {
 		return inUse, err
