@@ -17,7 +17,7 @@ import (
 const batchItems = 1000
 
 // open opens the manifest. Without one, and with a damaged one, the tarball is read from its start.
-func (w *walk) open(ctx context.Context) error {
+func (w *attempt) open(ctx context.Context) error {
 	if !w.tarball {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (w *walk) open(ctx context.Context) error {
 
 // byManifest shows the items of the resources that an action wants, each read from the tarball by
 // range.
-func (w *walk) byManifest(ctx context.Context) error {
+func (w *attempt) byManifest(ctx context.Context) error {
 	kinds := w.kinds()
 	if len(kinds) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (w *walk) byManifest(ctx context.Context) error {
 }
 
 // kinds returns the kinds that an action may want, each resource once: in its preferred version.
-func (w *walk) kinds() []string {
+func (w *attempt) kinds() []string {
 	var kinds []string
 	for _, k := range w.manifest.Kinds() {
 		gr := schema.ParseGroupResource(k.Resource)
@@ -85,7 +85,7 @@ func (w *walk) kinds() []string {
 }
 
 // batch returns the next items that are left for an action.
-func (w *walk) batch(ctx context.Context, f manifest.Filter) ([]manifest.Item, error) {
+func (w *attempt) batch(ctx context.Context, f manifest.Filter) ([]manifest.Item, error) {
 	var batch []manifest.Item
 	for m, err := range w.manifest.Items(ctx, f) {
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // stored finds where the objects of the backup are: in its tarball, or in the parts of a backup
 // that ended before it had one.
-func (w *walk) stored(ctx context.Context) (found bool, err error) {
+func (w *attempt) stored(ctx context.Context) (found bool, err error) {
 	w.tarball, err = objectstore.Exists(ctx, w.job.Store, layout.BackupTarball(w.job.Backup.Name))
 	if err != nil || w.tarball || !w.job.Parts {
 		return w.tarball, err
@@ -40,7 +40,7 @@ func (w *walk) stored(ctx context.Context) (found bool, err error) {
 
 // byParts shows the items of a backup that was never composed. One that is in several parts,
 // because its unit was collected again, is shown once.
-func (w *walk) byParts(ctx context.Context) error {
+func (w *attempt) byParts(ctx context.Context) error {
 	w.record.remembers = true
 	for _, key := range w.parts {
 		err := w.through(ctx, key, tarball.ListPart)

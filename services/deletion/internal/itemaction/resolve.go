@@ -11,7 +11,7 @@ import (
 
 // resolver returns what names in selectors mean: what the cluster says, and for what it does not
 // serve any more, such as objects of a definition that was removed, what the backup itself says.
-func (w *walk) resolver(cluster selection.Resolver) selection.Resolver {
+func (w *attempt) resolver(cluster selection.Resolver) selection.Resolver {
 	if w.manifest == nil {
 		return cluster
 	}

@@ -112,7 +112,7 @@ func TestWhatWasDoneIsRecordedWhileAnActionTakesLong(t *testing.T) {
 		<-slow
 		require.Empty(b.t, b.records())
 		b.clock.Step(flushEvery)
-		require.Eventually(b.t, func() bool { return len(b.store.Keys()) > 0 && len(matching(b.store.Keys(), "/deletion/")) == 1 }, patienceOfTests, time.Millisecond)
+		require.Eventually(b.t, func() bool { return len(b.store.Keys()) > 0 && len(matching(b.store.Keys(), "/deletion/")) == 1 }, timeout, time.Millisecond)
 		b.store.Inject(func(memstore.Op, string) error { return errors.New("the process is dead") })
 		die()
 		require.Error(b.t, <-done)
@@ -127,7 +127,7 @@ func TestWhatWasDoneIsRecordedWhileAnActionTakesLong(t *testing.T) {
 var errLost = errors.New("claim lost")
 
 // A process whose work is another's calls nothing and records nothing.
-func TestALostClaimEndsTheWalk(t *testing.T) {
+func TestALostClaimEndsTheAttempt(t *testing.T) {
 	inBothWays(t, items("o", "p", "q"), func(b *bed) {
 		b.register("a.io/b", everything, func(_ context.Context, object string) error {
 			b.confirm = func() error { return errLost }
@@ -143,7 +143,7 @@ func TestALostClaimEndsTheWalk(t *testing.T) {
 // be a million items.
 func TestAnActionThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	names := []string{"k", "l", "m", "n", "o", "p"}
-	for why, calls := range map[error]int{pluginhost.ErrTimeout: patience, pluginhost.ErrStopped: 1} {
+	for why, calls := range map[error]int{pluginhost.ErrTimeout: maxUnanswered, pluginhost.ErrStopped: 1} {
 		inBothWays(t, items(names...), func(b *bed) {
 			b.register("a.io/b", everything, nil)
 			x := b.register("a.io/x", everything, func(context.Context, string) error {
@@ -170,7 +170,7 @@ func TestAnAnswerInBetweenCounts(t *testing.T) {
 	backuptest.Write(t, b.store, "b", backuptest.Objects("pods", "Pod", "a", 20)...)
 	calls := 0
 	b.register("a.io/b", everything, func(context.Context, string) error {
-		if calls++; calls%patience != 0 {
+		if calls++; calls%maxUnanswered != 0 {
 			return pluginhost.ErrTimeout
 		}
 		return nil

@@ -83,7 +83,7 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 	if len(actions) == 0 && len(unknown) == 0 {
 		return nil
 	}
-	w := &walk{job: job, log: log, metrics: r.Metrics, calls: r.Calls, failed: &FailedError{}, record: newRecord(job, log)}
+	w := &attempt{job: job, log: log, metrics: r.Metrics, calls: r.Calls, failed: &FailedError{}, record: newRecord(job, log)}
 	found, err := w.stored(ctx)
 	if err != nil || !found {
 		return err
@@ -101,7 +101,7 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 }
 
 // begin asks the actions what they want, and reads what was done before.
-func (r *Runner) begin(ctx context.Context, w *walk, actions []action.DeleteItem) error {
+func (r *Runner) begin(ctx context.Context, w *attempt, actions []action.DeleteItem) error {
 	cluster, err := r.Discover(ctx)
 	if err != nil {
 		return err
@@ -130,8 +130,8 @@ func (r *Runner) begin(ctx context.Context, w *walk, actions []action.DeleteItem
 }
 
 // end writes the last record, also when the process is being stopped, and returns what was not
-// done. cause is why the walk ended early, if it did.
-func (w *walk) end(ctx context.Context, cause error) error {
+// done. cause is why the attempt ended early, if it did.
+func (w *attempt) end(ctx context.Context, cause error) error {
 	for _, a := range w.bound {
 		if a.left > 0 {
 			w.failed.add(fmt.Errorf("plugin %s: does not answer: %d more items were not shown to it", a.Action.Name(), a.left))

@@ -12,7 +12,7 @@ import (
 )
 
 // byTarball shows the items of a tarball that has no manifest in one pass over it.
-func (w *walk) byTarball(ctx context.Context) error {
+func (w *attempt) byTarball(ctx context.Context) error {
 	return w.through(ctx, layout.BackupTarball(w.job.Backup.Name), tarball.List)
 }
 
@@ -21,8 +21,8 @@ type lister func(ctx context.Context, r io.Reader, l tarball.Limits, v tarball.V
 
 // through shows the items of one object of the bucket. A connection that breaks, as one does whose
 // other end waits for hours while actions work, is opened again for as long as there is progress.
-func (w *walk) through(ctx context.Context, key string, list lister) error {
-	for p := (pass{walk: w, key: key, list: list}); ; {
+func (w *attempt) through(ctx context.Context, key string, list lister) error {
+	for p := (pass{attempt: w, key: key, list: list}); ; {
 		before := p.passed
 		err := p.run(ctx)
 		switch {
@@ -39,12 +39,12 @@ func (w *walk) through(ctx context.Context, key string, list lister) error {
 
 // pass is one reading of an archive.
 type pass struct {
-	*walk
+	*attempt
 	key    string
 	list   lister
 	passed int   // entries that earlier passes and this one are done with
 	seen   int   // entries of this one
-	stop   error // ends the walk
+	stop   error // ends the attempt
 }
 
 func (p *pass) run(ctx context.Context) error {

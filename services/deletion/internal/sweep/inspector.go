@@ -65,8 +65,8 @@ func (j *inspector) backupStages(ctx context.Context, name string) (map[types.UI
 	return stages, nil
 }
 
-// parts decides about the parts of one object. It reads the owner before the cluster: who reserved the
-// directory existed before that.
+// parts decides about the parts of one object. It reads the owner before the cluster: the object
+// that reserved the directory existed before that.
 func (j *inspector) parts(ctx context.Context, name, uid string) (usage, error) {
 	own, err := j.owner(ctx, name)
 	if err != nil || own.kind != oursKind {
@@ -145,10 +145,10 @@ func (j *inspector) directory(ctx context.Context, name, uid string) (usage, err
 	return abandoned, nil
 }
 
-// records decides about the recorded outcomes of a Restore. It wants an owner file of this cluster, or a
-// Restore of this cluster with that UID that has ended: a runner that was paused may write a record
-// after the owner file was swept. A restore that left objects paused needs its records to resume
-// them.
+// records decides about the recorded outcomes of a Restore. They are leftovers only with an owner
+// file of this cluster, or a Restore of this cluster with that UID that has ended: a runner that was
+// paused may write a record after the owner file was swept. A restore that left objects paused needs
+// its records to resume them.
 func (j *inspector) records(ctx context.Context, r records) (usage, error) {
 	own, err := j.restoreOwner(ctx, r.name, r.uid)
 	if err != nil || own.kind != oursKind && own.kind != noneKind {

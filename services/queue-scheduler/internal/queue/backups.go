@@ -103,7 +103,7 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	s.resolver.namespaces(ctx, v) // read before the decisions are timed
 	watch := newStopwatch(s.Clock)
 	line := s.ordering.order(ctx, v)
-	w := newWalk(v)
+	w := newAdmission(v)
 	var errs []error
 	waiting := make([]*velerov1.Backup, 0, len(v.queued))
 	for i, b := range v.queued {
@@ -152,7 +152,7 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 
 // obstacle is why a backup that is not admitted has to wait; nil if it may start. While namespaces
 // cannot be read no backup may, and the first one says so.
-func (s *Scheduler) obstacle(v *view, b *Waiting, w *walk) (reason, err error) {
+func (s *Scheduler) obstacle(v *view, b *Waiting, w *admission) (reason, err error) {
 	if err := v.live.err; err != nil {
 		if w.blind {
 			return err, nil
@@ -169,7 +169,7 @@ func (s *Scheduler) obstacle(v *view, b *Waiting, w *walk) (reason, err error) {
 
 // start admits one backup that nothing seems to be in the way of; false with b still Queued means
 // that it waits all the same.
-func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *walk) (bool, error) {
+func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *admission) (bool, error) {
 	if v.admitted(b.UID) {
 		return s.complete(ctx, b) // an admission that was cut off is completed
 	}

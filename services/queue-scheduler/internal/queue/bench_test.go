@@ -54,7 +54,7 @@ func crowdScheduler(rules queue.Validator) *queue.Scheduler {
 	})
 }
 
-// One walk over what a pass has read: order and decisions, no call of the API.
+// The decisions over what a pass has read, with the order: no call of the API.
 func BenchmarkPass(b *testing.B) {
 	for _, queued := range []int{100, 1_000, 10_000} {
 		b.Run(fmt.Sprint(queued), func(b *testing.B) {

@@ -66,7 +66,7 @@ type Explanation struct {
 // looks bounds how often Explain reads again because the backup went on meanwhile.
 const looks = 5
 
-// Explain returns what a backup waits for, by the walk that admits backups, over what the cluster
+// Explain returns what a backup waits for, by the code that admits backups, over what the cluster
 // says now. An absent backup is errgrpc.ErrNotFound; other errors are the API server's.
 func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, error) {
 	for range looks {
@@ -108,11 +108,11 @@ func (s *Scheduler) explainOne(ctx context.Context, uid types.UID) (*Explanation
 	return out, err
 }
 
-// obstacles walks along the line as a pass does, up to the backup in question.
+// obstacles goes through the queue as a pass does, up to the backup in question.
 func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid types.UID) ([]Obstacle, error) {
 	// A pass first takes out of the ledger what is over.
 	v.entries = slices.DeleteFunc(v.entries, func(e ledger.Entry) bool { return !v.holds[e.UID] })
-	w := newWalk(v)
+	w := newAdmission(v)
 	for i := range line {
 		b := line[i].Backup
 		if line[i].Inadmissible != nil {
@@ -148,8 +148,8 @@ func besides(b *Waiting) Obstacle {
 }
 
 // inTheWay lists everything that holds b up, where obstacle returns the first thing it
-// finds. The walk has come to b.
-func (w *walk) inTheWay(v *view, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
+// finds. The backups ahead of b are decided.
+func (w *admission) inTheWay(v *view, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
 	var out []Obstacle
 	add := func(reason Reason, kind string, o metav1.Object, theirs []string) {
 		if shared := ledger.Overlap(theirs, namespaces); len(shared) > 0 {

@@ -19,7 +19,7 @@ func (s *Scheduler) Pass(ctx context.Context) error {
 // EnqueueLimit is what one pass queues.
 const EnqueueLimit = enqueueLimit
 
-// View is what a walk goes by.
+// View is what an admission decides by.
 type View = view
 
 // ViewOf is a view as look reads it: queued backups, and the ledger.

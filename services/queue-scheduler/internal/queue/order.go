@@ -19,8 +19,8 @@ type Waiting struct {
 	Backup *velerov1.Backup
 	// Namespaces it would be admitted for, sorted; [ledger.All] for every one.
 	Namespaces []string
-	// Class is set by Order: the class it has come to by waiting, or a higher one inherited from a
-	// backup behind it, because that one waits for it.
+	// Class is set by Order: its own class raised by ageing, or the higher one of a backup behind it
+	// that overlaps with it (priority inheritance).
 	Class priority.Class
 	// Inadmissible is why it is not in the queue but behind all others; nil if it is in it.
 	Inadmissible error
@@ -111,7 +111,7 @@ func (l *ordering) line(ctx context.Context, v *view) []Waiting {
 		v.spaces = make(map[types.UID][]string, len(v.queued))
 	}
 	waiting := make([]Waiting, 0, len(v.queued))
-	var aside []Waiting
+	var inadmissible []Waiting
 	for _, b := range v.queued {
 		namespaces, err := l.resolver.resolve(ctx, v, b)
 		if err != nil {
@@ -119,12 +119,12 @@ func (l *ordering) line(ctx context.Context, v *view) []Waiting {
 		}
 		w := Waiting{Backup: b, Namespaces: namespaces, Inadmissible: l.inadmissible.reason(ctx, v, b)}
 		if w.Inadmissible != nil {
-			aside = append(aside, w)
+			inadmissible = append(inadmissible, w)
 		} else {
 			waiting = append(waiting, w)
 		}
 	}
 	Order(waiting, l.ageing, l.clock.Now())
-	Order(aside, l.ageing, l.clock.Now())
-	return append(waiting, aside...)
+	Order(inadmissible, l.ageing, l.clock.Now())
+	return append(waiting, inadmissible...)
 }

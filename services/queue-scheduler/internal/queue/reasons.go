@@ -39,7 +39,7 @@ type cause struct {
 	away    *awayError
 }
 
-// causeOf sorts a reason. A walk gives it bare, ten thousand times; others wrap it.
+// causeOf sorts a reason. An admission returns it unwrapped, which is the fast path; others wrap it.
 func causeOf(reason error) cause {
 	switch bare := reason.(type) { //nolint:errorlint // wrapped ones come next
 	case *ledger.FullError:

@@ -15,9 +15,9 @@ type reservations struct {
 	whole []behindError // of every namespace, but perhaps for some; each set once
 }
 
-// newReservations has room for about so many namespaces.
-func newReservations(room int) *reservations {
-	return &reservations{owner: make(map[string]string, room), list: make([]behindError, 0, room/2)}
+// newReservations has the capacity for about so many namespaces.
+func newReservations(size int) *reservations {
+	return &reservations{owner: make(map[string]string, size), list: make([]behindError, 0, size/2)}
 }
 
 // behindError says that a job waits further ahead for the same namespaces.

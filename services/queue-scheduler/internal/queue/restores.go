@@ -25,7 +25,7 @@ import (
 func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 	var errs []error
 	s.targetReads.spent = 0
-	line := newRestoreWalk(v.limits, v.entries)
+	line := newRestoreAdmission(v.limits, v.entries)
 	waiting := v.pending[:0:0]
 	for i, r := range v.pending {
 		if !v.admitted(r.UID) && s.inadmissible.refusedBefore(r) != nil {
@@ -55,7 +55,7 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 
 // dispatchRestore reports true when the restore is (or was) admitted; the error is why it waits, or
 // what went wrong.
-func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Restore, line *restoreWalk) (bool, error) {
+func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Restore, line *restoreAdmission) (bool, error) {
 	if v.admitted(r.UID) {
 		return true, nil // republish reminds the runners
 	}

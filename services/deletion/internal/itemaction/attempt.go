@@ -17,12 +17,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
-// patience is how many calls in a row an action may leave unanswered. Each takes as long as a call
-// may take, and the items of a backup are many.
-const patience = 3
+// maxUnanswered is how many calls in a row an action may leave unanswered before it is given up.
+// Each takes as long as a call may take, and the items of a backup are many.
+const maxUnanswered = 3
 
-// walk is one attempt.
-type walk struct {
+// attempt is one attempt to show the items of a backup to the delete item actions.
+type attempt struct {
 	job      Job
 	log      *slog.Logger
 	metrics  *Metrics
@@ -55,9 +55,9 @@ type item struct {
 	body      func(ctx context.Context) ([]byte, error)
 }
 
-// all shows every item to whoever wants it. An error ends the walk; what an item costs is in
-// failed.
-func (w *walk) all(ctx context.Context) error {
+// all shows every item to the actions that apply to it. An error ends the attempt; failures of
+// items are in failed.
+func (w *attempt) all(ctx context.Context) error {
 	if !w.tarball {
 		return w.byParts(ctx)
 	}
@@ -76,7 +76,7 @@ func (w *walk) all(ctx context.Context) error {
 
 // anew makes that items come again: those that are done are known, those that failed are tried and
 // counted once more.
-func (w *walk) anew(ctx context.Context) error {
+func (w *attempt) anew(ctx context.Context) error {
 	if err := w.record.flush(ctx); err != nil {
 		return fmt.Errorf("record what delete item actions have done: %w", err)
 	}
@@ -90,7 +90,7 @@ func (w *walk) anew(ctx context.Context) error {
 // todo returns the actions that want the item, as far as that is known, and have not done their
 // work for it. It ends at an action that was given up, because the ones behind it may count on its
 // work. Valid until the next call.
-func (w *walk) todo(it *item) []*asked {
+func (w *attempt) todo(it *item) []*asked {
 	w.pending = w.pending[:0]
 	for _, a := range w.bound {
 		if !a.wants(it) || w.record.has(a.Action.Name(), it.path) {
@@ -109,8 +109,8 @@ func (a *asked) wants(it *item) bool {
 }
 
 // show gives one item to its actions in order, and stops at the first that fails: the later ones
-// may count on its work, in this attempt and in the next. An error ends the walk.
-func (w *walk) show(ctx context.Context, it *item) error {
+// may depend on its work, in this attempt and in the next. An error ends the attempt.
+func (w *attempt) show(ctx context.Context, it *item) error {
 	if todo := w.todo(it); len(todo) == 0 || todo[0].givenUp && !it.unread {
 		w.skip(todo)
 		return nil
@@ -145,15 +145,15 @@ func (w *walk) show(ctx context.Context, it *item) error {
 }
 
 // skip counts an item for the action that it was not shown to.
-func (w *walk) skip(todo []*asked) {
+func (w *attempt) skip(todo []*asked) {
 	if len(todo) > 0 {
 		todo[0].left++
 	}
 }
 
 // ask has one action do its work for one item. done reports that nothing is left of it; an error
-// ends the walk.
-func (w *walk) ask(ctx context.Context, a *asked, it *item, object *action.Object) (done bool, err error) {
+// ends the attempt.
+func (w *attempt) ask(ctx context.Context, a *asked, it *item, object *action.Object) (done bool, err error) {
 	name := a.Action.Name()
 	wants, err := a.Accepts(ctx, object)
 	if ctx.Err() != nil {
@@ -194,7 +194,7 @@ func (a *asked) answered(err error) {
 		a.givenUp = true
 	case errors.Is(err, pluginhost.ErrTimeout):
 		a.unanswered++
-		a.givenUp = a.unanswered >= patience
+		a.givenUp = a.unanswered >= maxUnanswered
 	default:
 		a.unanswered = 0
 	}

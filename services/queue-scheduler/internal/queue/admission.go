@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// walk is one walk along the queue, front first. It holds what has places and namespaces, and the
-// growing set that belongs to those who wait further ahead. It makes no call: the same walk decides
-// in a pass and explains to a reader.
-type walk struct {
+// admission decides about queued backups, one after the other, front first. It holds what runs, and
+// the growing set of namespaces that are reserved for backups further ahead. It makes no call: a
+// pass and ExplainBackup decide by the same code.
+type admission struct {
 	limits   ledger.Limits
 	running  []ledger.Entry
 	backups  []ledger.Entry // the running ones that count against the limit
@@ -23,10 +23,10 @@ type walk struct {
 	blind    bool // the namespaces could not be read
 }
 
-// newWalk begins with what is admitted, and with the restores that wait: they go before every
+// newAdmission begins with what is admitted, and with the restores that wait: they go before every
 // backup.
-func newWalk(v *view) *walk {
-	w := &walk{limits: v.limits, on: map[string]int{}, reserved: newReservations(2 * len(v.queued)), blockers: map[types.UID]bool{}}
+func newAdmission(v *view) *admission {
+	w := &admission{limits: v.limits, on: map[string]int{}, reserved: newReservations(2 * len(v.queued)), blockers: map[types.UID]bool{}}
 	for _, e := range v.entries {
 		w.admit(e)
 	}
@@ -40,7 +40,7 @@ func newWalk(v *view) *walk {
 }
 
 // admit notes a job that runs from now on.
-func (w *walk) admit(e ledger.Entry) {
+func (w *admission) admit(e ledger.Entry) {
 	if ledger.IsAll(e.Namespaces) {
 		w.whole = append(w.whole, len(w.running))
 	}
@@ -56,7 +56,7 @@ func (w *walk) admit(e ledger.Entry) {
 }
 
 // holder is the job that runs on one of the namespaces; nil if there is none.
-func (w *walk) holder(namespaces []string) *ledger.Entry {
+func (w *admission) holder(namespaces []string) *ledger.Entry {
 	for _, i := range w.whole {
 		if len(ledger.Overlap(w.running[i].Namespaces, namespaces)) > 0 {
 			return &w.running[i]
@@ -81,7 +81,7 @@ func (w *walk) holder(namespaces []string) *ledger.Entry {
 // obstacle is why a backup with these namespaces has to wait, or nil: an *ledger.OverlapError,
 // *behindError or *ledger.FullError, the longest lasting first. Once one waits for a place, all
 // behind it do.
-func (w *walk) obstacle(namespaces []string) error {
+func (w *admission) obstacle(namespaces []string) error {
 	if e := w.holder(namespaces); e != nil {
 		return &ledger.OverlapError{With: *e, Namespaces: ledger.Overlap(e.Namespaces, namespaces)}
 	}
@@ -98,7 +98,7 @@ func (w *walk) obstacle(namespaces []string) error {
 }
 
 // wait lets a backup reserve its namespaces, so that no job behind it starves it.
-func (w *walk) wait(name string, namespaces []string, reason error) {
+func (w *admission) wait(name string, namespaces []string, reason error) {
 	why := causeOf(reason)
 	switch {
 	case why.overlap != nil:
@@ -110,7 +110,7 @@ func (w *walk) wait(name string, namespaces []string, reason error) {
 }
 
 // blocking lists the entries on which those passed over wait.
-func (w *walk) blocking() []types.UID {
+func (w *admission) blocking() []types.UID {
 	out := make([]types.UID, 0, len(w.blockers))
 	for uid := range w.blockers {
 		out = append(out, uid)

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// restoreWalk is one walk along the restores that wait, oldest first. It holds what runs, and the
-// growing set of namespaces that belong to those further ahead.
-type restoreWalk struct {
+// restoreAdmission decides about the restores that wait, oldest first. It holds what runs, and the
+// growing set of namespaces that are reserved for restores further ahead.
+type restoreAdmission struct {
 	limit    int
 	running  []ledger.Entry
 	restores []ledger.Entry // the running ones that count against the limit
@@ -24,8 +24,8 @@ type restoreWalk struct {
 	blockers map[types.UID]bool // entries that made a job wait
 }
 
-func newRestoreWalk(limits ledger.Limits, entries []ledger.Entry) *restoreWalk {
-	l := &restoreWalk{limit: limits.Restores, reserved: newReservations(0), blockers: map[types.UID]bool{}}
+func newRestoreAdmission(limits ledger.Limits, entries []ledger.Entry) *restoreAdmission {
+	l := &restoreAdmission{limit: limits.Restores, reserved: newReservations(0), blockers: map[types.UID]bool{}}
 	for _, e := range entries {
 		l.admit(e)
 	}
@@ -33,7 +33,7 @@ func newRestoreWalk(limits ledger.Limits, entries []ledger.Entry) *restoreWalk {
 }
 
 // admit notes a job that runs from now on.
-func (l *restoreWalk) admit(e ledger.Entry) {
+func (l *restoreAdmission) admit(e ledger.Entry) {
 	l.running = append(l.running, e)
 	if e.Kind == ledger.KindRestore {
 		l.restores = append(l.restores, e)
@@ -42,7 +42,7 @@ func (l *restoreWalk) admit(e ledger.Entry) {
 
 // obstacle is why a restore has to wait, or nil: an *ledger.OverlapError, *behindError or
 // *ledger.FullError, the longest lasting first.
-func (l *restoreWalk) obstacle(e ledger.Entry) error {
+func (l *restoreAdmission) obstacle(e ledger.Entry) error {
 	for i := range l.running {
 		if shared := l.running[i].Blocks(&e); len(shared) > 0 {
 			return &ledger.OverlapError{With: l.running[i], Namespaces: shared}
@@ -58,7 +58,7 @@ func (l *restoreWalk) obstacle(e ledger.Entry) error {
 }
 
 // wait lets a restore reserve its namespaces, so that no job behind it starves it.
-func (l *restoreWalk) wait(r *velerov1.Restore, reason error) {
+func (l *restoreAdmission) wait(r *velerov1.Restore, reason error) {
 	var overlap *ledger.OverlapError
 	if errors.As(reason, &overlap) {
 		l.blockers[overlap.With.UID] = true
@@ -67,7 +67,7 @@ func (l *restoreWalk) wait(r *velerov1.Restore, reason error) {
 }
 
 // blocking lists the entries on which those passed over wait.
-func (l *restoreWalk) blocking() []types.UID { return slices.Collect(maps.Keys(l.blockers)) }
+func (l *restoreAdmission) blocking() []types.UID { return slices.Collect(maps.Keys(l.blockers)) }
 
 // restoreEntry is what a restore asks of the ledger.
 func restoreEntry(r *velerov1.Restore, now time.Time) ledger.Entry {
