@@ -54,7 +54,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "an instance without a Lease ends the job of another",
-		Edit:    Edit{"pkg/job/engine/claim.go", "if takeErr != nil && !unreadable(o) {", "if held := new(claim.HeldError); errors.As(takeErr, &held) {"},
+		Edit:    Edit{"pkg/job/engine/claim.go", "if acquireErr != nil && !unreadable(o) {", "if held := new(claim.HeldError); errors.As(acquireErr, &held) {"},
 		Package: "./pkg/job/engine", Test: "TestAnInstanceWithoutALeaseEndsNoJob",
 	},
 	{
@@ -69,7 +69,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a question about an old version makes an earlier holding of a job certain",
-		Edit:    Edit{"pkg/job/claim/tenure.go", "	if t.taken[uid].epoch >= epoch {", "	if false {"},
+		Edit:    Edit{"pkg/job/claim/certainty.go", "	if t.acquired[uid].epoch >= epoch {", "	if false {"},
 		Package: "./pkg/job/claim", Test: "TestTwoHoldingsOfAJobAreTwoClaims",
 	},
 	{

@@ -2,7 +2,7 @@
 //
 // A runner that takes a job writes holder, address and an epoch one higher than before into the
 // annotation holdfast.io/claim, in the same write as the phase. Holders are alive while their Lease
-// changes: Instance.Take allows the next claim, and package engine writes it. The epoch is the
+// changes: Instance.Acquire allows the next claim, and package engine writes it. The epoch is the
 // fencing token of everything the holder writes elsewhere.
 //
 // Leader election of client-go, one for each job, would give the exclusion and no epoch, and would

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// confirmPause is how long Confirm rests after a failed read, unless the timeout asks for less.
+// confirmPause is the pause of Confirm after a failed read, unless the timeout asks for less.
 const confirmPause = time.Second
 
 // Confirm returns nil when the claim that obj carries is this instance's at this moment. Call it
@@ -50,7 +50,7 @@ func (i *Instance) Confirm(ctx context.Context, obj client.Object) error {
 func (i *Instance) certain(g *guard) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.tenure.certain(g.uid, g.mine.Epoch, i.cfg.Clock.Now())
+	return i.certainty.certain(g.uid, g.mine.Epoch, i.cfg.Clock.Now())
 }
 
 // guardOf returns what looks after the claim that obj carries.

@@ -151,7 +151,7 @@ func TestConfirmKnowsOnlyItsOwnClaims(t *testing.T) {
 func TestTwoHoldingsOfAJobAreTwoClaims(t *testing.T) {
 	b, one, two, first := claimed(t)
 	unclaimed := job()
-	ask := func(obj *corev1.ConfigMap) { _, err := one.Take(obj); require.NoError(t, err) }
+	ask := func(obj *corev1.ConfigMap) { _, err := one.Acquire(obj); require.NoError(t, err) }
 	ask(unclaimed)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), first)) })
 	second := first.DeepCopy()
@@ -181,7 +181,7 @@ func TestRememberedClaimsAreBounded(t *testing.T) {
 		o.UID = types.UID(strconv.Itoa(n))
 		take(t, one, o)
 	}
-	require.LessOrEqual(t, len(one.tenure.taken), rememberedClaims)
+	require.LessOrEqual(t, len(one.certainty.acquired), rememberedClaims)
 	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 	last := obj.DeepCopy()
 	take(t, one, last)

@@ -55,10 +55,10 @@ type Instance struct {
 	cfg     Config
 	expired chan string
 
-	mu     sync.Mutex
-	ready  bool
-	tenure tenure
-	watch  watch
+	mu        sync.Mutex
+	ready     bool
+	certainty certainty
+	watch     watch
 }
 
 // NewInstance prepares an instance; Run brings it to life.
@@ -66,7 +66,7 @@ func NewInstance(cfg Config) *Instance {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	return &Instance{cfg: cfg, expired: make(chan string, 64), tenure: newTenure(cfg.Timeout), watch: newWatch(cfg)}
+	return &Instance{cfg: cfg, expired: make(chan string, 64), certainty: newCertainty(cfg.Timeout), watch: newWatch(cfg)}
 }
 
 // Name is the name this instance writes into claims.
@@ -146,13 +146,13 @@ func (i *Instance) report(ctx context.Context, msg string, err error) {
 	}
 }
 
-// announce delivers each death once; what finds no room is tried at the next beat.
+// announce delivers each death once; one for which the channel is full is tried at the next beat.
 func (i *Instance) announce(dead []string) {
 	for _, name := range dead {
 		select {
 		case i.expired <- name:
 			i.mu.Lock()
-			i.watch.announced(name)
+			i.watch.markAnnounced(name)
 			i.mu.Unlock()
 			i.cfg.Log.Info("instance is gone", "instance", name)
 		default:
@@ -170,10 +170,10 @@ func (i *Instance) Ready() bool {
 // Expired delivers the names of holders seen dying, each once.
 func (i *Instance) Expired() <-chan string { return i.expired }
 
-// Take returns the claim to write, in the same patch as the phase: this instance with the epoch
+// Acquire returns the claim to write, in the same patch as the phase: this instance with the epoch
 // raised by one. A *HeldError while another instance holds the object and has not been watched
 // dying; the watch of a holder never heard of begins with the call.
-func (i *Instance) Take(obj metav1.Object) (Claim, error) {
+func (i *Instance) Acquire(obj metav1.Object) (Claim, error) {
 	held, found, err := Parse(obj)
 	if err != nil {
 		return Claim{}, err
@@ -187,6 +187,6 @@ func (i *Instance) Take(obj metav1.Object) (Claim, error) {
 	if found && held.Holder != "" && held.Holder != i.cfg.Name && !i.watch.dead(held.Holder, now) {
 		return Claim{}, &HeldError{Holder: held.Holder, Address: held.Address}
 	}
-	i.tenure.took(obj.GetUID(), held.Epoch+1, now)
+	i.certainty.acquiring(obj.GetUID(), held.Epoch+1, now)
 	return Claim{Holder: i.cfg.Name, Address: i.cfg.Address, Epoch: held.Epoch + 1}, nil
 }

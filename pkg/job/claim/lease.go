@@ -33,7 +33,7 @@ func (i *Instance) renew(ctx context.Context) (version string, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.ready = true
-	i.tenure.renewed(begin, i.cfg.Clock.Now())
+	i.certainty.renewed(begin, i.cfg.Clock.Now())
 	return version, nil
 }
 
@@ -71,7 +71,7 @@ func (i *Instance) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	i.mu.Lock()
-	i.tenure.end()
+	i.certainty.end()
 	i.mu.Unlock()
 	if _, err := i.writeLease(ctx, ""); err != nil && !apierrors.IsNotFound(err) {
 		i.cfg.Log.Warn("instance lease not released", "instance", i.cfg.Name, "error", err)

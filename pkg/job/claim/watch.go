@@ -19,11 +19,11 @@ type watch struct {
 }
 
 type holder struct {
-	version string    // resourceVersion of the Lease; empty while there is none
-	since   time.Time // unchanged since, as far as answers reach back without a gap
-	dead    bool
-	told    bool
-	final   bool // a predecessor: whatever its Lease says
+	version   string    // resourceVersion of the Lease; empty while there is none
+	since     time.Time // unchanged since, as far as answers reach back without a gap
+	dead      bool
+	announced bool
+	final     bool // a predecessor: whatever its Lease says
 }
 
 func newWatch(cfg Config) watch {
@@ -36,9 +36,9 @@ func newWatch(cfg Config) watch {
 	return w
 }
 
-// observe takes in an answer, asked for and received at the given times, and returns the holders
-// whose death is not announced yet. What it shows anew counts from its arrival, what it shows
-// unchanged until its question: a holder then had at least the whole timeout to renew.
+// observe notes a list of Leases, requested at asked and received at got, and returns the holders
+// whose death is not announced yet. A Lease that changed counts as renewed at got, one that did not
+// as unchanged until asked: the time between is never counted against a holder.
 func (w *watch) observe(leases []coordinationv1.Lease, asked, got time.Time) []string {
 	if w.outdated(asked) {
 		w.restart(got)
@@ -56,7 +56,7 @@ func (w *watch) observe(leases []coordinationv1.Lease, asked, got time.Time) []s
 	}
 	var news []string
 	for name, h := range w.seen {
-		if h.dead && !h.told {
+		if h.dead && !h.announced {
 			news = append(news, name)
 		}
 	}
@@ -100,9 +100,9 @@ func (w *watch) look(name, version string, released bool) {
 	}
 }
 
-// dead reports whether a holder has been seen dying; one never heard of is watched from the next
-// answer on. An old answer says nothing: the holder may be back, and if it is not, its death is
-// announced once more.
+// dead reports whether a holder is known to be dead; an unknown one is watched from the next answer
+// on. After an outdated answer none is: the holder may have renewed since, and if it has not, its
+// death is announced once more.
 func (w *watch) dead(name string, now time.Time) bool {
 	h, known := w.seen[name]
 	switch {
@@ -110,14 +110,14 @@ func (w *watch) dead(name string, now time.Time) bool {
 		w.seen[name] = &holder{}
 		return false
 	case h.dead && !h.final && w.outdated(now):
-		h.told = false
+		h.announced = false
 		return false
 	}
 	return h.dead
 }
 
-// nextDeath is when the first of those that live will be dead unless they are heard of; zero when
-// there is nobody.
+// nextDeath is when the first live holder will be dead unless its Lease is renewed; zero without
+// one.
 func (w *watch) nextDeath() time.Time {
 	var next time.Time
 	for name, h := range w.seen {
@@ -131,18 +131,18 @@ func (w *watch) nextDeath() time.Time {
 	return next
 }
 
-func (w *watch) announced(name string) {
+func (w *watch) markAnnounced(name string) {
 	if h := w.seen[name]; h != nil {
-		h.told = true
+		h.announced = true
 	}
 }
 
-// sweepable returns the Leases (name to resourceVersion) nobody renewed for so long that they may
-// be deleted. The holder is forgotten with its Lease.
+// sweepable returns the Leases (name to resourceVersion) that were not renewed for so long that
+// they may be deleted. The holder is forgotten with its Lease.
 func (w *watch) sweepable(now time.Time) map[string]string {
 	stale := map[string]string{}
 	for name, h := range w.seen {
-		if !h.dead || !h.told || now.Sub(h.since) < sweepTimeouts*w.timeout {
+		if !h.dead || !h.announced || now.Sub(h.since) < sweepTimeouts*w.timeout {
 			continue
 		}
 		if h.version == "" {
@@ -154,7 +154,7 @@ func (w *watch) sweepable(now time.Time) map[string]string {
 	return stale
 }
 
-// released tells a Lease given up by an instance that stopped in good order.
+// released reports that an instance gave its Lease up when it stopped.
 func released(lease *coordinationv1.Lease) bool {
 	return lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == ""
 }

@@ -275,7 +275,7 @@ type kind struct {
 	replica  string
 	run      func(ctx context.Context, h *engine.Held[*job]) error
 	panicked func(ctx context.Context, h *engine.Held[*job], value any) error
-	admit    func(o *job) (engine.Decision[*job], error) // nil: Take
+	admit    func(o *job) (engine.Decision[*job], error) // nil: Claim
 	claimed  func()
 	finalize func(o *job, free func() bool) (time.Duration, error)
 }
@@ -301,7 +301,7 @@ func (k *kind) Admit(_ context.Context, o *job) (engine.Decision[*job], error) {
 	if k.admit != nil {
 		return k.admit(o)
 	}
-	return engine.Take[*job](k), nil
+	return engine.Claim[*job](k), nil
 }
 
 // Finalize implements engine.Finalizer.

@@ -31,18 +31,18 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 			decision = NotNow[T]("it ended, or is being deleted")
 			return errNotNow
 		}
-		taken, takeErr := e.cfg.Instance.Take(o)
-		if takeErr != nil && !unreadable(o) {
-			return takeErr // a live instance holds it, or may
+		acquired, acquireErr := e.cfg.Instance.Acquire(o)
+		if acquireErr != nil && !unreadable(o) {
+			return acquireErr // a live instance holds it, or may
 		}
 		if decision, err = e.admit(ctx, o); err != nil {
 			refused = err
 			return err
 		}
-		if decision.job != nil && takeErr != nil {
-			return takeErr
+		if decision.job != nil && acquireErr != nil {
+			return acquireErr
 		}
-		mine = taken
+		mine = acquired
 		return e.write(o, decision, mine)
 	})
 	switch {

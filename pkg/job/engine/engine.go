@@ -38,8 +38,8 @@ const (
 type Instance interface {
 	// Ready reports that claims may be taken.
 	Ready() bool
-	// Take returns the claim to write; a *claim.HeldError while a live instance holds the object.
-	Take(obj metav1.Object) (claim.Claim, error)
+	// Acquire returns the claim to write; a *claim.HeldError while a live instance holds the object.
+	Acquire(obj metav1.Object) (claim.Claim, error)
 	// GuardSeeing returns a context that ends with the claim that the object carries, and shows
 	// each state of the object to seen.
 	GuardSeeing(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc)

@@ -58,7 +58,7 @@ func TestAJobThatWaitsIsLookedAtAgain(t *testing.T) {
 			if !admitted.Load() {
 				return engine.NotNow[*job]("not admitted"), nil
 			}
-			return engine.Take[*job](&kind{bed: b, replica: "one"}), nil
+			return engine.Claim[*job](&kind{bed: b, replica: "one"}), nil
 		}}, nil)
 		b.add("j", phaseNew)
 		b.after(time.Second)

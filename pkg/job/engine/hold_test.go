@@ -297,7 +297,7 @@ func TestADecisionIsAboutTheVersionThatIsReplaced(t *testing.T) {
 			if phase(o) == phaseQueued {
 				return engine.NotNow[*job]("queued"), nil
 			}
-			return engine.Take[*job](k), nil
+			return engine.Claim[*job](k), nil
 		}
 		b.start("one", k, nil)
 		b.after(time.Second, "asked in phase ", "asked in phase Queued")

@@ -68,7 +68,7 @@ type Finalizer[T client.Object] interface {
 	Finalize(ctx context.Context, obj T, free func() bool) (again time.Duration, err error)
 }
 
-// Decision is what becomes of an object that no process holds: Take, NotNow or End.
+// Decision is what becomes of an object that no process holds: Claim, NotNow or End.
 type Decision[T client.Object] struct {
 	job    Job[T]
 	end    func(T) error
@@ -76,8 +76,8 @@ type Decision[T client.Object] struct {
 	reason string
 }
 
-// Take has the job claimed and run.
-func Take[T client.Object](job Job[T]) Decision[T] { return Decision[T]{job: job} }
+// Claim has the job claimed and run.
+func Claim[T client.Object](job Job[T]) Decision[T] { return Decision[T]{job: job} }
 
 // NotNow leaves the object alone; the reason is logged for debugging.
 func NotNow[T client.Object](reason string) Decision[T] { return Decision[T]{reason: reason} }

@@ -62,7 +62,7 @@ func (e *Engine[T]) interest(ctx context.Context, obj T) (Interest, error) {
 // held reports that a live instance holds the object. Asking also begins to watch that holder.
 func (e *Engine[T]) held(obj T) bool {
 	var held *claim.HeldError
-	_, err := e.cfg.Instance.Take(obj)
+	_, err := e.cfg.Instance.Acquire(obj)
 	return errors.As(err, &held)
 }
 
@@ -75,7 +75,7 @@ func (e *Engine[T]) free(obj T) bool {
 	if unreadable(obj) {
 		return true
 	}
-	_, err := e.cfg.Instance.Take(obj)
+	_, err := e.cfg.Instance.Acquire(obj)
 	return err == nil
 }
 

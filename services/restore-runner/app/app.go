@@ -120,7 +120,7 @@ func (a *App) resumption(config *Config, locations resumption.Locations, jobs *e
 			if _, _, err := claim.Parse(o); err != nil {
 				return true // no process can hold it
 			}
-			_, err := instance.Take(o)
+			_, err := instance.Acquire(o)
 			return err == nil
 		},
 	}

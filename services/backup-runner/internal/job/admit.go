@@ -57,7 +57,7 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 	if reason := reasonToEnd(b); reason != nil {
 		return engine.End(func(b *velerov1.Backup) error { fail(b, reason.Error(), k.now()); return nil }, k.endedUnclaimed), nil
 	}
-	return engine.Take[*velerov1.Backup](job), nil
+	return engine.Claim[*velerov1.Backup](job), nil
 }
 
 // AdmitPanicked implements engine.PanicHandler. One that was begun is claimed to end it as Panicked
@@ -72,7 +72,7 @@ func (k *Kind) AdmitPanicked(b *velerov1.Backup) engine.Decision[*velerov1.Backu
 	case b.Status.Phase == velerov1.BackupPhaseReadyToStart, damage != nil:
 		return engine.End(func(b *velerov1.Backup) error { fail(b, errInternal.Error(), k.now()); return nil }, k.endedUnclaimed)
 	}
-	return engine.Take[*velerov1.Backup](&attempt{Kind: k, panicked: true})
+	return engine.Claim[*velerov1.Backup](&attempt{Kind: k, panicked: true})
 }
 
 // runnable reports whether a runner works on backups of that phase, and whether they must be in the

@@ -65,7 +65,7 @@ type instance struct {
 func (i *instance) Ready() bool            { return true }
 func (i *instance) Expired() <-chan string { return nil }
 
-func (i *instance) Take(obj metav1.Object) (claim.Claim, error) {
+func (i *instance) Acquire(obj metav1.Object) (claim.Claim, error) {
 	c, _, err := claim.Parse(obj)
 	if err != nil {
 		return c, err

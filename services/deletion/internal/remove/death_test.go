@@ -258,7 +258,7 @@ type contest struct {
 	name string
 }
 
-func (c *contest) Take(obj metav1.Object) (claim.Claim, error) {
+func (c *contest) Acquire(obj metav1.Object) (claim.Claim, error) {
 	held, found, err := claim.Parse(obj)
 	if err == nil && found && held.Holder != c.name {
 		err = &claim.HeldError{Holder: held.Holder}

@@ -91,7 +91,7 @@ func (r *Remover) Admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 		failpoint.Hit("deletion/before-refusal")
 		return engine.End(refusal(reason, j != nil && j.settled), r.refused), nil
 	}
-	return engine.Take[*velerov1.DeleteBackupRequest](j), nil
+	return engine.Claim[*velerov1.DeleteBackupRequest](j), nil
 }
 
 // Claimed implements engine.Job: phase InProgress and the labels go into the write of the claim.

@@ -82,8 +82,8 @@ func (b *bed) Ready() bool { return true }
 // Expired implements engine.Instance.
 func (b *bed) Expired() <-chan string { return nil }
 
-// Take implements engine.Instance.
-func (b *bed) Take(obj metav1.Object) (claim.Claim, error) {
+// Acquire implements engine.Instance.
+func (b *bed) Acquire(obj metav1.Object) (claim.Claim, error) {
 	if b.held {
 		return claim.Claim{}, &claim.HeldError{Holder: "other"}
 	}

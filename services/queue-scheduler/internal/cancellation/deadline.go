@@ -26,9 +26,9 @@ const again = 5 * time.Second
 // runner collected or restored, before the deadline of the job begins.
 const operationGrace = 5 * time.Minute
 
-// observation is since when this process sees a job asked to stop under one epoch: it counts itself, for
-// clocks differ. A later holder has a deadline of its own, though not indefinitely: first is when
-// the request was seen under any epoch.
+// observation is since when this process has seen a request to cancel a job under one epoch, by its
+// own clock: clocks differ. A later holder gets a new deadline, within a bound: first is when the
+// request was seen under any epoch.
 type observation struct {
 	uid          types.UID
 	epoch        int64
@@ -97,7 +97,7 @@ func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T
 		if left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
-		if held, err = take(ctx, c, k, obj, held); err != nil {
+		if held, err = takeOver(ctx, c, k, obj, held); err != nil {
 			return c.over(ctx, err), nil
 		}
 		waited = c.since(k.name, obj.GetName(), obj.GetUID(), held.Epoch)
@@ -124,14 +124,14 @@ func (c *Canceller) over(ctx context.Context, err error) reconcile.Result {
 	return reconcile.Result{RequeueAfter: again}
 }
 
-// holder is another name for each claim: runners count from when they first hear of a name without
-// a Lease, and one they know already would seem dead at once.
+// holder is another name for each claim: runners count the timeout of a name without a Lease from
+// when they first read it, so a name that they have read before would be dead at once.
 func (c *Canceller) holder(o client.Object, epoch int64) string {
 	return fmt.Sprintf("%s-%s-%d", c.Instance, o.GetUID(), epoch)
 }
 
-// take takes the claim from a holder that did not stop the job in time.
-func take[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, from claim.Claim) (claim.Claim, error) {
+// takeOver acquires the claim of a holder that did not stop the job in time.
+func takeOver[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, from claim.Claim) (claim.Claim, error) {
 	mine := claim.Claim{Holder: c.holder(obj, from.Epoch+1), Epoch: from.Epoch + 1}
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
 		held, _, err := claim.Parse(o)
@@ -142,10 +142,10 @@ func take[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T,
 		return claim.Set(o, mine)
 	})
 	if err != nil {
-		return mine, fmt.Errorf("take %s %q: %w", k.name, obj.GetName(), err)
+		return mine, fmt.Errorf("take over %s %q: %w", k.name, obj.GetName(), err)
 	}
 	failpoint.Hit("queue-scheduler/cancel-taken")
-	c.Log.WarnContext(ctx, "cancelled job was not stopped in time, taking it", "kind", k.name, "name", obj.GetName(), "holder", from.Holder, "epoch", mine.Epoch)
+	c.Log.WarnContext(ctx, "cancelled job was not stopped in time, taken over", "kind", k.name, "name", obj.GetName(), "holder", from.Holder, "epoch", mine.Epoch)
 	return mine, nil
 }
 

@@ -41,7 +41,7 @@ func (k *Kind) Admit(ctx context.Context, restore *velerov1.Restore) (engine.Dec
 	if _, _, err := claim.Parse(restore); err != nil {
 		return k.end(fmt.Errorf("the claim cannot be read: %w", err)), nil
 	}
-	return engine.Take[*velerov1.Restore](&attempt{kind: k, cfg: &k.cfg}), nil
+	return engine.Claim[*velerov1.Restore](&attempt{kind: k, cfg: &k.cfg}), nil
 }
 
 // AdmitPanicked implements engine.PanicHandler: the restore fails, as it does when its work panics.

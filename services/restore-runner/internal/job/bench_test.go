@@ -85,7 +85,7 @@ func (c *claims) Ready() bool { return true }
 
 func (c *claims) Expired() <-chan string { return c.expired }
 
-func (c *claims) Take(obj metav1.Object) (claim.Claim, error) {
+func (c *claims) Acquire(obj metav1.Object) (claim.Claim, error) {
 	held, ok, err := claim.Parse(obj)
 	if err != nil {
 		return claim.Claim{}, err
