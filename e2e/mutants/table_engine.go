@@ -34,7 +34,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a job that fails is begun again at once",
-		Edit:    Edit{"pkg/job/engine/works.go", "	w.failed[uid] = next\n", "	_ = next\n"},
+		Edit:    Edit{"pkg/job/engine/tracker.go", "	w.failed[uid] = next\n", "	_ = next\n"},
 		Package: "./pkg/job/engine", Test: "TestAJobThatFailsRestsBeforeItIsBegunAgain",
 	},
 	{
@@ -106,8 +106,8 @@ var engine = []Mutant{
 		Package: "./pkg/job/engine", Test: "TestAJobThatKeepsPanickingEnds",
 	},
 	{
-		Name:    "a message begins a job that rests after a panic",
-		Edit:    Edit{"pkg/job/engine/run.go", "restAfterPanic(next.uid); rest > 0 {", "restAfterPanic(next.uid); rest > longestPause {"},
+		Name:    "a hint begins a job that is in backoff after a panic",
+		Edit:    Edit{"pkg/job/engine/run.go", "panicBackoff(next.uid); backoff > 0 {", "panicBackoff(next.uid); backoff > maxBackoff {"},
 		Package: "./pkg/job/engine", Test: "TestAJobThatKeepsPanickingEnds",
 	},
 	{

@@ -96,11 +96,11 @@ type Config[T client.Object] struct {
 
 // Engine runs the jobs of one kind. Safe for concurrent use.
 type Engine[T client.Object] struct {
-	cfg   Config[T]
-	pool  *workerpool.Pool
-	found *found
-	works *works
-	group sync.WaitGroup // jobs that outlive the handler of their hint
+	cfg     Config[T]
+	pool    *workerpool.Pool
+	queue   *workqueue
+	tracker *tracker
+	group   sync.WaitGroup // jobs that outlive the handler of their hint
 }
 
 // New returns an Engine. Setup and Serve bring it to life.
@@ -109,7 +109,7 @@ func New[T client.Object](cfg Config[T]) *Engine[T] {
 	if cfg.Idle > 0 {
 		pool.Total = idleJobs * max(cfg.Concurrency, 1)
 	}
-	return &Engine[T]{cfg: cfg, pool: workerpool.New(pool), found: newFound(cfg.Clock), works: newWorks(cfg.Clock)}
+	return &Engine[T]{cfg: cfg, pool: workerpool.New(pool), queue: newWorkqueue(cfg.Clock), tracker: newTracker(cfg.Clock)}
 }
 
 // Setup adds the controller to the manager.
@@ -152,7 +152,7 @@ func awaitReady(ctx context.Context, instance Instance, c clock.WithTicker) bool
 }
 
 // Active reports whether this process works on the job now.
-func (e *Engine[T]) Active(obj metav1.Object) bool { return e.works.active(obj.GetUID()) }
+func (e *Engine[T]) Active(obj metav1.Object) bool { return e.tracker.active(obj.GetUID()) }
 
 // retries is how calls to the API server are repeated.
 func (e *Engine[T]) retries() retry.Loop { return retry.Loop{Clock: e.cfg.Clock, Log: e.cfg.Log} }

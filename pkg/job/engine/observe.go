@@ -18,7 +18,7 @@ import (
 func (e *Engine[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	obj := e.cfg.New()
 	if err := e.cfg.Cached.Get(ctx, req.NamespacedName, obj); err != nil {
-		e.found.waits(req.NamespacedName, false)
+		e.queue.noteWaiting(req.NamespacedName, false)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	interest, err := e.interest(ctx, obj)
@@ -29,19 +29,19 @@ func (e *Engine[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		if !e.cfg.Instance.Ready() {
 			return ctrl.Result{RequeueAfter: starting}, nil
 		}
-		if e.held(obj) || e.works.failedLately(obj.GetUID()) {
-			interest = Wait // other instances see for themselves that it was released
+		if e.held(obj) || e.tracker.inBackoff(obj.GetUID()) {
+			interest = Wait // other instances observe the release themselves
 		}
 	}
 	if interest == None || interest == Wait {
-		e.found.waits(req.NamespacedName, false)
+		e.queue.noteWaiting(req.NamespacedName, false)
 	}
 	switch interest {
 	case None:
 		return e.finalize(ctx, obj)
 	case Begin, Resume:
 		announced := e.announce(ctx, obj)
-		if e.found.waits(req.NamespacedName, true) >= Overdue || interest == Resume || !announced {
+		if e.queue.noteWaiting(req.NamespacedName, true) >= Overdue || interest == Resume || !announced {
 			e.find(ctx, obj)
 		}
 	case Wait:
@@ -59,14 +59,14 @@ func (e *Engine[T]) interest(ctx context.Context, obj T) (Interest, error) {
 	return e.cfg.Kind.Pending(ctx, obj)
 }
 
-// held reports that a live instance holds the object. Asking also begins to watch that holder.
+// held reports that a live instance holds the object. The call also begins to watch that holder.
 func (e *Engine[T]) held(obj T) bool {
 	var held *claim.HeldError
 	_, err := e.cfg.Instance.Acquire(obj)
 	return errors.As(err, &held)
 }
 
-// free tells for certain that no process works on an object: a claim that cannot be read has no
+// free reports that certainly no process works on an object: a claim that cannot be read has no
 // holder either.
 func (e *Engine[T]) free(obj T) bool {
 	if e.Active(obj) {
@@ -91,7 +91,7 @@ func (e *Engine[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// announce tells all instances of a job, and returns false if it could not.
+// announce publishes the hint of a job, and returns false if it could not.
 func (e *Engine[T]) announce(ctx context.Context, obj T) bool {
 	hint := &workv1.Hint{Kind: e.cfg.ObjectKind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID())}
 	err := e.cfg.Bus.Publish(messaging.WithTrace(ctx, obj), e.cfg.Work, hint)
@@ -101,13 +101,13 @@ func (e *Engine[T]) announce(ctx context.Context, obj T) bool {
 	return err == nil
 }
 
-// find queues a job that no message brought, unless it failed here just now: the next look finds it
+// find queues a job without a hint, unless it failed here just now: the next reconcile finds it
 // again.
 func (e *Engine[T]) find(ctx context.Context, obj client.Object) {
-	if e.works.failedLately(obj.GetUID()) {
+	if e.tracker.inBackoff(obj.GetUID()) {
 		return
 	}
-	if i := (item{name: obj.GetName(), uid: obj.GetUID()}); e.found.add(i) {
+	if i := (item{name: obj.GetName(), uid: obj.GetUID()}); e.queue.add(i) {
 		e.reportWait(ctx, i)
 	}
 }

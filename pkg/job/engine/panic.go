@@ -29,7 +29,7 @@ func (p *panicError) text() string { return fmt.Sprint(p.value) }
 // panicked logs a panic where it happened; one that repeats itself without the stack.
 func (e *Engine[T]) panicked(ctx context.Context, job item, value any) error {
 	err := &panicError{value}
-	n, last := e.works.panics(job.uid)
+	n, last := e.tracker.panics(job.uid)
 	args := []any{"kind", e.cfg.ObjectKind, "name", job.name, "panic", err.text(), "panics", n + 1}
 	if n == 0 || last != err.text() {
 		args = append(args, "stack", string(debug.Stack()))
@@ -40,7 +40,7 @@ func (e *Engine[T]) panicked(ctx context.Context, job item, value any) error {
 
 // admit is the decision about an object that no process holds.
 func (e *Engine[T]) admit(ctx context.Context, obj T) (Decision[T], error) {
-	if n, _ := e.works.panics(obj.GetUID()); n >= panicLimit {
+	if n, _ := e.tracker.panics(obj.GetUID()); n >= panicLimit {
 		if handler, ok := e.cfg.Kind.(PanicHandler[T]); ok {
 			return handler.AdmitPanicked(obj), nil
 		}

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// retryAfter is how long the hint of a job rests that could not be begun or finished.
+	// retryAfter is the delay before the hint of a job that could not be begun or finished is
+	// delivered again.
 	retryAfter = 5 * time.Second
-	// crowded is how long a hint rests for which there is no place here.
-	crowded = time.Second
+	// fullRetry is the delay before a hint for which no place is free here is delivered again.
+	fullRetry = time.Second
 )
 
 // Handle is the handler of hints. It returns when the job ended, or gave its place to others.
@@ -27,15 +28,15 @@ func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Out
 		return messaging.DeadLetter(fmt.Errorf("not a %s of namespace %s", e.cfg.ObjectKind, e.cfg.Namespace))
 	}
 	next := item{name: hint.GetName(), uid: types.UID(hint.GetUid())}
-	if rest := e.works.restAfterPanic(next.uid); rest > 0 {
-		return messaging.Retry(rest, nil)
+	if backoff := e.tracker.panicBackoff(next.uid); backoff > 0 {
+		return messaging.Retry(backoff, nil)
 	}
 	place, active := e.tryEnter(next)
 	switch {
 	case active:
 		return messaging.Done()
 	case place == nil:
-		return messaging.Retry(crowded, nil)
+		return messaging.Retry(fullRetry, nil)
 	}
 	ended := make(chan error, 1)
 	e.group.Go(func() { ended <- e.work(ctx, place, next) })
@@ -47,8 +48,8 @@ func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Out
 	}
 }
 
-// outcome is what becomes of a hint. One whose job has a live holder is done: the death of that
-// holder is noticed without it.
+// outcome is what becomes of a hint. One whose job has a live holder is done: the expiry of that
+// holder is observed without it.
 func (e *Engine[T]) outcome(ctx context.Context, uid types.UID, err error) messaging.Outcome {
 	var held *claim.HeldError
 	switch {
@@ -57,18 +58,18 @@ func (e *Engine[T]) outcome(ctx context.Context, uid types.UID, err error) messa
 	case ctx.Err() != nil:
 		return messaging.Retry(0, nil) // released
 	}
-	return messaging.Retry(max(retryAfter, e.works.restAfterPanic(uid)), err)
+	return messaging.Retry(max(retryAfter, e.tracker.panicBackoff(uid)), err)
 }
 
-// workOff works on the jobs that were found by looking, as far as there are places, until ctx ends.
+// workOff works on the jobs of the workqueue, as far as there are places, until ctx ends.
 func (e *Engine[T]) workOff(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case next := <-e.found.queue:
+		case next := <-e.queue.items:
 			place, err := e.enter(ctx, next)
-			e.found.begun(next)
+			e.queue.remove(next)
 			if err != nil {
 				return
 			}
@@ -82,7 +83,7 @@ func (e *Engine[T]) workOff(ctx context.Context) {
 func (e *Engine[T]) unannounced(ctx context.Context, place *workerpool.Place, next item) {
 	var held *claim.HeldError
 	if err := e.work(ctx, place, next); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
-		e.cfg.Log.WarnContext(ctx, "job failed, the next look retries it", "kind", e.cfg.ObjectKind, "name", next.name, "error", err)
+		e.cfg.Log.WarnContext(ctx, "job failed, the next reconcile retries it", "kind", e.cfg.ObjectKind, "name", next.name, "error", err)
 	}
 }
 
@@ -106,7 +107,7 @@ func (e *Engine[T]) work(ctx context.Context, place *workerpool.Place, next item
 		if value := recover(); value != nil {
 			err = e.panicked(ctx, next, value)
 		}
-		e.works.leave(next.uid, err)
+		e.tracker.finish(next.uid, err)
 	}()
 	held, job, err := e.claim(ctx, next)
 	if err != nil || job == nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
 )
 
-// tryEnter makes a job the work of this process if a place is free, in one step: whoever finds no
-// place free sees which jobs have them. The place is nil if none is free, or if active: the process
-// works on the job already.
+// tryEnter makes a job the work of this process if a place is free, in one step: while no place is
+// free, active reports the jobs that have them. The place is nil if none is free, or if active: the
+// process works on the job already.
 func (e *Engine[T]) tryEnter(next item) (place *workerpool.Place, active bool) {
-	active = e.works.enterIf(next.uid, func() bool {
+	active = e.tracker.startIf(next.uid, func() bool {
 		place, _ = e.pool.Try()
 		return place != nil
 	})
@@ -24,7 +24,7 @@ func (e *Engine[T]) enter(ctx context.Context, next item) (*workerpool.Place, er
 	if place, active := e.tryEnter(next); active || place != nil {
 		return place, nil
 	}
-	for _, i := range e.found.crowded() {
+	for _, i := range e.queue.markFull() {
 		e.reportWait(ctx, i)
 	}
 	return e.acquire(ctx, next)
@@ -36,7 +36,7 @@ func (e *Engine[T]) acquire(ctx context.Context, next item) (*workerpool.Place, 
 	if err != nil {
 		return nil, err
 	}
-	if e.works.enterIf(next.uid, func() bool { return true }) {
+	if e.tracker.startIf(next.uid, func() bool { return true }) {
 		place.Leave()
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func (e *Engine[T]) acquire(ctx context.Context, next item) (*workerpool.Place, 
 // reportWait says on the object and in the log that a job waits for a place: one that is taken over
 // has no holder until then.
 func (e *Engine[T]) reportWait(ctx context.Context, i item) {
-	if e.works.active(i.uid) {
+	if e.tracker.active(i.uid) {
 		return // it has a place since it was found
 	}
 	e.cfg.Log.InfoContext(ctx, "job waits", "kind", e.cfg.ObjectKind, "name", i.name, "uid", i.uid,

@@ -33,7 +33,7 @@ type Pool struct {
 	clock clock.WithTicker
 	idle  time.Duration
 	free  chan struct{} // has an element for each free place
-	rooms chan struct{} // has an element for each job that may still come
+	slots chan struct{} // has an element for each job that may still be accepted
 
 	mu  sync.Mutex
 	all map[*Place]struct{}
@@ -42,12 +42,12 @@ type Pool struct {
 // New returns a pool whose places are free.
 func New(c Config) *Pool {
 	size := max(c.Size, 1)
-	p := &Pool{clock: c.Clock, idle: c.Idle, free: make(chan struct{}, size), rooms: make(chan struct{}, max(c.Total, size)), all: map[*Place]struct{}{}}
+	p := &Pool{clock: c.Clock, idle: c.Idle, free: make(chan struct{}, size), slots: make(chan struct{}, max(c.Total, size)), all: map[*Place]struct{}{}}
 	for range cap(p.free) {
 		p.free <- struct{}{}
 	}
-	for range cap(p.rooms) {
-		p.rooms <- struct{}{}
+	for range cap(p.slots) {
+		p.slots <- struct{}{}
 	}
 	return p
 }
@@ -69,14 +69,14 @@ type Place struct {
 // Try returns a place if one is free.
 func (p *Pool) Try() (*Place, bool) {
 	select {
-	case <-p.rooms:
+	case <-p.slots:
 	default:
 		return nil, false
 	}
 	select {
 	case <-p.free:
 	default:
-		p.rooms <- struct{}{}
+		p.slots <- struct{}{}
 		return nil, false
 	}
 	return p.place(), true
@@ -85,14 +85,14 @@ func (p *Pool) Try() (*Place, bool) {
 // Acquire waits for a place. The error is the cause of the end of ctx.
 func (p *Pool) Acquire(ctx context.Context) (*Place, error) {
 	select {
-	case <-p.rooms:
+	case <-p.slots:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	select {
 	case <-p.free:
 	case <-ctx.Done():
-		p.rooms <- struct{}{}
+		p.slots <- struct{}{}
 		return nil, context.Cause(ctx)
 	}
 	return p.place(), nil
@@ -195,7 +195,7 @@ func (s *Place) Leave() {
 	close(s.left)
 	s.mu.Unlock()
 	s.release(func() bool { return true }, false)
-	s.pool.rooms <- struct{}{}
+	s.pool.slots <- struct{}{}
 }
 
 // release frees the place if it is held and may says so. idle: for others, while the job goes on.

@@ -24,7 +24,7 @@ func newPool(n int, c *clocktesting.FakeClock) *Pool {
 }
 
 // full reports whether Try would fail now.
-func full(p *Pool) bool { return len(p.free) == 0 || len(p.rooms) == 0 }
+func full(p *Pool) bool { return len(p.free) == 0 || len(p.slots) == 0 }
 
 func running(t *testing.T, n int) (*Pool, *clocktesting.FakeClock) {
 	t.Helper()
@@ -136,7 +136,7 @@ func TestAStepAfterLeaveTakesNoPlace(t *testing.T) {
 		other.Leave()
 		require.ErrorIs(t, lost.Step(t.Context()), ErrLeft)
 		require.Len(t, p.free, 1)
-		require.Len(t, p.rooms, perSize)
+		require.Len(t, p.slots, perSize)
 	})
 }
 
@@ -220,7 +220,7 @@ func TestWhoeverAcquiresWaitsForAPlace(t *testing.T) {
 	first.Leave()
 	(<-got).Leave()
 	require.Len(t, p.free, 1)
-	require.Len(t, p.rooms, 1)
+	require.Len(t, p.slots, 1)
 }
 
 func TestWithoutALimitOnIdlenessPlacesAreKept(t *testing.T) {

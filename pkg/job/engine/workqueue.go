@@ -8,9 +8,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// room is how many jobs that were found by looking may wait to be worked on; others are found by
-// the next look.
-const room = 64
+// queueSize is how many jobs without a hint may wait in the workqueue; others are found again by
+// the next reconcile.
+const queueSize = 64
 
 // item names a job.
 type item struct {
@@ -24,10 +24,10 @@ type queued struct {
 	reported bool // that it waits
 }
 
-// found holds the jobs that were found by looking at the objects.
-type found struct {
+// workqueue holds the jobs that were found by reconciling their objects, without a hint.
+type workqueue struct {
 	clock clock.PassiveClock
-	queue chan item
+	items chan item
 
 	mu      sync.Mutex
 	queued  map[types.UID]*queued
@@ -35,12 +35,13 @@ type found struct {
 	waiting map[types.NamespacedName]time.Time // since when each object is seen waiting
 }
 
-func newFound(c clock.PassiveClock) *found {
-	return &found{clock: c, queue: make(chan item, room), queued: map[types.UID]*queued{}, waiting: map[types.NamespacedName]time.Time{}}
+func newWorkqueue(c clock.PassiveClock) *workqueue {
+	return &workqueue{clock: c, items: make(chan item, queueSize), queued: map[types.UID]*queued{}, waiting: map[types.NamespacedName]time.Time{}}
 }
 
-// waits notes whether an object waits for a process to work on it, and returns for how long it has.
-func (f *found) waits(key types.NamespacedName, waits bool) time.Duration {
+// noteWaiting notes whether an object waits for a process to work on it, and returns for how long
+// it has.
+func (f *workqueue) noteWaiting(key types.NamespacedName, waits bool) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !waits {
@@ -56,15 +57,15 @@ func (f *found) waits(key types.NamespacedName, waits bool) time.Duration {
 }
 
 // add queues a job, unless it is queued already, and returns whether it is to be reported that it
-// waits for a place. What finds no room is found again.
-func (f *found) add(i item) (waits bool) {
+// waits for a place. A job for which the queue is full is found again.
+func (f *workqueue) add(i item) (waits bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.queued[i.uid] != nil {
 		return false
 	}
 	select {
-	case f.queue <- i:
+	case f.items <- i:
 		f.queued[i.uid] = &queued{item: i, reported: f.full}
 		return f.full
 	default:
@@ -72,23 +73,23 @@ func (f *found) add(i item) (waits bool) {
 	}
 }
 
-// crowded notes that the first of the queue waits for a place, and with it all others, until begun.
-// It returns those of which that was not reported yet.
-func (f *found) crowded() (news []item) {
+// markFull notes that the first of the queue waits for a place, and with it all others, until
+// remove. It returns those of which that was not reported yet.
+func (f *workqueue) markFull() (unreported []item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.full = true
 	for _, q := range f.queued {
 		if !q.reported {
 			q.reported = true
-			news = append(news, q.item)
+			unreported = append(unreported, q.item)
 		}
 	}
-	return news
+	return unreported
 }
 
-// begun notes that a queued job left the queue.
-func (f *found) begun(i item) {
+// remove notes that a job left the queue.
+func (f *workqueue) remove(i item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.queued, i.uid)
