@@ -56,7 +56,7 @@ var backups = []Mutant{
 	},
 	{
 		Name: "a terminal phase is overwritten", Edit: Edit{
-			"pkg/job/engine/settle.go",
+			"pkg/job/engine/finish.go",
 			"if s.Terminal(o) {",
 			"if false {",
 		},

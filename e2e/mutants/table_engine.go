@@ -14,7 +14,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "an end is written over another",
-		Edit:    Edit{"pkg/job/engine/settle.go", "if s.Terminal(o) {", "if false {"},
+		Edit:    Edit{"pkg/job/engine/finish.go", "if s.Terminal(o) {", "if false {"},
 		Package: "./pkg/job/engine", Test: "TestNothingIsWrittenOverAnEnd",
 	},
 	{
@@ -24,7 +24,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "an end whose answer was lost is taken for another's",
-		Edit:    Edit{"pkg/job/engine/settle.go", "	case sent[text]:\n", "	case sent[text] && len(sent) == 0:\n"},
+		Edit:    Edit{"pkg/job/engine/finish.go", "	case sent[text]:\n", "	case sent[text] && len(sent) == 0:\n"},
 		Package: "./pkg/job/engine", Test: "TestAnEndWhoseAnswerWasLostIsOurs",
 	},
 	{
@@ -39,7 +39,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "the mark of the commit stays beside the phase",
-		Edit:    Edit{"pkg/job/engine/settle.go", "			cancel.Unmark(o)\n", "			_ = cancel.Unmark\n"},
+		Edit:    Edit{"pkg/job/engine/finish.go", "			cancel.Unmark(o)\n", "			_ = cancel.Unmark\n"},
 		Package: "./pkg/job/engine", Test: "TestAfterTheMarkOfTheCommitNobodyCancels",
 	},
 	{
@@ -74,12 +74,12 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "an end that another wrote is taken for the own one",
-		Edit:    Edit{"pkg/job/engine/settle.go", "	case sent[text]:\n", "	case sent[text] || len(sent) > 0:\n"},
+		Edit:    Edit{"pkg/job/engine/finish.go", "	case sent[text]:\n", "	case sent[text] || len(sent) > 0:\n"},
 		Package: "./pkg/job/engine", Test: "TestAnEndThatDidNotArriveIsNotOurs",
 	},
 	{
 		Name:    "only the latest attempt to end a job is recognized",
-		Edit:    Edit{"pkg/job/engine/settle.go", "			sent[text] = true\n", "			clear(sent)\n			sent[text] = true\n"},
+		Edit:    Edit{"pkg/job/engine/finish.go", "			sent[text] = true\n", "			clear(sent)\n			sent[text] = true\n"},
 		Package: "./pkg/job/engine", Test: "TestAnEndThatArrivesLateIsOurs",
 	},
 	{

@@ -141,16 +141,16 @@ func (w *worker) process(ctx context.Context, msg jetstream.Msg) {
 		err = protovalidate.Validate(hint)
 	}
 	if err != nil {
-		w.settle(ctx, msg, hint, DeadLetter(fmt.Errorf("%w: %w", ErrInvalidHint, err)))
+		w.acknowledge(ctx, msg, hint, DeadLetter(fmt.Errorf("%w: %w", ErrInvalidHint, err)))
 		return
 	}
 	if limit := hint.GetExpireTime(); limit != nil && limit.AsTime().Before(w.cfg.Clock.Now()) {
-		w.settle(ctx, msg, hint, Done())
+		w.acknowledge(ctx, msg, hint, Done())
 		return
 	}
 	ctx, end := w.startConsumer(ctx, string(w.what), hint.GetUid(), msg, deliveries)
 	outcome := w.attend(ctx, msg, hint, deliveries)
-	w.settle(ctx, msg, hint, outcome)
+	w.acknowledge(ctx, msg, hint, outcome)
 	end(outcome.err)
 }
 

@@ -63,7 +63,7 @@ func (f *Finder) Find(namespace string, raw []byte) (found []manifest.Reference,
 	if s.malformed {
 		return nil, true
 	}
-	s.settle()
+	s.sortFound()
 	return s.found, !s.cut
 }
 
@@ -157,7 +157,7 @@ func (s *scan) refer(kind schema.GroupKind, namespace string, name []byte, relat
 	}
 	s.found = append(s.found, manifest.Reference{Group: kind.Group, Kind: kind.Kind, Namespace: namespace, Name: string(text), Relation: relation})
 	if len(s.found) >= 2*Max {
-		s.settle()
+		s.sortFound()
 	}
 }
 
@@ -169,9 +169,9 @@ func (s *scan) beside(kind schema.GroupKind, name []byte, relation string) {
 	s.refer(kind, s.namespace, name, relation)
 }
 
-// settle sorts what was found, and keeps the first Max: which ones does not depend on the order
+// sortFound sorts what was found, and keeps the first Max: which ones does not depend on the order
 // they were found in.
-func (s *scan) settle() {
+func (s *scan) sortFound() {
 	slices.SortFunc(s.found, compare)
 	s.found = slices.Compact(s.found)
 	if len(s.found) > Max {

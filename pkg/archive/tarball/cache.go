@@ -33,7 +33,7 @@ func (c *cache) get(ctx context.Context, at place, read func(context.Context) (*
 		s, mine := c.slot(at)
 		if mine {
 			seg, err := read(ctx)
-			c.settle(s, seg, err)
+			c.fill(s, seg, err)
 			return seg, err
 		}
 		select {
@@ -60,8 +60,8 @@ func (c *cache) slot(at place) (s *slot, mine bool) {
 	return s, true
 }
 
-// settle fills s and makes room for it.
-func (c *cache) settle(s *slot, seg *member, err error) {
+// fill fills s and evicts others beyond the limit.
+func (c *cache) fill(s *slot, seg *member, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(s.done)

@@ -27,7 +27,7 @@ func (a backupClaim) Execute(_ context.Context, o *action.Object, b *action.Back
 		return action.BackupResult{Object: o}, err
 	}
 	result := action.BackupResult{Object: o, Additional: []action.Item{{GroupResource: volumes, Name: volume}}}
-	fields, stale, err := settled(claim, velerov1.LabelValue(b.Backup().Name))
+	fields, stale, err := boundFields(claim, velerov1.LabelValue(b.Backup().Name))
 	if err != nil || len(fields)+len(stale) == 0 {
 		return result, err
 	}
@@ -55,10 +55,10 @@ func boundVolume(claim object) (string, error) {
 	return volume, err
 }
 
-// settled returns the fields of a bound claim's spec and the labels that are not to be stored. The
-// selector stays where the class is "": such a claim can only be bound to a volume that exists, and
-// the selector says to which.
-func settled(claim object, backup string) (fields, stale []string, err error) {
+// boundFields returns the fields of a bound claim's spec and the labels that are not to be stored.
+// The selector stays where the class is "": such a claim can only be bound to a volume that exists,
+// and the selector says to which.
+func boundFields(claim object, backup string) (fields, stale []string, err error) {
 	spec, err := child(claim, "spec")
 	if err != nil {
 		return nil, nil, err

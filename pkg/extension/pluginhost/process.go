@@ -44,9 +44,9 @@ const maxSocketDir = 107 - 52
 // errSlowStart means that a process does not answer soon enough after its start.
 var errSlowStart = errors.New("timeout while waiting for plugin to start")
 
-// settle is how long a broken connection may take to be recognised as one, and its process to be
-// seen dead.
-const settle = time.Second
+// crashTimeout is how long a broken connection may take to be recognised as one, and its process to
+// be seen dead.
+const crashTimeout = time.Second
 
 // spec is how to start processes of one binary.
 type spec struct {
@@ -227,7 +227,7 @@ func (p *process) lost(ctx context.Context, err error) bool {
 	if status.Code(err) != codes.Unavailable {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), crashTimeout)
 	defer cancel()
 	go func() {
 		select {
@@ -241,7 +241,7 @@ func (p *process) lost(ctx context.Context, err error) bool {
 
 // crash describes the end of a process that was lost, which may take a moment to be seen.
 func (p *process) crash(ctx context.Context, err error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), crashTimeout)
 	defer cancel()
 	select {
 	case <-p.cmd.exited:

@@ -9,13 +9,13 @@ import (
 // transfer is a stream under a watchdog on a process that is held until end.
 type transfer struct {
 	*watchdog
-	w       *worker
-	c       call
-	caller  context.Context
-	p       *process
-	cancel  context.CancelFunc
-	sent    *atomic.Bool
-	settled sync.Once
+	w         *worker
+	c         call
+	caller    context.Context
+	p         *process
+	cancel    context.CancelFunc
+	sent      *atomic.Bool
+	closeOnce sync.Once
 }
 
 // transfer holds a process for a stream, whose first step has begun. After an error there is
@@ -36,7 +36,7 @@ func (t *transfer) stream() context.Context { return withSent(t.ctx, t.sent) }
 // end gives the process back. It returns an *Error for err, nil for nil; only the first call
 // counts.
 func (t *transfer) end(err error) error {
-	t.settled.Do(func() {
+	t.closeOnce.Do(func() {
 		v, reason := t.w.classify(t.caller, t.ctx, t.p, err)
 		t.w.release(t.p, t.c.who, v, reason)
 		t.cancel()

@@ -335,12 +335,12 @@ func (k *kind) Panicked(ctx context.Context, h *engine.Held[*job], value any) er
 	if k.panicked != nil {
 		return k.panicked(ctx, h, value)
 	}
-	_, err := h.Settle(ctx, setPhase(phaseFailed))
+	_, err := h.Finish(ctx, setPhase(phaseFailed))
 	return err
 }
 
 func finish(ctx context.Context, h *engine.Held[*job]) error {
-	_, err := h.Settle(ctx, setPhase(phaseDone))
+	_, err := h.Finish(ctx, setPhase(phaseDone))
 	return err
 }
 

@@ -95,7 +95,7 @@ func TestAHolderStopsOnceItsClaimIsAnothers(t *testing.T) {
 		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			<-ctx.Done()
 			lost = context.Cause(ctx)
-			_, err := h.Settle(context.WithoutCancel(ctx), setPhase(phaseDone))
+			_, err := h.Finish(context.WithoutCancel(ctx), setPhase(phaseDone))
 			assert.ErrorIs(b, err, claim.ErrLost)
 			return lost
 		}}, nil)

@@ -129,11 +129,11 @@ func (h *Held[T]) BeginCommit(ctx context.Context, check func(T) error) error {
 	return err
 }
 
-// Settle writes the end of the job, as Settlement.Write does, and returns the object as it was
+// Finish writes the end of the job, as Finish.Write does, and returns the object as it was
 // written.
-func (h *Held[T]) Settle(ctx context.Context, end func(T) error) (T, error) {
+func (h *Held[T]) Finish(ctx context.Context, end func(T) error) (T, error) {
 	e := h.engine
-	return Settlement[T]{
+	return Finish[T]{
 		Service: e.cfg.Service, Reader: e.cfg.Reader, Client: e.cfg.Client, Object: h.Object, Claim: h.Claim,
 		Terminal: e.cfg.Kind.Terminal, Retry: e.retries(),
 	}.Write(ctx, end)

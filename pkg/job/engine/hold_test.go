@@ -70,7 +70,7 @@ func TestARequestToCancelReachesTheHolder(t *testing.T) {
 			assert.ErrorAs(b, context.Cause(working), &asked)
 			assert.Equal(b, asked, h.Cancelled())
 			assert.ErrorAs(b, h.BeginCommit(ctx, nil), &asked, "it comes too late")
-			_, err := h.Settle(ctx, setPhase(phaseFailed))
+			_, err := h.Finish(ctx, setPhase(phaseFailed))
 			return err
 		}}, nil)
 		b.add("j", phaseNew)
@@ -168,7 +168,7 @@ func TestNothingIsWrittenOverAnEnd(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			b.edit("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
-			_, err := h.Settle(ctx, setPhase(phaseDone))
+			_, err := h.Finish(ctx, setPhase(phaseDone))
 			assert.ErrorIs(b, err, engine.ErrEnded)
 			assert.NoError(b, h.Release(ctx, setPhase(phaseQueued)))
 			return err
@@ -193,7 +193,7 @@ func TestAnEndWhoseAnswerWasLostIsOurs(t *testing.T) {
 			return err
 		}
 		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
-			final, err := h.Settle(ctx, setPhase(phaseDone))
+			final, err := h.Finish(ctx, setPhase(phaseDone))
 			assert.NoError(b, err)
 			assert.Equal(b, phaseDone, phase(final))
 			b.note("settled")
@@ -232,7 +232,7 @@ func TestAnEndThatDidNotArriveIsNotOurs(t *testing.T) {
 					return c.Patch(ctx, o, p, opts...)
 				}
 				b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
-					final, err := h.Settle(ctx, setPhase(phaseDone))
+					final, err := h.Finish(ctx, setPhase(phaseDone))
 					assert.ErrorIs(b, err, engine.ErrEnded)
 					assert.Equal(b, phaseFailed, phase(final))
 					b.note("told")
@@ -263,7 +263,7 @@ func TestAnEndThatArrivesLateIsOurs(t *testing.T) {
 			return c.Patch(ctx, o, p, opts...)
 		}
 		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
-			_, err := h.Settle(ctx, func(o *job) error {
+			_, err := h.Finish(ctx, func(o *job) error {
 				o.Data = map[string]string{"phase": phaseDone, "ended": time.Now().String()}
 				return nil
 			})
@@ -389,7 +389,7 @@ func TestAHoldingThatEndedIsNotTheNextOne(t *testing.T) {
 		b.after(time.Second, "one/j@1", "one/j@2")
 		require.ErrorIs(b, first.Confirm(b.Context()), claim.ErrLost)
 		require.ErrorIs(b, first.Release(b.Context(), nil), claim.ErrLost)
-		_, err := first.Settle(b.Context(), setPhase(phaseFailed))
+		_, err := first.Finish(b.Context(), setPhase(phaseFailed))
 		require.ErrorIs(b, err, claim.ErrLost)
 		first.Lose(errors.New("the former"))
 		require.NoError(b, second.Cancelling().Err())

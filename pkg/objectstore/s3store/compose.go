@@ -31,7 +31,7 @@ func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Sourc
 			err = s.multipart(ctx, w, parts)
 		}
 	}
-	if err := s.settle(ctx, w, err); err != nil {
+	if err := s.resolve(ctx, w, err); err != nil {
 		return objectstore.Info{}, err
 	}
 	return s.Stat(ctx, key)

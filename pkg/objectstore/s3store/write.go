@@ -47,14 +47,14 @@ func (s *Store) upload(ctx context.Context, op, key string, r io.ReadSeeker, siz
 		if err != nil {
 			return err
 		}
-		return s.settle(ctx, w, s.multipart(ctx, w, windows(r, base, size)))
+		return s.resolve(ctx, w, s.multipart(ctx, w, windows(r, base, size)))
 	}
 	for tried := 1; ; tried++ {
 		w, err := s.begin(ctx, op, key, create)
 		if err != nil {
 			return err
 		}
-		err = s.settle(ctx, w, s.put(ctx, w, &window{r: r, base: base, size: size}))
+		err = s.resolve(ctx, w, s.put(ctx, w, &window{r: r, base: base, size: size}))
 		if tried == attempts || !errors.As(err, new(*vanishedError)) {
 			return err
 		}
@@ -125,10 +125,10 @@ func (s *Store) put(ctx context.Context, w write, body *window) error {
 	return err
 }
 
-// settle finds out who won when the server says that the object exists, that another write is under
-// way or that the upload is unknown (it may have been completed by a request whose answer was
-// lost), and always where the server does not decide it.
-func (s *Store) settle(ctx context.Context, w write, err error) error {
+// resolve finds out which write won when the server says that the object exists, that another write
+// is under way or that the upload is unknown (it may have been completed by a request whose answer
+// was lost), and always where the server does not decide it.
+func (s *Store) resolve(ctx context.Context, w write, err error) error {
 	exists := errors.Is(sentinel(err), objectstore.ErrExists) || code(err) == "ConditionalRequestConflict" || code(err) == "NoSuchUpload"
 	if !w.create || err != nil && !exists || err == nil && w.conditional {
 		return failed(w.op, w.key, err)

@@ -91,7 +91,7 @@ func (a *App) build(host *pluginhost.Host) {
 	})
 	collector := &expiry.Collector{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
-		Period: c.CollectionFrequency, Running: remove.Running, Settled: remove.Settled,
+		Period: c.CollectionFrequency, Running: remove.Running, PermanentlyRefused: remove.PermanentlyRefused,
 	}
 	deletionv1.RegisterDeletionServiceServer(a.runtime.GRPC(), &server.Server{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Running: remove.Running, Restoring: a.remover.Restoring,

@@ -42,5 +42,5 @@ func (s *State) commit(ctx context.Context, final *velerov1.Backup) error {
 
 // writePhase copies the end to the object.
 func writePhase(ctx context.Context, s *State) error {
-	return s.Holder.Settle(ctx, s.Final, s.Contents)
+	return s.Holder.Finish(ctx, s.Final, s.Contents)
 }

@@ -36,7 +36,7 @@ func (h *holder) Present(ctx context.Context) error { return context.Cause(ctx) 
 
 func (h *holder) BeginCommit(context.Context) error { return cancel.Mark(h.object, 1) }
 
-func (h *holder) Settle(_ context.Context, final *velerov1.Backup, _ finalize.Contents) error {
+func (h *holder) Finish(_ context.Context, final *velerov1.Backup, _ finalize.Contents) error {
 	h.settled = final
 	return nil
 }

@@ -24,9 +24,9 @@ type Holder interface {
 	// BeginCommit marks that the backup commits, on the object and only while it carries the claim.
 	// A request to cancel that came before is the error, a *cancel.Error.
 	BeginCommit(ctx context.Context) error
-	// Settle writes the terminal status of final, unless the phase is terminal already, and tells
-	// others of it, once.
-	Settle(ctx context.Context, final *velerov1.Backup, contents Contents) error
+	// Finish writes the terminal status of final, unless the phase is terminal already, and announces
+	// it, once.
+	Finish(ctx context.Context, final *velerov1.Backup, contents Contents) error
 	// Cancelling ends once the backup is asked to stop, or with the claim.
 	Cancelling() context.Context
 	// Cancelled is the request to stop, nil while there is none.

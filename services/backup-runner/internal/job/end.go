@@ -68,7 +68,7 @@ func (a *attempt) finalization(store objectstore.Store, dir, cluster string) fin
 func (a *attempt) end(ctx context.Context, reason string) error {
 	b := a.held.Object.DeepCopy()
 	fail(b, reason, a.now())
-	return holder{a}.Settle(ctx, b, finalize.Contents{})
+	return holder{a}.Finish(ctx, b, finalize.Contents{})
 }
 
 // failedError ends the backup as Failed on the object alone: the name in the bucket is not this

@@ -38,11 +38,11 @@ func (h holder) Present(ctx context.Context) error {
 // BeginCommit implements finalize.Holder.
 func (h holder) BeginCommit(ctx context.Context) error { return h.a.held.BeginCommit(ctx, nil) }
 
-// Settle implements finalize.Holder. A backup that has ended already was counted and announced, by
-// this attempt before it panicked or by who ended it, such as queue-scheduler.
-func (h holder) Settle(ctx context.Context, final *velerov1.Backup, contents finalize.Contents) error {
+// Finish implements finalize.Holder. A backup that has ended already was counted and announced, by
+// this attempt before it panicked or by the process that ended it, such as queue-scheduler.
+func (h holder) Finish(ctx context.Context, final *velerov1.Backup, contents finalize.Contents) error {
 	held := h.a.held
-	written, err := held.Settle(ctx, func(b *velerov1.Backup) error {
+	written, err := held.Finish(ctx, func(b *velerov1.Backup) error {
 		expiration := b.Status.Expiration
 		b.Status = *final.Status.DeepCopy()
 		if b.Status.Expiration == nil {

@@ -40,9 +40,9 @@ type Collector struct {
 	Period time.Duration
 	// Running reports whether a backup cannot be deleted yet.
 	Running func(*velerov1.Backup) bool
-	// Settled tells of a processed request that another one would only be refused for the same
+	// PermanentlyRefused reports of a processed request that another one would be refused for the same
 	// reason. It stands for that one until it is removed, a day after it was made.
-	Settled func(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool
+	PermanentlyRefused func(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool
 }
 
 // Run looks until ctx ends. Failures are logged and tried again.
@@ -166,7 +166,7 @@ func (c *Collector) pending(ctx context.Context, b *velerov1.Backup) (_ bool, be
 			continue
 		}
 		before = tries.Of(d)
-		if now := c.Clock.Now(); now.Sub(d.CreationTimestamp.Time) < c.Period || before.After.After(now) || c.Settled(d, b) {
+		if now := c.Clock.Now(); now.Sub(d.CreationTimestamp.Time) < c.Period || before.After.After(now) || c.PermanentlyRefused(d, b) {
 			return true, before, nil
 		}
 		if err := c.Client.Delete(ctx, d, client.Preconditions{UID: &d.UID}); client.IgnoreNotFound(err) != nil {

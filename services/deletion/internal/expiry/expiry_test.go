@@ -54,7 +54,7 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	b.c = &Collector{
 		Reader: b.client, Client: b.client, Namespace: "velero", Locations: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
 		Running: func(k *velerov1.Backup) bool { return k.Status.Phase == velerov1.BackupPhaseInProgress },
-		Settled: func(d *velerov1.DeleteBackupRequest, k *velerov1.Backup) bool {
+		PermanentlyRefused: func(d *velerov1.DeleteBackupRequest, k *velerov1.Backup) bool {
 			return d.Labels["settled"] != "" && k.Labels["leave"] == ""
 		},
 	}

@@ -31,8 +31,8 @@ type job struct {
 	resumed bool
 	// checked: the backup has no volume data that would be left behind.
 	checked bool
-	// settled: it has, and another request would end the same way.
-	settled bool
+	// permanent: it has, and another request would end the same way.
+	permanent bool
 }
 
 // admit checks whether the backup may be deleted now. refusal is what the request says if not
@@ -70,7 +70,7 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 		return j, refusal, err
 	}
 	if left := j.admitVolumeData(ctx); left != nil {
-		j.settled = true
+		j.permanent = true
 		return j, left.Error(), nil
 	}
 	return j, "", nil

@@ -50,7 +50,7 @@ func (j *job) Run(ctx context.Context, held *engine.Held[*velerov1.DeleteBackupR
 
 // refuse ends a request that cannot be carried out any more.
 func (j *job) refuse(ctx context.Context, reason string) error {
-	req, err := j.held.Settle(ctx, refusal(reason, false))
+	req, err := j.held.Finish(ctx, refusal(reason, false))
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (j *job) unsuccessful(ctx context.Context, failures []string, again bool) e
 		return j.postpone(ctx, next, failures)
 	}
 	j.remover.Log.WarnContext(ctx, "backup not deleted", "backup", j.backup.Name, "request", j.request.Name, "errors", failures)
-	_, err := j.held.Settle(ctx, func(d *velerov1.DeleteBackupRequest) error {
+	_, err := j.held.Finish(ctx, func(d *velerov1.DeleteBackupRequest) error {
 		d.Status.Phase, d.Status.Errors = velerov1.DeleteBackupRequestPhaseProcessed, failures
 		return next.Set(d)
 	})

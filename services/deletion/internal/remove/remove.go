@@ -89,7 +89,7 @@ func (r *Remover) Admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	}
 	if reason != "" {
 		failpoint.Hit("deletion/before-refusal")
-		return engine.End(refusal(reason, j != nil && j.settled), r.refused), nil
+		return engine.End(refusal(reason, j != nil && j.permanent), r.refused), nil
 	}
 	return engine.Claim[*velerov1.DeleteBackupRequest](j), nil
 }
@@ -117,11 +117,11 @@ func (r *Remover) Restoring(ctx context.Context, b *velerov1.Backup) (string, er
 	return r.restores().running(ctx, b.Name)
 }
 
-// refusal ends a request that cannot be carried out; settled marks it as one that stands for those
-// to come.
-func refusal(reason string, settled bool) func(*velerov1.DeleteBackupRequest) error {
+// refusal ends a request that cannot be carried out; permanent marks it as one that stands for
+// those to come.
+func refusal(reason string, permanent bool) func(*velerov1.DeleteBackupRequest) error {
 	return func(d *velerov1.DeleteBackupRequest) error {
-		if settled {
+		if permanent {
 			metav1.SetMetaDataAnnotation(&d.ObjectMeta, annotationRefused, refusedVolumeData)
 		}
 		d.Status.Phase, d.Status.Errors = velerov1.DeleteBackupRequestPhaseProcessed, []string{reason}

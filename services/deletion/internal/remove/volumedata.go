@@ -42,9 +42,9 @@ func leaves(objects ...metav1.Object) bool {
 	return false
 }
 
-// Settled tells of a processed request that another one for the backup would be refused for the
-// same reason.
-func Settled(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool {
+// PermanentlyRefused reports of a processed request that another one for the backup would be
+// refused for the same reason.
+func PermanentlyRefused(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool {
 	return req.Annotations[annotationRefused] == refusedVolumeData && !leaves(backup)
 }
 
@@ -149,7 +149,8 @@ func (t *tally) add(d volumedata.Data) {
 	}
 }
 
-// addLive adds what the objects of Velero's data movers say: a backup that failed early has no files.
+// addLive adds what the objects of Velero's data movers say: a backup that failed early has no
+// files.
 func (t *tally) addLive(ctx context.Context, reader client.Reader, namespace string, b *velerov1.Backup) error {
 	of := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name)}}
 	var pods velerov1.PodVolumeBackupList

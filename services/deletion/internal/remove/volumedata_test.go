@@ -71,12 +71,12 @@ func TestABackupWithVolumeDataThatCannotBeRemovedStays(t *testing.T) {
 			require.Equal(t, velerov1.BackupPhaseCompleted, b.backup().Status.Phase, "it can still be restored from")
 			require.Equal(t, keys, b.store.Keys())
 			require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
-			require.True(t, Settled(d, b.backup()))
+			require.True(t, PermanentlyRefused(d, b.backup()))
 
 			left := b.backup()
 			metav1.SetMetaDataAnnotation(&left.ObjectMeta, holdfast.AnnotationLeaveVolumeData, "true")
 			require.NoError(t, b.client.Update(t.Context(), left))
-			require.False(t, Settled(d, left))
+			require.False(t, PermanentlyRefused(d, left))
 			require.NoError(t, b.client.Create(t.Context(), request("e")))
 			require.Equal(t, Done, b.process("e"))
 			require.Nil(t, b.backup())
@@ -126,7 +126,7 @@ func TestVolumeDataThatCannotBeToldKeepsTheBackup(t *testing.T) {
 			require.Contains(t, d.Status.Errors[0], "volume data: cannot tell whether")
 			require.Equal(t, keys, b.store.Keys())
 			require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
-			require.False(t, Settled(d, b.backup()), "it is asked for again")
+			require.False(t, PermanentlyRefused(d, b.backup()), "it is asked for again")
 
 			d = request("e")
 			d.Annotations = map[string]string{holdfast.AnnotationLeaveVolumeData: "true"}

@@ -28,7 +28,7 @@ func (p *pass) backups(ctx context.Context) error {
 			return nil
 		}
 		if name != dir.name {
-			if err := p.settle(ctx, dir.name, p.backup(ctx, &dir)); err != nil {
+			if err := p.note(ctx, dir.name, p.backup(ctx, &dir)); err != nil {
 				return err
 			}
 			dir = directory{name: name}
@@ -39,7 +39,7 @@ func (p *pass) backups(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.settle(ctx, dir.name, p.backup(ctx, &dir))
+	return p.note(ctx, dir.name, p.backup(ctx, &dir))
 }
 
 func (d *directory) add(key string) {

@@ -79,9 +79,9 @@ func (p *pass) report(ctx context.Context) {
 		"unowned", p.count.unowned, "foreign", p.count.foreign, "unreadable", p.count.unreadable, "failed", p.count.failed)
 }
 
-// settle takes the outcome of one directory: what failed is logged and left to the next pass,
+// note takes the outcome of one directory: what failed is logged and left to the next pass,
 // unless that is nearly everything.
-func (p *pass) settle(ctx context.Context, dir string, err error) error {
+func (p *pass) note(ctx context.Context, dir string, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -34,7 +34,7 @@ func (p *pass) restores(ctx context.Context) error {
 			return nil
 		}
 		last = r
-		return p.settle(ctx, layout.RestoreRecords(r.name, r.uid), p.restore(ctx, r))
+		return p.note(ctx, layout.RestoreRecords(r.name, r.uid), p.restore(ctx, r))
 	})
 }
 

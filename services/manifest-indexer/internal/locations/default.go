@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 )
 
-// settleDefault keeps one default: at the start the location of that name is made one, and of
+// ensureDefault keeps one default: at the start the location of that name is made one, and of
 // several the newest stays (Velero 1.18). The given locations are brought up to date.
-func (v *Validator) settleDefault(ctx context.Context, locs []velerov1.BackupStorageLocation) error {
+func (v *Validator) ensureDefault(ctx context.Context, locs []velerov1.BackupStorageLocation) error {
 	if err := v.makeDefault(ctx, locs); err != nil {
 		return err
 	}

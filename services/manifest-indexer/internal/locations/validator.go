@@ -101,7 +101,7 @@ func (v *Validator) Pass(ctx context.Context) error {
 	if err := v.Reader.List(ctx, &list, client.InNamespace(v.Namespace)); err != nil {
 		return fmt.Errorf("list backup storage locations: %w", err)
 	}
-	if err := v.settleDefault(ctx, list.Items); err != nil {
+	if err := v.ensureDefault(ctx, list.Items); err != nil {
 		return err
 	}
 	v.forget(list.Items)

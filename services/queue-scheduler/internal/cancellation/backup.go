@@ -45,7 +45,7 @@ func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine
 	case err != nil:
 		return 0, fmt.Errorf("end backup %q in its bucket: %w", b.Name, err)
 	}
-	return 0, settle(ctx, c, backups, b, mine, func(b *velerov1.Backup) bool {
+	return 0, finish(ctx, c, backups, b, mine, func(b *velerov1.Backup) bool {
 		if alone && cancel.Committing(b) {
 			return false
 		}

@@ -57,8 +57,8 @@ func (c *Canceller) since(kind, name string, uid types.UID, epoch int64) age {
 	return age{epoch: now.Sub(s.since), request: now.Sub(s.first)}
 }
 
-// requestTimeout is how long a request waits for holders that come one after the other, and for a bucket
-// that is away.
+// requestTimeout is how long a request waits for holders that come one after the other, and for a
+// bucket that is away.
 func (c *Canceller) requestTimeout() time.Duration { return 2 * c.Deadline }
 
 func (c *Canceller) forget(kind, name string) {
@@ -149,9 +149,9 @@ func takeOver[T client.Object](ctx context.Context, c *Canceller, k *kind[T], ob
 	return mine, nil
 }
 
-// settle writes the end of a job whose claim is still this process's.
-func settle[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, mine claim.Claim, write func(T) bool) error {
-	final, err := engine.Settlement[T]{
+// finish writes the end of a job whose claim is still this process's.
+func finish[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, mine claim.Claim, write func(T) bool) error {
+	final, err := engine.Finish[T]{
 		Service: "queue-scheduler", Reader: c.Reader, Client: c.Client, Object: obj, Claim: mine,
 		Terminal: func(o T) bool { return k.stage(o) == cancel.Ended },
 		Retry:    retry.Loop{Clock: c.Clock, Log: c.Log},

@@ -22,7 +22,7 @@ func (c *Canceller) concludeRestore(ctx context.Context, r *velerov1.Restore, mi
 	if left := silences*c.ClaimTimeout - waited.epoch; left > 0 {
 		return left, nil
 	}
-	return 0, settle(ctx, c, restores, r, mine, func(r *velerov1.Restore) bool {
+	return 0, finish(ctx, c, restores, r, mine, func(r *velerov1.Restore) bool {
 		request, asked := cancel.Requested(r)
 		if !asked {
 			return false

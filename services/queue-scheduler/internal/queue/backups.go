@@ -34,18 +34,18 @@ func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
-	settled := 0
+	handled := 0
 	var errs []error
 	for i, b := range fresh {
 		version := b.ResourceVersion
 		err := s.enqueueOne(ctx, v, b, first+int64(i))
 		if err == nil || s.inadmissible.noteRefused(b, version, err) {
-			settled++
+			handled++
 			continue
 		}
 		errs = append(errs, fmt.Errorf("queue backup %s: %w", b.Name, err))
 	}
-	if len(fresh) < len(all) && settled > 0 {
+	if len(fresh) < len(all) && handled > 0 {
 		s.Wake() // there are more, and queueing works
 	}
 	return errors.Join(errs...)

@@ -27,7 +27,7 @@ type pass struct {
 func (p *pass) handle(ctx context.Context, s *velerov1.Schedule) (time.Time, error) {
 	set, problems := parse(s, p.now)
 	before := s.Status.Phase
-	kept, err := p.write(ctx, s, func(s *velerov1.Schedule) { settle(s, problems, p.SkipImmediately, p.now) })
+	kept, err := p.write(ctx, s, func(s *velerov1.Schedule) { applyValidation(s, problems, p.SkipImmediately, p.now) })
 	if err != nil || !kept {
 		return time.Time{}, err
 	}

@@ -211,7 +211,7 @@ func TestSomebodyElsesBackupOfTheSameName(t *testing.T) {
 func TestASkipDropsAReservation(t *testing.T) {
 	b := newBed(t)
 	b.create("hourly", "0 * * * *", nil)
-	l := &line{at: 3, broken: lost} // settle, reserve, create
+	l := &line{at: 3, broken: lost} // validate, reserve, create
 	b.clock.Step(time.Hour)
 	_, err := b.scheduler(l.funcs()).pass(t.Context())
 	require.ErrorIs(t, err, errInjected)

@@ -40,10 +40,10 @@ func (set settings) next(s *velerov1.Schedule) time.Time {
 	return t.Add(set.offset)
 }
 
-// settle writes the result of validation and carries out skipImmediately: unset takes the server's
-// default, true skips what is due at this moment. A paused Schedule keeps its wish until it is
-// resumed.
-func settle(s *velerov1.Schedule, problems []string, skipByDefault bool, now time.Time) {
+// applyValidation writes the result of validation and carries out skipImmediately: unset takes the
+// server's default, true skips what is due at this moment. A paused Schedule keeps its wish until
+// it is resumed.
+func applyValidation(s *velerov1.Schedule, problems []string, skipByDefault bool, now time.Time) {
 	s.Status.Phase = velerov1.SchedulePhaseEnabled
 	if len(problems) > 0 {
 		s.Status.Phase = velerov1.SchedulePhaseFailedValidation

@@ -170,7 +170,7 @@ func (a *attempt) recorder() *outcome.Recorder {
 
 // finish writes the terminal phase, as it was decided.
 func (a *attempt) finish(ctx context.Context, end *outcome.Finished) error {
-	final, err := a.held.Settle(ctx, func(o *velerov1.Restore) error {
+	final, err := a.held.Finish(ctx, func(o *velerov1.Restore) error {
 		o.Status.Phase = end.Phase
 		at := metav1.NewTime(end.At())
 		o.Status.CompletionTimestamp = &at

@@ -18,10 +18,10 @@ import (
 // ErrEnded means that a job had ended otherwise before its end was to be written.
 var ErrEnded = errors.New("the job has ended already")
 
-// Settlement is the end of a job that is claimed: the one write that makes its phase terminal.
-// Whoever holds the claim may settle a job, be it the runner that worked on it, or queue-scheduler
-// after it took the claim from one that did not stop.
-type Settlement[T client.Object] struct {
+// Finish is the end of a job that is claimed: the one write that makes its phase terminal.
+// The holder of the claim may write it, be it the runner that worked on the job, or queue-scheduler
+// after it took over from a runner that did not stop.
+type Finish[T client.Object] struct {
 	// Service begins the names of the failpoints.
 	Service string
 	Reader  client.Reader // uncached
@@ -40,10 +40,10 @@ type Settlement[T client.Object] struct {
 // not terminal, removes the mark of its commit, and returns the object as it was written. Where the
 // answer to a write was lost, an object that ended is this write's if its content besides the
 // metadata is what was sent. Its errors:
-//   - claim.ErrLost: the claim, or the object, is another's. That is looked at first: whoever took over has announced the end.
+//   - claim.ErrLost: the claim, or the object, is another's. That is checked first: the process that took over announced the end.
 //   - ErrEnded: the object is terminal, by another write than this one.
 //   - the errors of end, unchanged.
-func (s Settlement[T]) Write(ctx context.Context, end func(T) error) (final T, err error) {
+func (s Finish[T]) Write(ctx context.Context, end func(T) error) (final T, err error) {
 	failpoint.HitIn(s.Service, "before-terminal")
 	sent := map[string]bool{} // what attempts wrote whose answers may have been lost
 	err = s.Retry.Do(ctx, "write the end of the job", func() error {

@@ -22,31 +22,31 @@ const (
 )
 
 const (
-	settleLimit  = 5 * time.Second
+	ackTimeout   = 5 * time.Second
 	deadRetry    = 10 * time.Second
 	headerReason = "holdfast-reason"
 	reasonBytes  = 1024
 )
 
-// settle carries out an outcome. It works on after shutdown began, so that a finished job is not
+// acknowledge carries out an outcome, also after shutdown began, so that a finished job is not
 // delivered again. What fails is logged only: the server then delivers the hint once more.
-func (w *worker) settle(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, o Outcome) {
+func (w *worker) acknowledge(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, o Outcome) {
 	log := w.cfg.Log.With("what", string(w.what), "kind", hint.GetKind(), "name", hint.GetName(), "uid", hint.GetUid())
 	if o.err != nil {
 		log.WarnContext(ctx, "hint not done", "error", o.err, "deadLetter", o.kind == outcomeDead)
 	}
 	var err error
-	settling := context.WithoutCancel(ctx)
+	acking := context.WithoutCancel(ctx)
 	switch o.kind {
 	case outcomeRetry:
-		err = w.confirm(settling, msg, settleLimit, delayed(o.after))
+		err = w.confirm(acking, msg, ackTimeout, delayed(o.after))
 	case outcomeDead:
-		err = w.storeDeadLetter(settling, msg, o.err)
+		err = w.storeDeadLetter(acking, msg, o.err)
 	default:
-		err = w.confirm(settling, msg, settleLimit, ackDone)
+		err = w.confirm(acking, msg, ackTimeout, ackDone)
 	}
 	if err != nil {
-		log.WarnContext(ctx, "hint not settled, it will be delivered again", "error", err)
+		log.WarnContext(ctx, "hint not acknowledged, it will be delivered again", "error", err)
 	}
 }
 
@@ -63,10 +63,10 @@ func (w *worker) storeDeadLetter(ctx context.Context, msg jetstream.Msg, reason 
 	text = text[:min(len(text), reasonBytes)]
 	header := nats.Header{headerReason: {text}}
 	subject := subjectDead + strings.TrimPrefix(msg.Subject(), subjectWork)
-	sending, cancel := context.WithTimeout(ctx, settleLimit)
+	sending, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	if err := w.send(sending, subject, msg.Data(), header); err != nil {
-		return fmt.Errorf("store dead letter: %w", errors.Join(err, w.confirm(ctx, msg, settleLimit, delayed(deadRetry))))
+		return fmt.Errorf("store dead letter: %w", errors.Join(err, w.confirm(ctx, msg, ackTimeout, delayed(deadRetry))))
 	}
-	return w.confirm(ctx, msg, settleLimit, ackTerm+" "+text)
+	return w.confirm(ctx, msg, ackTimeout, ackTerm+" "+text)
 }
