@@ -13,7 +13,7 @@ type FullError struct {
 	Kind    string
 	Limit   int
 	Running []Entry // the admitted jobs of that kind
-	// Space says that it is not the limit: the list has no room for another entry of that size.
+	// Space says that it is not the limit: the list has no space for another entry of that size.
 	Space bool
 }
 

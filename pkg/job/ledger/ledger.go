@@ -93,7 +93,7 @@ func (l *Ledger) Readmit(ctx context.Context, e Entry) error {
 
 // enter adds an entry that is not there yet, unless check refuses.
 func (l *Ledger) enter(ctx context.Context, e Entry, check func(entries []Entry) error) error {
-	return l.swap(ctx, func(b *book) error {
+	return l.swap(ctx, func(b *document) error {
 		entries, err := b.entries()
 		if err != nil {
 			return err
@@ -108,12 +108,12 @@ func (l *Ledger) enter(ctx context.Context, e Entry, check func(entries []Entry)
 		if err := b.put(e); err != nil || b.size() <= maxBytes {
 			return err
 		}
-		return crowded(entries, e.Kind)
+		return fullError(entries, e.Kind)
 	})
 }
 
-// crowded says that a job has to wait until others leave the list.
-func crowded(entries []Entry, kind string) error {
+// fullError is the error of a job that has to wait until others leave the list.
+func fullError(entries []Entry, kind string) error {
 	running := slices.DeleteFunc(slices.Clone(entries), func(o Entry) bool { return o.Kind != kind })
 	return &FullError{Kind: kind, Limit: len(running), Running: running, Space: true}
 }
@@ -159,7 +159,7 @@ func (l *Ledger) Get(ctx context.Context, uid types.UID) (Entry, bool, error) {
 
 // Release removes an entry; an absent one is fine.
 func (l *Ledger) Release(ctx context.Context, uid types.UID) error {
-	return l.swap(ctx, func(b *book) error {
+	return l.swap(ctx, func(b *document) error {
 		if !b.remove(uid) {
 			return errUnchanged
 		}
@@ -169,7 +169,7 @@ func (l *Ledger) Release(ctx context.Context, uid types.UID) error {
 
 // Withdraw removes an entry as it was read: a job that was admitted again since keeps its new one.
 func (l *Ledger) Withdraw(ctx context.Context, e Entry) error {
-	return l.swap(ctx, func(b *book) error {
+	return l.swap(ctx, func(b *document) error {
 		stored, found, err := b.get(e.UID)
 		if err != nil {
 			return err
@@ -199,7 +199,7 @@ func (l *Ledger) List(ctx context.Context) ([]Entry, error) {
 // higher than any returned before, and than above, which is the highest one in use: a list that was
 // deleted does not begin at 1 again.
 func (l *Ledger) NextSequences(ctx context.Context, n int, above int64) (first int64, err error) {
-	err = l.swap(ctx, func(b *book) error {
+	err = l.swap(ctx, func(b *document) error {
 		var err error
 		first, err = b.nextSequences(n, above)
 		return err
@@ -211,7 +211,7 @@ func (l *Ledger) NextSequences(ctx context.Context, n int, above int64) (first i
 var errUnchanged = errors.New("unchanged")
 
 // swap applies change to the newest list until no other process wrote in between.
-func (l *Ledger) swap(ctx context.Context, change func(*book) error) error {
+func (l *Ledger) swap(ctx context.Context, change func(*document) error) error {
 	err := wait.ExponentialBackoffWithContext(ctx, retry, func(ctx context.Context) (bool, error) {
 		b, err := l.read(ctx)
 		if err != nil {
@@ -237,17 +237,17 @@ func (l *Ledger) swap(ctx context.Context, change func(*book) error) error {
 	return fmt.Errorf("ledger %s: %w", l.key, err)
 }
 
-func (l *Ledger) read(ctx context.Context) (*book, error) {
+func (l *Ledger) read(ctx context.Context) (*document, error) {
 	cm := &corev1.ConfigMap{}
 	if err := l.reader.Get(ctx, l.key, cm); err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
 	cm.Namespace, cm.Name = l.key.Namespace, l.key.Name
-	return &book{cm}, nil
+	return &document{cm}, nil
 }
 
 // write creates or replaces the list; resourceVersion makes it a swap.
-func (l *Ledger) write(ctx context.Context, b *book) error {
+func (l *Ledger) write(ctx context.Context, b *document) error {
 	if b.cm.ResourceVersion == "" {
 		return l.client.Create(ctx, b.cm)
 	}

@@ -27,7 +27,7 @@ var (
 // lasts until UnlockVolume, and goes with the entry of the job; a job that has it gets it again. A
 // job should hold few at once.
 func (l *Ledger) LockVolume(ctx context.Context, uid types.UID, volume string) error {
-	return l.swap(ctx, func(b *book) error {
+	return l.swap(ctx, func(b *document) error {
 		key := volumeKey(volume)
 		holder := types.UID(b.cm.Data[key])
 		switch {
@@ -45,7 +45,7 @@ func (l *Ledger) LockVolume(ctx context.Context, uid types.UID, volume string) e
 
 // UnlockVolume ends the lock of a job; another's stays.
 func (l *Ledger) UnlockVolume(ctx context.Context, uid types.UID, volume string) error {
-	return l.swap(ctx, func(b *book) error {
+	return l.swap(ctx, func(b *document) error {
 		key := volumeKey(volume)
 		if types.UID(b.cm.Data[key]) != uid {
 			return errUnchanged
@@ -61,13 +61,13 @@ func volumeKey(volume string) string {
 	return volumePrefix + hex.EncodeToString(sum[:bytes])
 }
 
-func (b *book) has(uid types.UID) bool {
+func (b *document) has(uid types.UID) bool {
 	_, ok := b.cm.Data[entryPrefix+string(uid)]
 	return ok
 }
 
 // unlock drops the locks of a job that leaves the list.
-func (b *book) unlock(uid types.UID) {
+func (b *document) unlock(uid types.UID) {
 	for key, holder := range b.cm.Data {
 		if strings.HasPrefix(key, volumePrefix) && holder == string(uid) {
 			delete(b.cm.Data, key)

@@ -37,9 +37,9 @@ type Options struct {
 	// Tries bounds attempts that fail with an answer of the server saying that it is broken.
 	// Default 4.
 	Tries int
-	// Patience is how long an unreachable or overloaded server is retried since it last answered.
+	// RetryTimeout is how long an unreachable or overloaded server is retried since it last answered.
 	// Default 10 min.
-	Patience time.Duration
+	RetryTimeout time.Duration
 	// Stall is how long an answer may stop arriving. Default 90 s.
 	Stall time.Duration
 }
@@ -50,7 +50,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxItemBytes, 8<<20)
 	setDefault(&o.MaxPageBytes, 2<<30)
 	setDefault(&o.Tries, 4)
-	setDefault(&o.Patience, 10*time.Minute)
+	setDefault(&o.RetryTimeout, 10*time.Minute)
 	setDefault(&o.Stall, 90*time.Second)
 }
 

@@ -7,7 +7,7 @@
 // sets in chunks"). A page counts only once its closing JSON and its revision were verified; until
 // then the consumer is told to roll back what it was given.
 //
-// Requests are retried when the server asks for patience, is away for a moment, or cuts an answer
+// Requests are retried when the server is overloaded (429), is away for a moment, or cuts an answer
 // short; the page size follows the size of the items. There is no client-side rate limit: the
 // server's priority and fairness decides.
 package rawlist

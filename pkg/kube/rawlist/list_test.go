@@ -167,9 +167,9 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-func TestPatienceEnds(t *testing.T) {
+func TestRetriesEndAtTheTimeout(t *testing.T) {
 	s := &apiServer{fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }}
-	c := start(t, s, Options{Patience: 20 * time.Millisecond})
+	c := start(t, s, Options{RetryTimeout: 20 * time.Millisecond})
 	var status *StatusError
 	require.ErrorAs(t, c.List(t.Context(), Request{Resource: configMaps}, &collector{}), &status)
 	require.Greater(t, len(s.requests), 2)

@@ -120,7 +120,7 @@ func (p *pager) giveUp(ctx context.Context, err error, tries *int, started time.
 		*tries++
 	}
 	opts := &p.client.opts
-	if *tries >= opts.Tries || opts.Clock.Since(started) > opts.Patience {
+	if *tries >= opts.Tries || opts.Clock.Since(started) > opts.RetryTimeout {
 		return f.err
 	}
 	return nil

@@ -90,7 +90,7 @@ func (e *ending) readPaused(ctx context.Context) error {
 	limited, stop := context.WithTimeout(ctx, cancelledLimit)
 	defer stop()
 	_, err := retried(limited, e.stores(), "read what is paused", func() (struct{}, error) {
-		return struct{}{}, resumption.Recall(limited, in.store, e.restore, in.recorder)
+		return struct{}{}, resumption.LoadPaused(limited, in.store, e.restore, in.recorder)
 	})
 	return err
 }

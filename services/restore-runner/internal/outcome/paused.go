@@ -40,8 +40,8 @@ func (p *Paused) Name() string {
 	return p.Target.GVR.GroupResource().String() + " " + path.Join(p.Target.Namespace, p.Target.Name)
 }
 
-// RecallPaused adds what an earlier holder left paused, of a file of records that is not replayed.
-func (r *Recorder) RecallPaused(data []byte) error {
+// LoadPaused adds what an earlier holder left paused, of a file of records that is not replayed.
+func (r *Recorder) LoadPaused(data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return each(data, func(rec *Record) { setPaused(&r.paused, rec) })

@@ -51,12 +51,12 @@ type Resumer struct {
 // all.
 func (r *Resumer) Resume(ctx context.Context, o *velerov1.Restore, location string, confirm func(context.Context) error) ([]string, error) {
 	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, o.Name), r.Clock, batch, "")
-	unread := r.recall(ctx, o, location, recorder)
+	unread := r.load(ctx, o, location, recorder)
 	err := restore.Resume(ctx, restore.Config{UID: o.UID, Recorder: recorder, REST: r.REST, Clock: r.Clock, Confirm: confirm})
 	return Names(recorder), errors.Join(unread, err, recorder.Close())
 }
 
-func (r *Resumer) recall(ctx context.Context, o *velerov1.Restore, location string, recorder *outcome.Recorder) (err error) {
+func (r *Resumer) load(ctx context.Context, o *velerov1.Restore, location string, recorder *outcome.Recorder) (err error) {
 	ctx, stop := context.WithTimeout(ctx, readLimit)
 	defer stop()
 	loc, err := r.Locations.Get(ctx, location)
@@ -68,12 +68,12 @@ func (r *Resumer) recall(ctx context.Context, o *velerov1.Restore, location stri
 		return fmt.Errorf("open location %q: %w", location, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return Recall(ctx, store, o, recorder)
+	return LoadPaused(ctx, store, o, recorder)
 }
 
-// Recall has a recorder know what the records of a restore say is paused. It reads all that it can:
-// an error means that more may be paused.
-func Recall(ctx context.Context, store objectstore.Reader, o *velerov1.Restore, recorder *outcome.Recorder) error {
+// LoadPaused loads into a recorder what the records of a restore say is paused. It reads all that
+// it can: an error means that more may be paused.
+func LoadPaused(ctx context.Context, store objectstore.Reader, o *velerov1.Restore, recorder *outcome.Recorder) error {
 	dir := layout.RestoreRecords(o.Name, string(o.UID))
 	var keys []string
 	err := store.List(ctx, dir+outcome.FilePrefix, func(i objectstore.Info) error {
@@ -88,7 +88,7 @@ func Recall(ctx context.Context, store objectstore.Reader, o *velerov1.Restore, 
 		errs = append(errs, fmt.Errorf("list the records of the restore: %w", err))
 	}
 	for _, key := range keys {
-		if err := recall(ctx, store, key, recorder); err != nil {
+		if err := load(ctx, store, key, recorder); err != nil {
 			errs = append(errs, fmt.Errorf("read %s: %w", strings.TrimPrefix(key, dir), err))
 		}
 		if ctx.Err() != nil {
@@ -98,12 +98,12 @@ func Recall(ctx context.Context, store objectstore.Reader, o *velerov1.Restore, 
 	return errors.Join(errs...)
 }
 
-func recall(ctx context.Context, store objectstore.Reader, key string, recorder *outcome.Recorder) error {
+func load(ctx context.Context, store objectstore.Reader, key string, recorder *outcome.Recorder) error {
 	data, err := journal.Read(ctx, store, key)
 	if err != nil || journal.IsClosing(data) {
 		return err
 	}
-	return recorder.RecallPaused(data)
+	return recorder.LoadPaused(data)
 }
 
 // Names are those of the objects that a recorder has as paused.

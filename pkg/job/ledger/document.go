@@ -19,11 +19,11 @@ const (
 // maxBytes bounds the list: an API server takes 1 MiB of data of a ConfigMap.
 const maxBytes = 900 << 10
 
-// book is the ConfigMap read as a ledger. An entry that cannot be read is an error, never skipped:
-// what it protects is unknown.
-type book struct{ cm *corev1.ConfigMap }
+// document is the ConfigMap read as a ledger. An entry that cannot be read is an error, never
+// skipped: what it protects is unknown.
+type document struct{ cm *corev1.ConfigMap }
 
-func (b *book) entries() ([]Entry, error) {
+func (b *document) entries() ([]Entry, error) {
 	var out []Entry
 	for key, text := range b.cm.Data {
 		if !strings.HasPrefix(key, entryPrefix) {
@@ -38,7 +38,7 @@ func (b *book) entries() ([]Entry, error) {
 	return out, nil
 }
 
-func (b *book) get(uid types.UID) (Entry, bool, error) {
+func (b *document) get(uid types.UID) (Entry, bool, error) {
 	key := entryPrefix + string(uid)
 	text, ok := b.cm.Data[key]
 	if !ok {
@@ -62,7 +62,7 @@ func decode(key, text string) (Entry, error) {
 	return e, nil
 }
 
-func (b *book) put(e Entry) error {
+func (b *document) put(e Entry) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (b *book) put(e Entry) error {
 }
 
 // size is what the list takes of maxBytes.
-func (b *book) size() int {
+func (b *document) size() int {
 	size := 0
 	for key, text := range b.cm.Data {
 		size += len(key) + len(text)
@@ -80,7 +80,7 @@ func (b *book) size() int {
 	return size
 }
 
-func (b *book) remove(uid types.UID) bool {
+func (b *document) remove(uid types.UID) bool {
 	key := entryPrefix + string(uid)
 	_, ok := b.cm.Data[key]
 	delete(b.cm.Data, key)
@@ -88,7 +88,7 @@ func (b *book) remove(uid types.UID) bool {
 	return ok
 }
 
-func (b *book) nextSequences(n int, above int64) (first int64, err error) {
+func (b *document) nextSequences(n int, above int64) (first int64, err error) {
 	last := int64(0)
 	if text, ok := b.cm.Data[sequenceKey]; ok {
 		if last, err = strconv.ParseInt(text, 10, 64); err != nil {
@@ -100,7 +100,7 @@ func (b *book) nextSequences(n int, above int64) (first int64, err error) {
 	return last + 1, nil
 }
 
-func (b *book) set(key, text string) {
+func (b *document) set(key, text string) {
 	if b.cm.Data == nil {
 		b.cm.Data = map[string]string{}
 	}
