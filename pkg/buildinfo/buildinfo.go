@@ -14,7 +14,7 @@ var (
 	commit  string
 )
 
-// Version is the release, for example "v1.2.3", or "dev" for a build that was not told.
+// Version is the release, for example "v1.2.3", or "dev" for a build without one.
 func Version() string {
 	if version != "" {
 		return version

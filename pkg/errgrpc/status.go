@@ -54,7 +54,7 @@ var rules = []rule{
 	{isNetwork, codes.Unavailable, ReasonUnreachable},
 }
 
-// isNetwork tells of a request that got no answer: client-go returns such errors of the API server
+// isNetwork reports a request that got no answer: client-go returns such errors of the API server
 // as they are. It comes after the rules for the context, whose errors look like timeouts of the
 // network.
 func isNetwork(err error) bool {

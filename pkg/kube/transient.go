@@ -14,7 +14,7 @@ import (
 var tooLarge = []string{"request is too large", "trying to send message larger than max"}
 
 // IsRefused reports whether the API server refuses a write for good: admission policy, validation,
-// rights or the size of the object. The same write is refused again until somebody changes one of
+// rights or the size of the object. The same write is refused again until a user changes one of
 // these.
 func IsRefused(err error) bool {
 	var status apierrors.APIStatus

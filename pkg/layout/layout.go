@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Directories Velero knows right under a location's root.
+// Directories that Velero has right under a location's root.
 const (
 	// BackupsDir holds one directory for each backup.
 	BackupsDir = "backups/"

@@ -179,9 +179,9 @@ func (w *worker) guarded(ctx context.Context, hint *workv1.Hint, deliveries uint
 	return w.handle(ctx, hint)
 }
 
-// heartbeat tells the server that the hint is being worked on, and makes sure it heard. A heartbeat
-// nobody confirmed is only reported: at worst the hint is delivered to another replica, which finds
-// the claim taken.
+// heartbeat reports to the server that the hint is being worked on, and waits for the confirmation.
+// A heartbeat that is not confirmed is only logged: at worst the hint is delivered to another
+// replica, which finds the claim taken.
 func (w *worker) heartbeat(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint) {
 	period := w.tune.AckWait / 3
 	ticker := w.cfg.Clock.NewTicker(period)

@@ -50,8 +50,8 @@ func overlaps(err error) bool {
 	return errors.As(err, &api) && api.ErrorCode == notUnique
 }
 
-// leaveUnnamed removes the consumer that hears every installation, and its hints: it is from before
-// subjects named the installation. Whoever needs them publishes again.
+// leaveUnnamed removes the consumer that receives the hints of every installation, and its hints:
+// it is from before subjects named the installation. Whoever needs them publishes again.
 func (w *worker) leaveUnnamed(ctx context.Context) error {
 	stream, err := w.js.Stream(ctx, StreamWork)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // ErrorReader reads the body of an object and keeps the error that ended it. A decoder behind it
-// reports a lost connection as damaged content; Err tells the two apart. Not safe for concurrent
+// reports a lost connection as damaged content; Err distinguishes the two. Not safe for concurrent
 // use.
 type ErrorReader struct {
 	io.Reader

@@ -11,7 +11,8 @@ import (
 type Upload struct {
 	// Key is the object it would become.
 	Key string
-	// Begun is when it was begun or, where the store knows, last written to; by the store's clock.
+	// Begun is when it was begun or, where the store reports it, last written to; by the store's
+	// clock.
 	Begun time.Time
 }
 

@@ -80,13 +80,13 @@ type AsyncRestoreOutput struct {
 	SkipRestore bool
 }
 
-// Operations is what a server asks of operations that were begun. Unless an operation is InProcess,
-// it may be asked of another process than the one that began it.
+// Operations is what a server calls for operations that were begun. Unless an operation is
+// InProcess, it may be asked of another process than the one that began it.
 type Operations interface {
-	// Progress tells how an operation goes. It is asked every few seconds.
+	// Progress returns how far an operation is. It is called every few seconds.
 	Progress(ctx context.Context, op Operation) (Progress, error)
-	// Cancel asks an operation to end and returns at once. grace is how long the server waits for
-	// that, 0 for no limit. It returns false if the operation cannot be cancelled. Embed NoCancel
+	// Cancel requests the end of an operation and returns at once. grace is how long the server waits
+	// for that, 0 for no limit. It returns false if the operation cannot be cancelled. Embed NoCancel
 	// if none can.
 	Cancel(ctx context.Context, op Operation, grace time.Duration) (accepted bool, err error)
 	// Logs returns what an operation has logged, oldest first, and ends at its first error. With

@@ -26,7 +26,7 @@ type BackupInput struct {
 	Backup *Job
 }
 
-// BackupOutput is what an action wants of the backup.
+// BackupOutput is what an action returns to the backup.
 type BackupOutput struct {
 	// Item is what to store, nil for the object as it came. It must stay the same object: kind,
 	// namespace and name.

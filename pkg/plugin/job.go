@@ -34,7 +34,7 @@ func (j *Job) Name() string { return j.meta.Name }
 // Namespace returns the server's namespace, where plugins find their ConfigMaps.
 func (j *Job) Namespace() string { return j.meta.Namespace }
 
-// UID returns its UID, which tells it from an earlier one of the same name.
+// UID returns its UID, which differs from that of an earlier one of the same name.
 func (j *Job) UID() string { return string(j.meta.UID) }
 
 // Label returns the value of a label, and whether there is one.

@@ -19,7 +19,7 @@ const (
 	Cancelled
 )
 
-// Progress tells how an operation goes.
+// Progress is how far an operation is.
 type Progress struct {
 	// State it is in.
 	State State

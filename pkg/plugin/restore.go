@@ -33,7 +33,7 @@ type RestoreInput struct {
 	Restore *Job
 }
 
-// RestoreOutput is what an action wants of the restore.
+// RestoreOutput is what an action returns to the restore.
 type RestoreOutput struct {
 	// Item is what to create, nil for the object as it came. It must keep its group and kind.
 	Item *unstructured.Unstructured

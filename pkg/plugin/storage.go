@@ -27,7 +27,8 @@ type ObjectStore interface {
 	ListObjects(ctx context.Context, bucket, prefix string) ([]string, error)
 	// DeleteObject deletes an object; that there is none is no error.
 	DeleteObject(ctx context.Context, bucket, key string) error
-	// CreateSignedURL makes a URL under which anybody may read the object for the given time.
+	// CreateSignedURL makes a URL under which the object can be read without credentials for the given
+	// time.
 	CreateSignedURL(ctx context.Context, bucket, key string, ttl time.Duration) (string, error)
 }
 

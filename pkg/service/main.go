@@ -126,7 +126,7 @@ func (p process) serve(ctx context.Context, options Options, build Build) (err e
 		Name: p.name, Instance: instance, Options: options, Log: log, Clock: clock.RealClock{}, Tracer: tracing.Provider,
 	})
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil // told to stop while starting
+		return nil // stopped while starting
 	}
 	if err != nil {
 		return err

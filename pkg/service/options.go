@@ -13,7 +13,7 @@ import (
 const (
 	// AuthNone lets every caller in. It is only accepted on a loopback address.
 	AuthNone = "none"
-	// AuthKubernetes asks the API server who the bearer of a token is and what they may do, see
+	// AuthKubernetes has the API server authenticate the bearer of a token and authorize the call, see
 	// package kubeauth.
 	AuthKubernetes = "kubernetes"
 )

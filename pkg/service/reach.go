@@ -44,7 +44,7 @@ func (r *reach) recent() bool {
 	return !r.last.IsZero() && r.clock.Since(r.last) <= OutageGrace
 }
 
-// probe asks the API server for its version now and then, until ctx ends. Any answer but one of a
+// probe reads the version of the API server now and then, until ctx ends. Any answer but one of a
 // server that has no time counts.
 func (r *reach) probe(ctx context.Context, config *rest.Config, ticks clock.WithTicker) error {
 	config = rest.CopyConfig(config)

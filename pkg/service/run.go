@@ -15,7 +15,7 @@ const readyInterval = 200 * time.Millisecond
 var ErrRanBefore = errors.New("service was run before")
 
 // Run serves until ctx ends, a part fails, or a listener breaks. Then, in this order: not ready,
-// parts are told to stop
+// parts begin to stop
 // (they pull no more work and hand over), the parts of GoLast are, gRPC and HTTP finish open calls
 // within a limit, connections
 // are closed.

@@ -140,7 +140,7 @@ func (r *Runtime) buildGRPC(context.Context) error {
 	return err
 }
 
-// authorizer is what the token or else --auth asks for; nil lets everyone in.
+// authorizer is what the token or else --auth requires; nil allows every caller.
 func (r *Runtime) authorizer() (grpcserver.Authorizer, error) {
 	if r.base.Token != "" {
 		return runtoken.Authorize(r.base.Token), nil
@@ -184,7 +184,7 @@ func (r *Runtime) Manager() ctrl.Manager { return r.manager }
 // a later process of the service when this one dies.
 func (r *Runtime) WorkDir() string { return r.work.path }
 
-// ServerTime tells the time by this process's clock, and never later than by the API server's.
+// ServerTime is the time of this process's clock, and never later than the API server's.
 func (r *Runtime) ServerTime() *servertime.Clock { return r.time }
 
 // RestConfig is the connection to the API server. Copy it before changing it.

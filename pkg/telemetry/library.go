@@ -7,8 +7,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// libraryShift turns what a library finds worth telling (Info) into what somebody who debugs it
-// wants to know (Debug).
+// libraryShift lowers the level of a library's messages by one step, such as from Info to
+// Debug.
 const libraryShift = slog.LevelDebug - slog.LevelInfo
 
 // Library returns a logger for a library to write to log with. Its warnings and errors keep their

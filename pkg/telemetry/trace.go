@@ -65,7 +65,7 @@ func NewTracing(ctx context.Context, service, instance string, env Environment) 
 	return Tracing{Provider: provider, Shutdown: provider.Shutdown}, nil
 }
 
-// newExporter returns what sends spans where env wants them, nil when it wants none.
+// newExporter returns the exporter that env configures, nil for none.
 func newExporter(ctx context.Context, env Environment) (sdktrace.SpanExporter, error) {
 	kind, err := env.exporter()
 	if err != nil || kind == exporterNone {

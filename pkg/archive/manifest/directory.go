@@ -17,7 +17,7 @@ type KindInfo struct {
 	Items     int64 `json:"items"`
 }
 
-// directory tells where the blocks are. It repeats the header, so that one read is enough to open a
+// directory holds where the blocks are. It repeats the header, so that one read is enough to open a
 // manifest.
 type directory struct {
 	Header Header     `json:"header"`

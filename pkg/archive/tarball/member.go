@@ -22,7 +22,8 @@ type member struct {
 	size   int64
 }
 
-// maxMemberBytes bounds a member that no honest writer makes: ours end soon after a MiB of input.
+// maxMemberBytes bounds the bytes of a member, as a defence against hostile input: those that
+// Holdfast writes end soon after a MiB of input.
 const maxMemberBytes = 64 << 20
 
 const (
@@ -33,7 +34,7 @@ const (
 	largeBytes = 2 << 20
 )
 
-// gate lets one large member at a time into memory.
+// gate is a semaphore: one large member at a time is held in memory.
 type gate chan struct{}
 
 // reading is a member that is being read.
@@ -129,7 +130,7 @@ func (s *reading) leave() {
 	}
 }
 
-// watched tells errors of the source from errors in the content.
+// watched distinguishes errors of the source from errors in the content.
 type watched struct {
 	r   io.Reader
 	n   int64

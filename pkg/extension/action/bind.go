@@ -13,7 +13,7 @@ type Bound[A Action] struct {
 	*Matcher
 }
 
-// Bind asks each action once what it applies to. An action that does not answer, or not sensibly,
+// Bind calls AppliesTo of each action once. An action that does not answer, or not sensibly,
 // is left out and has an error that names it: what it should have seen is unknown, so the job has
 // to count that.
 func Bind[A Action](ctx context.Context, actions []A, resolver selection.Resolver) ([]Bound[A], []error) {

@@ -7,8 +7,8 @@ import (
 )
 
 // Merge puts the built-in actions and those of plugins into the one order in which they run:
-// alphanumeric by name, but those that begin operations with a key last. An action of a plugin that has the name of a built-in one is not among
-// them but in hidden, for the caller to warn of.
+// alphanumeric by name, but those that begin operations with a key last. An action of a plugin that
+// has the name of a built-in one is not among them but in hidden, for the caller to warn of.
 func Merge[A Action](builtin, plugins []A) (merged, hidden []A) {
 	own := make(map[string]struct{}, len(builtin))
 	for _, a := range builtin {
@@ -28,7 +28,7 @@ func Merge[A Action](builtin, plugins []A) (merged, hidden []A) {
 	return merged, hidden
 }
 
-// turn is 1 for an action that sees what all others made of an object.
+// turn is 1 for an action that is given what all others made of an object.
 func turn(a any) int {
 	switch a.(type) {
 	case BackupStarter, RestoreStarter:

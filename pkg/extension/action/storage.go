@@ -29,7 +29,7 @@ type ObjectStore interface {
 	SignedURL(ctx context.Context, bucket, key string, ttl time.Duration) (string, error)
 }
 
-// Volume is what a snapshot provider tells about a volume, and needs to make it again.
+// Volume is what a snapshot provider reports about a volume, and needs to make it again.
 type Volume struct {
 	// Type is the provider's name of the kind of volume.
 	Type string

@@ -19,7 +19,7 @@ var (
 // account names a ServiceAccount.
 type account struct{ namespace, name string }
 
-// bindings knows for each ServiceAccount the ClusterRoleBindings that name it and their
+// bindings holds for each ServiceAccount the ClusterRoleBindings that name it and their
 // ClusterRoles. They are read once, when the first account is asked for.
 type bindings struct {
 	of *lazy[map[account][]action.Item]

@@ -26,7 +26,7 @@ type blockClaim struct {
 	groups map[groupsOf]*lazy[map[string][]action.Item] // group → claims
 }
 
-// groupsOf is where volume groups are told apart.
+// groupsOf is the label that names a volume group.
 type groupsOf struct{ namespace, label string }
 
 func newBlockClaim(lister Lister) *blockClaim {

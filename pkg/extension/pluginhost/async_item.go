@@ -11,7 +11,7 @@ import (
 // all jobs share: an operation that lives there outlives the session.
 type async struct{ plugin }
 
-// AppliesTo asks the plugin.
+// AppliesTo calls the plugin.
 func (a *async) AppliesTo(ctx context.Context) (action.Selector, error) { return a.selector(ctx, nil) }
 
 // OperationKind implements action.BackupOperations and action.RestoreOperations.
@@ -63,7 +63,7 @@ func (a *asyncBackup) Execute(_ context.Context, object *action.Object, _ *actio
 	return action.BackupResult{}, c.fail(ErrNoKey, false)
 }
 
-// Start asks the plugin.
+// Start calls the plugin.
 func (a *asyncBackup) Start(ctx context.Context, object *action.Object, backup *action.Backup, key string) (r action.BackupResult, err error) {
 	if key == "" {
 		return a.Execute(ctx, object, backup)
@@ -110,7 +110,7 @@ func (a *asyncRestore) Execute(_ context.Context, object, _ *action.Object, _ *a
 	return action.RestoreResult{}, c.fail(ErrNoKey, false)
 }
 
-// Start asks the plugin.
+// Start calls the plugin.
 func (a *asyncRestore) Start(ctx context.Context, object, fromBackup *action.Object, restore *action.Restore, key string) (r action.RestoreResult, err error) {
 	if key == "" {
 		return a.Execute(ctx, object, fromBackup, restore)

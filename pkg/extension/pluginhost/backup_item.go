@@ -11,14 +11,14 @@ import (
 // backupItemV1 serves generated.BackupItemAction.
 type backupItemV1 struct{ plugin }
 
-// AppliesTo asks the plugin.
+// AppliesTo calls the plugin.
 func (b *backupItemV1) AppliesTo(ctx context.Context) (action.Selector, error) {
 	return b.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
 		return velero.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velero.BackupItemActionAppliesToRequest{Plugin: b.name})
 	})
 }
 
-// Execute asks the plugin; version 1 starts no operations.
+// Execute calls the plugin; version 1 starts no operations.
 func (b *backupItemV1) Execute(ctx context.Context, object *action.Object, backup *action.Backup) (r action.BackupResult, err error) {
 	err = b.worker.do(ctx, b.execute("Execute", object), func(ctx context.Context, p *process) error {
 		item, err := object.JSON()
@@ -48,7 +48,7 @@ func backupResult(object *action.Object, item []byte, additional []*velero.Resou
 // backupItemV2 serves v2.BackupItemAction.
 type backupItemV2 struct{ plugin }
 
-// AppliesTo asks the plugin.
+// AppliesTo calls the plugin.
 func (b *backupItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
 	return b.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
 		return velerov2.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velerov2.BackupItemActionAppliesToRequest{Plugin: b.name})
@@ -60,7 +60,7 @@ func (b *backupItemV2) Prepare(ctx context.Context) error {
 	return b.worker.ready(ctx, b.execute("Execute", nil))
 }
 
-// Execute asks the plugin.
+// Execute calls the plugin.
 func (b *backupItemV2) Execute(ctx context.Context, object *action.Object, backup *action.Backup) (r action.BackupResult, err error) {
 	err = b.worker.do(ctx, b.execute("Execute", object), func(ctx context.Context, p *process) error {
 		item, err := object.JSON()

@@ -17,7 +17,7 @@ import (
 // maxHandshake bounds the line in which a process says where it listens.
 const maxHandshake = 4 << 10
 
-// errAddress means that a process wants to be called somewhere else than on a unix socket.
+// errAddress means that a process listens somewhere else than on a unix socket.
 var errAddress = errors.New("plugin does not listen on a unix socket")
 
 // command is a plugin's process, started by go-plugin through its interface Runner. It exists

@@ -62,7 +62,7 @@ func (h *Host) askOne(ctx context.Context, path string) listing {
 	return l
 }
 
-// describe asks for more in Holdfast's own contract, which plain Velero plugins do not serve.
+// describe reads more through Holdfast's own contract, which plain Velero plugins do not serve.
 func (l *listing) describe(ctx context.Context, w *worker, c call) error {
 	c.method = "Describe"
 	err := w.do(ctx, c, func(ctx context.Context, p *process) error {

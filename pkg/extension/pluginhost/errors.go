@@ -32,7 +32,7 @@ var (
 	ErrPanicked = errors.New("plugin panicked")
 	// ErrTooLarge means that a message was larger than one of the sides accepts.
 	ErrTooLarge = errors.New("message too large")
-	// ErrMalformed means that the answer is not what the protocol asks for.
+	// ErrMalformed means that the answer breaks the protocol.
 	ErrMalformed = errors.New("malformed answer")
 	// ErrNoKey means that a call that begins an operation has no idempotency key.
 	ErrNoKey = errors.New("no idempotency key")
@@ -74,7 +74,7 @@ type RemoteError struct {
 	Reason string
 	// Message is the plugin's text, cut at 4 KiB.
 	Message string
-	// Function, File and Line are where in the plugin the error arose, where it tells.
+	// Function, File and Line are where in the plugin the error arose, if it reports that.
 	Function, File string
 	Line           int32
 }

@@ -13,7 +13,7 @@ import (
 type Flags struct {
 	// CallTimeout bounds one call about one object.
 	CallTimeout time.Duration
-	// QueryTimeout bounds a call that only asks.
+	// QueryTimeout bounds a call that changes nothing.
 	QueryTimeout time.Duration
 	// StorageTimeout bounds one call of an object store or a volume snapshotter.
 	StorageTimeout time.Duration

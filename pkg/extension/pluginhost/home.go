@@ -16,7 +16,7 @@ import (
 // maxStartID bounds the start ID of a process.
 const maxStartID = 256
 
-// startID asks the process for its start ID, once. ctx is that of a call that was not made yet.
+// startID reads the start ID of the process, once. ctx is that of a call that was not made yet.
 func (p *process) startID(ctx context.Context) (string, error) {
 	if id := p.started.Load(); id != nil {
 		return *id, nil

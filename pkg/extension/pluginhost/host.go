@@ -43,7 +43,7 @@ type Config struct {
 	Limits Limits
 }
 
-// Host knows the plugins of a directory. Safe for concurrent use.
+// Host holds the plugins of a directory. Safe for concurrent use.
 type Host struct {
 	cfg Config
 	// unread are files that could not be looked at, and listings what the others registered; Run
@@ -59,7 +59,7 @@ type Host struct {
 // featureCSI is Velero's feature without which the actions of its CSI support do not run.
 const featureCSI = "EnableCSI"
 
-// New starts each binary in the directory and asks what it registers. What cannot be used is in
+// New starts each binary in the directory and lists what it registers. What cannot be used is in
 // Failures, and Run tries again; an error means that the directory cannot be read, or that ctx
 // ended.
 func New(ctx context.Context, cfg Config) (*Host, error) {
@@ -92,8 +92,8 @@ func (h *Host) spec(path string, log *slog.Logger) *spec {
 	return &spec{path: path, args: args, env: h.cfg.Environ, socketDir: h.cfg.SocketDir, log: log, clock: h.cfg.Clock, limits: h.cfg.Limits}
 }
 
-// executables returns the files below dir that anybody may execute, in alphanumeric order of their
-// paths. A link counts as what it leads to, but linked directories are not searched.
+// executables returns the files below dir that have an execute permission, in alphanumeric order of
+// their paths. A link counts as what it leads to, but linked directories are not searched.
 func executables(dir string, log *slog.Logger) (paths []string, failures []BinaryError, err error) {
 	if dir == "" {
 		return nil, nil, nil

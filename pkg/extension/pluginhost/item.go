@@ -11,14 +11,14 @@ import (
 // deleteItem serves generated.DeleteItemAction.
 type deleteItem struct{ plugin }
 
-// AppliesTo asks the plugin.
+// AppliesTo calls the plugin.
 func (d *deleteItem) AppliesTo(ctx context.Context) (action.Selector, error) {
 	return d.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
 		return velero.NewDeleteItemActionClient(p.conn).AppliesTo(ctx, &velero.DeleteItemActionAppliesToRequest{Plugin: d.name})
 	})
 }
 
-// Execute asks the plugin.
+// Execute calls the plugin.
 func (d *deleteItem) Execute(ctx context.Context, object *action.Object, backup *action.Backup) error {
 	return d.worker.do(ctx, d.execute("Execute", object), func(ctx context.Context, p *process) error {
 		item, err := object.JSON()
@@ -34,14 +34,14 @@ func (d *deleteItem) Execute(ctx context.Context, object *action.Object, backup 
 // itemBlock serves v1.ItemBlockAction.
 type itemBlock struct{ plugin }
 
-// AppliesTo asks the plugin.
+// AppliesTo calls the plugin.
 func (b *itemBlock) AppliesTo(ctx context.Context) (action.Selector, error) {
 	return b.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
 		return velerov1.NewItemBlockActionClient(p.conn).AppliesTo(ctx, &velerov1.ItemBlockActionAppliesToRequest{Plugin: b.name})
 	})
 }
 
-// Related asks the plugin.
+// Related calls the plugin.
 func (b *itemBlock) Related(ctx context.Context, object *action.Object, backup *action.Backup) (items []action.Item, err error) {
 	c := b.execute("GetRelatedItems", object)
 	c.reads = true

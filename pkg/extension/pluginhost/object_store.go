@@ -65,7 +65,7 @@ func (o *objectStore) put(t *transfer, bucket, key string, body io.Reader, part 
 			return stream.Send(&velero.PutObjectRequest{Plugin: o.name, Bucket: bucket, Key: key, Body: part})
 		})
 		if errors.Is(err, io.EOF) {
-			break // the plugin has answered; what, CloseAndRecv tells
+			break // the plugin has answered; CloseAndRecv returns what
 		}
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func (o *objectStore) put(t *transfer, bucket, key string, body io.Reader, part 
 	return err
 }
 
-// Exists asks the plugin.
+// Exists calls the plugin.
 func (o *objectStore) Exists(ctx context.Context, bucket, key string) (exists bool, err error) {
 	err = o.do(ctx, o.look("ObjectExists"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).ObjectExists(ctx, &velero.ObjectExistsRequest{Plugin: o.name, Bucket: bucket, Key: key})
@@ -158,7 +158,7 @@ func (r *objectReader) Close() error {
 	return nil
 }
 
-// ListCommonPrefixes asks the plugin.
+// ListCommonPrefixes calls the plugin.
 func (o *objectStore) ListCommonPrefixes(ctx context.Context, bucket, delimiter, prefix string) (prefixes []string, err error) {
 	err = o.do(ctx, o.look("ListCommonPrefixes"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).ListCommonPrefixes(ctx, &velero.ListCommonPrefixesRequest{
@@ -169,7 +169,7 @@ func (o *objectStore) ListCommonPrefixes(ctx context.Context, bucket, delimiter,
 	return prefixes, err
 }
 
-// ListObjects asks the plugin.
+// ListObjects calls the plugin.
 func (o *objectStore) ListObjects(ctx context.Context, bucket, prefix string) (keys []string, err error) {
 	err = o.do(ctx, o.look("ListObjects"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).ListObjects(ctx, &velero.ListObjectsRequest{Plugin: o.name, Bucket: bucket, Prefix: prefix}, o.listLimit())
@@ -183,7 +183,7 @@ func (o *objectStore) listLimit() grpc.CallOption {
 	return grpc.MaxCallRecvMsgSize(listFactor * o.worker.spec.limits.Answer)
 }
 
-// Delete asks the plugin.
+// Delete calls the plugin.
 func (o *objectStore) Delete(ctx context.Context, bucket, key string) error {
 	return o.do(ctx, o.slow("DeleteObject"), func(ctx context.Context, p *process) error {
 		_, err := velero.NewObjectStoreClient(p.conn).DeleteObject(ctx, &velero.DeleteObjectRequest{Plugin: o.name, Bucket: bucket, Key: key})
@@ -191,7 +191,7 @@ func (o *objectStore) Delete(ctx context.Context, bucket, key string) error {
 	})
 }
 
-// SignedURL asks the plugin; the protocol states the time to live in nanoseconds.
+// SignedURL calls the plugin; the protocol states the time to live in nanoseconds.
 func (o *objectStore) SignedURL(ctx context.Context, bucket, key string, ttl time.Duration) (url string, err error) {
 	err = o.do(ctx, o.query("CreateSignedURL"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).CreateSignedURL(ctx, &velero.CreateSignedURLRequest{

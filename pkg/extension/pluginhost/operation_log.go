@@ -19,16 +19,16 @@ import (
 	pluginv1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/holdfast/plugin/v1"
 )
 
-// What a log may take: a line as it comes, the fields that are kept of it, and all lines of one that
-// is not followed.
+// What a log may take: a line as it comes, the fields that are kept of it, and all lines of one
+// that is not followed.
 const (
 	maxLogLine   = 1 << 20
 	maxLogFields = 64
 	maxLogBytes  = 64 << 20
 )
 
-// Logs asks the plugin. In Velero's protocol there are no logs. Without follow each line has to come
-// in time, and the log may not be larger than 64 MiB; with follow ctx alone limits it.
+// Logs calls the plugin. In Velero's protocol there are no logs. Without follow each line has to
+// come in time, and the log may not be larger than 64 MiB; with follow ctx alone limits it.
 func (o *Operations) Logs(ctx context.Context, op action.Operation, job []byte, since time.Time, follow bool) iter.Seq2[action.LogLine, error] {
 	return func(yield func(action.LogLine, error) bool) {
 		p, err := o.plugin(op)

@@ -22,7 +22,7 @@ func about(c call, op action.Operation) call {
 	return c
 }
 
-// Progress asks the plugin.
+// Progress calls the plugin.
 func (o *Operations) Progress(ctx context.Context, op action.Operation, job []byte) (r action.Progress, err error) {
 	p, err := o.plugin(op)
 	if err != nil {
@@ -64,7 +64,7 @@ func progress(ctx context.Context, conn grpc.ClientConnInterface, op action.Oper
 	}
 }
 
-// Cancel asks the plugin. In Velero's protocol it is accepted where it does not fail.
+// Cancel calls the plugin. In Velero's protocol it is accepted where it does not fail.
 func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte, grace time.Duration) (accepted bool, err error) {
 	p, err := o.plugin(op)
 	if err != nil {

@@ -83,8 +83,8 @@ type process struct {
 	// started is what it says its start ID is, once it was asked.
 	started atomic.Pointer[string]
 
-	// told belongs to the storage whose turn it is: the process knows the configuration.
-	told bool
+	// initialized belongs to the storage whose turn it is: the process has the configuration.
+	initialized bool
 }
 
 // connection is the only thing asked of go-plugin to dispense.
@@ -251,8 +251,8 @@ func (p *process) crash(ctx context.Context, err error) error {
 	}
 }
 
-// end asks the process to end, kills it when it does not, and returns when it and everything else
-// in its process group is gone.
+// end terminates the process, kills it when it does not end, and returns when it and everything
+// else in its process group is gone.
 func (p *process) end() {
 	timer := p.spec.clock.NewTimer(p.spec.limits.Stop)
 	defer timer.Stop()

@@ -14,14 +14,14 @@ import (
 // restoreItemV1 serves generated.RestoreItemAction.
 type restoreItemV1 struct{ plugin }
 
-// AppliesTo asks the plugin.
+// AppliesTo calls the plugin.
 func (a *restoreItemV1) AppliesTo(ctx context.Context) (action.Selector, error) {
 	return a.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
 		return velero.NewRestoreItemActionClient(p.conn).AppliesTo(ctx, &velero.RestoreItemActionAppliesToRequest{Plugin: a.name})
 	})
 }
 
-// Execute asks the plugin; version 1 neither waits nor starts operations.
+// Execute calls the plugin; version 1 neither waits nor starts operations.
 func (a *restoreItemV1) Execute(ctx context.Context, object, fromBackup *action.Object, restore *action.Restore) (r action.RestoreResult, err error) {
 	err = a.worker.do(ctx, a.execute("Execute", object), func(ctx context.Context, p *process) error {
 		item, original, err := both(object, fromBackup)
@@ -81,14 +81,14 @@ func (a *restoreOperations) Prepare(ctx context.Context) error {
 	return a.worker.ready(ctx, a.order("Prepare"))
 }
 
-// AppliesTo asks the plugin.
+// AppliesTo calls the plugin.
 func (a *restoreItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
 	return a.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
 		return velerov2.NewRestoreItemActionClient(p.conn).AppliesTo(ctx, &velerov2.RestoreItemActionAppliesToRequest{Plugin: a.name})
 	})
 }
 
-// Execute asks the plugin.
+// Execute calls the plugin.
 func (a *restoreItemV2) Execute(ctx context.Context, object, fromBackup *action.Object, restore *action.Restore) (r action.RestoreResult, err error) {
 	err = a.worker.do(ctx, a.execute("Execute", object), func(ctx context.Context, p *process) error {
 		item, original, err := both(object, fromBackup)
@@ -125,7 +125,7 @@ func readyTimeout(r *action.RestoreResult, timeout *durationpb.Duration) error {
 	return nil
 }
 
-// Ready asks the plugin.
+// Ready calls the plugin.
 func (a *restoreItemV2) Ready(ctx context.Context, items []action.Item, restore *action.Restore) (ready bool, err error) {
 	err = a.worker.do(ctx, a.query("AreAdditionalItemsReady"), func(ctx context.Context, p *process) error {
 		answer, err := velerov2.NewRestoreItemActionClient(p.conn).AreAdditionalItemsReady(ctx, &velerov2.RestoreItemActionItemsReadyRequest{

@@ -11,7 +11,7 @@ const (
 	maxRetry   = 5 * time.Minute
 )
 
-// Run asks the binaries that could not be asked again, with growing pauses, until all have
+// Run lists the plugins of binaries that failed to, with growing pauses, until all have
 // answered. Sessions that are opened later have what was found. It returns when ctx ends, and is
 // called once.
 func (h *Host) Run(ctx context.Context) error {
@@ -31,7 +31,7 @@ func (h *Host) Run(ctx context.Context) error {
 	}
 }
 
-// again asks each binary that could not be asked.
+// again retries each binary whose plugins could not be listed.
 func (h *Host) again(ctx context.Context) {
 	for i := range h.listings {
 		path := h.listings[i].path

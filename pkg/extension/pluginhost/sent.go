@@ -15,7 +15,7 @@ func withSent(ctx context.Context, sent *atomic.Bool) context.Context {
 }
 
 // sentMarker notes when gRPC hands a call to the connection. Before that, such as while there is no
-// connection or no stream to spare, the other side knows nothing of it.
+// connection or no stream to spare, the plugin has not received it.
 type sentMarker struct{}
 
 // TagRPC changes nothing.

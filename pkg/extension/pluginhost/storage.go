@@ -8,13 +8,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// storage is a plugin that has to be told its configuration before it works. It is told again
-// whenever a new process takes over. Each configuration has a process of its own, because a process
-// keeps one per plugin, and a session has one storage for it, so that no process is told twice.
+// storage is a plugin that needs Init with its configuration before other calls. Init is called
+// again whenever a new process takes over. Each configuration has a process of its own, because a
+// process keeps one per plugin, and a session has one storage for it, so that no process gets it
+// twice.
 type storage struct {
 	plugin
 	init func(ctx context.Context, conn grpc.ClientConnInterface) error
-	turn chan struct{} // holds one token, of whoever tells a process
+	turn chan struct{} // holds one token, of the call that runs Init
 }
 
 func newStorage(p plugin, init func(context.Context, grpc.ClientConnInterface) error) *storage {
@@ -30,7 +31,7 @@ func (s *storage) look(method string) call {
 	return c
 }
 
-// do runs fn on a process that knows the configuration.
+// do runs fn on a process that has the configuration.
 func (s *storage) do(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
 	return s.worker.do(ctx, c, func(ctx context.Context, p *process) error {
 		if err := s.prepare(ctx, p); err != nil {
@@ -40,7 +41,7 @@ func (s *storage) do(ctx context.Context, c call, fn func(ctx context.Context, p
 	})
 }
 
-// prepare tells the process the configuration if it does not know it.
+// prepare calls Init on the process unless it has the configuration.
 func (s *storage) prepare(ctx context.Context, p *process) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -48,7 +49,7 @@ func (s *storage) prepare(ctx context.Context, p *process) error {
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	if p.told {
+	if p.initialized {
 		return nil
 	}
 	if err := s.init(withSent(ctx, new(atomic.Bool)), p.conn); err != nil {
@@ -56,11 +57,11 @@ func (s *storage) prepare(ctx context.Context, p *process) error {
 		failed.Message = "Init: " + failed.GetMessage()
 		return status.ErrorProto(failed)
 	}
-	p.told = true
+	p.initialized = true
 	return nil
 }
 
-// transfer holds a process that knows the configuration for a stream. After an error there is
+// transfer holds a process that has the configuration for a stream. After an error there is
 // nothing to end.
 func (s *storage) transfer(ctx context.Context, method string) (*transfer, error) {
 	t, err := s.worker.transfer(ctx, s.slow(method))

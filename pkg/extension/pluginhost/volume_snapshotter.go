@@ -19,13 +19,13 @@ func newVolumeSnapshotter(p plugin, config map[string]string) *volumeSnapshotter
 	})}
 }
 
-// Prepare starts the plugin's process and tells it the configuration, unless there is one that
-// knows it.
+// Prepare starts the plugin's process and passes it the configuration, unless there is one that
+// has it.
 func (v *volumeSnapshotter) Prepare(ctx context.Context) error {
 	return v.do(ctx, v.slow("Prepare"), func(context.Context, *process) error { return nil })
 }
 
-// CreateVolume asks the plugin.
+// CreateVolume calls the plugin.
 func (v *volumeSnapshotter) CreateVolume(ctx context.Context, snapshotID, zone string, volume action.Volume) (id string, err error) {
 	err = v.do(ctx, v.slow("CreateVolumeFromSnapshot"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewVolumeSnapshotterClient(p.conn).CreateVolumeFromSnapshot(ctx, &velero.CreateVolumeRequest{
@@ -36,7 +36,7 @@ func (v *volumeSnapshotter) CreateVolume(ctx context.Context, snapshotID, zone s
 	return id, err
 }
 
-// Volume asks the plugin.
+// Volume calls the plugin.
 func (v *volumeSnapshotter) Volume(ctx context.Context, volumeID, zone string) (volume action.Volume, err error) {
 	err = v.do(ctx, v.query("GetVolumeInfo"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewVolumeSnapshotterClient(p.conn).GetVolumeInfo(ctx, &velero.GetVolumeInfoRequest{Plugin: v.name, VolumeId: volumeID, VolumeAz: zone})
@@ -46,7 +46,7 @@ func (v *volumeSnapshotter) Volume(ctx context.Context, volumeID, zone string) (
 	return volume, err
 }
 
-// CreateSnapshot asks the plugin.
+// CreateSnapshot calls the plugin.
 func (v *volumeSnapshotter) CreateSnapshot(ctx context.Context, volumeID, zone string, tags map[string]string) (id string, err error) {
 	err = v.do(ctx, v.slow("CreateSnapshot"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewVolumeSnapshotterClient(p.conn).CreateSnapshot(ctx, &velero.CreateSnapshotRequest{
@@ -57,7 +57,7 @@ func (v *volumeSnapshotter) CreateSnapshot(ctx context.Context, volumeID, zone s
 	return id, err
 }
 
-// DeleteSnapshot asks the plugin.
+// DeleteSnapshot calls the plugin.
 func (v *volumeSnapshotter) DeleteSnapshot(ctx context.Context, snapshotID string) error {
 	return v.do(ctx, v.slow("DeleteSnapshot"), func(ctx context.Context, p *process) error {
 		_, err := velero.NewVolumeSnapshotterClient(p.conn).DeleteSnapshot(ctx, &velero.DeleteSnapshotRequest{Plugin: v.name, SnapshotId: snapshotID})
@@ -65,7 +65,7 @@ func (v *volumeSnapshotter) DeleteSnapshot(ctx context.Context, snapshotID strin
 	})
 }
 
-// VolumeID asks the plugin.
+// VolumeID calls the plugin.
 func (v *volumeSnapshotter) VolumeID(ctx context.Context, persistentVolume *action.Object) (id string, err error) {
 	c := v.query("GetVolumeID")
 	c.object = persistentVolume
@@ -81,7 +81,7 @@ func (v *volumeSnapshotter) VolumeID(ctx context.Context, persistentVolume *acti
 	return id, err
 }
 
-// SetVolumeID asks the plugin.
+// SetVolumeID calls the plugin.
 func (v *volumeSnapshotter) SetVolumeID(ctx context.Context, persistentVolume *action.Object, volumeID string) (changed *action.Object, err error) {
 	c := v.order("SetVolumeID")
 	c.object = persistentVolume

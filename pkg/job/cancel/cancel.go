@@ -23,12 +23,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
-// maxName bounds what is kept of the name of who asks, in runes.
+// maxName bounds what is kept of the requester's name, in runes.
 const maxName = 256
 
 // Request is the value of the annotation holdfast.io/cancel.
 type Request struct {
-	// By is who asks; empty when it is not said.
+	// By is the requester; empty if unknown.
 	By string `json:"by,omitempty"`
 	// Time is when it was asked; zero when it is not said.
 	Time time.Time `json:"time,omitzero"`

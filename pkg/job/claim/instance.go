@@ -112,8 +112,9 @@ func (i *Instance) nextDeath(looked bool) (due <-chan time.Time, stop func()) {
 }
 
 // beat renews the Lease and looks at the others once. An answer counts only if this instance could
-// renew just before and sees that very renewal in it: a server that takes no writes lets nobody
-// renew, and one that answers from an old cache shows renewals as missing that took place.
+// renew just before and finds that very renewal in it: with a server that takes no writes no
+// instance can renew, and one that answers from an old cache shows renewals as missing that took
+// place.
 func (i *Instance) beat(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout/gapsPerTimeout)
 	defer cancel()
@@ -172,7 +173,7 @@ func (i *Instance) Expired() <-chan string { return i.expired }
 
 // Acquire returns the claim to write, in the same patch as the phase: this instance with the epoch
 // raised by one. A *HeldError while another instance holds the object and has not been watched
-// dying; the watch of a holder never heard of begins with the call.
+// dying; an unknown holder is watched from the call on.
 func (i *Instance) Acquire(obj metav1.Object) (Claim, error) {
 	held, found, err := Parse(obj)
 	if err != nil {

@@ -38,7 +38,7 @@ func (i *Instance) renew(ctx context.Context) (version string, err error) {
 }
 
 func (i *Instance) writeLease(ctx context.Context, holder string) (version string, err error) {
-	// A patch: the API server refuses updates of Leases that name no resourceVersion, and nobody
+	// A patch: the API server refuses updates of Leases that name no resourceVersion, and nothing
 	// else writes this one.
 	empty := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.cfg.Namespace, Name: i.cfg.Name}}
 	lease := i.lease(holder)

@@ -42,7 +42,7 @@ func newHeld[T client.Object](e *Engine[T], obj T, mine claim.Claim) *Held[T] {
 	return &Held[T]{Object: obj, Claim: mine, Log: log, engine: e}
 }
 
-// Stopping ends when the process is told to stop. Work that leaves nothing behind ends with it: see
+// Stopping ends when the process begins to stop. Work that leaves nothing behind ends with it: see
 // Join.
 func (h *Held[T]) Stopping() context.Context { return h.stopping }
 
@@ -67,7 +67,7 @@ func (h *Held[T]) seen() func(client.Object) {
 	return h.observe
 }
 
-// observe cancels the work once the object asks for it.
+// observe cancels the work once the object carries a request to cancel.
 func (h *Held[T]) observe(obj client.Object) {
 	if r, asked := cancel.Requested(obj); h.engine.cfg.Cancellable && asked && h.cancelled.Err() == nil {
 		h.Log.InfoContext(h.cancelled, "job is cancelled, stopping it", "by", r.By)

@@ -47,7 +47,7 @@ type Job[T client.Object] interface {
 	// that was admitted, c what becomes its claim. An error prevents the write.
 	Claimed(obj T, c claim.Claim) error
 	// Run carries the job to its end and writes that. ctx ends when the claim is lost, and when the
-	// grace period is over after the process was told to stop; Held says what else there is to
+	// grace period is over after the process began to stop; Held has what else there is to
 	// know.
 	//
 	// Nil means that nothing is left to do here: the job ended, or was released. An error that

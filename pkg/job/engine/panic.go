@@ -23,7 +23,7 @@ type panicError struct{ value any }
 // Error implements error.
 func (p *panicError) Error() string { return "internal error" }
 
-// text tells panics apart.
+// text identifies a panic, to compare it with others.
 func (p *panicError) text() string { return fmt.Sprint(p.value) }
 
 // panicked logs a panic where it happened; one that repeats itself without the stack.

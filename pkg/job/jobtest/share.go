@@ -2,7 +2,7 @@ package jobtest
 
 import "os"
 
-// EveryWrite is the environment variable that, when it is not empty, asks for every write.
+// EveryWrite is the environment variable that, when it is not empty, selects every write.
 const EveryWrite = "EVERY_WRITE"
 
 // Share is the distance between the writes at which tests end a job: 1 if EVERY_WRITE is set, as

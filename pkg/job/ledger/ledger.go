@@ -118,8 +118,8 @@ func fullError(entries []Entry, kind string) error {
 	return &FullError{Kind: kind, Limit: len(running), Running: running, Space: true}
 }
 
-// admissible tells what of the admitted entries is in the way of e, if anything. An overlap is told
-// before a full house: it lasts longer.
+// admissible returns what of the admitted entries is in the way of e, if anything. An overlap is
+// returned before a full house: it lasts longer.
 func admissible(entries []Entry, e Entry, limits Limits) error {
 	var same []Entry
 	for _, o := range entries {

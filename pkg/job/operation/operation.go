@@ -78,7 +78,7 @@ type Phase string
 
 // The phases of an operation.
 const (
-	New        Phase = "New" // nothing was heard of it yet
+	New        Phase = "New" // its progress was not read yet
 	InProgress Phase = "InProgress"
 	Completed  Phase = "Completed"
 	Failed     Phase = "Failed"

@@ -45,7 +45,7 @@ type Running struct {
 	Updated     *time.Time `json:"updated,omitempty"`
 }
 
-// Summary tells how far the operations are. Texts of actions are cut where they are long.
+// Summary is how far the operations are. Long texts of actions are truncated.
 func (l *Log) Summary() Summary {
 	sum := Summary{Total: len(l.states)}
 	sum.Completed, sum.Failed = l.Count()

@@ -22,7 +22,7 @@ import (
 // Period is the time between two readings of a watched job.
 const Period = 500 * time.Millisecond
 
-// Source reads the jobs of one kind T, whose progress is told as P. Every field is required. Safe
+// Source reads the jobs of one kind T, whose progress is sent as P. Every field is required. Safe
 // for concurrent use.
 type Source[T client.Object, P proto.Message] struct {
 	// Reader must not be a cache, or answers may be older than the ones before.
@@ -32,7 +32,7 @@ type Source[T client.Object, P proto.Message] struct {
 	// Kind names the kind in errors, such as "backup".
 	Kind string
 	New  func() T
-	// Describe tells how far the job is.
+	// Describe returns how far the job is.
 	Describe func(T) P
 	// Terminal reports that the job ended.
 	Terminal func(T) bool

@@ -108,7 +108,7 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// atLimit tells a text that just fits from one that goes on.
+// atLimit distinguishes a text that just fits from one that is longer.
 func (m *meter) atLimit() error {
 	if _, err := io.ReadFull(m.r, make([]byte, 1)); err != nil {
 		return err

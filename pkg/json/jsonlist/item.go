@@ -10,7 +10,7 @@ import (
 // span is a range of bytes relative to the scanner's keep.
 type span struct{ from, to int }
 
-// itemFields is what an item's own fields told.
+// itemFields is what an item's own fields contain.
 type itemFields struct {
 	metadata   span
 	apiVersion bool

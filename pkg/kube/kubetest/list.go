@@ -106,7 +106,7 @@ func (c *call) page(at token) {
 	_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,%s,%s}`, k.Kind+"List", k.groupVersion(), meta, list)
 }
 
-// selection tells which objects a list asks for.
+// selection is which objects a list request selects.
 func selection(r *http.Request, namespace string) (func(*record, map[string]any) bool, error) {
 	q := r.URL.Query()
 	selector, err := labels.Parse(q.Get("labelSelector"))

@@ -217,7 +217,7 @@ const (
 	minLimit = 4
 	maxLimit = 4000
 	// firstLimit bounds a page whose revision is not known in advance: it may have to be kept until
-	// the end of its body has told.
+	// the end of its body was read.
 	firstLimit = 16
 )
 

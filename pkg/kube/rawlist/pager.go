@@ -137,7 +137,7 @@ func (p *pager) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// attempt asks for the page once. A *failure may be tried again, other errors not.
+// attempt requests the page once. A *failure may be tried again, other errors not.
 func (p *pager) attempt(ctx context.Context) (Page, error) {
 	rq := p.ahead
 	p.ahead = nil
@@ -175,8 +175,8 @@ func (p *pager) launch(ctx context.Context, token, revision string) *request {
 	return p.client.start(ctx, p.client.url(&p.req, revision, token, limit))
 }
 
-// lookAhead asks for the next page while this one is read: lists of built-in kinds name it before
-// their items. The first page tells how many items to ask for.
+// lookAhead requests the next page while this one is read: lists of built-in kinds name it before
+// their items. The first page decides how many items to request.
 func (p *pager) lookAhead(ctx context.Context, meta jsonlist.ListMeta) {
 	if p.ahead == nil && p.learnt && meta.Continue != "" && meta.ResourceVersion != "" {
 		p.ahead = p.launch(ctx, meta.Continue, meta.ResourceVersion)
@@ -265,7 +265,7 @@ func (p *pager) small() {
 	}
 }
 
-// foresee reads a body until it knows its revision, which built-in kinds send ahead of the items
+// foresee reads a body up to its revision, which built-in kinds send ahead of the items
 // and custom resources behind them, and returns the body from its start.
 func (p *pager) foresee(body io.Reader, kept *spool) (io.Reader, string, error) {
 	reader := p.reader(io.TeeReader(body, kept))

@@ -55,7 +55,7 @@ func (w *watchdog) stop() {
 	<-w.done
 }
 
-// watchedReader tells the watchdog when it waits.
+// watchedReader reports to the watchdog when it waits.
 type watchedReader struct {
 	r     io.Reader
 	watch *watchdog

@@ -22,7 +22,7 @@ var ErrNothingDiscovered = errors.New("the cluster serves no API group")
 // requestTimeout bounds one discovery request, as in Kubernetes' own clients.
 const requestTimeout = 32 * time.Second
 
-// Discover asks the cluster which resources it serves. Groups that do not answer are in
+// Discover lists the resources that the cluster serves. Groups that do not answer are in
 // Catalog.Failures; an error means that nothing was learnt.
 func Discover(ctx context.Context, cfg *rest.Config) (*Catalog, error) {
 	transport, err := rest.TransportFor(cfg)

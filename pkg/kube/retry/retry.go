@@ -40,7 +40,7 @@ func (e *BudgetError) Unwrap() error { return e.Err }
 type Loop struct {
 	Clock clock.WithTicker
 	Log   *slog.Logger
-	// Transient tells an error that may go away by itself; nil means kube.IsTransient.
+	// Transient reports an error that may go away by itself; nil means kube.IsTransient.
 	Transient func(error) bool
 	// Budget is for how long after the first failure of a call it is repeated; 0 means until its
 	// context ends.

@@ -13,7 +13,7 @@ import (
 // dateStep is the precision of a Date header.
 const dateStep = time.Second
 
-// Clock tells the time by the process's own clock, bounded by the server's. Safe for concurrent
+// Clock is the process's own clock, bounded by the server's. Safe for concurrent
 // use.
 type Clock struct {
 	own  clock.PassiveClock

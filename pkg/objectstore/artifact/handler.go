@@ -51,7 +51,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 	case sent:
-		// The announced length tells the client that the body is short.
+		// The client finds by the announced length that the body is short.
 		h.log.Warn("artifact cut short", "location", location, "key", key, "error", err)
 	default:
 		h.fail(w, r, location, key, err)

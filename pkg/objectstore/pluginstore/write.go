@@ -81,7 +81,7 @@ func (s *Store) readBack(ctx context.Context, op, key string) (sum, error) {
 	return m.sum(), nil
 }
 
-// put sends r, and tells what it held.
+// put sends r, and returns its size and hash.
 func (s *Store) put(ctx context.Context, op, key string, r io.Reader) (sum, error) {
 	m := newMeasure(r)
 	body, err := encode(m)

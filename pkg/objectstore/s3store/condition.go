@@ -25,7 +25,7 @@ type Condition struct {
 // NewCondition returns a condition that probes with a random key under prefix, which ends in "/".
 func NewCondition(prefix string) *Condition { return &Condition{prefix: prefix} }
 
-// Honoured probes unless it has, and tells the outcome; an error leaves it unknown.
+// Honoured probes unless it has, and returns the outcome; after an error it is unknown.
 func (s *Store) Honoured(ctx context.Context) (bool, error) {
 	return s.config.Condition.honoured(ctx, s)
 }

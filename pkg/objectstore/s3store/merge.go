@@ -84,7 +84,8 @@ func (r *remote) close() {
 	}
 }
 
-// sourceError tells a missing source from a missing target, which the server answers alike.
+// sourceError distinguishes a missing source from a missing target: the server's answer is the
+// same.
 func sourceError(p objectstore.Source, err error) error {
 	c := code(err)
 	switch {

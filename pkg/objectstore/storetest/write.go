@@ -78,7 +78,7 @@ func checkCreateRace(t *testing.T, s objectstore.Store) {
 	}
 }
 
-// checkOneWinner asserts that one call succeeded, that the others were told, and that the object is
+// checkOneWinner asserts that one call succeeded, that the others failed, and that the object is
 // the winner's.
 func checkOneWinner(t *testing.T, s objectstore.Store, key string, errs []error) {
 	t.Helper()

@@ -74,7 +74,7 @@ func (a *copyClaim) run(ctx context.Context, id string, claim *unstructured.Unst
 	a.log.Debug("copy ended", "claim", claim.GetName(), "error", err)
 }
 
-// Progress tells how a copy goes.
+// Progress returns how far a copy is.
 func (a *copyClaim) Progress(_ context.Context, op plugin.Operation) (plugin.Progress, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func (a *copyClaim) Progress(_ context.Context, op plugin.Operation) (plugin.Pro
 	return c.progress, nil
 }
 
-// Cancel ends a copy; its progress tells when it has.
+// Cancel ends a copy; its progress reports when it has ended.
 func (a *copyClaim) Cancel(_ context.Context, op plugin.Operation, _ time.Duration) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 )
 
-// readyAnnotation tells how many replicas were ready when the Deployment was backed up.
+// readyAnnotation is how many replicas were ready when the Deployment was backed up.
 const readyAnnotation = "example.com/ready-replicas"
 
 // noteReplicas stores how many replicas of a Deployment were ready: the status is not restored.

@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
-// chain makes the interceptors. Outermost first: calls are counted as the caller sees them, errors
-// become statuses, then come authorization, the deadline and validation; panics are caught
-// innermost, so that they too are counted and converted.
+// chain makes the interceptors. Outermost first: calls are counted with the status that is
+// returned, errors become statuses, then come authorization, the deadline and validation; panics
+// are caught innermost, so that they too are counted and converted.
 type chain struct {
 	reports   reports
 	log       *slog.Logger
@@ -68,11 +68,11 @@ func (c chain) stream() []grpc.StreamServerInterceptor {
 	)
 }
 
-// errStopping tells callers of streams to call again: another replica may go on, or this one once
+// errStopping has callers of streams call again: another replica may go on, or this one once
 // it is back.
 var errStopping = fmt.Errorf("the service is stopping: %w", errgrpc.ErrUnavailable)
 
-// follow runs a stream until it ends or the server stops: nobody knows how long a stream would
+// follow runs a stream until it ends or the server stops: it is unknown how long a stream would
 // last.
 func (c chain) follow(ctx context.Context, srv any, ss grpc.ServerStream, handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -91,7 +91,7 @@ func (c chain) follow(ctx context.Context, srv any, ss grpc.ServerStream, handle
 	return err
 }
 
-// open tells which services answer everyone: probes and tools need them before anyone has a token.
+// open reports which services answer without a token: probes and tools have none.
 func open(method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
 }

@@ -45,13 +45,13 @@ const (
 // Verb is the verb a caller needs on the path of a method.
 const Verb = "post"
 
-// Reviewer asks the API server about callers. It is safe for concurrent use.
+// Reviewer authenticates and authorizes callers by the API server. It is safe for concurrent use.
 type Reviewer struct {
 	client  kubernetes.Interface
 	answers *cache.LRUExpireCache
 }
 
-// New returns a Reviewer that asks through client and measures the age of answers with clk.
+// New returns a Reviewer that calls through client and measures the age of answers with clk.
 func New(client kubernetes.Interface, clk clock.Clock) *Reviewer {
 	return &Reviewer{client: client, answers: cache.NewLRUExpireCacheWithClock(Remembered, clk)}
 }

@@ -16,7 +16,7 @@ type Signal chan struct{}
 // NewSignal returns a Signal that is not set.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Wake asks for a pass soon; asking twice is asking once. It never blocks.
+// Wake requests a pass soon; two requests before it are one. It never blocks.
 func (s Signal) Wake() {
 	select {
 	case s <- struct{}{}:

@@ -72,7 +72,8 @@ func checkChain(path string, uid int) error {
 	return nil
 }
 
-// ownerOf is the user id of a file's owner; -1, which is nobody, where the system does not say.
+// ownerOf is the user id of a file's owner; -1, which no user has, where the system does not report
+// it.
 func ownerOf(info fs.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid)

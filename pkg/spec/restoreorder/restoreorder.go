@@ -38,7 +38,7 @@ func ParseOrder(text string) (Order, error) {
 	return "", fmt.Errorf("%q is not stages, owners or velero", text)
 }
 
-// all asks for every kind of runs.
+// all selects every kind of runs.
 const all = "*"
 
 // runs are the resources whose objects are one run of something: a restored one would run again.

@@ -21,7 +21,7 @@ const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
 )
 
-// tracking tells keys that only deployment tools use.
+// tracking reports keys that only deployment tools use.
 func tracking(key, _ string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	return key == lastApplied || found && slices.ContainsFunc(toolDomains, func(tool string) bool {
@@ -29,10 +29,10 @@ func tracking(key, _ string) bool {
 	})
 }
 
-// shared tells labels that track the Schedule; who writes them into a template means the Backups.
+// shared reports labels that track the Schedule; in a template they are meant for the Backups.
 func shared(key, _ string) bool { return key == labelInstance || key == labelManagedBy }
 
-// own tells Holdfast's annotations. All but the priority speak of one object.
+// own reports Holdfast's annotations. All but the priority are about one object.
 func own(key, _ string) bool {
 	return strings.HasPrefix(key, holdfast.Prefix) && key != holdfast.AnnotationPriority
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// scope tells which resources a list may name.
+// scope is which resources a list may name.
 type scope int
 
 const (

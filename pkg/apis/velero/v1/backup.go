@@ -84,7 +84,7 @@ type BackupSpec struct {
 	// +optional
 	// +nullable
 	OrLabelSelectors []*metav1.LabelSelector `json:"orLabelSelectors,omitempty"`
-	// SnapshotVolumes asks for volume snapshots; unset takes what is possible.
+	// SnapshotVolumes requests volume snapshots; unset takes what is possible.
 	// +optional
 	// +nullable
 	SnapshotVolumes *bool `json:"snapshotVolumes,omitempty"`

@@ -21,7 +21,7 @@ type selected struct {
 	expression *expression.Expression
 }
 
-// ask asks an action what it applies to, checks the answer, and keeps it for matches.
+// ask calls AppliesTo of an action, checks the answer, and keeps it for matches.
 func (h *handle) ask(ctx context.Context, action plugin.Action) (*selected, error) {
 	answer, err := action.AppliesTo(ctx)
 	if err != nil {

@@ -25,7 +25,7 @@ const maxMessage = 64 << 20
 
 // Options say what plugins get to see of the process.
 type Options struct {
-	// Command is the path of the executable, told in listings.
+	// Command is the path of the executable, part of listings.
 	Command string
 	// Log is what plugins log to.
 	Log *slog.Logger

@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// Formats of records; others are not understood. A record that a runner without actions, without
-// snapshots, or that looks for units would misunderstand has a newer one.
+// Format versions of records; a record of any other is an error. What a record holds decides its
+// version: each is the first that runners which cannot read such content refuse.
 const (
 	recordVersion       = 2
 	recordWithActions   = 3
 	recordWithSnapshots = 4
 	recordWithKinds     = 5
-	// A runner that takes an operation for an error does not understand one that is waited for.
+	// recordWithOperations: earlier runners end an operation as an error and do not wait for it.
 	recordWithOperations = 6
 )
 

@@ -31,9 +31,10 @@ func lookForCommit(ctx context.Context, s *State) error {
 	return errDecided
 }
 
-// recordVerdict makes the verdict durable before anything tells it: a later holder follows it,
-// whatever would become of the work then. It takes the place of the composition; if that exists and
-// cannot be assembled, it gets a record of its own.
+// recordVerdict makes the failure durable before a log, a file or the object reports it: a later
+// holder ends the backup with the same failure, even where its own attempt would succeed. The record
+// takes the name of the composition's; if that exists and cannot be assembled, it gets one of its
+// own.
 func recordVerdict(ctx context.Context, s *State) error {
 	if err := s.present(ctx); err != nil {
 		return err

@@ -21,13 +21,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// concludeBackup ends a backup as the bucket says: Failed, unless something was committed before.
-// It need not wait for its former holder: who does not find its claim on the object cannot begin a
-// commit, and nothing else counts.
+// concludeBackup ends a backup in the phase that its metadata file in the bucket has, and as Failed
+// if there is none. It does not wait for the former holder: a runner whose claim is not on the
+// object cannot begin a commit.
 //
-// For the same reason it need not wait for the bucket indefinitely: without the mark of a commit it
-// holds Failed or nothing, so Failed on the object alone is true. A bucket that refuses is not
-// waited for, one that is away is for another deadline.
+// Nor does it wait for the bucket indefinitely: without the mark of a commit on the object, the
+// bucket holds no other end than Failed. A bucket that refuses the calls is not waited for; one that
+// cannot be reached is waited for until a second deadline.
 func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine claim.Claim, waited age) (time.Duration, error) {
 	r, asked := cancel.Requested(b)
 	if !asked {

@@ -5,14 +5,13 @@ import (
 	"context"
 )
 
-// maxAside is how many calls of Aside at once take no place.
+// maxAside is how many calls of Aside at once do not count against Work.Limit.
 const maxAside = 64
 
 // Wait is what a vertex that Do was called for still waits for.
 type Wait struct {
 	// On are vertices that have to be done first. Those that wait for this one themselves, directly
-	// or not, are not waited for: Run moves them to Cut, so that of a circle the one that closed it
-	// goes first.
+	// or not, would close a cycle: Run moves them to Cut and does not wait for them.
 	On []int32
 	// Cut is what was not waited for. It is set when Do is called again.
 	Cut []int32
@@ -42,9 +41,9 @@ type parking struct {
 
 type asideKey struct{}
 
-// Aside runs do, which is called from within Work.Do and waits for something that the limit is not
-// about. Meanwhile the vertex takes no place, only its weight; that holds for some vertices at
-// once.
+// Aside runs do, which is called from within Work.Do and waits for something other than requests to
+// the API server, such as a plugin. Meanwhile the vertex does not count against Work.Limit, only its
+// weight counts; that holds for maxAside vertices at once.
 func Aside(ctx context.Context, do func()) {
 	aside, ok := ctx.Value(asideKey{}).(chan int)
 	if !ok {

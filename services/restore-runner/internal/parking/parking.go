@@ -161,8 +161,9 @@ func (l *Lot) Passed(v int32) {
 	}
 }
 
-// leave notes what came of the try of a vertex: its cause holds no longer, so that all others are
-// tried at once, or it does. The caller holds the lock.
+// leave notes how the try of a vertex ended. over: what it waited for has come, and all others that
+// wait for the same are tried at once; else the pause before the next try doubles. The caller holds
+// the lock.
 func (l *Lot) leave(v int32, w *waiter, over bool) {
 	q := l.queues[w.queue]
 	if q == nil {

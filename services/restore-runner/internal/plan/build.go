@@ -34,20 +34,20 @@ type Config struct {
 	Mapping map[string]string
 	// Claim returns namespace and name, as in the backup, of the claim that a PersistentVolume is
 	// bound to. A volume whose claim is selected is selected with it, unless NoClusterResources.
-	// Nil knows none.
+	// Nil returns none.
 	Claim func(volume string) (namespace, name string)
 	// NoClusterResources says that cluster-scoped objects were refused outright.
 	NoClusterResources bool
-	// Dir is an existing directory for files without names that hold what is looked at only when an
-	// object is worked on; empty is the system's for temporary files.
+	// Dir is an existing directory for temporary files, removed from it once open, that hold the
+	// fields of items that only their restore needs; empty is the system's for temporary files.
 	Dir string
-	// Reserve keeps in the plan what is not selected and may be restored all the same when an
-	// action asks for it by name.
+	// Reserve keeps objects in the plan that are not selected: an action may name them as additional
+	// items, and then they are restored.
 	Reserve bool
 	// Order is what comes first; the zero value is restoreorder.Stages.
 	Order restoreorder.Order
-	// Paused tells of a kind that its objects are created paused: they come before what they own.
-	// Nil is none.
+	// Paused reports that objects of a kind are created paused: they come before what they own. Nil
+	// reports none.
 	Paused func(kind schema.GroupKind) bool
 }
 

@@ -10,15 +10,16 @@ import (
 type role uint8
 
 const (
-	// roleNone is that of kinds that neither are looked for nor make anything.
+	// roleNone is that of kinds whose objects controllers neither read nor act on.
 	roleNone role = iota
-	// roleMaterial is that of what controllers look for and make anew where they do not find it.
+	// roleMaterial is that of kinds whose objects controllers read, and create anew when they are
+	// missing, such as Secrets and PersistentVolumeClaims.
 	roleMaterial
 	// rolePod is that of Pods.
 	rolePod
 	// roleWorkload is that of the built-in kinds whose controllers make Pods.
 	roleWorkload
-	// roleCustom is that of kinds that some controller acts on as it likes.
+	// roleCustom is that of custom resources, whose controllers may create any object.
 	roleCustom
 	// roleAPI is that of APIServices.
 	roleAPI
