@@ -2,8 +2,10 @@ package site
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,12 +22,22 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// Step is a state of a job that differs from the one before in something that matters.
+// Step is a state of a job that differs from the one before in its phase, claim or place.
 type Step struct {
-	At     time.Time // when it was seen
-	Phase  string
-	Holder string // of the claim
-	Epoch  int64  // of the claim; 0 before the first
+	At time.Time // when it was observed
+	// Revision is that at which the API server stored it: revisions are one order for everything
+	// that happens in the cluster.
+	Revision int64
+	Phase    string
+	Position int    // of a backup in the queue
+	Holder   string // of the claim
+	Epoch    int64  // of the claim; 0 before the first
+}
+
+// same reports that two steps differ in nothing but when they were observed and stored.
+func (s Step) same(o Step) bool {
+	o.At, o.Revision = s.At, s.Revision
+	return s == o
 }
 
 // History keeps the steps of all backups and restores from their creation on. Safe for concurrent
@@ -33,6 +45,7 @@ type Step struct {
 type History struct {
 	mu    sync.Mutex
 	steps map[string][]Step
+	err   error // of a revision that is no number
 }
 
 // watch follows the jobs of a cluster until the test is done. An outage of the API server hides the
@@ -48,6 +61,9 @@ func watch(t *testing.T, config *rest.Config) *History {
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-done)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		require.NoError(t, h.err)
 	})
 	for _, kind := range []client.Object{&velerov1.Backup{}, &velerov1.Restore{}} {
 		informer, err := informers.GetInformer(t.Context(), kind)
@@ -63,23 +79,24 @@ func (h *History) note(object any) {
 	var key string
 	switch o := object.(type) {
 	case *velerov1.Backup:
-		key, step.Phase = "Backup "+o.Name, string(o.Status.Phase)
+		key, step.Phase, step.Position = "Backup "+o.Name, string(o.Status.Phase), o.Status.QueuePosition
 	case *velerov1.Restore:
 		key, step.Phase = "Restore "+o.Name, string(o.Status.Phase)
 	default:
 		return
 	}
-	if held, ok, err := claim.Parse(object.(client.Object)); ok && err == nil {
+	obj := object.(client.Object)
+	if held, ok, err := claim.Parse(obj); ok && err == nil {
 		step.Holder, step.Epoch = held.Holder, held.Epoch
 	}
+	var err error
+	step.Revision, err = strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.err = errors.Join(h.err, err)
 	steps := h.steps[key]
-	if n := len(steps); n > 0 {
-		last := steps[n-1]
-		if last.At = step.At; last == step {
-			return
-		}
+	if n := len(steps); n > 0 && steps[n-1].same(step) {
+		return
 	}
 	h.steps[key] = append(steps, step)
 }
@@ -89,6 +106,28 @@ func (h *History) Of(kind, name string) []Step {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.steps[kind+" "+name])
+}
+
+// At returns the first step of a job in one of the phases.
+func (h *History) At(kind, name string, phases ...string) (Step, bool) {
+	for _, s := range h.Of(kind, name) {
+		if slices.Contains(phases, s.Phase) {
+			return s, true
+		}
+	}
+	return Step{}, false
+}
+
+// Reaches waits for a job's first step in one of the phases and returns it.
+func (h *History) Reaches(t *testing.T, kind, name string, phases ...string) Step {
+	t.Helper()
+	var found Step
+	require.Eventually(t, func() bool {
+		var ok bool
+		found, ok = h.At(kind, name, phases...)
+		return ok
+	}, Patience, Look, "%s %s reaches %v", kind, name, phases)
+	return found
 }
 
 // RanOnce wants a job that one holder took, at epoch 1, and that completed once.
@@ -137,9 +176,12 @@ func (h *History) HandOvers(t *testing.T, kind, name string) []HandOver {
 	var since time.Time
 	free := false
 	steps := h.ended(t, kind, name)
-	for _, step := range steps {
+	for i, step := range steps {
+		if i > 0 {
+			step.Position = steps[i-1].Position // another place in the queue is no sign of the holder
+		}
 		switch {
-		case step.Epoch == 0 || free && step.Holder == "":
+		case step.Epoch == 0 || free && step.Holder == "", i > 0 && step.same(steps[i-1]):
 			continue
 		case step.Holder == "":
 			free = true

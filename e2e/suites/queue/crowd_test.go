@@ -59,7 +59,6 @@ func TestACrowd(t *testing.T) {
 			"queue-scheduler": {"--concurrent-backups", strconv.Itoa(atOnce), "--duty-timeout", "2s"}, "backup-runner": {"--jobs", "4"},
 		},
 	})}
-	b.trace = follow(t, b.Cluster.RestConfig())
 	var dir string
 	b.bucket, dir = site.FileBucket(t, "crowd")
 	b.ReachFiles(t, dir, b.bucket)
@@ -98,7 +97,7 @@ func (b *bed) ended(t *testing.T, count int) {
 	require.Eventually(t, func() bool {
 		over := 0
 		for i := range crowd {
-			if _, ok := b.trace.at("Backup "+crowdName(i), "Completed", "PartiallyFailed", "Failed", "FailedValidation"); ok {
+			if _, ok := b.History.At("Backup", crowdName(i), "Completed", "PartiallyFailed", "Failed", "FailedValidation"); ok {
 				over++
 			}
 		}
@@ -115,7 +114,7 @@ func (b *bed) check(t *testing.T) {
 		backup := &velerov1.Backup{}
 		require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: crowdName(i)}, backup))
 		require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%s: %s", backup.Name, backup.Status.FailureReason)
-		m := &member{name: backup.Name, set: set(i % sets), span: b.trace.backupRan(t, backup.Name)}
+		m := &member{name: backup.Name, set: set(i % sets), span: b.backupRan(t, backup.Name)}
 		var err error
 		m.sequence, err = strconv.ParseInt(backup.Annotations[holdfast.AnnotationQueueSequence], 10, 64)
 		require.NoError(t, err)

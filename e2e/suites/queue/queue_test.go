@@ -18,11 +18,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bed is a site whose jobs are traced, with one bucket behind a gate that can hold a job in the
-// middle of its work.
+// bed is a site with one bucket behind a gate that can hold a job in the middle of its work.
 type bed struct {
 	*site.Site
-	trace  *trace
 	bucket *site.Bucket
 	gate   *gate.Gate
 }
@@ -33,7 +31,6 @@ func TestRules(t *testing.T) {
 	b := &bed{Site: site.Start(t, site.Config{Args: map[string][]string{
 		"queue-scheduler": {"--concurrent-backups", "2", "--concurrent-restores", "2"}, "backup-runner": {"--jobs", "4"},
 	}})}
-	b.trace = follow(t, b.Cluster.RestConfig())
 	server := testbed.StartS3T(t)
 	b.bucket = site.S3Bucket(t, server, "queue")
 	b.gate = b.ReachS3(t, server, b.bucket)
@@ -87,7 +84,7 @@ func works(t *testing.T, hold *gate.Hold) {
 func (b *bed) submit(t *testing.T, name string, namespaces ...string) {
 	t.Helper()
 	b.Backup(t, name, b.bucket, namespaces...)
-	b.trace.reaches(t, "Backup "+name, "Queued")
+	b.History.Reaches(t, "Backup", name, "Queued")
 }
 
 // completes wants backups that end well.

@@ -29,14 +29,14 @@ func (b *bed) example(t *testing.T) {
 		{"b2", []string{"ns2", "ns3", "ns5"}}, {"b3", []string{"ns4", "ns3"}}, {"b4", []string{"ns5", "ns6"}}, {"b5", []string{"ns8", "ns9"}},
 	} {
 		b.submit(t, backup.name, backup.namespaces...)
-		queued, _ := b.trace.at("Backup "+backup.name, "Queued")
-		require.Equal(t, i+1, queued.position, "%s enters the queue behind those before it", backup.name)
+		queued, _ := b.History.At("Backup", backup.name, "Queued")
+		require.Equal(t, i+1, queued.Position, "%s enters the queue behind those before it", backup.name)
 	}
 	works(t, b5)
 	b.waits(t, "b2", "b3", "b4")
 	for i, name := range []string{"b2", "b3", "b4"} {
-		steps := b.trace.of("Backup " + name)
-		require.Equal(t, i+1, steps[len(steps)-1].position, "%s keeps its place when b5 leaves from behind it", name)
+		steps := b.History.Of("Backup", name)
+		require.Equal(t, i+1, steps[len(steps)-1].Position, "%s keeps its place when b5 leaves from behind it", name)
 	}
 
 	b5.Release()
@@ -54,7 +54,7 @@ func (b *bed) example(t *testing.T) {
 	b.completes(t, "b2", "b3", "b4")
 	ran := map[string]span{}
 	for _, name := range []string{"b1", "b2", "b3", "b4", "b5"} {
-		ran[name] = b.trace.backupRan(t, name)
+		ran[name] = b.backupRan(t, name)
 	}
 	require.Less(t, ran["b5"].from, ran["b1"].end)
 	require.Greater(t, ran["b2"].from, ran["b1"].end)
@@ -73,7 +73,7 @@ func (b *bed) wholeCluster(t *testing.T) {
 	b.submit(t, "whole")
 	b.completes(t, "before") // it came first
 	var later []string
-	for begun := false; !begun; _, begun = b.trace.at("Backup whole", "InProgress") {
+	for begun := false; !begun; _, begun = b.History.At("Backup", "whole", "InProgress") {
 		name := fmt.Sprintf("later-%d", len(later))
 		b.submit(t, name, fmt.Sprintf("small-%d", len(later)%3))
 		if later = append(later, name); len(later) == 3 {
@@ -83,10 +83,10 @@ func (b *bed) wholeCluster(t *testing.T) {
 		require.Less(t, len(later), 500, "the backup of everything starves")
 	}
 	b.completes(t, append(later, "busy", "whole")...)
-	whole := b.trace.backupRan(t, "whole")
-	require.Greater(t, whole.from, b.trace.backupRan(t, "busy").end)
+	whole := b.backupRan(t, "whole")
+	require.Greater(t, whole.from, b.backupRan(t, "busy").end)
 	for _, name := range later {
-		require.Greater(t, b.trace.backupRan(t, name).from, whole.end, "%s came after the backup of everything", name)
+		require.Greater(t, b.backupRan(t, name).from, whole.end, "%s came after the backup of everything", name)
 	}
 }
 
@@ -109,10 +109,10 @@ func (b *bed) restoreFirst(t *testing.T) {
 	running.Release()
 	b.completes(t, "first-running", "first-queued", "first-behind")
 	b.restored(t, "first")
-	restore := b.trace.restoreRan(t, "first")
-	require.Greater(t, restore.from, b.trace.backupRan(t, "first-running").end)
-	require.Greater(t, b.trace.backupRan(t, "first-queued").from, restore.end)
-	require.Greater(t, b.trace.backupRan(t, "first-behind").from, restore.end)
+	restore := b.restoreRan(t, "first")
+	require.Greater(t, restore.from, b.backupRan(t, "first-running").end)
+	require.Greater(t, b.backupRan(t, "first-queued").from, restore.end)
+	require.Greater(t, b.backupRan(t, "first-behind").from, restore.end)
 }
 
 // restoreNow wants a restore that was told to ignore running backups to run beside one, and no
@@ -129,7 +129,7 @@ func (b *bed) restoreNow(t *testing.T) {
 	require.Equal(t, 1, b.RestoreEnds(t, "now").Status.Warnings, "it says beside whom it ran")
 	running.Release()
 	b.completes(t, "now-running")
-	restore, backup := b.trace.restoreRan(t, "now"), b.trace.backupRan(t, "now-running")
+	restore, backup := b.restoreRan(t, "now"), b.backupRan(t, "now-running")
 	require.True(t, restore.together(backup))
 	require.Less(t, restore.end, backup.end)
 }
