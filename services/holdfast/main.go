@@ -20,7 +20,7 @@ func main() {
 }
 
 func run() int {
-	// The first signal asks for an orderly end, the second one ends the process.
+	// The first signal begins a graceful shutdown, the second one ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 )
 
-// watch wakes the scheduler, and tells those who watch the queue, on every change that may matter
-// to it.
+// watch wakes the scheduler, and notifies the watchers of the queue, on every change that may
+// matter to it.
 func (a *App) watch() error {
 	wake := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		a.scheduler.Wake()
@@ -53,7 +53,7 @@ func moves() predicate.Predicate {
 	}}
 }
 
-// request is the phase of a job and what it asks for.
+// request is the phase of a job and its request to cancel.
 func request(o client.Object) (phase string, spec any) {
 	switch o := o.(type) {
 	case *velerov1.Backup:

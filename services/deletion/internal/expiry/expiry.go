@@ -1,4 +1,4 @@
-// Package expiry asks for the deletion of backups whose time is over.
+// Package expiry requests the deletion of backups that have expired.
 package expiry
 
 import (
@@ -101,7 +101,7 @@ func (c *Collector) needed(ctx context.Context) (map[string]bool, error) {
 	return needed, nil
 }
 
-// collect says on the backup why it cannot be deleted, or asks for it (Velero 1.18).
+// collect notes on the backup why it cannot be deleted, or requests the deletion (Velero 1.18).
 func (c *Collector) collect(ctx context.Context, b *velerov1.Backup) error {
 	obstacle, retry := "", false
 	loc, err := c.Locations.Get(ctx, b.Spec.StorageLocation)

@@ -200,7 +200,7 @@ func (a *asked) answered(err error) {
 	}
 }
 
-// damaged tells errors that come again whenever the item is read from those of the way to it.
+// damaged reports errors of the content, which come again whenever the item is read.
 func damaged(err error) bool {
 	return errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrMismatch) || errors.Is(err, tarball.ErrTooLarge)
 }

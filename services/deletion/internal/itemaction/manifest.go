@@ -33,8 +33,8 @@ func (w *attempt) open(ctx context.Context) error {
 	return err
 }
 
-// byManifest shows the items of the resources that an action wants, each read from the tarball by
-// range.
+// byManifest shows the items of the resources that an action applies to, each read from the tarball
+// by range.
 func (w *attempt) byManifest(ctx context.Context) error {
 	kinds := w.kinds()
 	if len(kinds) == 0 {

@@ -27,8 +27,8 @@ const (
 	maxBatch   = 16 << 20
 )
 
-// record knows which actions have done their work for which items: objects of the bucket beside the
-// backup, each written once. Methods are for one goroutine, but for flush.
+// record holds which actions have done their work for which items, as objects of the bucket beside
+// the backup, each written once. Methods are for one goroutine, but for flush.
 type record struct {
 	job    Job
 	log    *slog.Logger

@@ -23,7 +23,7 @@ type resolver struct {
 	kinds []manifest.KindInfo
 }
 
-// Resolve implements selection.Resolver. A resource that only the backup knows is of unknown scope,
+// Resolve implements selection.Resolver. A resource that is only in the backup is of unknown scope,
 // which selectors of actions do not ask for.
 func (r *resolver) Resolve(name string) (gr schema.GroupResource, namespaced, ok bool) {
 	if gr, namespaced, ok = r.Resolver.Resolve(name); ok {

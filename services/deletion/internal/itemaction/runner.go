@@ -100,7 +100,7 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 	return w.end(ctx, err)
 }
 
-// begin asks the actions what they want, and reads what was done before.
+// begin calls AppliesTo of the actions, and reads what was done before.
 func (r *Runner) begin(ctx context.Context, w *attempt, actions []action.DeleteItem) error {
 	cluster, err := r.Discover(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *Runner) begin(ctx context.Context, w *attempt, actions []action.DeleteI
 	if err := w.open(ctx); err != nil {
 		return err
 	}
-	// Whoever does not say what it wants may want every item, and before those whose names come
+	// An action whose AppliesTo fails may apply to every item, and before those whose names come
 	// later.
 	bound, errs := action.Bind(ctx, actions, w.resolver(cluster))
 	if ctx.Err() != nil {

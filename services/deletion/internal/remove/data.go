@@ -29,7 +29,7 @@ const (
 )
 
 // removeData empties the backup's directory if it is this backup's. The tarball goes first: whoever
-// sees velero-backup.json without one knows that the backup is on its way out. velero-backup.json,
+// finds velero-backup.json without one knows that the backup is being removed. velero-backup.json,
 // by which a backup is known to exist, goes last, and right before it the owner file.
 func (j *job) removeData(ctx context.Context) (err error) {
 	if j.location == nil {

@@ -38,8 +38,8 @@ func owns(ctx context.Context, store objectstore.Store, j *job) (own bool, store
 	return stored.UID == b.UID || !j.resumed && sameRun(&stored.Status, &b.Status), stored, nil
 }
 
-// sameRun tells a synced object from one of another cluster that only has the name: schedules of
-// two clusters start in the same second, and the one that found the name taken ended at another
+// sameRun distinguishes a synced object from one of another cluster with the same name: schedules
+// of two clusters start in the same second, and the one that found the name taken ended at another
 // time or with another reason.
 func sameRun(a, b *velerov1.BackupStatus) bool {
 	return a.StartTimestamp.Equal(b.StartTimestamp) && a.CompletionTimestamp.Equal(b.CompletionTimestamp) && a.FailureReason == b.FailureReason

@@ -55,7 +55,7 @@ func (r restores) of(ctx context.Context, backup string) ([]velerov1.Restore, er
 
 // running says which restores of the backup run, "" if none does.
 //
-// A deletion asks before its claim, to refuse, and again once the Backup is Deleting: no restore
+// A deletion checks before its claim, to refuse, and again once the Backup is Deleting: no restore
 // that is claimed later begins, because its runner reads the Backup after it has written its claim.
 // One that was claimed in between is waited for.
 func (r restores) running(ctx context.Context, backup string) (string, error) {

@@ -54,7 +54,7 @@ func PermanentlyRefused(req *velerov1.DeleteBackupRequest, backup *velerov1.Back
 func (j *job) admitVolumeData(ctx context.Context) error {
 	store, err := j.remover.Locations.Open(ctx, j.location)
 	if err != nil {
-		return nil //nolint:nilerr // the removal asks again
+		return nil //nolint:nilerr // the removal checks again
 	}
 	defer func() {
 		if err := store.Close(); err != nil {
@@ -73,7 +73,7 @@ func (j *job) admitVolumeData(ctx context.Context) error {
 }
 
 // keepsVolumeData returns a *volumeDataError when the backup, whose directory this is, has volume
-// data that nothing here can remove, and another error when that cannot be told. It asks once for
+// data that nothing here can remove, and another error when that is unknown. It reads once for
 // each attempt, and not where an earlier attempt has begun to remove.
 func (j *job) keepsVolumeData(ctx context.Context, store objectstore.Reader) error {
 	if j.checked || leaves(j.backup, j.request) {

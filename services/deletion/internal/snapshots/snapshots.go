@@ -1,5 +1,5 @@
 // Package snapshots deletes the native volume snapshots of a backup that is deleted, through the
-// plugins of their VolumeSnapshotLocations, while the bucket still knows of them.
+// plugins of their VolumeSnapshotLocations, while the bucket still lists them.
 package snapshots
 
 import (

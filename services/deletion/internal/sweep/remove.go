@@ -60,7 +60,7 @@ func (r *remover) empty(ctx context.Context, prefix, keep string, leftover still
 	}
 }
 
-// remove deletes objects and asks in between whether they are leftovers still: a process that was
+// remove deletes objects and checks in between whether they are leftovers still: a process that was
 // paused must not go on with what it knew before.
 func (r *remover) remove(ctx context.Context, infos []objectstore.Info, leftover still) (bool, error) {
 	for len(infos) > 0 {

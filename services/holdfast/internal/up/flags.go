@@ -49,7 +49,7 @@ func (f *fan) Set(text string) error {
 // String is the value in the service that has the flag first.
 func (f *fan) String() string {
 	if len(f.values) == 0 {
-		return "" // pflag asks a zero value, to find out what is worth a mention
+		return "" // pflag calls it on a zero value, to find out which defaults to print
 	}
 	if text := f.values[0].String(); text != "[]" {
 		return text

@@ -65,7 +65,7 @@ func waitingFor(ctx context.Context, cfg Config, members []member, c client.Read
 	return locationsWaitedFor(ctx, cfg.Namespace, c)
 }
 
-// ready asks a service. A service that is not ready yet may not even listen.
+// ready reads the readiness of a service, which may not listen yet.
 func ready(ctx context.Context, address string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {
@@ -80,7 +80,7 @@ func ready(ctx context.Context, address string) bool {
 }
 
 // locationsWaitedFor names the default location while it is not Available. A namespace without a
-// default location is ready: its owner wants it that way.
+// default location is ready: its owner configured it so.
 func locationsWaitedFor(ctx context.Context, namespace string, c client.Reader) []string {
 	list := &velerov1.BackupStorageLocationList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {

@@ -48,7 +48,7 @@ type Config struct {
 	Features    []string
 
 	Log    *slog.Logger
-	Out    io.Writer // where people are told that everything is ready, and spans go with OTEL_TRACES_EXPORTER=console
+	Out    io.Writer // gets the line that everything is ready, and spans go with OTEL_TRACES_EXPORTER=console
 	Clock  clock.WithTicker
 	Getenv func(string) string // for OTEL_* variables
 	Home   string              // the user's directory, where commands look for a server; empty when there is none
@@ -68,7 +68,7 @@ func run(ctx context.Context, cfg Config, kinds []kind) (err error) {
 	}
 	if err := setUp(ctx, cfg, dir, rest, c); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop while starting
+			return nil // stopped while starting
 		}
 		return err
 	}

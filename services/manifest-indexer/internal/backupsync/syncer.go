@@ -55,7 +55,7 @@ func New(c Config) *Syncer {
 	return &Syncer{Config: c, wake: periodic.NewSignal(), limit: maxBackups}
 }
 
-// Wake asks for a pass soon; it never blocks.
+// Wake requests a pass soon; it never blocks.
 func (s *Syncer) Wake() { s.wake.Wake() }
 
 // Run makes passes until ctx ends. Failures are logged and tried again.

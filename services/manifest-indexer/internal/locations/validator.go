@@ -83,7 +83,7 @@ func New(c Config) *Validator {
 	return v
 }
 
-// Wake asks for a pass soon; it never blocks.
+// Wake requests a pass soon; it never blocks.
 func (v *Validator) Wake() { v.wake.Wake() }
 
 // Run makes passes until ctx ends. Failures are logged and tried again.
@@ -152,7 +152,7 @@ func (v *Validator) validate(ctx context.Context, loc *velerov1.BackupStorageLoc
 	failpoint.Hit("manifest-indexer/location-before-status")
 	err := kube.Update(ctx, v.Reader, v.Client, loc, func(l *velerov1.BackupStorageLocation) error {
 		if fingerprint(l) != spec {
-			return kube.ErrSkip // changed meanwhile: the next pass sees it
+			return kube.ErrSkip // changed meanwhile: the next pass handles it
 		}
 		now := metav1.NewTime(v.Clock.Now())
 		l.Status.Phase, l.Status.Message, l.Status.LastValidationTime = status.Phase, status.Message, &now

@@ -18,7 +18,7 @@ import (
 // lifetime is how long an answered request stays (Velero 1.18).
 const lifetime = time.Minute
 
-// ServerVersion is what is told to clients: Velero's CLI warns unless major and minor are its own,
+// ServerVersion is the version for clients: Velero's CLI warns unless major and minor are its own,
 // so it is the version whose behaviour and formats are kept.
 const ServerVersion = "v1.18.1+holdfast"
 
@@ -28,7 +28,7 @@ type Reconciler struct {
 	Reader client.Reader // uncached
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Plugins returns what is told of them, built-in actions included.
+	// Plugins returns the plugins to list, built-in actions included.
 	Plugins func() []velerov1.PluginInfo
 }
 

@@ -4,8 +4,8 @@
 // the request on the object. A holder that does not stop it in time loses the claim, and this
 // service ends the job in its place.
 //
-// Every replica does this, for whatever it sees: all of it is decided by compare-and-swap and by
-// the creation of objects, so that the first one wins.
+// Every replica does this, for every job it observes: all of it is decided by compare-and-swap and
+// by the creation of objects, so that the first one wins.
 package cancellation
 
 import (
@@ -82,8 +82,8 @@ type Canceller struct {
 // New returns a Canceller.
 func New(cfg Config) *Canceller { return &Canceller{Config: cfg, observed: map[string]observation{}} }
 
-// AskBackup asks for a backup to stop, in the name of by, and returns its newest state. One that no
-// process works on has ended then. Asking twice is asking once. The error wraps
+// AskBackup requests that a backup stop, in the name of by, and returns its newest state. One that
+// no process works on has ended then. Asking twice is asking once. The error wraps
 // errgrpc.ErrPrecondition when it is too late.
 func (c *Canceller) AskBackup(ctx context.Context, name, by string) (*velerov1.Backup, error) {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}

@@ -16,7 +16,7 @@ type kind[T client.Object] struct {
 	// cancelled reports whether an ended job ended by a request.
 	cancelled func(T) bool
 	fail      func(o T, reason string, now metav1.Time)
-	// waits tells of a job whose operations have not ended.
+	// waits reports a job whose operations have not ended.
 	waits func(T) bool
 	// bounded: after two deadlines no further holder has another one.
 	bounded bool

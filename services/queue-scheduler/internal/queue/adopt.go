@@ -51,7 +51,7 @@ type adopter struct {
 	hints       *hints
 }
 
-// adopt takes over a job that another server left, if this one can do what it asks for: it is
+// adopt takes over a job that another server left, if this one can do what its spec requires: it is
 // validated and enters the ledger as if it had waited, beside nothing that it overlaps. Else it
 // ends, and says why.
 func (a *adopter) adopt(ctx context.Context, v *view, j job) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 )
 
-// Waiting is a queued backup as the order of the queue sees it.
+// Waiting is a queued backup with what its place in the queue depends on.
 type Waiting struct {
 	Backup *velerov1.Backup
 	// Namespaces it would be admitted for, sorted; [ledger.All] for every one.

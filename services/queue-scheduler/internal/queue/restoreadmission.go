@@ -69,7 +69,7 @@ func (l *restoreAdmission) wait(r *velerov1.Restore, reason error) {
 // blocking lists the entries on which those passed over wait.
 func (l *restoreAdmission) blocking() []types.UID { return slices.Collect(maps.Keys(l.blockers)) }
 
-// restoreEntry is what a restore asks of the ledger.
+// restoreEntry is the entry of a restore in the ledger.
 func restoreEntry(r *velerov1.Restore, now time.Time) ledger.Entry {
 	return ledger.Entry{
 		UID: r.UID, Kind: ledger.KindRestore, Namespace: r.Namespace, Name: r.Name, Namespaces: targets(r), Since: now,

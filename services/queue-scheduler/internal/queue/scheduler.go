@@ -110,7 +110,7 @@ type Config struct {
 	// Ageing is after how long of waiting the class of a backup rises by one; 0 is never.
 	Ageing time.Duration
 	// LocationTimeout is how long a queued backup waits for a location that is unavailable, as one
-	// process sees it; 0 is without end.
+	// process observes it; 0 is without end.
 	LocationTimeout time.Duration
 	// ClaimTimeout is the runners'. Within it who runs a job finds out that its object is gone, and
 	// does nothing more for it.
@@ -181,7 +181,7 @@ func New(cfg Config) *Scheduler {
 	return s
 }
 
-// Wake asks for a pass soon; asking twice is asking once.
+// Wake requests a pass soon; two requests before it are one.
 func (s *Scheduler) Wake() {
 	select {
 	case s.wake <- struct{}{}:

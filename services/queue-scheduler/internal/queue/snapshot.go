@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 )
 
-// Job is an unfinished backup or restore as a reader of the queue sees it.
+// Job is an unfinished backup or restore as it is listed to readers of the queue.
 type Job struct {
 	Kind   string // ledger.KindBackup or ledger.KindRestore
 	Object metav1.Object
@@ -76,7 +76,7 @@ func (v *view) jobs(line []Waiting) []Job {
 	for _, w := range line {
 		j := newJob(job{backup: w.Backup})
 		j.Waits, j.Namespaces, j.Effective = true, v.spaces[w.Backup.UID], w.Class
-		j.Class, _ = priority.Of(w.Backup.Annotations) // validation speaks about a bad one
+		j.Class, _ = priority.Of(w.Backup.Annotations) // validation reports a bad one
 		out = append(out, j)
 	}
 	position := 0

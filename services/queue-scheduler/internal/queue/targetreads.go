@@ -44,8 +44,8 @@ type hang struct {
 	until time.Time
 }
 
-// findTargets asks the backup for the namespaces the restore writes to. One that cannot be read now
-// may hold anything; errUnread is for one that can wait.
+// findTargets reads from the backup the namespaces that the restore writes to. One that cannot be
+// read now may hold anything; errUnread is for one that can wait.
 func (l *targetReads) findTargets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
 	sure := validate.Targets(&r.Spec)
 	if !slices.Contains(sure, selection.All) {

@@ -57,7 +57,7 @@ func New(cfg Config) *Scheduler {
 	return &Scheduler{Config: cfg, wake: make(chan struct{}, 1), reported: map[types.UID]time.Time{}}
 }
 
-// Wake asks for a pass soon; asking twice is asking once.
+// Wake requests a pass soon; two requests before it are one.
 func (s *Scheduler) Wake() {
 	select {
 	case s.wake <- struct{}{}:

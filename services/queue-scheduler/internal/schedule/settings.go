@@ -21,7 +21,7 @@ const (
 	policyAllow  = "Allow"
 )
 
-// settings is what a Schedule asks for.
+// settings is what a Schedule requests.
 type settings struct {
 	slots   slots
 	offset  time.Duration // from a slot to the start of its Backup, whole seconds

@@ -9,7 +9,7 @@ import (
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
-// Canceller asks for jobs to stop; cancellation.Canceller is one.
+// Canceller requests that jobs stop; cancellation.Canceller is one.
 type Canceller interface {
 	// AskBackup returns the newest state of the backup; the error wraps errgrpc.ErrPrecondition
 	// when it is too late.

@@ -35,7 +35,7 @@ func (v *Validator) Forget() {
 	clear(v.memory.answers)
 }
 
-// cached answers a question from the cache, or asks.
+// cached returns the value from the cache, or calls for it.
 func cached[T any](v *Validator, question string, ask func() (T, error)) (T, error) {
 	m := &v.memory
 	m.mu.Lock()

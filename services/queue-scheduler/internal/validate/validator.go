@@ -123,7 +123,7 @@ func passing(loc *velerov1.BackupStorageLocation, phase velerov1.BackupPhase) bo
 }
 
 // Away says why the location of a queued backup is unavailable; empty where it is available, or
-// absent, which validation speaks about.
+// absent, which validation reports.
 func (v *Validator) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
 	name, err := v.locationName(ctx, b)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// RememberVersion asks the API server for its version until it answered once. An upgrade under a
+// RememberVersion reads the version of the API server until it answered once. An upgrade under a
 // running service shows after its restart.
 func RememberVersion(server discovery.ServerVersionInterface) func(context.Context) (*version.Info, error) {
 	var mu sync.Mutex

@@ -1,4 +1,4 @@
-// Package askcancel asks jobs to stop, by the annotation the server looks for.
+// Package askcancel cancels jobs, by the annotation that the server observes.
 package askcancel
 
 import (

@@ -93,7 +93,7 @@ func (o *CreateOptions) Complete(args []string) error {
 	return o.Connect()
 }
 
-// Validate refuses what the server would refuse, where that can be told without the server's
+// Validate refuses what the server would refuse, where that is decided without the server's
 // settings.
 func (o *CreateOptions) Validate(ctx context.Context) error {
 	s := &o.Spec

@@ -57,7 +57,7 @@ func (d *describer) describe(ctx context.Context, s *verbs.Session, b *velerov1.
 	}, nil
 }
 
-// place is where the backup stands in the queue; nil when the service that knows is not there, or
+// place is the place of the backup in the queue; nil when queue-scheduler cannot be reached, or
 // serves others.
 func (d *describer) place(ctx context.Context, g *global.Global, b *velerov1.Backup) *queue.Explanation {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

@@ -72,8 +72,8 @@ func NewGetCommand(g *global.Global) *cobra.Command {
 	return cmd
 }
 
-// Run asks the binaries and prints what they serve. A binary that cannot be used is told, and no
-// reason to fail.
+// Run lists the plugins of the binaries and prints them. A binary that cannot be used is reported,
+// and no reason to fail.
 func (o *GetOptions) Run(ctx context.Context) error {
 	dir := cmp.Or(o.Dir, o.Getenv(service.EnvName(dirFlag)))
 	if dir == "" {
@@ -117,7 +117,7 @@ func list(host *pluginhost.Host) List {
 	return l
 }
 
-// versionOf reads what Go's linker wrote into a binary; one that another made tells nothing.
+// versionOf reads what Go's linker wrote into a binary; it is empty for other binaries.
 func versionOf(path string) string {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {

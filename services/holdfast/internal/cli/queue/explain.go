@@ -58,7 +58,7 @@ func NewExplainCommand(g *global.Global) *cobra.Command {
 	return cmd
 }
 
-// Ask asks the service at an address about a backup of the server namespace.
+// Ask calls the service at an address for the explanation of a backup of the server namespace.
 func Ask(ctx context.Context, g *global.Global, at remote.Options, name string) (x *Explanation, err error) {
 	o := Options{Global: g, Remote: at}
 	err = o.with(func() error {

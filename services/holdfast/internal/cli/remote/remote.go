@@ -84,7 +84,7 @@ func (o *Options) Connect(g *global.Global) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// transport tells also whether it is TLS.
+// transport also returns whether it is TLS.
 func (o *Options) transport() (credentials.TransportCredentials, bool, error) {
 	if o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" {
 		return insecure.NewCredentials(), false, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
-// NewCancelCommand returns the command that asks jobs to stop.
+// NewCancelCommand returns the command that cancels jobs.
 func (k *Kind[T]) NewCancelCommand(g *global.Global) *cobra.Command {
 	wait := false
 	cmd := &cobra.Command{
@@ -26,7 +26,7 @@ func (k *Kind[T]) NewCancelCommand(g *global.Global) *cobra.Command {
 	return cmd
 }
 
-// cancelAll asks each job to stop; it reports all that could not be asked.
+// cancelAll requests that each job stop; it reports all whose request failed.
 func (k *Kind[T]) cancelAll(ctx context.Context, g *global.Global, names []string, wait bool) error {
 	s, err := Connect(g)
 	if err != nil {

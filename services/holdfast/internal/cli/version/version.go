@@ -51,7 +51,7 @@ func (o *Options) Run(ctx context.Context) error {
 	return nil
 }
 
-// server asks through a ServerStatusRequest, which the server deletes later.
+// server creates a ServerStatusRequest and waits for the answer; the server deletes it later.
 func (o *Options) server(ctx context.Context) (string, error) {
 	c, namespace, err := o.Client()
 	if err != nil {
