@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
@@ -31,7 +32,7 @@ type Server struct {
 
 // ListOperations implements operation.v1.OperationMonitorService.
 func (s *Server) ListOperations(ctx context.Context, req *operationv1.ListOperationsRequest) (*operationv1.ListOperationsResponse, error) {
-	first, err := offset(req.GetPageToken())
+	first, err := grpcserver.PageOffset(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -57,18 +58,6 @@ func (s *Server) ListOperations(ctx context.Context, req *operationv1.ListOperat
 		resp.NextPageToken = strconv.Itoa(last)
 	}
 	return resp, nil
-}
-
-// offset reads a page token: how many operations the pages before held.
-func offset(token string) (int, error) {
-	if token == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(token)
-	if err != nil || n < 0 {
-		return 0, errgrpc.Field("page_token", "not a token of this method")
-	}
-	return n, nil
 }
 
 var phases = map[string]operationv1.OperationPhase{

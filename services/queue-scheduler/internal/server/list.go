@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
@@ -24,7 +24,7 @@ const (
 
 // ListQueue implements queue.v1.QueueService.
 func (s *Server) ListQueue(ctx context.Context, req *queuev1.ListQueueRequest) (*queuev1.ListQueueResponse, error) {
-	first, err := offset(req.GetPageToken())
+	first, err := grpcserver.PageOffset(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -40,18 +40,6 @@ func (s *Server) ListQueue(ctx context.Context, req *queuev1.ListQueueRequest) (
 		resp.NextPageToken = strconv.Itoa(last)
 	}
 	return resp, nil
-}
-
-// offset reads a page token: how many entries the pages before held.
-func offset(token string) (int, error) {
-	if token == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(token)
-	if err != nil || n < 0 {
-		return 0, errgrpc.Field("page_token", "not a token of this method")
-	}
-	return n, nil
 }
 
 // entries is the whole queue at this moment.
