@@ -25,14 +25,9 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	rt, err := service.New(ctx, c.Base)
+	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
 	if err != nil {
 		return nil, err
-	}
-	host, err := forservice.New(ctx, c.Base, c.Plugins)
-	if err != nil {
-		rt.Close()
-		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
 	}
 	if err := wire(ctx, rt, host, &c); err != nil {
 		rt.Close()
@@ -65,7 +60,6 @@ func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Co
 		return err
 	}
 	operationv1.RegisterOperationMonitorServiceServer(rt.GRPC(), &server.Server{Operations: source})
-	rt.Go("plugin binaries", host.Run)
 	rt.Go("operations", m.Serve)
 	rt.GoLast("calls about operations", func(ctx context.Context) error {
 		<-ctx.Done()

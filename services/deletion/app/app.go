@@ -44,14 +44,9 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	rt, err := service.New(ctx, c.Base)
+	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
 	if err != nil {
 		return nil, err
-	}
-	host, err := forservice.New(ctx, c.Base, c.Plugins)
-	if err != nil {
-		rt.Close()
-		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
 	}
 	a := &App{config: c, runtime: rt}
 	a.build(host)
@@ -99,7 +94,6 @@ func (a *App) build(host *pluginhost.Host) {
 	a.runtime.GoLast("instance", a.instance.Run)
 	a.runtime.ReadyWhen("instance lease", a.instance.Ready)
 	a.runtime.Go("deletions", a.engine.Serve)
-	a.runtime.Go("plugin binaries", host.Run)
 	sweeper := sweep.New(sweep.Config{
 		Reader: a.reader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
 		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout,

@@ -50,16 +50,10 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	rt, err := service.New(ctx, c.Base)
+	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
 	if err != nil {
 		return nil, err
 	}
-	host, err := forservice.New(ctx, c.Base, c.Plugins)
-	if err != nil {
-		rt.Close()
-		return nil, fmt.Errorf("service %s: --plugin-dir: %w", c.Name, err)
-	}
-	rt.Go("plugin binaries", host.Run)
 	a := &App{config: c, runtime: rt, plugins: func() []velerov1.PluginInfo { return plugins(host.Plugins()) }, opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
 	a.build()
 	err = a.artifacts(ctx)

@@ -3,6 +3,7 @@ package forservice
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 
@@ -34,6 +35,22 @@ func New(ctx context.Context, base service.Base, flags pluginhost.Flags) (*plugi
 		base.Log.Info("plugin found", "kind", p.Kind, "name", p.Name, "path", p.Path)
 	}
 	return host, nil
+}
+
+// Start connects a service that has plugins: its runtime, which also retries binaries whose plugins
+// could not be listed, and its host. The caller closes the runtime, also after an error of its own.
+func Start(ctx context.Context, base service.Base, flags pluginhost.Flags) (*service.Runtime, *pluginhost.Host, error) {
+	rt, err := service.New(ctx, base)
+	if err != nil {
+		return nil, nil, err
+	}
+	host, err := New(ctx, base, flags)
+	if err != nil {
+		rt.Close()
+		return nil, nil, fmt.Errorf("service %s: --plugin-dir: %w", base.Name, err)
+	}
+	rt.Go("plugin binaries", host.Run)
+	return rt, host, nil
 }
 
 // Log returns the logger for a job's session: what its plugins log goes to note from the service's
