@@ -34,6 +34,9 @@ type Record struct {
 	Seq           int64  `json:"seq"`
 	// Start is in the first record: what the first holder decided for all.
 	Start *Start `json:"start,omitempty"`
+	// PostOperation is set in the records of what is stored again once the operations of the backup
+	// have ended. None of them is in a composition.
+	PostOperation *PostOperation `json:"postOperation,omitempty"`
 	// Part is the part, uploaded before the record. Without a SidecarKey there is none: the ranges
 	// held nothing to store.
 	Part Part `json:"part"`
@@ -82,11 +85,23 @@ type Start struct {
 	// Unbound are the actions that could not be asked what they apply to, and what else was missing
 	// of them, as the errors say it.
 	Unbound []string `json:"unbound,omitempty"`
+	// Actions are the names of those that could be, sorted; older records have none.
+	Actions []string `json:"actions,omitempty"`
 	// Kinds are what the first pass lists, in its order. One that is no longer served is an error;
 	// kinds that came later are not in the backup.
 	Kinds []Kind `json:"kinds,omitempty"`
 	// Units are all lists of the first pass, in place of Kinds, in older records.
 	Units []string `json:"units,omitempty"`
+}
+
+// PostOperation says how far the items are that operations named. All of them are read before an
+// action sees one.
+type PostOperation struct {
+	// Read is how many of them, in the order of the operations, are in the item spools of the records
+	// up to this one, or in their notes since they could not be read.
+	Read int `json:"read"`
+	// Unbound are the errors about missing actions that are in the notes up to this record.
+	Unbound []string `json:"unbound,omitempty"`
 }
 
 // Kind is a kind to be listed.
@@ -153,6 +168,9 @@ type Outcome struct {
 	Call
 	// Body is the object as the action left it; nil if it changed nothing.
 	Body []byte `json:"body,omitempty"`
+	// Patch is what the action changed, as a JSON merge patch (RFC 7386), where the call is not made
+	// again when the object is stored again after the operations; nil if it changed nothing.
+	Patch []byte `json:"patch,omitempty"`
 	// Additional and Operation are what else the action answered.
 	Additional []Item `json:"additional,omitempty"`
 	Operation  string `json:"operation,omitempty"`

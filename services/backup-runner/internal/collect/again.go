@@ -2,6 +2,8 @@ package collect
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -10,14 +12,17 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// Again stores items as they are now, whatever the filters of the backup say, and returns the parts
-// that hold them. The actions of the backup see them; none begins another operation. What earlier
-// holders stored again is not in the result. Errors and the epoch are as for Run.
+// Again stores items as they are now, whatever the filters of the backup say, and returns all the
+// parts that hold them, those of earlier holders among them. All items are read before the actions
+// of the backup see the first one, at one revision where job.Cut has one; a later holder goes on
+// with what was read. No action begins another operation. The items have to be the same for every
+// holder. Errors and the epoch are as for Run.
 func Again(ctx context.Context, cfg Config, job Job, items []operation.Resource) (Result, error) {
 	cfg.setDefaults()
 	uploads, cancel := context.WithCancel(ctx)
@@ -27,44 +32,112 @@ func Again(ctx context.Context, cfg Config, job Job, items []operation.Resource)
 		r.crew.discard()
 		r.spools.Remove()
 	}()
-	if err := r.again(ctx, items); err != nil {
+	if err := r.again(ctx, itemsOf(items)); err != nil {
 		return Result{}, err
 	}
 	return r.results.sum, nil
 }
 
-func (r *run) again(ctx context.Context, items []operation.Resource) error {
-	records, err := checkpoint.Open(ctx, r.job.Store, r.job.Backup.Name, string(r.job.Backup.UID), r.job.Epoch)
-	if err != nil {
+func (r *run) again(ctx context.Context, items []action.Item) error {
+	r.afterwards = &checkpoint.PostOperation{}
+	if err := r.resumeAgain(ctx); err != nil {
 		return err
 	}
-	r.intents = intent.New(records)
 	r.open()
-	bound, _, err := r.bind(ctx, r.job.Actions.Errors) // the collection noted these
+	bound, err := r.bindAgain(ctx)
 	if err != nil {
 		return err
 	}
-	if bound == nil {
-		bound = &actionset.Bound{}
+	set, out := itemset.New(), r.crew.writers[0]
+	loader := history.Loader{Store: r.job.Store, Items: set, Spools: &r.spools, Dir: r.job.Dir, Progress: r.job.Progress}
+	if err := loader.Load(ctx, &r.past.Acted); err != nil {
+		return err
 	}
-	if err := r.storer(bound).Store(ctx, itemsOf(items), r.crew.writers[0]); err != nil {
+	finder := &lookup.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter, Later: true}
+	read := &reading{finder: finder, items: set, out: out, progress: r.job.Progress}
+	if err := r.readAgain(ctx, read, items); err != nil {
+		return err
+	}
+	if err := r.storer(bound, finder, set).Store(ctx, items, out); err != nil {
 		return err
 	}
 	if r.job.Actions.Close != nil {
 		r.job.Actions.Close()
 	}
-	if err := r.crew.writers[0].Drain(); err != nil {
+	if err := out.Drain(); err != nil {
 		return err
 	}
 	return r.crew.settle(ctx)
 }
 
+// resumeAgain reads what earlier holders recorded: of the collection its calls, and what they read
+// and stored again.
+func (r *run) resumeAgain(ctx context.Context) error {
+	name, uid := r.job.Backup.Name, string(r.job.Backup.UID)
+	records, err := checkpoint.Open(ctx, r.job.Store, name, uid, r.job.Epoch)
+	if err != nil {
+		return err
+	}
+	r.intents = intent.New(records)
+	found := false
+	err = checkpoint.Each(ctx, r.job.Store, name, uid, records.Earlier(), func(key string, rec *checkpoint.Record) error {
+		state := rec.PostOperation
+		if state == nil {
+			r.past.AddCalls(key, rec)
+			return nil
+		}
+		found = true
+		r.past.Add(key, rec)
+		r.afterwards.Read = max(r.afterwards.Read, state.Read)
+		if len(state.Unbound) > len(r.afterwards.Unbound) {
+			r.afterwards.Unbound = state.Unbound
+		}
+		if rec.Covers() {
+			r.results.sealed(key, &rec.Part)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read what was stored before: %w", err)
+	}
+	if found {
+		r.job.Cut.Restore(r.past.Revisions)
+	}
+	return nil
+}
+
+// bindAgain asks the actions what they apply to. One that is missing now, and was not when the
+// backup was collected, is an error of the backup, noted once.
+func (r *run) bindAgain(ctx context.Context) (*actionset.Bound, error) {
+	var before checkpoint.Start
+	if r.past.Start != nil {
+		before = *r.past.Start
+	}
+	noted := slices.Concat(before.Unbound, r.afterwards.Unbound)
+	bound, unbound, err := r.bind(ctx, noted)
+	if err != nil {
+		return nil, err
+	}
+	if bound == nil {
+		bound = &actionset.Bound{}
+	}
+	missing, err := r.missed(before.Actions, bound, slices.Concat(noted, unbound))
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range slices.Concat(unbound, missing) {
+		if !slices.Contains(noted, text) {
+			r.afterwards.Unbound = append(r.afterwards.Unbound, text)
+		}
+	}
+	return bound, nil
+}
+
 // storer stores objects again.
-func (r *run) storer(bound *actionset.Bound) *acting.Pool {
+func (r *run) storer(bound *actionset.Bound, finder *lookup.Finder, items *itemset.Set) *acting.Pool {
 	return acting.New(acting.Config{
-		Actions: bound, Items: itemset.New(), Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.record, Intents: r.intents, Again: true,
-		Finder:  &lookup.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter},
-		Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
+		Actions: bound, Items: items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.record, Intents: r.intents, Again: true,
+		Finder: finder, Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
 		Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 	})
 }

@@ -47,6 +47,9 @@ func (r *run) first(ctx context.Context) (*actionset.Bound, error) {
 		return nil, err
 	}
 	start := &checkpoint.Start{LiveNamespaces: live, Unbound: unbound}
+	if bound != nil {
+		start.Actions = bound.Names()
+	}
 	for _, kind := range plan.First(r.job.Filter, r.job.Catalog, live) {
 		start.Kinds = append(start.Kinds, kind.Name())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
@@ -28,6 +29,8 @@ type run struct {
 	results results
 	remarks remark.Rules
 	crew    crew
+	// afterwards is how far the items of operations are; nil while the backup is collected.
+	afterwards *checkpoint.PostOperation
 }
 
 func newRun(uploads context.Context, cfg Config, job Job) *run {
@@ -78,7 +81,7 @@ func (r *run) open() {
 	cfg := &partwriter.Config{
 		Backup: backup.Name, UID: string(backup.UID), Epoch: r.job.Epoch, Started: backup.Status.StartTimestamp.Time,
 		Dir: r.job.Dir, PartBytes: r.cfg.PartBytes, PartItems: r.cfg.PartItems, Clock: r.cfg.Clock, Log: r.cfg.Log,
-		Store: r.job.Store, Records: r.intents, Revisions: r.job.Cut.Revisions, Spools: &r.spools,
+		Store: r.job.Store, Records: r.intents, Revisions: r.job.Cut.Revisions, PostOperation: r.postOperation, Spools: &r.spools,
 		Lines: r.job.Actions.Lines, Progress: r.job.Progress, Sealed: r.results.sealed,
 	}
 	for i := range max(r.cfg.Workers, r.cfg.BlockWorkers) {

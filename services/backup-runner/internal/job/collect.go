@@ -86,7 +86,6 @@ func (c *collection) again(ctx context.Context, namespaces []string, items []ope
 	lasting, release := c.graceful(ctx)
 	defer release()
 	work := c.work(catalog, filter)
-	work.Cut = cut.New(c.Cluster, false)
 	work.Actions = c.actions(lasting, catalog)
 	defer work.Actions.Close()
 	result, err := collect.Again(lasting, c.config(), work, items)

@@ -115,7 +115,8 @@ func (a *actor) waiting(ctx context.Context, x *extra, at itemset.Place) (itemse
 	if err != nil {
 		return itemset.Unknown, err
 	}
-	return a.process(ctx, x.key, &subject{Item: it, depth: x.depth + 1, aside: x.aside})
+	later := a.pool.Again // nothing was listed
+	return a.process(ctx, x.key, &subject{Item: it, depth: x.depth + 1, aside: x.aside, extra: later, live: later})
 }
 
 // unlisted reads an additional item by its name and processes it. The action that asks for it may

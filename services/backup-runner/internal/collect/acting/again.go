@@ -10,9 +10,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// Store stores items as they are now, whatever the filters of the backup say, one after the other,
-// with what actions ask for. One that does not exist is a warning, one that cannot be stored an
-// error: what was stored of it before stays. It returns early when the run is told to stop.
+// NotStoredAgain is the error about an item that cannot be stored again: what was stored of it
+// before stays.
+const NotStoredAgain = "an item that an operation named could not be stored again"
+
+// Store takes the items that wait through the actions and stores them, whatever the filters of the
+// backup say, one after the other, with what actions ask for. One that cannot be stored is an error
+// of the backup. It returns early when the run is told to stop.
 func (p *Pool) Store(ctx context.Context, items []action.Item, out *partwriter.Writer) error {
 	a := &actor{pool: p, out: out}
 	for _, item := range items {
@@ -34,22 +38,23 @@ func (p *Pool) Store(ctx context.Context, items []action.Item, out *partwriter.W
 	return nil
 }
 
-// again stores an item. An error ends the job.
+// again stores an item if it waits. An error ends the job.
 func (a *actor) again(ctx context.Context, item action.Item) error {
-	const failed = "an item that an operation named could not be stored again"
 	res, item, err := a.pool.Finder.Locate(item)
 	if err != nil {
-		return a.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, failed, err))
+		return nil //nolint:nilerr // noted when it was to be read
 	}
-	fate, err := a.begin(ctx, &extra{res: res, item: item, key: itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name), must: true})
+	key := itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name)
+	if a.pool.Items.Fate(key) != itemset.Waiting {
+		return nil
+	}
+	_, err = a.begin(ctx, &extra{res: res, item: item, key: key, must: true})
 	var broken *fatalError
 	switch {
 	case errors.As(err, &broken):
 		return broken.err
 	case err != nil:
-		return a.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, failed, err))
-	case fate == itemset.Absent:
-		return a.out.Warn(remark.About(item.GroupResource, item.Namespace, item.Name, "an item that an operation named does not exist any more: it is as it was stored before", nil))
+		return a.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, NotStoredAgain, err))
 	}
 	return nil
 }

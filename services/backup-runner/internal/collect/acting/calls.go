@@ -32,8 +32,8 @@ func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Objec
 	switch {
 	case ok && !t.actor.pool.Again:
 		return t.once(ctx, a, begins.OperationKind(), o, b)
-	case starts: // of which nothing is left to do once operations have ended
-		return action.BackupResult{Object: o}, nil
+	case starts:
+		return t.patched(ctx, a, o)
 	}
 	return t.actor.pool.retryable(ctx, a, o, b)
 }
@@ -88,6 +88,9 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 		return result, err // nothing is known of it
 	}
 	out, err := outcome(&call, o, &result, err)
+	if repeatable && err == nil {
+		out.Patch, err = patchOf(&call, o, result.Object)
+	}
 	if result.OperationID != "" {
 		out.Begun = p.begun(begun, &result)
 	}
@@ -167,16 +170,29 @@ func (t *turn) recorded(ctx context.Context, record string, call *checkpoint.Cal
 	if record == "" {
 		return r, err
 	}
-	rec, failed := t.actor.pool.ReadRecord(ctx, record)
+	out, failed := t.actor.pool.outcomeIn(ctx, record, call)
 	if failed != nil {
-		return r, &fatalError{fmt.Errorf("read how a call ended: %w", failed)}
+		return r, failed
+	}
+	if out == nil {
+		return r, err
+	}
+	return answered(out, given)
+}
+
+// outcomeIn returns the outcome of a call that a record has; nil where it has none. An error ends
+// the job.
+func (p *Pool) outcomeIn(ctx context.Context, record string, call *checkpoint.Call) (out *checkpoint.Outcome, err error) {
+	rec, err := p.ReadRecord(ctx, record)
+	if err != nil {
+		return nil, &fatalError{fmt.Errorf("read how a call ended: %w", err)}
 	}
 	for i := range rec.Outcomes {
 		if rec.Outcomes[i].Call == *call {
-			r, err = answered(&rec.Outcomes[i], given)
+			out = &rec.Outcomes[i]
 		}
 	}
-	return r, err
+	return out, nil
 }
 
 // answered is the answer of a recorded call.

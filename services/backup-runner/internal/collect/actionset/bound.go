@@ -71,6 +71,16 @@ func ask[A action.Action](ctx context.Context, all []A, catalog *resource.Catalo
 	return out, nil
 }
 
+// Names returns the names of the actions that change items, sorted.
+func (b *Bound) Names() []string {
+	names := make([]string, len(b.items))
+	for i := range b.items {
+		names[i] = b.items[i].Action.Name()
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Counts reports whether actions may ask for objects of the resource.
 func (b *Bound) Counts(gr schema.GroupResource) bool {
 	return len(b.asks) == 0 || slices.Contains(b.asks, gr)

@@ -49,6 +49,14 @@ func (h *History) Add(key string, rec *checkpoint.Record) {
 	h.Snapshots.add(rec)
 }
 
+// AddCalls adds no more of a record than its calls and what the first holder decided.
+func (h *History) AddCalls(key string, rec *checkpoint.Record) {
+	if rec.Start != nil {
+		h.Start = rec.Start
+	}
+	h.Calls.add(key, rec)
+}
+
 // Snapshots is what was recorded of native snapshots.
 type Snapshots struct {
 	// Intended are the snapshots that were about to be taken, by volume.

@@ -137,12 +137,14 @@ func (l *Log) outcomes() (out []checkpoint.Outcome, upTo int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n, size := 0, 0
-	for n < len(l.ended) && (n == 0 || size+len(l.ended[n].Body) <= maxOutcomeBytes) {
-		size += len(l.ended[n].Body)
+	for n < len(l.ended) && (n == 0 || size+sizeOf(&l.ended[n]) <= maxOutcomeBytes) {
+		size += sizeOf(&l.ended[n])
 		n++
 	}
 	return slices.Clone(l.ended[:n]), l.gone + n
 }
+
+func sizeOf(o *checkpoint.Outcome) int { return len(o.Body) + len(o.Patch) }
 
 // recorded notes that outcomes are durable.
 func (l *Log) recorded(upTo int) {

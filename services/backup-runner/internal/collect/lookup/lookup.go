@@ -35,6 +35,8 @@ type Finder struct {
 	Cut     *cut.Cut
 	Catalog *resource.Catalog
 	Filter  *selection.Filter
+	// Later: what is read is of another cut than that of the backup.
+	Later bool
 }
 
 // Locate finds the resource that an action named, by whichever of its names. The item it returns

@@ -64,7 +64,7 @@ func (f *Finder) read(ctx context.Context, res *resource.Resource, item action.I
 		case err != nil:
 			return nil, fmt.Errorf("read it: %w", err)
 		default:
-			if revisions := f.Cut.Revisions(); len(revisions) == 0 || revisions[0] != s.revision {
+			if revisions := f.Cut.Revisions(); f.Later || len(revisions) == 0 || revisions[0] != s.revision {
 				s.found.Item.Cut, s.found.Live = s.revision, true
 			}
 			return &s.found, nil

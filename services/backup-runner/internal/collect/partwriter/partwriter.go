@@ -28,7 +28,8 @@ type Records interface {
 	Pending() bool
 }
 
-// Config is what the writers of a backup share. Everything is required.
+// Config is what the writers of a backup share. Everything is required but
+// PostOperation.
 type Config struct {
 	Backup string
 	UID    string
@@ -47,6 +48,9 @@ type Config struct {
 	Records   Records
 	// Revisions returns the common revisions taken so far.
 	Revisions func() []string
+	// PostOperation returns what the records say of the items that operations named; nil, and a nil
+	// result, say nothing.
+	PostOperation func() *checkpoint.PostOperation
 	Spools    *itemspool.Files
 	// Lines has what plugins log; nil if they do not.
 	Lines    *pluginlog.Lines

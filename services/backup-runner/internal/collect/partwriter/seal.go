@@ -105,6 +105,9 @@ func (w *Writer) send(c closed) error {
 	b := batch{part: c.part, spool: c.spool, record: w.Record}
 	b.record.Namespaces = slices.Sorted(maps.Keys(w.namespaces))
 	b.record.Revisions = w.cfg.Revisions()
+	if w.cfg.PostOperation != nil {
+		b.record.PostOperation = w.cfg.PostOperation()
+	}
 	if c.spool != nil {
 		b.record.Spool = &checkpoint.Spool{Key: w.cfg.key("h", w.id, w.spools), Size: c.spool.Size, SHA256: c.spool.SHA256, Items: c.items}
 	}

@@ -1,0 +1,105 @@
+package acting
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// patched makes the changes once more that the call of an action made to an object before the
+// operations of the backup, now that they have ended. The call itself is not made again.
+func (t *turn) patched(ctx context.Context, a action.BackupItem, o *action.Object) (action.BackupResult, error) {
+	unchanged := action.BackupResult{Object: o}
+	call := checkpoint.Call{Action: a.Name(), Object: object(&t.subject.Item)}
+	record, _ := t.actor.pool.Past.Begun(&call)
+	if record == "" {
+		return unchanged, nil
+	}
+	out, err := t.actor.pool.outcomeIn(ctx, record, &call)
+	if err != nil || out == nil || len(out.Patch) == 0 {
+		return unchanged, err
+	}
+	patch, err := action.FromJSON(out.Patch).Content()
+	if err != nil {
+		return unchanged, fmt.Errorf("action %s: what it changed before the operations: %w", a.Name(), err)
+	}
+	current, err := o.Copy()
+	if err != nil {
+		return unchanged, err
+	}
+	return action.BackupResult{Object: action.FromContent(merge(current.Object, patch))}, nil
+}
+
+// patchOf is what a call changed about an object; nil for nothing.
+func patchOf(call *checkpoint.Call, given, answer *action.Object) ([]byte, error) {
+	if answer == nil || answer == given {
+		return nil, nil
+	}
+	before, err := given.Content()
+	if err != nil {
+		return nil, err
+	}
+	after, err := answer.Content()
+	if err != nil {
+		return nil, fmt.Errorf("action %s: Execute: %w", call.Action, err)
+	}
+	changes := difference(before, after)
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(changes)
+}
+
+// difference returns the JSON merge patch (RFC 7386) that makes after of before. A null in after is
+// one that the patch removes.
+func difference(before, after map[string]any) map[string]any {
+	patch := map[string]any{}
+	for name := range before {
+		if _, kept := after[name]; !kept {
+			patch[name] = nil
+		}
+	}
+	for name, value := range after {
+		old, had := before[name]
+		was, is := asMap(old), asMap(value)
+		switch {
+		case was != nil && is != nil:
+			if changes := difference(was, is); len(changes) > 0 {
+				patch[name] = changes
+			}
+		case !had || !equality.Semantic.DeepEqual(old, value):
+			patch[name] = value
+		}
+	}
+	return patch
+}
+
+// merge applies a JSON merge patch to a value, which it changes and returns.
+func merge(value, patch map[string]any) map[string]any {
+	if value == nil {
+		value = map[string]any{}
+	}
+	for name, change := range patch {
+		inner := asMap(change)
+		switch {
+		case change == nil:
+			delete(value, name)
+		case inner != nil:
+			value[name] = merge(asMap(value[name]), inner)
+		default:
+			value[name] = runtime.DeepCopyJSONValue(change)
+		}
+	}
+	return value
+}
+
+func asMap(value any) map[string]any {
+	m, _ := value.(map[string]any)
+	return m
+}
