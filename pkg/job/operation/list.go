@@ -2,11 +2,9 @@ package operation
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
-	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
+	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -19,8 +17,8 @@ const (
 	maxDecoded = 128 << 20
 )
 
-// ErrDamaged means that a list or a record exists and cannot be understood.
-var ErrDamaged = errors.New("damaged records of operations")
+// ErrDamaged means that a list or a record exists and cannot be understood, or is too large.
+var ErrDamaged = document.ErrDamaged
 
 // Job is a job with operations.
 type Job struct {
@@ -63,46 +61,31 @@ type List struct {
 func sealKey(j Job) string { return j.prefix() + "list" }
 
 // Seal makes l the list of operations of its job, or returns the one that was sealed before. No
-// action of the job may begin an operation afterwards.
+// action of the job may begin an operation afterwards. The error wraps document.ErrTooLarge where
+// no reader would take the list.
 func Seal(ctx context.Context, store objectstore.Store, l List) (List, error) {
 	l.FormatVersion = formatVersion
-	data, err := json.Marshal(l)
-	if err != nil {
-		return List{}, fmt.Errorf("encode list of operations: %w", err)
-	}
-	err = objectstore.CreateBytes(ctx, store, sealKey(l.Job), data)
-	if errors.Is(err, objectstore.ErrExists) {
-		return Sealed(ctx, store, l.Job)
-	}
-	if err != nil {
-		return List{}, fmt.Errorf("write list of operations: %w", err)
-	}
-	return l, nil
+	lists := listsOf(l.Job)
+	return lists.Create(ctx, store, sealKey(l.Job), l, l.Job.checkList)
 }
 
 // Sealed returns the list of a job. The error wraps objectstore.ErrNotFound while none is sealed,
 // ErrDamaged if it is not understood.
 func Sealed(ctx context.Context, store objectstore.Reader, job Job) (List, error) {
-	var l List
-	if err := read(ctx, store, sealKey(job), &l); err != nil {
-		return List{}, fmt.Errorf("list of operations of %s: %w", job, err)
-	}
-	switch {
-	case l.FormatVersion != formatVersion:
-		return List{}, fmt.Errorf("list of operations of %s: %w: formatVersion: %d is not supported", job, ErrDamaged, l.FormatVersion)
-	case l.Job != job:
-		return List{}, fmt.Errorf("list of operations of %s: %w: it belongs to %s", job, ErrDamaged, l.Job)
-	}
-	return l, nil
+	lists := listsOf(job)
+	return lists.Read(ctx, store, sealKey(job), job.checkList)
 }
 
-func read(ctx context.Context, store objectstore.Reader, key string, into any) error {
-	data, err := objectstore.ReadAll(ctx, store, key, maxBytes)
-	if err != nil {
-		return err
-	}
-	if err := jsonlimit.Unmarshal(data, into, maxDecoded); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+func listsOf(job Job) document.Kind[List] {
+	return document.Kind[List]{Name: "list of operations of " + job.String(), MaxBytes: maxBytes, MaxDecoded: maxDecoded}
+}
+
+func (j Job) checkList(l *List) error {
+	switch {
+	case l.FormatVersion != formatVersion:
+		return fmt.Errorf("formatVersion: %d is not supported", l.FormatVersion)
+	case l.Job != j:
+		return fmt.Errorf("it belongs to %s", l.Job)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
@@ -131,15 +132,16 @@ func (l *Log) last(ctx context.Context) (int64, error) {
 	return last, err
 }
 
+// records are the records of all jobs.
+var records = document.Kind[record]{Name: "record of operations", MaxBytes: maxBytes, MaxDecoded: maxDecoded}
+
 func (l *Log) read(ctx context.Context, seq int64) (record, error) {
-	var r record
-	if err := read(ctx, l.store, recordKey(l.list.Job, seq), &r); err != nil {
-		return r, err
-	}
-	if r.FormatVersion != formatVersion || r.UID != l.list.Job.UID || r.Seq != seq {
-		return r, fmt.Errorf("%w: record %d has format %d, uid %q and number %d", ErrDamaged, seq, r.FormatVersion, r.UID, r.Seq)
-	}
-	return r, nil
+	return records.Read(ctx, l.store, recordKey(l.list.Job, seq), func(r *record) error {
+		if r.FormatVersion != formatVersion || r.UID != l.list.Job.UID || r.Seq != seq {
+			return fmt.Errorf("record %d has format %d, uid %q and number %d", seq, r.FormatVersion, r.UID, r.Seq)
+		}
+		return nil
+	})
 }
 
 func (l *Log) take(r *record) error {
@@ -152,16 +154,28 @@ func (l *Log) take(r *record) error {
 	return nil
 }
 
-// Append makes events durable as the next record, and applies them. Where another process wrote
+// maxRecordBytes bounds a record of Fit, far below what a reader takes.
+const maxRecordBytes = 4 << 20
+
+// Fit returns how many of the events, from the first one on, go into one record: at least one.
+func Fit(events []Event) int {
+	size := 0
+	for i := range events {
+		data, err := json.Marshal(&events[i])
+		if size += len(data) + 1; i > 0 && (err != nil || size > maxRecordBytes) {
+			return i
+		}
+	}
+	return len(events)
+}
+
+// Append makes events durable as the next record, and applies them. A record that no reader would
+// take is document.ErrTooLarge and not written. Where another process wrote
 // that number, its record is read instead and the error is ErrConflict. After another error the
 // record may be there or not: the next call finds out.
 func (l *Log) Append(ctx context.Context, events ...Event) error {
 	r := record{FormatVersion: formatVersion, UID: l.list.Job.UID, Seq: l.seq + 1, Events: events}
-	data, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode record of operations: %w", err)
-	}
-	err = objectstore.CreateBytes(ctx, l.store, recordKey(l.list.Job, r.Seq), data)
+	err := records.CreateNew(ctx, l.store, recordKey(l.list.Job, r.Seq), r)
 	if errors.Is(err, objectstore.ErrExists) {
 		if err := l.Refresh(ctx); err != nil {
 			return err
@@ -169,7 +183,7 @@ func (l *Log) Append(ctx context.Context, events ...Event) error {
 		return ErrConflict
 	}
 	if err != nil {
-		return fmt.Errorf("write record of operations of %s: %w", l.list.Job, err)
+		return fmt.Errorf("operations of %s: %w", l.list.Job, err)
 	}
 	return l.take(&r)
 }

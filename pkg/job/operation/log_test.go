@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -135,6 +136,41 @@ func TestDamagedRecords(t *testing.T) {
 			require.ErrorIs(t, err, operation.ErrDamaged)
 		})
 	}
+}
+
+// A record that is too large for a reader is as damaged as one that is no JSON, for every replica.
+func TestARecordThatIsTooLargeIsDamaged(t *testing.T) {
+	const dir = "backups/b/parts/u1/operations/"
+	for _, name := range []string{"list", "record-0000000001"} {
+		store, l := sealed(t, "1")
+		store.Set(dir+name, make([]byte, 64<<20+1))
+		_, err := operation.Open(t.Context(), store, job)
+		require.ErrorIs(t, err, operation.ErrDamaged)
+		require.ErrorContains(t, err, "more than 67108864 bytes")
+		if name != "list" {
+			require.ErrorIs(t, l.Refresh(t.Context()), operation.ErrDamaged)
+		}
+	}
+}
+
+func TestARecordThatNoReaderTakesIsNotWritten(t *testing.T) {
+	store, l := sealed(t, "1")
+	event := operation.Event{Time: now, End: &operation.End{Error: strings.Repeat("x", 64<<20)}}
+	require.ErrorIs(t, l.Append(t.Context(), event), document.ErrTooLarge)
+	require.Equal(t, operation.New, l.States()[0].Phase)
+	require.False(t, open(t, store).Ended())
+}
+
+func TestEventsFitIntoARecordByTheirBytes(t *testing.T) {
+	events := make([]operation.Event, 10_000)
+	for i := range events {
+		events[i] = operation.Event{Time: now, End: &operation.End{Error: strings.Repeat("\x00", 1<<10)}}
+	}
+	n := operation.Fit(events)
+	require.Greater(t, n, 500)
+	require.Less(t, n, 1000)
+	require.Equal(t, 100, operation.Fit(events[:100]))
+	require.Equal(t, 1, operation.Fit([]operation.Event{{End: &operation.End{Error: strings.Repeat("x", 8<<20)}}, {}}))
 }
 
 func TestKeysTellCallsApart(t *testing.T) {

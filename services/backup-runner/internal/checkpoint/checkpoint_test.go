@@ -121,11 +121,11 @@ func TestAClosedEpochTakesNoRecord(t *testing.T) {
 
 func TestCompositionIsFixedOnce(t *testing.T) {
 	store := memstore.New()
-	_, err := Fixed(t.Context(), store, "b", "u")
+	_, err := ReadComposition(t.Context(), store, "b", "u")
 	require.ErrorIs(t, err, objectstore.ErrNotFound)
-	first, err := Fix(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseCompleted, Checkpoints: []string{"x"}})
+	first, err := RecordComposition(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseCompleted, Checkpoints: []string{"x"}})
 	require.NoError(t, err)
-	second, err := Fix(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhasePartiallyFailed})
+	second, err := RecordComposition(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhasePartiallyFailed})
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 }
@@ -135,16 +135,16 @@ func TestCompositionIsFixedOnce(t *testing.T) {
 func TestTheFirstVerdictStands(t *testing.T) {
 	store := memstore.New()
 	first := Failure{Reason: "no disk", Time: time.Unix(1, 5e6).UTC()}
-	_, err := Fix(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseFailed, Failure: &first})
+	_, err := RecordComposition(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseFailed, Failure: &first})
 	require.NoError(t, err)
-	c, err := Fix(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseCompleted})
+	c, err := RecordComposition(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseCompleted})
 	require.NoError(t, err)
 	require.Equal(t, &first, c.Failure)
 
-	_, err = Condemned(t.Context(), store, "b", "u")
+	_, err = ReadFailure(t.Context(), store, "b", "u")
 	require.ErrorIs(t, err, objectstore.ErrNotFound)
 	for _, f := range []Failure{first, {Reason: "later"}} {
-		got, err := Condemn(t.Context(), store, "b", "u", f)
+		got, err := RecordFailure(t.Context(), store, "b", "u", f)
 		require.NoError(t, err)
 		require.Equal(t, first, got)
 	}
@@ -165,11 +165,11 @@ func TestDamagedRecords(t *testing.T) {
 		"{": "unexpected end", `{"formatVersion":9}`: "formatVersion", `{"formatVersion":1,"backup":"other","uid":"u"}`: "other",
 	} {
 		store.Set(layout.Composition("b", "u"), []byte(content))
-		_, err := Fixed(t.Context(), store, "b", "u")
+		_, err := ReadComposition(t.Context(), store, "b", "u")
 		require.ErrorContains(t, err, want)
 		require.ErrorIs(t, err, ErrDamaged)
 		store.Set(layout.Failure("b", "u"), []byte(content))
-		_, err = Condemn(t.Context(), store, "b", "u", Failure{Reason: "later"})
+		_, err = RecordFailure(t.Context(), store, "b", "u", Failure{Reason: "later"})
 		require.ErrorContains(t, err, want)
 		require.ErrorIs(t, err, ErrDamaged)
 	}

@@ -2,13 +2,10 @@ package checkpoint
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -50,45 +47,30 @@ type Composition struct {
 	Failure *Failure `json:"failure,omitempty"`
 }
 
-// ErrDamaged means that a composition or a failure record exists and cannot be understood.
-var ErrDamaged = errors.New("damaged")
-
-// Fix makes c the composition, or returns the one that was fixed before.
-func Fix(ctx context.Context, store objectstore.Store, c Composition) (Composition, error) {
+// RecordComposition makes c the composition, or returns the one that was recorded before. The error
+// wraps ErrTooLarge where no reader would take it.
+func RecordComposition(ctx context.Context, store objectstore.Store, c Composition) (Composition, error) {
 	c.FormatVersion = compositionVersion
 	if len(c.Operations) > 0 {
 		c.FormatVersion = compositionWithOperations
 	}
-	data, err := json.Marshal(c)
-	if err != nil {
-		return Composition{}, fmt.Errorf("encode composition: %w", err)
-	}
-	err = objectstore.CreateBytes(ctx, store, layout.Composition(c.Backup, c.UID), data)
-	if errors.Is(err, objectstore.ErrExists) {
-		return Fixed(ctx, store, c.Backup, c.UID)
-	}
-	if err != nil {
-		return Composition{}, fmt.Errorf("write composition: %w", err)
-	}
-	return c, nil
+	kind, check := compositionOf(c.Backup, c.UID)
+	return kind.Create(ctx, store, layout.Composition(c.Backup, c.UID), c, check)
 }
 
-// Fixed returns the composition of a backup; the error wraps objectstore.ErrNotFound while there is
-// none, ErrDamaged if it is not understood.
-func Fixed(ctx context.Context, store objectstore.Reader, backup, uid string) (Composition, error) {
-	var c Composition
-	data, err := objectstore.ReadAll(ctx, store, layout.Composition(backup, uid), maxCompositionBytes)
-	if err != nil {
-		return c, fmt.Errorf("read composition: %w", err)
+// ReadComposition returns the composition of a backup; the error wraps objectstore.ErrNotFound while
+// there is none, ErrDamaged if it is not understood.
+func ReadComposition(ctx context.Context, store objectstore.Reader, backup, uid string) (Composition, error) {
+	kind, check := compositionOf(backup, uid)
+	return kind.Read(ctx, store, layout.Composition(backup, uid), check)
+}
+
+func compositionOf(backup, uid string) (document.Kind[Composition], func(*Composition) error) {
+	kind := document.Kind[Composition]{Name: "composition of backup " + backup, MaxBytes: maxCompositionBytes, MaxDecoded: maxDecoded}
+	return kind, func(c *Composition) error {
+		if c.FormatVersion < compositionVersion || c.FormatVersion > compositionWithOperations {
+			return unsupported(c.FormatVersion)
+		}
+		return belongs(backup, uid, c.Backup, c.UID)
 	}
-	if err := jsonlimit.Unmarshal(data, &c, maxDecoded); err != nil {
-		return c, fmt.Errorf("composition of backup %s: %w: %w", backup, ErrDamaged, err)
-	}
-	if c.FormatVersion < compositionVersion || c.FormatVersion > compositionWithOperations {
-		return c, fmt.Errorf("composition of backup %s: %w: formatVersion: %d is not supported", backup, ErrDamaged, c.FormatVersion)
-	}
-	if c.Backup != backup || c.UID != uid {
-		return c, fmt.Errorf("composition of backup %s: %w: it belongs to backup %s (uid %s)", backup, ErrDamaged, c.Backup, c.UID)
-	}
-	return c, nil
 }

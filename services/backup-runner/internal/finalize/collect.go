@@ -20,7 +20,7 @@ func collect(ctx context.Context, s *State) error {
 		return s.Panicked
 	}
 	name, uid := s.Backup.Name, string(s.Backup.UID)
-	c, err := checkpoint.Fixed(ctx, s.Store, name, uid)
+	c, err := checkpoint.ReadComposition(ctx, s.Store, name, uid)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		c, err = s.Collect(ctx)
 	}
@@ -31,7 +31,7 @@ func collect(ctx context.Context, s *State) error {
 		return &recordedError{*c.Failure}
 	}
 	if c.Epoch != s.Epoch { // its assembly may have failed
-		verdict, err := checkpoint.Condemned(ctx, s.Store, name, uid)
+		verdict, err := checkpoint.ReadFailure(ctx, s.Store, name, uid)
 		if err == nil {
 			return &recordedError{verdict}
 		}

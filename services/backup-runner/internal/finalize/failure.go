@@ -59,7 +59,7 @@ func (s *State) verdict(ctx context.Context) (checkpoint.Failure, error) {
 	verdict := checkpoint.Failure{Reason: s.Cause.Error(), Time: s.Clock.Now().UTC().Truncate(time.Millisecond)}
 	name, uid := s.Backup.Name, string(s.Backup.UID)
 	if s.Composition == nil {
-		c, err := checkpoint.Fix(ctx, s.Store, checkpoint.Composition{
+		c, err := checkpoint.RecordComposition(ctx, s.Store, checkpoint.Composition{
 			Backup: name, UID: uid, Epoch: s.Epoch, Phase: velerov1.BackupPhaseFailed, Failure: &verdict,
 		})
 		switch {
@@ -72,7 +72,7 @@ func (s *State) verdict(ctx context.Context) (checkpoint.Failure, error) {
 		}
 		// The composition stands, and this holder panicked or cannot read it.
 	}
-	recorded, err := checkpoint.Condemn(ctx, s.Store, name, uid, verdict)
+	recorded, err := checkpoint.RecordFailure(ctx, s.Store, name, uid, verdict)
 	if err != nil {
 		return s.unrecorded(ctx, verdict, err)
 	}
@@ -80,9 +80,9 @@ func (s *State) verdict(ctx context.Context) (checkpoint.Failure, error) {
 }
 
 // unrecorded lets a verdict stand without a record where none can be had: the bucket refuses it,
-// and so the work of any other holder, or the record is damaged.
+// and so the work of any other holder, or the record is damaged or would be too large.
 func (s *State) unrecorded(ctx context.Context, verdict checkpoint.Failure, err error) (checkpoint.Failure, error) {
-	if !retrystore.Refused(err) && !errors.Is(err, checkpoint.ErrDamaged) {
+	if !retrystore.Refused(err) && !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrTooLarge) {
 		return verdict, err
 	}
 	s.Log.WarnContext(ctx, "verdict not recorded before it is published", "error", err)

@@ -84,7 +84,7 @@ func endOperations(ctx context.Context, s *State) error {
 		}
 		log, err = s.seal(ctx, operation.List{Operations: begun, Reason: "the backup failed: " + s.Verdict.Reason})
 	}
-	if errors.Is(err, operation.ErrDamaged) {
+	if errors.Is(err, operation.ErrDamaged) || errors.Is(err, checkpoint.ErrTooLarge) {
 		s.Log.WarnContext(ctx, "operations of the failed backup are not known", "error", err)
 		return nil
 	}
@@ -112,14 +112,14 @@ func storeAgain(ctx context.Context, s *State) error {
 		return nil
 	}
 	name, uid := s.Backup.Name, string(s.Backup.UID)
-	fixed, err := checkpoint.FixedAgain(ctx, s.Store, name, uid)
+	fixed, err := checkpoint.ReadPostOperationParts(ctx, s.Store, name, uid)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		var records []string
 		if records, err = s.Again(ctx, s.Composition.Namespaces, items); err == nil {
 			err = s.Holder.Confirm(ctx)
 		}
 		if err == nil {
-			fixed, err = checkpoint.FixAgain(ctx, s.Store, checkpoint.Again{Backup: name, UID: uid, Epoch: s.Epoch, Checkpoints: records})
+			fixed, err = checkpoint.RecordPostOperationParts(ctx, s.Store, checkpoint.PostOperationParts{Backup: name, UID: uid, Epoch: s.Epoch, Checkpoints: records})
 		}
 	}
 	if err != nil {

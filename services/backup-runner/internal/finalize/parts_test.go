@@ -89,7 +89,7 @@ func collected(tb testing.TB, store objectstore.Store, parts []sealedPart) check
 		require.NoError(tb, err)
 		c.Checkpoints, c.Items = append(c.Checkpoints, record), c.Items+p.items
 	}
-	c, err = checkpoint.Fix(tb.Context(), store, c)
+	c, err = checkpoint.RecordComposition(tb.Context(), store, c)
 	require.NoError(tb, err)
 	return c
 }

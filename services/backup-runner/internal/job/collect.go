@@ -164,7 +164,7 @@ func (c *collection) fix(ctx context.Context, at *cut.Cut, result collect.Result
 	if len(result.Operations) > 0 {
 		composition.Namespaces = c.namespaces
 	}
-	return checkpoint.Fix(ctx, c.store, composition)
+	return checkpoint.RecordComposition(ctx, c.store, composition)
 }
 
 // liveNamespaces counts namespaces, where the number matters.

@@ -53,7 +53,7 @@ func failingPhase(p velerov1.BackupPhase) bool {
 // of this version collected. It ends as Failed on the object alone otherwise.
 func (a *attempt) ours(ctx context.Context, store objectstore.Store) error {
 	b := a.held.Object
-	_, err := checkpoint.Fixed(ctx, store, b.Name, string(b.UID))
+	_, err := checkpoint.ReadComposition(ctx, store, b.Name, string(b.UID))
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return &failedError{reason: fmt.Sprintf("another server left the backup in phase %s, and the bucket holds no %s", b.Status.Phase, layout.BackupMetadata(b.Name))}
 	}

@@ -51,7 +51,7 @@ type Config struct {
 	// PostOperation returns what the records say of the items that operations named; nil, and a nil
 	// result, say nothing.
 	PostOperation func() *checkpoint.PostOperation
-	Spools    *itemspool.Files
+	Spools        *itemspool.Files
 	// Lines has what plugins log; nil if they do not.
 	Lines    *pluginlog.Lines
 	Progress *progress.Counter

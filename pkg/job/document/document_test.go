@@ -1,0 +1,63 @@
+package document_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+type note struct{ Text string }
+
+var notes = document.Kind[note]{Name: "note", MaxBytes: 100, MaxDecoded: 1 << 10}
+
+func accept(*note) error { return nil }
+
+func TestTheFirstDocumentStands(t *testing.T) {
+	store := memstore.New()
+	_, err := notes.Read(t.Context(), store, "k", accept)
+	require.ErrorIs(t, err, objectstore.ErrNotFound)
+	for _, text := range []string{"first", "second"} {
+		got, err := notes.Create(t.Context(), store, "k", note{text}, accept)
+		require.NoError(t, err)
+		require.Equal(t, "first", got.Text)
+	}
+	require.ErrorIs(t, notes.CreateNew(t.Context(), store, "k", note{"third"}), objectstore.ErrExists)
+	require.NoError(t, notes.CreateNew(t.Context(), store, "l", note{"other"}))
+}
+
+// What no reader takes is not written: the place would be taken for good.
+func TestADocumentThatIsTooLargeIsNotWritten(t *testing.T) {
+	store := memstore.New()
+	_, err := notes.Create(t.Context(), store, "k", note{strings.Repeat("x", 100)}, accept)
+	require.ErrorIs(t, err, document.ErrTooLarge)
+	require.ErrorIs(t, notes.CreateNew(t.Context(), store, "k", note{strings.Repeat("x", 100)}), document.ErrTooLarge)
+	require.Empty(t, store.Keys())
+}
+
+func TestADocumentThatIsNotUnderstoodIsDamaged(t *testing.T) {
+	foreign := errors.New("it belongs to another job")
+	for name, c := range map[string]struct {
+		text  string
+		check func(*note) error
+	}{
+		"no JSON": {"{", accept}, "too large": {`{"Text":"` + strings.Repeat("x", 100) + `"}`, accept},
+		"too large decoded": {"[" + strings.Repeat("{},", 30) + "{}]", accept}, "refused": {"{}", func(*note) error { return foreign }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New()
+			store.Set("k", []byte(c.text))
+			_, err := notes.Read(t.Context(), store, "k", c.check)
+			require.ErrorIs(t, err, document.ErrDamaged)
+			require.ErrorContains(t, err, "note")
+			got, err := notes.Create(t.Context(), store, "k", note{"x"}, c.check)
+			require.ErrorIs(t, err, document.ErrDamaged)
+			require.Empty(t, got)
+		})
+	}
+}
