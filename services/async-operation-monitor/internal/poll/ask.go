@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
 // ask asks about the operations that are due, longest overdue first, and waits for the answers as
@@ -20,7 +18,7 @@ func (j *Job) ask(ctx context.Context, turn Turn) {
 	p, ops := j.poller, j.log.Operations()
 	closed := make(chan struct{})
 	defer close(closed)
-	answered := p.each(p.progress, ops, list, closed, func(i int) { j.askOne(ctx, i, named(&ops[i]), turn.JSON) })
+	answered := j.each(p.progress, list, closed, func(i int) { j.askOne(ctx, i, named(&ops[i]), turn.JSON) })
 	timer := p.Clock.NewTimer(window)
 	defer timer.Stop()
 	select {
@@ -77,55 +75,4 @@ func result(a *answer) string {
 		return "ended"
 	}
 	return "running"
-}
-
-// cancel calls the actions whose intents this process recorded.
-func (j *Job) cancel(ctx context.Context, turn Turn) {
-	list := j.intents()
-	if len(list) == 0 {
-		return
-	}
-	p, ops := j.poller, j.log.Operations()
-	ends := make([]time.Time, len(ops))
-	for _, i := range list {
-		ends[i] = j.log.States()[i].CancelTime.Add(j.poller.Grace)
-	}
-	p.each(p.cancels, ops, list, p.life.Done(), func(i int) { j.cancelOne(ctx, i, named(&ops[i]), turn.JSON, ends[i]) })
-}
-
-// intents lists the operations whose action has to be called, and notes that it was.
-func (j *Job) intents() []int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	states := j.log.States()
-	var list []int
-	for i := range j.memos {
-		m, s := &j.memos[i], &states[i]
-		if m.mine(s) && !m.called && !s.Phase.Ended() {
-			m.called = true
-			list = append(list, i)
-		}
-	}
-	return list
-}
-
-// cancelOne makes one call within what is left of the grace period, and keeps the answer.
-func (j *Job) cancelOne(ctx context.Context, i int, op action.Operation, job []byte, end time.Time) {
-	left := end.Sub(j.poller.Clock.Now())
-	if left <= 0 {
-		return
-	}
-	var accepted bool
-	var err error
-	j.poller.bounded(ctx, left, func(ctx context.Context) { accepted, err = j.poller.Actions.Cancel(ctx, op, job, left) })
-	if j.poller.life.Err() != nil && err != nil {
-		return
-	}
-	reply := &operation.Answer{Accepted: accepted && err == nil}
-	if err != nil {
-		reply.Error = clip(err.Error())
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.memos[i].reply = reply
 }

@@ -10,10 +10,12 @@ import (
 // that was to call it may have died before.
 const maxIntents = 2
 
-// decide returns what is to be recorded now. It changes nothing, so that it can be asked again.
+// decide returns what is to be recorded now. It changes nothing but the slots that intents to cancel
+// take, so that it can be asked again.
 func (j *Job) decide(now time.Time, turn Turn) []operation.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.crowded = false
 	var events []operation.Event
 	states, ops := j.log.States(), j.log.Operations()
 	for i := range j.memos {
@@ -24,6 +26,9 @@ func (j *Job) decide(now time.Time, turn Turn) []operation.Event {
 			continue
 		}
 		for _, e := range j.one(&j.memos[i], &states[i], &ops[i], now, turn) {
+			if e.Cancel != nil && !j.granted(&j.memos[i], &ops[i]) {
+				continue
+			}
 			e.Operation, e.Time = i, now.UTC().Round(0)
 			events = append(events, e)
 		}
@@ -47,7 +52,7 @@ func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time
 		answer = m.reply
 		events = append(events, operation.Event{Answer: answer})
 	}
-	waited := now.Sub(s.CancelTime)
+	waited := m.waited(s, now)
 	again := answer == nil && !m.mine(s) && s.Cancels < maxIntents && waited >= j.poller.Grace/2 //nolint:mnd // half of the time is left to the call
 	switch {
 	case m.ended != nil:
@@ -101,7 +106,7 @@ func (j *Job) intend(events []operation.Event) {
 	for i := range events {
 		if e := &events[i]; e.Cancel != nil {
 			m := &j.memos[e.Operation]
-			m.intent, m.called, m.reply = e.Time, false, nil
+			m.intent, m.sent, m.reply = e.Time, time.Time{}, nil
 			m.due = e.Time // how it goes on matters now
 		}
 	}

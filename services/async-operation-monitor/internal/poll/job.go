@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxEvents bounds a record, in which each event may have texts of 1 KiB.
+	// maxEvents bounds a record, beside operation.Fit.
 	maxEvents = 4000
 	// maxRecords bounds the attempts to write records in one poll.
 	maxRecords = 20
@@ -25,6 +25,9 @@ type Job struct {
 	poller *Poller
 	log    *operation.Log // Poll's alone
 	opened time.Time
+	// crowded: operations have to be cancelled and wait for slots. Poll's alone.
+	crowded  bool
+	returned chan struct{} // has a value once calls to cancel have returned
 
 	mu    sync.Mutex
 	memos []memo
@@ -64,7 +67,7 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{poller: p, log: log, memos: make([]memo, len(log.Operations())), seen: slices.Clone(log.States())}
+	j := &Job{poller: p, log: log, memos: make([]memo, len(log.Operations())), seen: slices.Clone(log.States()), returned: make(chan struct{}, 1)}
 	now := p.Clock.Now()
 	j.opened = now
 	for i := range j.memos {
@@ -107,12 +110,11 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Rep
 	if err := j.log.Refresh(ctx); err != nil {
 		return Report{}, err
 	}
-	turn.Cancel = cmp.Or(turn.Cancel, j.log.Reason())
+	turn.Cancel = cut(cmp.Or(turn.Cancel, j.log.Reason()), maxReason)
 	j.ask(ctx, turn)
 	now := j.poller.Clock.Now()
 	j.absorb(now)
-	err := j.record(ctx, turn)
-	j.cancel(ctx, turn)
+	err := j.settle(ctx, turn)
 	report := j.report(now, turn)
 	return report, err
 }
@@ -122,10 +124,13 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Rep
 func (j *Job) record(ctx context.Context, turn Turn) error {
 	var err error
 	for range maxRecords {
-		events := j.decide(j.poller.Clock.Now(), turn)
+		now := j.poller.Clock.Now()
+		j.observe(now)
+		events := j.decide(now, turn)
 		if len(events) == 0 {
 			return nil
 		}
+		events = events[:operation.Fit(events)]
 		j.intend(events)
 		err = j.log.Append(ctx, events...)
 		switch {

@@ -34,10 +34,12 @@ type memo struct {
 	stalled bool
 
 	// intent is the time of the intent to cancel that this process wrote, or tried to: it has to
-	// call the action, once.
-	intent time.Time
-	called bool
-	reply  *operation.Answer
+	// call the action, once. sent is when it did, slot what it may do so with.
+	intent, sent time.Time
+	slot         func()
+	reply        *operation.Answer
+	// seen is when this process saw the intent of another one, seenIntent the time of that.
+	seen, seenIntent time.Time
 }
 
 // answer is what a call about progress returned.
@@ -91,7 +93,7 @@ func (j *Job) take(m *memo, s *operation.State, op *operation.Operation, a *answ
 	case a.err == nil:
 		m.failures, m.unknown, m.problem = 0, 0, ""
 		m.progress(s, &a.progress, now)
-	case errors.Is(a.err, action.ErrUnknownOperation), errors.Is(a.err, action.ErrUnknownAction):
+	case errors.Is(a.err, action.ErrUnknownOperation):
 		m.problem = a.err.Error()
 		if m.unknown++; m.unknown >= denials {
 			m.ended = &operation.End{Error: lost(a.err), Progress: s.Progress}

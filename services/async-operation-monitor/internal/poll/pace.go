@@ -12,6 +12,9 @@ const soonest = 200 * time.Millisecond
 // another process may have recorded something.
 func (j *Job) next(now time.Time, turn Turn) time.Duration {
 	wait := j.poller.Frequency
+	if j.crowded {
+		wait = soonest
+	}
 	states, ops := j.log.States(), j.log.Operations()
 	for i := range j.memos {
 		m, s, op := &j.memos[i], &states[i], &ops[i]
@@ -21,7 +24,7 @@ func (j *Job) next(now time.Time, turn Turn) time.Duration {
 		if s.Cancel == nil {
 			wait = min(wait, op.Created.Add(j.timeout(op, turn)).Sub(now))
 		} else {
-			wait = min(wait, s.CancelTime.Add(j.poller.Grace).Sub(now), j.poller.hurry(op))
+			wait = min(wait, j.poller.Grace-m.waited(s, now), j.poller.hurry(op))
 		}
 		if !m.calling {
 			wait = min(wait, m.due.Sub(now))

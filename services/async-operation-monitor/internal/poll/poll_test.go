@@ -112,7 +112,7 @@ func TestAnActionThatNeverAnswersIsBoundedByTheTimeout(t *testing.T) {
 		b.plugins.on("b", ends(""))
 		require.False(b, p.run(time.Minute))
 		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
-		require.Equal(b, 8, b.plugins.most("vendor.io/a"))
+		require.Equal(b, 9, b.plugins.most("vendor.io/a"))
 		time.Sleep(limit)
 		require.True(b, p.run(time.Hour))
 		require.Equal(b, "timed out after 4h0m0s, the cancel was not acknowledged; the operation may go on", b.errorOf(1))
@@ -137,8 +137,8 @@ func TestAThousandOperationsAreAskedAFewAtATime(t *testing.T) {
 		began := time.Now()
 		require.True(b, p.run(time.Minute))
 		require.Less(b, time.Since(began), 6*time.Second, "what the window of one poll has no time for is asked soon")
-		require.Equal(b, 8, b.plugins.most("vendor.io/a"))
-		require.Equal(b, 8, b.plugins.most("vendor.io/b"))
+		require.Equal(b, 9, b.plugins.most("vendor.io/a"))
+		require.Equal(b, 9, b.plugins.most("vendor.io/b"))
 		require.Equal(b, 1000, b.counts.polled["ended"])
 		require.LessOrEqual(b, b.records(), 3)
 	})
@@ -166,21 +166,36 @@ func TestAFailedCallSaysNothingOfTheOperation(t *testing.T) {
 }
 
 func TestAnUnknownOperationFailsOnceThatWasSaidThreeTimesInARow(t *testing.T) {
-	inBubble(t, []string{"a", "b"}, func(b *bed) {
+	inBubble(t, []string{"a"}, func(b *bed) {
 		p := b.start()
 		unknown := fails(fmt.Errorf("action vendor.io/a: Progress: %w", action.ErrUnknownOperation))
-		missing := fails(fmt.Errorf("action vendor.io/b: %w", action.ErrUnknownAction))
 		b.plugins.on("a", unknown)
-		b.plugins.on("b", missing)
 		require.False(b, p.run(15*time.Second))
 		b.plugins.on("a", fails(errBroken))
-		b.plugins.on("b", nil)
 		require.False(b, p.run(30*time.Second), "said twice")
 		b.plugins.on("a", unknown)
-		b.plugins.on("b", missing)
 		require.True(b, p.run(time.Minute))
 		require.Equal(b, "the operation is lost: action vendor.io/a: Progress: no such operation", b.errorOf(0))
-		require.Equal(b, "no plugin can be asked about the operation: action vendor.io/b: no such action", b.errorOf(1))
+	})
+}
+
+// An action that this replica does not have may be there in another, or after a restart: it says
+// nothing of the operation, which has its time.
+func TestAMissingActionFailsNoOperationBeforeItsTimeout(t *testing.T) {
+	inBubble(t, []string{"a", "b"}, func(b *bed) {
+		p := b.start()
+		missing := fmt.Errorf("action vendor.io/b: %w", action.ErrUnknownAction)
+		b.plugins.on("a", fails(missing))
+		b.plugins.on("b", fails(missing))
+		b.plugins.onCancel("b", func(context.Context, time.Duration) (bool, error) { return false, missing })
+		require.False(b, p.run(limit-time.Hour))
+		require.Zero(b, b.records())
+		b.plugins.on("a", ends(""))
+		require.False(b, p.run(10*time.Minute))
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		require.True(b, p.run(2*time.Hour))
+		require.Equal(b, "timed out after 4h0m0s, the cancel failed: action vendor.io/b: no such action; the operation may go on; "+
+			"the last poll failed: action vendor.io/b: no such action", b.errorOf(1))
 	})
 }
 

@@ -18,9 +18,11 @@ import (
 )
 
 const (
-	// atOnce is how many calls about the operations of one action are made at once, for all jobs of
-	// the process; calls to cancel are counted for themselves.
+	// atOnce is how many calls about the progress of the operations of one action are made at once,
+	// for all jobs of the process, beside one for each job.
 	atOnce = 8
+	// cancelsAtOnce is the same for calls to cancel, which may take as long as the grace period.
+	cancelsAtOnce = 32
 	// window is how long a poll waits for the calls that it began. What is answered later counts in
 	// the next poll.
 	window = 2 * time.Second
@@ -49,7 +51,7 @@ type Config struct {
 	Frequencies map[string]time.Duration
 	// Timeouts are by the name of the action, and count instead of what the job says.
 	Timeouts map[string]time.Duration
-	// Grace is how long an operation has to end after the intent to cancel it.
+	// Grace is how long an operation has to end after its action was called to cancel it.
 	Grace time.Duration
 	// Stall is after how long without a change an operation stands still; 0 is never.
 	Stall time.Duration
@@ -66,7 +68,7 @@ type Poller struct {
 
 // New returns a Poller, which outlives ctx. Close ends it.
 func New(ctx context.Context, cfg Config) *Poller {
-	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(atOnce)}
+	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(cancelsAtOnce)}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
 	return p
 }

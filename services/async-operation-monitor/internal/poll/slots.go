@@ -3,80 +3,103 @@ package poll
 import (
 	"sync"
 	"sync/atomic"
-
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
-// slots bounds the calls of each action. Safe for concurrent use.
+// slots bounds the calls of each action: to a number for all jobs, and one more for each job, so
+// that no job waits for the calls of others to end. Safe for concurrent use.
 type slots struct {
-	size int
-	mu   sync.Mutex
-	of   map[string]*slot // of the actions that calls are made to, or wait for
+	size  int
+	mu    sync.Mutex
+	of    map[string]*slot // of the actions that calls are made to
+	freed chan struct{}    // closed when a slot is free again
 }
 
 type slot struct {
-	taken chan struct{}
-	users int
+	shared int
+	own    map[*Job]struct{}
 }
 
-func newSlots(size int) *slots { return &slots{size: size, of: map[string]*slot{}} }
-
-// acquire waits for a slot of an action; false when closed was closed first.
-func (s *slots) acquire(action string, closed <-chan struct{}) bool {
-	s.mu.Lock()
-	one := s.of[action]
-	if one == nil {
-		one = &slot{taken: make(chan struct{}, s.size)}
-		s.of[action] = one
-	}
-	one.users++
-	s.mu.Unlock()
-	select {
-	case one.taken <- struct{}{}:
-		return true
-	case <-closed:
-		s.leave(action)
-		return false
-	}
+func newSlots(size int) *slots {
+	return &slots{size: size, of: map[string]*slot{}, freed: make(chan struct{})}
 }
 
-func (s *slots) release(action string) {
-	s.mu.Lock()
-	<-s.of[action].taken
-	s.mu.Unlock()
-	s.leave(action)
-}
-
-// leave forgets an action that has no calls: their names come from buckets.
-func (s *slots) leave(action string) {
+// take takes a slot of an action for a job: its own one, or one of those for all jobs. Release may
+// be called more than once; it is nil where none is free.
+func (s *slots) take(action string, job *Job) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of[action].users--; s.of[action].users == 0 {
-		delete(s.of, action)
+	one := s.of[action]
+	if one == nil {
+		one = &slot{own: map[*Job]struct{}{}}
+		s.of[action] = one
+	}
+	if _, taken := one.own[job]; !taken {
+		one.own[job] = struct{}{}
+		return s.releasing(action, func() { delete(one.own, job) })
+	}
+	if one.shared == s.size {
+		return nil
+	}
+	one.shared++
+	return s.releasing(action, func() { one.shared-- })
+}
+
+// releasing forgets an action that has no calls: their names come from buckets.
+func (s *slots) releasing(action string, free func()) func() {
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		free()
+		if one := s.of[action]; one.shared+len(one.own) == 0 {
+			delete(s.of, action)
+		}
+		close(s.freed)
+		s.freed = make(chan struct{})
+	})
+}
+
+// acquire waits for a slot; nil when closed was closed first.
+func (s *slots) acquire(action string, job *Job, closed <-chan struct{}) (release func()) {
+	for {
+		s.mu.Lock()
+		freed := s.freed
+		s.mu.Unlock()
+		if release = s.take(action, job); release != nil {
+			return release
+		}
+		select {
+		case <-freed:
+		case <-closed:
+			return nil
+		}
 	}
 }
 
 // each calls do for the operations of a list, those of one action in their order and as many at
 // once as have slots. None is begun once closed was closed. The channel is closed when all calls
 // have returned.
-func (p *Poller) each(s *slots, ops []operation.Operation, list []int, closed <-chan struct{}, do func(i int)) <-chan struct{} {
-	lists := map[string][]int{}
+func (j *Job) each(s *slots, list []int, closed <-chan struct{}, do func(i int)) <-chan struct{} {
+	lists, ops, p := map[string][]int{}, j.log.Operations(), j.poller
 	for _, i := range list {
 		lists[ops[i].Action] = append(lists[ops[i].Action], i)
 	}
 	var workers sync.WaitGroup
 	for action, list := range lists {
 		var begun atomic.Int64
-		for range min(s.size, len(list)) {
+		for range min(s.size+1, len(list)) {
 			workers.Add(1)
 			p.calls.Go(func() {
 				defer workers.Done()
-				for s.acquire(action, closed) {
+				for {
+					release := s.acquire(action, j, closed)
+					if release == nil {
+						return
+					}
 					n := int(begun.Add(1)) - 1
 					if n < len(list) && !over(closed) {
 						do(list[n])
 					}
-					s.release(action)
+					release()
 					if n >= len(list)-1 {
 						return
 					}

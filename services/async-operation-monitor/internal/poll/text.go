@@ -1,12 +1,10 @@
 package poll
 
 import (
-	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
 
-	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -19,13 +17,8 @@ const mayGoOn = "the operation may go on"
 // timedOut is the reason to cancel an operation that took too long.
 func timedOut(limit time.Duration) string { return fmt.Sprintf("timed out after %s", limit) }
 
-// lost is why an operation failed that nothing can be asked about.
-func lost(err error) string {
-	if errors.Is(err, action.ErrUnknownAction) {
-		return clip("no plugin can be asked about the operation: " + err.Error())
-	}
-	return clip("the operation is lost: " + err.Error())
-}
+// lost is why an operation failed that its action does not know.
+func lost(err error) string { return clip("the operation is lost: " + err.Error()) }
 
 // endedBy is why an operation failed that ended while it was being cancelled, with that error or
 // without one. What a cancelled operation did is not relied on.
@@ -61,15 +54,21 @@ func abandonedBy(intent *operation.Cancel, answer *operation.Answer, problem str
 	return clip(text)
 }
 
-// maxText bounds a text that is recorded, in bytes.
-const maxText = 1 << 10
+const (
+	// maxText bounds a text that is recorded, in bytes.
+	maxText = 1 << 10
+	// maxReason bounds the reason in it.
+	maxReason = 512
+)
 
 // clip cuts a text at a rune.
-func clip(text string) string {
-	if len(text) <= maxText {
+func clip(text string) string { return cut(text, maxText) }
+
+func cut(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	cut := maxText
+	cut := limit
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}

@@ -1,0 +1,132 @@
+package poll
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
+
+// settle records what is due, and calls the actions whose intents to cancel it recorded. An intent
+// is recorded once its call has a slot. Where operations wait for one, it goes on while the window is
+// open and calls return.
+func (j *Job) settle(ctx context.Context, turn Turn) error {
+	timer := j.poller.Clock.NewTimer(window)
+	defer timer.Stop()
+	for {
+		err := j.record(ctx, turn)
+		j.cancel(ctx, turn)
+		if err != nil || !j.crowded {
+			return err
+		}
+		select {
+		case <-j.returned:
+		case <-timer.C():
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+		j.poller.pause(ctx, gathering)
+	}
+}
+
+// gathering is how long further calls may return after a first one, to share a record.
+const gathering = 100 * time.Millisecond
+
+func (p *Poller) pause(ctx context.Context, d time.Duration) {
+	timer := p.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+}
+
+// granted reports whether a call to cancel has a slot, which it takes if it has none yet.
+func (j *Job) granted(m *memo, op *operation.Operation) bool {
+	if m.slot == nil {
+		m.slot = j.poller.cancels.take(op.Action, j)
+	}
+	if m.slot == nil {
+		j.crowded = true
+	}
+	return m.slot != nil
+}
+
+// cancel calls the actions whose intents this process recorded. The slots of the others are free
+// again.
+func (j *Job) cancel(ctx context.Context, turn Turn) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	states, ops, now := j.log.States(), j.log.Operations(), j.poller.Clock.Now()
+	for i := range j.memos {
+		m, s := &j.memos[i], &states[i]
+		due := m.mine(s) && m.sent.IsZero() && !s.Phase.Ended()
+		if due && j.granted(m, &ops[i]) {
+			m.sent = now
+			release := m.slot
+			m.slot = nil
+			j.poller.calls.Go(func() { j.cancelOne(ctx, i, named(&ops[i]), turn.JSON, release) })
+		}
+		if m.slot != nil {
+			m.slot()
+			m.slot = nil
+		}
+	}
+}
+
+// cancelOne makes one call within the grace period, and keeps the answer. Its slot is free once it
+// returns, or when its time is over.
+func (j *Job) cancelOne(ctx context.Context, i int, op action.Operation, job []byte, release func()) {
+	p := j.poller
+	var accepted bool
+	var err error
+	defer func() {
+		release()
+		select {
+		case j.returned <- struct{}{}:
+		default:
+		}
+	}()
+	p.bounded(ctx, p.Grace, func(ctx context.Context) {
+		defer context.AfterFunc(ctx, release)()
+		accepted, err = p.Actions.Cancel(ctx, op, job, p.Grace)
+	})
+	if p.life.Err() != nil && err != nil {
+		return
+	}
+	reply := &operation.Answer{Accepted: accepted && err == nil}
+	if err != nil {
+		reply.Error = clip(err.Error())
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.memos[i].reply = reply
+}
+
+// observe notes when this process sees the intents to cancel that others recorded.
+func (j *Job) observe(now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	states := j.log.States()
+	for i := range j.memos {
+		m, s := &j.memos[i], &states[i]
+		if s.Cancel != nil && !s.Phase.Ended() && !m.mine(s) && !m.seenIntent.Equal(s.CancelTime) {
+			m.seenIntent, m.seen = s.CancelTime, now
+		}
+	}
+}
+
+// waited is how much of its grace period an operation has had. Only the clock of this process
+// counts: it begins with the call that this process made, or where another one was to make it, when
+// this process saw the intent.
+func (m *memo) waited(s *operation.State, now time.Time) time.Duration {
+	switch {
+	case m.mine(s) && !m.sent.IsZero():
+		return now.Sub(m.sent)
+	case !m.mine(s) && m.seenIntent.Equal(s.CancelTime):
+		return now.Sub(m.seen)
+	}
+	return 0
+}
