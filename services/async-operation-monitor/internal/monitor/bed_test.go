@@ -97,7 +97,15 @@ func (b *bed) changed() {
 func (b *bed) job(kind, name string, ids ...string) client.Object {
 	b.Helper()
 	o := b.object(kind, name)
-	list := operation.List{Job: operation.Job{Kind: kind, Name: name, UID: string(o.GetUID())}, Epoch: 1}
+	b.sealed(kind, o, ids...)
+	require.NoError(b, b.api.Create(b.Context(), o))
+	return o
+}
+
+// sealed seals operations of those IDs of a job.
+func (b *bed) sealed(kind string, o client.Object, ids ...string) {
+	b.Helper()
+	list := operation.List{Job: operation.Job{Kind: kind, Name: o.GetName(), UID: string(o.GetUID())}, Epoch: 1}
 	for _, id := range ids {
 		list.Operations = append(list.Operations, operation.Operation{
 			Action: "vendor.io/a", ID: id, Created: time.Now(), Item: operation.Resource{Resource: "pods", Namespace: "n", Name: id},
@@ -105,8 +113,6 @@ func (b *bed) job(kind, name string, ids ...string) client.Object {
 	}
 	_, err := operation.Seal(b.Context(), b.store, list)
 	require.NoError(b, err)
-	require.NoError(b, b.api.Create(b.Context(), o))
-	return o
 }
 
 func (b *bed) object(kind, name string) client.Object {
@@ -207,17 +213,27 @@ func (r *replica) watch(ctx context.Context) {
 	r.wakes = append(r.wakes, wake)
 	r.mu.Unlock()
 	shown, due := map[string]string{}, map[string]time.Time{}
+	all := map[string]func(version string){} // the objects there are or were
+	show := func(o client.Object, do func(context.Context, ctrl.Request) (ctrl.Result, error)) string {
+		key := fmt.Sprintf("%T %s", o, o.GetName())
+		all[key] = func(version string) { show(ctx, key, version, client.ObjectKeyFromObject(o), do, shown, due) }
+		return key
+	}
 	for {
 		var backups velerov1.BackupList
 		var restores velerov1.RestoreList
 		if r.api.List(ctx, &backups) != nil || r.api.List(ctx, &restores) != nil {
 			return
 		}
+		versions := map[string]string{}
 		for i := range backups.Items {
-			show(ctx, &backups.Items[i], r.Monitor.Backup, shown, due)
+			versions[show(&backups.Items[i], r.Monitor.Backup)] = backups.Items[i].ResourceVersion
 		}
 		for i := range restores.Items {
-			show(ctx, &restores.Items[i], r.Restore, shown, due)
+			versions[show(&restores.Items[i], r.Restore)] = restores.Items[i].ResourceVersion
+		}
+		for key, one := range all {
+			one(versions[key])
 		}
 		next := time.Hour
 		for _, at := range due {
@@ -232,14 +248,15 @@ func (r *replica) watch(ctx context.Context) {
 	}
 }
 
-func show(ctx context.Context, o client.Object, do func(context.Context, ctrl.Request) (ctrl.Result, error), shown map[string]string, due map[string]time.Time) {
-	key := fmt.Sprintf("%T %s", o, o.GetName())
-	if again, waits := due[key]; shown[key] == o.GetResourceVersion() && (!waits || time.Now().Before(again)) {
+func show(ctx context.Context, key, version string, name types.NamespacedName, do func(context.Context, ctrl.Request) (ctrl.Result, error),
+	shown map[string]string, due map[string]time.Time,
+) {
+	if again, waits := due[key]; shown[key] == version && (!waits || time.Now().Before(again)) {
 		return
 	}
-	shown[key] = o.GetResourceVersion()
+	shown[key] = version
 	delete(due, key)
-	result, err := do(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	result, err := do(ctx, ctrl.Request{NamespacedName: name})
 	switch {
 	case err != nil:
 		due[key] = time.Now().Add(time.Second)
@@ -252,6 +269,7 @@ func show(ctx context.Context, o client.Object, do func(context.Context, ctrl.Re
 type plugins struct {
 	mu       sync.Mutex
 	progress map[string]action.Progress
+	unknown  map[string]bool // operations that the plugin denies to know
 	asked    map[string]int
 	told     []string
 }
@@ -282,6 +300,9 @@ func (p *plugins) Progress(_ context.Context, op action.Operation, _ []byte) (ac
 		p.asked = map[string]int{}
 	}
 	p.asked[op.ID]++
+	if p.unknown[op.ID] {
+		return action.Progress{}, action.ErrUnknownOperation
+	}
 	return p.progress[op.ID], nil
 }
 

@@ -6,20 +6,30 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
-// maxOperations bounds the operations of all jobs that are kept in memory, some 1 KiB each. What
-// finds no room is read again with each poll.
-const maxOperations = 50_000
+const (
+	// maxOperations bounds the operations of all jobs that are kept in memory, some 1 KiB each. What
+	// finds no room is read again with each poll.
+	maxOperations = 50_000
+	// leastKept is how long the operations of a job stay in memory at least, while others find no
+	// room: what is counted and measured from poll to poll needs that.
+	leastKept = 10 * time.Minute
+)
 
 // jobs are the jobs that wait, as far as this process has seen them. Safe for concurrent use.
 type jobs struct {
 	clock clock.PassiveClock
+	limit int           // of operations in memory
+	hold  time.Duration // how long those of a job stay at least
 	mu    sync.Mutex
 	by    map[string]*entry // by kind and name
+	// deleted are jobs whose object is gone while they have operations, by kind and name.
+	deleted map[string][]*entry
 }
 
 // entry is one job. Its fields are changed with the lock of jobs, but for those of the object.
@@ -32,13 +42,20 @@ type entry struct {
 	busy         bool
 	stopping     bool      // the job is being cancelled
 	job          *poll.Job // nil while it is not in memory
+	kept         time.Time // since when it is in memory
+	passing      bool      // it found no room, and is in memory for this poll alone
+	// object is the job as it was last polled, gone when it was found to be no more.
+	object client.Object
+	gone   time.Time
 
 	// noted is what was written last into the object, and when. Whoever is in the entry has them.
 	noted     operation.Summary
 	notedTime time.Time
 }
 
-func newJobs(c clock.PassiveClock) *jobs { return &jobs{clock: c, by: map[string]*entry{}} }
+func newJobs(c clock.PassiveClock, limit int, hold time.Duration) *jobs {
+	return &jobs{clock: c, limit: limit, hold: hold, by: map[string]*entry{}, deleted: map[string][]*entry{}}
+}
 
 // get returns the entry of an object, and whether it is a new one.
 func (j *jobs) get(key string, uid types.UID) (e *entry, first bool) {
@@ -85,6 +102,16 @@ func (j *jobs) leave(e *entry, again time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.busy, e.looked, e.again = false, j.clock.Now(), again
+	if e.passing {
+		e.job, e.passing = nil, false
+	}
+}
+
+// polled notes the object of a job that is polled.
+func (j *jobs) polled(e *entry, obj client.Object) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.object = obj
 }
 
 // stop notes that a job is being cancelled.
@@ -94,29 +121,49 @@ func (j *jobs) stop(e *entry) {
 	e.stopping = true
 }
 
-// keep keeps the operations of a job in memory, and drops those of the jobs that were polled least
-// recently where they are too many.
+// keep keeps the operations of a job in memory. Where there are too many it drops those of the jobs
+// that have been there for longest, none before its time; if that is not enough, these are kept for
+// this poll alone.
 func (j *jobs) keep(e *entry, job *poll.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e.job = job
-	for j.operations() > maxOperations {
+	e.job, e.kept = job, j.clock.Now()
+	for j.operations() > j.limit {
 		var oldest *entry
+		others := false
 		for _, other := range j.by {
-			if other.job != nil && !other.busy && (oldest == nil || other.used.Before(oldest.used)) {
+			if other == e || other.job == nil || other.passing {
+				continue
+			}
+			others = true
+			if j.yields(other, e) && (oldest == nil || other.kept.Before(oldest.kept)) {
 				oldest = other
 			}
 		}
 		if oldest == nil {
+			e.passing = others
 			return
 		}
 		oldest.job = nil
 	}
 }
 
+// yields reports whether a job gives its room to another one: when it had its time, but not in the
+// middle of cancels unless it had that twice over; to one that is being cancelled at once.
+func (j *jobs) yields(e, to *entry) bool {
+	kept := j.clock.Since(e.kept)
+	switch {
+	case e.busy:
+		return false
+	case to.stopping && !e.stopping, kept >= 3*j.hold: //nolint:mnd // its time, and twice more
+		return true
+	}
+	return kept >= j.hold && !e.job.Cancelling()
+}
+
 func (j *jobs) operations() (n int) {
 	for _, e := range j.by {
-		if e.job != nil {
+		if e.job != nil && !e.passing {
 			n += e.job.Len()
 		}
 	}

@@ -40,6 +40,8 @@ type kind[T client.Object] struct {
 	inherited func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error)
 	// cancelled is the reason why the operations of a job have to end that is to stop.
 	cancelled string
+	// deleted is the reason for a job whose object is gone.
+	deleted string
 	// moved is called once the phase is written.
 	moved func()
 }
@@ -53,8 +55,8 @@ var backups = &kind[*velerov1.Backup]{
 	inherited: func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error) {
 		return f.OfBackup(ctx, name)
 	},
-	cancelled: "the backup is cancelled",
-	moved:     func() { failpoint.Hit("async-operation-monitor/backup-moved-on") },
+	cancelled: "the backup is cancelled", deleted: "the backup was deleted",
+	moved: func() { failpoint.Hit("async-operation-monitor/backup-moved-on") },
 }
 
 var restores = &kind[*velerov1.Restore]{
@@ -67,8 +69,8 @@ var restores = &kind[*velerov1.Restore]{
 	inherited: func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error) {
 		return f.OfRestore(ctx, name)
 	},
-	cancelled: "the restore is cancelled",
-	moved:     func() { failpoint.Hit("async-operation-monitor/restore-moved-on") },
+	cancelled: "the restore is cancelled", deleted: "the restore was deleted",
+	moved: func() { failpoint.Hit("async-operation-monitor/restore-moved-on") },
 }
 
 // waits reports whether a job waits for operations.

@@ -33,15 +33,28 @@ const (
 // while: its hint may be lost, or go to other replicas. It is polled here where it cannot be
 // announced, where that has no effect, and at once where it was asked to stop.
 func observe[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req reconcile.Request) (reconcile.Result, error) {
-	key := k.name + "/" + req.Name
 	obj := k.new()
-	if err := m.Client.Get(ctx, req.NamespacedName, obj); err != nil {
-		m.jobs.forget(key)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := m.Client.Get(ctx, req.NamespacedName, obj)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
 	}
+	key := k.name + "/" + req.Name
+	m.jobs.gone(key, obj.GetUID()) // which is empty for none
+	again := endDeleted(ctx, m, k, key)
+	if err != nil {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	result := see(ctx, m, k, req, obj)
+	result.RequeueAfter = sooner(result.RequeueAfter, again)
+	return result, nil
+}
+
+// see looks at a job that is in the cache.
+func see[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req reconcile.Request, obj T) reconcile.Result {
+	key := k.name + "/" + req.Name
 	if req.Namespace != m.Namespace || !k.waits(obj) {
 		m.jobs.forget(key)
-		return reconcile.Result{}, nil
+		return reconcile.Result{}
 	}
 	s := m.jobs.sight(key, obj.GetUID(), m.Frequency)
 	due := stop(obj) && !s.stopping
@@ -50,14 +63,14 @@ func observe[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req r
 		due = due || !announced || s.quiet >= overdue*m.Frequency
 	}
 	if !due {
-		return reconcile.Result{RequeueAfter: m.Frequency}, nil
+		return reconcile.Result{RequeueAfter: m.Frequency}
 	}
 	again, err := m.guarded(ctx, func() (time.Duration, error) { return look(ctx, m, k, obj.GetName(), string(obj.GetUID())) })
 	if err != nil {
 		m.Log.WarnContext(ctx, "job not polled, it is tried again", "kind", k.name, "name", obj.GetName(), "error", err)
 		again = m.Frequency
 	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return reconcile.Result{RequeueAfter: again}
 }
 
 // announce publishes the hint of a job, and returns false if it could not.
@@ -98,7 +111,11 @@ func look[T client.Object](ctx context.Context, m *Monitor, k *kind[T], name, ui
 	defer func() { m.jobs.leave(e, again) }()
 	obj := k.new()
 	err = m.Reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, obj)
-	if apierrors.IsNotFound(err) || err == nil && (string(obj.GetUID()) != uid || !k.waits(obj)) {
+	if client.IgnoreNotFound(err) == nil && string(obj.GetUID()) != uid {
+		m.jobs.gone(key, obj.GetUID())
+		return 0, nil
+	}
+	if err == nil && !k.waits(obj) {
 		m.jobs.forget(key)
 		return 0, nil
 	}
@@ -164,6 +181,7 @@ func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 		return 0, fmt.Errorf("encode %s %q: %w", k.name, obj.GetName(), err)
 	}
 	t := poll.Turn{JSON: raw, Timeout: timeout(k.status(obj))}
+	m.jobs.polled(e, obj)
 	if stop(obj) {
 		t.Cancel = k.cancelled
 		m.jobs.stop(e)

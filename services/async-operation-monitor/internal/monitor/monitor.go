@@ -10,6 +10,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -56,7 +57,7 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Config is what a Monitor works with. Every field is required.
+// Config is what a Monitor works with. Every field is required but MaxOperations.
 type Config struct {
 	Reader    client.Reader // uncached
 	Client    client.Client // reads may come from a cache
@@ -69,6 +70,8 @@ type Config struct {
 	Frequency time.Duration
 	Clock     clock.PassiveClock
 	Log       *slog.Logger
+	// MaxOperations bounds the operations in memory; 0 means 50,000.
+	MaxOperations int
 }
 
 // Monitor polls the jobs that wait. Safe for concurrent use.
@@ -78,7 +81,10 @@ type Monitor struct {
 }
 
 // New returns a Monitor. Setup and Serve bring it to life.
-func New(cfg Config) *Monitor { return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock)} }
+func New(cfg Config) *Monitor {
+	limit, hold := cmp.Or(cfg.MaxOperations, maxOperations), max(leastKept, 2*cfg.Poller.Grace) //nolint:mnd // a cancel, and its repetition
+	return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock, limit, hold)}
+}
 
 // Setup adds the controllers to the manager.
 func (m *Monitor) Setup(mgr ctrl.Manager) error {

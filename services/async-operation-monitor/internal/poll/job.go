@@ -86,6 +86,13 @@ func (j *Job) States() []operation.State {
 	return slices.Clone(j.seen)
 }
 
+// Cancelling reports whether operations were being cancelled when the last poll ended.
+func (j *Job) Cancelling() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.ContainsFunc(j.seen, func(s operation.State) bool { return s.Cancel != nil && !s.Phase.Ended() })
+}
+
 // Open returns how many operations had not ended when the last poll did.
 func (j *Job) Open() int {
 	j.mu.Lock()

@@ -170,7 +170,7 @@ func TestAnActionThatIsMissingOnlyAfterTheOperationsIsAnError(t *testing.T) {
 		next.with(annotate("a.io/x", action.Selector{}), &fakeAction{name: "a.io/silent", unbound: errors.New("no answer")})
 		next.job.Actions.Errors, next.cfg.PartItems = []string{"plugin p cannot be asked", "plugin q cannot be asked"}, 2
 		died := dieAt(next.store, n)
-		res, err := Again(t.Context(), next.cfg, next.job, items)
+		_, err := Again(t.Context(), next.cfg, next.job, items)
 		if !died() {
 			require.NoError(t, err)
 			require.Greater(t, n, 5)
@@ -179,7 +179,7 @@ func TestAnActionThatIsMissingOnlyAfterTheOperationsIsAnError(t *testing.T) {
 		require.ErrorIs(t, err, errDead)
 		next.store.Inject(nil)
 		third := next.holder(t, 3)
-		res, err = Again(t.Context(), third.cfg, third.job, items)
+		res, err := Again(t.Context(), third.cfg, third.job, items)
 		require.NoError(t, err)
 		got := third.read(t, res).at(joblog.Error)
 		slices.Sort(got)

@@ -1,0 +1,85 @@
+package monitor_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
+)
+
+// Jobs of which only one finds room in memory do not take it from each other with each poll: what is
+// counted from poll to poll, as the denials of an operation, comes to its end in all of them.
+func TestJobsThatDoNotFitIntoMemoryTogetherAllGoOn(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.plugins.unknown = map[string]bool{"a1": true, "b1": true, "c1": true}
+		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxOperations = 3 })
+		for _, name := range []string{"a", "b", "c"} {
+			b.job(operation.KindBackup, name, name+"1", name+"2")
+			b.pass(3 * time.Second) // they are polled one after the other
+		}
+		b.pass(45 * time.Minute)
+		for _, name := range []string{"a", "b", "c"} {
+			s := b.recorded(operation.KindBackup, name)
+			require.Equal(b, operation.Failed, s[0].Phase, name)
+			require.Contains(b, s[0].Error, "the operation is lost", name)
+			require.False(b, s[1].Phase.Ended(), name)
+		}
+	})
+}
+
+// A job that is being cancelled finds room at once.
+func TestACancelledJobFindsRoomInMemory(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "a", "a1", "a2")
+		b.job(operation.KindBackup, "b", "b1", "b2")
+		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxOperations = 3 })
+		b.pass(time.Minute)
+		for _, name := range []string{"a", "b"} {
+			b.edit(name, func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
+		}
+		b.pass(2 * time.Minute)
+		for _, name := range []string{"a", "b"} {
+			require.Equal(b, velerov1.BackupPhaseFinalizingPartiallyFailed, b.backup(name).Status.Phase, name)
+		}
+		require.ElementsMatch(b, []string{"a1", "a2", "b1", "b2"}, b.plugins.cancelled())
+	})
+}
+
+// The operations of a backup whose object was deleted past every request are cancelled, each once,
+// by those who followed it; those of a new backup of that name are not.
+func TestTheOperationsOfADeletedBackupAreCancelled(t *testing.T) {
+	for name, recreated := range map[string]bool{"gone": false, "another of that name": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				b.plugins.set("done", action.Progress{Done: true})
+				o := b.job(operation.KindBackup, "a", "one", "two", "done")
+				b.job(operation.KindBackup, "other", "three")
+				b.start()
+				b.start()
+				b.pass(time.Minute)
+				require.NoError(b, b.api.Delete(b.Context(), o))
+				if recreated {
+					o := b.object(operation.KindBackup, "a")
+					o.SetUID("new")
+					b.sealed(operation.KindBackup, o, "four")
+					require.NoError(b, b.api.Create(b.Context(), o))
+				}
+				b.pass(2 * time.Minute)
+				require.ElementsMatch(b, []string{"one", "two"}, b.plugins.cancelled())
+				s := b.recorded(operation.KindBackup, "a")
+				require.Equal(b, "the backup was deleted, the cancel was acknowledged: stopped", s[0].Error)
+				require.Equal(b, operation.Completed, s[2].Phase)
+				asked := b.plugins.calls("one")
+				b.pass(10 * time.Minute)
+				require.Equal(b, asked, b.plugins.calls("one"), "nothing is asked any more")
+			})
+		})
+	}
+}
