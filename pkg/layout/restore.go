@@ -32,7 +32,7 @@ func RestoreOwnerFile(r, uid string) string { return RestoreRecords(r, uid) + "o
 
 // RestoreOperations is the prefix of the records of the asynchronous operations of the Restore
 // object with this UID.
-func RestoreOperations(r, uid string) string { return RestoreDir(r) + "operations/" + uid + "/" }
+func RestoreOperations(r, uid string) string { return RestoreRecords(r, uid) + "operations/" }
 
 // RestoreName returns the restore a key under restores/ belongs to.
 func RestoreName(key string) (string, bool) { return dirName(key, RestoresDir) }

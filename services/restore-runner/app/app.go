@@ -47,6 +47,12 @@ func New(ctx context.Context, config Config) (*App, error) {
 		return nil, err
 	}
 	app := &App{runtime: runtime, plugins: plugins}
+	operations := plugins.Operations(context.WithoutCancel(ctx), config.Log) // ended by Close
+	runtime.GoLast("operations of plugins", func(ctx context.Context) error {
+		<-ctx.Done()
+		operations.Close()
+		return nil
+	})
 	if err := app.wire(&config); err != nil {
 		runtime.Close()
 		return nil, fmt.Errorf("set up %s: %w", Name, err)
@@ -73,7 +79,7 @@ func (a *App) wire(config *Config) error {
 	})
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()))
 	kind := job.New(job.Config{
-		Reader: mgr.GetAPIReader(), Namespace: namespace,
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace,
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
 		Cleaner: &cleanup.Cleaner{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Locations: locations, Log: config.Log},
 		REST:    a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),

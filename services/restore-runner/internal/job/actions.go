@@ -39,7 +39,7 @@ type acted struct {
 // act opens the actions; what they log belongs to the restore. They work until close.
 func (in *inputs) act(ctx context.Context) (a *acted, err error) {
 	a = &acted{}
-	if in.cfg.Actions == nil || in.records.head.Finished != nil {
+	if in.cfg.Actions == nil || in.records.head.Finished != nil || in.restored() {
 		return a, nil
 	}
 	if a.object, err = action.NewRestore(in.restore.DeepCopy()); err != nil {

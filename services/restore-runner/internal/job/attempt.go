@@ -25,6 +25,8 @@ type attempt struct {
 	schedule string
 	// finished is how the restore ends, once that is decided.
 	finished *outcome.Finished
+	// inherits: the objects were restored by another server, as far as is known.
+	inherits bool
 }
 
 // errInternal ends a restore that panicked: the next attempt would do the same.
@@ -38,8 +40,8 @@ func (a *attempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore])
 	defer a.kind.hide(s.restore.UID)
 	s.log.InfoContext(ctx, "restoring", "backup", s.restore.Spec.BackupName)
 	run := a.run
-	if finalizing(s.restore.Status.Phase) {
-		run = a.inherit
+	if a.inherits = finalizing(s.restore.Status.Phase); a.inherits {
+		run = a.finalize
 	}
 	err := a.unlessCancelled(ctx, run(ctx))
 	var failure *fatalError
@@ -50,12 +52,18 @@ func (a *attempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore])
 }
 
 // Panicked implements engine.Job: the restore fails, as it does when a part that is guarded panics,
-// and what it paused is resumed. What Run had opened is closed by now.
+// what it began is cancelled, and what it paused is resumed. What Run had opened is closed by now.
 func (a *attempt) Panicked(ctx context.Context, held *engine.Held[*velerov1.Restore], _ any) error {
 	if a.session == nil {
 		s, end := newSession(a.cfg, held)
 		defer end()
 		a.session = s
+	}
+	if a.finished == nil && !a.inherits {
+		waits, err := a.waitAnew(ctx)
+		if waits || ctx.Err() != nil {
+			return err
+		}
 	}
 	if a.finished == nil && !a.paused.none() {
 		err := a.guarded(func() error { return a.resumeAnew(ctx) })
@@ -76,7 +84,13 @@ func (a *attempt) run(ctx context.Context) error {
 	if err == nil {
 		err = a.restoring(ctx, in)
 	}
-	err = a.unlessCancelled(ctx, err)
+	waits, err := e.awaitOperations(ctx, a.unlessCancelled(ctx, err))
+	if waits {
+		return a.wait(ctx, in.operations, in.counts(), err != nil)
+	}
+	if err == nil && in.records.head.Finished == nil { // else it was decided by an earlier holder
+		err = a.unlessCancelled(ctx, a.beginCommit(ctx))
+	}
 	if err := e.resumePaused(ctx, err); err != nil {
 		return err
 	}
@@ -122,28 +136,21 @@ func (a *attempt) unlessCancelled(ctx context.Context, err error) error {
 	return a.session.unlessCancelled(ctx, err)
 }
 
-// restoring restores the objects, and marks the commit if it comes to it. Once the restore is asked
-// to cancel, what is in flight has Grace to end.
+// restoring restores the objects. Once the restore is asked to cancel, what is in flight has Grace to
+// end.
 func (a *attempt) restoring(ctx context.Context, in *inputs) error {
 	grace, end := engine.Outlive(a.held.Cancelling(), a.cfg.Clock, Grace, nil)
 	defer end()
 	working, release := engine.Join(ctx, grace)
 	defer release()
 	b := &background{session: a.session, recorder: in.recorder, records: in.records}
-	err := b.during(working, func(ctx context.Context) error {
+	return b.during(working, func(ctx context.Context) error {
 		if err := in.unlessDeleting(); err != nil {
 			return err
 		}
 		x := &execution{session: a.session, inputs: in, show: func() { a.kind.show(a.restore.UID, in.recorder) }}
 		return x.run(ctx)
 	})
-	if err := a.unlessCancelled(ctx, err); err != nil {
-		return err
-	}
-	if in.records.head.Finished != nil {
-		return nil // decided by an earlier holder
-	}
-	return a.beginCommit(ctx)
 }
 
 // failed is how a restore ends that failed.
@@ -151,7 +158,7 @@ func (a *attempt) failed(failure *fatalError) *outcome.Finished {
 	switch {
 	case a.finished != nil:
 		return a.finished
-	case finalizing(a.restore.Status.Phase):
+	case a.inherits:
 		return inherited(a.restore, a.cfg.Clock.Now(), failure)
 	}
 	end := &outcome.Finished{Phase: velerov1.RestorePhaseFailed, Reason: a.paused.reason(failure), Time: a.cfg.Clock.Now().UnixMilli()}
@@ -175,6 +182,9 @@ func (a *attempt) finish(ctx context.Context, end *outcome.Finished) error {
 		at := metav1.NewTime(end.At())
 		o.Status.CompletionTimestamp = &at
 		progress(o, end.Counts)
+		if a.inputs != nil {
+			count(o, a.inputs.operations)
+		}
 		o.Status.FailureReason = end.Reason
 		if a.paused.none() {
 			paused.Clear(o)

@@ -53,6 +53,7 @@ type runner struct {
 
 func newRunner(c config) *runner {
 	bus := enginetest.NewBus()
+	c.Config.Client = c.Client
 	return &runner{bus: bus, Engine: engine.New(engine.Config[*velerov1.Restore]{
 		Service: "restore-runner", ObjectKind: "Restore", Kind: job.New(c.Config),
 		New: func() *velerov1.Restore { return &velerov1.Restore{} }, NewList: func() client.ObjectList { return &velerov1.RestoreList{} },

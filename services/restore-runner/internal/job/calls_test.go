@@ -77,9 +77,11 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 	undisturbed := scene(t, "")
 	(&starter{calls: map[string]int{}}).among(undisturbed)
 	whole := undisturbed.live(t, 0, false)
+	require.True(t, undisturbed.moveOn(t, ""))
+	undisturbed.live(t, 0, false)
 	want := undisturbed.outcome(t)
 	require.Contains(t, want.Results, "no such volume")
-	require.Contains(t, want.Results, "began operation")
+	require.Contains(t, want.Operations, "op-2")
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after the write: ", after), func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +94,7 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 					require.Greater(t, k, whole.writes/2)
 					break
 				}
-				b.live(t, 0, false)
+				b.settle(t, "")
 				for id, n := range calls.calls {
 					require.Equal(t, 1, n, "%s, death at write %d: %s", id, k, first.what)
 				}
@@ -102,6 +104,7 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 					require.Equal(t, want.Objects, got.Objects, "death at write %d: %s", k, first.what)
 					require.Equal(t, want.List, got.List, "death at write %d: %s", k, first.what)
 					require.Equal(t, want.Results, got.Results, "death at write %d: %s", k, first.what)
+					require.Equal(t, want.Operations, got.Operations, "death at write %d: %s", k, first.what)
 					require.Equal(t, []int{want.Warnings, want.Errors}, []int{got.Warnings, got.Errors}, "death at write %d: %s", k, first.what)
 					continue
 				}

@@ -27,6 +27,7 @@ func (e *ending) decide(ctx context.Context, end outcome.Finished) (*outcome.Fin
 		return in.records.head.Finished, nil
 	}
 	failpoint.Hit("restore-runner/before-decision")
+	e.noteOperations()
 	end.Phase = velerov1.RestorePhaseCompleted
 	switch {
 	case end.Reason != "":

@@ -22,6 +22,9 @@ type execution struct {
 // (Velero 1.18).
 func (x *execution) run(ctx context.Context) error {
 	in := x.inputs
+	if in.restored() && in.records.head == (outcome.Head{}) {
+		return fatal("the records of the restore do not say what it restored")
+	}
 	quick, stop := x.quick(ctx, in.records.head.Planned != nil)
 	defer stop()
 	actions, err := in.act(ctx)
@@ -42,7 +45,7 @@ func (x *execution) run(ctx context.Context) error {
 		return x.unlessDecided(quick, err)
 	}
 	history, err := x.start(quick, p)
-	if err != nil || in.records.head.Finished != nil || p.plan == nil {
+	if err != nil || in.records.head.Finished != nil || p.plan == nil || in.restored() {
 		return err
 	}
 	if in.records.head.Planned != nil {
@@ -67,6 +70,7 @@ func (x *execution) restore(ctx context.Context, p *planned, actions *acted, his
 		Catalog: p.catalog, Recorder: in.recorder, REST: x.cfg.REST, Clock: x.cfg.Clock, History: history,
 		Confirm: x.held.Confirm, Stop: x.stopped.Done(),
 		TerminatingTimeout: x.cfg.TerminatingTimeout, ResourceTimeout: x.cfg.ResourceTimeout,
+		Unrecorded: in.records.readOnly, Instance: x.held.Claim.Holder,
 		Actions: actions.bound, Collateral: actions.set.Collateral, Unsent: actions.set.Unsent, Snapshotters: snapshotters,
 		Runs: p.runs, Pauses: p.pauses, Object: actions.object, ReadyTimeout: x.cfg.ReadyTimeout, Dir: in.dir,
 	})

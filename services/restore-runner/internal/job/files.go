@@ -46,7 +46,7 @@ func (f *files) close() { _ = f.logFile.Close() }
 
 // publish puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file
 // that cannot be stored does not change what was restored: the service's log tells. A restore that
-// failed as a whole has its log only; a cancelled one has them all.
+// failed as a whole has its log only, and its operations; a cancelled one has them all.
 func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
 	in := e.inputs
 	if err := in.recorder.Files().CloseLog(); err != nil {
@@ -57,8 +57,14 @@ func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
 		return nil
 	}
 	name := e.restore.Name
-	if err := e.upload(ctx, layout.RestoreLog(name), in.files.logFile); err != nil || end.Phase == velerov1.RestorePhaseFailed && !end.Cancelled {
+	if err := e.upload(ctx, layout.RestoreLog(name), in.files.logFile); err != nil {
 		return err
+	}
+	if end.Phase == velerov1.RestorePhaseFailed && !end.Cancelled {
+		if in.operations == nil {
+			return nil
+		}
+		return e.publishOne(ctx, layout.RestoreItemOperations(name), e.writeOperations)
 	}
 	for _, part := range []struct {
 		key   string
@@ -66,7 +72,7 @@ func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
 	}{
 		{layout.RestoreResults(name), in.recorder.Files().WriteResults},
 		{layout.RestoreResourceList(name), in.recorder.Files().WriteResourceList},
-		{layout.RestoreItemOperations(name), literal("[]\n")},
+		{layout.RestoreItemOperations(name), e.writeOperations},
 		{layout.RestoreVolumeInfo(name), in.recorder.Files().WriteVolumeInfo},
 	} {
 		if err := e.publishOne(ctx, part.key, part.write); err != nil {
@@ -74,13 +80,6 @@ func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
 		}
 	}
 	return nil
-}
-
-func literal(s string) func(io.Writer) error {
-	return func(w io.Writer) error {
-		_, err := io.WriteString(w, s)
-		return err
-	}
 }
 
 // publishOne compresses one document in the work directory and stores it.

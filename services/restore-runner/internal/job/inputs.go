@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -30,6 +31,10 @@ type inputs struct {
 	recorder *outcome.Recorder
 	records  *records
 	plan     *plan.Plan // once it is made
+	// operations are those that actions began, once they are sealed; nil while there are none.
+	operations *operation.Log
+	// unknown is the damage of the list of operations.
+	unknown error
 }
 
 func newInputs(s *session) *inputs {
@@ -79,8 +84,19 @@ func (in *inputs) open(ctx context.Context, location string) (err error) {
 		return fatal("prepare the work directory: %w", err)
 	}
 	in.recorder = outcome.NewRecorder(in.files.log, in.cfg.Clock, in.cfg.RecordBatch, in.dir)
-	in.records, err = openRecords(ctx, in.session, in.store, in.dir)
-	return err
+	if in.records, err = openRecords(ctx, in.session, in.store, in.dir); err != nil {
+		return err
+	}
+	return in.sealed(ctx)
+}
+
+// counts is how far the restore is; nil where that is not known.
+func (in *inputs) counts() *outcome.Counts {
+	if !in.records.replayed.Load() {
+		return nil
+	}
+	counts := in.recorder.Counts()
+	return &counts
 }
 
 // readBackup reads the Backup that is restored from.

@@ -52,6 +52,7 @@ type Cleaner interface {
 type Config struct {
 	// Reader must not be a cache.
 	Reader    client.Reader
+	Client    client.Client
 	Namespace string
 	Ledger    Ledger
 	Locations Locations
@@ -129,8 +130,8 @@ func (k *Kind) Pending(ctx context.Context, restore *velerov1.Restore) (engine.I
 func (k *Kind) Terminal(restore *velerov1.Restore) bool { return restore.Status.Phase.Terminal() }
 
 // Finalize implements engine.Finalizer: it removes the files of a deleted restore once no process
-// writes them any more, nor needs them to resume what the restore left paused; for that they stay
-// StorePatience at most.
+// writes them any more, nor needs them to resume what the restore left paused, or to cancel what it
+// began; for that they stay StorePatience at most.
 func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free func() bool) (again time.Duration, err error) {
 	if restore.DeletionTimestamp == nil {
 		return 0, nil
@@ -143,6 +144,9 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 			return soon, nil
 		}
 		k.cfg.Log.ErrorContext(ctx, "a deleted restore leaves objects paused", "restore", restore.Name, "location", location)
+	}
+	if again := k.endOperations(ctx, restore); again > 0 {
+		return again, nil
 	}
 	if err := k.cfg.Cleaner.Clean(ctx, restore); err != nil {
 		if ctx.Err() != nil || apierrors.IsConflict(err) {

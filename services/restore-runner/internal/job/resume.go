@@ -39,10 +39,8 @@ func (in *inputs) markPaused(ctx context.Context) error {
 // deleted. One that is released, or lost, leaves them to its next holder, who finds them in the
 // records. The error is the cause of ctx's end.
 func (e *ending) resumePaused(ctx context.Context, failure error) error {
-	var verdict *fatalError
 	in := e.inputs
-	ends := failure == nil || errors.As(failure, &verdict) || errors.Is(failure, errDeleted)
-	if !ends || ctx.Err() != nil || e.paused.location == "" {
+	if !ends(failure) || ctx.Err() != nil || e.paused.location == "" {
 		return nil
 	}
 	if in.recorder == nil {
@@ -90,7 +88,7 @@ func (e *ending) readPaused(ctx context.Context) error {
 	limited, stop := context.WithTimeout(ctx, cancelledLimit)
 	defer stop()
 	_, err := retried(limited, e.stores(), "read what is paused", func() (struct{}, error) {
-		return struct{}{}, resumption.LoadPaused(limited, in.store, e.restore, in.recorder)
+		return struct{}{}, resumption.LoadUnfinished(limited, in.store, e.restore, in.recorder)
 	})
 	return err
 }

@@ -145,6 +145,8 @@ type end struct {
 	Objects                   map[string]string
 }
 
+var operationTime = regexp.MustCompile(`"(created|updated)":"[^"]*"`)
+
 var logTime = regexp.MustCompile(`^time="[^"]*" `)
 
 func (b *bench) outcome(t *testing.T) end {
@@ -153,7 +155,7 @@ func (b *bench) outcome(t *testing.T) end {
 	require.NotNil(t, r.Status.Progress, r.Status.FailureReason)
 	e := end{
 		Phase: r.Status.Phase, Progress: *r.Status.Progress, Warnings: r.Status.Warnings, Errors: r.Status.Errors,
-		List: b.file(t, layout.RestoreResourceList("r")), Operations: b.file(t, layout.RestoreItemOperations("r")), Objects: b.cluster.Content(),
+		List: b.file(t, layout.RestoreResourceList("r")), Operations: operationTime.ReplaceAllString(b.file(t, layout.RestoreItemOperations("r")), ""), Objects: b.cluster.Content(),
 	}
 	var results any
 	require.NoError(t, json.Unmarshal([]byte(b.file(t, layout.RestoreResults("r"))), &results))

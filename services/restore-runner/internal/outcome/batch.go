@@ -22,6 +22,7 @@ type batch struct {
 
 	mu      sync.Mutex
 	plain   bytes.Buffer
+	format  int           // of the lines in plain
 	open    bool          // lines may be stored
 	waiting int           // lines in plain
 	added   int64         // lines ever
@@ -47,6 +48,9 @@ func (b *batch) add(rec *Record) {
 		b.err = errors.Join(b.err, err)
 	}
 	b.added++
+	if rec.Call != nil && rec.Call.Begun != nil {
+		b.format = withOperations
+	}
 	if b.waiting++; b.waiting >= b.size || b.plain.Len() > maxWaiting/2 {
 		b.want()
 	}
@@ -103,11 +107,11 @@ func (b *batch) pack() (more bool, err error) {
 		return b.packed != nil && b.plain.Len() > 0, b.err
 	}
 	plain := bytes.Clone(b.plain.Bytes())
-	to := b.added
+	to, format := b.added, max(b.format, formatVersion)
 	b.plain.Reset()
-	b.waiting = 0
+	b.waiting, b.format = 0, 0
 	b.mu.Unlock()
-	b.packed, err = pack(plain)
+	b.packed, err = pack(format, plain)
 	b.packedTo = to
 	return false, err
 }

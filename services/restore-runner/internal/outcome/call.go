@@ -10,6 +10,9 @@ type Call struct {
 	Answer *Answer `json:"answer,omitempty"`
 	// Unsent reports that the call was not made after all: it still may be.
 	Unsent bool `json:"unsent,omitempty"`
+	// Begun is the operation that the call began, also one whose answer is not kept or whose call
+	// failed otherwise; nil without one.
+	Begun *Begun `json:"begun,omitempty"`
 }
 
 // Answer is what an action answered. Whoever has it need not make the call again.
@@ -17,11 +20,10 @@ type Answer struct {
 	// Body is the object as the action left it; nil if it changed nothing.
 	Body []byte `json:"body,omitempty"`
 	Skip bool   `json:"skip,omitempty"`
-	// Additional, Wait, WaitTimeout (nanoseconds) and Operation are what else the action answered.
+	// Additional, Wait and WaitTimeout (nanoseconds) are what else the action answered.
 	Additional  []Item `json:"additional,omitempty"`
 	Wait        bool   `json:"wait,omitempty"`
 	WaitTimeout int64  `json:"waitTimeout,omitempty"`
-	Operation   string `json:"operation,omitempty"`
 	// Error is set instead when the call failed.
 	Error string `json:"error,omitempty"`
 }
@@ -39,11 +41,14 @@ type Item struct {
 
 // Call records a call. The first record has to be durable (Sync) before the call is made, which
 // cannot be taken back; calls that are about to be made at the same time share the file that makes
-// them durable. An answer that is larger than any object an API server takes is not kept: to
-// whoever goes on it is not known how the call ended.
+// them durable. An answer that is larger than any object an API server takes is not kept, but for
+// the operation that it names: to whoever goes on it is not known how the call ended.
 func (r *Recorder) Call(node int32, call Call) {
 	if call.Answer != nil {
 		if text, err := json.Marshal(call.Answer); err != nil || len(text) > maxAnswer {
+			call.Answer = nil
+		}
+		if call.Answer == nil && call.Begun == nil {
 			return
 		}
 	}

@@ -72,6 +72,7 @@ func (r *Recorder) Replay(data []byte, history *History) error {
 			var ok bool
 			if node, ok = r.plan.Find(rec.Resource, rec.Namespace, rec.Name); !ok {
 				history.Unknown++
+				r.began(General, rec)
 				return
 			}
 		}

@@ -246,7 +246,7 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"resource":"configmaps","namespace":"a","name":"x","asked":true}`))
 	f.Add([]byte(`{"log":[{"t":1,"l":"error","m":"x"}],"lost":{},"owes":{},"finished":{}}`))
 	f.Fuzz(func(t *testing.T, lines []byte) {
-		data, err := pack(lines)
+		data, err := pack(formatVersion, lines)
 		require.NoError(t, err)
 		r, history := recorder(t, io.Discard), &History{}
 		require.Less(t, limittest.Allocated(func() { err = r.Replay(data, history) }), uint64(bound+1000*len(lines)))
@@ -316,17 +316,20 @@ func TestAnAnswerThatIsTooLargeIsNotRecorded(t *testing.T) {
 	r.Open()
 	r.Call(1, Call{Action: "a.io/x"})
 	r.Call(1, Call{Action: "a.io/x", Answer: &Answer{Body: make([]byte, maxAnswer)}})
-	r.Call(1, Call{Action: "a.io/y", Answer: &Answer{Body: make([]byte, maxAnswer/2), Operation: "op"}})
+	r.Call(1, Call{Action: "a.io/y", Answer: &Answer{Body: make([]byte, maxAnswer/2), Skip: true}})
+	r.Call(1, Call{Action: "a.io/b", Answer: &Answer{Body: make([]byte, maxAnswer)}, Begun: &Begun{ID: "op"}})
 	r.Call(1, Call{Action: "a.io/z"})
 	r.Call(1, Call{Action: "a.io/z", Unsent: true})
 	require.NoError(t, r.Flush(t.Context(), bucket))
-	history := &History{}
+	history, next := &History{}, recorder(t, io.Discard)
 	for _, file := range bucket.files {
-		require.NoError(t, recorder(t, io.Discard).Replay(file, history))
+		require.NoError(t, next.Replay(file, history))
 	}
+	require.Equal(t, "op", next.Operations()[0].ID, "an operation is known whatever came with it")
+	require.Nil(t, history.Calls[1]["a.io/b"])
 	known, announced := history.Calls[1]["a.io/x"]
 	require.True(t, announced)
 	require.Nil(t, known, "how it ended is not known")
-	require.Equal(t, "op", history.Calls[1]["a.io/y"].Operation)
+	require.True(t, history.Calls[1]["a.io/y"].Skip)
 	require.NotContains(t, history.Calls[1], "a.io/z", "it still may be made")
 }

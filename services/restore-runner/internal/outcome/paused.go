@@ -40,11 +40,15 @@ func (p *Paused) Name() string {
 	return p.Target.GVR.GroupResource().String() + " " + path.Join(p.Target.Namespace, p.Target.Name)
 }
 
-// LoadPaused adds what an earlier holder left paused, of a file of records that is not replayed.
-func (r *Recorder) LoadPaused(data []byte) error {
+// LoadUnfinished adds what an earlier holder left paused and what it began, of a file of records
+// that is not replayed.
+func (r *Recorder) LoadUnfinished(data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return each(data, func(rec *Record) { setPaused(&r.paused, rec) })
+	return each(data, func(rec *Record) {
+		setPaused(&r.paused, rec)
+		r.began(General, rec)
+	})
 }
 
 // setPaused makes a record count.

@@ -17,8 +17,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 )
 
-// formatVersion of the records; another one is refused.
-const formatVersion = 1
+// formatVersion of the records; a later one is refused. Files with operations have withOperations,
+// which a runner refuses that does not wait for them.
+const (
+	formatVersion  = 1
+	withOperations = 2
+)
 
 // FilePrefix begins the name of each file of records, beside the owner file.
 const FilePrefix = "record-"
@@ -200,8 +204,8 @@ func each(data []byte, do func(*Record)) error {
 		switch {
 		case !first:
 			do(&rec)
-		case rec.Format != formatVersion:
-			return fmt.Errorf("%w: formatVersion is %d, not %d", ErrFormat, rec.Format, formatVersion)
+		case rec.Format < formatVersion || rec.Format > withOperations:
+			return fmt.Errorf("%w: formatVersion is %d, not %d to %d", ErrFormat, rec.Format, formatVersion, withOperations)
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -213,11 +217,11 @@ func each(data []byte, do func(*Record)) error {
 	return nil
 }
 
-// pack is a file of records from their encoded lines.
-func pack(lines []byte) ([]byte, error) {
+// pack is a file of records in a format from their encoded lines.
+func pack(format int, lines []byte) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
-	_, err := fmt.Fprintf(zip, "{\"formatVersion\":%d}\n", formatVersion)
+	_, err := fmt.Fprintf(zip, "{\"formatVersion\":%d}\n", format)
 	if err == nil {
 		_, err = zip.Write(lines)
 	}

@@ -28,6 +28,7 @@ type Recorder struct {
 	noted   int               // bytes
 	volumes map[int32]*Volume // that were made of snapshots
 	paused  map[apply.Target]*Paused
+	begun   []Operation
 }
 
 // NewRecorder returns a recorder that writes to log and asks for a flush after each batch of that
@@ -224,6 +225,7 @@ func (r *Recorder) apply(node int32, rec *Record) {
 		}
 	}
 	setPaused(&r.paused, rec)
+	r.began(node, rec)
 	if node == General {
 		return
 	}

@@ -64,6 +64,10 @@ type Config struct {
 	Collateral func(error) bool
 	// Unsent tells of an action's error that the call was certainly not made. Nil is always false.
 	Unsent func(error) bool
+	// Unrecorded says that outcomes are not durable: no operation of an action can be followed.
+	Unrecorded bool
+	// Instance is the runner's.
+	Instance string
 	// Runs are the objects that are left out because they would run again.
 	Runs restoreorder.Runs
 	// Pauses are the rules by which objects are created paused. Resume ends that.

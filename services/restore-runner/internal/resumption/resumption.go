@@ -68,12 +68,12 @@ func (r *Resumer) load(ctx context.Context, o *velerov1.Restore, location string
 		return fmt.Errorf("open location %q: %w", location, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return LoadPaused(ctx, store, o, recorder)
+	return LoadUnfinished(ctx, store, o, recorder)
 }
 
-// LoadPaused loads into a recorder what the records of a restore say is paused. It reads all that
-// it can: an error means that more may be paused.
-func LoadPaused(ctx context.Context, store objectstore.Reader, o *velerov1.Restore, recorder *outcome.Recorder) error {
+// LoadUnfinished loads into a recorder what the records of a restore say is paused, and which
+// operations were begun. It reads all that it can: an error means that there may be more.
+func LoadUnfinished(ctx context.Context, store objectstore.Reader, o *velerov1.Restore, recorder *outcome.Recorder) error {
 	dir := layout.RestoreRecords(o.Name, string(o.UID))
 	var keys []string
 	err := store.List(ctx, dir+outcome.FilePrefix, func(i objectstore.Info) error {
@@ -103,7 +103,7 @@ func load(ctx context.Context, store objectstore.Reader, key string, recorder *o
 	if err != nil || journal.IsClosing(data) {
 		return err
 	}
-	return recorder.LoadPaused(data)
+	return recorder.LoadUnfinished(data)
 }
 
 // Names are those of the objects that a recorder has as paused.

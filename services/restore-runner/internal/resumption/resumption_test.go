@@ -64,14 +64,14 @@ func resumes(name string) func(*outcome.Recorder) {
 var theRestore = &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "uid-r"}}
 
 // What one holder paused another may have resumed.
-func TestLoadPausedReadsTheRecordsOfAllHolders(t *testing.T) {
+func TestLoadUnfinishedReadsTheRecordsOfAllHolders(t *testing.T) {
 	store := records(t, pauses("x", "y"), resumes("x"), pauses("b"))
 	r := newRecorder()
-	require.NoError(t, resumption.LoadPaused(t.Context(), store, theRestore, r))
+	require.NoError(t, resumption.LoadUnfinished(t.Context(), store, theRestore, r))
 	require.Equal(t, []string{"widgets.example.com a/b", "widgets.example.com a/y"}, resumption.Names(r))
 }
 
-func TestLoadPausedReadsWhatItCan(t *testing.T) {
+func TestLoadUnfinishedReadsWhatItCan(t *testing.T) {
 	store := records(t, pauses("x"), pauses("y"), pauses("z"))
 	store.Set(journal.Key(prefix, 2, 1), []byte("no gzip"))
 	away := errors.New("no route")
@@ -82,7 +82,7 @@ func TestLoadPausedReadsWhatItCan(t *testing.T) {
 		return nil
 	})
 	r := newRecorder()
-	err := resumption.LoadPaused(t.Context(), store, theRestore, r)
+	err := resumption.LoadUnfinished(t.Context(), store, theRestore, r)
 	require.ErrorIs(t, err, outcome.ErrFormat)
 	require.ErrorIs(t, err, away)
 	require.ErrorContains(t, err, "read record-0000000002-0000000001: ")
@@ -90,6 +90,6 @@ func TestLoadPausedReadsWhatItCan(t *testing.T) {
 }
 
 // Without records it is not known that nothing is paused.
-func TestLoadPausedWithoutRecordsIsAnError(t *testing.T) {
-	require.ErrorIs(t, resumption.LoadPaused(t.Context(), memstore.New(), theRestore, newRecorder()), resumption.ErrNoRecords)
+func TestLoadUnfinishedWithoutRecordsIsAnError(t *testing.T) {
+	require.ErrorIs(t, resumption.LoadUnfinished(t.Context(), memstore.New(), theRestore, newRecorder()), resumption.ErrNoRecords)
 }

@@ -5,8 +5,12 @@ package call
 import (
 	"context"
 
+	"k8s.io/utils/clock"
+
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
@@ -27,6 +31,14 @@ type Config struct {
 	// Unsent tells of an error that the call was certainly not made. Nil is always false.
 	Unsent func(error) bool
 	Stop   stop.Signal
+	// Plan and Target name the objects of operations.
+	Plan   *plan.Plan
+	Target func(node int32) apply.Target
+	// Unrecorded says that the location cannot be written: no operation can be followed.
+	Unrecorded bool
+	// Instance is the runner's, which operations in processes of plugins live with.
+	Instance string
+	Clock    clock.PassiveClock
 }
 
 // Caller calls the actions of a restore. Safe for concurrent use.
@@ -48,12 +60,17 @@ type Request struct {
 
 // Execute calls an action. A call whose process died is repeated, one such call at a time, so that
 // in the end it costs the object that is to blame, and others only where several are. One that may
-// begin an operation is not.
-func (c *Caller) Execute(ctx context.Context, q Request) (result action.RestoreResult, err error) {
-	if _, begins := q.Action.(action.RestoreOperations); begins {
-		return c.once(ctx, q)
+// begin an operation is not, unless it carries an idempotency key.
+func (c *Caller) Execute(ctx context.Context, q Request) (action.RestoreResult, error) {
+	if begins, ok := q.Action.(action.RestoreOperations); ok {
+		return c.once(ctx, q, begins.OperationKind())
 	}
-	result, err = c.call(ctx, q)
+	return c.repeated(ctx, q)
+}
+
+// repeated makes a call, again where its process died.
+func (c *Caller) repeated(ctx context.Context, q Request) (action.RestoreResult, error) {
+	result, err := c.call(ctx, q)
 	for range maxRetries {
 		if err == nil || ctx.Err() != nil || c.Collateral == nil || !c.Collateral(err) {
 			return result, err

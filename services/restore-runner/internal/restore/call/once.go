@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -18,40 +19,88 @@ import (
 // make.
 var errUnclear = errors.New("the runner ended around this call; it is not made again, since it may have begun an operation")
 
+// errUnrecorded is why an operation is not begun.
+var errUnrecorded = errors.New("the call is not made: it may begin an operation, which could not be followed since the location cannot be written")
+
 // once makes a call that may begin an operation, once per restore whoever holds it: that it is made
 // is durable before it, and how it ended is recorded soon afterwards. A later holder takes the
-// recorded answer.
-func (c *Caller) once(ctx context.Context, q Request) (result action.RestoreResult, err error) {
+// recorded answer; where there is none it repeats a call that carries an idempotency key, and no
+// other. Such a call is also repeated when its process dies. An operation that was begun is durable
+// when once returns, and among those of the restore, whatever becomes of the object.
+func (c *Caller) once(ctx context.Context, q Request, kind string) (result action.RestoreResult, err error) {
 	name, node := q.Action.Name(), q.Node
-	answer, before := c.History.Calls[node][name]
+	starter, repeatable := q.Action.(action.RestoreStarter)
+	answer, announced := c.History.Calls[node][name]
 	switch {
 	case answer != nil:
 		return answered(answer, q.Object)
-	case before, c.History.Blind:
-		id, err := q.Object.Identity()
-		if err != nil {
-			return result, err
-		}
-		return result, fmt.Errorf("action %s: Execute of %s: %w", name, id, errUnclear)
+	case (announced || c.History.Blind) && !repeatable:
+		return result, c.refused(q, errUnclear)
+	case c.Unrecorded && repeatable:
+		return result, c.refused(q, errUnrecorded)
 	}
 	if err := c.prepare(ctx, q.Action); err != nil {
 		return result, err
 	}
-	c.Recorder.Call(node, outcome.Call{Action: name})
-	if err := c.Recorder.Sync(ctx); err != nil {
-		return result, err
+	if !announced {
+		c.Recorder.Call(node, outcome.Call{Action: name})
+		if err := c.Recorder.Sync(ctx); err != nil {
+			return result, err
+		}
 	}
 	failpoint.Hit("restore-runner/call-announced")
-	result, err = q.Action.Execute(ctx, q.Object, q.Stored, c.Restore)
+	begun := outcome.Begun{Kind: kind, Item: c.item(q)}
+	if repeatable {
+		begun.Key = c.key(q)
+		q.Action = &keyed{q.Action, starter, begun.Key}
+		result, err = c.repeated(ctx, q)
+	} else {
+		result, err = q.Action.Execute(ctx, q.Object, q.Stored, c.Restore)
+	}
 	failpoint.Hit("restore-runner/call-answered")
 	switch {
 	case err != nil && c.Unsent != nil && c.Unsent(err):
 		c.Recorder.Call(node, outcome.Call{Action: name, Unsent: true}) // if the restore ends here, the next holder makes it
 		return result, err
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && result.OperationID == "":
 		return result, err // whether it was done is not known
 	}
-	return result, c.record(q, &result, err)
+	return result, c.record(ctx, q, &result, begun, err)
+}
+
+// keyed calls a starter with its key.
+type keyed struct {
+	action.RestoreItem
+	starter action.RestoreStarter
+	key     string
+}
+
+// Execute implements action.RestoreItem.
+func (k *keyed) Execute(ctx context.Context, object, fromBackup *action.Object, restore *action.Restore) (action.RestoreResult, error) {
+	return k.starter.Start(ctx, object, fromBackup, restore, k.key)
+}
+
+// key is the idempotency key of a call. The object counts as it is named in the backup: in the
+// cluster restored to two of them may have one name.
+func (c *Caller) key(q Request) string {
+	item := c.item(q)
+	item.Namespace, item.Name = c.Plan.Source(q.Node), c.Plan.Node(q.Node).Name
+	return operation.Key(string(c.Restore.Restore().UID), q.Action.Name(), &item)
+}
+
+// item names the object of a call in the cluster restored to.
+func (c *Caller) item(q Request) operation.Resource {
+	resource, target := c.Plan.Kind(q.Node).GroupResource(), c.Target(q.Node)
+	return operation.Resource{Group: resource.Group, Resource: resource.Resource, Namespace: target.Namespace, Name: target.Name}
+}
+
+// refused is the error of a call that is not made.
+func (c *Caller) refused(q Request, why error) error {
+	id, err := q.Object.Identity()
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("action %s: Execute of %s: %w", q.Action.Name(), id, why)
 }
 
 // prepare does what can be done before a call is announced: an announced call that is not made
@@ -71,10 +120,11 @@ func (c *Caller) prepare(ctx context.Context, a action.RestoreItem) error {
 	return c.confirmed(ctx)
 }
 
-// record notes how a call ended, and returns its error.
-func (c *Caller) record(q Request, r *action.RestoreResult, failure error) error {
+// record notes how a call ended, and returns its error. What it began is durable then, unless ctx
+// ends first.
+func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult, begun outcome.Begun, failure error) error {
 	name := q.Action.Name()
-	a := outcome.Answer{Skip: r.Skip, Wait: r.Wait, WaitTimeout: int64(r.WaitTimeout), Operation: r.OperationID}
+	a := outcome.Answer{Skip: r.Skip, Wait: r.Wait, WaitTimeout: int64(r.WaitTimeout)}
 	if failure == nil && r.Object != nil && r.Object != q.Object {
 		raw, err := r.Object.JSON()
 		if err != nil {
@@ -83,21 +133,34 @@ func (c *Caller) record(q Request, r *action.RestoreResult, failure error) error
 		a.Body = raw
 	}
 	if failure != nil {
-		a = outcome.Answer{Operation: r.OperationID, Error: failure.Error()}
+		a = outcome.Answer{Error: failure.Error()}
 	}
 	for _, item := range r.Additional {
 		a.Additional = append(a.Additional, outcome.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
 	}
-	c.Recorder.Call(q.Node, outcome.Call{Action: name, Answer: &a})
+	made := outcome.Call{Action: name, Answer: &a}
+	if r.OperationID != "" {
+		begun.ID, begun.Process, begun.Time = r.OperationID, r.Process, c.Clock.Now().UTC()
+		if r.Process != "" {
+			begun.Instance = c.Instance
+		}
+		made.Begun = &begun
+	}
+	c.Recorder.Call(q.Node, made)
+	if made.Begun != nil {
+		if err := c.Recorder.Sync(ctx); err != nil && failure == nil {
+			return err
+		}
+	}
 	return failure
 }
 
 // answered is the answer of a call that an earlier holder made.
 func answered(a *outcome.Answer, given *action.Object) (action.RestoreResult, error) {
 	if a.Error != "" {
-		return action.RestoreResult{OperationID: a.Operation}, errors.New(a.Error)
+		return action.RestoreResult{}, errors.New(a.Error)
 	}
-	r := action.RestoreResult{Object: given, Skip: a.Skip, Wait: a.Wait, WaitTimeout: time.Duration(a.WaitTimeout), OperationID: a.Operation}
+	r := action.RestoreResult{Object: given, Skip: a.Skip, Wait: a.Wait, WaitTimeout: time.Duration(a.WaitTimeout)}
 	if a.Body != nil {
 		r.Object = action.FromJSON(a.Body)
 	}

@@ -109,11 +109,11 @@ func (r *run) put(ctx context.Context, b *bound) (result action.RestoreResult, e
 	dispatch.Aside(ctx, func() {
 		result, err = r.chains.Caller.Execute(ctx, call.Request{Action: b.Action, Node: r.o.Node, Object: r.object, Stored: r.stored})
 	})
+	if result.OperationID != "" && r.chains.Caller.Unrecorded {
+		r.state.Entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which is not followed: the location cannot be written", b.Action.Name(), result.OperationID))
+	}
 	if err != nil {
 		return result, err
-	}
-	if result.OperationID != "" {
-		r.state.Entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which this version does not follow", b.Action.Name(), result.OperationID))
 	}
 	if !result.Skip && result.Object != r.object {
 		err = r.chains.Loader.Check(r.o, "action "+b.Action.Name()+": Execute", result.Object, r.o.Target.Name)

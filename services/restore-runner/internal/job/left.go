@@ -1,0 +1,104 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
+)
+
+// leftLimit bounds the reading of the records of a restore of which nothing is open.
+const leftLimit = 30 * time.Second
+
+// sealLeft seals what a restore began of which nothing is open, by its records. Nil without an error
+// means that it began nothing.
+func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason string) (log *operation.Log, err error) {
+	ctx, stop := context.WithTimeout(ctx, leftLimit)
+	defer stop()
+	backup := &velerov1.Backup{}
+	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {
+		return nil, fmt.Errorf("read backup %q: %w", restore.Spec.BackupName, err)
+	}
+	loc, err := c.Locations.Get(ctx, backup.Spec.StorageLocation)
+	if err != nil {
+		return nil, fmt.Errorf("open location %q: %w", backup.Spec.StorageLocation, err)
+	}
+	store, err := c.Locations.Open(ctx, loc)
+	if err != nil {
+		return nil, fmt.Errorf("open location %q: %w", backup.Spec.StorageLocation, err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, restore.Name), c.Clock, c.RecordBatch, "")
+	defer func() { err = errors.Join(err, recorder.Close()) }()
+	if err := resumption.LoadUnfinished(ctx, store, restore, recorder); err != nil && !errors.Is(err, resumption.ErrNoRecords) {
+		return nil, err
+	}
+	begun := recorder.Operations()
+	if len(begun) == 0 {
+		return nil, nil
+	}
+	held, _, err := claim.Parse(restore)
+	if err != nil {
+		return nil, err
+	}
+	list := listOf(operation.Job{Kind: operation.KindRestore, Name: restore.Name, UID: string(restore.UID)}, held.Epoch, begun, reason)
+	if _, err := operation.Seal(ctx, store, list); err != nil {
+		return nil, err
+	}
+	return operation.Open(ctx, store, list.Job)
+}
+
+// endOperations has the operations of a deleted restore cancelled before its files go, for as long
+// as StorePatience. The restore has no holder. It returns after how long it has to be asked again; 0
+// when no operation is left.
+func (k *Kind) endOperations(ctx context.Context, restore *velerov1.Restore) time.Duration {
+	phase := restore.Status.Phase
+	_, held, err := claim.Parse(restore)
+	if err != nil || !held || phase != velerov1.RestorePhaseInProgress && !waiting(phase) {
+		return 0
+	}
+	if phase == velerov1.RestorePhaseInProgress {
+		log, left := k.cfg.sealLeft(ctx, restore, deletedReason)
+		if left == nil && (log == nil || log.Ended()) {
+			return 0
+		}
+		if err = left; err == nil {
+			err = k.writeWaiting(ctx, restore, log)
+		}
+	}
+	if k.cfg.Clock.Since(restore.DeletionTimestamp.Time) < k.cfg.StorePatience {
+		if err != nil && ctx.Err() == nil {
+			k.cfg.Log.WarnContext(ctx, "operations of a deleted restore not cancelled; retrying", "restore", restore.Name, "error", err)
+		}
+		return soon
+	}
+	k.cfg.Log.ErrorContext(ctx, "operations of a deleted restore may go on", "restore", restore.Name, "error", err)
+	return 0
+}
+
+// writeWaiting leaves a deleted restore that has no holder to async-operation-monitor, which cancels
+// its operations.
+func (k *Kind) writeWaiting(ctx context.Context, restore *velerov1.Restore, log *operation.Log) error {
+	err := kube.Update(ctx, k.cfg.Reader, k.cfg.Client, restore.DeepCopy(), func(o *velerov1.Restore) error {
+		if o.Status.Phase != velerov1.RestorePhaseInProgress {
+			return kube.ErrSkip
+		}
+		o.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
+		count(o, log)
+		return nil
+	})
+	if errors.Is(err, kube.ErrReplaced) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}

@@ -1,0 +1,123 @@
+package job
+
+import (
+	"context"
+	"errors"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+)
+
+// wait gives the claim and the place in the queue of a restore up whose operations go on, in one
+// write with the phase: async-operation-monitor writes the next one. What was created paused stays
+// so. counts is nil where they are not known.
+func (a *attempt) wait(ctx context.Context, log *operation.Log, counts *outcome.Counts, failing bool) error {
+	phase := velerov1.RestorePhaseWaitingForPluginOperations
+	if failing || counts != nil && counts.Errors > 0 || a.restore.Status.Phase == velerov1.RestorePhaseFinalizingPartiallyFailed {
+		phase = velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
+	}
+	failpoint.Hit("restore-runner/before-waiting")
+	err := a.retry(ctx, "write that the restore waits for operations", func() error {
+		return a.held.Release(ctx, func(o *velerov1.Restore) error {
+			o.Status.Phase = phase
+			if counts != nil {
+				progress(o, *counts)
+			}
+			count(o, log)
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("restore-runner/waiting")
+	a.log.InfoContext(ctx, "restore waits for operations", "operations", len(log.Operations()), "phase", phase)
+	return nil
+}
+
+// waitAnew seals what the restore began, of which nothing is open, and waits if that has not ended.
+func (a *attempt) waitAnew(ctx context.Context) (waits bool, err error) {
+	err = a.guarded(func() error {
+		log, err := a.cfg.sealLeft(ctx, a.restore, failedPrefix+errInternal.Error())
+		if err != nil || log == nil || log.Ended() {
+			return err
+		}
+		waits = true
+		return a.wait(ctx, log, nil, true)
+	})
+	if err != nil && !waits && ctx.Err() == nil {
+		a.log.ErrorContext(ctx, "operations of the failed restore may go on", "error", err)
+	}
+	return waits, err
+}
+
+// count writes into the status how many operations there are and how they ended; nil writes nothing.
+func count(o *velerov1.Restore, log *operation.Log) {
+	if log == nil {
+		return
+	}
+	s := &o.Status
+	s.RestoreItemOperationsAttempted = len(log.Operations())
+	s.RestoreItemOperationsCompleted, s.RestoreItemOperationsFailed = log.Count()
+}
+
+// waiting reports the phases that belong to async-operation-monitor.
+func waiting(p velerov1.RestorePhase) bool {
+	return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
+}
+
+// finalize ends a restore whose operations have ended: that of a runner of this version, by its
+// records, or that of another server, by its files. Which one it is cannot be told without the
+// bucket, and without it both end alike.
+func (a *attempt) finalize(ctx context.Context) error {
+	ours, err := a.ours(ctx)
+	if err != nil {
+		return err
+	}
+	if !ours {
+		return a.inherit(ctx)
+	}
+	a.inherits = false
+	return a.run(ctx)
+}
+
+// ours reports whether a runner of this version restored the objects: it has sealed the operations,
+// or left records at least.
+func (a *attempt) ours(ctx context.Context) (bool, error) {
+	switch {
+	case !a.paused.none():
+		return true, nil
+	case a.fresh():
+		return false, nil
+	}
+	quick, done := a.quick(ctx, true)
+	defer done()
+	backup, err := a.readBackup(quick)
+	if err != nil {
+		return false, err
+	}
+	store, err := a.openStore(quick, backup.Spec.StorageLocation)
+	if err != nil {
+		return false, err
+	}
+	ours, err := retried(quick, a.stores(), "look for the records of the restore", func() (bool, error) { return a.hasRecords(quick, store) })
+	if closing := store.Close(); closing != nil {
+		a.log.WarnContext(ctx, "location not closed", "error", closing)
+	}
+	return ours, err
+}
+
+func (s *session) hasRecords(ctx context.Context, store objectstore.Reader) (bool, error) {
+	_, err := operation.Sealed(ctx, store, s.operationsOf())
+	switch {
+	case err == nil, errors.Is(err, operation.ErrDamaged):
+		return true, nil
+	case !errors.Is(err, objectstore.ErrNotFound):
+		return false, err
+	}
+	return objectstore.Exists(ctx, store, layout.RestoreOwnerFile(s.restore.Name, string(s.restore.UID)))
+}

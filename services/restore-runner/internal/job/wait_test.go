@@ -1,0 +1,455 @@
+package job_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
+)
+
+var restoreJob = operation.Job{Kind: operation.KindRestore, Name: "r", UID: "uid-r"}
+
+// waits tells of the phases that belong to async-operation-monitor.
+func waits(p velerov1.RestorePhase) bool {
+	return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
+}
+
+// operations opens those of the restore.
+func (b *bench) operations(t *testing.T) *operation.Log {
+	t.Helper()
+	log, err := operation.Open(t.Context(), b.store, restoreJob)
+	require.NoError(t, err)
+	return log
+}
+
+// moveOn ends the operations of a restore that waits, all with that error, as async-operation-monitor
+// does; false where it does not wait.
+func (b *bench) moveOn(t *testing.T, failure string) bool {
+	t.Helper()
+	r := b.get(t)
+	if !waits(r.Status.Phase) {
+		return false
+	}
+	log := b.operations(t)
+	for i := range log.Operations() {
+		if !log.States()[i].Phase.Ended() {
+			require.NoError(t, log.Append(t.Context(), operation.Event{Operation: i, Time: time.Unix(1700000100, 0).UTC(), End: &operation.End{Error: failure}}))
+		}
+	}
+	r.Status.Phase = velerov1.RestorePhaseFinalizing
+	if failure != "" {
+		r.Status.Phase = velerov1.RestorePhaseFinalizingPartiallyFailed
+	}
+	require.NoError(t, b.client.Update(t.Context(), r))
+	return true
+}
+
+// settle lives the restore to its end, through its operations.
+func (b *bench) settle(t *testing.T, failure string) {
+	t.Helper()
+	for b.live(t, 0, false); b.moveOn(t, failure); {
+		b.live(t, 0, false)
+	}
+}
+
+// beginning is a scene whose ConfigMap "two" begins an operation.
+func beginning(t *testing.T) (*bench, *starter) {
+	t.Helper()
+	b, s := scene(t, ""), &starter{calls: map[string]int{}}
+	s.among(b)
+	b.runner = newRunner(b.config)
+	return b, s
+}
+
+// waiting runs a scene until it waits for its operation.
+func waiting(t *testing.T) *bench {
+	t.Helper()
+	b, _ := beginning(t)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, r.Status.Phase, "an object failed before")
+	require.Equal(t, 1, r.Status.RestoreItemOperationsAttempted)
+	require.Positive(t, r.Status.Progress.ItemsRestored)
+	require.Nil(t, r.Status.CompletionTimestamp)
+	held, claimed, err := claim.Parse(r)
+	require.NoError(t, err)
+	require.True(t, claimed)
+	require.Empty(t, held.Holder, "another may take it at once")
+	log := b.operations(t)
+	require.Len(t, log.Operations(), 1)
+	op := log.Operations()[0]
+	require.Equal(t, []string{"a.io/begins", "RestoreItemActionV2", "op-2"}, []string{op.Action, op.Kind, op.ID})
+	require.Equal(t, operation.Resource{Resource: "configmaps", Namespace: "a", Name: "two"}, op.Item)
+	require.Empty(t, log.Reason())
+	b.config.Claims = &claims{holder: "next"}
+	return b
+}
+
+// A restore whose actions began operations gives its claim away until they have ended, and leaves
+// paused what it paused; a failed operation is an error that names item, action and operation.
+func TestARestoreWaitsForItsOperations(t *testing.T) {
+	for name, failure := range map[string]string{"completes": "", "fails": "no space left"} {
+		t.Run(name, func(t *testing.T) {
+			b := waiting(t)
+			before := b.get(t).Status.Errors
+			require.Equal(t, object{"size": 1.0, "paused": true}, b.gadget())
+			require.NotEmpty(t, paused.Of(b.get(t)))
+			b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
+				t.Error("no action is called any more")
+				return job.ActionSet{}
+			}
+			requests := len(b.cluster.Requests("POST "))
+			require.True(t, b.moveOn(t, failure))
+			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), "it needs no place in the ledger")
+			require.Len(t, b.cluster.Requests("POST "), requests)
+			require.Equal(t, object{"size": 1.0}, b.gadget())
+			r, failed := b.get(t), 0
+			if failure != "" {
+				failed = 1
+			}
+			s := r.Status
+			require.Equal(t, velerov1.RestorePhasePartiallyFailed, s.Phase, s.FailureReason)
+			require.Empty(t, paused.Of(r))
+			require.Equal(t, []int{1, 1 - failed, failed, before + failed}, []int{s.RestoreItemOperationsAttempted, s.RestoreItemOperationsCompleted, s.RestoreItemOperationsFailed, s.Errors})
+			file := b.file(t, layout.RestoreItemOperations("r"))
+			for _, text := range []string{`"restoreName":"r","restoreUID":"uid-r","restoreItemAction":"a.io/begins"`, `"operationID":"op-2"`,
+				`"resourceIdentifier":{"Group":"","Resource":"configmaps","Namespace":"a","Name":"two"}`} {
+				require.Contains(t, file, text)
+			}
+			if failure == "" {
+				require.Contains(t, file, `"phase":"Completed"`)
+				return
+			}
+			require.Contains(t, file, `"phase":"Failed"`)
+			for _, key := range []string{layout.RestoreResults("r"), layout.RestoreLog("r")} {
+				text := strings.ReplaceAll(b.file(t, key), `\`, "")
+				require.Contains(t, text, `operation "op-2" of action a.io/begins failed: no space left`)
+			}
+			require.Contains(t, b.file(t, layout.RestoreResults("r")), "configmaps a/two: operation")
+		})
+	}
+}
+
+// A holder that dies in any write on the way from the operations' end to the restore's is followed by
+// one that comes to the same end.
+func TestATakerEndsARestoreWithOperations(t *testing.T) {
+	t.Parallel()
+	undisturbed := waiting(t)
+	require.True(t, undisturbed.moveOn(t, "no space left"))
+	whole := undisturbed.live(t, 0, false)
+	want := undisturbed.outcome(t)
+	require.Equal(t, 1, strings.Count(want.Results, "no space left"))
+	for _, after := range []bool{false, true} {
+		t.Run(fmt.Sprint("after the write: ", after), func(t *testing.T) {
+			t.Parallel()
+			for k := 1; ; k++ {
+				b := waiting(t)
+				require.True(t, b.moveOn(t, "no space left"))
+				first := b.live(t, k, after)
+				if !first.gone() {
+					require.Greater(t, k, whole.writes-3)
+					require.Greater(t, k, 8, "the end was cut at many points")
+					return
+				}
+				b.settle(t, "no space left")
+				require.Equal(t, want, b.outcome(t), "death at write %d: %s", k, first.what)
+			}
+		})
+	}
+}
+
+// A holder that dies around the end of the objects, with the list sealed or not, is followed by one
+// that waits for the same operation, which is begun once.
+func TestATakerWaitsForWhatADeadRunnerBegan(t *testing.T) {
+	t.Parallel()
+	undisturbed, _ := beginning(t)
+	whole := undisturbed.live(t, 0, false)
+	require.True(t, undisturbed.moveOn(t, ""))
+	undisturbed.live(t, 0, false)
+	want := undisturbed.outcome(t)
+	for k := whole.writes - 6; k <= whole.writes; k++ {
+		for _, after := range []bool{false, true} {
+			b, s := beginning(t)
+			first := b.live(t, k, after)
+			b.settle(t, "")
+			for id, n := range s.calls {
+				require.Equal(t, 1, n, "%s, death at write %d: %s", id, k, first.what)
+			}
+			got := b.outcome(t)
+			if strings.Contains(got.Results, unclear) {
+				continue // the call itself was cut
+			}
+			require.Equal(t, want, got, "death at write %d: %s", k, first.what)
+		}
+	}
+}
+
+// The records do not say that all have ended, whatever the phase does; a list that is missing is
+// sealed once more.
+func TestARestoreWaitsAgainForWhatHasNotEnded(t *testing.T) {
+	for name, prepare := range map[string]func(*testing.T, *bench){
+		"not ended": func(*testing.T, *bench) {},
+		"list gone": func(t *testing.T, b *bench) {
+			require.NoError(t, b.store.Delete(t.Context(), layout.RestoreOperations("r", "uid-r")+"list"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := waiting(t)
+			prepare(t, b)
+			r := b.get(t)
+			r.Status.Phase = velerov1.RestorePhaseFinalizingPartiallyFailed
+			require.NoError(t, b.client.Update(t.Context(), r))
+			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+			require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+			require.Len(t, b.operations(t).Operations(), 1)
+		})
+	}
+}
+
+// What operations there were is not known any more: that is an error of the restore, once.
+func TestADamagedListOfOperationsIsAnErrorOfTheRestore(t *testing.T) {
+	b := waiting(t)
+	before := b.get(t).Status.Errors
+	b.store.Set(layout.RestoreOperations("r", "uid-r")+"list", []byte("{"))
+	r := b.get(t)
+	r.Status.Phase = velerov1.RestorePhaseFinalizingPartiallyFailed
+	require.NoError(t, b.client.Update(t.Context(), r))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+	require.Equal(t, before+1, b.get(t).Status.Errors)
+	require.Contains(t, b.file(t, layout.RestoreResults("r")), "the operations of the restore are not known")
+}
+
+// atLast calls do before the last object of the scene, when the operation was begun.
+func (b *bench) atLast(s *starter, do func()) {
+	var once sync.Once
+	b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		s.mu.Lock()
+		begun := s.calls["ConfigMap a/two"] > 0
+		s.mu.Unlock()
+		if begun && r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "two" {
+			once.Do(do)
+		}
+		return refuse(r, body)
+	})
+}
+
+// None of its operations outlives a restore that is cancelled or deleted, whose last holder lives.
+func TestARestoreThatIsStoppedHasItsOperationsCancelled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stop   func(*testing.T, *bench)
+		reason string
+	}{
+		"cancelled": {func(t *testing.T, b *bench) { b.ask(t, true) }, "the restore failed: cancelled by alice"},
+		"deleted":   {func(t *testing.T, b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.get(t))) }, "the restore is deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, s := beginning(t)
+			b.atLast(s, func() { tc.stop(t, b) })
+			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+			require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+			if name == "deleted" {
+				// One that came to its end before it saw that is sealed like any other: the monitor sees it.
+				require.Contains(t, []string{"", tc.reason}, b.operations(t).Reason())
+				require.NotNil(t, b.get(t).DeletionTimestamp)
+				return
+			}
+			require.Equal(t, tc.reason, b.operations(t).Reason())
+			b.cluster.Fail(refuse)
+			require.True(t, b.moveOn(t, "cancelled"))
+			b.config.Claims = &claims{holder: "next"}
+			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+			b.requireCancelled(t)
+			require.Equal(t, object{"size": 1.0}, b.gadget())
+			require.Contains(t, b.file(t, layout.RestoreItemOperations("r")), `"operationID":"op-2"`)
+		})
+	}
+}
+
+// orphanedOperation is a restore whose holder died when it had begun an operation and sealed nothing.
+func orphanedOperation(t *testing.T) *bench {
+	t.Helper()
+	b, s := beginning(t)
+	ctx, stop := context.WithCancel(t.Context())
+	b.atLast(s, func() {
+		stop()
+		b.claims.loseIt()
+	})
+	dying := b.config
+	var leave func()
+	dying.REST, leave = b.cluster.Door(nil)
+	_ = newRunner(dying).Run(ctx, "r", "uid-r")
+	leave()
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	b.cluster.Fail(refuse)
+	b.config.Claims = &claims{holder: "next"}
+	return b
+}
+
+// A taker that cannot read the backup any more finds what was begun in the records, and fails once
+// it has ended.
+func TestATakerThatFailsHasOperationsCancelled(t *testing.T) {
+	b := orphanedOperation(t)
+	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), []byte("hello")))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+	reason := b.operations(t).Reason()
+	require.Contains(t, reason, "the restore failed: the tarball of backup")
+	require.True(t, b.moveOn(t, "cancelled"))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Equal(t, strings.TrimPrefix(reason, "the restore failed: "), r.Status.FailureReason)
+	require.Equal(t, 1, r.Status.RestoreItemOperationsFailed)
+	require.Equal(t, object{"size": 1.0}, b.gadget())
+	require.Contains(t, b.file(t, layout.RestoreItemOperations("r")), `"operationID":"op-2"`)
+	require.Contains(t, strings.ReplaceAll(b.file(t, layout.RestoreLog("r")), `\`, ""), `configmaps a/two: operation "op-2" of action a.io/begins failed: cancelled`)
+}
+
+// Nobody takes a deleted restore over: its operations are cancelled before its records go.
+func TestADeletedRestoreWithoutAHolderHasItsOperationsCancelled(t *testing.T) {
+	b := orphanedOperation(t)
+	r := b.get(t)
+	paused.Clear(r)
+	require.NoError(t, b.client.Update(t.Context(), r))
+	require.NoError(t, b.client.Delete(t.Context(), r))
+	now := &later{}
+	b.config.Clock = now
+	c := newControl(b)
+	require.Positive(t, c.reconcile(t).RequeueAfter)
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase)
+	require.Equal(t, "the restore is deleted", b.operations(t).Reason())
+	require.Positive(t, c.reconcile(t).RequeueAfter)
+	require.Empty(t, c.cleaner.cleaned)
+
+	now.by.Add(int64(b.config.StorePatience))
+	require.Zero(t, c.reconcile(t), "its files do not wait for ever")
+	require.Len(t, c.cleaner.cleaned, 1)
+	now.by.Store(0)
+	require.True(t, b.moveOn(t, "cancelled"))
+	require.Zero(t, c.reconcile(t))
+	require.Len(t, c.cleaner.cleaned, 2)
+}
+
+// Where nothing can be recorded no operation can be followed: an action of the SDK is not called, and
+// what Velero's begins is an error that names it.
+func TestNoOperationIsFollowedWhereNothingCanBeRecorded(t *testing.T) {
+	b, _ := beginning(t)
+	keys := &keyedStarter{keys: map[string][]string{}}
+	actions := b.config.Actions
+	b.config.Actions = func(ctx context.Context, note func(joblog.Entry)) job.ActionSet {
+		set := actions(ctx, note)
+		set.Items = append(set.Items, keys)
+		return set
+	}
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpCreate || op == memstore.OpPut {
+			return objectstore.ErrReadOnly
+		}
+		return nil
+	})
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
+	require.Empty(t, keys.keys)
+	require.Empty(t, b.get(t).Status.RestoreItemOperationsAttempted)
+}
+
+// keyedStarter is an action whose calls carry an idempotency key.
+type keyedStarter struct {
+	mu   sync.Mutex
+	keys map[string][]string // by object
+	at   func(name string)
+}
+
+var _ action.RestoreStarter = &keyedStarter{}
+
+func (*keyedStarter) Name() string          { return "b.io/starts" }
+func (*keyedStarter) OperationKind() string { return "AsyncRestoreItemAction" }
+
+func (*keyedStarter) AppliesTo(context.Context) (action.Selector, error) {
+	return action.Selector{IncludedResources: []string{"configmaps"}}, nil
+}
+
+func (*keyedStarter) Execute(context.Context, *action.Object, *action.Object, *action.Restore) (action.RestoreResult, error) {
+	panic("without a key nothing is begun")
+}
+
+func (k *keyedStarter) Start(ctx context.Context, o, _ *action.Object, _ *action.Restore, key string) (action.RestoreResult, error) {
+	id, err := o.Identity()
+	if err != nil {
+		return action.RestoreResult{}, err
+	}
+	k.mu.Lock()
+	k.keys[id.String()] = append(k.keys[id.String()], key)
+	k.mu.Unlock()
+	if k.at != nil {
+		k.at(id.Name)
+	}
+	if err := ctx.Err(); err != nil {
+		return action.RestoreResult{}, err
+	}
+	return action.RestoreResult{Object: o, OperationID: "op of " + key, Skip: id.Name == "c000"}, nil
+}
+
+// A call that carries a key is repeated with the same one by whoever comes next: the same key means
+// the same operation, and no other call has it. An action that leaves its object out has begun one
+// too.
+func TestACallWithAKeyIsRepeatedWithTheSame(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 3)
+	b.create(t, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	keys := &keyedStarter{keys: map[string][]string{}}
+	keys.at = func(name string) {
+		if name == "c001" {
+			cancel()
+			b.claims.loseIt() // it dies around the call
+		}
+	}
+	b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
+		return job.ActionSet{Items: []action.RestoreItem{keys}}
+	}
+	_ = newRunner(b.config).Run(ctx, "r", "uid-r")
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	keys.at = nil
+	b.config.Claims = &claims{holder: "next"}
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperations, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+	seen := map[string]string{}
+	for id, list := range keys.keys {
+		for _, key := range list {
+			require.Equal(t, list[0], key, id)
+		}
+		require.NotContains(t, seen, list[0])
+		seen[list[0]] = id
+	}
+	require.Len(t, keys.keys["ConfigMap a/c001"], 2)
+	log := b.operations(t)
+	require.Len(t, log.Operations(), 3, "each once")
+	for _, op := range log.Operations() {
+		require.Equal(t, seen[op.Key], "ConfigMap "+op.Item.Namespace+"/"+op.Item.Name)
+	}
+	require.True(t, b.moveOn(t, ""))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
+	require.Equal(t, 3, b.get(t).Status.RestoreItemOperationsCompleted)
+	require.Contains(t, b.file(t, layout.RestoreResourceList("r")), "a/c000(skipped)")
+}

@@ -1,0 +1,77 @@
+package outcome
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func begun(id string, after time.Duration) Call {
+	return Call{Action: "a.io/x", Answer: &Answer{}, Begun: &Begun{
+		ID: id, Kind: "RestoreItemActionV2", Item: operation.Resource{Resource: "configmaps", Namespace: "a", Name: "x"}, Time: began.Add(after),
+	}}
+}
+
+// Whoever comes next has to wait for what was begun, with the plan and without it.
+func TestOperationsAreInTheRecords(t *testing.T) {
+	r, bucket := recorder(t, io.Discard), &flaky{}
+	r.Open()
+	r.Call(1, begun("late", time.Second))
+	r.Call(0, begun("early", 0))
+	r.Call(0, begun("early", time.Minute)) // a Start that was repeated with its key
+	inProcess := begun("home", time.Hour)
+	inProcess.Begun.Process, inProcess.Begun.Instance, inProcess.Begun.Key = "p", "i", "k"
+	r.Call(0, inProcess)
+	require.NoError(t, r.Flush(t.Context(), bucket))
+
+	check := func(list []Operation, nodes ...int32) {
+		t.Helper()
+		require.Len(t, list, 3)
+		require.Equal(t, []string{"early", "late", "home"}, []string{list[0].ID, list[1].ID, list[2].ID})
+		require.Equal(t, nodes, []int32{list[0].Node, list[1].Node, list[2].Node})
+		require.Equal(t, operation.Operation{
+			Action: "a.io/x", Kind: "RestoreItemActionV2", ID: "home", Key: "k", Created: began.Add(time.Hour),
+			Item: operation.Resource{Resource: "configmaps", Namespace: "a", Name: "x"}, Home: &operation.Home{Instance: "i", Process: "p"},
+		}, list[2].Operation)
+	}
+	check(r.Operations(), 0, 1, 0)
+	replayed, recalled := recorder(t, io.Discard), recorder(t, io.Discard)
+	for _, file := range bucket.files {
+		require.NoError(t, replayed.Replay(file, &History{}))
+		require.NoError(t, recalled.LoadUnfinished(file))
+	}
+	check(replayed.Operations(), 0, 1, 0)
+	check(recalled.Operations(), General, General, General)
+}
+
+// A runner of an earlier version would end the restore without its operations.
+func TestAFileWithOperationsHasAFormatOfItsOwn(t *testing.T) {
+	first := func(calls ...Call) string {
+		r, bucket := recorder(t, io.Discard), &flaky{}
+		r.Open()
+		for _, c := range calls {
+			r.Call(1, c)
+		}
+		require.NoError(t, r.Flush(t.Context(), bucket))
+		zip, err := gzip.NewReader(bytes.NewReader(bucket.files[0]))
+		require.NoError(t, err)
+		text, err := io.ReadAll(zip)
+		require.NoError(t, err)
+		line, _, _ := strings.Cut(string(text), "\n")
+		return line
+	}
+	require.JSONEq(t, `{"formatVersion":1}`, first(Call{Action: "a.io/x"}))
+	require.JSONEq(t, `{"formatVersion":2}`, first(Call{Action: "a.io/x"}, begun("op", 0)))
+	data, err := pack(3, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, recorder(t, io.Discard).Recall(data), ErrFormat)
+}
