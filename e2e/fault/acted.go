@@ -92,6 +92,25 @@ func observeActedRestore(ctx context.Context, b *Bed, name string) (Facts, error
 	return f, b.countCalls(f, name)
 }
 
+// beginLongRestore restores an object whose action begins an operation.
+func beginLongRestore(ctx context.Context, b *Bed, name string) error {
+	return b.apiClient.restore(ctx, name, long, nil)
+}
+
+// observeLongRestore is observeActedRestore with the counts of operations.
+func observeLongRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
+	f, err := observeActedRestore(ctx, b, name)
+	if err != nil {
+		return nil, err
+	}
+	restore, err := b.apiClient.restored(ctx, name)
+	if err == nil {
+		s := &restore.Status
+		f["operations"] = fmt.Sprintf("%d of %d completed, %d failed", s.RestoreItemOperationsCompleted, s.RestoreItemOperationsAttempted, s.RestoreItemOperationsFailed)
+	}
+	return f, err
+}
+
 // countCalls adds how often plugins were called.
 func (b *Bed) countCalls(f Facts, name string) error {
 	counts, err := b.calls(name)

@@ -204,14 +204,17 @@ func (backupBegins) Execute(_ context.Context, r *velerov2.ExecuteRequest) (*vel
 
 // Progress says that an operation has ended when it is asked for the third time.
 func (backupBegins) Progress(_ context.Context, r *velerov2.BackupItemActionProgressRequest) (*velerov2.BackupItemActionProgressResponse, error) {
-	dir, backup, ok := strings.Cut(r.GetOperationId(), ":")
+	p, err := progress(r.GetOperationId())
+	return &velerov2.BackupItemActionProgressResponse{Progress: p}, err
+}
+
+func progress(id string) (*velero.OperationProgress, error) {
+	dir, job, ok := strings.Cut(id, ":")
 	if !ok {
-		return nil, fmt.Errorf("operation ID: %q", r.GetOperationId())
+		return nil, fmt.Errorf("operation ID: %q", id)
 	}
-	before, err := called(dir, "progress", backup)
-	return &velerov2.BackupItemActionProgressResponse{Progress: &velero.OperationProgress{
-		Completed: before >= 2, NCompleted: int64(min(before, 2)), NTotal: 2, OperationUnits: "Polls",
-	}}, err
+	before, err := called(dir, "progress", job)
+	return &velero.OperationProgress{Completed: before >= 2, NCompleted: int64(min(before, 2)), NTotal: 2, OperationUnits: "Polls"}, err
 }
 
 type restoreBegins struct {
@@ -223,8 +226,18 @@ func (restoreBegins) AppliesTo(context.Context, *velerov2.RestoreItemActionAppli
 	return &velerov2.RestoreItemActionAppliesToResponse{ResourceSelector: &velero.ResourceSelector{IncludedResources: []string{acted}}}, nil
 }
 
-// Execute leaves the object as it is.
+// Execute leaves the object as it is. For some it begins an operation, as that of a backup does.
 func (restoreBegins) Execute(_ context.Context, r *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
-	_, _, err := begins("restore", r.GetItem(), r.GetRestore())
-	return &velerov2.RestoreItemActionExecuteResponse{Item: r.GetItem()}, err
+	object, restore, err := begins("restore", r.GetItem(), r.GetRestore())
+	answer := &velerov2.RestoreItemActionExecuteResponse{Item: r.GetItem()}
+	if object.GetLabels()[longLabel] != "" {
+		answer.OperationId = object.GetAnnotations()[callsKey] + ":" + restore.GetName()
+	}
+	return answer, err
+}
+
+// Progress says that an operation has ended when it is asked for the third time.
+func (restoreBegins) Progress(_ context.Context, r *velerov2.RestoreItemActionProgressRequest) (*velerov2.RestoreItemActionProgressResponse, error) {
+	p, err := progress(r.GetOperationId())
+	return &velerov2.RestoreItemActionProgressResponse{Progress: p}, err
 }

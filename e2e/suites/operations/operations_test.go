@@ -23,6 +23,7 @@ func TestOperations(t *testing.T) {
 	quiet := t.Run("at once", func(t *testing.T) {
 		for name, run := range map[string]func(*testing.T){
 			"many": b.many, "failures": b.failures, "stored again": b.storedAgain, "time runs out": b.timeRunsOut, "cancelled": b.cancelled,
+			"restored": b.restored, "restore cancelled": b.restoreCancelled,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -38,7 +39,7 @@ func TestOperations(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"a runner dies in a Start", b.runnerDies}, {"a plugin dies in a Start", b.pluginDies}, {"everything dies while operations run", b.everythingDies},
+		{"a runner dies in a Start", b.runnerDies}, {"a runner of a restore dies in a Start", b.restoreRunnerDies}, {"a plugin dies in a Start", b.pluginDies}, {"everything dies while operations run", b.everythingDies},
 	} {
 		began := time.Now()
 		if !t.Run(scenario.name, scenario.run) {

@@ -23,6 +23,9 @@ const (
 	vendorBinary = "vendor"
 	ownAction    = "own.example.com/works"
 	vendorAction = "vendor.example.com/works"
+	// ownRestores and vendorRestores begin operations for objects that are restored.
+	ownRestores    = "own.example.com/restores"
+	vendorRestores = "vendor.example.com/restores"
 )
 
 func TestMain(m *testing.M) {
@@ -48,6 +51,9 @@ func beAPlugin(binary string) error {
 	}
 	registry := &plugin.Registry{}
 	registry.AsyncBackupItemAction(ownAction, []string{"configmaps"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) { return own{provider: p}, nil })
+	registry.AsyncRestoreItemAction(ownRestores, []string{"configmaps"}, func(plugin.Env) (plugin.AsyncRestoreItemAction, error) {
+		return ownRestore{own{provider: p}}, nil
+	})
 	return serve.Run(registry)
 }
 
@@ -59,7 +65,7 @@ type own struct {
 
 // Start implements plugin.AsyncBackupItemAction.
 func (a own) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
-	w, err := a.start(ctx, in.Item, in.Backup.Name(), in.IdempotencyKey)
+	w, err := a.start(ctx, in.Item, orderKey, in.Backup.Name(), in.IdempotencyKey)
 	if w == nil || err != nil {
 		return nil, err
 	}

@@ -36,15 +36,16 @@ func newProvider(plugin string) (*provider, error) {
 	return &provider{plugin: plugin, works: c, calls: calls(filepath.Join(filepath.Dir(filepath.Dir(os.Args[0])), "calls"))}, nil
 }
 
-// start begins the operation that an object asks for, and returns nil for one that asks for none.
-func (p *provider) start(ctx context.Context, item *unstructured.Unstructured, backup, key string) (*work, error) {
-	text, ok := item.GetAnnotations()[orderKey]
+// start begins the operation that an object asks for in an annotation, and returns nil for one that
+// asks for none.
+func (p *provider) start(ctx context.Context, item *unstructured.Unstructured, annotation, backup, key string) (*work, error) {
+	text, ok := item.GetAnnotations()[annotation]
 	if !ok {
 		return nil, nil
 	}
 	w := &work{Spec: workSpec{Backup: backup, Item: item.GetName(), Key: key}}
 	if err := json.Unmarshal([]byte(text), &w.Spec.Order); err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", orderKey, err)
+		return nil, fmt.Errorf("annotation %s: %w", annotation, err)
 	}
 	first, err := p.calls.note(call{what: "start", backup: backup, item: item.GetName(), key: key})
 	if err != nil {

@@ -46,7 +46,7 @@ func newBed(t *testing.T) *bed {
 	plugins := "--plugin-dir=" + filepath.Join(root, "plugins")
 	b.Site = site.Start(t, site.Config{Arrange: b.define(t), Args: map[string][]string{
 		"backup-runner":           {plugins, "--claim-timeout=2s"},
-		"restore-runner":          {"--claim-timeout=2s"},
+		"restore-runner":          {plugins, "--claim-timeout=2s"},
 		"async-operation-monitor": {plugins, "--item-operation-sync-frequency=" + pollInterval.String(), "--item-operation-cancel-grace-period=4s", "--plugin-query-timeout=2s"},
 		"queue-scheduler":         {"--concurrent-backups=1", "--claim-timeout=2s"},
 		"deletion":                {"--claim-timeout=2s", "--sweep-interval=1s"},

@@ -26,7 +26,7 @@ func serveVendor(p *provider) {
 	})
 }
 
-// vendor is a process with one backup item action of version 2.
+// vendor is a process with a backup and a restore item action of version 2.
 type vendor struct {
 	goplugin.NetRPCUnsupportedPlugin
 	velero.UnimplementedPluginListerServer
@@ -43,12 +43,15 @@ func (*vendor) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientCon
 func (v *vendor) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	velero.RegisterPluginListerServer(s, v)
 	velerov2.RegisterBackupItemActionServer(s, v)
+	velerov2.RegisterRestoreItemActionServer(s, &vendorRestore{provider: v.provider})
 	return nil
 }
 
 // ListPlugins names the action.
 func (*vendor) ListPlugins(context.Context, *velero.Empty) (*velero.ListPluginsResponse, error) {
-	return &velero.ListPluginsResponse{Plugins: []*velero.PluginIdentifier{{Command: os.Args[0], Kind: "BackupItemActionV2", Name: vendorAction}}}, nil
+	return &velero.ListPluginsResponse{Plugins: []*velero.PluginIdentifier{
+		{Command: os.Args[0], Kind: "BackupItemActionV2", Name: vendorAction}, {Command: os.Args[0], Kind: "RestoreItemActionV2", Name: vendorRestores},
+	}}, nil
 }
 
 // AppliesTo selects Secrets.
@@ -63,7 +66,7 @@ func (v *vendor) Execute(ctx context.Context, r *velerov2.ExecuteRequest) (*vele
 		return nil, fmt.Errorf("decode: %w", err)
 	}
 	answer := &velerov2.ExecuteResponse{Item: r.GetItem()}
-	w, err := v.start(ctx, &item, backup.GetName(), "")
+	w, err := v.start(ctx, &item, orderKey, backup.GetName(), "")
 	if w == nil || err != nil {
 		return answer, err
 	}
@@ -78,6 +81,10 @@ func (v *vendor) Progress(ctx context.Context, r *velerov2.BackupItemActionProgr
 	if err != nil {
 		return nil, err
 	}
+	return &velerov2.BackupItemActionProgressResponse{Progress: progressOf(w)}, nil
+}
+
+func progressOf(w *work) *velero.OperationProgress {
 	p := &velero.OperationProgress{NCompleted: w.Status.Steps, NTotal: total, OperationUnits: unit, Completed: w.Spec.Result != ""}
 	switch w.Spec.Result {
 	case failed:
@@ -88,7 +95,7 @@ func (v *vendor) Progress(ctx context.Context, r *velerov2.BackupItemActionProgr
 	if at := w.started(); !at.IsZero() {
 		p.Started = timestamppb.New(at)
 	}
-	return &velerov2.BackupItemActionProgressResponse{Progress: p}, nil
+	return p
 }
 
 // Cancel ends an operation. This protocol has no answer for one that is not accepted.

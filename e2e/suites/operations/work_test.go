@@ -17,6 +17,8 @@ const (
 	works = "works"
 	// orderKey is the annotation of the objects that operations are begun for.
 	orderKey = group + "/order"
+	// restoreOrderKey is that of the objects that operations are begun for when they are restored.
+	restoreOrderKey = group + "/restore-order"
 	// unit is what operations count.
 	unit = "Steps"
 )
@@ -63,7 +65,8 @@ type work struct {
 
 // workSpec holds the result too: what a restore brings back has no status.
 type workSpec struct {
-	Order  order  `json:"order"`
+	Order order `json:"order"`
+	// Backup is the name of the backup, or restore.
 	Backup string `json:"backup"`
 	Item   string `json:"item"`
 	// Key is the idempotency key it was begun with; empty in Velero's protocol, which has none.

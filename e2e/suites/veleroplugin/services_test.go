@@ -63,7 +63,10 @@ func TestVelerosFrameworkInTheServices(t *testing.T) {
 	s.Restore(t, "r", "b", "a", "a-copy")
 	r := s.RestoreEnds(t, "r")
 	results := string(bucket.ReadZipped(t, "restores/r/restore-r-results.gz"))
-	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, results)
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase, results)
+	require.Equal(t, 1, r.Status.Errors, results)
+	require.Contains(t, results, "velerofw breaks")
+	restoreOperated(t, bucket, r)
 	copied := func(name string) (*corev1.Pod, error) {
 		pod := &corev1.Pod{}
 		return pod, s.Client.Get(t.Context(), client.ObjectKey{Namespace: "a-copy", Name: name}, pod)
@@ -127,6 +130,26 @@ func backedUp(t *testing.T, bucket *site.Bucket, b *velerov1.Backup) {
 	require.NotContains(t, pods["unlabelled"].Annotations, "velerofw.io/backup")
 	for _, name := range []string{"error", "panic", "exit"} {
 		require.NotContains(t, pods, name)
+	}
+}
+
+// restoreOperated checks the operations of the restore's action of version 2.
+func restoreOperated(t *testing.T, bucket *site.Bucket, r *velerov1.Restore) {
+	t.Helper()
+	counts := []int{r.Status.RestoreItemOperationsAttempted, r.Status.RestoreItemOperationsCompleted, r.Status.RestoreItemOperationsFailed}
+	require.Equal(t, []int{2, 1, 1}, counts)
+	list, err := itemoperation.Decode(bytes.NewReader(bucket.Read(t, "restores/r/restore-r-itemoperations.json.gz")))
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	for _, o := range list {
+		require.Equal(t, "velerofw.io/restore-v2", o.Spec.RestoreAction)
+		require.Equal(t, itemoperation.Resource{Resource: "pods", Namespace: "a-copy", Name: o.Spec.Resource.Name}, o.Spec.Resource)
+		if o.Spec.Resource.Name == "operation" {
+			require.Equal(t, []string{"op-r", itemoperation.PhaseCompleted, "Bytes"}, []string{o.Spec.ID, o.Status.Phase, o.Status.Units})
+			continue
+		}
+		require.Equal(t, []string{"operation-fails", "broken-r", itemoperation.PhaseFailed, "velerofw breaks"},
+			[]string{o.Spec.Resource.Name, o.Spec.ID, o.Status.Phase, o.Status.Error})
 	}
 }
 

@@ -159,7 +159,7 @@ func operations(t *testing.T, h *pluginhost.Host) {
 	op.Kind, op.Action = string(pluginhost.KindRestoreItemActionV2), "velerofw.io/restore-v2"
 	progress, err = o.Progress(t.Context(), op, r1.JSON())
 	require.NoError(t, err)
-	require.Equal(t, "failed", progress.Err)
+	require.Equal(t, "velerofw breaks", progress.Err)
 	accepted, err := o.Cancel(t.Context(), op, r1.JSON(), time.Minute)
 	require.NoError(t, err)
 	require.True(t, accepted)

@@ -133,11 +133,20 @@ func (r *restore2) Execute(in *velero.RestoreItemActionExecuteInput) (*velero.Re
 	out.AdditionalItems = secret()
 	out.WaitForAdditionalItems = true
 	out.AdditionalItemsReadyTimeout = 90 * time.Second
+	switch name(in.Item) {
+	case "operation":
+		out.OperationID = "op-" + in.Restore.Name
+	case "operation-fails":
+		out.OperationID = "broken-" + in.Restore.Name
+	}
 	return out, nil
 }
 
-func (r *restore2) Progress(operationID string, _ *v1.Restore) (velero.OperationProgress, error) {
-	return velero.OperationProgress{Completed: true, Err: "failed", Description: operationID}, nil
+func (r *restore2) Progress(operationID string, restore *v1.Restore) (velero.OperationProgress, error) {
+	if operationID != "op-"+restore.Name {
+		return velero.OperationProgress{Completed: true, Err: "velerofw breaks", Description: operationID}, nil
+	}
+	return velero.OperationProgress{Completed: true, NCompleted: 3, NTotal: 3, OperationUnits: "Bytes", Description: operationID, Started: time.Unix(1, 0)}, nil
 }
 
 func (r *restore2) Cancel(string, *v1.Restore) error { return nil }

@@ -37,7 +37,9 @@ func TestOperationsAreInTheRecords(t *testing.T) {
 		t.Helper()
 		require.Len(t, list, 3)
 		require.Equal(t, []string{"early", "late", "home"}, []string{list[0].ID, list[1].ID, list[2].ID})
-		require.Equal(t, nodes, []int32{list[0].Node, list[1].Node, list[2].Node})
+		require.Equal(t, nodes[0], list[0].Node)
+		require.Equal(t, nodes[1], list[1].Node)
+		require.Equal(t, nodes[2], list[2].Node)
 		require.Equal(t, operation.Operation{
 			Action: "a.io/x", Kind: "RestoreItemActionV2", ID: "home", Key: "k", Created: began.Add(time.Hour),
 			Item: operation.Resource{Resource: "configmaps", Namespace: "a", Name: "x"}, Home: &operation.Home{Instance: "i", Process: "p"},

@@ -1,0 +1,211 @@
+package operations
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/emptypb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/plugin"
+	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
+	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+)
+
+// ownRestore is the action of Holdfast's protocol for objects that are restored.
+type ownRestore struct{ own }
+
+// Start implements plugin.AsyncRestoreItemAction. It leaves objects out whose name begins with
+// "left-out".
+func (a ownRestore) Start(ctx context.Context, in *plugin.AsyncRestoreInput) (*plugin.AsyncRestoreOutput, error) {
+	w, err := a.start(ctx, in.Item, restoreOrderKey, in.Restore.Name(), in.IdempotencyKey)
+	if w == nil || err != nil {
+		return nil, err
+	}
+	return &plugin.AsyncRestoreOutput{OperationID: w.id(), SkipRestore: strings.HasPrefix(in.Item.GetName(), "left-out")}, nil
+}
+
+// vendorRestore is a restore item action of Velero's version 2.
+type vendorRestore struct {
+	velerov2.UnimplementedRestoreItemActionServer
+	*provider
+}
+
+// AppliesTo selects Secrets.
+func (*vendorRestore) AppliesTo(context.Context, *velerov2.RestoreItemActionAppliesToRequest) (*velerov2.RestoreItemActionAppliesToResponse, error) {
+	return &velerov2.RestoreItemActionAppliesToResponse{ResourceSelector: &velero.ResourceSelector{IncludedResources: []string{"secrets"}}}, nil
+}
+
+// Execute begins the operation.
+func (v *vendorRestore) Execute(ctx context.Context, r *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
+	var item, restore unstructured.Unstructured
+	if err := errors.Join(json.Unmarshal(r.GetItem(), &item.Object), json.Unmarshal(r.GetRestore(), &restore.Object)); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	answer := &velerov2.RestoreItemActionExecuteResponse{Item: r.GetItem()}
+	w, err := v.start(ctx, &item, restoreOrderKey, restore.GetName(), "")
+	if w != nil {
+		answer.OperationId = w.id()
+	}
+	return answer, err
+}
+
+// Progress tells how an operation goes.
+func (v *vendorRestore) Progress(ctx context.Context, r *velerov2.RestoreItemActionProgressRequest) (*velerov2.RestoreItemActionProgressResponse, error) {
+	w, err := v.progress(ctx, r.GetOperationId())
+	if err != nil {
+		return nil, err
+	}
+	return &velerov2.RestoreItemActionProgressResponse{Progress: progressOf(w)}, nil
+}
+
+// Cancel ends an operation.
+func (v *vendorRestore) Cancel(ctx context.Context, r *velerov2.RestoreItemActionCancelRequest) (*emptypb.Empty, error) {
+	_, err := v.cancel(ctx, r.GetOperationId())
+	return &emptypb.Empty{}, err
+}
+
+// restorable makes objects, for which operations are begun when they are restored, and a backup of
+// them.
+func (b *bed) restorable(t *testing.T, namespace string, own, vendor map[string]order) {
+	t.Helper()
+	b.Namespace(t, namespace)
+	meta := func(name string, o order) metav1.ObjectMeta {
+		text, err := json.Marshal(o)
+		require.NoError(t, err)
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{restoreOrderKey: string(text)}}
+	}
+	for name, o := range own {
+		require.NoError(t, b.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta(name, o)}))
+	}
+	for name, o := range vendor {
+		require.NoError(t, b.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: meta(name, o)}))
+	}
+	b.Backup(t, namespace, b.bucket, namespace)
+	require.Equal(t, velerov1.BackupPhaseCompleted, b.BackupEnds(t, namespace).Status.Phase)
+}
+
+// restoreWaits returns a restore when it waits for its operations.
+func (b *bed) restoreWaits(t *testing.T, name string) *velerov1.Restore {
+	t.Helper()
+	restore := &velerov1.Restore{}
+	require.Eventually(t, func() bool {
+		require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, restore))
+		return restore.Status.Phase == velerov1.RestorePhaseWaitingForPluginOperations || restore.Status.Phase.Terminal()
+	}, site.Patience, site.Look, "restore %s waits", name)
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperations, restore.Status.Phase, restore.Status.FailureReason)
+	return restore
+}
+
+// restoreOperations reads the file of operations of a restore, by what they were begun for.
+func (b *bed) restoreOperations(t *testing.T, name string) map[string]itemoperation.Operation {
+	t.Helper()
+	list, err := itemoperation.Decode(bytes.NewReader(b.bucket.Read(t, "restores/"+name+"/restore-"+name+"-itemoperations.json.gz")))
+	require.NoError(t, err)
+	found := map[string]itemoperation.Operation{}
+	for _, o := range list {
+		found[o.Spec.Resource.Name] = o
+	}
+	require.Len(t, found, len(list))
+	return found
+}
+
+// restored has operations of a restore complete and fail; objects are there before they end, and
+// nothing holds the restore meanwhile.
+func (b *bed) restored(t *testing.T) {
+	const name = "restored"
+	b.controller.hold(name)
+	b.restorable(t, name,
+		map[string]order{"good": {Seconds: 1}, "bad": {Fails: "the disk is full"}, "left-out": {}}, map[string]order{"right": {}, "worse": {Fails: "the tape broke"}})
+	b.Restore(t, name, name, name, name+"-copy")
+	waiting := b.restoreWaits(t, name)
+	require.Equal(t, 5, waiting.Status.RestoreItemOperationsAttempted)
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: name + "-copy", Name: "good"}, &corev1.ConfigMap{}), "it is there before its operation has ended")
+	require.Error(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: name + "-copy", Name: "left-out"}, &corev1.ConfigMap{}))
+	free := slices.ContainsFunc(b.History.Of("Restore", name), func(step site.Step) bool {
+		return step.Phase == string(velerov1.RestorePhaseWaitingForPluginOperations) && step.Holder == "" && step.Epoch > 0
+	})
+	require.True(t, free, "the claim is let go: %v", b.History.Of("Restore", name))
+	b.controller.release(name)
+
+	restore := b.RestoreEnds(t, name)
+	results := string(b.bucket.ReadZipped(t, "restores/"+name+"/restore-"+name+"-results.gz"))
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, restore.Status.Phase, results)
+	s := restore.Status
+	require.Equal(t, []int{5, 3, 2, 2}, []int{s.RestoreItemOperationsAttempted, s.RestoreItemOperationsCompleted, s.RestoreItemOperationsFailed, s.Errors}, results)
+	file := b.restoreOperations(t, name)
+	require.Len(t, file, 5)
+	for _, w := range b.worksOf(t, name) {
+		o, action, resource := file[w.Spec.Item], ownRestores, "configmaps"
+		if w.Spec.Key == "" {
+			action, resource = vendorRestores, "secrets"
+		}
+		require.Equal(t, []string{w.id(), action}, []string{o.Spec.ID, o.Spec.RestoreAction})
+		require.Equal(t, itemoperation.Resource{Resource: resource, Namespace: name + "-copy", Name: w.Spec.Item}, o.Spec.Resource)
+		require.Len(t, b.calls.of(t, "start", name)[w.Spec.Item], 1, "%s is begun once", w.Spec.Item)
+		if why := w.Spec.Order.Fails; why != "" {
+			require.Equal(t, []string{itemoperation.PhaseFailed, why}, []string{o.Status.Phase, o.Status.Error})
+			require.Contains(t, results, why)
+			continue
+		}
+		require.Equal(t, itemoperation.PhaseCompleted, o.Status.Phase, o.Status.Error)
+		require.Equal(t, []int64{total, total}, []int64{o.Status.Completed, o.Status.Total})
+	}
+}
+
+// restoreCancelled stops a restore whose operations run: each is asked to cancel once.
+func (b *bed) restoreCancelled(t *testing.T) {
+	const name = "restore-cancelled"
+	endless := order{Seconds: 1e6}
+	b.restorable(t, name, map[string]order{"one": endless, "stubborn": {Seconds: 1e6, Cancel: refuses}}, map[string]order{"two": endless})
+	b.Restore(t, name, name, name, name+"-copy")
+	b.restoreWaits(t, name)
+	_, err := b.queue.CancelRestore(t.Context(), &queuev1.CancelRestoreRequest{Name: name, RequestedBy: "alice"})
+	require.NoError(t, err)
+	restore := b.RestoreEnds(t, name)
+	require.Equal(t, velerov1.RestorePhaseFailed, restore.Status.Phase)
+	require.True(t, strings.HasPrefix(restore.Status.FailureReason, "cancelled by alice"), restore.Status.FailureReason)
+	asked := b.calls.of(t, "cancel", name)
+	for _, w := range b.worksOf(t, name) {
+		require.Len(t, asked[w.Spec.Item], 1, "%s is asked to cancel once", w.Spec.Item)
+	}
+	require.Len(t, b.restoreOperations(t, name), 3)
+}
+
+// restoreRunnerDies kills the runner in the middle of a Start: whoever goes on repeats it with its
+// key.
+func (b *bed) restoreRunnerDies(t *testing.T) {
+	const name = "restore-runner"
+	b.restorable(t, name, map[string]order{"begun": {Seconds: 1}, "blocked": {Start: blocks}}, nil)
+	b.Restore(t, name, name, name, name+"-copy")
+	b.called(t, name, "blocked")
+	b.Fleet.Of("restore-runner")[0].Kill()
+	b.calls.letGo(t, name)
+	_, err := b.Fleet.Revive(t.Context())
+	require.NoError(t, err)
+	restore := b.RestoreEnds(t, name)
+	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
+	require.Equal(t, 2, restore.Status.RestoreItemOperationsCompleted)
+	starts, begun := b.calls.of(t, "start", name), b.worksOf(t, name)
+	require.Len(t, starts["blocked"], 2, "the Start in flight is repeated")
+	require.Len(t, begun, 2, "nothing is begun twice")
+	for i := range begun {
+		for _, start := range starts[begun[i].Spec.Item] {
+			require.Equal(t, begun[i].Spec.Key, start.key, "repeated with the same key")
+		}
+	}
+}
