@@ -57,8 +57,8 @@ var (
 	}
 	announcedCallMade = Edit{
 		"services/restore-runner/internal/restore/call/once.go",
-		"	case before, c.History.Blind:\n",
-		"	case before && c.History.Blind:\n",
+		"	case (announced || c.History.Blind) && !repeatable:\n",
+		"	case announced && c.History.Blind && !repeatable:\n",
 	}
 	outcomeBeforeObject = Edit{
 		"services/restore-runner/internal/restore/create.go",

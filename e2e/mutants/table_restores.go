@@ -26,4 +26,19 @@ var restores = []Mutant{
 		Edit:    Edit{"services/deletion/internal/sweep/inspector.go", "&& paused.Of(o) == \"\" {", "&& paused.Of(o) != \"?\" {"},
 		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfARestoreThatLeftObjectsPausedStay",
 	},
+	{
+		Name:    "a restore ends beside its operations",
+		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return !in.operations.Ended(), e.verdict(failure)", "return false, e.verdict(failure)"},
+		Package: "./services/restore-runner/internal/job", Test: "TestARestoreWaitsForItsOperations",
+	},
+	{
+		Name:    "a restore that fails waits for its operations without cancelling them",
+		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return failedPrefix + failure.Error()", "return \"\""},
+		Package: "./services/restore-runner/internal/job", Test: "TestATakerThatFailsHasOperationsCancelled",
+	},
+	{
+		Name:    "a call of a restore that carries a key is not made again",
+		Edit:    Edit{"services/restore-runner/internal/restore/call/once.go", "case (announced || c.History.Blind) && !repeatable:", "case announced || c.History.Blind:"},
+		Package: "./services/restore-runner/internal/job", Test: "TestACallWithAKeyIsRepeatedWithTheSame",
+	},
 }

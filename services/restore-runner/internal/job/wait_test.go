@@ -323,6 +323,25 @@ func TestATakerThatFailsHasOperationsCancelled(t *testing.T) {
 	require.Contains(t, strings.ReplaceAll(b.file(t, layout.RestoreLog("r")), `\`, ""), `configmaps a/two: operation "op-2" of action a.io/begins failed: cancelled`)
 }
 
+// A taker whose code panics before anything is open leaves the end to whoever comes when the
+// operations have ended.
+func TestAPanicHasOperationsCancelled(t *testing.T) {
+	b := orphanedOperation(t)
+	b.locations.err = noSuchHost()
+	b.locations.failed = func() {
+		b.locations.err = nil
+		panic("a defect in opening")
+	}
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+	require.Equal(t, "the restore failed: internal error", b.operations(t).Reason())
+	require.True(t, b.moveOn(t, "cancelled"))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
+	require.Equal(t, "internal error", b.get(t).Status.FailureReason)
+	require.Equal(t, object{"size": 1.0}, b.gadget())
+}
+
 // Nobody takes a deleted restore over: its operations are cancelled before its records go.
 func TestADeletedRestoreWithoutAHolderHasItsOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
