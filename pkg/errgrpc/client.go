@@ -18,6 +18,7 @@ var sentinelOf = map[codes.Code]error{
 	codes.PermissionDenied:   ErrForbidden,
 	codes.Unauthenticated:    ErrUnauthenticated,
 	codes.DataLoss:           ErrCorrupt,
+	codes.Unimplemented:      ErrUnsupported,
 }
 
 // FromStatus turns the error of an RPC into the error it was in the service, as far as the code,

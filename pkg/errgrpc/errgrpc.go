@@ -34,6 +34,8 @@ var (
 	ErrUnauthenticated = errors.New("unauthenticated")
 	// ErrCorrupt: stored data is damaged (DATA_LOSS).
 	ErrCorrupt = errors.New("damaged data")
+	// ErrUnsupported: what the call is about can never do this (UNIMPLEMENTED).
+	ErrUnsupported = errors.New("not supported")
 )
 
 // FieldError says what is wrong with one field of a request, object or configuration

@@ -112,7 +112,7 @@ func TestEveryFieldIsNamed(t *testing.T) {
 func TestFromStatusFindsSentinels(t *testing.T) {
 	for _, want := range []error{
 		errgrpc.ErrNotFound, errgrpc.ErrExists, errgrpc.ErrPrecondition, errgrpc.ErrConflict,
-		errgrpc.ErrUnavailable, errgrpc.ErrForbidden, errgrpc.ErrUnauthenticated, errgrpc.ErrCorrupt,
+		errgrpc.ErrUnavailable, errgrpc.ErrForbidden, errgrpc.ErrUnauthenticated, errgrpc.ErrCorrupt, errgrpc.ErrUnsupported,
 	} {
 		st, _ := errgrpc.Status(errgrpc.WithReason(fmt.Errorf("here: %w", want), "SPECIAL", map[string]string{"backup": "a"}))
 		back := errgrpc.FromStatus(st.Err())

@@ -43,6 +43,7 @@ var rules = []rule{
 	{sentinel(ErrForbidden), codes.PermissionDenied, "FORBIDDEN"},
 	{sentinel(ErrUnauthenticated), codes.Unauthenticated, "UNAUTHENTICATED"},
 	{sentinel(ErrCorrupt), codes.DataLoss, "DAMAGED_DATA"},
+	{sentinel(ErrUnsupported), codes.Unimplemented, "UNSUPPORTED"},
 	{apierrors.IsNotFound, codes.NotFound, "NOT_FOUND"},
 	{apierrors.IsAlreadyExists, codes.AlreadyExists, "ALREADY_EXISTS"},
 	{apierrors.IsConflict, codes.Aborted, "CONFLICT"},

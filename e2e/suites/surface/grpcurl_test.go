@@ -17,7 +17,7 @@ var methods = map[string]struct {
 	"queue-scheduler":         {"holdfast.queue.v1.QueueService", []string{"CancelBackup", "CancelRestore", "ExplainBackup", "ListQueue", "SubmitBackup", "SubmitRestore", "WatchQueue"}},
 	"backup-runner":           {"holdfast.backup.v1.BackupService", []string{"GetProgress", "WatchProgress"}},
 	"restore-runner":          {"holdfast.restore.v1.RestoreService", []string{"GetProgress", "WatchProgress"}},
-	"async-operation-monitor": {"holdfast.operation.v1.OperationMonitorService", []string{"ListOperations"}},
+	"async-operation-monitor": {"holdfast.operation.v1.OperationMonitorService", []string{"CancelOperation", "ListOperations", "StreamOperationLogs", "WatchOperations"}},
 	"manifest-indexer":        {"holdfast.manifest.v1.ManifestService", []string{"GetItem", "GetManifest", "ListItems"}},
 	"deletion":                {"holdfast.deletion.v1.DeletionService", []string{"DeleteBackup", "GetDeletion"}},
 }

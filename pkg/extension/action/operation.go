@@ -13,6 +13,8 @@ var (
 	ErrUnknownOperation = errors.New("no such operation")
 	// ErrUnknownAction means that there is no action of that kind and name.
 	ErrUnknownAction = errors.New("no such action")
+	// ErrNoLogs means that the protocol of the action has no logs.
+	ErrNoLogs = errors.New("the protocol of the action has no logs")
 )
 
 // Operation names work that goes on after the call of an action that began it.
@@ -35,7 +37,8 @@ type Operations interface {
 	Cancel(ctx context.Context, op Operation, job []byte, grace time.Duration) (accepted bool, err error)
 	// Logs returns what the operation has logged from since on, oldest first, all of it where since
 	// is zero. With follow it goes on until the operation or ctx has ended. An error is the last
-	// element. An action that keeps no logs has no lines.
+	// element. An action that keeps no logs has no lines; one whose protocol has none gives
+	// ErrNoLogs.
 	Logs(ctx context.Context, op Operation, job []byte, since time.Time, follow bool) iter.Seq2[LogLine, error]
 }
 

@@ -27,12 +27,17 @@ const (
 	maxLogBytes  = 64 << 20
 )
 
-// Logs calls the plugin. In Velero's protocol there are no logs. Without follow each line has to
-// come in time, and the log may not be larger than 64 MiB; with follow ctx alone limits it.
+// Logs calls the plugin. Velero's protocol has no logs: the error is action.ErrNoLogs. Without follow
+// each line has to come in time, and the log may not be larger than 64 MiB; with follow ctx alone
+// limits it.
 func (o *Operations) Logs(ctx context.Context, op action.Operation, job []byte, since time.Time, follow bool) iter.Seq2[action.LogLine, error] {
 	return func(yield func(action.LogLine, error) bool) {
 		p, err := o.plugin(op)
-		if err == nil && asynchronous(p.registration.Kind) {
+		switch {
+		case err != nil:
+		case !asynchronous(p.registration.Kind):
+			err = fmt.Errorf("%s %s: %w", clip(op.Kind), clip(op.Action), action.ErrNoLogs)
+		default:
 			r := &pluginv1.LogsRequest{Kind: ourKind(p.registration.Kind), Plugin: p.name, OperationId: op.ID, Job: job, Follow: follow}
 			if !since.IsZero() {
 				r.Since = timestamppb.New(since)

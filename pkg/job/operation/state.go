@@ -11,9 +11,16 @@ type Event struct {
 	Operation int       `json:"operation"`
 	Time      time.Time `json:"time"`
 	// Exactly one of these is set.
-	Cancel *Cancel `json:"cancel,omitempty"`
-	Answer *Answer `json:"answer,omitempty"`
-	End    *End    `json:"end,omitempty"`
+	Request *Request `json:"request,omitempty"`
+	Cancel  *Cancel  `json:"cancel,omitempty"`
+	Answer  *Answer  `json:"answer,omitempty"`
+	End     *End     `json:"end,omitempty"`
+}
+
+// Request is that somebody wants an operation to end: whoever polls it next intends to cancel it.
+type Request struct {
+	// Reason is why, as the failed operation says it: "cancelled by ann".
+	Reason string `json:"reason"`
 }
 
 // Cancel is the intent to cancel an operation. It is recorded before the action is called, which is
@@ -44,6 +51,8 @@ type State struct {
 	// Error is why it failed.
 	Error string
 	Progress
+	// Request is the first request to end it; nil while there is none.
+	Request *Request
 	// Cancel is the last intent to cancel it, CancelTime when that was; nil while there is none.
 	Cancel     *Cancel
 	CancelTime time.Time
@@ -65,6 +74,10 @@ func apply(states []State, e *Event) error {
 		return nil
 	}
 	switch {
+	case e.Request != nil:
+		if s.Request == nil {
+			s.Request = e.Request
+		}
 	case e.Cancel != nil:
 		s.Cancel, s.CancelTime, s.Answer = e.Cancel, e.Time, nil
 		s.Cancels++

@@ -38,15 +38,16 @@ func New(ctx context.Context, c Config) (*App, error) {
 
 func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	mgr, namespace := rt.Manager(), c.Options.Namespace
+	actions := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
 	source := &operations.Source{
 		Reader: mgr.GetAPIReader(), Namespace: namespace, Stores: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(host, c.Log, rt.WorkDir())),
+		Clock: c.Clock, Actions: actions,
 	}
 	var m *monitor.Monitor
 	counts, err := metrics.New(rt.Registry(), func() int { return m.Open() })
 	if err != nil {
 		return err
 	}
-	actions := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
 	poller := poll.New(ctx, poll.Config{
 		Actions: actions, Metrics: counts, Clock: c.Clock, Frequency: c.Frequency, Frequencies: c.frequencies, Timeouts: c.timeouts,
 		Grace: c.Grace, Stall: *c.Stall,
@@ -59,7 +60,7 @@ func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Co
 	if err := m.Setup(mgr); err != nil {
 		return err
 	}
-	operationv1.RegisterOperationMonitorServiceServer(rt.GRPC(), &server.Server{Operations: source})
+	operationv1.RegisterOperationMonitorServiceServer(rt.GRPC(), &server.Server{Operations: source, Clock: c.Clock})
 	rt.Go("operations", m.Serve)
 	rt.GoLast("calls about operations", func(ctx context.Context) error {
 		<-ctx.Done()

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
@@ -176,7 +177,7 @@ func open[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 
 // turn polls the operations of a job.
 func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, store objectstore.Store, obj T) (time.Duration, error) {
-	raw, err := encode(obj, k.name)
+	raw, err := operations.JSON(obj, k.name)
 	if err != nil {
 		return 0, fmt.Errorf("encode %s %q: %w", k.name, obj.GetName(), err)
 	}

@@ -118,6 +118,20 @@ func (m *Monitor) States(kind, name string, uid types.UID) []operation.State {
 	return m.jobs.states(kind+"/"+name, uid)
 }
 
+// Wake polls a job now, unless a poll of it is under way in this process. A failure is logged: the
+// job is polled again in any case.
+func (m *Monitor) Wake(ctx context.Context, kind, name string, uid types.UID) {
+	_, err := m.guarded(ctx, func() (time.Duration, error) {
+		if kind == restores.name {
+			return look(ctx, m, restores, name, string(uid))
+		}
+		return look(ctx, m, backups, name, string(uid))
+	})
+	if err != nil {
+		m.Log.WarnContext(ctx, "job not polled, it is tried again", "kind", kind, "name", name, "error", err)
+	}
+}
+
 // Backup reconciles one Backup.
 func (m *Monitor) Backup(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	return observe(ctx, m, backups, req)

@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -25,12 +24,6 @@ const notePeriod = 10 * time.Second
 func ours(obj client.Object) bool {
 	_, ok := obj.GetAnnotations()[holdfast.AnnotationClaim]
 	return ok
-}
-
-// encode is the job as actions get it: with its kind, which a typed client leaves out.
-func encode(obj client.Object, kind string) ([]byte, error) {
-	obj.GetObjectKind().SetGroupVersionKind(velerov1.GroupVersion.WithKind(kind))
-	return json.Marshal(obj)
 }
 
 // moveOn writes the phase that follows, for no operation is left.

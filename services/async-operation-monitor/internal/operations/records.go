@@ -28,29 +28,44 @@ func open(job client.Object) bool {
 	return false
 }
 
-// recorded returns the operations of a job as its records, and the progress that this process or the
-// job's annotation has, show them; false where none are sealed.
-func (s *Source) recorded(ctx context.Context, store objectstore.Store, kind string, job client.Object) ([]itemoperation.Operation, bool, error) {
+// found are the operations of a job as they were read: its records, or those of its file.
+type found struct {
+	job    client.Object
+	kind   string
+	ops    []operation.Operation
+	states []operation.State
+	file   []itemoperation.Operation
+}
+
+// recorded reads the records of a job; nil where none are sealed.
+func recorded(ctx context.Context, store objectstore.Store, kind string, job client.Object) (*operation.Log, error) {
 	if !open(job) {
-		return nil, false, nil
+		return nil, nil //nolint:nilnil // a job without records is a normal answer
 	}
 	log, err := operation.Open(ctx, store, operation.Job{Kind: kind, Name: job.GetName(), UID: string(job.GetUID())})
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
-		return nil, false, nil
+		return nil, nil //nolint:nilnil // as above
 	case errors.Is(err, operation.ErrDamaged):
-		return nil, false, fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
-	case err != nil:
-		return nil, false, err
+		return nil, fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
 	}
-	states := log.States()
-	s.follow(kind, job, log.Operations(), states)
+	return log, err
+}
+
+// list returns the operations, oldest first, with the progress that this process or the job's
+// annotation has.
+func (s *Source) list(f *found) []itemoperation.Operation {
+	if f.ops == nil {
+		return f.file
+	}
+	states := slices.Clone(f.states)
+	s.follow(f.kind, f.job, f.ops, states)
 	list := make([]itemoperation.Operation, len(states))
 	for i := range list {
-		list[i] = entry(kind, &log.Operations()[i], &states[i])
+		list[i] = entry(f.kind, &f.ops[i], &states[i])
 	}
 	slices.SortStableFunc(list, func(a, b itemoperation.Operation) int { return a.Status.Created.Compare(b.Status.Created.Time) })
-	return list, true, nil
+	return list
 }
 
 // follow fills in how far operations are that have not ended: from the memory of this process, else

@@ -5,14 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -30,42 +33,77 @@ type Source struct {
 	Stores    Stores
 	// Memory is what this process has found out; nil for nothing.
 	Memory Memory
+	// Clock paces Watch and dates requests to cancel.
+	Clock clock.WithTicker
+	// Actions are asked for the logs of operations.
+	Actions action.Operations
 }
+
+// Owner is a Backup or Restore of the server namespace, Kind operation.KindBackup or KindRestore.
+type Owner struct{ Kind, Name string }
+
+// String returns `backup "name"`.
+func (o Owner) String() string { return fmt.Sprintf("%s %q", strings.ToLower(o.Kind), o.Name) }
 
 // Memory is how far operations are that this process follows; monitor.Monitor is one.
 type Memory interface {
 	// States returns the states of the operations of a job in the order of its list, nil where this
 	// process does not follow it.
 	States(kind, name string, uid types.UID) []operation.State
+	// Wake has the operations of a job polled now. It returns when they were, or ctx has ended.
+	Wake(ctx context.Context, kind, name string, uid types.UID)
 }
 
 // OfBackup returns the operations of a backup, oldest first; none recorded is an empty list. A
 // backup that does not exist wraps errgrpc.ErrNotFound.
 func (s *Source) OfBackup(ctx context.Context, name string) ([]itemoperation.Operation, error) {
-	b := &velerov1.Backup{}
-	if err := s.get(ctx, "backup", name, b); err != nil {
+	f, err := s.read(ctx, Owner{operation.KindBackup, name})
+	if err != nil {
 		return nil, err
 	}
-	if b.Spec.StorageLocation == "" {
-		return nil, nil // not admitted yet: nothing has been started
-	}
-	return s.load(ctx, b.Spec.StorageLocation, operation.KindBackup, b, layout.BackupItemOperations(name))
+	return s.list(f), nil
 }
 
 // OfRestore is OfBackup for a restore, whose files lie beside its backup.
 func (s *Source) OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error) {
-	r := &velerov1.Restore{}
-	if err := s.get(ctx, "restore", name, r); err != nil {
+	f, err := s.read(ctx, Owner{operation.KindRestore, name})
+	if err != nil {
 		return nil, err
 	}
-	if r.Status.Phase.IsNew() || r.Status.Phase == velerov1.RestorePhaseFailedValidation {
-		return nil, nil // never begun
+	return s.list(f), nil
+}
+
+// job reads the object of a job. An error wraps errgrpc.ErrNotFound where it does not exist.
+func (s *Source) job(ctx context.Context, owner Owner) (client.Object, error) {
+	var job client.Object = &velerov1.Backup{}
+	if owner.Kind == operation.KindRestore {
+		job = &velerov1.Restore{}
 	}
-	b := &velerov1.Backup{}
-	if err := s.get(ctx, "backup", r.Spec.BackupName, b); err != nil {
-		return nil, fmt.Errorf("restore %q: %w", name, err)
+	return job, s.get(ctx, strings.ToLower(owner.Kind), owner.Name, job)
+}
+
+// begun reports whether a job may have begun operations.
+func begun(job client.Object) bool {
+	switch job := job.(type) {
+	case *velerov1.Backup:
+		return job.Spec.StorageLocation != ""
+	case *velerov1.Restore:
+		return !job.Status.Phase.IsNew() && job.Status.Phase != velerov1.RestorePhaseFailedValidation
 	}
-	return s.load(ctx, b.Spec.StorageLocation, operation.KindRestore, r, layout.RestoreItemOperations(name))
+	return false
+}
+
+// read reads the operations of a job.
+func (s *Source) read(ctx context.Context, owner Owner) (*found, error) {
+	job, err := s.job(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	f := &found{job: job, kind: owner.Kind}
+	if !begun(job) {
+		return f, nil
+	}
+	return f, s.load(ctx, f)
 }
 
 // Store opens the location of a Backup or Restore. The caller closes it. A restore whose backup does
@@ -96,14 +134,28 @@ func (s *Source) get(ctx context.Context, kind, name string, into client.Object)
 }
 
 // load reads the records of a job that has not ended, else its file.
-func (s *Source) load(ctx context.Context, location, kind string, job client.Object, key string) (list []itemoperation.Operation, err error) {
-	store, err := s.Stores.OpenName(ctx, location)
+func (s *Source) load(ctx context.Context, f *found) (err error) {
+	store, err := s.Store(ctx, f.job)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if list, ok, err := s.recorded(ctx, store, kind, job); ok || err != nil {
-		return list, err
+	log, err := recorded(ctx, store, f.kind, f.job)
+	if log != nil {
+		f.ops, f.states = log.Operations(), log.States()
+	}
+	if log != nil || err != nil {
+		return err
+	}
+	f.file, err = filed(ctx, store, f.kind, f.job.GetName())
+	return err
+}
+
+// filed reads the file of a job's operations; none is an empty list.
+func filed(ctx context.Context, store objectstore.Store, kind, name string) (list []itemoperation.Operation, err error) {
+	key := layout.BackupItemOperations(name)
+	if kind == operation.KindRestore {
+		key = layout.RestoreItemOperations(name)
 	}
 	file, err := store.Get(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {

@@ -70,6 +70,31 @@ func TestAnOperationThatTakesTooLongIsCancelledAndFails(t *testing.T) {
 	}
 }
 
+// A request that any process recorded is carried out by whoever polls next, once; the other
+// operations go on.
+func TestARequestEndsOneOperation(t *testing.T) {
+	inBubble(t, []string{"a", "b"}, func(b *bed) {
+		p := b.start()
+		require.False(b, p.run(time.Minute))
+		log, err := operation.Open(b.Context(), b.store, theJob)
+		require.NoError(b, err)
+		for _, reason := range []string{"cancelled by ann", "cancelled by bob"} {
+			require.NoError(b, log.Append(b.Context(), operation.Event{Operation: 0, Time: time.Now(), Request: &operation.Request{Reason: reason}}))
+		}
+		b.plugins.onCancel("a", func(context.Context, time.Duration) (bool, error) {
+			b.plugins.on("a", ends("stopped"))
+			return true, nil
+		})
+		require.False(b, p.run(time.Minute))
+		require.Equal(b, "cancelled by ann, the cancel was acknowledged: stopped", b.errorOf(0))
+		require.False(b, b.recorded()[1].Phase.Ended())
+		_, told := b.plugins.calls("a")
+		require.Equal(b, 1, told)
+		_, told = b.plugins.calls("b")
+		require.Zero(b, told)
+	})
+}
+
 func TestTheTimeoutIsThatOfTheAction(t *testing.T) {
 	inBubble(t, []string{"a", "b"}, func(b *bed) {
 		b.turn.Timeout = 20 * time.Minute

@@ -42,7 +42,7 @@ func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time
 		if m.ended != nil {
 			return []operation.Event{{End: m.ended}}
 		}
-		if reason := j.reason(m, op, now, turn); reason != "" {
+		if reason := j.reason(m, s, op, now, turn); reason != "" {
 			return []operation.Event{{Cancel: &operation.Cancel{Reason: reason}}}
 		}
 		return nil
@@ -70,9 +70,12 @@ func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time
 // reason is why an operation has to end; empty for none. One that takes too long is asked about once
 // more: it may have ended while nothing was polled. A call that is not answered is waited for as
 // long as a call may take.
-func (j *Job) reason(m *memo, op *operation.Operation, now time.Time, turn Turn) string {
-	if turn.Cancel != "" {
+func (j *Job) reason(m *memo, s *operation.State, op *operation.Operation, now time.Time, turn Turn) string {
+	switch {
+	case turn.Cancel != "":
 		return turn.Cancel
+	case s.Request != nil:
+		return s.Request.Reason
 	}
 	deadline := j.deadline(op, turn)
 	since := deadline

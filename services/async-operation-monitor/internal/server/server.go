@@ -1,33 +1,42 @@
-// Package server answers operation.v1.OperationMonitorService from the bucket: any replica gives
-// the same answer.
+// Package server answers operation.v1.OperationMonitorService from the bucket and the actions: any
+// replica can.
 package server
 
 import (
 	"cmp"
 	"context"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 )
 
 const defaultPage = 100
 
-// Operations finds the operations of a job; operations.Source is one.
+// Operations knows the operations of jobs; operations.Source is one.
 type Operations interface {
 	OfBackup(ctx context.Context, name string) ([]itemoperation.Operation, error)
 	OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error)
+	Watch(ctx context.Context, owner operations.Owner, send func(operations.State) error) error
+	Cancel(ctx context.Context, owner operations.Owner, target operations.Target, reason string) (operations.Cancelled, error)
+	Logs(ctx context.Context, owner operations.Owner, target operations.Target, since time.Time, follow bool, send func(action.LogLine) error) error
 }
 
 // Server implements operation.v1.OperationMonitorService.
 type Server struct {
 	operationv1.UnimplementedOperationMonitorServiceServer
 	Operations Operations
+	Clock      clock.PassiveClock
 }
 
 // ListOperations implements operation.v1.OperationMonitorService.
@@ -36,28 +45,36 @@ func (s *Server) ListOperations(ctx context.Context, req *operationv1.ListOperat
 	if err != nil {
 		return nil, err
 	}
-	var list []itemoperation.Operation
-	switch owner := req.GetOwner().(type) {
-	case *operationv1.ListOperationsRequest_Backup:
-		list, err = s.Operations.OfBackup(ctx, owner.Backup)
-	case *operationv1.ListOperationsRequest_Restore:
-		list, err = s.Operations.OfRestore(ctx, owner.Restore)
-	default:
-		return nil, errgrpc.Field("owner", "must be a backup or a restore")
+	owner, err := ownerOf(req.GetBackup(), req.GetRestore())
+	if err != nil {
+		return nil, err
 	}
+	of := s.Operations.OfBackup
+	if owner.Kind == operation.KindRestore {
+		of = s.Operations.OfRestore
+	}
+	list, err := of(ctx, owner.Name)
 	if err != nil {
 		return nil, err
 	}
 	first = min(first, len(list))
 	last := min(first+cmp.Or(int(req.GetPageSize()), defaultPage), len(list))
-	resp := &operationv1.ListOperationsResponse{}
-	for i := range list[first:last] {
-		resp.Operations = append(resp.Operations, toProto(&list[first+i]))
-	}
+	resp := &operationv1.ListOperationsResponse{Operations: listed(list[first:last])}
 	if last < len(list) {
 		resp.NextPageToken = strconv.Itoa(last)
 	}
 	return resp, nil
+}
+
+// ownerOf is the job that a request names.
+func ownerOf(backup, restore string) (operations.Owner, error) {
+	switch {
+	case backup != "":
+		return operations.Owner{Kind: operation.KindBackup, Name: backup}, nil
+	case restore != "":
+		return operations.Owner{Kind: operation.KindRestore, Name: restore}, nil
+	}
+	return operations.Owner{}, errgrpc.Field("owner", "must be a backup or a restore")
 }
 
 var phases = map[string]operationv1.OperationPhase{

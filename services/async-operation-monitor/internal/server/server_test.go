@@ -14,10 +14,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/server"
 )
 
-type jobs map[string][]itemoperation.Operation
+// jobs are jobs whose operations can be listed.
+type jobs struct {
+	server.Operations
+	of map[string][]itemoperation.Operation
+}
 
 func (j jobs) find(name string) ([]itemoperation.Operation, error) {
-	if list, ok := j[name]; ok {
+	if list, ok := j.of[name]; ok {
 		return list, nil
 	}
 	return nil, fmt.Errorf("%q: %w", name, errgrpc.ErrNotFound)
@@ -42,7 +46,7 @@ func TestListOperations(t *testing.T) {
 		{Spec: itemoperation.Spec{ID: "2"}, Status: itemoperation.Status{Phase: "New"}},
 		{Spec: itemoperation.Spec{ID: "3", RestoreAction: "other"}, Status: itemoperation.Status{Phase: "InProgress"}},
 	}
-	s := &server.Server{Operations: jobs{"backup b": three, "restore r": {}}}
+	s := &server.Server{Operations: jobs{of: map[string][]itemoperation.Operation{"backup b": three, "restore r": {}}}}
 	first, err := s.ListOperations(t.Context(), ofBackup("b", ""))
 	require.NoError(t, err)
 	require.Len(t, first.GetOperations(), 2)

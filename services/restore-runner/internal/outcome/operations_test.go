@@ -75,5 +75,5 @@ func TestAFileWithOperationsHasAFormatOfItsOwn(t *testing.T) {
 	require.JSONEq(t, `{"formatVersion":2}`, first(Call{Action: "a.io/x"}, begun("op", 0)))
 	data, err := pack(3, nil)
 	require.NoError(t, err)
-	require.ErrorIs(t, recorder(t, io.Discard).Recall(data), ErrFormat)
+	require.ErrorIs(t, recorder(t, io.Discard).LoadUnfinished(data), ErrFormat)
 }

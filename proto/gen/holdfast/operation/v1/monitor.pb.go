@@ -409,6 +409,611 @@ func (x *Operation) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// WatchOperationsRequest asks for the operations of a backup or restore as they change.
+type WatchOperationsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose operations.
+	//
+	// Types that are valid to be assigned to Owner:
+	//
+	//	*WatchOperationsRequest_Backup
+	//	*WatchOperationsRequest_Restore
+	Owner         isWatchOperationsRequest_Owner `protobuf_oneof:"owner"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchOperationsRequest) Reset() {
+	*x = WatchOperationsRequest{}
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchOperationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchOperationsRequest) ProtoMessage() {}
+
+func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchOperationsRequest.ProtoReflect.Descriptor instead.
+func (*WatchOperationsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_operation_v1_monitor_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WatchOperationsRequest) GetOwner() isWatchOperationsRequest_Owner {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *WatchOperationsRequest) GetBackup() string {
+	if x != nil {
+		if x, ok := x.Owner.(*WatchOperationsRequest_Backup); ok {
+			return x.Backup
+		}
+	}
+	return ""
+}
+
+func (x *WatchOperationsRequest) GetRestore() string {
+	if x != nil {
+		if x, ok := x.Owner.(*WatchOperationsRequest_Restore); ok {
+			return x.Restore
+		}
+	}
+	return ""
+}
+
+type isWatchOperationsRequest_Owner interface {
+	isWatchOperationsRequest_Owner()
+}
+
+type WatchOperationsRequest_Backup struct {
+	// The name of a Backup in the server namespace.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3,oneof"`
+}
+
+type WatchOperationsRequest_Restore struct {
+	// The name of a Restore in the server namespace.
+	Restore string `protobuf:"bytes,2,opt,name=restore,proto3,oneof"`
+}
+
+func (*WatchOperationsRequest_Backup) isWatchOperationsRequest_Owner() {}
+
+func (*WatchOperationsRequest_Restore) isWatchOperationsRequest_Owner() {}
+
+// WatchOperationsResponse is a part of one state of a job's operations, as changes to the state before. The first state is
+// all changes.
+type WatchOperationsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operations that are new or differ from what was sent last, oldest first.
+	Changed []*Operation `protobuf:"bytes,1,rep,name=changed,proto3" json:"changed,omitempty"`
+	// The phase of the Backup or Restore; empty for one that nobody has looked at.
+	JobPhase string `protobuf:"bytes,2,opt,name=job_phase,json=jobPhase,proto3" json:"job_phase,omitempty"`
+	// The state is complete with this message. Large states come in several.
+	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	// When the state was read.
+	ReadTime      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchOperationsResponse) Reset() {
+	*x = WatchOperationsResponse{}
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchOperationsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchOperationsResponse) ProtoMessage() {}
+
+func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchOperationsResponse.ProtoReflect.Descriptor instead.
+func (*WatchOperationsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_operation_v1_monitor_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WatchOperationsResponse) GetChanged() []*Operation {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *WatchOperationsResponse) GetJobPhase() string {
+	if x != nil {
+		return x.JobPhase
+	}
+	return ""
+}
+
+func (x *WatchOperationsResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *WatchOperationsResponse) GetReadTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReadTime
+	}
+	return nil
+}
+
+// OperationName names one operation of a job.
+type OperationName struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identifier the plugin gave it.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The name of the action that started it; needed where several actions gave the same identifier.
+	Action        string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperationName) Reset() {
+	*x = OperationName{}
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperationName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperationName) ProtoMessage() {}
+
+func (x *OperationName) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperationName.ProtoReflect.Descriptor instead.
+func (*OperationName) Descriptor() ([]byte, []int) {
+	return file_holdfast_operation_v1_monitor_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *OperationName) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *OperationName) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+// CancelOperationRequest names what has to end.
+type CancelOperationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose operations.
+	//
+	// Types that are valid to be assigned to Owner:
+	//
+	//	*CancelOperationRequest_Backup
+	//	*CancelOperationRequest_Restore
+	Owner isCancelOperationRequest_Owner `protobuf_oneof:"owner"`
+	// Which of them.
+	//
+	// Types that are valid to be assigned to Target:
+	//
+	//	*CancelOperationRequest_Operation
+	//	*CancelOperationRequest_All
+	Target isCancelOperationRequest_Target `protobuf_oneof:"target"`
+	// Who asks, for the error of the operation. Where callers prove who they are, the service says that itself and this is
+	// not heeded.
+	RequestedBy   string `protobuf:"bytes,5,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelOperationRequest) Reset() {
+	*x = CancelOperationRequest{}
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelOperationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelOperationRequest) ProtoMessage() {}
+
+func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelOperationRequest.ProtoReflect.Descriptor instead.
+func (*CancelOperationRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_operation_v1_monitor_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CancelOperationRequest) GetOwner() isCancelOperationRequest_Owner {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *CancelOperationRequest) GetBackup() string {
+	if x != nil {
+		if x, ok := x.Owner.(*CancelOperationRequest_Backup); ok {
+			return x.Backup
+		}
+	}
+	return ""
+}
+
+func (x *CancelOperationRequest) GetRestore() string {
+	if x != nil {
+		if x, ok := x.Owner.(*CancelOperationRequest_Restore); ok {
+			return x.Restore
+		}
+	}
+	return ""
+}
+
+func (x *CancelOperationRequest) GetTarget() isCancelOperationRequest_Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *CancelOperationRequest) GetOperation() *OperationName {
+	if x != nil {
+		if x, ok := x.Target.(*CancelOperationRequest_Operation); ok {
+			return x.Operation
+		}
+	}
+	return nil
+}
+
+func (x *CancelOperationRequest) GetAll() bool {
+	if x != nil {
+		if x, ok := x.Target.(*CancelOperationRequest_All); ok {
+			return x.All
+		}
+	}
+	return false
+}
+
+func (x *CancelOperationRequest) GetRequestedBy() string {
+	if x != nil {
+		return x.RequestedBy
+	}
+	return ""
+}
+
+type isCancelOperationRequest_Owner interface {
+	isCancelOperationRequest_Owner()
+}
+
+type CancelOperationRequest_Backup struct {
+	// The name of a Backup in the server namespace.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3,oneof"`
+}
+
+type CancelOperationRequest_Restore struct {
+	// The name of a Restore in the server namespace.
+	Restore string `protobuf:"bytes,2,opt,name=restore,proto3,oneof"`
+}
+
+func (*CancelOperationRequest_Backup) isCancelOperationRequest_Owner() {}
+
+func (*CancelOperationRequest_Restore) isCancelOperationRequest_Owner() {}
+
+type isCancelOperationRequest_Target interface {
+	isCancelOperationRequest_Target()
+}
+
+type CancelOperationRequest_Operation struct {
+	// This one.
+	Operation *OperationName `protobuf:"bytes,3,opt,name=operation,proto3,oneof"`
+}
+
+type CancelOperationRequest_All struct {
+	// All that have not ended.
+	All bool `protobuf:"varint,4,opt,name=all,proto3,oneof"`
+}
+
+func (*CancelOperationRequest_Operation) isCancelOperationRequest_Target() {}
+
+func (*CancelOperationRequest_All) isCancelOperationRequest_Target() {}
+
+// CancelOperationResponse says what was asked to end.
+type CancelOperationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operations that were meant, as they are now; of all, those that had not ended, and at most 1000.
+	Operations []*Operation `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"`
+	// For how many of those that were meant the request was recorded now. The others had ended, or were asked before.
+	Requested     int32 `protobuf:"varint,2,opt,name=requested,proto3" json:"requested,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelOperationResponse) Reset() {
+	*x = CancelOperationResponse{}
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelOperationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelOperationResponse) ProtoMessage() {}
+
+func (x *CancelOperationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelOperationResponse.ProtoReflect.Descriptor instead.
+func (*CancelOperationResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_operation_v1_monitor_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CancelOperationResponse) GetOperations() []*Operation {
+	if x != nil {
+		return x.Operations
+	}
+	return nil
+}
+
+func (x *CancelOperationResponse) GetRequested() int32 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
+// StreamOperationLogsRequest names an operation.
+type StreamOperationLogsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose operation.
+	//
+	// Types that are valid to be assigned to Owner:
+	//
+	//	*StreamOperationLogsRequest_Backup
+	//	*StreamOperationLogsRequest_Restore
+	Owner isStreamOperationLogsRequest_Owner `protobuf_oneof:"owner"`
+	// Which of them.
+	Operation *OperationName `protobuf:"bytes,3,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Only lines from this time on; absent for all.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// Go on with new lines until the operation has ended.
+	Follow        bool `protobuf:"varint,5,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamOperationLogsRequest) Reset() {
+	*x = StreamOperationLogsRequest{}
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamOperationLogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamOperationLogsRequest) ProtoMessage() {}
+
+func (x *StreamOperationLogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamOperationLogsRequest.ProtoReflect.Descriptor instead.
+func (*StreamOperationLogsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_operation_v1_monitor_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *StreamOperationLogsRequest) GetOwner() isStreamOperationLogsRequest_Owner {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *StreamOperationLogsRequest) GetBackup() string {
+	if x != nil {
+		if x, ok := x.Owner.(*StreamOperationLogsRequest_Backup); ok {
+			return x.Backup
+		}
+	}
+	return ""
+}
+
+func (x *StreamOperationLogsRequest) GetRestore() string {
+	if x != nil {
+		if x, ok := x.Owner.(*StreamOperationLogsRequest_Restore); ok {
+			return x.Restore
+		}
+	}
+	return ""
+}
+
+func (x *StreamOperationLogsRequest) GetOperation() *OperationName {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *StreamOperationLogsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *StreamOperationLogsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+type isStreamOperationLogsRequest_Owner interface {
+	isStreamOperationLogsRequest_Owner()
+}
+
+type StreamOperationLogsRequest_Backup struct {
+	// The name of a Backup in the server namespace.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3,oneof"`
+}
+
+type StreamOperationLogsRequest_Restore struct {
+	// The name of a Restore in the server namespace.
+	Restore string `protobuf:"bytes,2,opt,name=restore,proto3,oneof"`
+}
+
+func (*StreamOperationLogsRequest_Backup) isStreamOperationLogsRequest_Owner() {}
+
+func (*StreamOperationLogsRequest_Restore) isStreamOperationLogsRequest_Owner() {}
+
+// StreamOperationLogsResponse is one line.
+type StreamOperationLogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was logged; absent where the action does not say.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// debug, info, warning or error.
+	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
+	// What happened.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Details by name.
+	Fields        map[string]string `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamOperationLogsResponse) Reset() {
+	*x = StreamOperationLogsResponse{}
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamOperationLogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamOperationLogsResponse) ProtoMessage() {}
+
+func (x *StreamOperationLogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_operation_v1_monitor_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamOperationLogsResponse.ProtoReflect.Descriptor instead.
+func (*StreamOperationLogsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_operation_v1_monitor_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StreamOperationLogsResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *StreamOperationLogsResponse) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *StreamOperationLogsResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *StreamOperationLogsResponse) GetFields() map[string]string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
 var File_holdfast_operation_v1_monitor_proto protoreflect.FileDescriptor
 
 const file_holdfast_operation_v1_monitor_proto_rawDesc = "" +
@@ -447,15 +1052,65 @@ const file_holdfast_operation_v1_monitor_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12;\n" +
 	"\vupdate_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime*\xa6\x01\n" +
+	"updateTime\"v\n" +
+	"\x16WatchOperationsRequest\x12$\n" +
+	"\x06backup\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\x06backup\x12&\n" +
+	"\arestore\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\arestoreB\x0e\n" +
+	"\x05owner\x12\x05\xbaH\x02\b\x01\"\xc7\x01\n" +
+	"\x17WatchOperationsResponse\x12:\n" +
+	"\achanged\x18\x01 \x03(\v2 .holdfast.operation.v1.OperationR\achanged\x12\x1b\n" +
+	"\tjob_phase\x18\x02 \x01(\tR\bjobPhase\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x127\n" +
+	"\tread_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime\"M\n" +
+	"\rOperationName\x12\x1a\n" +
+	"\x02id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 R\x02id\x12 \n" +
+	"\x06action\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x06action\"\x97\x02\n" +
+	"\x16CancelOperationRequest\x12$\n" +
+	"\x06backup\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\x06backup\x12&\n" +
+	"\arestore\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\arestore\x12D\n" +
+	"\toperation\x18\x03 \x01(\v2$.holdfast.operation.v1.OperationNameH\x01R\toperation\x12\x1b\n" +
+	"\x03all\x18\x04 \x01(\bB\a\xbaH\x04j\x02\b\x01H\x01R\x03all\x12+\n" +
+	"\frequested_by\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vrequestedByB\x0e\n" +
+	"\x05owner\x12\x05\xbaH\x02\b\x01B\x0f\n" +
+	"\x06target\x12\x05\xbaH\x02\b\x01\"y\n" +
+	"\x17CancelOperationResponse\x12@\n" +
+	"\n" +
+	"operations\x18\x01 \x03(\v2 .holdfast.operation.v1.OperationR\n" +
+	"operations\x12\x1c\n" +
+	"\trequested\x18\x02 \x01(\x05R\trequested\"\x90\x02\n" +
+	"\x1aStreamOperationLogsRequest\x12$\n" +
+	"\x06backup\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\x06backup\x12&\n" +
+	"\arestore\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\arestore\x12J\n" +
+	"\toperation\x18\x03 \x01(\v2$.holdfast.operation.v1.OperationNameB\x06\xbaH\x03\xc8\x01\x01R\toperation\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06follow\x18\x05 \x01(\bR\x06followB\x0e\n" +
+	"\x05owner\x12\x05\xbaH\x02\b\x01\"\x90\x02\n" +
+	"\x1bStreamOperationLogsResponse\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\tR\x05level\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12V\n" +
+	"\x06fields\x18\x04 \x03(\v2>.holdfast.operation.v1.StreamOperationLogsResponse.FieldsEntryR\x06fields\x1a9\n" +
+	"\vFieldsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xa6\x01\n" +
 	"\x0eOperationPhase\x12\x1f\n" +
 	"\x1bOPERATION_PHASE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13OPERATION_PHASE_NEW\x10\x01\x12\x1f\n" +
 	"\x1bOPERATION_PHASE_IN_PROGRESS\x10\x02\x12\x1d\n" +
 	"\x19OPERATION_PHASE_COMPLETED\x10\x03\x12\x1a\n" +
-	"\x16OPERATION_PHASE_FAILED\x10\x042\x88\x01\n" +
+	"\x16OPERATION_PHASE_FAILED\x10\x042\xee\x03\n" +
 	"\x17OperationMonitorService\x12m\n" +
-	"\x0eListOperations\x12,.holdfast.operation.v1.ListOperationsRequest\x1a-.holdfast.operation.v1.ListOperationsResponseB\xec\x01\n" +
+	"\x0eListOperations\x12,.holdfast.operation.v1.ListOperationsRequest\x1a-.holdfast.operation.v1.ListOperationsResponse\x12r\n" +
+	"\x0fWatchOperations\x12-.holdfast.operation.v1.WatchOperationsRequest\x1a..holdfast.operation.v1.WatchOperationsResponse0\x01\x12p\n" +
+	"\x0fCancelOperation\x12-.holdfast.operation.v1.CancelOperationRequest\x1a..holdfast.operation.v1.CancelOperationResponse\x12~\n" +
+	"\x13StreamOperationLogs\x121.holdfast.operation.v1.StreamOperationLogsRequest\x1a2.holdfast.operation.v1.StreamOperationLogsResponse0\x01B\xec\x01\n" +
 	"\x19com.holdfast.operation.v1B\fMonitorProtoP\x01ZKgithub.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1;operationv1\xa2\x02\x03HOX\xaa\x02\x15Holdfast.Operation.V1\xca\x02\x15Holdfast\\Operation\\V1\xe2\x02!Holdfast\\Operation\\V1\\GPBMetadata\xea\x02\x17Holdfast::Operation::V1b\x06proto3"
 
 var (
@@ -471,27 +1126,49 @@ func file_holdfast_operation_v1_monitor_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_operation_v1_monitor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_operation_v1_monitor_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_holdfast_operation_v1_monitor_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_holdfast_operation_v1_monitor_proto_goTypes = []any{
-	(OperationPhase)(0),            // 0: holdfast.operation.v1.OperationPhase
-	(*ListOperationsRequest)(nil),  // 1: holdfast.operation.v1.ListOperationsRequest
-	(*ListOperationsResponse)(nil), // 2: holdfast.operation.v1.ListOperationsResponse
-	(*Operation)(nil),              // 3: holdfast.operation.v1.Operation
-	(*timestamppb.Timestamp)(nil),  // 4: google.protobuf.Timestamp
+	(OperationPhase)(0),                 // 0: holdfast.operation.v1.OperationPhase
+	(*ListOperationsRequest)(nil),       // 1: holdfast.operation.v1.ListOperationsRequest
+	(*ListOperationsResponse)(nil),      // 2: holdfast.operation.v1.ListOperationsResponse
+	(*Operation)(nil),                   // 3: holdfast.operation.v1.Operation
+	(*WatchOperationsRequest)(nil),      // 4: holdfast.operation.v1.WatchOperationsRequest
+	(*WatchOperationsResponse)(nil),     // 5: holdfast.operation.v1.WatchOperationsResponse
+	(*OperationName)(nil),               // 6: holdfast.operation.v1.OperationName
+	(*CancelOperationRequest)(nil),      // 7: holdfast.operation.v1.CancelOperationRequest
+	(*CancelOperationResponse)(nil),     // 8: holdfast.operation.v1.CancelOperationResponse
+	(*StreamOperationLogsRequest)(nil),  // 9: holdfast.operation.v1.StreamOperationLogsRequest
+	(*StreamOperationLogsResponse)(nil), // 10: holdfast.operation.v1.StreamOperationLogsResponse
+	nil,                                 // 11: holdfast.operation.v1.StreamOperationLogsResponse.FieldsEntry
+	(*timestamppb.Timestamp)(nil),       // 12: google.protobuf.Timestamp
 }
 var file_holdfast_operation_v1_monitor_proto_depIdxs = []int32{
-	3, // 0: holdfast.operation.v1.ListOperationsResponse.operations:type_name -> holdfast.operation.v1.Operation
-	0, // 1: holdfast.operation.v1.Operation.phase:type_name -> holdfast.operation.v1.OperationPhase
-	4, // 2: holdfast.operation.v1.Operation.create_time:type_name -> google.protobuf.Timestamp
-	4, // 3: holdfast.operation.v1.Operation.start_time:type_name -> google.protobuf.Timestamp
-	4, // 4: holdfast.operation.v1.Operation.update_time:type_name -> google.protobuf.Timestamp
-	1, // 5: holdfast.operation.v1.OperationMonitorService.ListOperations:input_type -> holdfast.operation.v1.ListOperationsRequest
-	2, // 6: holdfast.operation.v1.OperationMonitorService.ListOperations:output_type -> holdfast.operation.v1.ListOperationsResponse
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	3,  // 0: holdfast.operation.v1.ListOperationsResponse.operations:type_name -> holdfast.operation.v1.Operation
+	0,  // 1: holdfast.operation.v1.Operation.phase:type_name -> holdfast.operation.v1.OperationPhase
+	12, // 2: holdfast.operation.v1.Operation.create_time:type_name -> google.protobuf.Timestamp
+	12, // 3: holdfast.operation.v1.Operation.start_time:type_name -> google.protobuf.Timestamp
+	12, // 4: holdfast.operation.v1.Operation.update_time:type_name -> google.protobuf.Timestamp
+	3,  // 5: holdfast.operation.v1.WatchOperationsResponse.changed:type_name -> holdfast.operation.v1.Operation
+	12, // 6: holdfast.operation.v1.WatchOperationsResponse.read_time:type_name -> google.protobuf.Timestamp
+	6,  // 7: holdfast.operation.v1.CancelOperationRequest.operation:type_name -> holdfast.operation.v1.OperationName
+	3,  // 8: holdfast.operation.v1.CancelOperationResponse.operations:type_name -> holdfast.operation.v1.Operation
+	6,  // 9: holdfast.operation.v1.StreamOperationLogsRequest.operation:type_name -> holdfast.operation.v1.OperationName
+	12, // 10: holdfast.operation.v1.StreamOperationLogsRequest.since:type_name -> google.protobuf.Timestamp
+	12, // 11: holdfast.operation.v1.StreamOperationLogsResponse.time:type_name -> google.protobuf.Timestamp
+	11, // 12: holdfast.operation.v1.StreamOperationLogsResponse.fields:type_name -> holdfast.operation.v1.StreamOperationLogsResponse.FieldsEntry
+	1,  // 13: holdfast.operation.v1.OperationMonitorService.ListOperations:input_type -> holdfast.operation.v1.ListOperationsRequest
+	4,  // 14: holdfast.operation.v1.OperationMonitorService.WatchOperations:input_type -> holdfast.operation.v1.WatchOperationsRequest
+	7,  // 15: holdfast.operation.v1.OperationMonitorService.CancelOperation:input_type -> holdfast.operation.v1.CancelOperationRequest
+	9,  // 16: holdfast.operation.v1.OperationMonitorService.StreamOperationLogs:input_type -> holdfast.operation.v1.StreamOperationLogsRequest
+	2,  // 17: holdfast.operation.v1.OperationMonitorService.ListOperations:output_type -> holdfast.operation.v1.ListOperationsResponse
+	5,  // 18: holdfast.operation.v1.OperationMonitorService.WatchOperations:output_type -> holdfast.operation.v1.WatchOperationsResponse
+	8,  // 19: holdfast.operation.v1.OperationMonitorService.CancelOperation:output_type -> holdfast.operation.v1.CancelOperationResponse
+	10, // 20: holdfast.operation.v1.OperationMonitorService.StreamOperationLogs:output_type -> holdfast.operation.v1.StreamOperationLogsResponse
+	17, // [17:21] is the sub-list for method output_type
+	13, // [13:17] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_operation_v1_monitor_proto_init() }
@@ -503,13 +1180,27 @@ func file_holdfast_operation_v1_monitor_proto_init() {
 		(*ListOperationsRequest_Backup)(nil),
 		(*ListOperationsRequest_Restore)(nil),
 	}
+	file_holdfast_operation_v1_monitor_proto_msgTypes[3].OneofWrappers = []any{
+		(*WatchOperationsRequest_Backup)(nil),
+		(*WatchOperationsRequest_Restore)(nil),
+	}
+	file_holdfast_operation_v1_monitor_proto_msgTypes[6].OneofWrappers = []any{
+		(*CancelOperationRequest_Backup)(nil),
+		(*CancelOperationRequest_Restore)(nil),
+		(*CancelOperationRequest_Operation)(nil),
+		(*CancelOperationRequest_All)(nil),
+	}
+	file_holdfast_operation_v1_monitor_proto_msgTypes[8].OneofWrappers = []any{
+		(*StreamOperationLogsRequest_Backup)(nil),
+		(*StreamOperationLogsRequest_Restore)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_operation_v1_monitor_proto_rawDesc), len(file_holdfast_operation_v1_monitor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   3,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,7 +21,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	OperationMonitorService_ListOperations_FullMethodName = "/holdfast.operation.v1.OperationMonitorService/ListOperations"
+	OperationMonitorService_ListOperations_FullMethodName      = "/holdfast.operation.v1.OperationMonitorService/ListOperations"
+	OperationMonitorService_WatchOperations_FullMethodName     = "/holdfast.operation.v1.OperationMonitorService/WatchOperations"
+	OperationMonitorService_CancelOperation_FullMethodName     = "/holdfast.operation.v1.OperationMonitorService/CancelOperation"
+	OperationMonitorService_StreamOperationLogs_FullMethodName = "/holdfast.operation.v1.OperationMonitorService/StreamOperationLogs"
 )
 
 // OperationMonitorServiceClient is the client API for OperationMonitorService service.
@@ -33,6 +36,17 @@ type OperationMonitorServiceClient interface {
 	// ListOperations lists the operations of one backup or restore, oldest first. One that has none gives an empty list,
 	// one that does not exist NOT_FOUND.
 	ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error)
+	// WatchOperations sends the operations of one backup or restore, then those that change, until the job has ended. One
+	// that does not exist gives NOT_FOUND.
+	WatchOperations(ctx context.Context, in *WatchOperationsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchOperationsResponse], error)
+	// CancelOperation asks operations of a backup or restore to end: the request is recorded, once for each operation, and
+	// the action is called soon after. The job goes on; an operation that was cancelled has failed. Asking again changes
+	// nothing, and one that has ended stays as it is. While the job may still begin operations it is FAILED_PRECONDITION
+	// with the reason OPERATIONS_NOT_COLLECTED: cancel the job.
+	CancelOperation(ctx context.Context, in *CancelOperationRequest, opts ...grpc.CallOption) (*CancelOperationResponse, error)
+	// StreamOperationLogs sends what an operation has logged, oldest first. Where the protocol of its action has no logs it
+	// is UNIMPLEMENTED with the reason NO_OPERATION_LOGS.
+	StreamOperationLogs(ctx context.Context, in *StreamOperationLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamOperationLogsResponse], error)
 }
 
 type operationMonitorServiceClient struct {
@@ -53,6 +67,54 @@ func (c *operationMonitorServiceClient) ListOperations(ctx context.Context, in *
 	return out, nil
 }
 
+func (c *operationMonitorServiceClient) WatchOperations(ctx context.Context, in *WatchOperationsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchOperationsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &OperationMonitorService_ServiceDesc.Streams[0], OperationMonitorService_WatchOperations_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchOperationsRequest, WatchOperationsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperationMonitorService_WatchOperationsClient = grpc.ServerStreamingClient[WatchOperationsResponse]
+
+func (c *operationMonitorServiceClient) CancelOperation(ctx context.Context, in *CancelOperationRequest, opts ...grpc.CallOption) (*CancelOperationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelOperationResponse)
+	err := c.cc.Invoke(ctx, OperationMonitorService_CancelOperation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operationMonitorServiceClient) StreamOperationLogs(ctx context.Context, in *StreamOperationLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamOperationLogsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &OperationMonitorService_ServiceDesc.Streams[1], OperationMonitorService_StreamOperationLogs_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[StreamOperationLogsRequest, StreamOperationLogsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperationMonitorService_StreamOperationLogsClient = grpc.ServerStreamingClient[StreamOperationLogsResponse]
+
 // OperationMonitorServiceServer is the server API for OperationMonitorService service.
 // All implementations must embed UnimplementedOperationMonitorServiceServer
 // for forward compatibility.
@@ -62,6 +124,17 @@ type OperationMonitorServiceServer interface {
 	// ListOperations lists the operations of one backup or restore, oldest first. One that has none gives an empty list,
 	// one that does not exist NOT_FOUND.
 	ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error)
+	// WatchOperations sends the operations of one backup or restore, then those that change, until the job has ended. One
+	// that does not exist gives NOT_FOUND.
+	WatchOperations(*WatchOperationsRequest, grpc.ServerStreamingServer[WatchOperationsResponse]) error
+	// CancelOperation asks operations of a backup or restore to end: the request is recorded, once for each operation, and
+	// the action is called soon after. The job goes on; an operation that was cancelled has failed. Asking again changes
+	// nothing, and one that has ended stays as it is. While the job may still begin operations it is FAILED_PRECONDITION
+	// with the reason OPERATIONS_NOT_COLLECTED: cancel the job.
+	CancelOperation(context.Context, *CancelOperationRequest) (*CancelOperationResponse, error)
+	// StreamOperationLogs sends what an operation has logged, oldest first. Where the protocol of its action has no logs it
+	// is UNIMPLEMENTED with the reason NO_OPERATION_LOGS.
+	StreamOperationLogs(*StreamOperationLogsRequest, grpc.ServerStreamingServer[StreamOperationLogsResponse]) error
 	mustEmbedUnimplementedOperationMonitorServiceServer()
 }
 
@@ -74,6 +147,15 @@ type UnimplementedOperationMonitorServiceServer struct{}
 
 func (UnimplementedOperationMonitorServiceServer) ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListOperations not implemented")
+}
+func (UnimplementedOperationMonitorServiceServer) WatchOperations(*WatchOperationsRequest, grpc.ServerStreamingServer[WatchOperationsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchOperations not implemented")
+}
+func (UnimplementedOperationMonitorServiceServer) CancelOperation(context.Context, *CancelOperationRequest) (*CancelOperationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelOperation not implemented")
+}
+func (UnimplementedOperationMonitorServiceServer) StreamOperationLogs(*StreamOperationLogsRequest, grpc.ServerStreamingServer[StreamOperationLogsResponse]) error {
+	return status.Error(codes.Unimplemented, "method StreamOperationLogs not implemented")
 }
 func (UnimplementedOperationMonitorServiceServer) mustEmbedUnimplementedOperationMonitorServiceServer() {
 }
@@ -115,6 +197,46 @@ func _OperationMonitorService_ListOperations_Handler(srv interface{}, ctx contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperationMonitorService_WatchOperations_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchOperationsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(OperationMonitorServiceServer).WatchOperations(m, &grpc.GenericServerStream[WatchOperationsRequest, WatchOperationsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperationMonitorService_WatchOperationsServer = grpc.ServerStreamingServer[WatchOperationsResponse]
+
+func _OperationMonitorService_CancelOperation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelOperationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperationMonitorServiceServer).CancelOperation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperationMonitorService_CancelOperation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperationMonitorServiceServer).CancelOperation(ctx, req.(*CancelOperationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperationMonitorService_StreamOperationLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(StreamOperationLogsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(OperationMonitorServiceServer).StreamOperationLogs(m, &grpc.GenericServerStream[StreamOperationLogsRequest, StreamOperationLogsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OperationMonitorService_StreamOperationLogsServer = grpc.ServerStreamingServer[StreamOperationLogsResponse]
+
 // OperationMonitorService_ServiceDesc is the grpc.ServiceDesc for OperationMonitorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -126,7 +248,22 @@ var OperationMonitorService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListOperations",
 			Handler:    _OperationMonitorService_ListOperations_Handler,
 		},
+		{
+			MethodName: "CancelOperation",
+			Handler:    _OperationMonitorService_CancelOperation_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchOperations",
+			Handler:       _OperationMonitorService_WatchOperations_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "StreamOperationLogs",
+			Handler:       _OperationMonitorService_StreamOperationLogs_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "holdfast/operation/v1/monitor.proto",
 }

@@ -1,0 +1,104 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
+
+// ReasonNoLogs is the reason of the error where the protocol of an action has no logs.
+const ReasonNoLogs = "NO_OPERATION_LOGS"
+
+// JSON is a job as actions get it: with its kind, which a typed client leaves out.
+func JSON(job client.Object, kind string) ([]byte, error) {
+	job.GetObjectKind().SetGroupVersionKind(velerov1.GroupVersion.WithKind(kind))
+	return json.Marshal(job)
+}
+
+// Logs sends what an operation has logged from since on, oldest first; with follow until it has
+// ended. Errors are those of Target, of OfBackup and of send, and one that wraps
+// errgrpc.ErrUnsupported where the protocol of its action has no logs.
+func (s *Source) Logs(ctx context.Context, owner Owner, target Target, since time.Time, follow bool, send func(action.LogLine) error) error {
+	f, err := s.read(ctx, owner)
+	if err != nil {
+		return err
+	}
+	ops, err := f.one(owner, target)
+	if err != nil {
+		return err
+	}
+	job, err := JSON(f.job, owner.Kind)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", owner, err)
+	}
+	for _, op := range ops {
+		err = s.stream(ctx, &op, job, since, follow, send)
+		if !errors.Is(err, action.ErrUnknownAction) {
+			break
+		}
+	}
+	return refused(err, owner, target)
+}
+
+// one finds an operation. Of one that is in a file alone the kind of its action is not known: it is
+// returned with each that it may have.
+func (f *found) one(owner Owner, target Target) (ops []operation.Operation, err error) {
+	var actions []string
+	for _, op := range f.ops {
+		if target.is(op.ID, op.Action) {
+			ops, actions = append(ops, op), append(actions, op.Action)
+		}
+	}
+	kinds := []pluginhost.Kind{pluginhost.KindAsyncBackupItemAction, pluginhost.KindBackupItemActionV2}
+	if f.kind == operation.KindRestore {
+		kinds = []pluginhost.Kind{pluginhost.KindAsyncRestoreItemAction, pluginhost.KindRestoreItemActionV2}
+	}
+	for _, o := range f.file {
+		if !target.is(o.Spec.ID, o.Spec.Action()) {
+			continue
+		}
+		actions = append(actions, o.Spec.Action())
+		for _, kind := range kinds {
+			ops = append(ops, operation.Operation{Kind: string(kind), Action: o.Spec.Action(), ID: o.Spec.ID})
+		}
+	}
+	if err := target.check(owner, slices.Clone(actions)); err != nil {
+		return nil, err
+	}
+	return ops, nil
+}
+
+func (s *Source) stream(ctx context.Context, op *operation.Operation, job []byte, since time.Time, follow bool, send func(action.LogLine) error) error {
+	named := action.Operation{Kind: op.Kind, Action: op.Action, ID: op.ID}
+	for line, err := range s.Actions.Logs(ctx, named, job, since, follow) {
+		if err != nil {
+			return err
+		}
+		if err := send(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused makes what an action answers the error of a call.
+func refused(err error, owner Owner, target Target) error {
+	switch {
+	case errors.Is(err, action.ErrNoLogs):
+		return errgrpc.WithReason(fmt.Errorf("operation %q of %s: %w: %w", target.ID, owner, errgrpc.ErrUnsupported, err), ReasonNoLogs, nil)
+	case errors.Is(err, action.ErrUnknownOperation), errors.Is(err, action.ErrUnknownAction):
+		return fmt.Errorf("operation %q of %s: %w: %w", target.ID, owner, errgrpc.ErrNotFound, err)
+	}
+	return err
+}
