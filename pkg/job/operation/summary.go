@@ -41,6 +41,7 @@ type Running struct {
 	Total       int64      `json:"total,omitempty"`
 	Units       string     `json:"units,omitempty"`
 	Description string     `json:"description,omitempty"`
+	Created     *time.Time `json:"created,omitempty"`
 	Started     *time.Time `json:"started,omitempty"`
 	Updated     *time.Time `json:"updated,omitempty"`
 }
@@ -59,7 +60,7 @@ func (l *Log) Summary() Summary {
 		}
 		sum.Running = append(sum.Running, Running{
 			Action: clip(op.Action), ID: clip(op.ID), Item: clip(op.Item.String()), Phase: s.Phase, Completed: s.Completed, Total: s.Total,
-			Units: clip(s.Units), Description: clip(s.Description), Started: s.Started, Updated: s.Updated,
+			Units: clip(s.Units), Description: clip(s.Description), Created: &op.Created, Started: s.Started, Updated: s.Updated,
 		})
 	}
 	return sum

@@ -26,6 +26,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
@@ -42,7 +43,7 @@ type Cluster struct {
 	// Clock is the commands' clock; the real one unless it is set.
 	Clock clock.WithTicker
 
-	listener *bufconn.Listener // of queue-scheduler; nil when there is none
+	listener *bufconn.Listener // of the service; nil when there is none
 }
 
 // New returns a fake cluster that holds the objects.
@@ -94,6 +95,17 @@ func (c *Cluster) create(ctx context.Context, w client.WithWatch, obj client.Obj
 // Serve answers RPCs to queue-scheduler until stop is called or the test is over.
 func (c *Cluster) Serve(t *testing.T, queue queuev1.QueueServiceServer) (stop func()) {
 	t.Helper()
+	return c.serve(t, func(s *grpc.Server) { queuev1.RegisterQueueServiceServer(s, queue) })
+}
+
+// ServeOperations is Serve for async-operation-monitor.
+func (c *Cluster) ServeOperations(t *testing.T, monitor operationv1.OperationMonitorServiceServer) (stop func()) {
+	t.Helper()
+	return c.serve(t, func(s *grpc.Server) { operationv1.RegisterOperationMonitorServiceServer(s, monitor) })
+}
+
+func (c *Cluster) serve(t *testing.T, register func(*grpc.Server)) (stop func()) {
+	t.Helper()
 	c.listener = bufconn.Listen(1 << 16)
 	s := grpc.NewServer(
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
@@ -103,7 +115,7 @@ func (c *Cluster) Serve(t *testing.T, queue queuev1.QueueServiceServer) (stop fu
 		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
 			return toStatus(h(srv, ss))
 		}))
-	queuev1.RegisterQueueServiceServer(s, queue)
+	register(s)
 	go func() { _ = s.Serve(c.listener) }()
 	t.Cleanup(s.Stop)
 	return s.Stop

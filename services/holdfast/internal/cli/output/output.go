@@ -106,3 +106,27 @@ func Selector(s *metav1.LabelSelector, or []*metav1.LabelSelector) string {
 	}
 	return strings.Join(each, " or ")
 }
+
+// barWidth is the width of a progress bar in characters.
+const barWidth = 20
+
+// Bar is how far something is, as "[#####...............] 25%"; empty while total is not known.
+func Bar(completed, total int64) string {
+	if total <= 0 {
+		return ""
+	}
+	part := min(max(float64(completed)/float64(total), 0), 1)
+	full := int(part * barWidth)
+	return fmt.Sprintf("[%s%s] %d%%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), int(part*100)) //nolint:mnd // per cent
+}
+
+// Amount is "3 of 10 Bytes", or "3 Bytes" while total is not known; empty where nothing is counted.
+func Amount(completed, total int64, units string) string {
+	switch {
+	case completed == 0 && total == 0:
+		return ""
+	case total == 0:
+		return strings.TrimSpace(fmt.Sprintf("%d %s", completed, units))
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d of %d %s", completed, total, units))
+}

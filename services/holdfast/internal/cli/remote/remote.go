@@ -20,8 +20,11 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
-// QueueAddress is where `holdfast up` and a port-forward have queue-scheduler.
-const QueueAddress = "127.0.0.1:7441"
+// Where `holdfast up` and a port-forward have services.
+const (
+	QueueAddress      = "127.0.0.1:7441" // queue-scheduler
+	OperationsAddress = "127.0.0.1:7444" // async-operation-monitor
+)
 
 // Options say where a service is and how to talk to it.
 type Options struct {
@@ -37,15 +40,22 @@ type Options struct {
 	// $HOLDFAST_DATA_DIR says, else what up noted for the address.
 	DataDir string
 
-	what string
+	what, about, service string
 }
 
 // Queue returns the options of queue-scheduler's address.
-func Queue() Options { return Options{Address: QueueAddress, what: "queue"} }
+func Queue() Options {
+	return Options{Address: QueueAddress, what: "queue", about: "the queue", service: "queue-scheduler"}
+}
+
+// Operations returns the options of async-operation-monitor's address.
+func Operations() Options {
+	return Options{Address: OperationsAddress, what: "operations", about: "operations", service: "async-operation-monitor"}
+}
 
 // BindFlags adds the flags.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Address, o.flag("address"), o.Address, "host:port of the service that knows the queue; in a cluster, forward the port first")
+	fs.StringVar(&o.Address, o.flag("address"), o.Address, "host:port of the service that knows "+o.about+"; in a cluster, forward the port first")
 	fs.StringVar(&o.CAFile, o.flag("ca-file"), o.CAFile, "PEM certificates the service is checked against; TLS is used when given")
 	fs.StringVar(&o.CertFile, o.flag("cert-file"), o.CertFile, "PEM certificate to present to the service; TLS is used when given")
 	fs.StringVar(&o.KeyFile, o.flag("key-file"), o.KeyFile, "PEM key of the certificate")
@@ -114,7 +124,7 @@ func (o *Options) transport() (credentials.TransportCredentials, bool, error) {
 func (o *Options) Explain(err error) error {
 	err = errgrpc.FromStatus(err)
 	if errors.Is(err, errgrpc.ErrUnavailable) && errgrpc.Reason(err) == "" {
-		return fmt.Errorf("%w; no answer from %s: is `holdfast up` running there, or the port of queue-scheduler forwarded? --%s says where it is", err, o.Address, o.flag("address"))
+		return fmt.Errorf("%w; no answer from %s: is `holdfast up` running there, or the port of %s forwarded? --%s says where it is", err, o.Address, o.service, o.flag("address"))
 	}
 	if errors.Is(err, errgrpc.ErrUnauthenticated) {
 		return fmt.Errorf("%w; --data-dir names the data directory of the `holdfast up` that listens on %s, --%s a file with a token", err, o.Address, o.flag("token-file"))

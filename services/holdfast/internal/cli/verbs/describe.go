@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
@@ -154,6 +155,9 @@ func (o *describeOptions[T]) write(p *describe.Page, obj T, d Description, files
 	p.Results(files.Results)
 	section(p, d.Spec)
 	section(p, d.Status)
+	if status.Stage != cancel.Ended {
+		p.Operations(obj, o.Global.Clock.Now())
+	}
 	p.Volumes(files.Volumes)
 	if files.Resources != nil {
 		p.Resources(files.Resources)

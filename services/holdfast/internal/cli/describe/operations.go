@@ -1,0 +1,45 @@
+package describe
+
+import (
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+// Operations writes the operations of a job that go on, as its annotation has them; nothing where
+// none do.
+func (p *Page) Operations(job metav1.Object, now time.Time) {
+	sum, ok, err := operation.Noted(job)
+	if !ok || err != nil || len(sum.Running) == 0 {
+		return
+	}
+	p.Heading("Running operations")
+	for i := range sum.Running {
+		r := &sum.Running[i]
+		parts := []string{string(r.Phase), output.Bar(r.Completed, r.Total), output.Amount(r.Completed, r.Total, r.Units), r.Description}
+		if r.Created != nil {
+			parts = append(parts, "begun "+duration.ShortHumanDuration(now.Sub(*r.Created))+" ago")
+		}
+		p.Field(1, r.Action+" "+r.Item, join(parts))
+		p.Field(2, "ID", r.ID)
+	}
+	if more := sum.Total - sum.Completed - sum.Failed - len(sum.Running); more > 0 {
+		p.Field(1, "More", more)
+	}
+}
+
+// join joins what is not empty.
+func join(parts []string) string {
+	var full []string
+	for _, part := range parts {
+		if part != "" {
+			full = append(full, part)
+		}
+	}
+	return strings.Join(full, ", ")
+}

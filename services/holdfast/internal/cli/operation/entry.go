@@ -1,0 +1,94 @@
+package operation
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+// List is the operations of a job, oldest first, as -o prints it.
+type List struct {
+	Operations []Entry `json:"operations"`
+}
+
+// Entry is one operation.
+type Entry struct {
+	ID     string `json:"id"`
+	Action string `json:"action"`
+	// Resource is the item's, for example "persistentvolumeclaims".
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Phase is New, InProgress, Completed or Failed.
+	Phase       string     `json:"phase"`
+	Error       string     `json:"error,omitempty"`
+	Completed   int64      `json:"completed,omitempty"`
+	Total       int64      `json:"total,omitempty"`
+	Units       string     `json:"units,omitempty"`
+	Description string     `json:"description,omitempty"`
+	Created     *time.Time `json:"created,omitempty"`
+	Started     *time.Time `json:"started,omitempty"`
+	Updated     *time.Time `json:"updated,omitempty"`
+}
+
+var phases = map[operationv1.OperationPhase]string{
+	operationv1.OperationPhase_OPERATION_PHASE_NEW:         "New",
+	operationv1.OperationPhase_OPERATION_PHASE_IN_PROGRESS: "InProgress",
+	operationv1.OperationPhase_OPERATION_PHASE_COMPLETED:   "Completed",
+	operationv1.OperationPhase_OPERATION_PHASE_FAILED:      "Failed",
+}
+
+func newEntry(o *operationv1.Operation) Entry {
+	return Entry{
+		ID: o.GetId(), Action: o.GetAction(), Resource: o.GetGroupResource(), Namespace: o.GetNamespace(), Name: o.GetName(),
+		Phase: phases[o.GetPhase()], Error: o.GetError(), Completed: o.GetCompleted(), Total: o.GetTotal(), Units: o.GetUnits(),
+		Description: o.GetDescription(), Created: moment(o.GetCreateTime()), Started: moment(o.GetStartTime()), Updated: moment(o.GetUpdateTime()),
+	}
+}
+
+func newList(operations []*operationv1.Operation) List {
+	list := List{Operations: make([]Entry, len(operations))}
+	for i, o := range operations {
+		list.Operations[i] = newEntry(o)
+	}
+	return list
+}
+
+func moment(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.AsTime()
+	return &at
+}
+
+func header() []string {
+	return []string{"ID", "ACTION", "ITEM", "PHASE", "PROGRESS", "AGE", "MESSAGE"}
+}
+
+// row is the operation in a table.
+func (e *Entry) row(now time.Time) []string {
+	item := e.Resource + " " + e.Name
+	if e.Namespace != "" {
+		item = e.Resource + " " + e.Namespace + "/" + e.Name
+	}
+	age := "n/a"
+	if e.Created != nil {
+		age = duration.ShortHumanDuration(now.Sub(*e.Created))
+	}
+	message := e.Description
+	if e.Error != "" {
+		message = e.Error
+	}
+	return []string{e.ID, e.Action, item, e.Phase, e.progress(), age, message}
+}
+
+// progress is a bar and what it stands for.
+func (e *Entry) progress() string {
+	return strings.TrimSpace(output.Bar(e.Completed, e.Total) + " " + output.Amount(e.Completed, e.Total, e.Units))
+}

@@ -1,0 +1,71 @@
+package operation
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+// pageSize is the largest the service gives.
+const pageSize = 1000
+
+// NewListCommand returns `operation list`.
+func NewListCommand(g *global.Global) *cobra.Command {
+	o := newOptions(g)
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:   "list " + ownerUse,
+		Short: "List the operations of a backup or restore",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			who, err := parseOwner(args[0])
+			if err != nil {
+				return err
+			}
+			return o.with(func() error { return o.list(cmd.Context(), who, format) })
+		},
+	}
+	format.BindFlag(cmd.Flags())
+	o.bindFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *options) list(ctx context.Context, who owner, format output.Format) error {
+	req := &operationv1.ListOperationsRequest{PageSize: pageSize, Owner: &operationv1.ListOperationsRequest_Backup{Backup: who.backup}}
+	if who.restore != "" {
+		req.Owner = &operationv1.ListOperationsRequest_Restore{Restore: who.restore}
+	}
+	var all []*operationv1.Operation
+	for more := true; more; more = req.GetPageToken() != "" {
+		page, err := o.api.ListOperations(ctx, req)
+		if err != nil {
+			return err
+		}
+		all = append(all, page.GetOperations()...)
+		req.PageToken = page.GetNextPageToken()
+	}
+	return o.print(newList(all), who, format)
+}
+
+func (o *options) print(list List, who owner, format output.Format) error {
+	if format != output.Text {
+		return format.Print(o.Out, list)
+	}
+	if len(list.Operations) == 0 {
+		o.Printf("%s has no operations.\n", who)
+		return nil
+	}
+	return output.Table(o.Out, header(), o.rows(list.Operations))
+}
+
+func (o *options) rows(entries []Entry) [][]string {
+	rows := make([][]string, len(entries))
+	for i := range entries {
+		rows[i] = entries[i].row(o.Clock.Now())
+	}
+	return rows
+}

@@ -1,0 +1,83 @@
+// Package operation holds the commands `holdfast operation ...`: what plugins began for a backup or
+// restore and that goes on after the call.
+package operation
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
+)
+
+// NewCommand returns the group of commands about operations.
+func NewCommand(g *global.Global) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "operation", Aliases: []string{"operations"},
+		Short: "See, follow and cancel what plugins began for a backup or restore",
+	}
+	cmd.AddCommand(NewListCommand(g), NewWatchCommand(g), NewCancelCommand(g), NewLogsCommand(g))
+	return cmd
+}
+
+// options are what the commands share.
+type options struct {
+	*global.Global
+	remote remote.Options
+	api    operationv1.OperationMonitorServiceClient
+}
+
+func newOptions(g *global.Global) options { return options{Global: g, remote: remote.Operations()} }
+
+func (o *options) bindFlags(fs *pflag.FlagSet) { o.remote.BindFlags(fs) }
+
+// with connects for the time of run, and makes its error one for people.
+func (o *options) with(run func() error) error {
+	conn, err := o.remote.Connect(o.Global)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // nothing is lost with it
+	o.api = operationv1.NewOperationMonitorServiceClient(conn)
+	return o.remote.Explain(run())
+}
+
+// owner is a job as the argument names it: one of the fields is set.
+type owner struct{ backup, restore string }
+
+const ownerUse = "backup/NAME|restore/NAME"
+
+// parseOwner reads "backup/b" or "restore/r".
+func parseOwner(arg string) (owner, error) {
+	kind, name, _ := strings.Cut(arg, "/")
+	switch {
+	case name == "":
+	case kind == "backup" || kind == "backups":
+		return owner{backup: name}, nil
+	case kind == "restore" || kind == "restores":
+		return owner{restore: name}, nil
+	}
+	return owner{}, fmt.Errorf("%q is not of the form backup/NAME or restore/NAME", arg)
+}
+
+// String returns `Backup "b"`.
+func (w owner) String() string {
+	if w.backup != "" {
+		return fmt.Sprintf("Backup %q", w.backup)
+	}
+	return fmt.Sprintf("Restore %q", w.restore)
+}
+
+// target is which operation is meant.
+type target struct{ action string }
+
+func (t *target) bindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&t.action, "action", "", "the action that began the operation; needed where several gave the same ID")
+}
+
+var errTarget = errors.New("give either the ID of an operation or --all")

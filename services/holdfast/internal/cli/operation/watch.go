@@ -1,0 +1,184 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+)
+
+const (
+	// again is the pause before a lost connection is made again.
+	again = time.Second
+	// maxShown bounds the operations on a terminal: those that go on come first.
+	maxShown = 30
+)
+
+// watcher shows the operations of a job as they change.
+type watcher struct {
+	options
+	who     owner
+	known   []*operationv1.Operation // in the order in which they were received first
+	at      map[string]int           // index in known
+	updated map[int]bool             // received since the last display, and different
+	phase   string
+	shown   bool
+}
+
+// NewWatchCommand returns `operation watch`.
+func NewWatchCommand(g *global.Global) *cobra.Command {
+	w := &watcher{options: newOptions(g)}
+	cmd := &cobra.Command{
+		Use:   "watch " + ownerUse,
+		Short: "Show the operations of a backup or restore and every change of them, until it has ended",
+		Long: `Shows the operations of a backup or restore and every change of them, until it
+has ended. On a terminal the screen is drawn anew, with the operations that go on
+first; elsewhere the operations that changed are printed, a line each.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if w.who, err = parseOwner(args[0]); err != nil {
+				return err
+			}
+			return w.with(func() error { return w.run(cmd.Context()) })
+		},
+	}
+	w.bindFlags(cmd.Flags())
+	return cmd
+}
+
+// run watches until the job has ended or ctx does. A service that goes away after it has answered is
+// waited for: it may be restarting.
+func (w *watcher) run(ctx context.Context) error {
+	w.at, w.updated = map[string]int{}, map[int]bool{}
+	for {
+		err := w.follow(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the user has seen enough
+		case !w.shown || !errors.Is(errgrpc.FromStatus(err), errgrpc.ErrUnavailable):
+			return err
+		}
+		_, _ = fmt.Fprintf(w.Err, "holdfast: %v; trying again\n", w.remote.Explain(err))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.Clock.After(again):
+		}
+	}
+}
+
+// follow shows one stream.
+func (w *watcher) follow(ctx context.Context) error {
+	req := &operationv1.WatchOperationsRequest{Owner: &operationv1.WatchOperationsRequest_Backup{Backup: w.who.backup}}
+	if w.who.restore != "" {
+		req.Owner = &operationv1.WatchOperationsRequest_Restore{Restore: w.who.restore}
+	}
+	stream, err := w.api.WatchOperations(ctx, req)
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.take(m)
+		if !m.GetComplete() {
+			continue
+		}
+		if err := w.display(m.GetJobPhase()); err != nil {
+			return err
+		}
+	}
+}
+
+// take applies a message. A stream that begins anew repeats what is known.
+func (w *watcher) take(m *operationv1.WatchOperationsResponse) {
+	for _, o := range m.GetChanged() {
+		key := strings.Join([]string{o.GetAction(), o.GetId(), o.GetGroupResource(), o.GetNamespace(), o.GetName()}, "\x00")
+		i, known := w.at[key]
+		if !known {
+			i = len(w.known)
+			w.at[key], w.known = i, append(w.known, nil)
+		}
+		if !known || o.String() != w.known[i].String() {
+			w.known[i], w.updated[i] = o, true
+		}
+	}
+}
+
+// display shows the present state, or what changed in it.
+func (w *watcher) display(phase string) error {
+	moved := w.phase != phase
+	w.phase, w.shown = phase, true
+	defer clear(w.updated)
+	if w.Live {
+		w.Printf("\x1b[H\x1b[2J%s: %s, %s\n\n", w.who, phaseOr(phase), w.count())
+		return w.table()
+	}
+	if moved {
+		w.Printf("%s\t%s\n", w.who, phaseOr(phase))
+	}
+	for i, o := range w.known {
+		if e := newEntry(o); w.updated[i] {
+			w.Printf("%s\n", strings.Join(e.row(w.Clock.Now()), "\t"))
+		}
+	}
+	return nil
+}
+
+func phaseOr(phase string) string {
+	if phase == "" {
+		return "New"
+	}
+	return phase
+}
+
+func (w *watcher) count() string {
+	completed, failed := 0, 0
+	for _, o := range w.known {
+		switch o.GetPhase() {
+		case operationv1.OperationPhase_OPERATION_PHASE_COMPLETED:
+			completed++
+		case operationv1.OperationPhase_OPERATION_PHASE_FAILED:
+			failed++
+		default:
+		}
+	}
+	return fmt.Sprintf("%d of %d operations completed, %d failed", completed, len(w.known), failed)
+}
+
+// table shows what goes on, then what failed, then the rest.
+func (w *watcher) table() error {
+	if len(w.known) == 0 {
+		return nil
+	}
+	list := newList(w.known).Operations
+	slices.SortStableFunc(list, func(a, b Entry) int { return rank(&a) - rank(&b) })
+	if err := output.Table(w.Out, header(), w.rows(list[:min(len(list), maxShown)])); err != nil {
+		return err
+	}
+	if more := len(list) - maxShown; more > 0 {
+		w.Printf("and %d more\n", more)
+	}
+	return nil
+}
+
+func rank(e *Entry) int {
+	return map[string]int{"InProgress": 0, "New": 1, "Failed": 2, "Completed": 3}[e.Phase]
+}
