@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/utils/clock"
@@ -31,6 +32,8 @@ type Base struct {
 	// Token, when set, is what every caller of a gRPC method must present as its bearer token, in
 	// place of what Options.Auth says. Health and reflection answer without it. It is secret.
 	Token string
+	// DrainLimit is how long the parts of [Runtime.GoLast] may take to stop beyond [HandOverLimit].
+	DrainLimit time.Duration
 	// GRPCListener and HTTPListener, when set, are listened on instead of opening the addresses of
 	// Options, which then only describe them: no process can take a free port between its choice
 	// and its use. [New] owns them from its call on.

@@ -41,6 +41,9 @@ type Options struct {
 	WorkDir string
 	// GRPCAddress is the host:port that gRPC is served on; port 0 picks a free one.
 	GRPCAddress string
+	// GRPCAdvertiseAddress is the host:port under which other services reach gRPC; empty means
+	// GRPCAddress. Port 0 is the one that is listened on.
+	GRPCAdvertiseAddress string
 	// HTTPAddress is the host:port that metrics and probes are served on; port 0 picks a free one.
 	HTTPAddress string
 	// TLSCertFile and TLSKeyFile are the PEM files gRPC and artifacts are served with; both or
@@ -93,6 +96,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PluginDir, "plugin-dir", o.PluginDir, "directory of plugin binaries")
 	fs.StringVar(&o.WorkDir, "work-dir", o.WorkDir, "directory for data that does not fit in memory")
 	fs.StringVar(&o.GRPCAddress, "grpc-address", o.GRPCAddress, "host:port to serve gRPC on")
+	fs.StringVar(&o.GRPCAdvertiseAddress, "grpc-advertise-address", o.GRPCAdvertiseAddress, "host:port under which other services reach gRPC; --grpc-address when empty")
 	fs.StringVar(&o.HTTPAddress, "http-address", o.HTTPAddress, "host:port to serve metrics and probes on")
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM certificate to serve gRPC and artifacts with")
 	fs.StringVar(&o.TLSKeyFile, "tls-key-file", o.TLSKeyFile, "PEM key of --tls-cert-file")

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -74,7 +75,7 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		registry: prometheus.NewRegistry(),
 		time:     servertime.New(base.Clock),
 		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
-		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
+		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit + base.DrainLimit, Clock: base.Clock, Log: base.Log}),
 		mux:      http.NewServeMux(),
 	}
 	for _, step := range []func(context.Context) error{r.prepare, r.connect, r.buildGRPC, r.listen} {
@@ -198,6 +199,17 @@ func (r *Runtime) Registry() *prometheus.Registry { return r.registry }
 
 // GRPCAddr is the host:port gRPC listens on, with the port that was really taken.
 func (r *Runtime) GRPCAddr() string { return r.grpcLis.Addr().String() }
+
+// AdvertisedAddr is the host:port under which other services reach gRPC.
+func (r *Runtime) AdvertisedAddr() string {
+	advertised := r.base.Options.GRPCAdvertiseAddress
+	if host, port, err := net.SplitHostPort(advertised); err == nil && port == "0" {
+		if _, taken, err := net.SplitHostPort(r.GRPCAddr()); err == nil {
+			return net.JoinHostPort(host, taken)
+		}
+	}
+	return cmp.Or(advertised, r.GRPCAddr())
+}
 
 // HTTPAddr is the host:port HTTP listens on, with the port that was really taken.
 func (r *Runtime) HTTPAddr() string { return r.httpLis.Addr().String() }

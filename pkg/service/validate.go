@@ -51,6 +51,11 @@ func (o *Options) validateGRPC() []error {
 	if err := checkAddress(o.GRPCAddress); err != nil {
 		errs = append(errs, errgrpc.Field("--grpc-address", "%v", err))
 	}
+	if o.GRPCAdvertiseAddress != "" {
+		if err := checkAddress(o.GRPCAdvertiseAddress); err != nil {
+			errs = append(errs, errgrpc.Field("--grpc-advertise-address", "%v", err))
+		}
+	}
 	switch o.Auth {
 	case AuthNone:
 		if !isLoopback(o.GRPCAddress) {

@@ -72,6 +72,13 @@ func (w *worker) home(op action.Operation) *process {
 	return p
 }
 
+// inhabitants counts the operations that live in processes.
+func (w *worker) inhabitants() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.homes)
+}
+
 // dwell keeps the process, which is answering a call, until the operation leaves.
 func (w *worker) dwell(op action.Operation, p *process) {
 	w.mu.Lock()

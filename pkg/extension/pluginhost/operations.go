@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
@@ -47,6 +48,36 @@ func (o *Operations) Close() {
 		all.Go(w.close)
 	}
 	all.Wait()
+}
+
+// drainLook is the time between two looks at what a drain waits for.
+const drainLook = 100 * time.Millisecond
+
+// Drain returns when no operation lives in a process any more, or the end of ctx, with how many do.
+// Operations leave with the answer to Progress that says that they ended.
+func (o *Operations) Drain(ctx context.Context) int {
+	ticker := o.host.cfg.Clock.NewTicker(drainLook)
+	defer ticker.Stop()
+	for {
+		n := o.inside()
+		if n == 0 || ctx.Err() != nil {
+			return n
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C():
+		}
+	}
+}
+
+// inside counts the operations that live in processes.
+func (o *Operations) inside() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, w := range o.workers {
+		n += w.inhabitants()
+	}
+	return n
 }
 
 // Alive reports whether the process with this start ID, see action.BackupResult.Process, is one of

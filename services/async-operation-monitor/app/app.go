@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
@@ -39,9 +41,11 @@ func New(ctx context.Context, c Config) (*App, error) {
 func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	mgr, namespace := rt.Manager(), c.Options.Namespace
 	actions := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
+	peers := claim.NewPeers(mgr.GetAPIReader(), namespace, c.Clock)
+	homes := operationhome.NewClient(peers, rt.Dial)
 	source := &operations.Source{
 		Reader: mgr.GetAPIReader(), Namespace: namespace, Stores: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(host, c.Log, rt.WorkDir())),
-		Clock: c.Clock, Actions: actions,
+		Clock: c.Clock, Actions: actions, Homes: homes,
 	}
 	var m *monitor.Monitor
 	counts, err := metrics.New(rt.Registry(), func() int { return m.Open() })
@@ -49,7 +53,7 @@ func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Co
 		return err
 	}
 	poller := poll.New(ctx, poll.Config{
-		Actions: actions, Metrics: counts, Clock: c.Clock, Frequency: c.Frequency, Frequencies: c.frequencies, Timeouts: c.timeouts,
+		Actions: actions, Homes: homes, Metrics: counts, Clock: c.Clock, Frequency: c.Frequency, Frequencies: c.frequencies, Timeouts: c.timeouts,
 		Grace: c.Grace, Stall: *c.Stall,
 	})
 	m = monitor.New(monitor.Config{
@@ -62,9 +66,11 @@ func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Co
 	}
 	operationv1.RegisterOperationMonitorServiceServer(rt.GRPC(), &server.Server{Operations: source, Clock: c.Clock})
 	rt.Go("operations", m.Serve)
+	rt.Go("instances", peers.Run)
 	rt.GoLast("calls about operations", func(ctx context.Context) error {
 		<-ctx.Done()
 		poller.Close()
+		homes.Close()
 		actions.Close()
 		return nil
 	})

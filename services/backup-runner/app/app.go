@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
@@ -18,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
@@ -37,6 +39,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
+	c.DrainLimit = *c.OperationDrainTimeout
 	rt, err := service.New(ctx, c.Base)
 	if err != nil {
 		return nil, err
@@ -61,7 +64,7 @@ func (a *App) build(ctx context.Context) error {
 	mgr, namespace := rt.Manager(), c.Options.Namespace
 	a.instance = claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
-		Address: rt.GRPCAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
+		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
 	})
 	counters, err := metrics.New(rt.Registry())
 	if err != nil {
@@ -77,11 +80,10 @@ func (a *App) build(ctx context.Context) error {
 	}
 	rt.Go("plugin binaries", plugins.Run)
 	operations := plugins.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
-	rt.GoLast("operations of plugins", func(ctx context.Context) error {
-		<-ctx.Done()
-		operations.Close()
-		return nil
-	})
+	stay := &operationhome.Stay{Processes: operations, Limit: *c.OperationDrainTimeout, Log: c.Log}
+	rt.GoLast("operations of plugins", stay.Run)
+	rt.GoLast("instance", stay.Before(a.instance.Run))
+	operationv1.RegisterOperationServiceServer(rt.GRPC(), &operationhome.Server{Instance: c.Instance, Processes: operations})
 	kind := job.New(job.Config{
 		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
@@ -107,7 +109,6 @@ func (a *App) build(ctx context.Context) error {
 // parts adds what runs beside the servers.
 func (a *App) parts() {
 	rt := a.runtime
-	rt.GoLast("instance", a.instance.Run)
 	rt.Go("backups", a.backups.Serve)
 	rt.ReadyWhen("lease", a.instance.Ready)
 }

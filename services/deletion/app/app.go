@@ -70,7 +70,7 @@ func (a *App) build(host *pluginhost.Host) {
 	c, namespace := a.config, a.config.Options.Namespace
 	opener := location.New(a.reader(), namespace, location.WithPlugins(host, c.Log, a.runtime.WorkDir()))
 	a.instance = claim.NewInstance(claim.Config{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Name: c.Instance, Address: a.runtime.GRPCAddr(),
+		Reader: a.reader(), Client: a.client(), Namespace: namespace, Name: c.Instance, Address: a.runtime.AdvertisedAddr(),
 		Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
 	})
 	a.remover = &remove.Remover{

@@ -74,7 +74,7 @@ func (a *App) wire(config *Config) error {
 	}
 	instance := claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: config.Instance,
-		Address: a.runtime.GRPCAddr(), Timeout: config.ClaimTimeout, Predecessors: config.Predecessors,
+		Address: a.runtime.AdvertisedAddr(), Timeout: config.ClaimTimeout, Predecessors: config.Predecessors,
 		Clock: config.Clock, Log: config.Log,
 	})
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()))

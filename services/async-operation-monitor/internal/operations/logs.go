@@ -13,6 +13,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
@@ -81,7 +82,11 @@ func (f *found) one(owner Owner, target Target) (ops []operation.Operation, err 
 
 func (s *Source) stream(ctx context.Context, op *operation.Operation, job []byte, since time.Time, follow bool, send func(action.LogLine) error) error {
 	named := action.Operation{Kind: op.Kind, Action: op.Action, ID: op.ID}
-	for line, err := range s.Actions.Logs(ctx, named, job, since, follow) {
+	actions := s.Actions
+	if op.Home != nil {
+		actions = s.Homes.At(op.Home.Instance, op.Home.Process)
+	}
+	for line, err := range actions.Logs(ctx, named, job, since, follow) {
 		if err != nil {
 			return err
 		}
@@ -97,7 +102,7 @@ func refused(err error, owner Owner, target Target) error {
 	switch {
 	case errors.Is(err, action.ErrNoLogs):
 		return errgrpc.WithReason(fmt.Errorf("operation %q of %s: %w: %w", target.ID, owner, errgrpc.ErrUnsupported, err), ReasonNoLogs, nil)
-	case errors.Is(err, action.ErrUnknownOperation), errors.Is(err, action.ErrUnknownAction):
+	case errors.Is(err, operationhome.ErrGone), errors.Is(err, action.ErrUnknownOperation), errors.Is(err, action.ErrUnknownAction):
 		return fmt.Errorf("operation %q of %s: %w: %w", target.ID, owner, errgrpc.ErrNotFound, err)
 	}
 	return err

@@ -106,7 +106,9 @@ type memory map[string][]operation.State
 func (m memory) States(kind, name string, _ types.UID) []operation.State { return m[kind+" "+name] }
 
 // Wake implements operations.Memory.
-func (m memory) Wake(_ context.Context, kind, name string, _ types.UID) { m["woken "+kind+" "+name] = nil }
+func (m memory) Wake(_ context.Context, kind, name string, _ types.UID) {
+	m["woken "+kind+" "+name] = nil
+}
 
 // A job that has not ended has its operations in records, with what is known of their progress; its
 // file is written at the end.

@@ -35,8 +35,15 @@ type Source struct {
 	Memory Memory
 	// Clock paces Watch and dates requests to cancel.
 	Clock clock.WithTicker
-	// Actions are asked for the logs of operations.
+	// Actions are asked for the logs of operations, and Homes for those that live in a plugin's
+	// process.
 	Actions action.Operations
+	Homes   Homes
+}
+
+// Homes finds the processes that operations live in; operationhome.Client is one.
+type Homes interface {
+	At(instance, process string) action.Operations
 }
 
 // Owner is a Backup or Restore of the server namespace, Kind operation.KindBackup or KindRestore.

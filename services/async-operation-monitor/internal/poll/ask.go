@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
 // ask asks about the operations that are due, longest overdue first, and waits for the answers as
@@ -18,7 +20,7 @@ func (j *Job) ask(ctx context.Context, turn Turn) {
 	p, ops := j.poller, j.log.Operations()
 	closed := make(chan struct{})
 	defer close(closed)
-	answered := j.each(p.progress, list, closed, func(i int) { j.askOne(ctx, i, named(&ops[i]), turn.JSON) })
+	answered := j.each(p.progress, list, closed, func(i int) { j.askOne(ctx, i, &ops[i], turn.JSON) })
 	timer := p.Clock.NewTimer(window)
 	defer timer.Stop()
 	select {
@@ -39,7 +41,7 @@ func (j *Job) due(turn Turn) []int {
 		m := &j.memos[i]
 		last := m.asked.Before(j.deadline(&ops[i], turn)) && !now.Before(j.deadline(&ops[i], turn)) // before its timeout counts
 		waits := m.calling || m.answer != nil || m.ended != nil || now.Before(m.due) && !last
-		if !waits && !states[i].Phase.Ended() && ops[i].Home == nil {
+		if !waits && !states[i].Phase.Ended() {
 			list = append(list, i)
 		}
 	}
@@ -48,14 +50,14 @@ func (j *Job) due(turn Turn) []int {
 }
 
 // askOne makes one call and keeps the answer.
-func (j *Job) askOne(ctx context.Context, i int, op action.Operation, job []byte) {
+func (j *Job) askOne(ctx context.Context, i int, op *operation.Operation, job []byte) {
 	m := &j.memos[i]
 	j.mu.Lock()
 	m.calling = true
 	j.mu.Unlock()
 	began := j.poller.Clock.Now()
 	a := answer{began: began}
-	j.poller.bounded(ctx, callLimit, func(ctx context.Context) { a.progress, a.err = j.poller.Actions.Progress(ctx, op, job) })
+	j.poller.bounded(ctx, callLimit, func(ctx context.Context) { a.progress, a.err = j.poller.actions(op).Progress(ctx, named(op), job) })
 	j.poller.Metrics.Polled(result(&a), j.poller.Clock.Since(began))
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -67,7 +69,7 @@ func (j *Job) askOne(ctx context.Context, i int, op action.Operation, job []byte
 
 func result(a *answer) string {
 	switch {
-	case errors.Is(a.err, action.ErrUnknownOperation), errors.Is(a.err, action.ErrUnknownAction):
+	case errors.Is(a.err, operationhome.ErrGone), errors.Is(a.err, action.ErrUnknownOperation), errors.Is(a.err, action.ErrUnknownAction):
 		return "unknown"
 	case a.err != nil:
 		return "failed"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -46,7 +45,7 @@ func (p *Poller) pause(ctx context.Context, d time.Duration) {
 // granted reports whether a call to cancel has a slot, which it takes if it has none yet.
 func (j *Job) granted(m *memo, op *operation.Operation) bool {
 	if m.slot == nil {
-		m.slot = j.poller.cancels.take(op.Action, j)
+		m.slot = j.poller.cancels.take(queue(op), j)
 	}
 	if m.slot == nil {
 		j.crowded = true
@@ -67,7 +66,7 @@ func (j *Job) cancel(ctx context.Context, turn Turn) {
 			m.sent = now
 			release := m.slot
 			m.slot = nil
-			j.poller.calls.Go(func() { j.cancelOne(ctx, i, named(&ops[i]), turn.JSON, release) })
+			j.poller.calls.Go(func() { j.cancelOne(ctx, i, &ops[i], turn.JSON, release) })
 		}
 		if m.slot != nil {
 			m.slot()
@@ -78,7 +77,7 @@ func (j *Job) cancel(ctx context.Context, turn Turn) {
 
 // cancelOne makes one call within the grace period, and keeps the answer. Its slot is free once it
 // returns, or when its time is over.
-func (j *Job) cancelOne(ctx context.Context, i int, op action.Operation, job []byte, release func()) {
+func (j *Job) cancelOne(ctx context.Context, i int, op *operation.Operation, job []byte, release func()) {
 	p := j.poller
 	var accepted bool
 	var err error
@@ -91,7 +90,7 @@ func (j *Job) cancelOne(ctx context.Context, i int, op action.Operation, job []b
 	}()
 	p.bounded(ctx, p.Grace, func(ctx context.Context) {
 		defer context.AfterFunc(ctx, release)()
-		accepted, err = p.Actions.Cancel(ctx, op, job, p.Grace)
+		accepted, err = p.actions(op).Cancel(ctx, named(op), job, p.Grace)
 	})
 	if p.life.Err() != nil && err != nil {
 		return

@@ -82,7 +82,7 @@ func (j *Job) reason(m *memo, s *operation.State, op *operation.Operation, now t
 	if since.Before(j.opened) {
 		since = j.opened
 	}
-	asked := op.Home != nil || !m.asked.Before(deadline) || now.Sub(since) >= callLimit
+	asked := !m.asked.Before(deadline) || now.Sub(since) >= callLimit
 	if now.Before(deadline) || !asked {
 		return ""
 	}

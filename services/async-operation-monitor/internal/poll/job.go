@@ -165,11 +165,12 @@ func (j *Job) report(now time.Time, turn Turn) Report {
 	return r
 }
 
-// count tells of the operations that ended.
+// count tells of the operations that ended, also the processes that they lived in.
 func (j *Job) count(events []operation.Event) {
 	for i := range events {
 		if events[i].End != nil {
 			j.poller.Metrics.Ended(string(j.log.States()[events[i].Operation].Phase))
+			j.poller.forget(&j.log.Operations()[events[i].Operation])
 		}
 	}
 }

@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
 const (
 	// denials is in how many polls in a row an action has to say that it has no such operation.
 	denials = 3
-	// homePolls is in how many polls an operation is seen that lives in a process, before it fails.
-	homePolls = 2
 	// longestPause bounds the pause after calls that failed.
 	longestPause = 5 * time.Minute
 )
@@ -28,7 +27,6 @@ type memo struct {
 	// did not fail.
 	failures, unknown int
 	problem           string
-	homePolls         int
 
 	changed time.Time // when progress last changed
 	stalled bool
@@ -64,25 +62,10 @@ func (j *Job) absorb(now time.Time) {
 		if s.Phase.Ended() {
 			continue
 		}
-		switch {
-		case op.Home != nil:
-			j.home(m, op, now)
-		case m.answer != nil:
-			a := m.answer
+		if a := m.answer; a != nil {
 			m.answer = nil
 			j.take(m, s, op, a, now)
 		}
-	}
-}
-
-// home counts the polls of an operation that lives in the plugin's process.
-func (j *Job) home(m *memo, op *operation.Operation, now time.Time) {
-	if now.Before(m.due) {
-		return
-	}
-	m.due = now.Add(j.poller.frequency(op))
-	if m.homePolls++; m.homePolls >= homePolls {
-		m.ended = &operation.End{Error: inProcess}
 	}
 }
 
@@ -93,6 +76,9 @@ func (j *Job) take(m *memo, s *operation.State, op *operation.Operation, a *answ
 	case a.err == nil:
 		m.failures, m.unknown, m.problem = 0, 0, ""
 		m.progress(s, &a.progress, now)
+	case errors.Is(a.err, operationhome.ErrGone): // which is certain
+		m.problem = a.err.Error()
+		m.ended = &operation.End{Error: lost(a.err), Progress: s.Progress}
 	case errors.Is(a.err, action.ErrUnknownOperation):
 		m.problem = a.err.Error()
 		if m.unknown++; m.unknown >= denials {
@@ -101,6 +87,9 @@ func (j *Job) take(m *memo, s *operation.State, op *operation.Operation, a *answ
 	default:
 		m.unknown, m.problem = 0, a.err.Error()
 		m.failures++
+		if op.Home != nil { // its end is to be seen soon
+			break
+		}
 		for range min(m.failures-1, 10) {
 			pause *= 2
 		}

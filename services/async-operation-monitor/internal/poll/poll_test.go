@@ -199,23 +199,6 @@ func TestAMissingActionFailsNoOperationBeforeItsTimeout(t *testing.T) {
 	})
 }
 
-func TestOperationsInProcessesFailForNow(t *testing.T) {
-	inBubble(t, nil, func(b *bed) {
-		for _, key := range b.store.Keys() {
-			require.NoError(b, b.store.Delete(b.Context(), key))
-		}
-		b.seal(operation.List{Job: theJob, Epoch: 1, Operations: []operation.Operation{
-			{Action: "vendor.io/a", ID: "a", Created: time.Now(), Home: &operation.Home{Instance: "i", Process: "p"}},
-		}})
-		p := b.start()
-		require.False(b, p.poll().Ended)
-		require.False(b, p.poll().Ended, "the next poll is due later")
-		require.True(b, p.run(time.Minute))
-		require.Equal(b, "operations in the plugin's process are not supported yet", b.errorOf(0))
-		require.Empty(b, b.plugins.askedAt("a"))
-	})
-}
-
 func TestAStallIsReportedOnce(t *testing.T) {
 	inBubble(t, []string{"a", "b"}, func(b *bed) {
 		p := b.start(func(c *poll.Config) { c.Stall = 30 * time.Minute })

@@ -40,9 +40,20 @@ type Metrics interface {
 	Stalled()
 }
 
+// Homes finds the processes that operations live in; operationhome.Client is one.
+type Homes interface {
+	// At returns who can be asked about the operations in a process of an instance. Errors wrap
+	// operationhome.ErrGone once that process, or the instance, has ended.
+	At(instance, process string) action.Operations
+	// Forget says that nobody asks about an operation any more.
+	Forget(ctx context.Context, instance, process string, op action.Operation) error
+}
+
 // Config is what a Poller works with. Every field is required unless it says otherwise.
 type Config struct {
 	Actions action.Operations
+	// Homes are asked about operations that live in a plugin's process.
+	Homes   Homes
 	Metrics Metrics
 	Clock   clock.WithTicker
 	// Frequency is the pause between two calls about an operation, Frequencies by the name of the
@@ -98,6 +109,35 @@ func (p *Poller) bounded(ctx context.Context, limit time.Duration, call func(con
 	defer cancel()
 	defer context.AfterFunc(p.life, cancel)()
 	call(ctx)
+}
+
+// actions returns who can be asked about an operation.
+func (p *Poller) actions(op *operation.Operation) action.Operations {
+	if op.Home != nil {
+		return p.Homes.At(op.Home.Instance, op.Home.Process)
+	}
+	return p.Actions
+}
+
+// forget lets the process of an operation go that was given up: it may not have ended.
+func (p *Poller) forget(op *operation.Operation) {
+	if op.Home == nil {
+		return
+	}
+	p.calls.Go(func() {
+		p.bounded(p.life, callLimit, func(ctx context.Context) {
+			_ = p.Homes.Forget(ctx, op.Home.Instance, op.Home.Process, named(op)) // it is gone, or kept for longer
+		})
+	})
+}
+
+// queue names whose calls are bounded together: an instance that does not answer holds up its own
+// operations only.
+func queue(op *operation.Operation) string {
+	if op.Home != nil {
+		return op.Action + " in " + op.Home.Instance
+	}
+	return op.Action
 }
 
 // named names an operation for its action.

@@ -81,7 +81,7 @@ func (s *slots) acquire(action string, job *Job, closed <-chan struct{}) (releas
 func (j *Job) each(s *slots, list []int, closed <-chan struct{}, do func(i int)) <-chan struct{} {
 	lists, ops, p := map[string][]int{}, j.log.Operations(), j.poller
 	for _, i := range list {
-		lists[ops[i].Action] = append(lists[ops[i].Action], i)
+		lists[queue(&ops[i])] = append(lists[queue(&ops[i])], i)
 	}
 	var workers sync.WaitGroup
 	for action, list := range lists {

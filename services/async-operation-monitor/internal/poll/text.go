@@ -8,9 +8,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
-// inProcess is why an operation fails that lives in the plugin's process.
-const inProcess = "operations in the plugin's process are not supported yet"
-
 // mayGoOn ends the text of an operation that failed without having ended.
 const mayGoOn = "the operation may go on"
 

@@ -247,7 +247,9 @@ func TestAWatchSendsTheStateThenChangesThenEnds(t *testing.T) {
 	require.Equal(t, "WaitingForPluginOperations", first.GetJobPhase())
 
 	require.NoError(t, b.log.Append(t.Context(), operation.Event{Operation: 1, Time: created, End: &operation.End{Error: "no"}}))
-	b.edit(func(o *velerov1.Backup) { o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed })
+	b.edit(func(o *velerov1.Backup) {
+		o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
+	})
 	next, err := stream.Recv()
 	require.NoError(t, err)
 	require.Len(t, next.GetChanged(), 1, "what did not change is not sent again")

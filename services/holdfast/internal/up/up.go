@@ -28,9 +28,9 @@ import (
 const (
 	// setupLimit bounds what is done once before the services start.
 	setupLimit = 2 * time.Minute
-	// stopLimit is how long the services may take to stop: their own limits for handing over and
-	// for open calls, and a little more.
-	stopLimit = 45 * time.Second
+	// stopLimit is how long the services may take to stop: their own limits for handing over, for
+	// operations in plugins' processes and for open calls, and a little more.
+	stopLimit = 105 * time.Second
 )
 
 // Config is what `holdfast up` was asked for. Every field but PluginDir, Features, Getenv and Home

@@ -499,6 +499,89 @@ func (x *StreamLogsResponse) GetLine() *StreamOperationLogsResponse {
 	return nil
 }
 
+// ForgetRequest names an operation.
+type ForgetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation.
+	Operation     *InProcessOperation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetRequest) Reset() {
+	*x = ForgetRequest{}
+	mi := &file_holdfast_operation_v1_home_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetRequest) ProtoMessage() {}
+
+func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_operation_v1_home_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
+func (*ForgetRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_operation_v1_home_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ForgetRequest) GetOperation() *InProcessOperation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+// ForgetResponse is empty.
+type ForgetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetResponse) Reset() {
+	*x = ForgetResponse{}
+	mi := &file_holdfast_operation_v1_home_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetResponse) ProtoMessage() {}
+
+func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_operation_v1_home_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
+func (*ForgetResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_operation_v1_home_proto_rawDescGZIP(), []int{8}
+}
+
 var File_holdfast_operation_v1_home_proto protoreflect.FileDescriptor
 
 const file_holdfast_operation_v1_home_proto_rawDesc = "" +
@@ -541,12 +624,16 @@ const file_holdfast_operation_v1_home_proto_rawDesc = "" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\"\\\n" +
 	"\x12StreamLogsResponse\x12F\n" +
-	"\x04line\x18\x01 \x01(\v22.holdfast.operation.v1.StreamOperationLogsResponseR\x04line2\xb4\x02\n" +
+	"\x04line\x18\x01 \x01(\v22.holdfast.operation.v1.StreamOperationLogsResponseR\x04line\"`\n" +
+	"\rForgetRequest\x12O\n" +
+	"\toperation\x18\x01 \x01(\v2).holdfast.operation.v1.InProcessOperationB\x06\xbaH\x03\xc8\x01\x01R\toperation\"\x10\n" +
+	"\x0eForgetResponse2\x8b\x03\n" +
 	"\x10OperationService\x12d\n" +
 	"\vGetProgress\x12).holdfast.operation.v1.GetProgressRequest\x1a*.holdfast.operation.v1.GetProgressResponse\x12U\n" +
 	"\x06Cancel\x12$.holdfast.operation.v1.CancelRequest\x1a%.holdfast.operation.v1.CancelResponse\x12c\n" +
 	"\n" +
-	"StreamLogs\x12(.holdfast.operation.v1.StreamLogsRequest\x1a).holdfast.operation.v1.StreamLogsResponse0\x01B\xe9\x01\n" +
+	"StreamLogs\x12(.holdfast.operation.v1.StreamLogsRequest\x1a).holdfast.operation.v1.StreamLogsResponse0\x01\x12U\n" +
+	"\x06Forget\x12$.holdfast.operation.v1.ForgetRequest\x1a%.holdfast.operation.v1.ForgetResponseB\xe9\x01\n" +
 	"\x19com.holdfast.operation.v1B\tHomeProtoP\x01ZKgithub.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1;operationv1\xa2\x02\x03HOX\xaa\x02\x15Holdfast.Operation.V1\xca\x02\x15Holdfast\\Operation\\V1\xe2\x02!Holdfast\\Operation\\V1\\GPBMetadata\xea\x02\x17Holdfast::Operation::V1b\x06proto3"
 
 var (
@@ -561,7 +648,7 @@ func file_holdfast_operation_v1_home_proto_rawDescGZIP() []byte {
 	return file_holdfast_operation_v1_home_proto_rawDescData
 }
 
-var file_holdfast_operation_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_holdfast_operation_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_holdfast_operation_v1_home_proto_goTypes = []any{
 	(*InProcessOperation)(nil),          // 0: holdfast.operation.v1.InProcessOperation
 	(*GetProgressRequest)(nil),          // 1: holdfast.operation.v1.GetProgressRequest
@@ -570,30 +657,35 @@ var file_holdfast_operation_v1_home_proto_goTypes = []any{
 	(*CancelResponse)(nil),              // 4: holdfast.operation.v1.CancelResponse
 	(*StreamLogsRequest)(nil),           // 5: holdfast.operation.v1.StreamLogsRequest
 	(*StreamLogsResponse)(nil),          // 6: holdfast.operation.v1.StreamLogsResponse
-	(*timestamppb.Timestamp)(nil),       // 7: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 8: google.protobuf.Duration
-	(*StreamOperationLogsResponse)(nil), // 9: holdfast.operation.v1.StreamOperationLogsResponse
+	(*ForgetRequest)(nil),               // 7: holdfast.operation.v1.ForgetRequest
+	(*ForgetResponse)(nil),              // 8: holdfast.operation.v1.ForgetResponse
+	(*timestamppb.Timestamp)(nil),       // 9: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 10: google.protobuf.Duration
+	(*StreamOperationLogsResponse)(nil), // 11: holdfast.operation.v1.StreamOperationLogsResponse
 }
 var file_holdfast_operation_v1_home_proto_depIdxs = []int32{
 	0,  // 0: holdfast.operation.v1.GetProgressRequest.operation:type_name -> holdfast.operation.v1.InProcessOperation
-	7,  // 1: holdfast.operation.v1.GetProgressResponse.start_time:type_name -> google.protobuf.Timestamp
-	7,  // 2: holdfast.operation.v1.GetProgressResponse.update_time:type_name -> google.protobuf.Timestamp
+	9,  // 1: holdfast.operation.v1.GetProgressResponse.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 2: holdfast.operation.v1.GetProgressResponse.update_time:type_name -> google.protobuf.Timestamp
 	0,  // 3: holdfast.operation.v1.CancelRequest.operation:type_name -> holdfast.operation.v1.InProcessOperation
-	8,  // 4: holdfast.operation.v1.CancelRequest.grace:type_name -> google.protobuf.Duration
+	10, // 4: holdfast.operation.v1.CancelRequest.grace:type_name -> google.protobuf.Duration
 	0,  // 5: holdfast.operation.v1.StreamLogsRequest.operation:type_name -> holdfast.operation.v1.InProcessOperation
-	7,  // 6: holdfast.operation.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
-	9,  // 7: holdfast.operation.v1.StreamLogsResponse.line:type_name -> holdfast.operation.v1.StreamOperationLogsResponse
-	1,  // 8: holdfast.operation.v1.OperationService.GetProgress:input_type -> holdfast.operation.v1.GetProgressRequest
-	3,  // 9: holdfast.operation.v1.OperationService.Cancel:input_type -> holdfast.operation.v1.CancelRequest
-	5,  // 10: holdfast.operation.v1.OperationService.StreamLogs:input_type -> holdfast.operation.v1.StreamLogsRequest
-	2,  // 11: holdfast.operation.v1.OperationService.GetProgress:output_type -> holdfast.operation.v1.GetProgressResponse
-	4,  // 12: holdfast.operation.v1.OperationService.Cancel:output_type -> holdfast.operation.v1.CancelResponse
-	6,  // 13: holdfast.operation.v1.OperationService.StreamLogs:output_type -> holdfast.operation.v1.StreamLogsResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	9,  // 6: holdfast.operation.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	11, // 7: holdfast.operation.v1.StreamLogsResponse.line:type_name -> holdfast.operation.v1.StreamOperationLogsResponse
+	0,  // 8: holdfast.operation.v1.ForgetRequest.operation:type_name -> holdfast.operation.v1.InProcessOperation
+	1,  // 9: holdfast.operation.v1.OperationService.GetProgress:input_type -> holdfast.operation.v1.GetProgressRequest
+	3,  // 10: holdfast.operation.v1.OperationService.Cancel:input_type -> holdfast.operation.v1.CancelRequest
+	5,  // 11: holdfast.operation.v1.OperationService.StreamLogs:input_type -> holdfast.operation.v1.StreamLogsRequest
+	7,  // 12: holdfast.operation.v1.OperationService.Forget:input_type -> holdfast.operation.v1.ForgetRequest
+	2,  // 13: holdfast.operation.v1.OperationService.GetProgress:output_type -> holdfast.operation.v1.GetProgressResponse
+	4,  // 14: holdfast.operation.v1.OperationService.Cancel:output_type -> holdfast.operation.v1.CancelResponse
+	6,  // 15: holdfast.operation.v1.OperationService.StreamLogs:output_type -> holdfast.operation.v1.StreamLogsResponse
+	8,  // 16: holdfast.operation.v1.OperationService.Forget:output_type -> holdfast.operation.v1.ForgetResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_operation_v1_home_proto_init() }
@@ -608,7 +700,7 @@ func file_holdfast_operation_v1_home_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_operation_v1_home_proto_rawDesc), len(file_holdfast_operation_v1_home_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	OperationService_GetProgress_FullMethodName = "/holdfast.operation.v1.OperationService/GetProgress"
 	OperationService_Cancel_FullMethodName      = "/holdfast.operation.v1.OperationService/Cancel"
 	OperationService_StreamLogs_FullMethodName  = "/holdfast.operation.v1.OperationService/StreamLogs"
+	OperationService_Forget_FullMethodName      = "/holdfast.operation.v1.OperationService/Forget"
 )
 
 // OperationServiceClient is the client API for OperationService service.
@@ -40,6 +41,9 @@ type OperationServiceClient interface {
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
 	// StreamLogs sends what an operation has logged, oldest first.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
+	// Forget says that nobody asks about an operation any more: its process need not be kept for it. Of an operation that is
+	// not known it does nothing.
+	Forget(ctx context.Context, in *ForgetRequest, opts ...grpc.CallOption) (*ForgetResponse, error)
 }
 
 type operationServiceClient struct {
@@ -89,6 +93,16 @@ func (c *operationServiceClient) StreamLogs(ctx context.Context, in *StreamLogsR
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OperationService_StreamLogsClient = grpc.ServerStreamingClient[StreamLogsResponse]
 
+func (c *operationServiceClient) Forget(ctx context.Context, in *ForgetRequest, opts ...grpc.CallOption) (*ForgetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForgetResponse)
+	err := c.cc.Invoke(ctx, OperationService_Forget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OperationServiceServer is the server API for OperationService service.
 // All implementations must embed UnimplementedOperationServiceServer
 // for forward compatibility.
@@ -105,6 +119,9 @@ type OperationServiceServer interface {
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
 	// StreamLogs sends what an operation has logged, oldest first.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
+	// Forget says that nobody asks about an operation any more: its process need not be kept for it. Of an operation that is
+	// not known it does nothing.
+	Forget(context.Context, *ForgetRequest) (*ForgetResponse, error)
 	mustEmbedUnimplementedOperationServiceServer()
 }
 
@@ -123,6 +140,9 @@ func (UnimplementedOperationServiceServer) Cancel(context.Context, *CancelReques
 }
 func (UnimplementedOperationServiceServer) StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamLogs not implemented")
+}
+func (UnimplementedOperationServiceServer) Forget(context.Context, *ForgetRequest) (*ForgetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Forget not implemented")
 }
 func (UnimplementedOperationServiceServer) mustEmbedUnimplementedOperationServiceServer() {}
 func (UnimplementedOperationServiceServer) testEmbeddedByValue()                          {}
@@ -192,6 +212,24 @@ func _OperationService_StreamLogs_Handler(srv interface{}, stream grpc.ServerStr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OperationService_StreamLogsServer = grpc.ServerStreamingServer[StreamLogsResponse]
 
+func _OperationService_Forget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperationServiceServer).Forget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperationService_Forget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperationServiceServer).Forget(ctx, req.(*ForgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OperationService_ServiceDesc is the grpc.ServiceDesc for OperationService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -206,6 +244,10 @@ var OperationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Cancel",
 			Handler:    _OperationService_Cancel_Handler,
+		},
+		{
+			MethodName: "Forget",
+			Handler:    _OperationService_Forget_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,64 @@
+package operationhome
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Drainer are processes that operations live in; pluginhost.Operations is one.
+type Drainer interface {
+	// Drain returns when no operation lives in them any more, or the end of ctx, with how many do.
+	Drain(ctx context.Context) int
+	// Close ends the processes.
+	Close()
+}
+
+// Stay keeps a service that was told to stop alive while operations live in its plugins' processes:
+// nobody else can tell how they end.
+type Stay struct {
+	Processes Drainer
+	// Limit is for how long at most.
+	Limit time.Duration
+	Log   *slog.Logger
+
+	once sync.Once
+	over chan struct{}
+}
+
+func (s *Stay) done() chan struct{} {
+	s.once.Do(func() { s.over = make(chan struct{}) })
+	return s.over
+}
+
+// Run is the part of a service that waits for the end of ctx, then for the operations, and ends the
+// processes. It is called once.
+func (s *Stay) Run(ctx context.Context) error {
+	<-ctx.Done()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Limit)
+	defer cancel()
+	if left := s.Processes.Drain(limited); left > 0 {
+		s.Log.WarnContext(ctx, "operations end with the process", "operations", left)
+	}
+	close(s.done())
+	s.Processes.Close()
+	return nil
+}
+
+// Before returns a part of a service that goes on until Run has waited: the Lease that says that
+// this instance can be asked.
+func (s *Stay) Before(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		go func() {
+			select {
+			case <-s.done():
+				cancel()
+			case <-longer.Done():
+			}
+		}()
+		return run(longer)
+	}
+}

@@ -1,0 +1,151 @@
+package claim
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+)
+
+const (
+	// peersFresh is for how long an answer about an instance is used again.
+	peersFresh = time.Second
+	// peersTick is the shortest time between two looks of Run, looksPerTimeout how many it takes
+	// within the duration of a Lease.
+	peersTick       = 500 * time.Millisecond
+	looksPerTimeout = 6
+	// peersForgotten is after how long without a question an instance is forgotten.
+	peersForgotten = time.Hour
+)
+
+// Peers finds instances for a process that holds no claims. One has ended when its Lease was
+// released, or was seen unchanged, or absent, for its whole duration: by the clock of this process,
+// and without a gap in which the API server did not answer, or nobody looked. Safe for concurrent
+// use.
+type Peers struct {
+	reader    client.Reader
+	namespace string
+	clock     clock.WithTicker
+
+	mu   sync.Mutex
+	seen map[string]*peer
+}
+
+// peer is what was seen of one instance.
+type peer struct {
+	looking sync.Mutex // one request at a time
+
+	address string
+	version string // resourceVersion of its Lease; empty while there is none
+	timeout time.Duration
+	since   time.Time // unchanged since
+	looked  time.Time // the last answer
+	wanted  time.Time // the last question
+	gone    bool
+}
+
+// NewPeers returns Peers of a namespace. reader must not be a cache.
+func NewPeers(reader client.Reader, namespace string, clk clock.WithTicker) *Peers {
+	return &Peers{reader: reader, namespace: namespace, clock: clk, seen: map[string]*peer{}}
+}
+
+// Run looks at the instances that were asked about until ctx ends, and returns nil: between two
+// questions too, the end of an instance is seen.
+func (p *Peers) Run(ctx context.Context) error {
+	ticker := p.clock.NewTicker(peersTick)
+	defer ticker.Stop()
+	for {
+		for _, instance := range p.due() {
+			_, _, _ = p.see(ctx, instance) // the question that follows says what failed
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// due lists the instances to look at, and forgets those that nobody asks about.
+func (p *Peers) due() (names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	for name, one := range p.seen {
+		if !one.looking.TryLock() {
+			continue
+		}
+		switch {
+		case now.Sub(one.wanted) > peersForgotten:
+			delete(p.seen, name)
+		case !one.gone && now.Sub(one.looked) >= one.timeout/looksPerTimeout:
+			names = append(names, name)
+		}
+		one.looking.Unlock()
+	}
+	return names
+}
+
+// Find returns where the instance answers gRPC, empty where it does not say, or that it has ended.
+// An error is one of the API server and says nothing about the instance.
+func (p *Peers) Find(ctx context.Context, instance string) (address string, gone bool, err error) {
+	one := p.get(instance)
+	one.looking.Lock()
+	one.wanted = p.clock.Now()
+	one.looking.Unlock()
+	return p.see(ctx, instance)
+}
+
+// see looks at an instance, unless somebody just did.
+func (p *Peers) see(ctx context.Context, instance string) (address string, gone bool, err error) {
+	one := p.get(instance)
+	one.looking.Lock()
+	defer one.looking.Unlock()
+	now := p.clock.Now()
+	if !one.looked.IsZero() && now.Sub(one.looked) < peersFresh {
+		return one.address, one.gone, nil
+	}
+	lease := &coordinationv1.Lease{}
+	err = p.reader.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: instance}, lease)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", false, err
+	}
+	one.look(lease, now, p.clock.Now())
+	return one.address, one.gone, nil
+}
+
+// get returns what was seen of an instance.
+func (p *Peers) get(instance string) *peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.seen[instance]
+	if one == nil {
+		one = &peer{timeout: defaultTimeout, wanted: p.clock.Now()}
+		p.seen[instance] = one
+	}
+	return one
+}
+
+// look takes in an answer, asked for and received at these times; the Lease is empty where there is
+// none.
+func (o *peer) look(lease *coordinationv1.Lease, asked, got time.Time) {
+	gap := o.looked.IsZero() || asked.Sub(o.looked) > o.timeout
+	if gap || lease.ResourceVersion != o.version {
+		o.version, o.since, o.gone = lease.ResourceVersion, got, false
+	}
+	o.looked = got
+	if lease.ResourceVersion != "" {
+		o.address = lease.Annotations[holdfast.AnnotationAddress]
+		o.timeout = max(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second, time.Second)
+	}
+	if lease.ResourceVersion != "" && released(lease) || asked.Sub(o.since) >= o.timeout {
+		o.gone = true
+	}
+}

@@ -1,0 +1,91 @@
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/holdfast-io/holdfast/pkg/buildinfo"
+)
+
+// Dial returns a connection to another instance of Holdfast's services, which dials when it is
+// first used: with TLS where this service serves with it, checked against --tls-ca-file. A call that
+// is made for a caller of this service carries the caller's token, any other one that of this
+// process. A token goes over TLS, or to a literal loopback address. The caller closes the
+// connection.
+func (r *Runtime) Dial(address string) (*grpc.ClientConn, error) {
+	transport, secure, err := clientTLS(r.base.Options)
+	if err != nil {
+		return nil, err
+	}
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast-" + r.base.Name + "/" + buildinfo.Version())}
+	if r.base.Token != "" || r.base.Options.Auth == AuthKubernetes {
+		opts = append(opts, grpc.WithPerRPCCredentials(&tokens{runtime: r, secure: secure || !isLoopback(address)}))
+	}
+	conn, err := grpc.NewClient(address, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: %w", address, err)
+	}
+	return conn, nil
+}
+
+// clientTLS is how other services are called, and whether that is TLS.
+func clientTLS(o Options) (credentials.TransportCredentials, bool, error) {
+	if o.TLSCertFile == "" {
+		return insecure.NewCredentials(), false, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { // renewed files are used
+		cert, err := tls.LoadX509KeyPair(o.TLSCertFile, o.TLSKeyFile)
+		return &cert, err
+	}
+	if o.TLSCAFile != "" {
+		pool, err := loadCAs(o.TLSCAFile)
+		if err != nil {
+			return nil, false, err
+		}
+		config.RootCAs = pool
+	}
+	return credentials.NewTLS(config), true, nil
+}
+
+// tokens presents the token of a call's own caller, else that of this process.
+type tokens struct {
+	runtime *Runtime
+	secure  bool
+}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (t *tokens) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	if given := metadata.ValueFromIncomingContext(ctx, "authorization"); len(given) == 1 {
+		return map[string]string{"authorization": given[0]}, nil
+	}
+	token, err := t.runtime.token()
+	if token == "" || err != nil {
+		return nil, err
+	}
+	return map[string]string{"authorization": "Bearer " + token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (t *tokens) RequireTransportSecurity() bool { return t.secure }
+
+// token is that of this process: of the run it belongs to, else the one that it shows to the API
+// server; empty for none.
+func (r *Runtime) token() (string, error) {
+	switch {
+	case r.base.Token != "":
+		return r.base.Token, nil
+	case r.config.BearerTokenFile != "":
+		token, err := os.ReadFile(r.config.BearerTokenFile)
+		return strings.TrimSpace(string(token)), err
+	}
+	return r.config.BearerToken, nil
+}

@@ -1,0 +1,116 @@
+package poll_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
+)
+
+// homes are processes that operations live in, each with plugins of its own.
+type homes struct {
+	mu      sync.Mutex
+	plugins map[string]*plugins // by "instance/process"
+	forgot  []string
+}
+
+// At implements poll.Homes.
+func (h *homes) At(instance, process string) action.Operations {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.plugins[instance+"/"+process]
+}
+
+// Forget implements poll.Homes.
+func (h *homes) Forget(_ context.Context, instance, process string, op action.Operation) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.forgot = append(h.forgot, instance+"/"+process+" "+op.ID)
+	return nil
+}
+
+// inHomes is a job with one operation in each of these processes, "instance/process", named as its
+// process.
+func inHomes(t *testing.T, do func(b *bed, h *homes, p *process), processes ...string) {
+	t.Helper()
+	inBubble(t, nil, func(b *bed) {
+		for _, key := range b.store.Keys() {
+			require.NoError(b, b.store.Delete(b.Context(), key))
+		}
+		h := &homes{plugins: map[string]*plugins{}}
+		list := operation.List{Job: theJob, Epoch: 1}
+		for _, name := range processes {
+			var home operation.Home
+			_, err := fmt.Sscanf(name, "%1s/%1s", &home.Instance, &home.Process)
+			require.NoError(b, err)
+			list.Operations = append(list.Operations, operation.Operation{Action: "vendor.io/a", ID: name, Created: time.Now(), Home: &home})
+			h.plugins[name] = newPlugins()
+		}
+		b.seal(list)
+		do(b, h, b.start(func(c *poll.Config) { c.Homes = h }))
+	})
+}
+
+func TestAnOperationInAProcessIsAskedAboutThere(t *testing.T) {
+	inHomes(t, func(b *bed, h *homes, p *process) {
+		require.False(b, p.run(time.Minute))
+		h.plugins["i/p"].on("i/p", ends(""))
+		require.True(b, p.run(time.Minute))
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		require.Empty(b, b.plugins.askedAt("i/p"), "no other process is")
+	}, "i/p")
+}
+
+// The end of the process is certain, and no failed call: the operation has failed with the next poll.
+func TestAnOperationFailsWithItsProcess(t *testing.T) {
+	inHomes(t, func(b *bed, h *homes, p *process) {
+		gone := fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)
+		h.plugins["i/p"].on("i/p", fails(errBroken))
+		require.False(b, p.run(30*time.Minute), "a call that fails says nothing")
+		asked := len(h.plugins["i/p"].askedAt("i/p"))
+		require.Greater(b, asked, 150, "nor does it make the polls rare: the end of the process is seen soon")
+		h.plugins["i/p"].on("i/p", fails(gone))
+		began := time.Now()
+		require.False(b, p.run(time.Minute))
+		require.Equal(b, "the operation is lost: the process that the operation lived in is gone: instance i has ended", b.errorOf(0))
+		require.Len(b, h.plugins["i/p"].askedAt("i/p"), asked+1)
+		require.LessOrEqual(b, time.Since(began), 2*time.Minute)
+		require.False(b, b.recorded()[1].Phase.Ended(), "the other process lives")
+	}, "i/p", "i/q")
+}
+
+// An instance that does not answer holds up its own operations only.
+func TestAnInstanceThatHangsHoldsUpNobodyElse(t *testing.T) {
+	names := []string{"j/p"}
+	for i := range 16 {
+		names = append(names, "i/"+string(rune('a'+i)))
+	}
+	inHomes(t, func(b *bed, h *homes, p *process) {
+		for _, name := range names[1:] {
+			h.plugins[name].on(name, hangs)
+		}
+		h.plugins["j/p"].on("j/p", ends(""))
+		p.poll()
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+	}, names...)
+}
+
+// A process is not kept for an operation that was given up.
+func TestAnOperationThatIsGivenUpIsForgotten(t *testing.T) {
+	inHomes(t, func(b *bed, h *homes, p *process) {
+		h.plugins["i/p"].onCancel("i/p", func(context.Context, time.Duration) (bool, error) { return false, nil })
+		p.turn.Cancel = "the backup is cancelled"
+		require.True(b, p.run(5*time.Minute))
+		require.Equal(b, "the backup is cancelled, the cancel was refused; the operation may go on", b.errorOf(0))
+		p.poller.Close()
+		require.Equal(b, []string{"i/p i/p"}, h.forgot)
+	}, "i/p")
+}
