@@ -46,6 +46,8 @@ type Registration struct {
 	// Restartable is set for an asynchronous action whose operation may be started again after its
 	// process died.
 	Restartable bool
+	// OutOfProcess is set for an asynchronous action whose operations all live outside the process.
+	OutOfProcess bool
 	// New makes the plugin; what it returns implements the interface named by Kind.
 	New func(Env) (any, error)
 }
@@ -89,12 +91,14 @@ func (r *Registry) VolumeSnapshotter(name string, build func(Env) (VolumeSnapsho
 	return r.add(Registration{Kind: KindVolumeSnapshotter, Name: name, New: erase(build)})
 }
 
-// AsyncBackupItemAction registers an action, see BackupItemAction. Only Holdfast calls it.
+// AsyncBackupItemAction registers an action, see BackupItemAction. Only Holdfast calls it, unless it
+// is OutOfProcess.
 func (r *Registry) AsyncBackupItemAction(name string, touches []string, build func(Env) (AsyncBackupItemAction, error), options ...AsyncOption) *Registry {
 	return r.add(apply(Registration{Kind: KindAsyncBackupItemAction, Name: name, Touches: touches, New: erase(build)}, options))
 }
 
-// AsyncRestoreItemAction registers an action, see BackupItemAction. Only Holdfast calls it.
+// AsyncRestoreItemAction registers an action, see BackupItemAction. Only Holdfast calls it, unless
+// it is OutOfProcess.
 func (r *Registry) AsyncRestoreItemAction(name string, touches []string, build func(Env) (AsyncRestoreItemAction, error), options ...AsyncOption) *Registry {
 	return r.add(apply(Registration{Kind: KindAsyncRestoreItemAction, Name: name, Touches: touches, New: erase(build)}, options))
 }
@@ -105,6 +109,11 @@ type AsyncOption func(*Registration)
 // Restartable lets a server start an operation once more, with the same idempotency key, when the
 // process it lived in died.
 func Restartable() AsyncOption { return func(r *Registration) { r.Restartable = true } }
+
+// OutOfProcess says that no operation of the action lives in its process: any process of the binary
+// can tell how one goes. Velero too calls such an action, as its item action of version 2. A Start
+// that answers InProcess fails.
+func OutOfProcess() AsyncOption { return func(r *Registration) { r.OutOfProcess = true } }
 
 // Plugins returns everything that was registered, ordered by kind and name, or what is wrong with
 // it.
@@ -142,6 +151,9 @@ func (r *Registry) check(p Registration) error {
 	if slices.ContainsFunc(r.all, func(o Registration) bool { return o.Kind == p.Kind && o.Name == p.Name }) {
 		return errors.New("name: registered twice")
 	}
+	if slices.ContainsFunc(r.all, func(o Registration) bool { return o.Name == p.Name && (twins(o, p) || twins(p, o)) }) {
+		return errors.New("name: Velero would call two actions by it")
+	}
 	if p.New == nil {
 		return errors.New("constructor: missing")
 	}
@@ -160,6 +172,12 @@ func (r *Registry) check(p Registration) error {
 		}
 	}
 	return nil
+}
+
+// twins reports whether Velero knows both plugins as item actions of the same kind of job.
+func twins(async, sync Registration) bool {
+	return async.OutOfProcess && (async.Kind == KindAsyncBackupItemAction && sync.Kind == KindBackupItemAction ||
+		async.Kind == KindAsyncRestoreItemAction && sync.Kind == KindRestoreItemAction)
 }
 
 func erase[T any](build func(Env) (T, error)) func(Env) (any, error) {

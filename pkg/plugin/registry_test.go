@@ -21,6 +21,8 @@ func TestRegistryNamesWhatIsWrong(t *testing.T) {
 		"no name":             {(&plugin.Registry{}).BackupItemAction("a.io/", []string{"*"}, noAction), "name:"},
 		"two slashes":         {(&plugin.Registry{}).BackupItemAction("a.io/b/c", []string{"*"}, noAction), "name:"},
 		"no such domain":      {(&plugin.Registry{}).BackupItemAction("A.io/b", []string{"*"}, noAction), "name:"},
+		"twice for Velero":    {(&plugin.Registry{}).BackupItemAction("a.io/b", []string{"*"}, noAction).AsyncBackupItemAction("a.io/b", []string{"*"}, noAsync, plugin.OutOfProcess()), "Velero would call two actions by it"},
+		"for Velero twice":    {(&plugin.Registry{}).AsyncBackupItemAction("a.io/b", []string{"*"}, noAsync, plugin.OutOfProcess()).BackupItemAction("a.io/b", []string{"*"}, noAction), "Velero would call two actions by it"},
 		"twice":               {(&plugin.Registry{}).BackupItemAction("a.io/b", []string{"*"}, noAction).BackupItemAction("a.io/b", []string{"*"}, noAction), "registered twice"},
 		"no touches":          {(&plugin.Registry{}).BackupItemAction("a.io/b", nil, noAction), "touches:"},
 		"star and more":       {(&plugin.Registry{}).BackupItemAction("a.io/b", []string{"*", "pods"}, noAction), `touches: "*"`},
@@ -79,3 +81,5 @@ func TestConfigSelectorFindsThePluginsConfigMap(t *testing.T) {
 	require.False(t, selector.Matches(labels.Set{"velero.io/plugin-config": "", "a.io/x": "BackupItemAction"}))
 	require.False(t, selector.Matches(labels.Set{"a.io/x": "RestoreItemAction"}))
 }
+
+func noAsync(plugin.Env) (plugin.AsyncBackupItemAction, error) { return nil, nil }

@@ -23,7 +23,7 @@ func TestOperations(t *testing.T) {
 	quiet := t.Run("at once", func(t *testing.T) {
 		for name, run := range map[string]func(*testing.T){
 			"many": b.many, "failures": b.failures, "stored again": b.storedAgain, "time runs out": b.timeRunsOut, "cancelled": b.cancelled,
-			"restored": b.restored, "restore cancelled": b.restoreCancelled,
+			"restored": b.restored, "restore cancelled": b.restoreCancelled, "by command": b.byCommand,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -40,6 +40,7 @@ func TestOperations(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"a runner dies in a Start", b.runnerDies}, {"a runner of a restore dies in a Start", b.restoreRunnerDies}, {"a plugin dies in a Start", b.pluginDies}, {"everything dies while operations run", b.everythingDies},
+		{"the homes of operations die", b.homesDie}, {"the home of an operation drains", b.homesDrain},
 	} {
 		began := time.Now()
 		if !t.Run(scenario.name, scenario.run) {

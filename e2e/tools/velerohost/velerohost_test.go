@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/sirupsen/logrus"
@@ -14,6 +15,8 @@ import (
 	"github.com/vmware-tanzu/velero/pkg/plugin/framework"
 	"github.com/vmware-tanzu/velero/pkg/plugin/framework/common"
 	"github.com/vmware-tanzu/velero/pkg/plugin/velero"
+	biav2 "github.com/vmware-tanzu/velero/pkg/plugin/velero/backupitemaction/v2"
+	riav2 "github.com/vmware-tanzu/velero/pkg/plugin/velero/restoreitemaction/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -61,17 +64,18 @@ func TestVeleroLoadsTheStarter(t *testing.T) {
 		common.PluginKindDeleteItemAction, common.PluginKindItemBlockAction, common.PluginKindObjectStore, common.PluginKindVolumeSnapshotter,
 	} {
 		for _, p := range registry.List(kind) {
-			listed[kind] += p.Name
+			listed[kind] += " " + p.Name
 		}
 	}
 	require.Equal(t, map[common.PluginKind]string{
-		common.PluginKindBackupItemAction: "example.com/note-replicas", common.PluginKindRestoreItemActionV2: "example.com/config-first",
-		common.PluginKindBackupItemActionV2: "example.com/note-replicas", // Velero adapts the first version
-	}, listed, "the asynchronous action is none of Velero's")
+		common.PluginKindBackupItemAction: " example.com/note-replicas", common.PluginKindRestoreItemActionV2: " example.com/config-first example.com/hand-over",
+		common.PluginKindBackupItemActionV2: " example.com/hand-over example.com/note-replicas", // Velero adapts the first version
+	}, listed, "the asynchronous action in its process is none of Velero's")
 
 	backups, err := manager.GetBackupItemActionsV2()
 	require.NoError(t, err)
-	require.Len(t, backups, 1)
+	require.Len(t, backups, 2)
+	backups = backups[slices.IndexFunc(backups, func(a biav2.BackupItemAction) bool { return a.Name() == "example.com/note-replicas" }):]
 	selector, err := backups[0].AppliesTo()
 	require.NoError(t, err)
 	require.Equal(t, []string{"deployments.apps"}, selector.IncludedResources)
@@ -89,7 +93,8 @@ func TestVeleroLoadsTheStarter(t *testing.T) {
 
 	restores, err := manager.GetRestoreItemActionsV2()
 	require.NoError(t, err)
-	require.Len(t, restores, 1)
+	require.Len(t, restores, 2)
+	restores = restores[slices.IndexFunc(restores, func(a riav2.RestoreItemAction) bool { return a.Name() == "example.com/config-first" }):]
 	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "velero"}}
 	result, err := restores[0].Execute(&velero.RestoreItemActionExecuteInput{Item: deployment(nil), ItemFromBackup: deployment(nil), Restore: restore})
 	require.NoError(t, err)
@@ -98,4 +103,74 @@ func TestVeleroLoadsTheStarter(t *testing.T) {
 	ready, err := restores[0].AreAdditionalItemsReady(result.AdditionalItems, restore)
 	require.NoError(t, err)
 	require.True(t, ready)
+}
+
+// TestVeleroFollowsOperationsOfTheStarter drives a backup's and a restore's asynchronous action as
+// Velero does: each phase of a job has clients, and so plugin processes, of its own.
+func TestVeleroFollowsOperationsOfTheStarter(t *testing.T) {
+	exchange := t.TempDir()
+	t.Setenv("EXAMPLE_EXCHANGE", exchange)
+	registry, manager := load(t)
+	claim := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "data", "namespace": "shop"},
+	}}
+	works := func(id, text string) {
+		t.Helper()
+		require.FileExists(t, filepath.Join(exchange, id+".json"), "the request is there for whoever does the work")
+		require.NoError(t, os.WriteFile(filepath.Join(exchange, id+".json"), []byte(text), 0o600))
+	}
+
+	action, err := manager.GetBackupItemActionV2("example.com/hand-over")
+	require.NoError(t, err)
+	selector, err := action.AppliesTo()
+	require.NoError(t, err)
+	require.Equal(t, []string{"persistentvolumeclaims"}, selector.IncludedResources)
+	backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "velero", UID: "u"}}
+	item, _, saved, _, err := action.Execute(claim, backup)
+	require.NoError(t, err)
+	require.NotEmpty(t, saved)
+	require.Equal(t, "data", item.(*unstructured.Unstructured).GetName())
+	progress, err := action.Progress(saved, backup)
+	require.NoError(t, err)
+	require.False(t, progress.Completed)
+	manager.CleanupClients()
+
+	later := clientmgmt.NewManager(logrus.New(), logrus.InfoLevel, registry)
+	t.Cleanup(later.CleanupClients)
+	works(saved, `{"claim":"shop/data","bytes":3,"of":4}`)
+	action, err = later.GetBackupItemActionV2("example.com/hand-over")
+	require.NoError(t, err)
+	progress, err = action.Progress(saved, backup)
+	require.NoError(t, err)
+	require.False(t, progress.Completed)
+	require.Equal(t, []any{int64(3), int64(4), "Bytes", "moving shop/data"}, []any{progress.NCompleted, progress.NTotal, progress.OperationUnits, progress.Description})
+	works(saved, `{"claim":"shop/data","state":"Done"}`)
+	progress, err = action.Progress(saved, backup)
+	require.NoError(t, err)
+	require.True(t, progress.Completed)
+	require.Empty(t, progress.Err)
+	_, err = action.Progress("other", backup)
+	require.ErrorContains(t, err, "no such operation")
+
+	restoring, err := later.GetRestoreItemActionV2("example.com/hand-over")
+	require.NoError(t, err)
+	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "velero", UID: "v"}}
+	input := &velero.RestoreItemActionExecuteInput{Item: claim, ItemFromBackup: claim, Restore: restore}
+	result, err := restoring.Execute(input)
+	require.NoError(t, err)
+	require.NotEmpty(t, result.OperationID)
+	works(result.OperationID, `{"claim":"shop/data","state":"Failed","error":"no space left"}`)
+	progress, err = restoring.Progress(result.OperationID, restore)
+	require.NoError(t, err)
+	require.True(t, progress.Completed)
+	require.Equal(t, "no space left", progress.Err)
+
+	restore.UID = "w"
+	result, err = restoring.Execute(input)
+	require.NoError(t, err)
+	require.NoError(t, restoring.Cancel(result.OperationID, restore))
+	progress, err = restoring.Progress(result.OperationID, restore)
+	require.NoError(t, err)
+	require.True(t, progress.Completed)
+	require.Equal(t, "cancelled", progress.Err)
 }

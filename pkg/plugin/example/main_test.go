@@ -114,7 +114,7 @@ func TestBinary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(described.GetPlugins()); got != 3 {
-		t.Errorf("it serves %d plugins, want 3", got)
+	if got := len(described.GetPlugins()); got != 5 {
+		t.Errorf("it serves %d plugins, want 5", got)
 	}
 }

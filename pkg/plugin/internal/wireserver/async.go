@@ -31,7 +31,7 @@ func (a asyncActions) StartBackup(ctx context.Context, req *pluginv1.StartBackup
 	if err != nil || !matched {
 		return &pluginv1.StartBackupResponse{}, err
 	}
-	out, err := action.Start(ctx, &plugin.AsyncBackupInput{BackupInput: in, IdempotencyKey: req.GetIdempotencyKey()})
+	out, err := startBackup(ctx, h, action, in, req.GetIdempotencyKey())
 	if err != nil || out == nil {
 		return &pluginv1.StartBackupResponse{}, err
 	}
@@ -54,7 +54,7 @@ func (a asyncActions) StartRestore(ctx context.Context, req *pluginv1.StartResto
 	if err != nil || !matched {
 		return &pluginv1.StartRestoreResponse{}, err
 	}
-	out, err := action.Start(ctx, &plugin.AsyncRestoreInput{RestoreInput: in, IdempotencyKey: req.GetIdempotencyKey()})
+	out, err := startRestore(ctx, h, action, in, req.GetIdempotencyKey())
 	if err != nil || out == nil {
 		return &pluginv1.StartRestoreResponse{}, err
 	}
@@ -63,6 +63,28 @@ func (a asyncActions) StartRestore(ctx context.Context, req *pluginv1.StartResto
 		Item: item, OperationId: out.OperationID, InProcess: out.InProcess,
 		AdditionalItems: ownIdentifiers(out.AdditionalItems), SkipRestore: out.SkipRestore,
 	}, err
+}
+
+// startBackup calls the action, and refuses an answer that is not what it was registered as.
+func startBackup(ctx context.Context, h *handle, action plugin.AsyncBackupItemAction, in plugin.BackupInput, key string) (*plugin.AsyncBackupOutput, error) {
+	out, err := action.Start(ctx, &plugin.AsyncBackupInput{BackupInput: in, IdempotencyKey: key})
+	if err == nil && out != nil && out.InProcess && h.OutOfProcess {
+		return nil, inProcess(h)
+	}
+	return out, err
+}
+
+// startRestore is startBackup for a restore.
+func startRestore(ctx context.Context, h *handle, action plugin.AsyncRestoreItemAction, in plugin.RestoreInput, key string) (*plugin.AsyncRestoreOutput, error) {
+	out, err := action.Start(ctx, &plugin.AsyncRestoreInput{RestoreInput: in, IdempotencyKey: key})
+	if err == nil && out != nil && out.InProcess && h.OutOfProcess {
+		return nil, inProcess(h)
+	}
+	return out, err
+}
+
+func inProcess(h *handle) error {
+	return status.Errorf(codes.FailedPrecondition, "Start of %s: InProcess: it was registered as OutOfProcess", h.Name)
 }
 
 // operation finds the action of an operation and what it gets to know.

@@ -21,6 +21,13 @@ var veleroKinds = map[plugin.Kind]string{
 	plugin.KindVolumeSnapshotter: "VolumeSnapshotter",
 }
 
+// veleroTwins are the kinds under which Velero knows asynchronous actions whose operations live
+// outside the process.
+var veleroTwins = map[plugin.Kind]string{
+	plugin.KindAsyncBackupItemAction:  "BackupItemActionV2",
+	plugin.KindAsyncRestoreItemAction: "RestoreItemActionV2",
+}
+
 var kinds = map[plugin.Kind]pluginv1.Kind{
 	plugin.KindBackupItemAction:       pluginv1.Kind_KIND_BACKUP_ITEM_ACTION,
 	plugin.KindRestoreItemAction:      pluginv1.Kind_KIND_RESTORE_ITEM_ACTION,
@@ -49,7 +56,11 @@ type lister struct {
 func (l lister) ListPlugins(context.Context, *velero.Empty) (*velero.ListPluginsResponse, error) {
 	resp := &velero.ListPluginsResponse{}
 	for _, h := range l.sorted {
-		if kind, ok := veleroKinds[h.Kind]; ok {
+		kind, ok := veleroKinds[h.Kind]
+		if h.OutOfProcess {
+			kind, ok = veleroTwins[h.Kind]
+		}
+		if ok {
 			resp.Plugins = append(resp.Plugins, &velero.PluginIdentifier{Command: l.options.Command, Kind: kind, Name: h.Name})
 		}
 	}

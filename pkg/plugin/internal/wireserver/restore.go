@@ -29,21 +29,35 @@ func (s *Server) restoreInput(ctx context.Context, h *handle, action plugin.Acti
 	return plugin.RestoreInput{Item: object, ItemFromBackup: original, Restore: job}, err == nil, err
 }
 
-// restoreActions serves version 2 alone: a name in both versions would run twice in Velero.
+// restoreActions serves version 2 alone: a name in both versions would run twice in Velero. It has
+// the asynchronous actions too whose operations live outside the process.
 type restoreActions struct {
 	velerov2.UnimplementedRestoreItemActionServer
 	*Server
 }
 
 func (a restoreActions) AppliesTo(ctx context.Context, req *velerov2.RestoreItemActionAppliesToRequest) (*velerov2.RestoreItemActionAppliesToResponse, error) {
-	selector, err := appliesTo(ctx, a.Server, plugin.KindRestoreItemAction, req.GetPlugin())
+	kind := plugin.KindRestoreItemAction
+	if a.isMoved(req.GetPlugin()) {
+		kind = plugin.KindAsyncRestoreItemAction
+	}
+	selector, err := appliesTo(ctx, a.Server, kind, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
 	return &velerov2.RestoreItemActionAppliesToResponse{ResourceSelector: selector}, nil
 }
 
+// isMoved reports whether a name is that of an asynchronous action.
+func (a restoreActions) isMoved(name string) bool {
+	h, ok := a.byName[kindAndName{plugin.KindAsyncRestoreItemAction, name}]
+	return ok && h.OutOfProcess
+}
+
 func (a restoreActions) Execute(ctx context.Context, req *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
+	if a.isMoved(req.GetPlugin()) {
+		return a.moved(ctx, req)
+	}
 	action, h, err := find[plugin.RestoreItemAction](a.Server, plugin.KindRestoreItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
@@ -84,6 +98,9 @@ func restored(out *plugin.RestoreOutput, given []byte, in plugin.RestoreInput) (
 }
 
 func (a restoreActions) AreAdditionalItemsReady(ctx context.Context, req *velerov2.RestoreItemActionItemsReadyRequest) (*velerov2.RestoreItemActionItemsReadyResponse, error) {
+	if a.isMoved(req.GetPlugin()) { // it waits for none
+		return &velerov2.RestoreItemActionItemsReadyResponse{Ready: true}, nil
+	}
 	action, _, err := find[plugin.RestoreItemAction](a.Server, plugin.KindRestoreItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err

@@ -67,6 +67,7 @@ func (s *Server) GRPCOptions() []grpc.ServerOption {
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	velero.RegisterPluginListerServer(r, lister{Server: s})
 	velero.RegisterBackupItemActionServer(r, backupActions{Server: s})
+	velerov2.RegisterBackupItemActionServer(r, movedBackups{Server: s})
 	velerov2.RegisterRestoreItemActionServer(r, restoreActions{Server: s})
 	velero.RegisterDeleteItemActionServer(r, deleteActions{Server: s})
 	velerov1.RegisterItemBlockActionServer(r, blockActions{Server: s})
@@ -102,6 +103,15 @@ func (h *handle) instance() (any, error) {
 	}
 	h.made = made
 	return made, nil
+}
+
+// outside returns an asynchronous action that Velero's protocol serves too.
+func outside[T any](s *Server, kind plugin.Kind, name string) (T, *handle, error) {
+	if h, ok := s.byName[kindAndName{kind, name}]; !ok || !h.OutOfProcess {
+		var none T
+		return none, nil, status.Errorf(codes.NotFound, "plugin: no %s whose operations live outside the process is called %q", kind, name)
+	}
+	return find[T](s, kind, name)
 }
 
 // find returns a plugin as the interface of its kind.

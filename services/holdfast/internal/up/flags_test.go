@@ -15,7 +15,7 @@ import (
 // decided are the shared settings that up decides itself: how the parts of one process reach each
 // other, and who may call.
 var decided = []string{
-	"nats-url", "nats-creds-file", "work-dir", "grpc-address", "http-address", "tls-cert-file", "tls-key-file", "tls-ca-file", "auth",
+	"nats-url", "nats-creds-file", "work-dir", "grpc-address", "grpc-advertise-address", "http-address", "tls-cert-file", "tls-key-file", "tls-ca-file", "auth",
 }
 
 // TestUpTakesTheFlagsOfEveryService: up knows --plugin-dir and the format of its log, and refuses

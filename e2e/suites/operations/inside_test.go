@@ -1,0 +1,238 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/product"
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/plugin"
+)
+
+// insideAction is an action on ServiceAccounts whose operations live in the plugin's process.
+const insideAction = "own.example.com/inside"
+
+// inside is the action, and the operations in this process.
+type inside struct {
+	plugin.Everything
+	calls calls
+
+	mu   sync.Mutex
+	runs map[string]*insider
+}
+
+// insider is one operation.
+type insider struct {
+	order        order
+	backup, item string
+	began        time.Time
+	cancelled    bool
+}
+
+func newInside(c calls) *inside { return &inside{calls: c, runs: map[string]*insider{}} }
+
+// Start implements plugin.AsyncBackupItemAction.
+func (a *inside) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
+	text, ok := in.Item.GetAnnotations()[orderKey]
+	if !ok {
+		return nil, nil
+	}
+	run := &insider{backup: in.Backup.Name(), item: in.Item.GetName(), began: time.Now()}
+	if err := json.Unmarshal([]byte(text), &run.order); err != nil {
+		return nil, err
+	}
+	if _, err := a.calls.note(call{what: "start", backup: run.backup, item: run.item, key: in.IdempotencyKey}); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.runs[in.IdempotencyKey] = run
+	return &plugin.AsyncBackupOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
+}
+
+// Progress implements plugin.Operations.
+func (a *inside) Progress(_ context.Context, op plugin.Operation) (plugin.Progress, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	run, ok := a.runs[op.ID]
+	if !ok {
+		return plugin.Progress{}, plugin.ErrNoOperation
+	}
+	if err := a.calls.polled(insideAction[len("own.example.com/"):], run.backup); err != nil {
+		return plugin.Progress{}, err
+	}
+	p := plugin.Progress{State: plugin.Running, Done: 1, Total: total, Unit: unit, Description: fmt.Sprint("in process ", os.Getpid()), Started: run.began}
+	switch {
+	case run.cancelled:
+		p.State = plugin.Cancelled
+	case time.Since(run.began).Seconds() >= run.order.Seconds:
+		p.State, p.Done = plugin.Succeeded, total
+	}
+	return p, nil
+}
+
+// Cancel implements plugin.Operations.
+func (a *inside) Cancel(_ context.Context, op plugin.Operation, _ time.Duration) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	run, ok := a.runs[op.ID]
+	if !ok {
+		return false, plugin.ErrNoOperation
+	}
+	run.cancelled = true
+	_, err := a.calls.note(call{what: "cancel", backup: run.backup, item: run.item})
+	return true, err
+}
+
+// Logs implements plugin.Operations.
+func (a *inside) Logs(_ context.Context, op plugin.Operation, _ plugin.LogOptions) iter.Seq2[plugin.LogLine, error] {
+	return func(yield func(plugin.LogLine, error) bool) {
+		a.mu.Lock()
+		run, ok := a.runs[op.ID]
+		a.mu.Unlock()
+		if !ok {
+			yield(plugin.LogLine{}, plugin.ErrNoOperation)
+			return
+		}
+		yield(plugin.LogLine{Level: "info", Message: "copying in the process", Fields: map[string]string{"item": run.item}}, nil)
+	}
+}
+
+// lives makes an object that an operation in the plugin's process is begun for.
+func (b *bed) lives(t *testing.T, namespace, name string, o order) {
+	t.Helper()
+	require.NoError(t, b.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: ordered(t, namespace, name, o)}))
+}
+
+// command runs the command line against the monitor.
+func (b *bed) command(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := b.commandLine(t)(args...)
+	require.NoError(t, err)
+	return out
+}
+
+func (b *bed) commandLine(t *testing.T) func(args ...string) (string, error) {
+	t.Helper()
+	binary, err := testbed.Product("holdfast")
+	require.NoError(t, err)
+	cli := &product.CLI{Binary: binary, Kubeconfig: b.Cluster.Kubeconfig(), Namespace: site.Server, Output: t.Output()}
+	address := b.Fleet.Of("async-operation-monitor")[0].GRPC
+	return func(args ...string) (string, error) { return cli.Run(t.Context(), append(args, "--operations-address", address)...) }
+}
+
+// byCommand follows and cancels operations in and outside of the plugin's process by the command
+// line: the backup goes on with the others.
+func (b *bed) byCommand(t *testing.T) {
+	const name = "by-command"
+	b.Namespace(t, name)
+	b.lives(t, name, "endless", order{Seconds: 1e6})
+	b.lives(t, name, "short", order{Seconds: 1})
+	b.own(t, name, "outside", order{Seconds: 1e6})
+	b.vendor(t, name, "foreign", order{Seconds: 1})
+	b.Backup(t, name, b.bucket, name)
+	b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+
+	var list struct {
+		Operations []struct{ ID, Action, Name, Phase, Description string }
+	}
+	ids := map[string]string{}
+	require.Eventually(t, func() bool {
+		require.NoError(t, json.Unmarshal([]byte(b.command(t, "operation", "list", "backup/"+name, "-o", "json")), &list))
+		settled := 0
+		for _, o := range list.Operations {
+			ids[o.Name] = o.ID
+			if o.Name == "endless" && o.Description != "" || o.Name == "short" && o.Phase == "Completed" {
+				settled++
+			}
+		}
+		return settled == 2
+	}, site.Patience, site.Look, "the operations in the process are followed")
+	require.Contains(t, b.command(t, "operation", "logs", "backup/"+name, ids["endless"]), `info copying in the process item="endless"`)
+
+	var out string
+	watched, watch := make(chan error, 1), b.commandLine(t)
+	go func() {
+		var err error
+		out, err = watch("operation", "watch", "backup/"+name)
+		watched <- err
+	}()
+	for range 2 { // the second changes nothing
+		b.command(t, "operation", "cancel", "backup/"+name, ids["endless"])
+	}
+	require.Contains(t, b.command(t, "operation", "cancel", "backup/"+name, "--all"), "was asked to end")
+	require.NoError(t, <-watched)
+	require.Contains(t, out, "Finalizing")
+	require.Contains(t, out, string(velerov1.BackupPhasePartiallyFailed), "it ends with the backup")
+	b.ends(t, name, velerov1.BackupPhasePartiallyFailed, 2, 2)
+	for _, item := range []string{"endless", "outside"} {
+		require.Len(t, b.calls.of(t, "cancel", name)[item], 1, "%s is asked to cancel once", item)
+	}
+	for _, message := range b.messages(t, name) {
+		require.Contains(t, message, "cancelled by ")
+	}
+}
+
+// insiders waits until the plugin is asked about operations in its process from now on, and returns
+// the process.
+func (b *bed) insiders(t *testing.T, backup string) (pid int) {
+	t.Helper()
+	from := time.Now()
+	require.Eventually(t, func() bool {
+		var at time.Time
+		pid, at = b.calls.poll(t, "inside", backup)
+		return at.After(from)
+	}, site.Patience, site.Look, "the operation in the process is asked about")
+	return pid
+}
+
+// homesDie ends the process that operations live in, then the runner that has the process: what
+// lived there has failed and says why, and what lives elsewhere goes on. The death of others is
+// nothing to them.
+func (b *bed) homesDie(t *testing.T) {
+	for name, kill := range map[string]func(pid int){
+		"plugin-gone": func(pid int) { require.NoError(t, syscall.Kill(pid, syscall.SIGKILL)) },
+		"runner-gone": func(int) { b.kill(t, "backup-runner") },
+	} {
+		b.Namespace(t, name)
+		b.lives(t, name, "one", order{Seconds: 1e6})
+		b.own(t, name, "two", order{Seconds: 1})
+		b.Backup(t, name, b.bucket, name)
+		b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+		b.insiders(t, name)
+		b.kill(t, "async-operation-monitor")
+		kill(b.insiders(t, name))
+		b.ends(t, name, velerov1.BackupPhasePartiallyFailed, 1, 1)
+		messages := b.messages(t, name)
+		require.Len(t, messages, 1)
+		require.Contains(t, messages[0], "the process that the operation lived in is gone")
+		require.Len(t, b.calls.of(t, "start", name)["one"], 1)
+	}
+}
+
+// homesDrain tells the runner to stop: it stays until the operations in its plugins' processes have
+// ended.
+func (b *bed) homesDrain(t *testing.T) {
+	const name = "drained"
+	b.Namespace(t, name)
+	b.lives(t, name, "one", order{Seconds: 8})
+	b.Backup(t, name, b.bucket, name)
+	b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+	b.insiders(t, name)
+	b.Fleet.Of("backup-runner")[0].Stop(site.Patience)
+	_, err := b.Fleet.Revive(t.Context())
+	require.NoError(t, err)
+	b.ends(t, name, velerov1.BackupPhaseCompleted, 1, 0)
+}
