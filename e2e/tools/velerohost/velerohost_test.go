@@ -58,18 +58,19 @@ func load(t *testing.T) (process.Registry, clientmgmt.Manager) {
 
 func TestVeleroLoadsTheStarter(t *testing.T) {
 	registry, manager := load(t)
-	listed := map[common.PluginKind]string{}
+	listed := map[common.PluginKind][]string{}
 	for _, kind := range []common.PluginKind{
 		common.PluginKindBackupItemAction, common.PluginKindBackupItemActionV2, common.PluginKindRestoreItemAction, common.PluginKindRestoreItemActionV2,
 		common.PluginKindDeleteItemAction, common.PluginKindItemBlockAction, common.PluginKindObjectStore, common.PluginKindVolumeSnapshotter,
 	} {
 		for _, p := range registry.List(kind) {
-			listed[kind] += " " + p.Name
+			listed[kind] = append(listed[kind], p.Name)
 		}
+		slices.Sort(listed[kind])
 	}
-	require.Equal(t, map[common.PluginKind]string{
-		common.PluginKindBackupItemAction: " example.com/note-replicas", common.PluginKindRestoreItemActionV2: " example.com/config-first example.com/hand-over",
-		common.PluginKindBackupItemActionV2: " example.com/hand-over example.com/note-replicas", // Velero adapts the first version
+	require.Equal(t, map[common.PluginKind][]string{
+		common.PluginKindBackupItemAction: {"example.com/note-replicas"}, common.PluginKindRestoreItemActionV2: {"example.com/config-first", "example.com/hand-over"},
+		common.PluginKindBackupItemActionV2: {"example.com/hand-over", "example.com/note-replicas"}, // Velero adapts the first version
 	}, listed, "the asynchronous action in its process is none of Velero's")
 
 	backups, err := manager.GetBackupItemActionsV2()

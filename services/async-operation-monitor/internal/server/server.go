@@ -97,5 +97,5 @@ func stamp(t *metav1.Time) *timestamppb.Timestamp {
 	if t == nil {
 		return nil
 	}
-	return timestamppb.New(t.Time)
+	return timestamppb.New(t.Time.Truncate(time.Second)) // as the file of operations has it: a watch ends with what that says
 }
