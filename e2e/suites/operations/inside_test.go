@@ -131,7 +131,9 @@ func (b *bed) commandLine(t *testing.T) func(args ...string) (string, error) {
 	require.NoError(t, err)
 	cli := &product.CLI{Binary: binary, Kubeconfig: b.Cluster.Kubeconfig(), Namespace: site.Server, Output: t.Output()}
 	address := b.Fleet.Of("async-operation-monitor")[0].GRPC
-	return func(args ...string) (string, error) { return cli.Run(t.Context(), append(args, "--operations-address", address)...) }
+	return func(args ...string) (string, error) {
+		return cli.Run(t.Context(), append(args, "--operations-address", address)...)
+	}
 }
 
 // byCommand follows and cancels operations in and outside of the plugin's process by the command

@@ -131,7 +131,7 @@ func newBed(t *testing.T) *bed {
 	})
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
-	b := &bed{T: t, operations: h.Operations(context.Background(), slog.New(slog.DiscardHandler))}
+	b := &bed{T: t, operations: h.Operations(context.WithoutCancel(t.Context()), slog.New(slog.DiscardHandler))}
 	t.Cleanup(b.operations.Close)
 	session := h.Open(t.Context(), slog.New(slog.DiscardHandler))
 	t.Cleanup(session.Close)

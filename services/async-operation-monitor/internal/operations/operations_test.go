@@ -140,6 +140,7 @@ func TestOperationsOfAJobThatWaitsAreRecords(t *testing.T) {
 	require.Equal(t, "a/b", list[0].Spec.Action())
 	require.Equal(t, itemoperation.PhaseNew, list[0].Status.Phase)
 	require.Equal(t, "no", list[1].Status.Error)
+	require.True(t, list[1].Status.Updated.Equal(&metav1.Time{Time: now}), "as in the file: %s", list[1].Status.Updated)
 	require.Equal(t, itemoperation.PhaseInProgress, list[2].Status.Phase)
 	require.EqualValues(t, 3, list[2].Status.Completed, "from the annotation")
 

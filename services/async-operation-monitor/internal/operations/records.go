@@ -109,6 +109,9 @@ func entry(kind string, op *operation.Operation, s *operation.State) itemoperati
 			Created: stamp(&op.Created), Started: stamp(s.Started), Updated: stamp(s.Updated),
 		},
 	}
+	if s.Updated == nil && s.Phase.Ended() {
+		o.Status.Updated = stamp(&s.EndTime)
+	}
 	if kind == operation.KindRestore {
 		o.Spec.RestoreAction = op.Action
 	} else {
