@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/metadata"
+
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -79,7 +81,8 @@ func (s *Source) Cancel(ctx context.Context, owner Owner, target Target, reason 
 			ReasonNotCollected, nil)
 	}
 	if requested > 0 && s.Memory != nil {
-		s.Memory.Wake(ctx, owner.Kind, owner.Name, job.GetUID())
+		own := metadata.NewIncomingContext(ctx, nil) // the caller's token is none for calls of this service
+		s.Memory.Wake(own, owner.Kind, owner.Name, job.GetUID())
 	}
 	return s.meant(f, owner, target, requested)
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,18 +49,19 @@ type bed struct {
 	memory *memory
 }
 
-// memory notes which jobs are to be polled.
+// memory notes which jobs are to be polled, and the tokens of callers that come with it.
 type memory struct {
-	mu    sync.Mutex
-	woken []string
+	mu            sync.Mutex
+	woken, tokens []string
 }
 
 func (*memory) States(string, string, types.UID) []operation.State { return nil }
 
-func (m *memory) Wake(_ context.Context, kind, name string, uid types.UID) {
+func (m *memory) Wake(ctx context.Context, kind, name string, uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.woken = append(m.woken, fmt.Sprint(kind, " ", name, " ", uid))
+	m.tokens = append(m.tokens, metadata.ValueFromIncomingContext(ctx, "authorization")...)
 }
 
 type stores struct{ objectstore.Store }
@@ -170,13 +172,14 @@ func TestARequestToCancelIsRecordedOnce(t *testing.T) {
 	b := newBed(t, op("AsyncBackupItemAction", "x.io/a", "1"), op("AsyncBackupItemAction", "x.io/a", "2"), op("AsyncBackupItemAction", "x.io/a", "3"))
 	require.NoError(t, b.log.Append(t.Context(), operation.Event{Operation: 2, Time: created, End: &operation.End{}}))
 	for want := range 2 {
-		answer, err := b.calls.CancelOperation(t.Context(), cancelOne("1", ""))
+		answer, err := b.calls.CancelOperation(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x"), cancelOne("1", ""))
 		require.NoError(t, err)
 		require.EqualValues(t, 1-want, answer.GetRequested())
 		require.Len(t, answer.GetOperations(), 1)
 		require.Equal(t, []string{"cancelled by ann"}, b.requests())
 	}
 	require.Equal(t, []string{"Backup b u"}, b.memory.woken, "it is polled at once")
+	require.Empty(t, b.memory.tokens, "by the service, whatever the caller may ask of others")
 
 	answer, err := b.calls.CancelOperation(t.Context(), cancelAll("b"))
 	require.NoError(t, err)
