@@ -61,8 +61,8 @@ var queue = []Mutant{
 	{
 		Name: "the exclude label counts with any value", Edit: Edit{
 			"services/queue-scheduler/internal/validate/cache.go",
-			`client.MatchingLabels{velerov1.LabelExcludeFromBackup: "true"}`,
-			"client.HasLabels{velerov1.LabelExcludeFromBackup}",
+			`Labels[velerov1.LabelExcludeFromBackup] == "true" {`,
+			`Labels[velerov1.LabelExcludeFromBackup] != "" {`,
 		},
 		Package: "./services/queue-scheduler/internal/validate", Test: "TestANamespaceLabelledFalseIsNotExcluded",
 	},

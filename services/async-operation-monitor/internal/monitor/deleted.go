@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
@@ -102,7 +103,7 @@ func cancelDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T],
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	raw, err := encode(e.object, k.name)
+	raw, err := operations.JSON(e.object, k.name)
 	if err != nil {
 		return 0, err
 	}
