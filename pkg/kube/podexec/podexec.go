@@ -1,0 +1,106 @@
+// Package podexec runs commands in containers of Pods, through the API server.
+package podexec
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// maxOutput bounds what is kept of each stream, in bytes.
+const maxOutput = 8 << 10
+
+// Command is a command and where it runs. There is no shell.
+type Command struct {
+	Namespace, Pod, Container string
+	Args                      []string
+}
+
+// Output is what a command wrote: the beginning of each stream. The rest is read and dropped.
+type Output struct{ Stdout, Stderr string }
+
+// Client runs commands. Safe for concurrent use.
+type Client struct {
+	config *rest.Config
+	rest   *rest.RESTClient
+}
+
+// New returns a client of the API server of cfg.
+func New(cfg *rest.Config) (*Client, error) {
+	config := rest.CopyConfig(cfg)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to run commands in containers: %w", err)
+	}
+	return &Client{config: config, rest: client}, nil
+}
+
+// Run runs a command to its end. It asks over WebSocket, and where a server or a proxy on the way
+// does not let that through, over SPDY. The error says how the command ended if it did not succeed,
+// or why it did not run. When ctx ends the connection is closed, which may leave the command
+// running; the error is the cause then.
+func (c *Client) Run(ctx context.Context, cmd *Command) (Output, error) {
+	executor, err := c.executor(cmd)
+	if err != nil {
+		return Output{}, fmt.Errorf("run a command: %w", err)
+	}
+	stdout, stderr := &head{}, &head{}
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return Output{Stdout: stdout.text(), Stderr: stderr.text()}, err
+}
+
+func (c *Client) executor(cmd *Command) (remotecommand.Executor, error) {
+	url := c.rest.Get().Resource("pods").Namespace(cmd.Namespace).Name(cmd.Pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: cmd.Container, Command: cmd.Args, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+	first, err := remotecommand.NewWebSocketExecutor(c.config, "GET", url.String())
+	if err != nil {
+		return nil, err
+	}
+	second, err := remotecommand.NewSPDYExecutor(c.config, "POST", url)
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewFallbackExecutor(first, second, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+}
+
+// head keeps the beginning of what is written. Safe for concurrent use: a connection that was closed
+// may write a little longer.
+type head struct {
+	mu      sync.Mutex
+	kept    []byte
+	dropped int
+}
+
+// Write implements io.Writer. It never fails.
+func (h *head) Write(data []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := min(len(data), maxOutput-len(h.kept))
+	h.kept = append(h.kept, data[:n]...)
+	h.dropped += len(data) - n
+	return len(data), nil
+}
+
+func (h *head) text() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	text := strings.TrimRight(strings.ToValidUTF8(string(h.kept), "\uFFFD"), "\n")
+	if h.dropped > 0 {
+		text = fmt.Sprintf("%s… (%d bytes more)", text, h.dropped)
+	}
+	return text
+}
