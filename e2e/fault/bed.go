@@ -80,6 +80,7 @@ type Bed struct {
 	// undisturbed is what each scenario gives when nothing happens.
 	undisturbed map[string]Facts
 	jobs        int
+	hooks       hookNode
 	wakes       int
 	woken       time.Time
 	api         *aggregated // of the present scenario
@@ -137,6 +138,9 @@ func Start(ctx context.Context, config Config) (_ *Bed, err error) {
 
 // Close stops everything.
 func (b *Bed) Close() {
+	if b.hooks.node != nil {
+		b.hooks.node.Close()
+	}
 	if b.fleet != nil {
 		b.fleet.Stop()
 	}
@@ -164,7 +168,7 @@ func (b *Bed) fill(ctx context.Context) error {
 	if err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: small, Count: 5, Size: 200}); err != nil {
 		return err
 	}
-	for _, plant := range []func(context.Context) error{b.apiClient.plantOwned, b.apiClient.plantPaused, b.plantActed, b.apiClient.plantServed} {
+	for _, plant := range []func(context.Context) error{b.apiClient.plantOwned, b.apiClient.plantPaused, b.plantActed, b.apiClient.plantServed, b.plantHooked} {
 		if err := plant(ctx); err != nil {
 			return err
 		}

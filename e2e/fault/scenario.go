@@ -49,6 +49,7 @@ var Scenarios = map[string]*Scenario{
 	"suspended":            {prepare: nothing, begin: beginSuspended, observe: observeBackup, tidy: nothing},
 	"snapshots":            {prepare: prepareSnapshots, begin: beginSnapshots, observe: observeActedBackup, tidy: removeSnapshotLocation},
 	"backup-calls":         {prepare: nothing, begin: beginActedBackup, observe: observeActedBackup, tidy: nothing},
+	"hooks":                {prepare: prepareHooked, begin: beginHooked, observe: observeHooked, tidy: nothing},
 	"operations":           {prepare: nothing, begin: beginLongBackup, observe: observeLongBackup, tidy: nothing},
 	"backup-inherited":     {prepare: nothing, begin: beginInheritedBackup, observe: observeInheritedBackup, tidy: nothing},
 	"restore-calls":        {prepare: nothing, begin: beginActedRestore, observe: observeActedRestore, tidy: removeNamespace},

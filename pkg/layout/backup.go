@@ -106,6 +106,15 @@ func BackupOperations(b, uid string) string { return PartsPrefix(b, uid) + "oper
 // the backup had ended.
 func PostOperation(b, uid string) string { return PartsPrefix(b, uid) + "post-operation" }
 
+// PostHooks is where a holder of a backup that fails records that it runs the post hooks the backup
+// owes, PostHooksEnded that all have run.
+func PostHooks(b, uid string, epoch int64) string {
+	return fmt.Sprintf("%spost-hooks-%010d", PartsPrefix(b, uid), epoch)
+}
+
+// PostHooksEnded is described with PostHooks.
+func PostHooksEnded(b, uid string) string { return PartsPrefix(b, uid) + "post-hooks-ended" }
+
 // DeletionDir is the prefix of what the deletion of b has to remember. It goes with the backup,
 // after its data.
 func DeletionDir(b string) string { return BackupDir(b) + "deletion/" }

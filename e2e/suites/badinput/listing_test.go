@@ -189,14 +189,17 @@ func (b *bed) hookAnnotation(t *testing.T) {
 	b.api.estate(t, "hooked")
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hooked", Name: "db", Annotations: map[string]string{
-			"pre.hook.backup.velero.io/command": `["fsfreeze"]`, "pre.hook.backup.velero.io/timeout": "1m"}},
+			"pre.hook.backup.velero.io/command": `["fsfreeze"]`, "pre.hook.backup.velero.io/timeout": "soon"}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "db", Image: "db"}}},
 	}
 	require.Eventually(t, func() bool { // refused until the namespace has its service account
 		return b.client.Create(t.Context(), pod.DeepCopy()) == nil
 	}, patience, look, "the pod is created")
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	pod.Status.Phase = corev1.PodRunning
+	require.NoError(t, b.client.Status().Update(t.Context(), pod))
 	backup := b.backup(t, "hooked", velerov1.BackupSpec{IncludedNamespaces: []string{"hooked"}})
-	b.bucket.oneError(t, backup, "hooked", "hooked", "pods", "db", "pre.hook.backup.velero.io/command")
+	b.bucket.oneError(t, backup, "hooked", "hooked", "pods", "db", "pre.hook.backup.velero.io/timeout")
 	require.Contains(t, b.bucket.saved(t, "hooked"), "v1/Pod hooked/db")
 }
 

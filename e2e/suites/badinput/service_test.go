@@ -50,7 +50,7 @@ func (b *bed) submit(t *testing.T) {
 		"spec.labelSelector.matchLabel":           {"labelSelector": map[string]any{"matchLabel": map[string]any{"a": "b"}}},
 		"spec.ttl":                                {"ttl": "soon"},
 		"spec.includedNamespaces":                 {"includedNamespaces": "a"},
-		"spec.hooks":                              {"hooks": map[string]any{"resources": []any{map[string]any{"name": "h"}}}},
+		"spec.hooks.resources[0].pre[0].exec":     {"hooks": map[string]any{"resources": []any{map[string]any{"name": "h", "pre": []any{map[string]any{}}}}}},
 		"spec.labelSelector":                      {"labelSelector": map[string]any{"matchLabels": map[string]any{"a": "not a value!"}}},
 		"spec.includedResources":                  {"includedResources": []any{1.0}},
 		"spec.snapshotMoveData":                   {"snapshotMoveData": true},

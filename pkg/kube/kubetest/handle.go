@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,6 +74,11 @@ var reasons = map[int]metav1.StatusReason{
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, fault Fault) {
 	if r.Method == http.MethodGet && s.discovery(w, r.URL.Path) {
+		return
+	}
+	if s.Exec != nil && strings.HasSuffix(r.URL.Path, "/exec") {
+		s.note(r)
+		s.Exec.ServeHTTP(w, r)
 		return
 	}
 	body, err := read(r)

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
@@ -84,12 +85,17 @@ func (a *App) build(ctx context.Context) error {
 	rt.GoLast("operations of plugins", stay.Run)
 	rt.GoLast("instance", stay.Before(a.instance.Run))
 	operationv1.RegisterOperationServiceServer(rt.GRPC(), &operationhome.Server{Instance: c.Instance, Processes: operations})
+	exec, err := podexec.New(rt.RestConfig())
+	if err != nil {
+		return err
+	}
 	kind := job.New(job.Config{
 		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
 		Locations: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir())), Cluster: source, Events: rt.Fabric(),
 		Actions:   &actions{host: plugins, base: c.Base, lists: source},
 		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), workDir: rt.WorkDir()}).open,
+		Exec:      exec,
 		Metrics:   counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
 		KeepFailed: func() bool { return plugins.MayServe(pluginhost.KindDeleteItemAction) },

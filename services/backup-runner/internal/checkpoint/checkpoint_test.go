@@ -63,6 +63,8 @@ func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 		{Record{Start: &Start{}}, 5, true}, // an older runner would find nothing to list
 		{Record{Ranges: []Range{{}}, Spool: &Spool{Key: "h"}}, 3, true},
 		{Record{Intents: []Call{call}}, 3, false},
+		{Record{Hooked: []HookedPod{{Object: call.Object}}}, 7, false},
+		{Record{HooksEnded: []HooksEnded{{Pod: call.Object}}}, 7, true},
 		{Record{Intents: []Call{call}, Outcomes: []Outcome{{Call: call, Body: []byte("{\"<\":1}")}}}, 3, false},
 	} {
 		key, err := log.Append(t.Context(), c.rec)
@@ -78,7 +80,7 @@ func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 }
 
 func TestOtherFormatsAreRefused(t *testing.T) {
-	for _, format := range []int{0, 1, 7} {
+	for _, format := range []int{0, 1, 8} {
 		store := memstore.New()
 		text := fmt.Sprintf(`{"formatVersion":%d,"backup":"b","uid":"u"}`, format)
 		require.NoError(t, objectstore.CreateBytes(t.Context(), store, "k", []byte(text)))

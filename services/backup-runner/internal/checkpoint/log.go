@@ -96,7 +96,7 @@ func read(ctx context.Context, store objectstore.Reader, backup, uid, key string
 	if err := jsonlimit.Unmarshal(data, &rec, maxDecoded); err != nil {
 		return rec, fmt.Errorf("record %s: %w: %w", key, journal.ErrCorrupt, err)
 	}
-	if rec.FormatVersion < recordVersion || rec.FormatVersion > recordWithOperations {
+	if rec.FormatVersion < recordVersion || rec.FormatVersion > recordWithHooks {
 		return rec, fmt.Errorf("record %s: %w: formatVersion: %d is not supported", key, journal.ErrCorrupt, rec.FormatVersion)
 	}
 	if rec.Backup != backup || rec.UID != uid {

@@ -23,6 +23,8 @@ const (
 	recordWithKinds     = 5
 	// recordWithOperations: earlier runners end an operation as an error and do not wait for it.
 	recordWithOperations = 6
+	// A runner that runs no hooks does not know that post hooks are owed.
+	recordWithHooks = 7
 )
 
 // Record says what one sealed part holds.
@@ -56,6 +58,13 @@ type Record struct {
 	Intents []Call `json:"intents,omitempty"`
 	// Outcomes are how calls of earlier intents ended.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
+	// Hooked are Pods whose hooks begin, Hooks are hooks that run, once this record is durable.
+	Hooked []HookedPod  `json:"hooked,omitempty"`
+	Hooks  []HookIntent `json:"hooks,omitempty"`
+	// HookOutcomes are how hooks of earlier records ended.
+	HookOutcomes []HookOutcome `json:"hookOutcomes,omitempty"`
+	// HooksEnded are Pods whose hooks have all ended.
+	HooksEnded []HooksEnded `json:"hooksEnded,omitempty"`
 	// Ranges are the key ranges whose selected objects are in the part.
 	Ranges []Range `json:"ranges,omitempty"`
 	// Revisions are the common revisions taken so far, oldest first.
@@ -211,12 +220,15 @@ type Item struct {
 // Covers reports whether the record is about parts or ranges, and not of calls alone: a composition
 // needs no others.
 func (r *Record) Covers() bool {
-	return r.Start != nil || r.Part.SidecarKey != "" || len(r.Ranges) > 0 || len(r.Volumes)+len(r.Snapshots) > 0
+	return r.Start != nil || r.Part.SidecarKey != "" || len(r.Ranges) > 0 || len(r.Volumes)+len(r.Snapshots)+len(r.HooksEnded) > 0
 }
 
 // format is the oldest format that says all the record does.
 func (r *Record) format() int {
 	pending := func(i volume.Info) bool { return i.Pending }
+	if len(r.Hooked)+len(r.Hooks)+len(r.HookOutcomes)+len(r.HooksEnded) > 0 {
+		return recordWithHooks
+	}
 	if slices.ContainsFunc(r.Outcomes, func(o Outcome) bool { return o.Begun != nil }) {
 		return recordWithOperations
 	}

@@ -105,12 +105,15 @@ func (r *run) bind(ctx context.Context, noted []string) (bound *actionset.Bound,
 			return nil, nil, err
 		}
 	}
-	if actions.None() && len(r.past.Acted.Spools) == 0 {
+	if actions.None() && r.hooks == nil && len(r.past.Acted.Spools) == 0 {
 		return nil, unbound, out.Drain()
 	}
 	bound, failures, err := actions.Bind(ctx, r.job.Backup, r.job.Catalog, r.crew.stop)
 	if err != nil {
 		return nil, nil, err
+	}
+	if r.hooks != nil {
+		bound.Hooked = r.hooks.Touch
 	}
 	for _, f := range failures {
 		unbound = append(unbound, f.Action)

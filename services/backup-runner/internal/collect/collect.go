@@ -11,11 +11,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/listing"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/pluginlog"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
@@ -91,6 +93,9 @@ type Job struct {
 	// namespaces and one list for each. It is asked once per backup.
 	LiveNamespaces func(ctx context.Context) (int, error)
 	Actions        Actions
+	// Hooks are the hooks of the backup's spec, and Exec runs hooks. Without Exec none runs.
+	Hooks *hook.Backup
+	Exec  podhook.Executor
 	// Confirm returns an error if the backup may be another holder's by now; nil means that it
 	// never is. It is asked before calls that no epoch fences, unless it answered a moment ago.
 	Confirm func(ctx context.Context) error

@@ -86,26 +86,23 @@ func TestErrorsCostOneKindOrObject(t *testing.T) {
 	s.DeadGroups = api.DeadGroups
 	s.Add("namespaces", kubetest.Object{Name: "a"})
 	s.Add("configmaps", kubetest.Object{Namespace: "a", Name: "fine"})
-	s.Add("pods", kubetest.Object{Namespace: "a", Name: "hooked", Annotations: map[string]string{
-		"pre.hook.backup.velero.io/command": "x", "pre.hook.backup.velero.io/container": "c",
-		"post.hook.backup.velero.io/timeout": "5s", "backup.velero.io/backup-volumes": "v1, v2"}})
+	s.Add("pods", kubetest.Object{Namespace: "a", Name: "volumes", Annotations: map[string]string{
+		"backup.velero.io/backup-volumes": "v1, v2"}})
 	st := newSetup(t, s, velerov1.BackupSpec{IncludedNamespaces: []string{"a", "gone"}}, "a", "gone")
 	res, err := Run(t.Context(), st.cfg, st.job)
 	require.NoError(t, err)
 	got := st.read(t, res)
 	require.Equal(t, 1, got.of("configmaps"))
-	require.Equal(t, 1, got.of("pods"), "a pod with hooks is stored")
+	require.Equal(t, 1, got.of("pods"), "a pod whose volumes are not taken is stored")
 	errs := strings.Join(got.at(joblog.Error), "\n")
 	for _, want := range []string{
 		"API group dead.example.com/v1 does not answer",
 		"brokens.broken.example.com", "namespaces gone/gone",
-		"pods a/hooked: annotation pre.hook.backup.velero.io/command",
-		"pods a/hooked: annotation post.hook.backup.velero.io/timeout",
 		`data of volume "v1"`, `data of volume "v2"`,
 	} {
 		require.Contains(t, errs, want)
 	}
-	require.Equal(t, 7, res.Errors, errs)
+	require.Equal(t, 5, res.Errors, errs)
 }
 
 // Events are the same objects in two groups: a backup of those of one group alone ended with none

@@ -68,10 +68,11 @@ func estate() *kubetest.Server {
 
 // setup is one job against a server.
 type setup struct {
-	cfg   Config
-	job   Job
-	store *memstore.Store
-	lists *rawlist.Client
+	cfg    Config
+	job    Job
+	store  *memstore.Store
+	lists  *rawlist.Client
+	server *rest.Config
 }
 
 func newSetup(t testing.TB, api *kubetest.Server, spec velerov1.BackupSpec, namespaces ...string) *setup {
@@ -97,7 +98,7 @@ func newSetup(t testing.TB, api *kubetest.Server, spec velerov1.BackupSpec, name
 		cfg: Config{Lister: lists, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Workers: 3, PartItems: 40},
 		job: Job{Backup: b, Epoch: 1, Filter: filter, Catalog: catalog, Cut: cut.New(revisions{lists, cut.NewKinds(lists, clock.RealClock{})}, true), Store: store,
 			Dir: t.TempDir(), LiveNamespaces: func(context.Context) (int, error) { return 3, nil }, Progress: &Progress{}},
-		store: store, lists: lists,
+		store: store, lists: lists, server: cfg,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
@@ -29,6 +30,7 @@ type run struct {
 	results results
 	remarks remark.Rules
 	crew    crew
+	hooks   *podhook.Runner // nil where none runs
 	// afterwards is how far the items of operations are; nil while the backup is collected.
 	afterwards *checkpoint.PostOperation
 }
@@ -47,6 +49,10 @@ func (r *run) collect(ctx context.Context) error {
 	compared := r.compare(ctx)
 	defer compared()
 	r.chooseSnapshots()
+	if r.job.Exec != nil {
+		r.hooks = podhook.New(podhook.Config{Set: r.job.Hooks, Exec: r.job.Exec, Intents: r.intents,
+			Past: &r.past.Hooks, Confirm: r.job.Confirm, Log: r.cfg.Log})
+	}
 	bound, err := r.begin(ctx)
 	if err != nil {
 		return err

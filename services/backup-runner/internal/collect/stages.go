@@ -48,12 +48,16 @@ func (r *run) stages(bound *actionset.Bound) *stages {
 	if bound != nil {
 		s.items = itemset.New()
 		s.loader = history.Loader{Store: r.job.Store, Items: s.items, Spools: &r.spools, Dir: r.job.Dir, Progress: r.job.Progress}
-		s.arranger = itemblock.Arranger{Finder: s.finder, Actions: bound, Items: s.items, Spools: &r.spools, Joined: r.past.Acted.Joined, Stop: r.crew.stop}
+		s.arranger = itemblock.Arranger{Finder: s.finder, Actions: bound, Items: s.items, Spools: &r.spools, Joined: r.past.Acted.Joined,
+			Hooks: r.hooks, Resumed: len(r.past.Acted.Spools) > 0, Stop: r.crew.stop}
+		if r.hooks != nil {
+			s.arranger.Owed = r.past.Hooks.Open()
+		}
 		s.pool = acting.New(acting.Config{
 			Actions: bound, Finder: s.finder, Items: s.items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.record, Intents: r.intents,
 			Instance: r.job.Instance, Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
-			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(),
-			Facts:      r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(), Hooks: r.hooks, Reserved: s.arranger.Reserved,
+			Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 		})
 	}
 	cfg := &listing.Config{
@@ -143,13 +147,13 @@ func (s *stages) each(ctx context.Context, units iter.Seq[plan.Unit]) error {
 
 // act processes what waits for actions and makes everything durable.
 func (s *stages) act(ctx context.Context) error {
-	if s.items == nil || s.items.Open()+len(s.past.Acted.Spools) == 0 {
+	if s.items == nil || s.items.Open()+len(s.past.Acted.Spools)+len(s.arranger.Owed) == 0 {
 		return nil
 	}
 	if err := s.loader.Load(ctx, &s.past.Acted); err != nil {
 		return err
 	}
-	if s.items.Pending() == 0 {
+	if s.items.Pending()+len(s.arranger.Owed) == 0 {
 		return nil
 	}
 	if err := s.pool.Process(ctx, s.arranger.Arrange, s.crew.writers[:s.blockWorkers]); err != nil {

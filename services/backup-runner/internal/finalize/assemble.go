@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -16,6 +17,7 @@ func readRecords(ctx context.Context, s *State) error {
 		return err
 	}
 	c := s.Composition
+	s.Contents.Hooks = velerov1.HookStatus{}
 	s.plan, s.volumes = commit.Plan(s.Backup, s.Cluster), newAboutVolumes(s.Dir)
 	if len(c.Revisions) > 0 {
 		s.plan.Header.Revision = c.Revisions[0]
@@ -27,6 +29,7 @@ func readRecords(ctx context.Context, s *State) error {
 				SidecarKey: p.SidecarKey, SidecarSHA256: p.SidecarSHA256})
 		}
 		s.plan.Cuts = appendCuts(s.plan.Cuts, rec.Ranges, s.plan.Header.Revision)
+		s.countHooks(rec.HooksEnded)
 		return s.volumes.add(rec)
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
 // Holder is the claim under which a backup is finalized.
@@ -61,6 +62,8 @@ type Job struct {
 	// KeepFailed reports whether the parts of a backup that failed stay until its deletion; nil:
 	// they go.
 	KeepFailed func() bool
+	// Exec runs the post hooks that a backup which fails owes; nil runs none.
+	Exec podhook.Executor
 }
 
 // Contents is what a backup holds.
@@ -69,6 +72,8 @@ type Contents struct {
 	Items, Warnings, Errors int
 	// Snapshots are the native snapshots that were begun, Completed those of them that came about.
 	Snapshots, Completed int
+	// Hooks counts the hooks of Pods whose hooks have ended.
+	Hooks velerov1.HookStatus
 }
 
 // State is what the steps to the end of one backup hand on. One goroutine runs steps; those that

@@ -101,6 +101,7 @@ func Failure() []Step {
 	return []Step{
 		{Name: "look for a commit", Taker: Repeats, Run: lookForCommit},
 		{Name: "record the verdict", Gives: []Value{Verdict}, Taker: Follows, Run: recordVerdict},
+		{Name: "run the post hooks", Needs: []Value{Verdict}, Taker: Repeats, Run: runPostHooks},
 		{Name: "list the snapshots", Needs: []Value{Verdict}, Gives: []Value{Begun}, Taker: Follows, Run: listSnapshots},
 		{Name: "end the operations", Needs: []Value{Begun}, Gives: []Value{Ended}, Taker: Follows, Run: endOperations},
 		{Name: "explain the failure", Needs: []Value{Verdict}, Taker: Adopts, Run: explainFailure},

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
@@ -52,6 +53,10 @@ func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error
 	lasting, release := c.graceful(ctx)
 	defer release()
 	work := c.work(catalog, filter)
+	if work.Hooks, err = hook.NewBackup(&work.Backup.Spec.Hooks, catalog); err != nil {
+		return none, err
+	}
+	work.Exec = c.Exec
 	work.Actions = c.actions(lasting, catalog) // for as long as they are called
 	defer work.Actions.Close()
 	if c.Snapshots != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
@@ -65,7 +66,7 @@ type Actions interface {
 	Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry)) collect.Actions
 }
 
-// Config is what backups are made with. Everything is required but Actions, Snapshots,
+// Config is what backups are made with. Everything is required but Actions, Snapshots, Exec,
 // ConsistentCut and the sizes, whose zero values mean collect's defaults.
 type Config struct {
 	Reader    client.Reader // uncached
@@ -77,10 +78,12 @@ type Config struct {
 	// Snapshots opens what takes native snapshots in one run of a job; its Close must be called.
 	// note gets what plugins log. Nil takes none.
 	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker
-	Metrics   *metrics.Metrics
-	Tracer    trace.Tracer
-	Clock     clock.WithTicker
-	Log       *slog.Logger
+	// Exec runs hooks in Pods; nil runs none.
+	Exec    podhook.Executor
+	Metrics *metrics.Metrics
+	Tracer  trace.Tracer
+	Clock   clock.WithTicker
+	Log     *slog.Logger
 	// WorkDir holds a directory for each running job.
 	WorkDir string
 	// Workers, PartBytes, PartItems and BlockWorkers: see collect.Config.

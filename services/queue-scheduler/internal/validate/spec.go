@@ -11,6 +11,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 )
@@ -30,7 +31,9 @@ var nonRestorable = []string{
 // BackupSpec finds what is wrong with a spec alone: no cluster is asked.
 func BackupSpec(spec *velerov1.BackupSpec) Problems {
 	var p Problems
-	p.unsupported(len(spec.Hooks.Resources) > 0, "spec.hooks")
+	for _, bad := range hook.CheckBackup(&spec.Hooks) {
+		p.add(bad.Field, "%s", bad.Message)
+	}
 	p.unsupported(spec.ResourcePolicy != nil, "spec.resourcePolicy")
 	p.unsupported(len(spec.OrderedResources) > 0, "spec.orderedResources")
 	p.unsupported(ptr.Deref(spec.SnapshotMoveData, false), "spec.snapshotMoveData")

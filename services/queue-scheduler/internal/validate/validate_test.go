@@ -156,9 +156,10 @@ func TestBackupProblemsNameTheField(t *testing.T) {
 	for want, spec := range map[string]velerov1.BackupSpec{
 		"spec.labelSelector: ":       {LabelSelector: wrong},
 		"spec.orLabelSelectors[1]: ": {OrLabelSelectors: []*metav1.LabelSelector{selector, wrong}},
-		"spec.hooks":                 {Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{Name: "h"}}}},
-		"spec.resourcePolicy":        {ResourcePolicy: &corev1.TypedLocalObjectReference{Kind: "ConfigMap", Name: "p"}},
-		"spec.orderedResources":      {OrderedResources: map[string]string{"pods": "a/b"}},
+		"spec.hooks.resources[0].pre[0].exec": {Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{
+			{Name: "h", PreHooks: []velerov1.BackupResourceHook{{}}}}}},
+		"spec.resourcePolicy":   {ResourcePolicy: &corev1.TypedLocalObjectReference{Kind: "ConfigMap", Name: "p"}},
+		"spec.orderedResources": {OrderedResources: map[string]string{"pods": "a/b"}},
 		"spec.snapshotVolumes: there is no VolumeSnapshotLocation": {SnapshotVolumes: ptr.To(true)},
 		"spec.snapshotMoveData":                                        {SnapshotMoveData: ptr.To(true)},
 		"spec.defaultVolumesToFsBackup":                                {DefaultVolumesToFsBackup: ptr.To(true)},

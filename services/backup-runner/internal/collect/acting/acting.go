@@ -5,7 +5,6 @@ package acting
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
@@ -51,12 +51,16 @@ type Config struct {
 	Again bool
 	// Concurrent is true where several calls may be under way at once.
 	Concurrent bool
-	Facts      *facts.Facts
-	Remarks    remark.Rules
-	Progress   *progress.Counter
-	Stop       stop.Signal
-	Clock      clock.PassiveClock
-	Log        *slog.Logger
+	// Hooks runs the hooks of blocks that have some, and Reserved says which objects are processed
+	// with those alone. Both are nil where none has.
+	Hooks    *podhook.Runner
+	Reserved func(key itemset.Key) bool
+	Facts    *facts.Facts
+	Remarks  remark.Rules
+	Progress *progress.Counter
+	Stop     stop.Signal
+	Clock    clock.PassiveClock
+	Log      *slog.Logger
 }
 
 // Pool processes item blocks.
@@ -79,9 +83,11 @@ func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<-
 		defer close(queue)
 		return protect.Call(p.Log, func() error { return arrange(ctx, queue) })
 	})
+	l := newLanes(p, group)
+	group.Go(func() error { return l.sort(ctx, queue) })
 	for _, out := range writers {
 		group.Go(func() error {
-			return protect.Call(p.Log, func() error { return (&actor{pool: p, out: out}).work(ctx, queue) })
+			return protect.Call(p.Log, func() error { return (&actor{pool: p, out: out}).work(ctx, l) })
 		})
 	}
 	err := group.Wait()
@@ -93,18 +99,6 @@ func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<-
 
 // stopped reports whether an error says only that the run is told to stop.
 func (p *Pool) stopped(err error) bool { return p.Stop.Requested() && errors.Is(err, stop.ErrStopped) }
-
-// work processes blocks. One that ends because the run was told to stop does not cut short what the
-// other workers are at.
-func (a *actor) work(ctx context.Context, queue <-chan itemblock.Block) error {
-	for b := range queue {
-		err := a.block(ctx, &b)
-		if err != nil && !a.pool.stopped(err) {
-			return fmt.Errorf("process what waits for actions: %w", err)
-		}
-	}
-	return nil
-}
 
 // block processes a block, all of which goes into one part: what actions relate to an object may be
 // known through that object alone, which a later holder does not process again.
@@ -121,7 +115,7 @@ func (a *actor) block(ctx context.Context, b *itemblock.Block) error {
 			err = a.catchUp(ctx)
 		}
 		if err != nil {
-			if i > 0 || len(a.later) > 0 {
+			if i > 0 || len(a.later) > 0 || len(b.Hooks) > 0 {
 				a.out.Abandon()
 			}
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
@@ -20,6 +21,9 @@ type actor struct {
 	pool  *Pool
 	out   *partwriter.Writer
 	later []later // additional items that were put off
+	// hooks are the Pods whose hooks the block is between, own its members; nil without hooks.
+	hooks map[itemset.Key]*podhook.Pod
+	own   map[itemset.Key]struct{}
 }
 
 // subject is an object that is processed.
@@ -124,7 +128,14 @@ func (a *actor) join(m *itemblock.Member) {
 // process runs the actions of an object that Begin gave, and stores what they made of it. An error
 // is one that ends the job.
 func (a *actor) process(ctx context.Context, key itemset.Key, s *subject) (itemset.Fate, error) {
-	fate, err := a.decide(ctx, s)
+	var refused error
+	if pod := a.hooks[key]; pod != nil {
+		if err := a.tell(pod); err != nil {
+			return itemset.Unknown, err
+		}
+		refused = pod.Refused
+	}
+	fate, err := a.decide(ctx, s, refused)
 	if err == nil {
 		err = a.out.Drain()
 	}
@@ -138,8 +149,12 @@ func (a *actor) process(ctx context.Context, key itemset.Key, s *subject) (items
 	return fate, nil
 }
 
-// decide runs the actions and does with the object what they say.
-func (a *actor) decide(ctx context.Context, s *subject) (itemset.Fate, error) {
+// decide runs the actions and does with the object what they say. One that its pre hooks refused is
+// not stored.
+func (a *actor) decide(ctx context.Context, s *subject, refused error) (itemset.Fate, error) {
+	if refused != nil {
+		return a.failed(s, "a pre hook failed: the object is not backed up", refused)
+	}
 	gr := s.GroupResource()
 	o, err := chain.Parse(s.GroupVersionKind(), s.Raw)
 	if err != nil {

@@ -62,6 +62,9 @@ func (a *actor) with(ctx context.Context, s *subject, req *request, item action.
 		if !req.must && fate == itemset.Unknown && !a.pool.Finder.Admits(&res, item.Namespace) {
 			return nil
 		}
+		if fate == itemset.Waiting && a.elsewhere(x.key) {
+			return nil
+		}
 		if s.depth == maxDepth && fate.Waits(req.must) {
 			if fate != itemset.Waiting { // else it has a turn of its own
 				a.later = append(a.later, later{by: s.names(), request: *req, item: item})

@@ -13,12 +13,16 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
 )
 
 // Bound are the actions that answered what they apply to. Safe for concurrent use.
 type Bound struct {
 	// Backup is what actions are called with.
 	Backup *action.Backup
+	// Hooked reports whether a Pod may have hooks; nil where none has. It is set before anything is
+	// asked.
+	Hooked func(m *objmeta.Meta) bool
 
 	asks   []schema.GroupResource
 	items  []chain.Item
@@ -97,7 +101,7 @@ func (b *Bound) FormBlocksOf(gr schema.GroupResource) bool {
 
 // Wants returns what actions see of the resource, nil for nothing.
 func (b *Bound) Wants(gr schema.GroupResource) *Wants {
-	if len(b.items)+len(b.blocks) == 0 {
+	if len(b.items)+len(b.blocks) == 0 && b.Hooked == nil {
 		return nil
 	}
 	b.mu.Lock()
@@ -106,7 +110,10 @@ func (b *Bound) Wants(gr schema.GroupResource) *Wants {
 		return w
 	}
 	w := &Wants{Chain: chain.Chain{Resource: gr, Actions: of(b.items, gr), Backup: b.Backup}, Blocks: of(b.blocks, gr)}
-	if len(w.Chain.Actions)+len(w.Blocks) == 0 {
+	if gr == wellknown.Pods {
+		w.Hooked = b.Hooked
+	}
+	if len(w.Chain.Actions)+len(w.Blocks) == 0 && w.Hooked == nil {
 		w = nil
 	}
 	b.kinds[gr] = w
@@ -121,13 +128,18 @@ func of[A action.Action](all []action.Bound[A], gr schema.GroupResource) []actio
 type Wants struct {
 	Chain  chain.Chain
 	Blocks []action.Bound[action.ItemBlock]
+	// Hooked is that of Bound, nil of resources without hooks.
+	Hooked func(m *objmeta.Meta) bool
 }
 
-// Touch reports whether an action may want the object, as far as that is known without decoding it.
+// Touch reports whether an action or a hook may want the object, as far as that is known without decoding it.
 // It allocates nothing; nil wants nothing.
 func (w *Wants) Touch(m *objmeta.Meta, raw []byte) bool {
 	if w == nil {
 		return false
+	}
+	if w.Hooked != nil && w.Hooked(m) {
+		return true
 	}
 	for i := range w.Chain.Actions {
 		if chain.Matches(&w.Chain.Actions[i], m, raw) {

@@ -25,6 +25,7 @@ type History struct {
 	Acted     Acted
 	Calls     Calls
 	Snapshots Snapshots
+	Hooks     Hooks
 }
 
 // New returns a history without records.
@@ -47,6 +48,7 @@ func (h *History) Add(key string, rec *checkpoint.Record) {
 	h.Acted.add(rec)
 	h.Calls.add(key, rec)
 	h.Snapshots.add(rec)
+	h.Hooks.Add(rec)
 }
 
 // AddCalls adds no more of a record than its calls and what the first holder decided.

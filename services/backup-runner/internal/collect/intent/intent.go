@@ -29,7 +29,10 @@ type Log struct {
 	// ended are the outcomes that are in no durable record yet, after gone others.
 	ended []checkpoint.Outcome
 	gone  int
-	next  *intents
+	// hooks are the outcomes of hooks, after hooksGone others.
+	hooks     []checkpoint.HookOutcome
+	hooksGone int
+	next      *intents
 	// begun are the outcomes with an operation, without what else they say.
 	begun []checkpoint.Outcome
 
@@ -45,6 +48,8 @@ func New(records Records) *Log { return &Log{records: records} }
 type intents struct {
 	calls     []checkpoint.Call
 	snapshots []nativesnapshot.Snapshot
+	hooked    []checkpoint.HookedPod
+	hooks     []checkpoint.HookIntent
 	done      chan struct{}
 	err       error // valid when done
 }
@@ -60,6 +65,27 @@ func (l *Log) Snapshot(ctx context.Context, s *nativesnapshot.Snapshot) error {
 	return l.announce(ctx, func(i *intents) { i.snapshots = append(i.snapshots, *s) })
 }
 
+// Hook makes durable, like Call, that hooks of a Pod begin, unless opens is nil, and that one of them
+// is about to run, unless runs is nil.
+func (l *Log) Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *checkpoint.HookIntent) error {
+	return l.announce(ctx, func(i *intents) {
+		if opens != nil {
+			i.hooked = append(i.hooked, *opens)
+		}
+		if runs != nil {
+			i.hooks = append(i.hooks, *runs)
+		}
+	})
+}
+
+// Settle makes durable how calls and hooks ended, all until now.
+func (l *Log) Settle(ctx context.Context) error {
+	if !l.Pending() {
+		return nil
+	}
+	return l.announce(ctx, func(*intents) {})
+}
+
 // announce makes intents durable. While one record is written they gather for the next, so that
 // those in flight share one.
 func (l *Log) announce(ctx context.Context, add func(*intents)) error {
@@ -67,7 +93,7 @@ func (l *Log) announce(ctx context.Context, add func(*intents)) error {
 	if first {
 		l.writing.Lock()
 		closed := l.close()
-		_, mine.err = l.Append(ctx, checkpoint.Record{Intents: closed.calls, Intended: closed.snapshots})
+		_, mine.err = l.Append(ctx, checkpoint.Record{Intents: closed.calls, Intended: closed.snapshots, Hooked: closed.hooked, Hooks: closed.hooks})
 		l.writing.Unlock()
 		close(mine.done)
 	}
@@ -98,13 +124,21 @@ func (l *Log) close() *intents {
 // Append makes a record durable, with the outcomes that are in none yet, and returns its key. The
 // error is that of Records.
 func (l *Log) Append(ctx context.Context, rec checkpoint.Record) (key string, err error) {
-	var upTo int
+	var upTo, hooksUpTo int
 	rec.Outcomes, upTo = l.outcomes()
+	rec.HookOutcomes, hooksUpTo = l.hookOutcomes()
 	if key, err = l.records.Append(ctx, rec); err != nil {
 		return "", err
 	}
-	l.recorded(upTo)
+	l.recorded(upTo, hooksUpTo)
 	return key, nil
+}
+
+// EndHook keeps the outcome of a hook for the next record.
+func (l *Log) EndHook(out *checkpoint.HookOutcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hooks = append(l.hooks, *out)
 }
 
 // End keeps the outcome of a call for the next record.
@@ -128,7 +162,7 @@ func (l *Log) Begun() []checkpoint.Outcome {
 func (l *Log) Pending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.ended) > 0
+	return len(l.ended)+len(l.hooks) > 0
 }
 
 // outcomes returns what is to be in the next record. Records that are written at the same time may
@@ -144,13 +178,23 @@ func (l *Log) outcomes() (out []checkpoint.Outcome, upTo int) {
 	return slices.Clone(l.ended[:n]), l.gone + n
 }
 
+// hookOutcomes is outcomes of hooks.
+func (l *Log) hookOutcomes() (out []checkpoint.HookOutcome, upTo int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.hooks), l.hooksGone + len(l.hooks)
+}
+
 func sizeOf(o *checkpoint.Outcome) int { return len(o.Body) + len(o.Patch) }
 
 // recorded notes that outcomes are durable.
-func (l *Log) recorded(upTo int) {
+func (l *Log) recorded(upTo, hooksUpTo int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := upTo - l.gone; n > 0 {
 		l.ended, l.gone = slices.Delete(l.ended, 0, n), upTo
+	}
+	if n := hooksUpTo - l.hooksGone; n > 0 {
+		l.hooks, l.hooksGone = slices.Delete(l.hooks, 0, n), hooksUpTo
 	}
 }

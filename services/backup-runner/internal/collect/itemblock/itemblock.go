@@ -11,15 +11,21 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
 // Block are objects that one worker processes, one after the other.
-type Block struct{ Members []Member }
+type Block struct {
+	Members []Member
+	// Hooks are the Pods whose hooks run around the block.
+	Hooks []*podhook.Pod
+}
 
 // Member is an object of a block. What no list of the backup selected is read again when it is
 // processed, and not kept.
@@ -49,7 +55,15 @@ type Arranger struct {
 	Spools  *itemspool.Files
 	// Joined are the objects whose blocks an earlier holder processed.
 	Joined map[itemset.Key]struct{}
-	Stop   stop.Signal
+	// Hooks runs the hooks of Pods; nil where none has any. Owed are the Pods whose hooks an earlier
+	// holder began, until the first Arrange.
+	Hooks *podhook.Runner
+	Owed  []checkpoint.HookedPod
+	// Resumed is true where objects were spooled before this holder.
+	Resumed bool
+	Stop    stop.Signal
+
+	reserved reserved
 }
 
 // errArranged ends the reading of a spool when the run is told to stop.
@@ -58,6 +72,17 @@ var errArranged = errors.New("no more blocks")
 // Arrange sends the blocks to the queue, in the order in which objects were spooled.
 func (a *Arranger) Arrange(ctx context.Context, queue chan<- Block) error {
 	a.Items.Round()
+	if a.Hooks != nil {
+		if err := a.hooked(ctx, queue); err != nil {
+			return err
+		}
+	}
+	return a.each(func(key itemset.Key, _ *itemspool.Item) error { return a.one(ctx, key, queue) })
+}
+
+// each calls fn with the objects that wait, in the order in which they were spooled, until the run
+// is told to stop.
+func (a *Arranger) each(fn func(key itemset.Key, it *itemspool.Item) error) error {
 	for number, path := range a.Spools.All() {
 		if path == "" {
 			continue // a page was rolled back, and nothing else was in it
@@ -70,7 +95,7 @@ func (a *Arranger) Arrange(ctx context.Context, queue chan<- Block) error {
 			if !a.Items.PendingAt(key, itemset.Place{File: uint32(number), Offset: uint32(offset)}) { //nolint:gosec // parts are smaller
 				return nil
 			}
-			return a.one(ctx, key, queue)
+			return fn(key, it)
 		})
 		if errors.Is(err, errArranged) {
 			return nil
@@ -85,6 +110,9 @@ func (a *Arranger) Arrange(ctx context.Context, queue chan<- Block) error {
 // one sends the block of an object to the queue, unless it is in one.
 func (a *Arranger) one(ctx context.Context, key itemset.Key, queue chan<- Block) error {
 	b := Block{Members: []Member{{Key: key}}}
+	if a.Reserved(key) {
+		return nil
+	}
 	if a.Actions.FormBlocks() {
 		if !a.Items.Enter(key) {
 			return nil
@@ -93,6 +121,10 @@ func (a *Arranger) one(ctx context.Context, key itemset.Key, queue chan<- Block)
 			return err
 		}
 	}
+	return send(ctx, queue, b)
+}
+
+func send(ctx context.Context, queue chan<- Block, b Block) error {
 	select {
 	case queue <- b:
 		return nil

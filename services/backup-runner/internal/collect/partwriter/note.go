@@ -33,6 +33,18 @@ func (w *Writer) Fail(e joblog.Entry) error {
 	return w.Note(e)
 }
 
+// Tell notes an entry of this service at its own level. A warning or an error counts.
+func (w *Writer) Tell(e joblog.Entry) error {
+	switch e.Level {
+	case joblog.Warning:
+		return w.Warn(e)
+	case joblog.Error:
+		return w.Fail(e)
+	default:
+		return w.Note(e)
+	}
+}
+
 // Drain keeps what plugins have logged since the last call. Warnings and errors count.
 func (w *Writer) Drain() error {
 	for _, e := range w.cfg.Lines.Take() {

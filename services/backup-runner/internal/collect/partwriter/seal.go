@@ -34,7 +34,7 @@ func (w *Writer) Flush() error {
 	if err != nil {
 		return err
 	}
-	if !sealed.empty() || len(w.Record.Ranges)+w.unstored()+len(w.Record.Volumes) > 0 || w.cfg.Records.Pending() {
+	if !sealed.empty() || len(w.Record.Ranges)+w.unstored()+len(w.Record.Volumes)+len(w.Record.HooksEnded) > 0 || w.cfg.Records.Pending() {
 		if err := w.send(sealed); err != nil {
 			return err
 		}

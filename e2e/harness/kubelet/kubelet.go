@@ -1,0 +1,92 @@
+// Package kubelet is as much of a node as running commands in containers takes: a Node, Pods on it
+// whose status says that they run, and a server on loopback to which the API server proxies what is
+// to be run.
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
+)
+
+// Node is a node of a cluster. Safe for concurrent use.
+type Node struct {
+	name   string
+	client kubernetes.Interface
+	server *httptest.Server
+}
+
+// Start registers a node under a name, which runs commands with handler. The caller calls Close.
+func Start(ctx context.Context, config *rest.Config, name string, handler *podexectest.Handler) (*Node, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect the node: %w", err)
+	}
+	n := &Node{name: name, client: client, server: httptest.NewTLSServer(handler)}
+	if err := n.register(ctx); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("register the node: %w", err)
+	}
+	return n, nil
+}
+
+// Close stops the server. The Node stays.
+func (n *Node) Close() { n.server.Close() }
+
+func (n *Node) register(ctx context.Context) error {
+	host, text, err := net.SplitHostPort(n.server.Listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return err
+	}
+	node, err := n.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
+	_, err = n.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	return err
+}
+
+// Run creates a Pod on the node and lets its status say that it runs.
+func (n *Node) Run(ctx context.Context, pod *corev1.Pod) error {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = n.name
+	made, err := n.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create a pod on the node: %w", err)
+	}
+	return n.Ready(ctx, made)
+}
+
+// Ready lets the status of a Pod say that its containers run and are ready.
+func (n *Node) Ready(ctx context.Context, pod *corev1.Pod) error {
+	pod = pod.DeepCopy()
+	started := metav1.Now()
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &started
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: started}}
+	pod.Status.ContainerStatuses = nil
+	for i := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: pod.Spec.Containers[i].Name, Image: pod.Spec.Containers[i].Image, ImageID: "none", Ready: true, Started: new(true),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
+		})
+	}
+	if _, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("say that a pod runs: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package hooks
+
+import (
+	"context"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+)
+
+// applications are frozen and thawed by commands; "hang" freezes and does not end by itself.
+type applications struct {
+	mu     sync.Mutex
+	frozen map[string]bool
+	ran    []string
+}
+
+func (a *applications) run(ctx context.Context, r *podexectest.Request, stdout, _ io.Writer) error {
+	a.mu.Lock()
+	a.ran = append(a.ran, r.Namespace+"/"+r.Pod+" "+r.Container+" "+r.Command[0])
+	a.frozen[r.Pod] = r.Command[0] == "freeze" || r.Command[0] == "hang"
+	a.mu.Unlock()
+	switch r.Command[0] {
+	case "fail":
+		return &podexectest.ExitError{Code: 3}
+	case "hang":
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	_, err := io.WriteString(stdout, r.Command[0]+" done\n")
+	return err
+}
+
+func (a *applications) of(namespace string) (ran []string, frozen bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, text := range a.ran {
+		if len(text) > len(namespace) && text[:len(namespace)+1] == namespace+"/" {
+			ran = append(ran, text[len(namespace)+1:])
+		}
+	}
+	return ran, a.frozen[namespace]
+}
+
+type bed struct {
+	*site.Site
+	bucket *site.Bucket
+	apps   *applications
+	node   *kubelet.Node
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{apps: &applications{frozen: map[string]bool{}}}
+	b.Site = site.Start(t, site.Config{Args: map[string][]string{"backup-runner": {"--claim-timeout=2s"}}})
+	var dir string
+	b.bucket, dir = site.FileBucket(t, "default")
+	b.ReachFiles(t, dir, b.bucket)
+	var err error
+	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.run})
+	require.NoError(t, err)
+	t.Cleanup(b.node.Close)
+	return b
+}
+
+// pod runs a Pod in a namespace of its name.
+func (b *bed) pod(t *testing.T, name string, annotations map[string]string) {
+	t.Helper()
+	b.Namespace(t, name)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name, Annotations: annotations},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}, {Name: "side", Image: "none"}}},
+	}
+	require.Eventually(t, func() bool { return b.node.Run(t.Context(), pod) == nil }, site.Patience, site.Look, "pod %s runs", name)
+}
+
+func (b *bed) begin(t *testing.T, name string, hooks velerov1.BackupHooks) {
+	t.Helper()
+	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name},
+		Spec: velerov1.BackupSpec{IncludedNamespaces: []string{name}, Hooks: hooks}}))
+}
+
+const (
+	pre  = "pre.hook.backup.velero.io/"
+	post = "post.hook.backup.velero.io/"
+)
+
+func TestHooks(t *testing.T) {
+	b := newBed(t)
+	t.Run("spec and annotations", b.succeed)
+	t.Run("fail", b.fail)
+	t.Run("cancel", b.cancel)
+}
+
+func (b *bed) succeed(t *testing.T) {
+	const name = "fine"
+	b.pod(t, name, map[string]string{post + "command": `["thaw", "--all"]`, post + "container": "side"})
+	b.begin(t, name, velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{Name: "all", PreHooks: []velerov1.BackupResourceHook{
+		{Exec: &velerov1.ExecHook{Command: []string{"freeze"}}}}}}})
+	backup := b.BackupEnds(t, name)
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, backup.Status.FailureReason)
+	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, backup.Status.HookStatus)
+	ran, frozen := b.apps.of(name)
+	require.Equal(t, []string{"fine main freeze", "fine side thaw"}, ran)
+	require.False(t, frozen)
+}
+
+func (b *bed) fail(t *testing.T) {
+	const name = "broken"
+	b.pod(t, name, map[string]string{pre + "command": "fail", pre + "on-error": "Fail", post + "command": "thaw", post + "container": "missing"})
+	b.begin(t, name, velerov1.BackupHooks{})
+	backup := b.BackupEnds(t, name)
+	require.Equal(t, velerov1.BackupPhasePartiallyFailed, backup.Status.Phase)
+	require.Equal(t, 2, backup.Status.Errors)
+	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2, HooksFailed: 2}, backup.Status.HookStatus)
+	ran, _ := b.apps.of(name)
+	require.Equal(t, []string{"broken main fail"}, ran)
+}
+
+// A backup that is cancelled while a Pod is frozen thaws it.
+func (b *bed) cancel(t *testing.T) {
+	const name = "stuck"
+	b.pod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
+	b.begin(t, name, velerov1.BackupHooks{})
+	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return frozen }, site.Patience, site.Look, "it is frozen")
+	connection, err := grpc.NewClient(b.Fleet.Of("queue-scheduler")[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, connection.Close()) }()
+	_, err = queuev1.NewQueueServiceClient(connection).CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: name, RequestedBy: "alice"})
+	require.NoError(t, err)
+	backup := b.BackupEnds(t, name)
+	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase)
+	require.Contains(t, backup.Status.FailureReason, "cancel")
+	ran, frozen := b.apps.of(name)
+	require.Equal(t, []string{"stuck main hang", "stuck main thaw"}, ran)
+	require.False(t, frozen)
+}

@@ -1,0 +1,78 @@
+package hook
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+)
+
+var pods = schema.GroupResource{Resource: "pods"}
+
+// scope says which Pods a set of hooks is for. Lists of resources select Pods or they do not: hooks
+// of other objects do not exist (Velero 1.18).
+type scope struct {
+	includedNamespaces, excludedNamespaces []string
+	includedResources, excludedResources   []string
+	labelSelector                          *metav1.LabelSelector
+}
+
+// check finds what is wrong with a scope, with fields below a path.
+func (s *scope) check(path string) (out []Problem) {
+	for _, err := range selection.ValidateNamespaces(s.includedNamespaces, s.excludedNamespaces) {
+		out = append(out, Problem{path + ".includedNamespaces, excludedNamespaces", err.Error()})
+	}
+	for _, err := range selection.ValidateIncludesExcludes(s.includedResources, s.excludedResources) {
+		out = append(out, Problem{path + ".includedResources, excludedResources", err.Error()})
+	}
+	if _, err := s.selector(); err != nil {
+		out = append(out, Problem{path + ".labelSelector", err.Error()})
+	}
+	return out
+}
+
+// selector returns the selector; no selector selects every Pod.
+func (s *scope) selector() (labels.Selector, error) {
+	if s.labelSelector == nil {
+		return labels.Everything(), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.labelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("label selector: %w", err)
+	}
+	return selector, nil
+}
+
+// matcher is a scope whose names are resolved.
+type matcher struct {
+	included, excluded []string // patterns of namespaces
+	labels             labels.Selector
+	none               bool // Pods are not among its resources
+}
+
+func (s *scope) matcher(r selection.Resolver) (matcher, error) {
+	selector, err := s.selector()
+	if err != nil {
+		return matcher{}, err
+	}
+	named := func(name string) bool {
+		gr, _, ok := r.Resolve(name)
+		return name == selection.All || ok && gr == pods
+	}
+	return matcher{
+		included: s.includedNamespaces, excluded: s.excludedNamespaces, labels: selector,
+		none: slices.ContainsFunc(s.excludedResources, named) || len(s.includedResources) > 0 && !slices.ContainsFunc(s.includedResources, named),
+	}, nil
+}
+
+func (m *matcher) matches(namespace string, set labels.Labels) bool {
+	return !m.none && !selection.MatchesAny(m.excluded, namespace) &&
+		(len(m.included) == 0 || selection.MatchesAny(m.included, namespace)) && m.labels.Matches(set)
+}
+
+var errNoExec = errors.New("is required: no other kind of hook is known")

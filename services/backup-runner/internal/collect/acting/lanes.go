@@ -1,0 +1,220 @@
+package acting
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+)
+
+// maxHooked is how many blocks are between their first pre hook and their last post hook at once,
+// in one backup. Those that wait for a worker there stand still for as long.
+const maxHooked = 8
+
+// lanes bring blocks to workers. The hooks of a block run beside the workers, so that no other block
+// waits for them.
+type lanes struct {
+	pool   *Pool
+	group  *errgroup.Group
+	plain  chan itemblock.Block // without hooks
+	ready  chan *hooked         // whose pre hooks have run
+	ended  chan *hooked         // whose post hooks have run
+	places chan struct{}        // holds a value for each block that is between its hooks
+	done   chan struct{}        // closed once no block with hooks is left
+}
+
+// hooked is a block with hooks.
+type hooked struct{ itemblock.Block }
+
+func newLanes(p *Pool, group *errgroup.Group) *lanes {
+	return &lanes{
+		pool: p, group: group, plain: make(chan itemblock.Block), ready: make(chan *hooked), ended: make(chan *hooked),
+		places: make(chan struct{}, maxHooked), done: make(chan struct{}),
+	}
+}
+
+// sort sends blocks without hooks to the workers, and begins those with hooks, as many at once as
+// there are places. Neither waits for the other.
+func (l *lanes) sort(ctx context.Context, queue <-chan itemblock.Block) error {
+	var next *itemblock.Block
+	var waiting []*hooked
+	for queue != nil || next != nil || len(waiting) > 0 {
+		in, plain, place := queue, chan<- itemblock.Block(nil), chan<- struct{}(nil)
+		var send itemblock.Block
+		if next != nil {
+			in, plain, send = nil, l.plain, *next
+		}
+		if len(waiting) > 0 {
+			place = l.places
+		}
+		select {
+		case b, ok := <-in:
+			switch {
+			case !ok:
+				queue = nil
+			case len(b.Hooks) > 0:
+				waiting = append(waiting, &hooked{b})
+			default:
+				next = &b
+			}
+		case plain <- send:
+			next = nil
+		case place <- struct{}{}:
+			l.begin(ctx, waiting[0])
+			waiting = waiting[1:]
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	close(l.plain)
+	return l.finish(ctx)
+}
+
+// finish waits until no block is between its hooks.
+func (l *lanes) finish(ctx context.Context) error {
+	for range cap(l.places) {
+		select {
+		case l.places <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	close(l.done)
+	return nil
+}
+
+// begin runs the pre hooks of a block.
+func (l *lanes) begin(ctx context.Context, h *hooked) {
+	if len(h.Members) == 0 {
+		l.end(ctx, h)
+		return
+	}
+	l.each(ctx, h, l.ready, l.pool.Hooks.Pre)
+}
+
+// end runs the post hooks of a block.
+func (l *lanes) end(ctx context.Context, h *hooked) { l.each(ctx, h, l.ended, l.pool.Hooks.Post) }
+
+// each runs hooks of the Pods of a block, beside everything else, and hands the block on. When the
+// run is told to stop a block that is not processed yet is left to the next holder, with its post
+// hooks.
+func (l *lanes) each(ctx context.Context, h *hooked, to chan<- *hooked, run func(context.Context, *podhook.Pod) error) {
+	l.group.Go(func() error {
+		return protect.Call(l.pool.Log, func() error {
+			for _, pod := range h.Hooks {
+				if l.pool.Stop.Requested() && to == l.ready {
+					break
+				}
+				if err := run(ctx, pod); err != nil {
+					return fmt.Errorf("run hooks: %w", err)
+				}
+			}
+			select {
+			case to <- h:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	})
+}
+
+// work processes blocks; those between their hooks first. One that ends because the run was told to
+// stop does not cut short what the other workers are at.
+func (a *actor) work(ctx context.Context, l *lanes) error {
+	plain, done := l.plain, l.done
+	for plain != nil || done != nil {
+		var err error
+		select {
+		case h := <-l.ended:
+			err = a.ended(l, h)
+		case h := <-l.ready:
+			err = a.between(ctx, l, h)
+		default:
+			select {
+			case h := <-l.ended:
+				err = a.ended(l, h)
+			case h := <-l.ready:
+				err = a.between(ctx, l, h)
+			case b, ok := <-plain:
+				if !ok {
+					plain = nil
+					continue
+				}
+				err = a.block(ctx, &b)
+			case <-done:
+				done = nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		if err != nil && !a.pool.stopped(err) {
+			return fmt.Errorf("process what waits for actions: %w", err)
+		}
+	}
+	return nil
+}
+
+// between processes a block whose pre hooks have run, and has its post hooks run.
+func (a *actor) between(ctx context.Context, l *lanes, h *hooked) error {
+	if a.pool.Stop.Requested() {
+		<-l.places
+		return nil
+	}
+	a.hooks, a.own = map[itemset.Key]*podhook.Pod{}, map[itemset.Key]struct{}{}
+	defer func() { a.hooks, a.own = nil, nil }()
+	for _, pod := range h.Hooks {
+		a.hooks[pod.Key] = pod
+	}
+	for i := range h.Members {
+		a.own[h.Members[i].Key] = struct{}{}
+	}
+	err := a.block(ctx, &h.Block)
+	if err != nil || a.pool.Items.Fate(h.Members[0].Key) == itemset.Waiting { // told to stop
+		<-l.places
+		return err
+	}
+	failpoint.Hit("backup-runner/hooked-block-processed")
+	l.end(ctx, h)
+	return nil
+}
+
+// ended notes that all hooks of a block have ended.
+func (a *actor) ended(l *lanes, h *hooked) error {
+	<-l.places
+	for _, pod := range h.Hooks {
+		if err := a.tell(pod); err != nil {
+			return err
+		}
+		a.out.Record.HooksEnded = append(a.out.Record.HooksEnded, pod.Ended())
+	}
+	if a.out.Full() {
+		return a.out.Seal()
+	}
+	return nil
+}
+
+// tell notes what hooks have to say.
+func (a *actor) tell(pod *podhook.Pod) error {
+	for _, e := range pod.Entries() {
+		if err := a.out.Tell(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elsewhere reports whether an object has a turn of its own, in a block with hooks.
+func (a *actor) elsewhere(key itemset.Key) bool {
+	if a.pool.Reserved == nil {
+		return false
+	}
+	_, own := a.own[key]
+	return !own && a.pool.Reserved(key)
+}

@@ -1,0 +1,326 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
+)
+
+// applications are Pods that can be frozen and thawed. Other commands succeed, but for "fail".
+type applications struct {
+	mu     sync.Mutex
+	frozen map[string]bool
+	ran    []string // "pod container command"
+	// before, if not nil, is called before a command.
+	before func(ctx context.Context, pod, command string) error
+}
+
+var _ podhook.Executor = (*applications)(nil)
+
+func (a *applications) Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, error) {
+	if a.before != nil {
+		if err := a.before(ctx, cmd.Pod, cmd.Args[0]); err != nil {
+			return podexec.Output{}, err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.frozen == nil {
+		a.frozen = map[string]bool{}
+	}
+	a.ran = append(a.ran, cmd.Pod+" "+cmd.Container+" "+strings.Join(cmd.Args, " "))
+	switch cmd.Args[0] {
+	case "freeze":
+		a.frozen[cmd.Pod] = true
+	case "thaw":
+		delete(a.frozen, cmd.Pod)
+	case "fail":
+		return podexec.Output{Stderr: "disk on fire"}, errors.New("command terminated with exit code 1")
+	}
+	return podexec.Output{Stdout: cmd.Args[0] + " done"}, nil
+}
+
+func (a *applications) commands() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Sorted(slices.Values(a.ran))
+}
+
+func (a *applications) isFrozen(pod string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.frozen[pod]
+}
+
+// pod is a running Pod that mounts claims.
+func pod(name string, annotations map[string]string, claims ...string) kubetest.Object {
+	volumes := []any{}
+	for _, claim := range claims {
+		volumes = append(volumes, map[string]any{"name": claim, "persistentVolumeClaim": map[string]any{"claimName": claim}})
+	}
+	return kubetest.Object{Namespace: "a", Name: name, Labels: map[string]string{"app": "x"}, Annotations: annotations, Body: map[string]any{
+		"spec":   map[string]any{"containers": []any{map[string]any{"name": "main"}, map[string]any{"name": "side"}}, "volumes": volumes},
+		"status": map[string]any{"phase": "Running"},
+	}}
+}
+
+// around are the annotations that freeze and thaw.
+func around(more ...string) map[string]string {
+	out := map[string]string{"pre.hook.backup.velero.io/command": "freeze", "post.hook.backup.velero.io/command": "thaw"}
+	for i := 0; i < len(more); i += 2 {
+		out[more[i]] = more[i+1]
+	}
+	return out
+}
+
+// hooks gives the setup hooks.
+func (s *setup) hooks(t *testing.T, apps *applications) *setup {
+	t.Helper()
+	set, err := hook.NewBackup(&s.job.Backup.Spec.Hooks, s.job.Catalog)
+	require.NoError(t, err)
+	s.job.Hooks, s.job.Exec = set, apps
+	return s
+}
+
+// ended sums up the hooks that records say have ended.
+func (s stored) ended() (pods, attempted, failed int) {
+	for i := range s.records {
+		for _, e := range s.records[i].HooksEnded {
+			pods, attempted, failed = pods+1, attempted+e.Attempted, failed+e.Failed
+		}
+	}
+	return pods, attempted, failed
+}
+
+// watching returns an action that requires that the Pods which a Pod or claim belongs to are frozen.
+func watching(apps *applications, users func(id action.Identity) []string) *fakeAction {
+	return &fakeAction{name: "a.io/watch", selector: resources("pods", "persistentvolumeclaims"), do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+		for _, name := range users(id) {
+			if !apps.isFrozen(name) {
+				return action.BackupResult{}, fmt.Errorf("%s is not frozen", name)
+			}
+		}
+		return action.BackupResult{}, nil
+	}}
+}
+
+// Pods that share a claim are in one block with it: what actions do with the claim is done while
+// both are frozen, whichever object comes first, and whoever asks for the claim.
+func TestActionsRunBetweenHooks(t *testing.T) {
+	for _, workers := range []int{1, 4} {
+		api := estate()
+		api.Add("pods", pod("db-0", around(), "own", "shared"), pod("db-1", around(), "shared"), pod("plain", nil, "shared"))
+		api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "own"}, kubetest.Object{Namespace: "a", Name: "shared"}, kubetest.Object{Namespace: "a", Name: "free"})
+		apps := &applications{}
+		watch := watching(apps, func(id action.Identity) []string {
+			return map[string][]string{"db-0": {"db-0"}, "db-1": {"db-1"}, "own": {"db-0"}, "shared": {"db-0", "db-1"}}[id.Name]
+		})
+		ask := asks("b.io/ask", resources("configmaps"), false, func(action.Identity) []string {
+			return []string{"persistentvolumeclaims a/shared"}
+		})
+		s := newSetup(t, api, velerov1.BackupSpec{}).with(ask, watch).hooks(t, apps)
+		s.cfg.BlockWorkers = workers
+		res, got := s.run(t)
+		require.Zero(t, res.Errors, got.at(joblog.Error))
+		require.Equal(t, 6, watch.called(t))
+		require.Equal(t, 3, got.of("pods"))
+		require.Equal(t, 3, got.of("persistentvolumeclaims"))
+		require.Equal(t, []string{"db-0 main freeze", "db-0 main thaw", "db-1 main freeze", "db-1 main thaw"}, apps.commands())
+		require.Empty(t, apps.frozen)
+		pods, attempted, failed := got.ended()
+		require.Equal(t, []int{2, 4, 0}, []int{pods, attempted, failed})
+		require.Contains(t, strings.Join(got.at(joblog.Info), "\n"), `pods a/db-0: pre hook ["freeze"] ran in container main (annotation pre.hook.backup.velero.io/command), stdout: freeze done`)
+	}
+}
+
+func TestHooksThatFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotations       map[string]string
+		stored            bool
+		errors            string
+		ran               []string
+		attempted, failed int
+	}{
+		"continue": {around("pre.hook.backup.velero.io/command", "fail"), true, "pre hook failed", []string{"p main fail", "p main thaw"}, 2, 1},
+		"fail": {around("pre.hook.backup.velero.io/command", "fail", "pre.hook.backup.velero.io/on-error", "Fail"), false,
+			"a pre hook failed: the object is not backed up", []string{"p main fail", "p main thaw"}, 2, 1},
+		"post":      {around("post.hook.backup.velero.io/command", "fail"), true, "post hook failed", []string{"p main fail", "p main freeze"}, 2, 1},
+		"container": {around("pre.hook.backup.velero.io/container", "none"), true, "pre hook failed", []string{"p main thaw"}, 2, 1},
+		"timeout":   {around("pre.hook.backup.velero.io/timeout", "soon", "pre.hook.backup.velero.io/container", "side"), true, "no hook was run: an annotation cannot be used", nil, 2, 2},
+		"late":      {around("pre.hook.backup.velero.io/command", "sleep", "pre.hook.backup.velero.io/timeout", "20ms"), true, "pre hook failed", []string{"p main thaw"}, 2, 1},
+		"unusable and fail": {around("pre.hook.backup.velero.io/timeout", "soon", "pre.hook.backup.velero.io/on-error", "Fail"), false,
+			"a pre hook failed: the object is not backed up", nil, 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := estate()
+			api.Add("pods", pod("p", c.annotations), pod("q", nil))
+			apps := &applications{before: func(ctx context.Context, _, command string) error {
+				if command != "sleep" {
+					return nil
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}}
+			s := newSetup(t, api, velerov1.BackupSpec{}).hooks(t, apps)
+			res, got := s.run(t)
+			require.Equal(t, 1, res.Errors)
+			require.Equal(t, []string{"pods a/p: " + c.errors}, truncated(got.at(joblog.Error), "pods a/p: "+c.errors))
+			require.Equal(t, c.ran, apps.commands())
+			require.Equal(t, map[bool]int{true: 2, false: 1}[c.stored], got.of("pods"))
+			pods, attempted, failed := got.ended()
+			require.Equal(t, []int{1, c.attempted, c.failed}, []int{pods, attempted, failed})
+		})
+	}
+}
+
+// truncated cuts texts at the length of another.
+func truncated(texts []string, like string) (out []string) {
+	for _, text := range texts {
+		out = append(out, text[:min(len(text), len(like))])
+	}
+	return out
+}
+
+// The hook of one Pod delays its own block, and no other, with hooks or without.
+func TestASlowHookDelaysItsOwnBlock(t *testing.T) {
+	api := estate()
+	for i := range 20 {
+		api.Add("pods", pod(fmt.Sprintf("p-%02d", i), around()))
+	}
+	others := make(chan struct{})
+	trace := annotate("b.io/trace", resources("pods", "configmaps"))
+	do := trace.do
+	var mu sync.Mutex
+	seen := 0
+	trace.do = func(ctx context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+		mu.Lock()
+		if seen++; seen == 19+300 {
+			close(others)
+		}
+		mu.Unlock()
+		return do(ctx, id, o)
+	}
+	apps := &applications{before: func(ctx context.Context, pod, command string) error {
+		if pod != "p-00" || command != "freeze" {
+			return nil
+		}
+		select {
+		case <-others:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}}
+	s := newSetup(t, api, velerov1.BackupSpec{}).with(trace).hooks(t, apps)
+	s.cfg.BlockWorkers = 1
+	res, got := s.run(t)
+	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.Equal(t, 20, got.of("pods"))
+	require.Len(t, apps.commands(), 40)
+}
+
+func TestHooksOfTheSpec(t *testing.T) {
+	api := estate()
+	done := pod("done", nil)
+	done.Body["status"] = map[string]any{"phase": "Succeeded"}
+	api.Add("pods", pod("p", nil), pod("q", around()), done)
+	spec := velerov1.BackupSpec{Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{
+		Name: "s", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+		PreHooks:  []velerov1.BackupResourceHook{{Exec: &velerov1.ExecHook{Container: "side", Command: []string{"sync", "-f"}}}, {Exec: &velerov1.ExecHook{Command: []string{"freeze"}}}},
+		PostHooks: []velerov1.BackupResourceHook{{Exec: &velerov1.ExecHook{Command: []string{"thaw"}}}},
+	}}}}
+	apps := &applications{}
+	_, got := newSetup(t, api, spec).hooks(t, apps).run(t)
+	require.Equal(t, []string{"p main freeze", "p main thaw", "p side sync -f", "q main freeze", "q main thaw"}, apps.commands())
+	require.Equal(t, 3, got.of("pods"))
+}
+
+// Whichever write a holder dies at, the next one ends every hook: no pre hook runs twice, each post
+// hook runs after it, and what was stored and counted is as without a death, but for a hook in
+// flight.
+func TestHooksOfAHolderThatDies(t *testing.T) {
+	server := func() *kubetest.Server {
+		api := kubetest.New(kinds...)
+		api.Add("namespaces", kubetest.Object{Name: "a"})
+		api.Add("pods", pod("p", around()), pod("q", around("pre.hook.backup.velero.io/on-error", "Fail")), pod("r", nil))
+		return api
+	}
+	taken := 0
+	for n, died := 1, true; died; n++ {
+		apps := &applications{}
+		s := newSetup(t, server(), velerov1.BackupSpec{}).hooks(t, apps)
+		s.cfg.PartItems, s.cfg.Workers = 2, 1
+		dead := dieAt(s.store, n)
+		_, err := Run(t.Context(), s.cfg, s.job)
+		if died = dead(); !died {
+			require.NoError(t, err)
+			break
+		}
+		require.Error(t, err)
+		before := apps.commands()
+		frozen := maps.Clone(apps.frozen)
+		s.store.Inject(nil)
+		next := s.holder(t, 2)
+		res, got := next.run(t)
+		count := map[string]int{}
+		for _, command := range apps.commands() {
+			count[command]++
+		}
+		unclear := strings.Join(got.at(joblog.Error), "\n")
+		for _, name := range []string{"p", "q"} {
+			require.LessOrEqual(t, count[name+" main freeze"], 1, "write %d, before %v", n, before)
+			require.GreaterOrEqual(t, count[name+" main thaw"], 1, "write %d, before %v", n, before)
+			if count[name+" main freeze"] == 0 {
+				require.Contains(t, unclear, "pods a/"+name, "write %d", n)
+			}
+		}
+		if len(frozen) > 0 {
+			taken++
+		}
+		require.Empty(t, apps.frozen, "write %d: frozen before: %v", n, frozen)
+		pods, attempted, _ := got.ended()
+		require.Equal(t, []int{2, 4}, []int{pods, attempted}, "write %d", n)
+		if res.Errors == 0 {
+			require.Equal(t, 3, got.of("pods"))
+		}
+	}
+	require.Positive(t, taken, "some died between the hooks")
+}
+
+// Hooks run through the API server like everything else.
+func TestHooksRunThroughTheServer(t *testing.T) {
+	api := estate()
+	api.Add("pods", pod("p", around("post.hook.backup.velero.io/container", "side")))
+	var mu sync.Mutex
+	var ran []string
+	api.Exec = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		ran = append(ran, r.URL.Query().Get("container")+" "+r.URL.Query().Get("command"))
+		mu.Unlock()
+		http.Error(w, "no", http.StatusForbidden)
+	})
+	s := newSetup(t, api, velerov1.BackupSpec{}).hooks(t, nil)
+	client, err := podexec.New(s.server)
+	require.NoError(t, err)
+	s.job.Exec = client
+	res, got := s.run(t)
+	require.Equal(t, 2, res.Errors, got.at(joblog.Error))
+	require.Equal(t, []string{"main freeze", "main freeze", "side thaw", "side thaw"}, ran, "over WebSocket and SPDY")
+}

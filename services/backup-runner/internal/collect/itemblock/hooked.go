@@ -1,0 +1,159 @@
+package itemblock
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+)
+
+// reserved are the members of blocks with hooks, which are processed there and nowhere else.
+type reserved struct {
+	mu   sync.Mutex
+	keys map[itemset.Key]struct{}
+}
+
+// Reserved reports whether an object is processed in a block with hooks alone. Safe for concurrent
+// use.
+func (a *Arranger) Reserved(key itemset.Key) bool {
+	a.reserved.mu.Lock()
+	defer a.reserved.mu.Unlock()
+	_, ok := a.reserved.keys[key]
+	return ok
+}
+
+func (a *Arranger) reserve(keys []itemset.Key) {
+	a.reserved.mu.Lock()
+	defer a.reserved.mu.Unlock()
+	if a.reserved.keys == nil {
+		a.reserved.keys = map[itemset.Key]struct{}{}
+	}
+	for _, key := range keys {
+		a.reserved.keys[key] = struct{}{}
+	}
+}
+
+// hooked sends the blocks with hooks to the queue, before all others: Pods with hooks that share a
+// claim are in one block with it, so that what is done with the claim is done between the hooks of
+// each. First come the Pods whose hooks an earlier holder began, and whose block is done.
+func (a *Arranger) hooked(ctx context.Context, queue chan<- Block) error {
+	owed := a.Owed
+	a.Owed = nil
+	for i := range owed {
+		if a.Items.Fate(history.KeyOf(&owed[i].Object)) == itemset.Waiting {
+			continue
+		}
+		if err := send(ctx, queue, Block{Hooks: []*podhook.Pod{a.Hooks.Owed(&owed[i])}}); err != nil {
+			return err
+		}
+	}
+	if !a.Hooks.Found() && len(owed) == 0 && !a.Resumed {
+		return nil
+	}
+	g, err := a.gather()
+	if err != nil {
+		return err
+	}
+	for i := range g.pods {
+		if !a.Items.Enter(g.pods[i].Key) || a.Stop.Requested() {
+			continue
+		}
+		b := a.join(g, i)
+		if err := a.complete(ctx, &b); err != nil {
+			return err
+		}
+		g.hooks(&b)
+		keys := make([]itemset.Key, len(b.Members))
+		for n := range b.Members {
+			keys[n] = b.Members[n].Key
+		}
+		a.reserve(keys)
+		if err := send(ctx, queue, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group are the Pods with hooks that wait, and what they share.
+type group struct {
+	pods  []*podhook.Pod
+	of    map[itemset.Key]int   // Pods by their keys
+	users map[itemset.Key][]int // by claim
+}
+
+// gather finds the Pods with hooks, and reserves them and their claims.
+func (a *Arranger) gather() (*group, error) {
+	g := &group{of: map[itemset.Key]int{}, users: map[itemset.Key][]int{}}
+	var keys []itemset.Key
+	err := a.each(func(key itemset.Key, it *itemspool.Item) error {
+		if it.GroupResource() != wellknown.Pods {
+			return nil
+		}
+		at, _ := a.Items.Place(key)
+		whole, err := itemspool.Read(a.Spools.Path(at.File), int64(at.Offset))
+		if err != nil {
+			return err
+		}
+		pod := a.Hooks.Of(&whole)
+		if pod == nil {
+			return nil
+		}
+		g.of[key] = len(g.pods)
+		keys = append(keys, key)
+		for _, name := range pod.Claims {
+			claim := claimKey(pod.Namespace(), name)
+			g.users[claim] = append(g.users[claim], len(g.pods))
+			keys = append(keys, claim)
+		}
+		g.pods = append(g.pods, pod)
+		return nil
+	})
+	a.reserve(keys)
+	return g, err
+}
+
+func claimKey(namespace, name string) itemset.Key {
+	return itemset.KeyOf(schema.GroupKind{Kind: "PersistentVolumeClaim"}, namespace, name)
+}
+
+// join returns the block of a Pod that was entered: Pods first, then the claims that wait.
+func (a *Arranger) join(g *group, first int) Block {
+	var b Block
+	var claims []Member
+	for queue := []int{first}; len(queue) > 0; queue = queue[1:] {
+		pod := g.pods[queue[0]]
+		b.Members = append(b.Members, Member{Key: pod.Key})
+		for _, name := range pod.Claims {
+			claim := claimKey(pod.Namespace(), name)
+			if !a.Items.Enter(claim) {
+				continue
+			}
+			if a.Items.Fate(claim) == itemset.Waiting {
+				claims = append(claims, Member{Key: claim})
+			}
+			for _, other := range g.users[claim] {
+				if a.Items.Enter(g.pods[other].Key) {
+					queue = append(queue, other)
+				}
+			}
+		}
+	}
+	b.Members = append(b.Members, claims...)
+	return b
+}
+
+// hooks names the Pods with hooks among the members of a block.
+func (g *group) hooks(b *Block) {
+	for i := range b.Members {
+		if n, ok := g.of[b.Members[i].Key]; ok {
+			b.Hooks = append(b.Hooks, g.pods[n])
+		}
+	}
+}

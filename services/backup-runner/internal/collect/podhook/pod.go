@@ -1,0 +1,136 @@
+package podhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+)
+
+// Pod is a Pod with hooks, on its way through them. Used by one goroutine at a time.
+type Pod struct {
+	Key itemset.Key
+	// Claims are the claims that the Pod mounts, by name in its namespace.
+	Claims []string
+	// Refused is why the Pod is not to be stored, once its pre hooks have run: one of them failed
+	// whose onError is Fail.
+	Refused error
+
+	object     checkpoint.Object
+	hooks      hook.Around
+	containers []string
+	unusable   error // its annotations, none of its hooks runs
+	entries    []joblog.Entry
+	attempted  int
+	failed     int
+}
+
+// running is what of a Pod decides on its hooks.
+type running struct {
+	Spec struct {
+		Containers []struct {
+			Name string `json:"name"`
+		} `json:"containers"`
+		Volumes []struct {
+			Name      string    `json:"name"`
+			Ephemeral *struct{} `json:"ephemeral"`
+			Claim     *struct {
+				Name string `json:"claimName"`
+			} `json:"persistentVolumeClaim"`
+		} `json:"volumes"`
+	} `json:"spec"`
+	Status struct {
+		Phase string `json:"phase"`
+	} `json:"status"`
+}
+
+// Of returns the hooks of a Pod as it was listed; nil without any, and for one that does not run.
+func (r *Runner) Of(it *itemspool.Item) *Pod {
+	o, err := chain.Parse(it.GroupVersionKind(), it.Raw)
+	if err != nil {
+		return nil // processing it fails and says so
+	}
+	m, raw := o.Meta, o.Raw
+	around, err := r.Set.Of(selectable(m))
+	if err == nil && !around.Any() {
+		return nil
+	}
+	var pod running
+	if json.Unmarshal(raw, &pod) != nil || pod.Status.Phase != "Running" {
+		return nil
+	}
+	p := &Pod{
+		object: checkpoint.Object{Kind: "Pod", Namespace: strings.Clone(m.Namespace), Name: strings.Clone(m.Name)},
+		hooks:  around, unusable: err, attempted: max(1, len(around.Pre)+len(around.Post)),
+	}
+	p.Key = history.KeyOf(&p.object)
+	for i := range pod.Spec.Containers {
+		p.containers = append(p.containers, pod.Spec.Containers[i].Name)
+	}
+	for _, v := range pod.Spec.Volumes {
+		switch {
+		case v.Claim != nil:
+			p.Claims = append(p.Claims, v.Claim.Name)
+		case v.Ephemeral != nil:
+			p.Claims = append(p.Claims, p.object.Name+"-"+v.Name)
+		}
+	}
+	return p
+}
+
+// Owed returns a Pod whose post hooks an earlier holder left, and that needs nothing else.
+func (r *Runner) Owed(o *checkpoint.HookedPod) *Pod {
+	p := &Pod{Key: history.KeyOf(&o.Object), object: o.Object, attempted: o.Pre + len(o.Post)}
+	for i := range o.Pre {
+		if out, ran := r.Past.Ran(checkpoint.Hook{Pod: o.Object, Phase: checkpoint.HookPre, Index: i}); ran && (out == nil || out.Error != "") {
+			p.failed++
+		}
+	}
+	for _, c := range o.Post {
+		p.hooks.Post = append(p.hooks.Post, hook.Exec(c))
+	}
+	return p
+}
+
+// Namespace is that of the Pod.
+func (p *Pod) Namespace() string { return p.object.Namespace }
+
+// Entries returns the log entries since the last call.
+func (p *Pod) Entries() []joblog.Entry {
+	out := p.entries
+	p.entries = nil
+	return out
+}
+
+// Ended says, once the post hooks have run, that all hooks have ended.
+func (p *Pod) Ended() checkpoint.HooksEnded {
+	return checkpoint.HooksEnded{Pod: p.object, Attempted: p.attempted, Failed: p.failed}
+}
+
+func (p *Pod) note(level joblog.Level, message string, err error) {
+	e := remark.About(wellknown.Pods, p.object.Namespace, p.object.Name, message, err)
+	e.Level = level
+	p.entries = append(p.entries, e)
+}
+
+// container returns the container that a command runs in.
+func (p *Pod) container(e *hook.Exec) (string, error) {
+	if e.Container == "" && len(p.containers) > 0 {
+		return p.containers[0], nil
+	}
+	for _, name := range p.containers {
+		if name == e.Container {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%w: the pod has no container %q, it has %s", errContainer, e.Container, strings.Join(p.containers, ", "))
+}

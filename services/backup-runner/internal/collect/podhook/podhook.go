@@ -1,0 +1,69 @@
+// Package podhook runs the hooks around the backup of Pods: each once per backup whoever holds it,
+// and post hooks whatever became of what they follow.
+package podhook
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+)
+
+// Executor runs commands in containers; podexec.Client is one.
+type Executor interface {
+	Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, error)
+}
+
+// Intents makes it durable that hooks are about to run, and takes how they ended; intent.Log is
+// one.
+type Intents interface {
+	Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *checkpoint.HookIntent) error
+	EndHook(out *checkpoint.HookOutcome)
+	// Settle makes durable how hooks ended, all until now.
+	Settle(ctx context.Context) error
+}
+
+// Config is what hooks are run with. Everything is required but Confirm.
+type Config struct {
+	// Set are the hooks of the backup's spec.
+	Set     *hook.Backup
+	Exec    Executor
+	Intents Intents
+	// Past is what earlier holders recorded.
+	Past *history.Hooks
+	// Confirm returns an error if the backup may be another holder's by now; nil means that it
+	// never is.
+	Confirm func(ctx context.Context) error
+	Log     *slog.Logger
+}
+
+// Runner runs hooks. Safe for concurrent use.
+type Runner struct {
+	Config
+	found atomic.Bool
+}
+
+// New returns a runner.
+func New(cfg Config) *Runner { return &Runner{Config: cfg} }
+
+// Touch reports whether a Pod may have hooks, as far as its metadata tells.
+func (r *Runner) Touch(m *objmeta.Meta) bool {
+	around, err := r.Set.Of(selectable(m))
+	touched := err != nil || around.Any()
+	if touched {
+		r.found.Store(true)
+	}
+	return touched
+}
+
+// Found reports whether Touch found a Pod.
+func (r *Runner) Found() bool { return r.found.Load() }
+
+func selectable(m *objmeta.Meta) *hook.Pod {
+	return &hook.Pod{Namespace: m.Namespace, Labels: m.Labels, Annotations: m.Annotations}
+}

@@ -1,0 +1,167 @@
+package podhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+var (
+	// ErrUnclear is what is known of a pre hook that an earlier holder was about to run.
+	ErrUnclear   = errors.New("the runner ended while the hook ran, which is not run again: how it ended is not known")
+	errContainer = errors.New("container")
+	errTimeout   = errors.New("it did not end in time")
+)
+
+// Pre runs the pre hooks of a Pod, one after the other, and sets Refused where the Pod is not to be
+// stored. That the Pod's hooks begin is durable before the first, and how they ended when it returns.
+// An error ends the job.
+func (r *Runner) Pre(ctx context.Context, p *Pod) error {
+	if p.unusable != nil {
+		p.failed = p.attempted
+		for i := range p.hooks.Pre {
+			if p.hooks.Pre[i].Fail {
+				p.Refused = p.unusable
+				return nil
+			}
+		}
+		p.note(joblog.Error, "no hook was run: an annotation cannot be used", p.unusable)
+		return nil
+	}
+	if err := r.open(ctx, p); err != nil {
+		return err
+	}
+	for i := range p.hooks.Pre {
+		e := &p.hooks.Pre[i]
+		failure, err := r.once(ctx, p, e, checkpoint.Hook{Pod: p.object, Phase: checkpoint.HookPre, Index: i})
+		if err != nil {
+			return err
+		}
+		if failure == nil {
+			continue
+		}
+		p.failed++
+		if e.Fail {
+			p.Refused = fmt.Errorf("%s: %w", e.Field, failure)
+			break
+		}
+		p.note(joblog.Error, "pre hook failed ("+e.Field+")", failure)
+	}
+	return r.Intents.Settle(ctx)
+}
+
+// open makes durable that the hooks of a Pod begin, unless an earlier holder did.
+func (r *Runner) open(ctx context.Context, p *Pod) error {
+	if r.Past.Begun(p.object) {
+		return nil
+	}
+	opens := &checkpoint.HookedPod{Object: p.object, Pre: len(p.hooks.Pre)}
+	for _, e := range p.hooks.Post {
+		e.Container, _ = p.container(&e) // running it says what is wrong
+		opens.Post = append(opens.Post, checkpoint.HookCommand(e))
+	}
+	return r.Intents.Hook(ctx, opens, nil)
+}
+
+// Post runs the post hooks of a Pod, all of them. An error ends the job.
+func (r *Runner) Post(ctx context.Context, p *Pod) error {
+	if p.unusable != nil {
+		return nil
+	}
+	for i := range p.hooks.Post {
+		e := &p.hooks.Post[i]
+		failure, err := r.once(ctx, p, e, checkpoint.Hook{Pod: p.object, Phase: checkpoint.HookPost, Index: i})
+		if err != nil {
+			return err
+		}
+		if failure != nil {
+			p.failed++
+			p.note(joblog.Error, "post hook failed ("+e.Field+")", failure)
+		}
+	}
+	if err := r.Intents.Settle(ctx); err != nil {
+		return err
+	}
+	failpoint.Hit("backup-runner/hooks-recorded")
+	return nil
+}
+
+// once runs a hook whose end is not recorded. One that an earlier holder was about to run is not
+// run again, but for a post hook: what it undoes must not stay. The error ends the job.
+func (r *Runner) once(ctx context.Context, p *Pod, e *hook.Exec, h checkpoint.Hook) (failure, err error) {
+	outcome, announced := r.Past.Ran(h)
+	switch {
+	case outcome != nil && outcome.Error == "":
+		return nil, nil
+	case outcome != nil:
+		return errors.New(outcome.Error), nil //nolint:err113 // what an earlier holder recorded
+	case announced && h.Phase == checkpoint.HookPre:
+		return ErrUnclear, nil
+	case announced:
+		p.note(joblog.Warning, "post hook runs again ("+e.Field+")", ErrAgain)
+	}
+	container, failure := e.Container, error(nil)
+	if p.containers != nil {
+		container, failure = p.container(e)
+	}
+	if failure != nil {
+		return failure, nil
+	}
+	if r.Confirm != nil {
+		if err := r.Confirm(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.Intents.Hook(ctx, nil, &checkpoint.HookIntent{Hook: h, Retry: announced}); err != nil {
+		return nil, err
+	}
+	hit(h.Phase, func() { failpoint.Hit("backup-runner/pre-hook-announced") }, func() { failpoint.Hit("backup-runner/post-hook-announced") })
+	failure = r.run(ctx, p, e, container, h.Phase)
+	if failure != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx) // how it ended is not known
+	}
+	out := checkpoint.HookOutcome{Hook: h}
+	if failure != nil {
+		out.Error = failure.Error()
+	}
+	r.Intents.EndHook(&out)
+	hit(h.Phase, func() { failpoint.Hit("backup-runner/pre-hook-ended") }, func() { failpoint.Hit("backup-runner/post-hook-ended") })
+	return failure, nil
+}
+
+// hit calls the function for a phase.
+func hit(phase string, pre, post func()) {
+	if phase == checkpoint.HookPre {
+		pre()
+		return
+	}
+	post()
+}
+
+// ErrAgain is why a post hook is run a second time.
+var ErrAgain = errors.New("the runner ended while it ran")
+
+// run runs a command and notes what it wrote.
+func (r *Runner) run(ctx context.Context, p *Pod, e *hook.Exec, container, phase string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.Timeout, fmt.Errorf("%w: %s", errTimeout, e.Timeout))
+	defer cancel()
+	out, err := r.Exec.Run(ctx, &podexec.Command{Namespace: p.object.Namespace, Pod: p.object.Name, Container: container, Args: e.Command})
+	message := fmt.Sprintf("%s hook %q ran in container %s (%s)", phase, e.Command, container, e.Field)
+	if out.Stdout != "" {
+		message += ", stdout: " + out.Stdout
+	}
+	if out.Stderr != "" {
+		message += ", stderr: " + out.Stderr
+	}
+	p.note(joblog.Info, message, nil)
+	if err != nil {
+		return fmt.Errorf("%q in container %s: %w", e.Command, container, err)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package finalize_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
+)
+
+// thaw notes which Pods it ran in.
+type thaw struct {
+	mu  sync.Mutex
+	ran []string
+	err error
+}
+
+func (e *thaw) Run(_ context.Context, cmd *podexec.Command) (podexec.Output, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ran = append(e.ran, cmd.Pod+" "+cmd.Container+" "+cmd.Args[0])
+	return podexec.Output{}, e.err
+}
+
+// A backup that fails, or is cancelled, between the hooks of a Pod still runs its post hooks, each
+// once: a holder that comes back to it finds that they have run.
+func TestAFailureRunsThePostHooksItOwes(t *testing.T) {
+	of := func(name string) checkpoint.Object {
+		return checkpoint.Object{Kind: "Pod", Namespace: "a", Name: name}
+	}
+	hook := func(name string) checkpoint.HookedPod {
+		return checkpoint.HookedPod{Object: of(name), Pre: 1, Post: []checkpoint.HookCommand{{Container: "main", Command: []string{"thaw"}, Timeout: time.Minute}}}
+	}
+	ran := func(name, phase string) checkpoint.HookOutcome {
+		return checkpoint.HookOutcome{Hook: checkpoint.Hook{Pod: of(name), Phase: phase}}
+	}
+	store := bucket(t, []checkpoint.Record{
+		{Hooked: []checkpoint.HookedPod{hook("frozen"), hook("thawed"), hook("done")}},
+		{HookOutcomes: []checkpoint.HookOutcome{ran("thawed", checkpoint.HookPost)}, Hooks: []checkpoint.HookIntent{
+			{Hook: ran("thawed", checkpoint.HookPost).Hook}}},
+		{HooksEnded: []checkpoint.HooksEnded{{Pod: of("done"), Attempted: 2, Failed: 1}}},
+	})
+	exec := &thaw{}
+	var log bytes.Buffer
+	s := state(t, store, &log)
+	s.Exec = exec
+	committed := fail(t, s)
+	require.Equal(t, []string{"frozen main thaw"}, exec.ran)
+	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 6, HooksFailed: 1}, committed.Status.HookStatus)
+	_, recorded := store.Bytes(layout.PostHooks("b", "u", 1))
+	require.True(t, recorded)
+
+	again := state(t, store, &log)
+	again.Exec, again.Cause = exec, s.Cause
+	require.NoError(t, again.Run(t.Context(), slices.DeleteFunc(finalize.Failure(), func(step finalize.Step) bool { return step.Name == "look for a commit" })))
+	require.Equal(t, []string{"frozen main thaw"}, exec.ran, "once")
+}
