@@ -118,7 +118,7 @@ func TestABadSpecIsNamed(t *testing.T) {
 		"spec.hooks.resources[0].pre[0].exec.container": {PreHooks: []velerov1.BackupResourceHook{{Exec: &velerov1.ExecHook{Command: []string{"x"}, Container: "a/b"}}}},
 		"spec.hooks.resources[0].pre[0].exec.timeout": {PreHooks: []velerov1.BackupResourceHook{
 			{Exec: &velerov1.ExecHook{Command: []string{"x"}, Timeout: metav1.Duration{Duration: -1}}}}},
-		"spec.hooks.resources[0].labelSelector": {LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}},
+		"spec.hooks.resources[0].labelSelector":                          {LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}},
 		"spec.hooks.resources[0].includedNamespaces, excludedNamespaces": {IncludedNamespaces: []string{"a"}, ExcludedNamespaces: []string{"a"}},
 		"spec.hooks.resources[0].includedResources, excludedResources":   {ExcludedResources: []string{"*"}},
 	} {
