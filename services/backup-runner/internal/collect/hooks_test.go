@@ -324,3 +324,39 @@ func TestHooksRunThroughTheServer(t *testing.T) {
 	require.Equal(t, 2, res.Errors, got.at(joblog.Error))
 	require.Equal(t, []string{"main freeze", "main freeze", "side thaw", "side thaw"}, ran, "over WebSocket and SPDY")
 }
+
+// The native snapshot of a volume is taken while every Pod that has it is frozen, also where the
+// volume itself is not listed yet.
+func TestSnapshotsAreTakenBetweenHooks(t *testing.T) {
+	for _, labels := range []bool{false, true} {
+		api := disks()
+		api.Add("pods", pod("db-0", around(), "good"), pod("db-1", around(), "good"))
+		apps := &applications{}
+		c := &cloud{knows: native}
+		var mu sync.Mutex
+		frozen := map[string]bool{}
+		c.before = func(id string) {
+			both := apps.isFrozen("db-0") && apps.isFrozen("db-1")
+			mu.Lock()
+			defer mu.Unlock()
+			frozen[id] = both
+		}
+		spec := velerov1.BackupSpec{}
+		if labels {
+			spec.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
+		}
+		claims := asks("velero.io/pod", resources("pods"), false, func(action.Identity) []string { return []string{"persistentvolumeclaims a/good"} })
+		s := newSetup(t, api, spec).with(claims).snapshots(c, "main").hooks(t, apps)
+		_, got := s.run(t)
+		require.True(t, frozen["disk-pv-good"])
+		require.Empty(t, apps.frozen)
+		infos, snapshots := decided(t, got)
+		require.Equal(t, "snap-disk-pv-good", snapshots["pv-good"].Status.ProviderSnapshotID)
+		require.Equal(t, "succeeded", infos["pv-good"].Result)
+		require.Equal(t, 1, c.taken["disk-pv-good"])
+		if !labels {
+			require.Equal(t, 1, c.taken["disk-pv-full"], "the others are taken at the end")
+			require.False(t, frozen["disk-pv-full"])
+		}
+	}
+}

@@ -2,6 +2,8 @@ package collect
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -126,18 +128,38 @@ func (r *run) chooseSnapshots() {
 	}
 }
 
+// snapshot returns what takes native snapshots between hooks; nil if none are wanted.
+func (r *run) snapshot(finder *lookup.Finder) func(context.Context, map[string]facts.Volume, *partwriter.Writer) error {
+	if !r.remarks.Snapshots || r.hooks == nil {
+		return nil
+	}
+	cfg := r.volumes(finder)
+	return func(ctx context.Context, found map[string]facts.Volume, out *partwriter.Writer) error {
+		names := slices.Collect(maps.Keys(found))
+		if err := volumes.Decide(ctx, cfg, found, []*partwriter.Writer{out}); err != nil {
+			return err
+		}
+		r.facts.Decided(names)
+		return out.Flush()
+	}
+}
+
+// volumes is what decides on volumes.
+func (r *run) volumes(finder *lookup.Finder) *volumes.Config {
+	choice := r.job.Backup.Spec.SnapshotVolumes
+	return &volumes.Config{
+		Taker: r.job.Snapshots, Finder: finder, Past: &r.past.Snapshots, Intents: r.intents, Lock: r.job.LockVolume,
+		Insist: choice != nil && *choice, RecordItems: r.cfg.PartItems, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+	}
+}
+
 // decideVolumes takes snapshots, if any are wanted.
 func (r *run) decideVolumes(ctx context.Context, finder *lookup.Finder) error {
 	if !r.remarks.Snapshots {
 		return nil
 	}
 	defer r.job.Snapshots.Close()
-	choice := r.job.Backup.Spec.SnapshotVolumes
-	cfg := &volumes.Config{
-		Taker: r.job.Snapshots, Finder: finder, Past: &r.past.Snapshots, Intents: r.intents, Lock: r.job.LockVolume,
-		Insist: choice != nil && *choice, RecordItems: r.cfg.PartItems, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
-	}
-	if err := volumes.Decide(ctx, cfg, r.facts.Undecided(), r.crew.writers[:r.cfg.BlockWorkers]); err != nil {
+	if err := volumes.Decide(ctx, r.volumes(finder), r.facts.Undecided(), r.crew.writers[:r.cfg.BlockWorkers]); err != nil {
 		return err
 	}
 	return r.crew.settle(ctx)

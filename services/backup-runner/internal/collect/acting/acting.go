@@ -55,6 +55,8 @@ type Config struct {
 	// with those alone. Both are nil where none has.
 	Hooks    *podhook.Runner
 	Reserved func(key itemset.Key) bool
+	// Snapshot takes native snapshots of stored volumes, all of which are durable; nil takes none.
+	Snapshot func(ctx context.Context, volumes map[string]facts.Volume, out *partwriter.Writer) error
 	Facts    *facts.Facts
 	Remarks  remark.Rules
 	Progress *progress.Counter

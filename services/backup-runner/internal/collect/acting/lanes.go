@@ -180,6 +180,10 @@ func (a *actor) between(ctx context.Context, l *lanes, h *hooked) error {
 		<-l.places
 		return err
 	}
+	if err := a.volumes(ctx, h); err != nil {
+		<-l.places
+		return err
+	}
 	failpoint.Hit("backup-runner/hooked-block-processed")
 	l.end(ctx, h)
 	return nil

@@ -23,6 +23,7 @@ type Facts struct {
 	resources  map[schema.GroupResource]struct{}
 	volumes    map[string]struct{} // named by collected claims
 	pending    map[string]Volume   // volumes to be decided on
+	decided    map[string]struct{} // of these, what is decided already
 	extras     bool                // objects were stored that no list selected
 }
 
@@ -88,11 +89,45 @@ func (f *Facts) Bind(claims []volume.Info) {
 	}
 }
 
+// VolumesOf returns the volumes to be decided on of claims of a namespace, by name, with what is known
+// of each.
+func (f *Facts) VolumesOf(namespace string, claims []string) map[string]Volume {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]Volume{}
+	for name, v := range f.pending {
+		if _, decided := f.decided[name]; decided {
+			continue
+		}
+		if slices.ContainsFunc(v.Claims, func(c volume.Info) bool { return c.PVCNamespace == namespace && slices.Contains(claims, c.PVCName) }) {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// Decided records that nothing is left to be decided on volumes.
+func (f *Facts) Decided(names []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.decided == nil {
+		f.decided = map[string]struct{}{}
+	}
+	for _, name := range names {
+		f.decided[name] = struct{}{}
+	}
+}
+
 // Undecided returns the volumes to be decided on.
 func (f *Facts) Undecided() map[string]Volume {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.pending)
+	out := maps.Clone(f.pending)
+	maps.DeleteFunc(out, func(name string, _ Volume) bool {
+		_, decided := f.decided[name]
+		return decided
+	})
+	return out
 }
 
 // Bound reports whether a collected claim names that volume.

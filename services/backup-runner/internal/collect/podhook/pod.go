@@ -101,6 +101,11 @@ func (r *Runner) Owed(o *checkpoint.HookedPod) *Pod {
 	return p
 }
 
+// Item names the Pod.
+func (p *Pod) Item() itemspool.Item {
+	return itemspool.Item{Version: "v1", Kind: p.object.Kind, Resource: wellknown.Pods.Resource, Namespace: p.object.Namespace, Name: p.object.Name}
+}
+
 // Namespace is that of the Pod.
 func (p *Pod) Namespace() string { return p.object.Namespace }
 
