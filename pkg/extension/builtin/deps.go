@@ -47,6 +47,7 @@ func ForRestore(target Target) []action.RestoreItem {
 	return []action.RestoreItem{
 		restorePod{named{"velero.io/pod", []string{"pods"}}},
 		restorePodClaims{named{"velero.io/add-pvc-from-pod", []string{"pods"}}},
+		restoreInitHook{named{"velero.io/init-restore-hook", []string{"pods"}}},
 		restoreClaim{named{"velero.io/pvc", []string{"persistentvolumeclaims"}}},
 		newChangeClass(target),
 		newChangeImage(target),

@@ -216,3 +216,21 @@ func TestAConfigMapThatCannotBeReadIsAskedForAgainAndNotIgnored(t *testing.T) {
 func claimOfOld() *action.Object {
 	return action.FromJSON([]byte(`{"kind":"PersistentVolumeClaim","spec":{"storageClassName":"old"}}`))
 }
+
+func TestInitContainersComeFirst(t *testing.T) {
+	const name = "velero.io/init-restore-hook"
+	got, err := run(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
+		"init.hook.restore.velero.io/container-image":"busybox","init.hook.restore.velero.io/container-name":"unpack","init.hook.restore.velero.io/command":"unpack"}},
+		"spec":{"initContainers":[{"name":"restore-wait"},{"name":"own"}]}}`)
+	require.NoError(t, err)
+	o, err := got.Object.Content()
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"initContainers": []any{map[string]any{"name": "restore-wait"},
+		map[string]any{"name": "unpack", "image": "busybox", "command": []any{"unpack"}}, map[string]any{"name": "own"}}}, o["spec"])
+
+	_, err = run(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{"init.hook.restore.velero.io/container-image":"busybox"}}}`)
+	require.ErrorContains(t, err, "annotation init.hook.restore.velero.io/command")
+	_, err = run(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
+		"init.hook.restore.velero.io/container-image":"busybox","init.hook.restore.velero.io/command":"x"}},"spec":{"initContainers":{}}}`)
+	require.ErrorIs(t, err, builtin.ErrField)
+}

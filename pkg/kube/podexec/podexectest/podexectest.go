@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
@@ -93,6 +92,12 @@ func (c *channel) Write(data []byte) (int, error) {
 	return len(data), err
 }
 
+func (c *channel) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
+}
+
 func (h *Handler) websocket(w http.ResponseWriter, r *http.Request, request *Request) {
 	upgrader := websocket.Upgrader{Subprotocols: []string{remotecommand.StreamProtocolV5Name}}
 	conn, err := upgrader.Upgrade(w, r, nil)
@@ -114,7 +119,7 @@ func (h *Handler) websocket(w http.ResponseWriter, r *http.Request, request *Req
 	of := func(number byte) *channel { return &channel{mu, conn, number} }
 	err = h.Run(ctx, request, of(remotecommand.StreamStdOut), of(remotecommand.StreamStdErr))
 	_, _ = of(remotecommand.StreamErr).Write(status(err)) // a client that is gone is its own affair
-	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
+	_ = of(0).close()
 	_ = conn.Close()
 	<-gone
 }

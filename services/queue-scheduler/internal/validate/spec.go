@@ -63,7 +63,9 @@ func BackupSpec(spec *velerov1.BackupSpec) Problems {
 // RestoreSpec finds what is wrong with a spec alone: no cluster is asked.
 func RestoreSpec(spec *velerov1.RestoreSpec) Problems {
 	var p Problems
-	p.unsupported(len(spec.Hooks.Resources) > 0, "spec.hooks")
+	for _, bad := range hook.CheckRestore(&spec.Hooks) {
+		p.add(bad.Field, "%s", bad.Message)
+	}
 	p.unsupported(spec.ResourceModifier != nil, "spec.resourceModifier")
 	p.unsupported(spec.RestoreStatus != nil, "spec.restoreStatus")
 	if u := spec.UploaderConfig; u != nil {

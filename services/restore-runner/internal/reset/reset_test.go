@@ -145,7 +145,7 @@ func TestSkipped(t *testing.T) {
 
 func TestUnsupported(t *testing.T) {
 	pod := decode(t, `{"metadata":{"annotations":{"post.hook.restore.velero.io/command":"x","init.hook.restore.velero.io/command":"y"}}}`)
-	require.Equal(t, "init.hook.restore.velero.io/command", reset.Unsupported(pod, schema.GroupResource{Resource: "pods"}))
+	require.Equal(t, "post.hook.restore.velero.io/command", reset.Unsupported(pod, schema.GroupResource{Resource: "pods"}))
 	require.Empty(t, reset.Unsupported(pod, schema.GroupResource{Resource: "configmaps"}))
 	status := decode(t, `{"metadata":{"annotations":{"velero.io/restore-status":"true"}}}`)
 	require.Equal(t, "velero.io/restore-status", reset.Unsupported(status, schema.GroupResource{Resource: "configmaps"}))

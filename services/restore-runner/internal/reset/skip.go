@@ -45,8 +45,8 @@ func skippedPod(obj, meta object) *Skip {
 	return nil
 }
 
-// The prefixes of the annotations that ask for restore hooks on a Pod (Velero 1.18).
-var hookPrefixes = []string{"post.hook.restore.velero.io/", "init.hook.restore.velero.io/"}
+// hookPrefix begins the annotations that ask for a command in a restored Pod (Velero 1.18).
+const hookPrefix = "post.hook.restore.velero.io/"
 
 // Unsupported returns the annotation of a stored object that asks for something this version cannot
 // do, "" when there is none. Ignoring it silently would be a lie about what was restored.
@@ -60,10 +60,8 @@ func Unsupported(obj map[string]any, gr schema.GroupResource) string {
 	}
 	found := ""
 	for key := range annotations {
-		for _, prefix := range hookPrefixes {
-			if strings.HasPrefix(key, prefix) && (found == "" || key < found) {
-				found = key
-			}
+		if strings.HasPrefix(key, hookPrefix) && (found == "" || key < found) {
+			found = key
 		}
 	}
 	return found

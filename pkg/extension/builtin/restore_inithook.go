@@ -1,0 +1,53 @@
+package builtin
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
+)
+
+// waitContainer is the init container by which Velero's file system restores hold a Pod back.
+const waitContainer = "restore-wait"
+
+// restoreInitHook adds the init containers to a Pod that its annotations, or the spec of the
+// restore, ask for.
+type restoreInitHook struct{ named }
+
+func (a restoreInitHook) Execute(_ context.Context, o, _ *action.Object, r *action.Restore) (_ action.RestoreResult, err error) {
+	defer a.guard(execute, &err)
+	u, err := o.Copy()
+	if err != nil {
+		return action.RestoreResult{}, err
+	}
+	pod := &hook.Pod{Namespace: u.GetNamespace(), Labels: labels.Set(u.GetLabels()), Annotations: labels.Set(u.GetAnnotations())}
+	added, err := hook.InitContainers(&r.Restore().Spec.Hooks, pod, u.GetName())
+	if err != nil || len(added) == 0 {
+		return action.RestoreResult{Object: o}, err
+	}
+	spec, err := child(u.Object, "spec")
+	if err != nil {
+		return action.RestoreResult{}, err
+	}
+	if spec == nil {
+		spec = object{}
+		u.Object["spec"] = spec
+	}
+	present, ok := spec["initContainers"].([]any)
+	if v := spec["initContainers"]; !ok && v != nil {
+		return action.RestoreResult{}, &fieldError{"spec.initContainers", "a list", v}
+	}
+	var all []any
+	if len(present) > 0 {
+		if first, ok := present[0].(object); ok && first["name"] == waitContainer {
+			all, present = append(all, first), present[1:]
+		}
+	}
+	for _, c := range added {
+		all = append(all, c)
+	}
+	spec["initContainers"] = append(all, present...)
+	return action.RestoreResult{Object: action.FromContent(u.Object)}, nil
+}

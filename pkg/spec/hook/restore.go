@@ -1,0 +1,137 @@
+package hook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+)
+
+// CheckRestore finds what is wrong with the hooks of a restore. Fields begin with "spec.hooks".
+func CheckRestore(hooks *velerov1.RestoreHooks) (out []Problem) {
+	for i := range hooks.Resources {
+		set, path := &hooks.Resources[i], fmt.Sprintf("spec.hooks.resources[%d]", i)
+		out = append(out, restoreScope(set).check(path)...)
+		for n := range set.PostHooks {
+			out = append(out, checkRestoreHook(fmt.Sprintf("%s.postHooks[%d]", path, n), &set.PostHooks[n])...)
+		}
+	}
+	return out
+}
+
+func checkRestoreHook(path string, h *velerov1.RestoreResourceHook) []Problem {
+	switch {
+	case h.Exec != nil:
+		return []Problem{{path + ".exec", "not supported by Holdfast yet"}}
+	case h.Init == nil:
+		return []Problem{{path, "names neither exec nor init"}}
+	}
+	out := checkTimeout(path+".init.timeout", h.Init.Timeout.Duration)
+	if len(h.Init.InitContainers) == 0 {
+		out = append(out, Problem{path + ".init.initContainers", "is required"})
+	}
+	for i := range h.Init.InitContainers {
+		if _, err := container(h.Init.InitContainers[i].Raw); err != nil {
+			out = append(out, Problem{fmt.Sprintf("%s.init.initContainers[%d]", path, i), err.Error()})
+		}
+	}
+	return out
+}
+
+func restoreScope(set *velerov1.RestoreResourceHookSpec) *scope {
+	return &scope{
+		includedNamespaces: set.IncludedNamespaces, excludedNamespaces: set.ExcludedNamespaces,
+		includedResources: set.IncludedResources, excludedResources: set.ExcludedResources, labelSelector: set.LabelSelector,
+	}
+}
+
+var errContainer = errors.New("a container needs name, image and command")
+
+// container decodes an init container, all fields of which are kept.
+func container(raw []byte) (map[string]any, error) {
+	var c map[string]any
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("is not a container: %w", err)
+	}
+	name, _ := c["name"].(string)
+	image, _ := c["image"].(string)
+	command, _ := c["command"].([]any)
+	if name == "" || image == "" || len(command) == 0 {
+		return nil, errContainer
+	}
+	return c, nil
+}
+
+// InitContainers returns the init containers that a restore adds to a Pod, which is in its target
+// namespace: those of its annotations, or else those of the spec's hooks, in their order. Lists of
+// resources are not looked at: hooks of other objects do not exist (Velero 1.18). What cannot be used
+// is an error.
+func InitContainers(hooks *velerov1.RestoreHooks, pod *Pod, name string) ([]map[string]any, error) {
+	c, err := annotatedInit(pod, name)
+	if c != nil || err != nil {
+		return c, err
+	}
+	for i := range hooks.Resources {
+		set := &hooks.Resources[i]
+		m, err := (&scope{labelSelector: set.LabelSelector}).selector()
+		if err != nil {
+			return nil, err
+		}
+		if !m.Matches(pod.labels()) || selection.MatchesAny(set.ExcludedNamespaces, pod.Namespace) ||
+			len(set.IncludedNamespaces) > 0 && !selection.MatchesAny(set.IncludedNamespaces, pod.Namespace) {
+			continue
+		}
+		for n := range set.PostHooks {
+			if set.PostHooks[n].Init == nil {
+				continue
+			}
+			for _, raw := range set.PostHooks[n].Init.InitContainers {
+				added, err := container(raw.Raw)
+				if err != nil {
+					return nil, fmt.Errorf("spec.hooks.resources[%d].postHooks[%d].init.initContainers: %w", i, n, err)
+				}
+				c = append(c, added)
+			}
+		}
+	}
+	return c, nil
+}
+
+// annotatedInit returns the init container that the annotations of a Pod ask for. One without a name
+// has the same name whoever asks.
+func annotatedInit(pod *Pod, name string) ([]map[string]any, error) {
+	a := annotations{pod.annotation, velerov1.AnnotationInitRestoreHookPrefix}
+	image := a.get(a.prefix + "container-image")
+	if image == "" {
+		for _, key := range []string{"command", "container-name", "timeout"} {
+			if a.get(a.prefix+key) != "" {
+				return nil, a.errorf(key, "there is no annotation %scontainer-image beside it", a.prefix)
+			}
+		}
+		return nil, nil
+	}
+	if a.get(a.prefix+"command") == "" {
+		return nil, a.errorf("command", "%w", errNoCommand)
+	}
+	command, err := a.command()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.duration("timeout", 0); err != nil {
+		return nil, err
+	}
+	list := make([]any, len(command))
+	for i := range command {
+		list[i] = command[i]
+	}
+	called := a.get(a.prefix + "container-name")
+	if called == "" {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(pod.Namespace + "/" + name))
+		called = fmt.Sprintf("velero-restore-init-%08x", h.Sum32())
+	}
+	return []map[string]any{{"name": called, "image": image, "command": list}}, nil
+}
