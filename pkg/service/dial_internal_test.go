@@ -36,7 +36,7 @@ func TestDialPresentsTheTokenOfTheCallerElseItsOwn(t *testing.T) {
 		g.Stop()
 		require.NoError(t, <-ended)
 	})
-	call := func(r *Runtime, ctx context.Context) []string { //nolint:revive // the runtime is what is tested
+	call := func(r *Runtime, ctx context.Context) []string {
 		t.Helper()
 		conn, err := r.Dial(listener.Addr().String())
 		require.NoError(t, err)
