@@ -109,8 +109,8 @@ func (r *run) put(ctx context.Context, b *bound) (result action.RestoreResult, e
 	dispatch.Aside(ctx, func() {
 		result, err = r.chains.Caller.Execute(ctx, call.Request{Action: b.Action, Node: r.o.Node, Object: r.object, Stored: r.stored})
 	})
-	if result.OperationID != "" && r.chains.Caller.Unrecorded {
-		r.state.Entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which is not followed: the location cannot be written", b.Action.Name(), result.OperationID))
+	if result.OperationID != "" {
+		r.unfollowed(b, result.OperationID)
 	}
 	if err != nil {
 		return result, err
@@ -119,6 +119,19 @@ func (r *run) put(ctx context.Context, b *bound) (result action.RestoreResult, e
 		err = r.chains.Loader.Check(r.o, "action "+b.Action.Name()+": Execute", result.Object, r.o.Target.Name)
 	}
 	return result, err
+}
+
+// unfollowed reports an operation that the restore will not wait for.
+func (r *run) unfollowed(b *bound, operation string) {
+	why := ""
+	if _, announced := b.Action.(action.RestoreOperations); !announced {
+		why = "the action is none that begins operations"
+	} else if r.chains.Caller.Unrecorded {
+		why = "the location cannot be written"
+	}
+	if why != "" {
+		r.state.Entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which is not followed: %s", b.Action.Name(), operation, why))
+	}
 }
 
 // wanted reports whether the action's selector matches the object as it is now, in its namespace of
