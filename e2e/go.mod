@@ -126,6 +126,7 @@ require (
 	github.com/holdfast-io/holdfast/proto v0.0.0
 	github.com/holdfast-io/holdfast/services v0.0.0
 	github.com/klauspost/compress v1.20.3
+	github.com/kubernetes-csi/external-snapshotter/client/v8 v8.4.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0

@@ -119,6 +119,7 @@ require (
 	github.com/holdfast-io/holdfast/pkg/plugin v0.0.0-00010101000000-000000000000
 	github.com/holdfast-io/holdfast/proto v0.0.0
 	github.com/klauspost/compress v1.20.3
+	github.com/kubernetes-csi/external-snapshotter/client/v8 v8.4.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/robfig/cron/v3 v3.0.1

@@ -33,6 +33,7 @@ var Matrix = []Case{
 	{Point: "backup-runner/before-commit", Scenario: "backup"},
 	{Point: "backup-runner/commit-marked", Scenario: "backup"},
 	{Point: "backup-runner/committed", Scenario: "backup"},
+	{Point: "backup-runner/snapshots-ended", Scenario: "backup"},
 	{Point: "backup-runner/before-sweep", Scenario: "backup"},
 	{Point: "backup-runner/sweep", Scenario: "backup"},
 	{Point: "backup-runner/sweep", Nth: 4, Scenario: "backup"},

@@ -77,6 +77,20 @@ type BackupStarter interface {
 	Start(ctx context.Context, object *Object, backup *Backup, key string) (BackupResult, error)
 }
 
+// Keyed is an object and the idempotency key of the call that is made for it.
+type Keyed struct {
+	Namespace, Name string
+	Key             string
+}
+
+// Ahead is implemented by a BackupStarter that can begin its work for several objects of an item
+// block before the first of them has its turn.
+type Ahead interface {
+	// Ahead begins what Start with these keys begins, and waits for nothing that it began. Failures
+	// are Start's to report.
+	Ahead(ctx context.Context, objects []Keyed)
+}
+
 // Preparer is implemented by an action or a VolumeSnapshotter whose calls need what may take long
 // to come up, such as a process.
 type Preparer interface {

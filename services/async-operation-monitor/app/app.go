@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
@@ -40,7 +41,11 @@ func New(ctx context.Context, c Config) (*App, error) {
 
 func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	mgr, namespace := rt.Manager(), c.Options.Namespace
-	actions := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
+	plugins := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
+	actions := &csisnapshot.Operations{
+		API:    csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log},
+		Others: plugins,
+	}
 	peers := claim.NewPeers(mgr.GetAPIReader(), namespace, c.Clock)
 	homes := operationhome.NewClient(peers, rt.Dial)
 	source := &operations.Source{
@@ -71,7 +76,7 @@ func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Co
 		<-ctx.Done()
 		poller.Close()
 		homes.Close()
-		actions.Close()
+		plugins.Close()
 		return nil
 	})
 	return nil

@@ -4,18 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
 )
 
 // actions opens the actions of one backup: those of plugins, in processes of its own, and the
@@ -24,6 +27,7 @@ type actions struct {
 	host  *pluginhost.Host
 	base  service.Base
 	lists builtin.Lists
+	csi   *csi
 }
 
 // builtinAsks are the resources of which built-in actions name objects.
@@ -33,11 +37,15 @@ var builtinAsks = []schema.GroupResource{
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}, {Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
 }
 
+// snapshotAsks are further ones of the actions that take CSI snapshots, but for Secrets.
+var snapshotAsks = []schema.GroupResource{csisnapshot.Snapshots, csisnapshot.Contents, csisnapshot.Classes}
+
 // Open implements job.Actions.
-func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry)) collect.Actions {
+func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry), lock job.Lock) collect.Actions {
 	session := a.host.Open(ctx, forservice.Log(a.base, note))
 	ownItems, ownBlocks := builtin.ForBackup(builtin.Live{Lists: a.lists, Catalog: catalog})
-	if !selective(backup) {
+	snapshotter := a.csi.open(backup, catalog, lock)
+	if !selective(backup) && snapshotter == nil {
 		ownBlocks = nil
 	}
 	for i := range ownItems {
@@ -45,10 +53,16 @@ func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *re
 			ownItems[i] = withoutVolume{ownItems[i]}
 		}
 	}
+	closeAll, asks := session.Close, builtinAsks
+	if snapshotter != nil {
+		ownItems = append(ownItems, snapshotter.Actions()...)
+		asks = slices.Concat(builtinAsks, snapshotAsks, []schema.GroupResource{{Resource: "secrets"}})
+		closeAll = func() { session.Close(); snapshotter.Wait() }
+	}
 	items, blocks := session.BackupItems(), session.ItemBlocks()
-	set := collect.Actions{Close: session.Close, Unsent: unsent, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
+	set := collect.Actions{Close: closeAll, Unsent: unsent, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
 	if len(items)+len(blocks) == 0 {
-		set.Asks = builtinAsks
+		set.Asks = asks
 	}
 	var hiddenItems []action.BackupItem
 	var hiddenBlocks []action.ItemBlock
@@ -61,8 +75,8 @@ func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *re
 	return set
 }
 
-// selective reports whether labels select. Only then the built-in block actions say anything new:
-// what they name is in the selection itself or brought by the item actions, and they read the Pods
+// selective reports whether labels select. Only then, and where CSI snapshots of a block are cut
+// together, the built-in block actions say anything new: what they name is in the selection itself or brought by the item actions, and they read the Pods
 // of every namespace that has claims.
 func selective(b *velerov1.Backup) bool {
 	return b.Spec.LabelSelector != nil || len(b.Spec.OrLabelSelectors) > 0
@@ -83,6 +97,9 @@ func (w withoutVolume) Execute(ctx context.Context, o *action.Object, b *action.
 }
 
 func unsent(err error) bool {
+	if errors.Is(err, collect.ErrStopped) { // while a built-in action waited for a volume
+		return true
+	}
 	var failed *pluginhost.Error
 	return errors.As(err, &failed) && !failed.Sent
 }

@@ -32,7 +32,7 @@ func openActions(t *testing.T, spec velerov1.BackupSpec) collect.Actions {
 	host, err := forservice.New(t.Context(), base, pluginhost.Flags{})
 	require.NoError(t, err)
 	a := &actions{host: host, base: base, lists: noLists{}}
-	set := a.Open(t.Context(), &velerov1.Backup{Spec: spec}, &resource.Catalog{}, func(joblog.Entry) {})
+	set := a.Open(t.Context(), &velerov1.Backup{Spec: spec}, &resource.Catalog{}, func(joblog.Entry) {}, nil)
 	t.Cleanup(set.Close)
 	return set
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
@@ -89,12 +90,14 @@ func (a *App) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	csi := newCSI(c.Base, csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log})
 	kind := job.New(job.Config{
 		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
 		Locations: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir())), Cluster: source, Events: rt.Fabric(),
-		Actions:   &actions{host: plugins, base: c.Base, lists: source},
-		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), workDir: rt.WorkDir()}).open,
+		Actions:   &actions{host: plugins, base: c.Base, lists: source, csi: csi},
+		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).open,
+		CSI:       csi.ends(),
 		Exec:      exec,
 		Metrics:   counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +20,7 @@ type snapshots struct {
 	host    *pluginhost.Host
 	base    service.Base
 	reader  client.Reader
+	csi     *csi
 	workDir string
 }
 
@@ -28,7 +28,7 @@ func (s *snapshots) open(ctx context.Context, backup *velerov1.Backup, note func
 	session := s.host.Open(ctx, forservice.Log(s.base, note))
 	locations := &nativesnapshot.Opener{Reader: nativesnapshot.RetryingReader(s.reader, s.base.Clock, s.base.Log), Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
 	return &snapshot.Taker{
-		Backup: backup, Locations: locations, SkipCSI: slices.Contains(s.base.Options.Features, service.FeatureCSI),
+		Backup: backup, Locations: locations, CSI: s.csi.why(backup),
 		Close: sync.OnceFunc(func() {
 			session.Close()
 			if err := locations.Close(); err != nil {

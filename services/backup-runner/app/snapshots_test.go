@@ -8,23 +8,24 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
-// With EnableCSI a volume of a CSI driver is an error, in backups without a location too.
+// With EnableCSI volumes of CSI drivers are looked at, in backups without a location too.
 func TestEnableCSIReachesSnapshots(t *testing.T) {
 	for _, features := range [][]string{nil, {service.FeatureCSI}} {
 		base := service.Base{Options: service.Defaults(Name, Ports), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
 		base.Options.Features = features
 		host, err := forservice.New(t.Context(), base, pluginhost.Flags{})
 		require.NoError(t, err)
-		taker := (&snapshots{host: host, base: base, workDir: t.TempDir()}).open(t.Context(), &velerov1.Backup{}, func(joblog.Entry) {})
+		taker := (&snapshots{host: host, base: base, csi: newCSI(base, csisnapshot.API{}), workDir: t.TempDir()}).open(t.Context(), &velerov1.Backup{}, func(joblog.Entry) {})
 		defer taker.Close()
 		enabled := len(features) > 0
-		require.Equal(t, enabled, taker.SkipCSI)
+		require.Equal(t, enabled, taker.CSI != nil)
 		looked := taker.Wanted()
 		require.Equal(t, enabled, looked)
 	}

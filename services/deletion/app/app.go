@@ -77,6 +77,7 @@ func (a *App) build(host *pluginhost.Host) {
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
 		Actions: a.actions(host), Snapshots: a.snapshots(host), Metrics: remove.NewMetrics(a.runtime.Registry()),
 	}
+	a.remover.CSI, a.remover.CSIActions = a.csi()
 	a.engine = engine.New(engine.Config[*velerov1.DeleteBackupRequest]{
 		Service: Name, ObjectKind: "DeleteBackupRequest", Kind: a.remover,
 		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },

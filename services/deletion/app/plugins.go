@@ -5,6 +5,8 @@ import (
 	"log/slog"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
@@ -27,6 +29,25 @@ func (a *App) actions(host *pluginhost.Host) remove.Actions {
 		},
 		Clock: a.config.Clock, Log: a.config.Log, Metrics: itemaction.NewMetrics(a.runtime.Registry()),
 		Calls: &itemaction.Calls{Limit: a.config.Concurrency},
+	}
+}
+
+// noPlugins is a session with built-in actions alone.
+type noPlugins struct{ actions []action.DeleteItem }
+
+// DeleteItems implements itemaction.Session.
+func (n noPlugins) DeleteItems() []action.DeleteItem { return n.actions }
+
+// Close implements itemaction.Session.
+func (noPlugins) Close() {}
+
+// csi returns what removes CSI snapshots.
+func (a *App) csi() (csisnapshot.API, remove.Actions) {
+	api := csisnapshot.API{Reader: a.reader(), Client: a.client(), Clock: a.config.Clock, Log: a.config.Log}
+	return api, &itemaction.Runner{
+		Open:     func(context.Context, *slog.Logger) itemaction.Session { return noPlugins{api.DeleteActions()} },
+		Discover: func(ctx context.Context) (selection.Resolver, error) { return resource.Discover(ctx, a.runtime.RestConfig()) },
+		Clock:    a.config.Clock, Log: a.config.Log, Calls: &itemaction.Calls{Limit: a.config.Concurrency},
 	}
 }
 

@@ -118,11 +118,12 @@ func (r *run) compare(ctx context.Context) (done func()) {
 // is, whatever the spec says by now.
 func (r *run) chooseSnapshots() {
 	choice := r.job.Backup.Spec.SnapshotVolumes
-	r.remarks = remark.Rules{ByChoice: choice != nil && !*choice}
+	b := r.job.Backup
+	r.remarks = remark.Rules{ByChoice: choice != nil && !*choice, Backup: b.Name, UID: string(b.UID)}
 	switch {
 	case r.job.Snapshots == nil:
 	case r.past.Snapshots.Promised:
-		r.remarks = remark.Rules{Snapshots: true}
+		r.remarks.ByChoice, r.remarks.Snapshots = false, true
 	case r.job.Snapshots.Wanted():
 		r.remarks.Snapshots = true
 	}

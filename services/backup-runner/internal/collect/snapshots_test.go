@@ -12,11 +12,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
@@ -106,44 +108,41 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// EnableCSI asks for CSI snapshots of all volumes of CSI drivers. None is taken, and the backup is
-// Completed, with a warning that looks as if no plugin was there (P10).
-func TestAVolumeForACSISnapshotIsAnError(t *testing.T) {
+// With EnableCSI the volume of a CSI driver without a snapshot is an error of its claim that says why,
+// whatever locations know, or a listed skip where no class is for the driver.
+func TestTheVolumeOfACSIDriverSaysWhyItHasNoSnapshot(t *testing.T) {
 	csi := func(name string) kubetest.Object {
 		return kubetest.Object{Name: name, Body: map[string]any{"spec": map[string]any{"csi": map[string]string{"driver": "ebs.csi.aws.com", "volumeHandle": name}}}}
 	}
+	said := "persistentvolumeclaims a/csi: volume data was not backed up: "
 	for name, tc := range map[string]struct {
 		locations []string
 		wanted    *bool
+		why       error
 		errors    []string
-		taken     map[string]int
+		warnings  []string
 	}{
-		"a location that knows it": {[]string{"main"}, nil, []string{
-			"persistentvolumeclaims a/csi: volume data was not backed up: " + volume.ReasonNoTaker,
-			"persistentvolumes /pv-csi-alone: volume data was not backed up: " + volume.ReasonNoTaker,
-		}, map[string]int{"disk-pv-good": 1}},
-		"no location": {nil, nil, []string{
-			"persistentvolumeclaims a/csi: volume data was not backed up: " + volume.ReasonNoTaker,
-			"persistentvolumes /pv-csi-alone: volume data was not backed up: " + volume.ReasonNoTaker,
-		}, nil},
-		"by choice": {[]string{"main"}, ptr.To(false), nil, nil},
+		"an error":         {[]string{"main"}, nil, csisnapshot.ErrNotServed, []string{said + csisnapshot.ErrNotServed.Error()}, nil},
+		"no location":      {nil, nil, csisnapshot.ErrMissed, []string{said + csisnapshot.ErrMissed.Error()}, nil},
+		"no class":         {nil, nil, &csisnapshot.ClassError{Driver: "d"}, nil, []string{said + `claim /: no VolumeSnapshotClass is for driver "d"; there are no VolumeSnapshotClasses`}},
+		"no class, asked":  {nil, ptr.To(true), &csisnapshot.ClassError{Driver: "d"}, []string{said + `claim /: no VolumeSnapshotClass is for driver "d"; there are no VolumeSnapshotClasses`}, nil},
+		"a mistyped class": {nil, nil, &csisnapshot.ClassError{Reason: "mistyped"}, []string{said + "claim /: mistyped; there are no VolumeSnapshotClasses"}, nil},
+		"by choice":        {[]string{"main"}, ptr.To(false), csisnapshot.ErrNotServed, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := estate()
-			api.Add("persistentvolumes", disk("pv-good"), csi("pv-csi"), csi("pv-csi-alone"))
-			api.Add("persistentvolumeclaims", volumeClaim("a", "good", "pv-good"), volumeClaim("a", "csi", "pv-csi"))
+			api.Add("persistentvolumes", csi("pv-csi"), csi("pv-csi-alone"))
+			api.Add("persistentvolumeclaims", volumeClaim("a", "csi", "pv-csi"))
 			c := &cloud{knows: func(string) bool { return true }}
 			s := newSetup(t, api, velerov1.BackupSpec{SnapshotVolumes: tc.wanted}).snapshots(c, tc.locations...)
-			s.job.Snapshots.SkipCSI = true
+			s.job.Snapshots.CSI = func(context.Context, *corev1.PersistentVolume) error { return tc.why }
 			res, got := s.run(t)
-			errs := got.at(joblog.Error)
-			slices.Sort(errs)
-			require.Equal(t, tc.errors, errs)
+			require.Equal(t, tc.errors, got.at(joblog.Error))
 			require.Equal(t, len(tc.errors), res.Errors)
-			require.Equal(t, tc.taken, c.taken)
+			require.Empty(t, c.taken)
+			require.Subset(t, got.at(joblog.Warning), tc.warnings)
 			infos, _ := decided(t, got)
 			require.True(t, infos["pv-csi"].Skipped)
-			require.Equal(t, len(tc.errors) > 0, slices.ContainsFunc(got.notes, func(e joblog.Entry) bool { return strings.Contains(e.Err, "EnableCSI") }))
 		})
 	}
 }

@@ -19,6 +19,7 @@ func readRecords(ctx context.Context, s *State) error {
 	c := s.Composition
 	s.Contents.Hooks = velerov1.HookStatus{}
 	s.plan, s.volumes = commit.Plan(s.Backup, s.Cluster), newAboutVolumes(s.Dir)
+	s.volumes.ends = s.snapshotEnds()
 	if len(c.Revisions) > 0 {
 		s.plan.Header.Revision = c.Revisions[0]
 	}

@@ -24,6 +24,7 @@ func commitBackup(ctx context.Context, s *State) error {
 		final.Status.BackupItemOperationsCompleted, final.Status.BackupItemOperationsFailed = s.Operations.Count()
 	}
 	final.Status.HookStatus = &c.Hooks
+	final.Status.CSIVolumeSnapshotsAttempted, final.Status.CSIVolumeSnapshotsCompleted = s.countSnapshots()
 	final.Status.Progress = &velerov1.BackupProgress{TotalItems: c.Items, ItemsBackedUp: c.Items}
 	return s.commit(ctx, final)
 }

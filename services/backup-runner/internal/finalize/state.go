@@ -5,10 +5,12 @@ import (
 	"log/slog"
 
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -56,6 +58,8 @@ type Job struct {
 	// Again stores items as they are now, whatever the filters of the backup say, and returns the
 	// keys of the records. The namespaces are those the backup was admitted for.
 	Again func(ctx context.Context, namespaces []string, items []operation.Resource) (records []string, err error)
+	// Snapshots are the CSI snapshots of the cluster; nil where there are none.
+	Snapshots Snapshots
 	// Panicked is set where an earlier run of the backup in this process panicked: nothing is
 	// collected or assembled any more.
 	Panicked error
@@ -64,6 +68,13 @@ type Job struct {
 	KeepFailed func() bool
 	// Exec runs the post hooks that a backup which fails owes; nil runs none.
 	Exec podhook.Executor
+}
+
+// Snapshots removes the objects of CSI snapshots; csisnapshot.API does.
+type Snapshots interface {
+	// End removes the snapshot objects of a backup; what the driver stored stays for those that are
+	// stored, and goes for the others.
+	End(ctx context.Context, of csisnapshot.Owner, stored func(snapshot types.NamespacedName) bool) error
 }
 
 // Contents is what a backup holds.

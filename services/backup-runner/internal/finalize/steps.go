@@ -36,6 +36,9 @@ const (
 	Verdict Value = "verdict"
 	// Final is the backup with its terminal phase, as the metadata file says it: State.Final.
 	Final Value = "final"
+	// Removed says that the objects of CSI snapshots are gone from the cluster, or were left to the
+	// deletion of the backup.
+	Removed Value = "removed snapshots"
 	// Phase is the terminal phase on the object.
 	Phase Value = "phase"
 )
@@ -141,7 +144,8 @@ func InheritedCancelled() []Step {
 // over for all that wait for it, and what is left of its parts is a leftover.
 func End() []Step {
 	return []Step{
-		{Name: "write the phase", Needs: []Value{Final}, Gives: []Value{Phase}, Taker: Follows, Run: writePhase},
+		{Name: "end the snapshots", Needs: []Value{Final}, Gives: []Value{Removed}, Taker: Repeats, Run: endSnapshots, Failpoint: "backup-runner/snapshots-ended"},
+		{Name: "write the phase", Needs: []Value{Final, Removed}, Gives: []Value{Phase}, Taker: Follows, Run: writePhase},
 		{Name: "sweep the parts", Needs: []Value{Phase}, Taker: None, Run: sweepParts},
 	}
 }

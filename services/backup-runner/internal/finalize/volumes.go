@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/extsort"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
@@ -112,6 +115,8 @@ func (v *volumes) close() { _ = v.sorter.Close() }
 type aboutVolumes struct {
 	info, snapshots  *volumes
 	begun, completed int
+	// ends are the ends of the operations of CSI snapshots, by their identifiers.
+	ends map[string]operation.State
 	// undecided are the volumes of claims whose fate no record has.
 	undecided map[string]struct{}
 }
@@ -125,6 +130,9 @@ func newAboutVolumes(dir string) *aboutVolumes {
 }
 
 func (a *aboutVolumes) add(rec *checkpoint.Record) error {
+	for i := range rec.Volumes {
+		a.conclude(&rec.Volumes[i])
+	}
 	if err := a.info.add(rec.Volumes); err != nil {
 		return err
 	}
@@ -139,6 +147,23 @@ func (a *aboutVolumes) add(rec *checkpoint.Record) error {
 	completed, err := a.snapshots.addSnapshots(rec.Snapshots)
 	a.begun, a.completed = a.begun+len(rec.Snapshots), a.completed+completed
 	return err
+}
+
+// conclude says how the CSI snapshot of a volume ended.
+func (a *aboutVolumes) conclude(v *volume.Info) {
+	if v.CSI == nil {
+		return
+	}
+	end, known := a.ends[v.CSI.OperationID]
+	if !known {
+		return
+	}
+	v.Result = volume.Succeeded
+	if end.Phase == operation.Failed {
+		v.Result = volume.Failed
+	}
+	ended := metav1.NewTime(end.EndTime)
+	v.CompletionTimestamp = &ended
 }
 
 // errUndecided means that a backup would say nothing of volume data that it lacks.

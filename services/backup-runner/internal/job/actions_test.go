@@ -29,7 +29,7 @@ type plugins struct {
 	asked, called int
 }
 
-func (p *plugins) Open(ctx context.Context, _ *velerov1.Backup, _ *resource.Catalog, _ func(joblog.Entry)) collect.Actions {
+func (p *plugins) Open(ctx context.Context, _ *velerov1.Backup, _ *resource.Catalog, _ func(joblog.Entry), _ Lock) collect.Actions {
 	return collect.Actions{Items: []action.BackupItem{&opened{p, ctx}}, Close: func() {}}
 }
 

@@ -59,11 +59,10 @@ func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error
 	work.Exec = c.Exec
 	work.Actions = c.actions(lasting, catalog) // for as long as they are called
 	defer work.Actions.Close()
+	work.LockVolume = c.locks().lock
 	if c.Snapshots != nil {
 		work.Snapshots = c.Snapshots(lasting, c.held.Object.DeepCopy(), work.Actions.Lines.Add)
 		defer work.Snapshots.Close()
-		locks := &volumes{ledger: c.Ledger, uid: c.held.Object.UID, stop: c.held.Stopping().Done(), clock: c.Clock, log: c.held.Log}
-		work.LockVolume = locks.lock
 	}
 	stop := (&reporter{held: c.held, clock: c.Clock}).report(ctx, work.Progress)
 	defer stop() // also when collecting panics
@@ -74,6 +73,11 @@ func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error
 	}
 	c.held.Log.InfoContext(ctx, "objects collected", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
 	return c.fix(ctx, work.Cut, result)
+}
+
+// locks are those of the volumes of the backup.
+func (c *collection) locks() *volumes {
+	return &volumes{ledger: c.Ledger, uid: c.held.Object.UID, stop: c.held.Stopping().Done(), clock: c.Clock, log: c.held.Log}
 }
 
 func (c *collection) config() collect.Config {
@@ -132,7 +136,7 @@ func (c *collection) actions(ctx context.Context, catalog *resource.Catalog) col
 	if c.Actions == nil {
 		return collect.Actions{Lines: lines, Close: func() {}}
 	}
-	a := c.Actions.Open(ctx, c.held.Object.DeepCopy(), catalog, lines.Add)
+	a := c.Actions.Open(ctx, c.held.Object.DeepCopy(), catalog, lines.Add, c.locks().lock)
 	a.Lines, a.Close = lines, sync.OnceFunc(a.Close)
 	return a
 }

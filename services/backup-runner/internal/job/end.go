@@ -7,10 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
@@ -57,6 +59,7 @@ func (a *attempt) finalization(store objectstore.Store, dir, cluster string) fin
 	job := finalize.Job{
 		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: holder{a},
 		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, Tracer: a.Tracer, KeepFailed: a.KeepFailed, Exec: a.Exec,
+		Snapshots: a.CSI,
 	}
 	if a.panicked {
 		job.Panicked = errInternal
@@ -67,6 +70,12 @@ func (a *attempt) finalization(store objectstore.Store, dir, cluster string) fin
 // end writes the end of a backup as Failed on the object alone.
 func (a *attempt) end(ctx context.Context, reason string) error {
 	b := a.held.Object.DeepCopy()
+	if a.CSI != nil && !a.first {
+		owner := csisnapshot.Owner{Name: b.Name, UID: b.UID}
+		if err := a.CSI.End(ctx, owner, func(types.NamespacedName) bool { return false }); err != nil {
+			a.held.Log.WarnContext(ctx, "CSI snapshots left to the deletion of the backup", "error", err)
+		}
+	}
 	fail(b, reason, a.now())
 	return holder{a}.Finish(ctx, b, finalize.Contents{})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
@@ -62,11 +63,14 @@ type Events interface {
 // Actions opens what looks at the objects of one backup: plugins and what is built in.
 type Actions interface {
 	// Open returns the actions for one run of a job; their Close must be called. note gets what
-	// plugins log, from many goroutines.
-	Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry)) collect.Actions
+	// plugins log, from many goroutines. lock is collect.Job's LockVolume.
+	Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry), lock Lock) collect.Actions
 }
 
-// Config is what backups are made with. Everything is required but Actions, Snapshots, Exec,
+// Lock is collect.Job's LockVolume.
+type Lock = func(ctx context.Context, volume string) (unlock func(), err error)
+
+// Config is what backups are made with. Everything is required but Actions, Snapshots, CSI, Exec,
 // ConsistentCut and the sizes, whose zero values mean collect's defaults.
 type Config struct {
 	Reader    client.Reader // uncached
@@ -78,6 +82,8 @@ type Config struct {
 	// Snapshots opens what takes native snapshots in one run of a job; its Close must be called.
 	// note gets what plugins log. Nil takes none.
 	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker
+	// CSI removes the objects of CSI snapshots; nil where none are taken.
+	CSI finalize.Snapshots
 	// Exec runs hooks in Pods; nil runs none.
 	Exec    podhook.Executor
 	Metrics *metrics.Metrics

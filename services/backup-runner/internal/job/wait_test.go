@@ -33,7 +33,7 @@ type beginning struct {
 	asks  string // the configmap that it asks for once operations have ended
 }
 
-func (s *beginning) Open(context.Context, *velerov1.Backup, *resource.Catalog, func(joblog.Entry)) collect.Actions {
+func (s *beginning) Open(context.Context, *velerov1.Backup, *resource.Catalog, func(joblog.Entry), Lock) collect.Actions {
 	return collect.Actions{Items: []action.BackupItem{s}, Close: func() {}}
 }
 

@@ -14,6 +14,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 )
 
 // Tags of a snapshot beside the backup's labels (Velero 1.18).
@@ -33,22 +34,35 @@ type Taker struct {
 	// are asked, in this order.
 	Backup    *velerov1.Backup
 	Locations Locations
-	// SkipCSI leaves volumes of CSI drivers to CSI snapshots (Velero 1.18 with its feature
-	// EnableCSI): Find fails with ErrCSI.
-	SkipCSI bool
+	// CSI returns why the volume of a CSI driver has no CSI snapshot; nil where CSI snapshots are
+	// not taken, and such volumes are like others. No location is asked about the volumes (Velero
+	// 1.18 with its feature EnableCSI): Find fails with a *CSIError.
+	CSI func(ctx context.Context, pv *corev1.PersistentVolume) error
 	// Close ends the processes behind Locations. It may be called more than once.
 	Close func()
 }
 
-// ErrCSI reports a volume whose data was to be in a CSI snapshot.
-var ErrCSI = errors.New("volumes of CSI drivers are left to CSI snapshots (--features EnableCSI), which are not built yet")
+// CSIError says why a volume has no CSI snapshot.
+type CSIError struct{ Err error }
+
+// Error implements error.
+func (e *CSIError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *CSIError) Unwrap() error { return e.Err }
+
+// Unserved reports that no VolumeSnapshotClass is for the driver.
+func (e *CSIError) Unserved() bool {
+	var class *csisnapshot.ClassError
+	return errors.As(e.Err, &class) && class.Unserved()
+}
 
 // Wanted reports whether the volumes of the backup are to be looked at: there are locations to ask,
-// or CSI snapshots were to be taken. Once the backup runs, its records say whether they are: a spec
+// or CSI snapshots are taken. Once the backup runs, its records say whether they are: a spec
 // can be changed.
 func (t *Taker) Wanted() bool {
 	spec := &t.Backup.Spec
-	return (t.SkipCSI || len(spec.VolumeSnapshotLocations) > 0) && (spec.SnapshotVolumes == nil || *spec.SnapshotVolumes)
+	return (t.CSI != nil || len(spec.VolumeSnapshotLocations) > 0) && (spec.SnapshotVolumes == nil || *spec.SnapshotVolumes)
 }
 
 // Volume is a volume that a snapshotter knows.
@@ -63,7 +77,7 @@ type Volume struct {
 
 // Find asks the locations which of them knows the volume, the PersistentVolume as JSON, and what it
 // is. Without an error and without Snapshot.Spec.Location none does. An error together with one
-// means that it could not be described; else no location knows the volume, and the error is ErrCSI
+// means that it could not be described; else no location knows the volume, and the error is a *CSIError
 // or says which locations could not be asked: one that wraps a *nativesnapshot.NoPluginError means
 // that only plugins are missing.
 func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
@@ -71,8 +85,8 @@ func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
 	if err := json.Unmarshal(raw, v.PV); err != nil {
 		return v, fmt.Errorf("read the PersistentVolume: %w", err)
 	}
-	if t.SkipCSI && v.PV.Spec.CSI != nil {
-		return v, ErrCSI
+	if t.CSI != nil && v.PV.Spec.CSI != nil {
+		return v, &CSIError{t.CSI(ctx, v.PV)}
 	}
 	var failed, unserved []error
 	for _, location := range t.Backup.Spec.VolumeSnapshotLocations {

@@ -28,6 +28,7 @@ type Info struct {
 	CompletionTimestamp *metav1.Time `json:"completionTimestamp,omitempty"`
 	Result              string       `json:"result,omitempty"`
 	Native              *Native      `json:"nativeSnapshotInfo,omitempty"`
+	CSI                 *CSI         `json:"csiSnapshotInfo,omitempty"`
 	Volume              *Volume      `json:"pvInfo,omitempty"`
 
 	// Pending is true, in records of running backups alone, for a claim whose volume is decided on
@@ -35,9 +36,10 @@ type Info struct {
 	Pending bool `json:"pending,omitempty"`
 }
 
-// MethodNative and the results are values of Info.
+// The methods and the results are values of Info.
 const (
 	MethodNative = "NativeSnapshot"
+	MethodCSI    = "CSISnapshot"
 	Succeeded    = "succeeded"
 	Failed       = "failed"
 )
@@ -49,6 +51,18 @@ type Native struct {
 	AZ     string `json:"volumeAZ"`
 	IOPS   string `json:"iops"`
 	Phase  string `json:"Phase"`
+}
+
+// CSI is what there is to know of a CSI snapshot. ReadyToUse is as of the end of the collection, and
+// capitalised in Velero's files.
+type CSI struct {
+	Handle      string `json:"snapshotHandle"`
+	Size        int64  `json:"size"`
+	Driver      string `json:"driver"`
+	Content     string `json:"vscName"`
+	OperationID string `json:"operationID,omitempty"`
+	ReadyToUse  *bool  `json:"ReadyToUse,omitempty"`
+	Group       string `json:"volumeGroupSnapshotHandle,omitempty"`
 }
 
 // Volume is what restores need of the PersistentVolume.

@@ -29,6 +29,8 @@ type job struct {
 	// resumed: the Backup went while its deletion was under way; backup holds no more than name and
 	// UID.
 	resumed bool
+	// snapshots: it has CSI snapshots that can be removed.
+	snapshots bool
 	// checked: the backup has no volume data that would be left behind.
 	checked bool
 	// permanent: it has, and another request would end the same way.

@@ -54,6 +54,9 @@ func (j *job) removeData(ctx context.Context) (err error) {
 	if err := j.runActions(ctx, store, stored); err != nil {
 		return err
 	}
+	if err := j.removeCSI(ctx, store, stored); err != nil {
+		return err
+	}
 	if err := j.removeSnapshots(ctx, store, stored); err != nil {
 		return err
 	}

@@ -43,6 +43,10 @@ type Remover struct {
 	Locations Locations
 	Actions   Actions // nil means that no plugin has any
 	Snapshots Snapshots
+	// CSI removes CSI snapshots, with CSIActions for those that the items of a backup name; nil is
+	// for tests that have none.
+	CSI        CSI
+	CSIActions Actions
 	Clock     clock.WithTicker
 	Log       *slog.Logger
 	Metrics   *Metrics

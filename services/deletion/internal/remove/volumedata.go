@@ -85,9 +85,15 @@ func (j *job) keepsVolumeData(ctx context.Context, store objectstore.Reader) err
 			return err
 		}
 	}
+	served, err := j.removesCSI(ctx)
+	if err != nil {
+		return err
+	}
 	found := tally{seen: map[string]bool{}}
-	err := volumedata.Each(ctx, store, j.backup.Name, func(d volumedata.Data) error {
-		found.add(d)
+	err = volumedata.Each(ctx, store, j.backup.Name, func(d volumedata.Data) error {
+		if j.counts(&d, served) {
+			found.add(d)
+		}
 		return nil
 	})
 	if err != nil {

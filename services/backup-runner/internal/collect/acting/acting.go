@@ -108,6 +108,9 @@ func (a *actor) block(ctx context.Context, b *itemblock.Block) error {
 	if a.pool.Stop.Requested() {
 		return nil
 	}
+	if err := a.ahead(ctx, b); err != nil {
+		return err
+	}
 	for i := range b.Members {
 		err := context.Cause(ctx)
 		if err == nil {

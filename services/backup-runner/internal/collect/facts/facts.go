@@ -23,7 +23,7 @@ type Facts struct {
 	resources  map[schema.GroupResource]struct{}
 	volumes    map[string]struct{} // named by collected claims
 	pending    map[string]Volume   // volumes to be decided on
-	decided    map[string]struct{} // of these, what is decided already
+	decided    map[string]struct{} // volumes that need no decision any more: some have a CSI snapshot
 	extras     bool                // objects were stored that no list selected
 }
 
@@ -35,7 +35,7 @@ type Volume struct {
 
 // New returns what is known before anything is listed.
 func New(b *velerov1.Backup) *Facts {
-	f := &Facts{namespaces: map[string]struct{}{}, resources: map[schema.GroupResource]struct{}{}, volumes: map[string]struct{}{}}
+	f := &Facts{namespaces: map[string]struct{}{}, resources: map[schema.GroupResource]struct{}{}, volumes: map[string]struct{}{}, decided: map[string]struct{}{}}
 	for _, name := range b.Spec.IncludedNamespaces {
 		if name != "" && !selection.IsPattern(name) {
 			f.missing = append(f.missing, name)
@@ -72,6 +72,9 @@ func (f *Facts) Bind(claims []volume.Info) {
 		claim := &claims[i]
 		if claim.PVName != "" && claim.PVCName != "" {
 			f.volumes[claim.PVName] = struct{}{}
+		}
+		if claim.Method == volume.MethodCSI {
+			f.decided[claim.PVName] = struct{}{}
 		}
 		if !claim.Pending {
 			continue
@@ -110,9 +113,6 @@ func (f *Facts) VolumesOf(namespace string, claims []string) map[string]Volume {
 func (f *Facts) Decided(names []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.decided == nil {
-		f.decided = map[string]struct{}{}
-	}
 	for _, name := range names {
 		f.decided[name] = struct{}{}
 	}

@@ -8,7 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/reference"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
@@ -50,6 +52,8 @@ type Rules struct {
 	ByChoice bool
 	// Snapshots is true when volumes are decided on once everything is collected.
 	Snapshots bool
+	// Backup and UID are the backup's.
+	Backup, UID string
 }
 
 // Of returns what is to be said about a stored pod, claim or volume: what a pod's annotations ask
@@ -65,6 +69,10 @@ func (r Rules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries
 		}
 	case wellknown.Claims:
 		return r.claim(m, raw)
+	case wellknown.Snapshots:
+		if m.Labels.Get(velerov1.LabelBackupUID) == r.UID && m.Annotations.Has(csisnapshot.AnnotationVolume) {
+			return taken(m, raw)
+		}
 	case wellknown.Volumes:
 		if r.Snapshots {
 			return nil, &volume.Info{PVName: strings.Clone(m.Name), Pending: true}
@@ -73,7 +81,28 @@ func (r Rules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries
 	return entries, nil
 }
 
+// taken says what a CSI snapshot of the backup is of.
+func taken(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
+	info, err := volume.OfCSI(raw)
+	if err != nil {
+		e := About(wellknown.Snapshots, m.Namespace, m.Name, "the volume of this snapshot is unknown", err)
+		e.Level = joblog.Error
+		return []joblog.Entry{e}, nil
+	}
+	return nil, &info
+}
+
+// snapshotted reports whether the claim, as it is stored, names its CSI snapshot of this backup,
+// which says what becomes of its data.
+func (r Rules) snapshotted(m *objmeta.Meta) bool {
+	name := m.Annotations.Get(velerov1.LabelVolumeSnapshotName)
+	return name != "" && m.Labels.Get(velerov1.LabelVolumeSnapshotName) == name && m.Labels.Get(velerov1.LabelBackupName) == velerov1.LabelValue(r.Backup)
+}
+
 func (r Rules) claim(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
+	if r.snapshotted(m) {
+		return nil, nil
+	}
 	info, err := volume.Skipped(raw, r.ByChoice)
 	if err != nil {
 		e := About(wellknown.Claims, m.Namespace, m.Name, "the volume of this claim is unknown", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
@@ -39,13 +40,21 @@ func (d *decision) taken(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot
 	return d.out.Fail(remark.About(wellknown.Volumes, "", d.name, "no snapshot of this volume: its data is not backed up", cause))
 }
 
-// untaken notes that no location has a way to take the volume: a warning, or an error where that
-// could not be asked, the backup insists on snapshots, or a CSI snapshot was to be taken. A
-// location without its plugin is often one that Velero left behind.
+// untaken notes that there is no way to take the volume: a warning, or an error where that could not
+// be asked, the backup insists on snapshots, or a CSI snapshot could have been taken. A location
+// without its plugin is often one that Velero left behind. Nothing is said of the volume of a CSI
+// driver whose claim is not in the backup: no snapshot is taken of such a volume, and a claim that
+// failed was reported.
 func (d *decision) untaken(cause error) error {
-	missing := new(nativesnapshot.NoPluginError)
-	note := d.out.Warn
+	missing, csi := new(nativesnapshot.NoPluginError), new(snapshot.CSIError)
+	reason, note := volume.ReasonNoTaker, d.out.Warn
 	counts := d.cfg.Insist || cause != nil && !errors.As(cause, &missing)
+	if errors.As(cause, &csi) {
+		if len(d.volume.Claims) == 0 {
+			return nil
+		}
+		reason, counts, cause = csi.Error(), d.cfg.Insist || !csi.Unserved(), nil
+	}
 	if counts {
 		note = d.out.Fail
 	}
@@ -53,7 +62,7 @@ func (d *decision) untaken(cause error) error {
 	entries := make([]joblog.Entry, 0, len(d.volume.Claims))
 	for i := range d.volume.Claims {
 		claim := d.volume.Claims[i]
-		claim.Pending, claim.Skipped, claim.SkippedReason = false, true, volume.ReasonNoTaker
+		claim.Pending, claim.Skipped, claim.SkippedReason = false, true, reason
 		record.Volumes = append(record.Volumes, claim)
 		entries = append(entries, remark.About(wellknown.Claims, claim.PVCNamespace, claim.PVCName, "volume data was not backed up: "+claim.SkippedReason, cause))
 	}

@@ -10,4 +10,5 @@ var (
 	Pods        = schema.GroupResource{Resource: "pods"}
 	Claims      = schema.GroupResource{Resource: "persistentvolumeclaims"}
 	Volumes     = schema.GroupResource{Resource: "persistentvolumes"}
+	Snapshots   = schema.GroupResource{Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots"}
 )

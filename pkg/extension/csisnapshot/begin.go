@@ -1,0 +1,200 @@
+package csisnapshot
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+)
+
+func sum(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
+
+// turns bounds the names that are tried for a snapshot.
+const turns = 10
+
+// create makes the VolumeSnapshot, or finds the one that a call with the same key made.
+func (s *Snapshotter) create(ctx context.Context, of *subject) (*snapshotv1.VolumeSnapshot, error) {
+	for turn := range turns {
+		wanted, err := s.object(of, nameOf(of.claim.Metadata.Name, of.key, turn))
+		if err != nil {
+			return nil, err
+		}
+		made := wanted.DeepCopy()
+		err = s.call(ctx, "create VolumeSnapshot "+wanted.Namespace+"/"+wanted.Name, func() error { return s.Client.Create(ctx, made) })
+		if err == nil {
+			return made, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
+		there := &snapshotv1.VolumeSnapshot{}
+		found, err := s.get(ctx, wanted.Namespace, wanted.Name, there)
+		if err != nil {
+			return nil, err
+		}
+		if found && there.Annotations[annotationKey] == of.key && there.DeletionTimestamp == nil {
+			return there, nil
+		}
+	}
+	return nil, errors.New("no name is free for a VolumeSnapshot")
+}
+
+// hold locks the volume, unless its snapshot was begun ahead, and returns when the time of the
+// snapshot began.
+func (s *Snapshotter) hold(ctx context.Context, volume string) (unlock func(), began time.Time, err error) {
+	s.mu.Lock()
+	began, ahead := s.ahead[volume]
+	s.mu.Unlock()
+	switch {
+	case ahead: // whoever began it unlocks the volume
+		return func() {}, began, nil
+	case s.Lock == nil:
+		return func() {}, s.Clock.Now(), nil
+	}
+	unlock, err = s.Lock(ctx, volume)
+	return unlock, s.Clock.Now(), err
+}
+
+// Ahead makes the snapshots of several claims without waiting for any, so that they are cut side by
+// side. A volume stays locked until its snapshot is cut, whatever the turn of its claim: volumes
+// are locked in the order of their names, so that two backups never wait for each other.
+func (s *Snapshotter) Ahead(ctx context.Context, about []action.Keyed) {
+	var all []*subject
+	for _, a := range about {
+		live := &corev1.PersistentVolumeClaim{}
+		found, err := s.get(ctx, a.Namespace, a.Name, live)
+		if err != nil || !found {
+			continue
+		}
+		if of, err := s.find(ctx, claimOf(live), a.Key); err == nil && of != nil {
+			all = append(all, of)
+		}
+	}
+	slices.SortFunc(all, func(a, b *subject) int { return cmp.Compare(a.lockName(), b.lockName()) })
+	for _, of := range all {
+		unlock, began, err := s.hold(ctx, of.lockName())
+		if err != nil {
+			return
+		}
+		made, err := s.create(ctx, of)
+		if err != nil {
+			unlock()
+			continue
+		}
+		s.begun(of.lockName(), began)
+		s.watching.Go(func() {
+			if _, _, err := s.await(ctx, made, began); err == nil || ctx.Err() == nil {
+				unlock()
+			}
+		})
+	}
+}
+
+// begun notes that the snapshot of a volume was begun ahead.
+func (s *Snapshotter) begun(volume string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ahead == nil {
+		s.ahead = map[string]time.Time{}
+	}
+	s.ahead[volume] = at
+}
+
+// Wait returns once nothing of Ahead is under way, which the end of its context brings about.
+func (s *Snapshotter) Wait() { s.watching.Wait() }
+
+// Pauses between two looks at a snapshot that is not cut.
+const (
+	firstPause = 100 * time.Millisecond
+	longPause  = 2 * time.Second
+)
+
+// await waits until the driver has cut the snapshot, which is when its content has a handle.
+func (s *Snapshotter) await(ctx context.Context, made *snapshotv1.VolumeSnapshot, began time.Time) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, error) {
+	limit := timeout(s.Backup)
+	deadline := began.Add(limit)
+	for pause := firstPause; ; pause = min(pause*2, longPause) {
+		pair, err := s.look(ctx, made.Namespace, made.Name)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case pair.snapshot == nil || pair.snapshot.UID != made.UID:
+			return nil, nil, fmt.Errorf("VolumeSnapshot %s/%s was removed before it was cut", made.Namespace, made.Name)
+		case pair.content != nil && pair.handle() != "":
+			return pair.snapshot, pair.content, nil
+		case !s.Clock.Now().Before(deadline):
+			return nil, nil, fmt.Errorf("VolumeSnapshot %s/%s was not cut within %s (csiSnapshotTimeout): %s", made.Namespace, made.Name, limit,
+				cmp.Or(pair.failure(), "the driver reports no error"))
+		}
+		if err := s.rest(ctx, pause); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// pair is a VolumeSnapshot and the content it is bound to; nil is what does not exist.
+type pair struct {
+	snapshot *snapshotv1.VolumeSnapshot
+	content  *snapshotv1.VolumeSnapshotContent
+}
+
+// look reads a VolumeSnapshot and the content that is bound to it.
+func (a API) look(ctx context.Context, namespace, name string) (p pair, err error) {
+	vs := &snapshotv1.VolumeSnapshot{}
+	found, err := a.get(ctx, namespace, name, vs)
+	if err != nil || !found {
+		return p, err
+	}
+	p.snapshot = vs
+	bound := ""
+	if vs.Status != nil {
+		bound = ptr.Deref(vs.Status.BoundVolumeSnapshotContentName, "")
+	}
+	if bound == "" {
+		return p, nil
+	}
+	vsc := &snapshotv1.VolumeSnapshotContent{}
+	found, err = a.get(ctx, "", bound, vsc)
+	if found {
+		p.content = vsc
+	}
+	return p, err
+}
+
+// handle is the driver's name of the snapshot; empty before it is cut.
+func (p *pair) handle() string {
+	if p.content == nil || p.content.Status == nil {
+		return ""
+	}
+	return ptr.Deref(p.content.Status.SnapshotHandle, "")
+}
+
+// ready reports that volumes can be made of the snapshot.
+func (p *pair) ready() bool {
+	return p.content != nil && p.content.Status != nil && ptr.Deref(p.content.Status.ReadyToUse, false)
+}
+
+// failure is the error that the driver or the snapshot controller reports.
+func (p *pair) failure() string {
+	var e *snapshotv1.VolumeSnapshotError
+	if p.content != nil && p.content.Status != nil {
+		e = p.content.Status.Error
+	}
+	if e == nil && p.snapshot != nil && p.snapshot.Status != nil {
+		e = p.snapshot.Status.Error
+	}
+	if e == nil {
+		return ""
+	}
+	return ptr.Deref(e.Message, "an error without a message")
+}

@@ -1,0 +1,194 @@
+package csisnapshot
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+)
+
+// Actions returns the actions of the backup.
+func (s *Snapshotter) Actions() []action.BackupItem {
+	return []action.BackupItem{
+		&claimAction{named{NameClaim, claims}, s}, &snapshotAction{named{NameSnapshot, Snapshots}, s},
+		secretAction{named{NameContent, Contents}, "csi.storage.k8s.io/snapshotter-secret-name", "csi.storage.k8s.io/snapshotter-secret-namespace"},
+		secretAction{named{NameClass, Classes}, "csi.storage.k8s.io/snapshotter-list-secret-name", "csi.storage.k8s.io/snapshotter-list-secret-namespace"},
+	}
+}
+
+// claimAction takes a snapshot of the volume of a claim, and returns when it is cut.
+type claimAction struct {
+	named
+	*Snapshotter
+}
+
+var (
+	_ action.BackupStarter    = (*claimAction)(nil)
+	_ action.BackupOperations = (*claimAction)(nil)
+	_ action.Ahead            = (*claimAction)(nil)
+)
+
+// OperationKind implements action.BackupOperations.
+func (*claimAction) OperationKind() string { return kind }
+
+// Execute implements action.BackupItem.
+func (a *claimAction) Execute(context.Context, *action.Object, *action.Backup) (action.BackupResult, error) {
+	return action.BackupResult{}, fmt.Errorf("action %s: Execute: it takes a key", a.name)
+}
+
+// Start implements action.BackupStarter. A claim of which no snapshot is to be taken is left alone,
+// but for the name of a snapshot that an earlier backup or restore left on it.
+func (a *claimAction) Start(ctx context.Context, o *action.Object, _ *action.Backup, key string) (r action.BackupResult, err error) {
+	defer a.guard(&err)
+	c, err := decode(o)
+	if err != nil {
+		return r, err
+	}
+	of, err := a.find(ctx, c, key)
+	if err != nil {
+		return r, err
+	}
+	if of == nil {
+		return unmarked(o, c)
+	}
+	unlock, began, err := a.hold(ctx, of.lockName())
+	if err != nil {
+		return r, err
+	}
+	vs, vsc, err := a.take(ctx, of, began)
+	if ctx.Err() != nil { // nothing is known of it, so the lock stays with the backup
+		return r, context.Cause(ctx)
+	}
+	unlock()
+	if err != nil {
+		return r, err
+	}
+	return a.marked(o, vs, vsc)
+}
+
+// discardLimit bounds the removal of a snapshot that is of no use.
+const discardLimit = 30 * time.Second
+
+// take takes the snapshot of a volume that is locked. What fails leaves none.
+func (s *Snapshotter) take(ctx context.Context, of *subject, began time.Time) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, error) {
+	made, err := s.create(ctx, of)
+	if err != nil {
+		return nil, nil, err
+	}
+	vs, vsc, err := s.await(ctx, made, began)
+	if err == nil {
+		vs, err = s.describe(ctx, vs, vsc)
+	}
+	if err != nil && ctx.Err() == nil {
+		removing, done := context.WithTimeout(ctx, discardLimit)
+		defer done()
+		if failed := s.Discard(removing, made.Namespace, made.Name); failed != nil {
+			s.Log.WarnContext(ctx, "snapshot of no use not removed, it will be with the end of the backup", "snapshot", made.Namespace+"/"+made.Name, "error", failed)
+		}
+	}
+	return vs, vsc, err
+}
+
+// describe writes on snapshot and content what restores and deletions go by.
+func (s *Snapshotter) describe(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) (*snapshotv1.VolumeSnapshot, error) {
+	labelled := vsc.DeepCopy()
+	if labelled.Labels == nil {
+		labelled.Labels = map[string]string{}
+	}
+	for key, value := range s.labels() {
+		labelled.Labels[key] = value
+	}
+	err := s.call(ctx, "label VolumeSnapshotContent "+vsc.Name, func() error {
+		return s.Client.Patch(ctx, labelled.DeepCopy(), client.MergeFrom(vsc))
+	})
+	if err != nil {
+		return nil, err
+	}
+	annotated := vs.DeepCopy()
+	for key, value := range annotations(vsc) {
+		annotated.Annotations[key] = value
+	}
+	err = s.call(ctx, "annotate VolumeSnapshot "+vs.Namespace+"/"+vs.Name, func() error {
+		return s.Client.Patch(ctx, annotated.DeepCopy(), client.MergeFrom(vs))
+	})
+	return annotated, err
+}
+
+// annotations are those of a VolumeSnapshot (Velero 1.18).
+func annotations(vsc *snapshotv1.VolumeSnapshotContent) map[string]string {
+	all := map[string]string{
+		velerov1.AnnotationCSISnapshotHandle: ptr.Deref(vsc.Status.SnapshotHandle, ""), velerov1.AnnotationCSIDriverName: vsc.Spec.Driver,
+		velerov1.AnnotationCSIDeletionPolicy: string(vsc.Spec.DeletionPolicy),
+	}
+	if size := vsc.Status.RestoreSize; size != nil {
+		all[velerov1.AnnotationCSISnapshotRestoreSize] = apiresource.NewQuantity(*size, apiresource.BinarySI).String()
+	}
+	if group := vsc.Status.VolumeGroupSnapshotHandle; group != nil {
+		all[velerov1.AnnotationCSIGroupSnapshotHandle] = *group
+	}
+	return all
+}
+
+// marked is the claim as it is stored, with its snapshot as an additional item.
+func (s *Snapshotter) marked(o *action.Object, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) (action.BackupResult, error) {
+	u, err := o.Copy()
+	if err != nil {
+		return action.BackupResult{}, err
+	}
+	labels, annotations := u.GetLabels(), u.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	labels[velerov1.LabelVolumeSnapshotName], labels[velerov1.LabelBackupName] = vs.Name, velerov1.LabelValue(s.Backup.Name)
+	annotations[velerov1.LabelVolumeSnapshotName] = vs.Name
+	annotations[velerov1.AnnotationMustIncludeAdditional] = "true"
+	u.SetLabels(labels)
+	u.SetAnnotations(annotations)
+	if err := enlarge(u, ptr.Deref(vsc.Status.RestoreSize, 0)); err != nil {
+		return action.BackupResult{}, err
+	}
+	return action.BackupResult{
+		Object:     action.FromContent(u.Object),
+		Additional: []action.Item{{GroupResource: Snapshots, Namespace: vs.Namespace, Name: vs.Name}},
+	}, nil
+}
+
+// enlarge raises the storage that the stored claim asks for to what a volume of the snapshot needs.
+func enlarge(u *unstructured.Unstructured, size int64) error {
+	text, found, err := unstructured.NestedString(u.Object, "spec", "resources", "requests", "storage")
+	if err != nil || size <= 0 {
+		return err
+	}
+	if found {
+		asked, err := apiresource.ParseQuantity(strings.TrimSpace(text))
+		if err == nil && asked.CmpInt64(size) >= 0 {
+			return nil
+		}
+	}
+	return unstructured.SetNestedField(u.Object, apiresource.NewQuantity(size, apiresource.BinarySI).String(), "spec", "resources", "requests", "storage")
+}
+
+// unmarked is a claim without a snapshot, as it is stored.
+func unmarked(o *action.Object, c *claim) (action.BackupResult, error) {
+	if _, marked := c.Metadata.Annotations[velerov1.LabelVolumeSnapshotName]; !marked {
+		return action.BackupResult{Object: o}, nil
+	}
+	u, err := o.Copy()
+	if err != nil {
+		return action.BackupResult{}, err
+	}
+	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", velerov1.LabelVolumeSnapshotName)
+	return action.BackupResult{Object: action.FromContent(u.Object)}, nil
+}

@@ -1,0 +1,147 @@
+package csisnapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// Discard removes a VolumeSnapshot with its content and what the driver stored.
+func (a API) Discard(ctx context.Context, namespace, name string) error {
+	p, err := a.look(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	return a.end(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
+}
+
+// end removes a snapshot and its content. What becomes of the data in the driver is decided by the
+// policy, which is set first: nothing is removed where that fails.
+func (a API) end(ctx context.Context, p pair, policy snapshotv1.DeletionPolicy) error {
+	if p.content != nil {
+		if err := a.setPolicy(ctx, p.content, policy); err != nil {
+			return err
+		}
+		if err := a.delete(ctx, p.content); err != nil {
+			return err
+		}
+	}
+	if p.snapshot == nil {
+		return nil
+	}
+	return a.delete(ctx, p.snapshot)
+}
+
+func (a API) setPolicy(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent, policy snapshotv1.DeletionPolicy) error {
+	if vsc.Spec.DeletionPolicy == policy {
+		return nil
+	}
+	changed := vsc.DeepCopy()
+	changed.Spec.DeletionPolicy = policy
+	err := a.call(ctx, fmt.Sprintf("set the deletion policy of VolumeSnapshotContent %s", vsc.Name), func() error {
+		return a.Client.Patch(ctx, changed.DeepCopy(), client.MergeFrom(vsc))
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// delete deletes this very object, if it is there.
+func (a API) delete(ctx context.Context, o client.Object) error {
+	uid := o.GetUID()
+	err := a.call(ctx, fmt.Sprintf("delete %T %s", o, client.ObjectKeyFromObject(o)), func() error {
+		return a.Client.Delete(ctx, o, client.Preconditions{UID: &uid})
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// Owner is a backup, whose snapshots are found by their labels.
+type Owner struct {
+	Name string
+	// UID is the one that snapshots are labelled with; those that Velero made have none.
+	UID types.UID
+}
+
+// has reports whether an object that has the label of the backup's name is of this backup, and not
+// of another one of that name, nor of a restore of it.
+func (o Owner) has(object client.Object) bool {
+	labels := object.GetLabels()
+	uid := labels[velerov1.LabelBackupUID]
+	return labels[velerov1.LabelRestoreName] == "" && (uid == "" || uid == string(o.UID))
+}
+
+// DiscardAll removes every snapshot of a backup with what the drivers stored. Where the snapshot
+// API is not served there is none.
+func (a API) DiscardAll(ctx context.Context, of Owner) error {
+	return a.End(ctx, of, func(types.NamespacedName) bool { return false })
+}
+
+// End removes the snapshot objects of a backup that has ended. What the driver stored stays for
+// those that are in the backup (Velero 1.18); it goes with the others, which nothing names.
+func (a API) End(ctx context.Context, of Owner, stored func(snapshot types.NamespacedName) bool) error {
+	snapshots, contents, err := a.all(ctx, of)
+	if errors.Is(err, ErrNotServed) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	policy := func(namespace, name string) snapshotv1.DeletionPolicy {
+		if stored(types.NamespacedName{Namespace: namespace, Name: name}) {
+			return snapshotv1.VolumeSnapshotContentRetain
+		}
+		return snapshotv1.VolumeSnapshotContentDelete
+	}
+	var failed []error
+	for i := range snapshots {
+		vs := &snapshots[i]
+		p, err := a.look(ctx, vs.Namespace, vs.Name)
+		if err == nil && p.snapshot != nil && p.snapshot.UID == vs.UID {
+			err = a.end(ctx, p, policy(vs.Namespace, vs.Name))
+		}
+		failed = append(failed, err)
+	}
+	for i := range contents { // of snapshots that are gone
+		vsc := &contents[i]
+		if vsc.DeletionTimestamp == nil {
+			failed = append(failed, a.end(ctx, pair{content: vsc}, policy(vsc.Spec.VolumeSnapshotRef.Namespace, vsc.Spec.VolumeSnapshotRef.Name)))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// all lists the snapshots and the contents of a backup.
+func (a API) all(ctx context.Context, of Owner) ([]snapshotv1.VolumeSnapshot, []snapshotv1.VolumeSnapshotContent, error) {
+	labelled := client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(of.Name)}
+	var snapshots snapshotv1.VolumeSnapshotList
+	if err := a.call(ctx, "list VolumeSnapshots", func() error { return a.Reader.List(ctx, &snapshots, labelled) }); err != nil {
+		return nil, nil, err
+	}
+	var contents snapshotv1.VolumeSnapshotContentList
+	if err := a.call(ctx, "list VolumeSnapshotContents", func() error { return a.Reader.List(ctx, &contents, labelled) }); err != nil {
+		return nil, nil, err
+	}
+	return ours(snapshots.Items, of, func(o *snapshotv1.VolumeSnapshot) client.Object { return o }),
+		ours(contents.Items, of, func(o *snapshotv1.VolumeSnapshotContent) client.Object { return o }), nil
+}
+
+func ours[T any](all []T, of Owner, as func(*T) client.Object) []T {
+	kept := all[:0]
+	for i := range all {
+		if of.has(as(&all[i])) {
+			kept = append(kept, all[i])
+		}
+	}
+	return kept
+}

@@ -1,0 +1,165 @@
+package csisnapshot
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+)
+
+// finalizerContent keeps a VolumeSnapshotContent until its driver has removed what it stands for.
+const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
+
+// Served reports whether the cluster serves the snapshot API.
+func (a API) Served(ctx context.Context) (bool, error) {
+	var none snapshotv1.VolumeSnapshotContentList
+	err := a.call(ctx, "list VolumeSnapshotContents", func() error { return a.Reader.List(ctx, &none, client.Limit(1)) })
+	if errors.Is(err, ErrNotServed) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// DeleteActions returns the actions for the items of a backup that is deleted.
+func (a API) DeleteActions() []action.DeleteItem {
+	return []action.DeleteItem{&deleteAction{named{NameDelete, Contents}, a}}
+}
+
+// deleteAction has the driver remove the snapshot that a stored content stands for. It begins that:
+// Gone says when it is done.
+type deleteAction struct {
+	named
+	API
+}
+
+// Execute implements action.DeleteItem. Contents that are not labelled as the backup's are another
+// one's (Velero 1.18).
+func (d *deleteAction) Execute(ctx context.Context, o *action.Object, b *action.Backup) (err error) {
+	defer d.guard(&err)
+	raw, err := o.JSON()
+	if err != nil {
+		return err
+	}
+	stored := &snapshotv1.VolumeSnapshotContent{}
+	if err := json.Unmarshal(raw, stored); err != nil {
+		return fmt.Errorf("read the VolumeSnapshotContent: %w", err)
+	}
+	p := pair{content: stored}
+	if stored.Labels[velerov1.LabelBackupName] != velerov1.LabelValue(b.Backup().Name) || p.handle() == "" {
+		return nil
+	}
+	live := &snapshotv1.VolumeSnapshotContent{}
+	found, err := d.get(ctx, "", stored.Name, live)
+	if err != nil {
+		return err
+	}
+	was := pair{content: live}
+	if found && was.handle() == p.handle() {
+		return d.endLive(ctx, live)
+	}
+	return d.twin(ctx, stored, p.handle())
+}
+
+// endLive removes a content that is in the cluster with its snapshot.
+func (d *deleteAction) endLive(ctx context.Context, live *snapshotv1.VolumeSnapshotContent) error {
+	ref, p := live.Spec.VolumeSnapshotRef, pair{content: live}
+	vs := &snapshotv1.VolumeSnapshot{}
+	found, err := d.get(ctx, ref.Namespace, ref.Name, vs)
+	if err != nil {
+		return err
+	}
+	if found && vs.UID == ref.UID {
+		p.snapshot = vs
+	}
+	return d.end(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
+}
+
+// twin makes a content that stands for the same snapshot, and deletes it. Its finalizer keeps it
+// until the driver has removed the snapshot. Its name follows from the handle, so that another
+// attempt finds it.
+func (d *deleteAction) twin(ctx context.Context, stored *snapshotv1.VolumeSnapshotContent, handle string) error {
+	twin := &snapshotv1.VolumeSnapshotContent{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "vsc-" + uuidOf(stored.Spec.Driver+"/"+handle), Labels: stored.Labels, Annotations: stored.Annotations, Finalizers: []string{finalizerContent},
+		},
+		Spec: snapshotv1.VolumeSnapshotContentSpec{
+			VolumeSnapshotRef: corev1.ObjectReference{
+				APIVersion: snapshotv1.SchemeGroupVersion.String(), Kind: "VolumeSnapshot",
+				Namespace: "ns-" + string(stored.UID), Name: "name-" + string(stored.UID),
+			},
+			DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete, Driver: stored.Spec.Driver,
+			Source: snapshotv1.VolumeSnapshotContentSource{SnapshotHandle: &handle}, SourceVolumeMode: stored.Spec.SourceVolumeMode,
+		},
+	}
+	err := d.call(ctx, "create VolumeSnapshotContent "+twin.Name, func() error { return d.Client.Create(ctx, twin) })
+	if apierrors.IsAlreadyExists(err) {
+		found, err := d.get(ctx, "", twin.Name, twin)
+		if err != nil || !found {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	return d.delete(ctx, twin)
+}
+
+// uuidOf is a text in the form of a UUID.
+func uuidOf(text string) string {
+	digest := sum(text)
+	h := hex.EncodeToString(digest[:16])
+	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+}
+
+const (
+	// goneLimit bounds the wait for the drivers.
+	goneLimit = 2 * time.Minute
+	// shownContents is how many contents an error names.
+	shownContents = 3
+)
+
+// ErrRemains means that a driver has not removed a snapshot.
+var ErrRemains = errors.New("not removed by its driver yet")
+
+// Gone waits until no content of the backup is left. An error wraps ErrRemains where drivers take
+// longer than two minutes, and says what they report.
+func (a API) Gone(ctx context.Context, of Owner) error {
+	deadline := a.Clock.Now().Add(goneLimit)
+	for pause := firstPause; ; pause = min(pause*2, longPause) {
+		_, left, err := a.all(ctx, of)
+		switch {
+		case errors.Is(err, ErrNotServed), err == nil && len(left) == 0:
+			return nil
+		case err != nil:
+			return err
+		case !a.Clock.Now().Before(deadline):
+			return remain(left)
+		}
+		if err := a.rest(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+func remain(left []snapshotv1.VolumeSnapshotContent) error {
+	var texts []string
+	for i := range left[:min(len(left), shownContents)] {
+		p := pair{content: &left[i]}
+		texts = append(texts, fmt.Sprintf("VolumeSnapshotContent %s of driver %s, snapshot %s: %s", left[i].Name, left[i].Spec.Driver,
+			cmp.Or(p.handle(), ptr.Deref(left[i].Spec.Source.SnapshotHandle, "unknown")), cmp.Or(p.failure(), "no error is reported")))
+	}
+	return fmt.Errorf("%w: %d: %s", ErrRemains, len(left), strings.Join(texts, "; "))
+}

@@ -1,0 +1,57 @@
+package acting
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
+)
+
+// ahead lets actions begin their work for those objects of a block that have not had their turn, so
+// that it goes on side by side. What they begin is named by the keys of the calls that follow.
+func (a *actor) ahead(ctx context.Context, b *itemblock.Block) error {
+	if len(b.Members) < 2 || a.pool.Again { //nolint:mnd // alone there is nothing beside it
+		return nil
+	}
+	objects := map[action.Ahead][]action.Keyed{}
+	for i := range b.Members {
+		a.mayBegin(objects, &b.Members[i])
+	}
+	for beginner, keyed := range objects {
+		if len(keyed) < 2 { //nolint:mnd // as above
+			continue
+		}
+		err := a.pool.confirm(ctx)
+		var broken *fatalError
+		if errors.As(err, &broken) {
+			return broken.err
+		}
+		beginner.Ahead(ctx, keyed)
+	}
+	return nil
+}
+
+// mayBegin adds a member to the objects of the actions that may begin their work for it.
+func (a *actor) mayBegin(objects map[action.Ahead][]action.Keyed, m *itemblock.Member) {
+	if !a.pool.Items.Fate(m.Key).Waits(false) {
+		return
+	}
+	gr, namespace, name := m.Item.GroupResource, m.Item.Namespace, m.Item.Name
+	if name == "" {
+		gr, namespace, name = m.Named.GroupResource(), m.Named.Namespace, m.Named.Name
+	}
+	w := a.pool.Actions.Wants(gr)
+	if w == nil || name == "" {
+		return
+	}
+	for i := range w.Chain.Actions {
+		one := w.Chain.Actions[i].Action
+		if beginner, ok := one.(action.Ahead); ok {
+			key := operation.Key(string(a.pool.Actions.Backup.Backup().UID), one.Name(),
+				&operation.Resource{Group: gr.Group, Resource: gr.Resource, Namespace: namespace, Name: name})
+			objects[beginner] = append(objects[beginner], action.Keyed{Namespace: namespace, Name: name, Key: key})
+		}
+	}
+}

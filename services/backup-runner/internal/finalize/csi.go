@@ -1,0 +1,84 @@
+package finalize
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// snapshotEnds returns how the operations of CSI snapshots ended, by their identifiers.
+func (s *State) snapshotEnds() map[string]operation.State {
+	if s.Operations == nil {
+		return nil
+	}
+	ends, states := map[string]operation.State{}, s.Operations.States()
+	for i := range s.Operations.Operations() {
+		if op := &s.Operations.Operations()[i]; op.Action == csisnapshot.NameSnapshot {
+			ends[op.ID] = states[i]
+		}
+	}
+	return ends
+}
+
+// countSnapshots returns how many CSI snapshots are in the backup, and how many of them are ready.
+func (s *State) countSnapshots() (attempted, completed int) {
+	for _, end := range s.snapshotEnds() {
+		attempted++
+		if end.Phase == operation.Completed {
+			completed++
+		}
+	}
+	return attempted, completed
+}
+
+// endSnapshots removes the objects of the backup's CSI snapshots from the cluster. What the drivers
+// stored stays where the backup names it, and goes with a backup that failed. A cluster that refuses
+// it does not keep the backup from its end: the deletion of the backup removes what is left.
+func endSnapshots(ctx context.Context, s *State) error {
+	if s.Snapshots == nil {
+		return nil
+	}
+	if err := s.Holder.Confirm(ctx); err != nil {
+		return err
+	}
+	stored, err := s.storedSnapshots(ctx)
+	if err == nil {
+		err = s.Snapshots.End(ctx, csisnapshot.Owner{Name: s.Backup.Name, UID: s.Backup.UID}, func(name types.NamespacedName) bool { return stored[name] })
+	}
+	if err != nil && ctx.Err() == nil {
+		s.Log.WarnContext(ctx, "objects of CSI snapshots left to the deletion of the backup", "error", err)
+		return nil
+	}
+	return err
+}
+
+// storedSnapshots returns the snapshots that the backup names.
+func (s *State) storedSnapshots(ctx context.Context) (map[types.NamespacedName]bool, error) {
+	if s.Final.Status.Phase == velerov1.BackupPhaseFailed {
+		return nil, nil
+	}
+	log := s.Operations
+	if log == nil {
+		var err error
+		log, err = operation.Open(ctx, s.Store, s.operationsOf())
+		if errors.Is(err, objectstore.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	stored := map[types.NamespacedName]bool{}
+	for i := range log.Operations() {
+		if op := &log.Operations()[i]; op.Action == csisnapshot.NameSnapshot {
+			stored[types.NamespacedName{Namespace: op.Item.Namespace, Name: op.Item.Name}] = true
+		}
+	}
+	return stored, nil
+}
