@@ -18,9 +18,8 @@ const (
 	AuthKubernetes = "kubernetes"
 )
 
-// FeatureCSI is Velero's feature of CSI snapshots. It is accepted, since installations made for
-// Velero set it, and passed on to plugins; native snapshots leave volumes of CSI drivers out with
-// it. CSI snapshots themselves are not built.
+// FeatureCSI is Velero's feature of CSI snapshots: backups take them of volumes of CSI drivers, and
+// native snapshots leave such volumes out. Plugins are told of it.
 const FeatureCSI = "EnableCSI"
 
 // Options are the settings all services share. Each is a flag and a HOLDFAST_* variable of the same

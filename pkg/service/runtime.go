@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -85,9 +84,6 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		}
 	}
 	r.routes()
-	if slices.Contains(base.Options.Features, FeatureCSI) {
-		base.Log.Warn("--features EnableCSI: CSI snapshots are not built yet, and native snapshots leave out volumes of CSI drivers: each is an error of its backup")
-	}
 	return r, nil
 }
 

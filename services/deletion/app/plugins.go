@@ -45,9 +45,11 @@ func (noPlugins) Close() {}
 func (a *App) csi() (csisnapshot.API, remove.Actions) {
 	api := csisnapshot.API{Reader: a.reader(), Client: a.client(), Clock: a.config.Clock, Log: a.config.Log}
 	return api, &itemaction.Runner{
-		Open:     func(context.Context, *slog.Logger) itemaction.Session { return noPlugins{api.DeleteActions()} },
-		Discover: func(ctx context.Context) (selection.Resolver, error) { return resource.Discover(ctx, a.runtime.RestConfig()) },
-		Clock:    a.config.Clock, Log: a.config.Log, Calls: &itemaction.Calls{Limit: a.config.Concurrency},
+		Open: func(context.Context, *slog.Logger) itemaction.Session { return noPlugins{api.DeleteActions()} },
+		Discover: func(ctx context.Context) (selection.Resolver, error) {
+			return resource.Discover(ctx, a.runtime.RestConfig())
+		},
+		Clock: a.config.Clock, Log: a.config.Log, Calls: &itemaction.Calls{Limit: a.config.Concurrency},
 	}
 }
 

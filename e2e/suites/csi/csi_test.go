@@ -1,0 +1,258 @@
+package csi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/csitest"
+)
+
+const driver = "disk.example.com"
+
+// bed is a site whose cluster has a CSI driver with snapshots.
+type bed struct {
+	*site.Site
+	driver *csitest.Driver
+	bucket *site.Bucket
+}
+
+func TestCSISnapshots(t *testing.T) {
+	b := newBed(t)
+	t.Run("claims of a Pod are backed up, and their snapshots go with the backup", b.backedUp)
+	t.Run("a killed runner takes no second snapshot", b.runnerDies)
+	t.Run("a snapshot that is never ready, of a backup that is cancelled", b.cancelled)
+	t.Run("a driver that cuts nothing", b.uncut)
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{}
+	feature := "--features=EnableCSI"
+	b.Site = site.Start(t, site.Config{
+		Arrange: func(s *site.Site) map[string][]string {
+			require.NoError(t, csitest.Define(t.Context(), s.Client))
+			return nil
+		},
+		Args: map[string][]string{
+			"backup-runner":           {feature, "--claim-timeout=2s"},
+			"async-operation-monitor": {feature, "--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=4s"},
+			"queue-scheduler":         {"--claim-timeout=2s"},
+			"deletion":                {feature, "--claim-timeout=2s"},
+		},
+	})
+	b.driver = &csitest.Driver{Client: b.Client, Name: driver, Subresource: true}
+	ctx, stop := context.WithCancel(context.Background())
+	var runs sync.WaitGroup
+	runs.Go(func() { b.driver.Run(ctx, 100*time.Millisecond) })
+	t.Cleanup(func() { stop(); runs.Wait() })
+	require.NoError(t, b.Client.Create(t.Context(), &snapshotv1.VolumeSnapshotClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "disks"}, Driver: driver, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
+	}))
+	bucket, dir := site.FileBucket(t, "default")
+	b.bucket = bucket
+	b.ReachFiles(t, dir, bucket)
+	return b
+}
+
+// application makes a namespace with a Pod that has some claims.
+func (b *bed) application(t *testing.T, namespace string, claims int) {
+	t.Helper()
+	b.Namespace(t, namespace)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db"}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "db", Image: "example.com/db"}}, AutomountServiceAccountToken: new(bool),
+	}}
+	for i := range claims {
+		name := fmt.Sprintf("data-%d", i)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}})
+		b.claim(t, namespace, name)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+	if err := b.Client.Create(t.Context(), account); !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, b.Client.Create(t.Context(), pod))
+}
+
+// claim makes a claim that is bound to a volume of the driver.
+func (b *bed) claim(t *testing.T, namespace, name string) {
+	t.Helper()
+	volume, none := "pv-"+namespace+"-"+name, ""
+	size := corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}
+	require.NoError(t, b.Client.Create(t.Context(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: volume},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: name},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: volume}},
+		},
+	}))
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: volume, StorageClassName: &none,
+		Resources: corev1.VolumeResourceRequirements{Requests: size},
+	}}
+	require.NoError(t, b.Client.Create(t.Context(), claim))
+	require.Eventually(t, func() bool {
+		return b.Client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase == corev1.ClaimBound
+	}, site.Patience, site.Look, "claim %s/%s gets bound", namespace, name)
+}
+
+// objects returns how many VolumeSnapshots and VolumeSnapshotContents there are.
+func (b *bed) objects(t *testing.T) int {
+	t.Helper()
+	var vs snapshotv1.VolumeSnapshotList
+	var vsc snapshotv1.VolumeSnapshotContentList
+	require.NoError(t, errors.Join(b.Client.List(t.Context(), &vs), b.Client.List(t.Context(), &vsc)))
+	return len(vs.Items) + len(vsc.Items)
+}
+
+// clean waits until the cluster has no snapshot objects, and the driver this number of snapshots.
+func (b *bed) clean(t *testing.T, stored int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return b.objects(t) == 0 && len(b.driver.Stored()) == stored },
+		site.Patience, site.Look, "no snapshot objects, and %d snapshots", stored)
+}
+
+// delete deletes a backup and waits until it is gone.
+func (b *bed) delete(t *testing.T, name string) {
+	t.Helper()
+	backup := &velerov1.Backup{}
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, backup))
+	request := &velerov1.DeleteBackupRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, GenerateName: name + "-"}, Spec: velerov1.DeleteBackupRequestSpec{BackupName: name},
+	}
+	require.NoError(t, b.Client.Create(t.Context(), request))
+	require.Eventually(t, func() bool {
+		err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(request), request)
+		if err == nil && request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed {
+			t.Fatalf("deletion of %s: %v", name, request.Status.Errors)
+		}
+		return apierrors.IsNotFound(b.Client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup))
+	}, site.Patience, site.Look, "backup %s is deleted", name)
+}
+
+func (b *bed) file(t *testing.T, backup, suffix string) string {
+	t.Helper()
+	return string(b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+suffix))
+}
+
+func (b *bed) backedUp(t *testing.T) {
+	const name, claims = "pod", 3
+	b.application(t, name, claims)
+	b.claim(t, name, "alone")
+	for i := range claims {
+		b.driver.Behave(fmt.Sprintf("%s/data-%d", name, i), csitest.Behaviour{Cut: 3, Ready: 20})
+	}
+	b.Backup(t, name, b.bucket, name)
+	backup := b.BackupEnds(t, name)
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
+	require.Equal(t, claims+1, backup.Status.CSIVolumeSnapshotsAttempted)
+	require.Equal(t, claims+1, backup.Status.CSIVolumeSnapshotsCompleted)
+	require.Equal(t, claims+1, backup.Status.BackupItemOperationsCompleted)
+	b.clean(t, claims+1)
+
+	stored, kinds := map[string][]byte{}, map[string]int{}
+	b.bucket.EachStored(t, name, func(path string, content []byte) { // of a path that comes twice the later one counts
+		if parts := strings.Split(path, "/"); stored[path] == nil && len(parts) > 2 && (parts[2] == "namespaces" || parts[2] == "cluster") {
+			kinds[parts[1]]++
+		}
+		stored[path] = content
+	})
+	require.Equal(t, claims+1, kinds["volumesnapshots.snapshot.storage.k8s.io"])
+	require.Equal(t, 1, kinds["volumesnapshotclasses.snapshot.storage.k8s.io"])
+	require.Equal(t, claims+1, kinds["volumesnapshotcontents.snapshot.storage.k8s.io"])
+	for path, content := range stored {
+		if !strings.HasPrefix(path, "resources/volumesnapshotcontents.snapshot.storage.k8s.io/cluster/") {
+			continue
+		}
+		var vsc snapshotv1.VolumeSnapshotContent
+		require.NoError(t, json.Unmarshal(content, &vsc))
+		require.Contains(t, b.driver.Stored(), *vsc.Status.SnapshotHandle)
+		require.True(t, *vsc.Status.ReadyToUse, "it is stored again once it is ready")
+		require.Equal(t, name, vsc.Labels[velerov1.LabelBackupName])
+		require.Equal(t, snapshotv1.VolumeSnapshotContentDelete, vsc.Spec.DeletionPolicy)
+	}
+	var infos []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(b.file(t, name, "-volumeinfo.json.gz")), &infos))
+	require.Len(t, infos, claims+1)
+	for _, info := range infos {
+		require.Equal(t, "CSISnapshot", info["backupMethod"], info)
+		require.Equal(t, "succeeded", info["result"], info)
+		require.Contains(t, info["csiSnapshotInfo"], "snapshotHandle", info)
+		require.Equal(t, "pv-"+name+"-"+info["pvcName"].(string), info["pvName"])
+	}
+	require.Contains(t, b.file(t, name, "-itemoperations.json.gz"), `"backupItemAction":"velero.io/csi-volumesnapshot-backupper"`)
+
+	b.delete(t, name)
+	b.clean(t, 0)
+}
+
+func (b *bed) runnerDies(t *testing.T) {
+	const name, claims = "killed", 3
+	b.application(t, name, claims)
+	for i := range claims {
+		b.driver.Behave(fmt.Sprintf("%s/data-%d", name, i), csitest.Behaviour{Cut: -1})
+	}
+	before := b.driver.Taken()
+	b.Backup(t, name, b.bucket, name)
+	require.Eventually(t, func() bool { return b.objects(t) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
+	b.Fleet.Of("backup-runner")[0].Kill()
+	_, err := b.Fleet.Revive(t.Context())
+	require.NoError(t, err)
+	for i := range claims {
+		b.driver.Behave(fmt.Sprintf("%s/data-%d", name, i), csitest.Behaviour{})
+	}
+	backup := b.BackupEnds(t, name)
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
+	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
+	require.Equal(t, claims, b.driver.Taken()-before)
+	b.clean(t, claims)
+	b.delete(t, name)
+	b.clean(t, 0)
+}
+
+func (b *bed) cancelled(t *testing.T) {
+	const name = "cancelled"
+	b.application(t, name, 1)
+	b.driver.Behave(name+"/data-0", csitest.Behaviour{Ready: -1})
+	made := b.Backup(t, name, b.bucket, name)
+	require.Eventually(t, func() bool {
+		return b.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made) == nil && made.Status.Phase == velerov1.BackupPhaseWaitingForPluginOperations
+	}, site.Patience, site.Look, "the backup waits until the snapshot is ready")
+	require.Len(t, b.driver.Stored(), 1)
+	changed := made.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "holdfast.io/cancel", "alice")
+	require.NoError(t, b.Client.Patch(t.Context(), changed, client.MergeFrom(made)))
+	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
+	b.clean(t, 0)
+}
+
+func (b *bed) uncut(t *testing.T) {
+	const name = "uncut"
+	b.application(t, name, 1)
+	b.driver.Behave(name+"/data-0", csitest.Behaviour{Cut: -1, Error: "out of space"})
+	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Backup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name},
+		Spec: velerov1.BackupSpec{IncludedNamespaces: []string{name}, StorageLocation: b.bucket.Location,
+			CSISnapshotTimeout: metav1.Duration{Duration: 2 * time.Second}},
+	}))
+	require.Equal(t, velerov1.BackupPhasePartiallyFailed, b.BackupEnds(t, name).Status.Phase)
+	require.Contains(t, b.file(t, name, "-results.gz"), "was not cut within 2s (csiSnapshotTimeout): out of space")
+	b.clean(t, 0)
+}
