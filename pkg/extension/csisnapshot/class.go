@@ -62,7 +62,8 @@ func choose(classes []snapshotv1.VolumeSnapshotClass, driver string, claim *clai
 			mine = append(mine, &classes[i])
 		}
 	}
-	for _, w := range wishes(claim, backup, driver) {
+	if all := wishes(claim, backup, driver); len(all) > 0 {
+		w := all[0]
 		for _, c := range mine {
 			if strings.EqualFold(c.Name, w.class) {
 				return c.Name, nil

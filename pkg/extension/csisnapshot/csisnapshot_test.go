@@ -71,7 +71,7 @@ func newBed(t *testing.T, claims int, classes ...snapshotv1.VolumeSnapshotClass)
 		}))
 		require.NoError(t, c.Create(t.Context(), claimOf(name)))
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // until the last use of the cluster
 	var runs sync.WaitGroup
 	runs.Go(func() { b.driver.Run(ctx, 5*time.Millisecond) })
 	t.Cleanup(func() { stop(); runs.Wait() })
@@ -217,7 +217,10 @@ func TestSnapshotsOfABlockAreBegunTogether(t *testing.T) {
 	}
 	for _, a := range s.Actions() {
 		if ahead, ok := a.(action.Ahead); ok {
-			ahead.Ahead(t.Context(), []action.Keyed{{"a", "c2", "k2"}, {"a", "c0", "k0"}, {"a", "c1", "k1"}, {"a", "missing", "k"}})
+			ahead.Ahead(t.Context(), []action.Keyed{
+				{Namespace: "a", Name: "c2", Key: "k2"}, {Namespace: "a", Name: "c0", Key: "k0"}, {Namespace: "a", Name: "c1", Key: "k1"},
+				{Namespace: "a", Name: "missing", Key: "k"},
+			})
 		}
 	}
 	require.Equal(t, 3, locked)
@@ -266,8 +269,8 @@ func TestWhatIsNotSnapshotted(t *testing.T) {
 			`claim a/c0: no VolumeSnapshotClass is for driver "disk.example.com"; VolumeSnapshotClasses: other (elsewhere.example.com)`, true},
 		"several classes": {[]snapshotv1.VolumeSnapshotClass{classOf("x"), classOf("y")}, func(*bed, *corev1.PersistentVolumeClaim) {}, "several VolumeSnapshotClasses", false},
 		"a mistyped class": {nil, func(b *bed, _ *corev1.PersistentVolumeClaim) {
-			b.backup.Annotations = map[string]string{"velero.io/csi-volumesnapshot-class_" + driver: "onyl"}
-		}, `annotation velero.io/csi-volumesnapshot-class_disk.example.com of the backup names "onyl", which is no VolumeSnapshotClass for driver "disk.example.com"; VolumeSnapshotClasses: only (disk.example.com)`, false},
+			b.backup.Annotations = map[string]string{"velero.io/csi-volumesnapshot-class_" + driver: "disk"}
+		}, `annotation velero.io/csi-volumesnapshot-class_disk.example.com of the backup names "disk", which is no VolumeSnapshotClass for driver "disk.example.com"; VolumeSnapshotClasses: only (disk.example.com)`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, 1, tc.classes...)

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -90,12 +91,12 @@ func (d *Driver) Taken() int {
 
 // Run looks at the cluster every period until ctx ends. What fails is tried again.
 func (d *Driver) Run(ctx context.Context, period time.Duration) {
-	ticker := time.NewTicker(period)
+	ticker := clock.RealClock{}.NewTicker(period)
 	defer ticker.Stop()
 	for {
 		_ = d.Look(ctx)
 		select {
-		case <-ticker.C:
+		case <-ticker.C():
 		case <-ctx.Done():
 			return
 		}
@@ -262,7 +263,7 @@ func (d *Driver) progress(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCon
 		s.ReadyToUse = ptr.To(b.Ready >= 0 && n >= b.Ready)
 	}
 	if s.SnapshotHandle != nil {
-		s.CreationTime, s.RestoreSize = ptr.To(time.Now().UnixNano()), ptr.To(int64(Size))
+		s.CreationTime, s.RestoreSize = ptr.To(clock.RealClock{}.Now().UnixNano()), ptr.To(int64(Size))
 	}
 	if b.Error != "" && !*s.ReadyToUse {
 		s.Error = &snapshotv1.VolumeSnapshotError{Time: ptr.To(metav1.Now()), Message: &b.Error}

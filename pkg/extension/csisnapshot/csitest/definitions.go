@@ -11,6 +11,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -39,7 +40,7 @@ func Define(ctx context.Context, c client.Client) error {
 }
 
 func established(ctx context.Context, c client.Client, d *apiextensionsv1.CustomResourceDefinition) error {
-	ticker := time.NewTicker(50 * time.Millisecond) //nolint:mnd // soon
+	ticker := clock.RealClock{}.NewTicker(50 * time.Millisecond) //nolint:mnd // soon
 	defer ticker.Stop()
 	for {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
@@ -51,7 +52,7 @@ func established(ctx context.Context, c client.Client, d *apiextensionsv1.Custom
 			}
 		}
 		select {
-		case <-ticker.C:
+		case <-ticker.C():
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
