@@ -144,7 +144,10 @@ func InheritedCancelled() []Step {
 // over for all that wait for it, and what is left of its parts is a leftover.
 func End() []Step {
 	return []Step{
-		{Name: "end the snapshots", Needs: []Value{Final}, Gives: []Value{Removed}, Taker: Repeats, Run: endSnapshots, Failpoint: "backup-runner/snapshots-ended"},
+		{
+			Name: "end the snapshots", Needs: []Value{Final}, Gives: []Value{Removed}, Taker: Repeats,
+			Run: endSnapshots, Failpoint: "backup-runner/snapshots-ended",
+		},
 		{Name: "write the phase", Needs: []Value{Final, Removed}, Gives: []Value{Phase}, Taker: Follows, Run: writePhase},
 		{Name: "sweep the parts", Needs: []Value{Phase}, Taker: None, Run: sweepParts},
 	}
