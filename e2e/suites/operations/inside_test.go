@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
@@ -22,8 +24,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 )
 
-// insideAction is an action on ServiceAccounts whose operations live in the plugin's process.
-const insideAction = "own.example.com/inside"
+// The actions on ServiceAccounts whose operations live in the plugin's process.
+const (
+	insideAction   = "own.example.com/inside"
+	insideRestores = "own.example.com/inside-restores"
+)
 
 // inside is the action, and the operations in this process.
 type inside struct {
@@ -46,21 +51,42 @@ func newInside(c calls) *inside { return &inside{calls: c, runs: map[string]*ins
 
 // Start implements plugin.AsyncBackupItemAction.
 func (a *inside) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
-	text, ok := in.Item.GetAnnotations()[orderKey]
+	began, err := a.begin(in.Item, orderKey, in.Backup.Name(), in.IdempotencyKey)
+	if !began || err != nil {
+		return nil, err
+	}
+	return &plugin.AsyncBackupOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
+}
+
+// begin begins an operation for an item that asks for one.
+func (a *inside) begin(item *unstructured.Unstructured, annotation, job, key string) (bool, error) {
+	text, ok := item.GetAnnotations()[annotation]
 	if !ok {
-		return nil, nil
+		return false, nil
 	}
-	run := &insider{backup: in.Backup.Name(), item: in.Item.GetName(), began: time.Now()}
+	run := &insider{backup: job, item: item.GetName(), began: time.Now()}
 	if err := json.Unmarshal([]byte(text), &run.order); err != nil {
-		return nil, err
+		return false, err
 	}
-	if _, err := a.calls.note(call{what: "start", backup: run.backup, item: run.item, key: in.IdempotencyKey}); err != nil {
-		return nil, err
+	if _, err := a.calls.note(call{what: "start", backup: run.backup, item: run.item, key: key}); err != nil {
+		return false, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.runs[in.IdempotencyKey] = run
-	return &plugin.AsyncBackupOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
+	a.runs[key] = run
+	return true, nil
+}
+
+// insideRestore is the action for objects that are restored.
+type insideRestore struct{ *inside }
+
+// Start implements plugin.AsyncRestoreItemAction.
+func (a insideRestore) Start(_ context.Context, in *plugin.AsyncRestoreInput) (*plugin.AsyncRestoreOutput, error) {
+	began, err := a.begin(in.Item, restoreOrderKey, in.Restore.Name(), in.IdempotencyKey)
+	if !began || err != nil {
+		return nil, err
+	}
+	return &plugin.AsyncRestoreOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
 }
 
 // Progress implements plugin.Operations.
@@ -238,4 +264,29 @@ func (b *bed) homesDrain(t *testing.T) {
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
 	b.ends(t, name, velerov1.BackupPhaseCompleted, 1, 0)
+}
+
+// restoredInside has operations of a restore in the plugin's process: one completes; the other
+// fails with the process.
+func (b *bed) restoredInside(t *testing.T) {
+	const name = "restored-inside"
+	b.Namespace(t, name)
+	for item, seconds := range map[string]float64{"short": 1, "endless": 1e6} {
+		text, err := json.Marshal(order{Seconds: seconds})
+		require.NoError(t, err)
+		require.NoError(t, b.Client.Create(t.Context(), &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: item, Annotations: map[string]string{restoreOrderKey: string(text)}}}))
+	}
+	b.Backup(t, name, b.bucket, name)
+	require.Equal(t, velerov1.BackupPhaseCompleted, b.BackupEnds(t, name).Status.Phase)
+	b.Restore(t, name, name, name, name+"-copy")
+	b.restoreWaits(t, name)
+	require.Eventually(t, func() bool {
+		return strings.Contains(b.command(t, "operation", "list", "restore/"+name), "Completed")
+	}, site.Patience, site.Look, "the short one is followed to its end")
+	require.NoError(t, syscall.Kill(b.insiders(t, name), syscall.SIGKILL))
+	restore := b.RestoreEnds(t, name)
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, restore.Status.Phase, restore.Status.FailureReason)
+	require.Equal(t, []int{2, 1, 1}, []int{restore.Status.RestoreItemOperationsAttempted, restore.Status.RestoreItemOperationsCompleted, restore.Status.RestoreItemOperationsFailed})
+	require.Contains(t, b.restoreOperations(t, name)["endless"].Status.Error, "the process that the operation lived in is gone")
 }

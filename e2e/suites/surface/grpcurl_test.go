@@ -9,17 +9,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// methods are what each service offers, as its contract says.
-var methods = map[string]struct {
+// offer is a gRPC service and its methods.
+type offer struct {
 	service string
 	rpcs    []string
-}{
-	"queue-scheduler":         {"holdfast.queue.v1.QueueService", []string{"CancelBackup", "CancelRestore", "ExplainBackup", "ListQueue", "SubmitBackup", "SubmitRestore", "WatchQueue"}},
-	"backup-runner":           {"holdfast.backup.v1.BackupService", []string{"GetProgress", "WatchProgress"}},
-	"restore-runner":          {"holdfast.restore.v1.RestoreService", []string{"GetProgress", "WatchProgress"}},
-	"async-operation-monitor": {"holdfast.operation.v1.OperationMonitorService", []string{"CancelOperation", "ListOperations", "StreamOperationLogs", "WatchOperations"}},
-	"manifest-indexer":        {"holdfast.manifest.v1.ManifestService", []string{"GetItem", "GetManifest", "ListItems"}},
-	"deletion":                {"holdfast.deletion.v1.DeletionService", []string{"DeleteBackup", "GetDeletion"}},
+}
+
+// ofHomes is what a service offers whose plugins' processes operations live in.
+var ofHomes = offer{"holdfast.operation.v1.OperationService", []string{"Cancel", "Forget", "GetProgress", "StreamLogs"}}
+
+// offers are what each service offers, as its contract says.
+var offers = map[string][]offer{
+	"queue-scheduler":         {{"holdfast.queue.v1.QueueService", []string{"CancelBackup", "CancelRestore", "ExplainBackup", "ListQueue", "SubmitBackup", "SubmitRestore", "WatchQueue"}}},
+	"backup-runner":           {{"holdfast.backup.v1.BackupService", []string{"GetProgress", "WatchProgress"}}, ofHomes},
+	"restore-runner":          {{"holdfast.restore.v1.RestoreService", []string{"GetProgress", "WatchProgress"}}, ofHomes},
+	"async-operation-monitor": {{"holdfast.operation.v1.OperationMonitorService", []string{"CancelOperation", "ListOperations", "StreamOperationLogs", "WatchOperations"}}},
+	"manifest-indexer":        {{"holdfast.manifest.v1.ManifestService", []string{"GetItem", "GetManifest", "ListItems"}}},
+	"deletion":                {{"holdfast.deletion.v1.DeletionService", []string{"DeleteBackup", "GetDeletion"}}},
 }
 
 // grpcurl calls a service without TLS and wants success.
@@ -41,30 +47,35 @@ func (b *bed) call(t *testing.T, service, method, request string) map[string]any
 // contract finds by reflection alone what the contract says, no more and no less, and every service
 // healthy.
 func (b *bed) contract(t *testing.T) {
-	for service, want := range methods {
-		require.Equal(t, []string{
-			"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection", want.service,
-		}, lines(b.grpcurl(t, service, nil, "list")), service)
-
-		full := make([]string, len(want.rpcs))
-		description := b.grpcurl(t, service, nil, "describe", want.service)
-		for i, rpc := range want.rpcs {
-			full[i] = want.service + "." + rpc
-			require.Contains(t, description, "rpc "+rpc+" ( ")
-			request := b.grpcurl(t, service, nil, "describe", want.service+"."+rpc)
-			require.Contains(t, request, rpc+"Request", "the method's own description")
+	for service, wanted := range offers {
+		listed := []string{"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}
+		for _, want := range wanted {
+			listed = append(listed, want.service)
+			b.offered(t, service, want)
 		}
-		require.Equal(t, full, lines(b.grpcurl(t, service, nil, "list", want.service)), service)
-
-		for _, name := range []string{want.service, ""} {
-			answer := b.call(t, service, "grpc.health.v1.Health/Check", `{"service":"`+name+`"}`)
-			require.Equal(t, "SERVING", answer["status"], "%s %q", service, name)
-		}
+		require.ElementsMatch(t, listed, lines(b.grpcurl(t, service, nil, "list")), service)
+		answer := b.call(t, service, "grpc.health.v1.Health/Check", `{"service":""}`)
+		require.Equal(t, "SERVING", answer["status"], service)
 		status := b.refused(t, service, "grpc.health.v1.Health/Check", `{"service":"holdfast.none.v1.NoService"}`)
 		require.Equal(t, notFound, status.Code)
 	}
 	message := b.grpcurl(t, "queue-scheduler", nil, "describe", "holdfast.queue.v1.SubmitBackupRequest")
 	require.Contains(t, message, "google.protobuf.Struct spec = 4")
+}
+
+// offered finds the methods of one gRPC service, and it healthy.
+func (b *bed) offered(t *testing.T, service string, want offer) {
+	full := make([]string, len(want.rpcs))
+	description := b.grpcurl(t, service, nil, "describe", want.service)
+	for i, rpc := range want.rpcs {
+		full[i] = want.service + "." + rpc
+		require.Contains(t, description, "rpc "+rpc+" ( ")
+		request := b.grpcurl(t, service, nil, "describe", want.service+"."+rpc)
+		require.Contains(t, request, rpc+"Request", "the method's own description")
+	}
+	require.Equal(t, full, lines(b.grpcurl(t, service, nil, "list", want.service)), service)
+	answer := b.call(t, service, "grpc.health.v1.Health/Check", `{"service":"`+want.service+`"}`)
+	require.Equal(t, "SERVING", answer["status"], "%s %q", service, want.service)
 }
 
 // lines sorts what grpcurl lists.

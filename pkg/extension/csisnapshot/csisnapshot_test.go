@@ -379,8 +379,8 @@ func TestTheEndOfABackupAndItsDeletion(t *testing.T) {
 	require.NoError(t, b.Gone(t.Context(), owner))
 	handle := *vsc.Status.SnapshotHandle
 	require.Equal(t, []string{handle}, b.driver.Stored(), "the other one is in no backup")
-	snapshots, _ := b.count(t)
-	require.Zero(t, snapshots)
+	require.Eventually(t, func() bool { snapshots, _ := b.count(t); return snapshots == 0 }, 10*time.Second, 10*time.Millisecond,
+		"which the controller takes away once their contents are")
 
 	raw, err := json.Marshal(vsc)
 	require.NoError(t, err)

@@ -25,8 +25,8 @@ func TestASummaryNamesTheFirstTenThatRun(t *testing.T) {
 	obj := &metav1.ObjectMeta{}
 	require.NoError(t, l.Summary().Note(obj))
 	require.True(t, strings.HasPrefix(obj.Annotations[holdfast.AnnotationOperations],
-		`{"total":14,"completed":1,"failed":1,"running":[{"action":"a/b","id":"1","item":"pods n/1","phase":"InProgress","completed":3,"total":9,"units":"Bytes","started":"2026-01-02T03:04:05Z"},`+
-			`{"action":"a/b","id":"3","item":"pods n/3","phase":"New"}`), obj.Annotations)
+		`{"total":14,"completed":1,"failed":1,"running":[{"action":"a/b","id":"1","item":"pods n/1","phase":"InProgress","completed":3,"total":9,"units":"Bytes","created":"2026-01-02T03:04:05Z","started":"2026-01-02T03:04:05Z"},`+
+			`{"action":"a/b","id":"3","item":"pods n/3","phase":"New","created":"2026-01-02T03:04:05Z"}`), obj.Annotations)
 	s, ok, err := operation.Noted(obj)
 	require.NoError(t, err)
 	require.True(t, ok)

@@ -41,7 +41,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
-	c.DrainLimit = *c.OperationDrainTimeout
+	c.DrainLimit = c.Operations.Timeout()
 	rt, err := service.New(ctx, c.Base)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (a *App) build(ctx context.Context) error {
 	}
 	rt.Go("plugin binaries", plugins.Run)
 	operations := plugins.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
-	stay := &operationhome.Stay{Processes: operations, Limit: *c.OperationDrainTimeout, Log: c.Log}
+	stay := &operationhome.Stay{Processes: operations, Limit: c.Operations.Timeout(), Log: c.Log}
 	rt.GoLast("operations of plugins", stay.Run)
 	rt.GoLast("instance", stay.Before(a.instance.Run))
 	operationv1.RegisterOperationServiceServer(rt.GRPC(), &operationhome.Server{Instance: c.Instance, Processes: operations})

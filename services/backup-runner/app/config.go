@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
@@ -31,7 +31,6 @@ const (
 	defaultBlockWorkers  = 1
 	defaultClaimTimeout  = 30 * time.Second
 	defaultStorePatience = 15 * time.Minute
-	defaultDrainTimeout  = time.Minute
 )
 
 // Config is what the service is told. The zero value of a field other than Base means its default.
@@ -60,18 +59,14 @@ type Config struct {
 	// StorePatience is how long an unreachable bucket is waited for before a backup fails. Default
 	// 15 min.
 	StorePatience time.Duration
-	// OperationDrainTimeout is how long a process that was told to stop is kept by operations that
-	// live in its plugins' processes; 0 is not at all, nil the default, 1 min.
-	OperationDrainTimeout *time.Duration
+	// Operations are about those that live in the processes of plugins.
+	Operations operationhome.Flags
 }
 
 // setDefaults fills what was left zero and has no bounds of its kind.
 func (c *Config) setDefaults() {
 	if c.PartBytes == 0 {
 		c.PartBytes = 8 << 20
-	}
-	if c.OperationDrainTimeout == nil {
-		c.OperationDrainTimeout = ptr.To(defaultDrainTimeout)
 	}
 	if c.ConsistentCut == "" {
 		c.ConsistentCut = CutAuto
@@ -89,7 +84,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "how long a silent runner keeps its backups")
 	fs.StringVar(&c.ConsistentCut, "consistent-cut", c.ConsistentCut, "auto: list everything at one revision; off: each kind at its newest")
-	fs.DurationVar(c.OperationDrainTimeout, "operation-drain-timeout", defaultDrainTimeout, "how long a process that was told to stop waits for operations that live in its plugins' processes")
+	c.Operations.BindFlags(fs)
 	fs.DurationVar(&c.StorePatience, "store-patience", defaultStorePatience, "how long an unreachable bucket is waited for before a backup fails")
 }
 
@@ -112,14 +107,15 @@ func (c *Config) complete() error {
 	switch {
 	case err != nil:
 		return err
-	case *c.OperationDrainTimeout < 0:
-		return errgrpc.Field("--operation-drain-timeout", "must not be negative")
 	case c.PartBytes < 1 || c.PartBytes > 1<<30:
 		return errgrpc.Field("--part-bytes", "%d is not between 1 and 1 GiB", c.PartBytes)
 	case c.ConsistentCut != CutAuto && c.ConsistentCut != CutOff:
 		return errgrpc.Field("--consistent-cut", "%q is neither auto nor off", c.ConsistentCut)
 	}
 	if err := c.Plugins.Validate(); err != nil {
+		return err
+	}
+	if err := c.Operations.Validate(); err != nil {
 		return err
 	}
 	if err := c.Options.Validate(); err != nil {

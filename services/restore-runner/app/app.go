@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/cleanup"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
@@ -31,6 +33,7 @@ import (
 type App struct {
 	runtime *service.Runtime
 	plugins *pluginhost.Host
+	stay    *operationhome.Stay
 }
 
 // New connects the service; nothing is worked on before Run.
@@ -42,17 +45,15 @@ func New(ctx context.Context, config Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.DrainLimit = config.Operations.Timeout()
 	runtime, err := service.New(ctx, config.Base)
 	if err != nil {
 		return nil, err
 	}
-	app := &App{runtime: runtime, plugins: plugins}
 	operations := plugins.Operations(context.WithoutCancel(ctx), config.Log) // ended by Close
-	runtime.GoLast("operations of plugins", func(ctx context.Context) error {
-		<-ctx.Done()
-		operations.Close()
-		return nil
-	})
+	app := &App{runtime: runtime, plugins: plugins, stay: &operationhome.Stay{Processes: operations, Limit: config.Operations.Timeout(), Log: config.Log}}
+	runtime.GoLast("operations of plugins", app.stay.Run)
+	operationv1.RegisterOperationServiceServer(runtime.GRPC(), &operationhome.Server{Instance: config.Instance, Processes: operations})
 	if err := app.wire(&config); err != nil {
 		runtime.Close()
 		return nil, fmt.Errorf("set up %s: %w", Name, err)
@@ -93,7 +94,7 @@ func (a *App) wire(config *Config) error {
 	}
 	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), server.New(mgr.GetAPIReader(), namespace, kind, config.Clock))
 	a.runtime.ReadyWhen("instance lease", instance.Ready)
-	a.runtime.GoLast("instance", instance.Run)
+	a.runtime.GoLast("instance", a.stay.Before(instance.Run))
 	a.runtime.Go("plugin binaries", a.plugins.Run)
 	a.runtime.Go("restores", jobs.Serve)
 	a.runtime.GoLeading("resumption", leaderelection.DefaultTimeout, a.resumption(config, locations, jobs, instance).Run)

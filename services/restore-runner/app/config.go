@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
@@ -42,6 +43,8 @@ type Config struct {
 	ReadyTimeout time.Duration
 	// Plugins are the limits of plugins.
 	Plugins pluginhost.Flags
+	// Operations are about those that live in the processes of plugins.
+	Operations operationhome.Flags
 	// StorePatience is how long a location that cannot be reached is waited for before a restore
 	// fails.
 	StorePatience time.Duration
@@ -57,6 +60,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultWait, "longest wait for a restored definition or APIService to serve, or a webhook to answer")
 	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", defaultWait, "longest wait for the additional items of a plugin to be ready, where it does not say")
 	c.Plugins.BindFlags(fs)
+	c.Operations.BindFlags(fs)
 	fs.DurationVar(&c.StorePatience, "store-patience", defaultStorePatience, "how long a location that cannot be reached is waited for before a restore fails")
 }
 
@@ -74,6 +78,9 @@ func (c *Config) complete() error {
 		service.Duration{Flag: "store-patience", Value: &c.StorePatience, Default: defaultStorePatience},
 	)
 	if err != nil {
+		return err
+	}
+	if err := c.Operations.Validate(); err != nil {
 		return err
 	}
 	return c.Plugins.Validate()

@@ -80,12 +80,12 @@ func TestSubmitCreatesTheObject(t *testing.T) {
 func TestBadSpecsNameTheField(t *testing.T) {
 	s, _ := newServer()
 	for field, fields := range map[string]map[string]any{
-		"spec.includeNamespaces":  {"includeNamespaces": []any{"a"}},
-		"spec.includedNamespaces": {"includedNamespaces": "a"},
-		"spec.hooks":              {"hooks": map[string]any{"resources": []any{map[string]any{"name": "h"}}}},
-		"spec.snapshotMoveData":   {"snapshotMoveData": true},
-		"spec.ttl":                {"ttl": "soon"}, // a type that decodes itself
-		"spec.labelSelector":      {"labelSelector": map[string]any{"matchLabels": map[string]any{"a": "not a value"}}},
+		"spec.includeNamespaces":              {"includeNamespaces": []any{"a"}},
+		"spec.includedNamespaces":             {"includedNamespaces": "a"},
+		"spec.hooks.resources[0].pre[0].exec": {"hooks": map[string]any{"resources": []any{map[string]any{"name": "h", "pre": []any{map[string]any{}}}}}},
+		"spec.snapshotMoveData":               {"snapshotMoveData": true},
+		"spec.ttl":                            {"ttl": "soon"}, // a type that decodes itself
+		"spec.labelSelector":                  {"labelSelector": map[string]any{"matchLabels": map[string]any{"a": "not a value"}}},
 	} {
 		_, err := s.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "b", Spec: spec(t, fields)})
 		require.Contains(t, violations(t, err), field)
