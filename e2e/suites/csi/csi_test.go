@@ -57,7 +57,7 @@ func newBed(t *testing.T) *bed {
 		},
 	})
 	b.driver = &csitest.Driver{Client: b.Client, Name: driver, Subresource: true}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var runs sync.WaitGroup
 	runs.Go(func() { b.driver.Run(ctx, 100*time.Millisecond) })
 	t.Cleanup(func() { stop(); runs.Wait() })

