@@ -12,8 +12,13 @@ import (
 // memoryLimit is what a runner promises to work in.
 const memoryLimit = 96 << 20
 
+// garbagePercent is how much garbage the heap may hold beside what lives. Pages of lists are large,
+// since an API server takes longer for many small ones: most of the heap is garbage at once.
+const garbagePercent = 40
+
 func main() {
 	service.LimitMemory(memoryLimit)
+	service.CollectGarbageAt(garbagePercent)
 	var config app.Config
 	os.Exit(service.Main(app.Name, app.Ports, config.BindFlags, func(ctx context.Context, base service.Base) (service.Runner, error) {
 		config.Base = base

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// Clock times retries. Required.
 	Clock clock.WithTicker
-	// PageBytes is the size of page to aim at. Default 2 MiB.
+	// PageBytes is the size of page to aim at. Default 4 MiB.
 	PageBytes int64
 	// FirstLimit is the number of items asked for before the size of the items of a resource is
 	// known. Default 100.
@@ -45,7 +45,7 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	setDefault(&o.PageBytes, 2<<20)
+	setDefault(&o.PageBytes, 4<<20)
 	setDefault(&o.FirstLimit, 100)
 	setDefault(&o.MaxItemBytes, 8<<20)
 	setDefault(&o.MaxPageBytes, 2<<30)
