@@ -73,24 +73,36 @@ type Owner struct {
 	UID types.UID
 }
 
-// has reports whether an object that has the label of the backup's name is of this backup, and not
-// of another one of that name, nor of a restore of it.
+// made reports whether an object that has the label of the backup's name was made for this backup by
+// an action of this package, and is not of a restore of it. What Velero made has no label of a UID:
+// it may be of another backup of that name, one that a Velero server is working on.
+func (o Owner) made(object client.Object) bool {
+	labels := object.GetLabels()
+	return labels[velerov1.LabelRestoreName] == "" && o.UID != "" && labels[velerov1.LabelBackupUID] == string(o.UID)
+}
+
+// has reports the same of an object of a backup that is deleted, which may have been made by Velero.
 func (o Owner) has(object client.Object) bool {
 	labels := object.GetLabels()
-	uid := labels[velerov1.LabelBackupUID]
-	return labels[velerov1.LabelRestoreName] == "" && (uid == "" || uid == string(o.UID))
+	return o.made(object) || labels[velerov1.LabelRestoreName] == "" && labels[velerov1.LabelBackupUID] == ""
 }
 
-// DiscardAll removes every snapshot of a backup with what the drivers stored. Where the snapshot
-// API is not served there is none.
+// DiscardAll removes every snapshot of a backup that is deleted, whichever server made it, with what
+// the drivers stored. Where the snapshot API is not served there is none.
 func (a API) DiscardAll(ctx context.Context, of Owner) error {
-	return a.End(ctx, of, func(types.NamespacedName) bool { return false })
+	return a.endAll(ctx, of, of.has, func(types.NamespacedName) bool { return false })
 }
 
-// End removes the snapshot objects of a backup that has ended. What the driver stored stays for
-// those that are in the backup (Velero 1.18); it goes with the others, which nothing names.
+// End removes the snapshot objects of a backup that has ended, those labelled with its UID. What the
+// driver stored stays for those that are in the backup (Velero 1.18); it goes with the others, which
+// nothing names.
 func (a API) End(ctx context.Context, of Owner, stored func(snapshot types.NamespacedName) bool) error {
-	snapshots, contents, err := a.all(ctx, of)
+	return a.endAll(ctx, of, of.made, stored)
+}
+
+// endAll removes the snapshot objects that have the label of the backup's name and belong to it.
+func (a API) endAll(ctx context.Context, of Owner, belongs func(client.Object) bool, stored func(snapshot types.NamespacedName) bool) error {
+	snapshots, contents, err := a.all(ctx, of.Name, belongs)
 	if errors.Is(err, ErrNotServed) {
 		return nil
 	}
@@ -121,9 +133,9 @@ func (a API) End(ctx context.Context, of Owner, stored func(snapshot types.Names
 	return errors.Join(failed...)
 }
 
-// all lists the snapshots and the contents of a backup.
-func (a API) all(ctx context.Context, of Owner) ([]snapshotv1.VolumeSnapshot, []snapshotv1.VolumeSnapshotContent, error) {
-	labelled := client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(of.Name)}
+// all lists the snapshots and the contents that have the label of the backup's name and belong to it.
+func (a API) all(ctx context.Context, backup string, belongs func(client.Object) bool) ([]snapshotv1.VolumeSnapshot, []snapshotv1.VolumeSnapshotContent, error) {
+	labelled := client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(backup)}
 	var snapshots snapshotv1.VolumeSnapshotList
 	if err := a.call(ctx, "list VolumeSnapshots", func() error { return a.Reader.List(ctx, &snapshots, labelled) }); err != nil {
 		return nil, nil, err
@@ -132,14 +144,14 @@ func (a API) all(ctx context.Context, of Owner) ([]snapshotv1.VolumeSnapshot, []
 	if err := a.call(ctx, "list VolumeSnapshotContents", func() error { return a.Reader.List(ctx, &contents, labelled) }); err != nil {
 		return nil, nil, err
 	}
-	return ours(snapshots.Items, of, func(o *snapshotv1.VolumeSnapshot) client.Object { return o }),
-		ours(contents.Items, of, func(o *snapshotv1.VolumeSnapshotContent) client.Object { return o }), nil
+	return ours(snapshots.Items, belongs, func(o *snapshotv1.VolumeSnapshot) client.Object { return o }),
+		ours(contents.Items, belongs, func(o *snapshotv1.VolumeSnapshotContent) client.Object { return o }), nil
 }
 
-func ours[T any](all []T, of Owner, as func(*T) client.Object) []T {
+func ours[T any](all []T, belongs func(client.Object) bool, as func(*T) client.Object) []T {
 	kept := all[:0]
 	for i := range all {
-		if of.has(as(&all[i])) {
+		if belongs(as(&all[i])) {
 			kept = append(kept, all[i])
 		}
 	}

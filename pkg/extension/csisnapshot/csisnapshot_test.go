@@ -410,3 +410,28 @@ func TestADeletionRemovesLiveSnapshots(t *testing.T) {
 	require.NoError(t, b.DeleteActions()[0].Execute(t.Context(), action.FromJSON(raw), backup))
 	b.gone(t)
 }
+
+// Velero's snapshots have no label of a UID: they may be of a backup of that name which a Velero
+// server is working on. Only the deletion of the backup removes them.
+func TestTheEndOfABackupLeavesVelerosSnapshots(t *testing.T) {
+	b := newBed(t, 1)
+	r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	require.NoError(t, err)
+	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	vsc := read(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
+	for _, o := range []client.Object{vs, vsc} {
+		old := o.DeepCopyObject().(client.Object)
+		delete(o.GetLabels(), velerov1.LabelBackupUID)
+		require.NoError(t, b.Client.Patch(t.Context(), o, client.MergeFrom(old)))
+	}
+	none := func(types.NamespacedName) bool { return false }
+	for _, owner := range []csisnapshot.Owner{{Name: "b", UID: "uid-b"}, {Name: "b"}} {
+		require.NoError(t, b.End(t.Context(), owner, none))
+		require.Nil(t, read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
+		left := read(t, b, action.Item{Name: vsc.Name}, &snapshotv1.VolumeSnapshotContent{})
+		require.Nil(t, left.DeletionTimestamp)
+		require.Len(t, b.driver.Stored(), 1)
+	}
+	require.NoError(t, b.DiscardAll(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}))
+	b.gone(t)
+}

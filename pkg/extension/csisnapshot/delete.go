@@ -139,7 +139,7 @@ var ErrRemains = errors.New("not removed by its driver yet")
 func (a API) Gone(ctx context.Context, of Owner) error {
 	deadline := a.Clock.Now().Add(goneLimit)
 	for pause := firstPause; ; pause = min(pause*2, longPause) {
-		_, left, err := a.all(ctx, of)
+		_, left, err := a.all(ctx, of.Name, of.has)
 		switch {
 		case errors.Is(err, ErrNotServed), err == nil && len(left) == 0:
 			return nil

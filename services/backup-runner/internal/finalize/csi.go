@@ -37,17 +37,27 @@ func (s *State) countSnapshots() (attempted, completed int) {
 	return attempted, completed
 }
 
+// errUnlisted means that a backup which did not fail has no list of operations to tell which
+// snapshots it names.
+var errUnlisted = errors.New("the backup has no list of operations")
+
 // endSnapshots removes the objects of the backup's CSI snapshots from the cluster. What the drivers
-// stored stays where the backup names it, and goes with a backup that failed. A cluster that refuses
-// it does not keep the backup from its end: the deletion of the backup removes what is left.
+// stored stays where the backup names it, and goes with a backup that failed. The snapshots of a
+// backup that another server stored are left alone: what it names is in its tarball only. So are
+// those of a backup of which it is not known. A cluster that refuses the removal does not keep the
+// backup from its end: the deletion of the backup removes what is left.
 func endSnapshots(ctx context.Context, s *State) error {
-	if s.Snapshots == nil {
+	if s.Snapshots == nil || s.Stored != nil {
 		return nil
 	}
 	if err := s.Holder.Confirm(ctx); err != nil {
 		return err
 	}
 	stored, err := s.storedSnapshots(ctx)
+	if errors.Is(err, errUnlisted) {
+		s.Log.InfoContext(ctx, "objects of CSI snapshots left to the deletion of the backup", "reason", err)
+		return nil
+	}
 	if err == nil {
 		err = s.Snapshots.End(ctx, csisnapshot.Owner{Name: s.Backup.Name, UID: s.Backup.UID}, func(name types.NamespacedName) bool { return stored[name] })
 	}
@@ -58,17 +68,21 @@ func endSnapshots(ctx context.Context, s *State) error {
 	return err
 }
 
-// storedSnapshots returns the snapshots that the backup names.
+// storedSnapshots returns the snapshots that the backup names; the error is errUnlisted where that is
+// not known.
 func (s *State) storedSnapshots(ctx context.Context) (map[types.NamespacedName]bool, error) {
 	if s.Final.Status.Phase == velerov1.BackupPhaseFailed {
 		return nil, nil
 	}
 	log := s.Operations
 	if log == nil {
+		if s.Composition != nil && len(s.Composition.Operations) == 0 {
+			return nil, nil
+		}
 		var err error
 		log, err = operation.Open(ctx, s.Store, s.operationsOf())
 		if errors.Is(err, objectstore.ErrNotFound) {
-			return nil, nil
+			return nil, errUnlisted
 		}
 		if err != nil {
 			return nil, err

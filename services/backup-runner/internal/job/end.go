@@ -13,6 +13,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
@@ -70,14 +72,30 @@ func (a *attempt) finalization(store objectstore.Store, dir, cluster string) fin
 // end writes the end of a backup as Failed on the object alone.
 func (a *attempt) end(ctx context.Context, reason string) error {
 	b := a.held.Object.DeepCopy()
-	if a.CSI != nil && !a.first {
-		owner := csisnapshot.Owner{Name: b.Name, UID: b.UID}
-		if err := a.CSI.End(ctx, owner, func(types.NamespacedName) bool { return false }); err != nil {
-			a.held.Log.WarnContext(ctx, "CSI snapshots left to the deletion of the backup", "error", err)
-		}
-	}
+	a.endSnapshots(ctx, b)
 	fail(b, reason, a.now())
 	return holder{a}.Finish(ctx, b, finalize.Contents{})
+}
+
+// errCommitting means that the bucket may hold the backup as committed, which cannot be read.
+var errCommitting = errors.New("the backup may be committed")
+
+// endSnapshots removes the CSI snapshots that the backup's own actions made, with what the drivers
+// stored. They stay once the backup may have been committed: then the bucket may name them.
+func (a *attempt) endSnapshots(ctx context.Context, b *velerov1.Backup) {
+	if a.CSI == nil || a.first {
+		return
+	}
+	live, err := a.held.Update(ctx, func(*velerov1.Backup) error { return kube.ErrSkip })
+	if err == nil && cancel.Committing(live) {
+		err = errCommitting
+	}
+	if err == nil {
+		err = a.CSI.End(ctx, csisnapshot.Owner{Name: b.Name, UID: b.UID}, func(types.NamespacedName) bool { return false })
+	}
+	if err != nil {
+		a.held.Log.WarnContext(ctx, "CSI snapshots left to the deletion of the backup", "error", err)
+	}
 }
 
 // failedError ends the backup as Failed on the object alone: the name in the bucket is not this

@@ -1,0 +1,80 @@
+package finalize_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
+)
+
+// snapshots are a cluster with the CSI snapshots a/kept and a/other of the backup.
+type snapshots struct {
+	ended  []csisnapshot.Owner
+	stored map[string]bool // whether what the driver stored stays, by the name of the snapshot
+}
+
+func (s *snapshots) End(_ context.Context, of csisnapshot.Owner, stored func(types.NamespacedName) bool) error {
+	s.ended = append(s.ended, of)
+	s.stored = map[string]bool{}
+	for _, name := range []string{"kept", "other"} {
+		s.stored[name] = stored(types.NamespacedName{Namespace: "a", Name: name})
+	}
+	return nil
+}
+
+// What the drivers stored goes only where it is known that the backup does not name it: another
+// server's backup has no list of operations here, nor has one whose end was found in the bucket.
+func TestSnapshotsOfAnUnknownBackupStay(t *testing.T) {
+	ended := func(p velerov1.BackupPhase) *velerov1.Backup {
+		return &velerov1.Backup{Status: velerov1.BackupStatus{Phase: p}}
+	}
+	named := operation.Operation{Action: csisnapshot.NameSnapshot, ID: "a/kept/t", Item: operation.Resource{Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots", Namespace: "a", Name: "kept"}}
+	both, one := map[string]bool{"kept": false, "other": false}, map[string]bool{"kept": true, "other": false}
+	for name, tc := range map[string]struct {
+		phase  velerov1.BackupPhase
+		sealed bool
+		change func(s *finalize.State)
+		want   map[string]bool // nil: nothing is removed
+	}{
+		"found with a list":       {velerov1.BackupPhaseCompleted, true, nil, one},
+		"found without a list":    {velerov1.BackupPhaseCompleted, false, nil, nil},
+		"found, partially failed": {velerov1.BackupPhasePartiallyFailed, false, nil, nil},
+		"found as failed":         {velerov1.BackupPhaseFailed, false, nil, both},
+		"collected, no operation": {velerov1.BackupPhaseCompleted, false, func(s *finalize.State) { s.Composition = &checkpoint.Composition{} }, both},
+		"collected, not waited for": {velerov1.BackupPhaseCompleted, false, func(s *finalize.State) {
+			s.Composition = &checkpoint.Composition{Operations: []operation.Operation{named}}
+		}, nil},
+		"inherited":                  {velerov1.BackupPhaseCompleted, false, func(s *finalize.State) { s.Stored = ended(velerov1.BackupPhaseFinalizing) }, nil},
+		"inherited, then cancelled":  {velerov1.BackupPhaseFailed, false, func(s *finalize.State) { s.Stored = ended(velerov1.BackupPhaseFinalizing) }, nil},
+		"inherited, and a list here": {velerov1.BackupPhaseCompleted, true, func(s *finalize.State) { s.Stored = ended(velerov1.BackupPhaseFinalizing) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := bucket(t)
+			s := state(t, store, &bytes.Buffer{})
+			cluster := &snapshots{}
+			s.Snapshots = cluster
+			if tc.sealed {
+				_, err := operation.Seal(t.Context(), store, operation.List{
+					Job: operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}, Epoch: 1, Operations: []operation.Operation{named}})
+				require.NoError(t, err)
+			}
+			if tc.change != nil {
+				tc.change(s)
+			}
+			s.Decide(ended(tc.phase))
+			require.NoError(t, s.Run(t.Context(), finalize.End()))
+			require.Equal(t, tc.want, cluster.stored)
+			if tc.want != nil {
+				require.Equal(t, []csisnapshot.Owner{{Name: "b", UID: "u"}}, cluster.ended)
+			}
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package job
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+// snapshotEnds is a cluster that notes whose CSI snapshots are removed.
+type snapshotEnds struct{ of []csisnapshot.Owner }
+
+func (s *snapshotEnds) End(_ context.Context, of csisnapshot.Owner, _ func(types.NamespacedName) bool) error {
+	s.of = append(s.of, of)
+	return nil
+}
+
+// refuse lets the bucket refuse every call.
+func (w *world) refuse() {
+	w.store.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })
+}
+
+// A bucket that cannot be read may hold the backup as committed, with the snapshots that it names.
+func TestSnapshotsOfABackupThatMayBeCommittedStay(t *testing.T) {
+	for name, committing := range map[string]bool{"marked": true, "not marked": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ends := &snapshotEnds{}
+			w.CSI = ends
+			b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) {
+				if committing {
+					require.NoError(t, cancel.Mark(b, 1))
+				}
+			})
+			w.refuse()
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+			require.Equal(t, committing, len(ends.of) == 0)
+		})
+	}
+}
