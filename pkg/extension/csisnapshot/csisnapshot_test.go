@@ -435,3 +435,17 @@ func TestTheEndOfABackupLeavesVelerosSnapshots(t *testing.T) {
 	require.NoError(t, b.DiscardAll(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}))
 	b.gone(t)
 }
+
+// A claim that a restore made has its labels. A snapshot with them would pass for the restore's.
+func TestASnapshotOfARestoredClaimGoesWithItsBackup(t *testing.T) {
+	b := newBed(t, 1)
+	claim := claimOf("c0")
+	claim.Labels["velero.io/restore-name"], claim.Labels["velero.io/volume-snapshot-name"] = "r", "velero-c0-abcde"
+	claim.Labels["velero.io/backup-name"] = "earlier"
+	r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claim, "key")
+	require.NoError(t, err)
+	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	require.Equal(t, map[string]string{"app": "db", "velero.io/backup-name": "b", "velero.io/backup-uid": "uid-b"}, vs.Labels)
+	require.NoError(t, b.End(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}, func(types.NamespacedName) bool { return false }))
+	b.gone(t)
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -156,12 +157,14 @@ func (s *Snapshotter) object(of *subject, name string) (*snapshotv1.VolumeSnapsh
 	if err != nil {
 		return nil, fmt.Errorf("describe the volume: %w", err)
 	}
-	labels := s.labels()
-	for key, value := range of.claim.Metadata.Labels {
-		if _, own := labels[key]; !own {
-			labels[key] = value
-		}
+	labels := maps.Clone(of.claim.Metadata.Labels)
+	if labels == nil {
+		labels = map[string]string{}
 	}
+	for _, key := range foreignLabels {
+		delete(labels, key)
+	}
+	maps.Copy(labels, s.labels())
 	return &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: of.claim.Metadata.Namespace, Name: name, Labels: labels,
@@ -172,6 +175,10 @@ func (s *Snapshotter) object(of *subject, name string) (*snapshotv1.VolumeSnapsh
 		},
 	}, nil
 }
+
+// foreignLabels are on claims that a restore made: with them a snapshot would pass for the restore's,
+// and would not be removed with the backup.
+var foreignLabels = []string{velerov1.LabelRestoreName, velerov1.LabelVolumeSnapshotName}
 
 // labels are on everything that the backup makes.
 func (s *Snapshotter) labels() map[string]string {
