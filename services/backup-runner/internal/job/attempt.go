@@ -26,7 +26,9 @@ type attempt struct {
 	*Kind
 	admitted ledger.Entry
 	first    bool // this is the backup's first holder
-	held     *Held
+	// collecting: this attempt came as far as the actions of the backup.
+	collecting bool
+	held       *Held
 	// owned ends with the claim, or when the grace period is over after the process was told to
 	// stop.
 	owned context.Context //nolint:containedctx // as long as the run

@@ -46,3 +46,23 @@ func TestSnapshotsOfABackupThatMayBeCommittedStay(t *testing.T) {
 		})
 	}
 }
+
+// The first holder of a backup removes what its actions made, once it came as far as them.
+func TestAFirstHolderThatFailsAfterCollectingEndsItsSnapshots(t *testing.T) {
+	for name, collected := range map[string]bool{"after": true, "before": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ends := &snapshotEnds{}
+			w.CSI = ends
+			b := w.admit(t, "b1")
+			if collected {
+				w.at("/composition", w.refuse)
+			} else {
+				w.refuse()
+			}
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+			require.Equal(t, collected, len(ends.of) == 1)
+		})
+	}
+}

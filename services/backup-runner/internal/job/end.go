@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
@@ -29,7 +30,11 @@ func (a *attempt) withStore(ctx context.Context, store objectstore.Store, dir st
 	s := finalize.New(a.finalization(store, dir, cluster))
 	defer s.Close()
 	c := &collection{Kind: a.Kind, held: a.held, owned: a.owned, namespaces: a.admitted.Namespaces, store: store, dir: dir}
-	s.Collect, s.Again = c.collect, c.again
+	s.Again = c.again
+	s.Collect = func(ctx context.Context) (checkpoint.Composition, error) {
+		a.collecting = true
+		return c.collect(ctx)
+	}
 	err = a.decide(ctx, s)
 	var bad *failedError
 	if errors.As(err, &bad) {
@@ -83,7 +88,7 @@ var errCommitting = errors.New("the backup may be committed")
 // endSnapshots removes the CSI snapshots that the backup's own actions made, with what the drivers
 // stored. They stay once the backup may have been committed: then the bucket may name them.
 func (a *attempt) endSnapshots(ctx context.Context, b *velerov1.Backup) {
-	if a.CSI == nil || a.first {
+	if a.CSI == nil || a.first && !a.collecting {
 		return
 	}
 	live, err := a.held.Update(ctx, func(*velerov1.Backup) error { return kube.ErrSkip })
