@@ -6,15 +6,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
-
-	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
 
 func sum(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
@@ -48,70 +44,6 @@ func (s *Snapshotter) create(ctx context.Context, of *subject) (*snapshotv1.Volu
 	}
 	return nil, errors.New("no name is free for a VolumeSnapshot")
 }
-
-// hold locks the volume, unless its snapshot was begun ahead, and returns when the time of the
-// snapshot began.
-func (s *Snapshotter) hold(ctx context.Context, volume string) (unlock func(), began time.Time, err error) {
-	s.mu.Lock()
-	began, ahead := s.ahead[volume]
-	s.mu.Unlock()
-	switch {
-	case ahead: // whoever began it unlocks the volume
-		return func() {}, began, nil
-	case s.Lock == nil:
-		return func() {}, s.Clock.Now(), nil
-	}
-	unlock, err = s.Lock(ctx, volume)
-	return unlock, s.Clock.Now(), err
-}
-
-// Ahead makes the snapshots of several claims without waiting for any, so that they are cut side by
-// side. A volume stays locked until its snapshot is cut, whatever the turn of its claim: volumes
-// are locked in the order of their names, so that two backups never wait for each other.
-func (s *Snapshotter) Ahead(ctx context.Context, about []action.Keyed) {
-	var all []*subject
-	for _, a := range about {
-		live := &corev1.PersistentVolumeClaim{}
-		found, err := s.get(ctx, a.Namespace, a.Name, live)
-		if err != nil || !found {
-			continue
-		}
-		if of, err := s.find(ctx, claimOf(live), a.Key); err == nil && of != nil {
-			all = append(all, of)
-		}
-	}
-	slices.SortFunc(all, func(a, b *subject) int { return cmp.Compare(a.lockName(), b.lockName()) })
-	for _, of := range all {
-		unlock, began, err := s.hold(ctx, of.lockName())
-		if err != nil {
-			return
-		}
-		made, err := s.create(ctx, of)
-		if err != nil {
-			unlock()
-			continue
-		}
-		s.begun(of.lockName(), began)
-		s.watching.Go(func() {
-			if _, _, err := s.await(ctx, made, began); err == nil || ctx.Err() == nil {
-				unlock()
-			}
-		})
-	}
-}
-
-// begun notes that the snapshot of a volume was begun ahead.
-func (s *Snapshotter) begun(volume string, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ahead == nil {
-		s.ahead = map[string]time.Time{}
-	}
-	s.ahead[volume] = at
-}
-
-// Wait returns once nothing of Ahead is under way, which the end of its context brings about.
-func (s *Snapshotter) Wait() { s.watching.Wait() }
 
 // Pauses between two looks at a snapshot that is not cut.
 const (

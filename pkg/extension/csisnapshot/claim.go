@@ -60,15 +60,14 @@ func (a *claimAction) Start(ctx context.Context, o *action.Object, _ *action.Bac
 	if of == nil {
 		return unmarked(o, c)
 	}
-	unlock, began, err := a.hold(ctx, of.lockName())
+	h, err := a.hold(ctx, of)
 	if err != nil {
 		return r, err
 	}
-	vs, vsc, err := a.take(ctx, of, began)
-	if ctx.Err() != nil { // nothing is known of it, so the lock stays with the backup
+	vs, vsc, err := a.take(ctx, of, h)
+	if ctx.Err() != nil {
 		return r, context.Cause(ctx)
 	}
-	unlock()
 	if err != nil {
 		return r, err
 	}
@@ -78,13 +77,19 @@ func (a *claimAction) Start(ctx context.Context, o *action.Object, _ *action.Bac
 // discardLimit bounds the removal of a snapshot that is of no use.
 const discardLimit = 30 * time.Second
 
-// take takes the snapshot of a volume that is locked. What fails leaves none.
-func (s *Snapshotter) take(ctx context.Context, of *subject, began time.Time) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, error) {
+// take takes the snapshot of a volume that is locked, and unlocks it once the snapshot is cut or
+// cannot be. What fails leaves none. Where ctx ends and nothing is known of the snapshot, the volume
+// stays locked for the backup.
+func (s *Snapshotter) take(ctx context.Context, of *subject, h *held) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, error) {
 	made, err := s.create(ctx, of)
 	if err != nil {
+		if ctx.Err() == nil {
+			h.unlock()
+		}
 		return nil, nil, err
 	}
-	vs, vsc, err := s.await(ctx, made, began)
+	vs, vsc, err := s.await(ctx, made, h.began)
+	s.release(ctx, h, made, err)
 	if err == nil {
 		vs, err = s.describe(ctx, vs, vsc)
 	}

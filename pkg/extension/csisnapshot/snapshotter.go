@@ -27,11 +27,11 @@ type Snapshotter struct {
 	// Backup is what the snapshots are for. It must not change.
 	Backup *velerov1.Backup
 	// Lock waits until no other backup takes a snapshot of a volume, and keeps others from it until
-	// unlock is called. Nil waits for nothing.
+	// unlock is called. Waiting ends with ctx, which csiSnapshotTimeout bounds. Nil waits for nothing.
 	Lock func(ctx context.Context, volume string) (unlock func(), err error)
 
 	mu       sync.Mutex
-	ahead    map[string]time.Time // when the snapshot of a volume was begun ahead
+	ahead    map[string]*held // volumes whose snapshots were begun ahead
 	watching sync.WaitGroup
 }
 
