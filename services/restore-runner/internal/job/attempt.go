@@ -161,7 +161,7 @@ func (a *attempt) failed(failure *fatalError) *outcome.Finished {
 	case a.inherits:
 		return inherited(a.restore, a.cfg.Clock.Now(), failure)
 	}
-	end := &outcome.Finished{Phase: velerov1.RestorePhaseFailed, Reason: a.paused.reason(failure), Time: a.cfg.Clock.Now().UnixMilli()}
+	end := &outcome.Finished{Phase: velerov1.RestorePhaseFailed, Reason: a.reason(failure), Time: a.cfg.Clock.Now().UnixMilli()}
 	if recorder := a.recorder(); recorder != nil {
 		end.Counts = recorder.Counts()
 	}

@@ -61,7 +61,7 @@ func (e *ending) explain(ctx context.Context, failure error) *outcome.Finished {
 	if ctx.Err() != nil || !errors.As(failure, &verdict) || e.inputs.records == nil {
 		return nil
 	}
-	end, limit := outcome.Finished{Reason: e.paused.reason(verdict), Cancelled: cancelled(verdict) != nil}, explainLimit
+	end, limit := outcome.Finished{Reason: e.reason(verdict), Cancelled: cancelled(verdict) != nil}, explainLimit
 	if end.Cancelled {
 		limit = cancelledLimit
 	}

@@ -92,7 +92,7 @@ func (in *inputs) open(ctx context.Context, location string) (err error) {
 
 // counts is how far the restore is; nil where that is not known.
 func (in *inputs) counts() *outcome.Counts {
-	if !in.records.replayed.Load() {
+	if in.records == nil || !in.records.replayed.Load() {
 		return nil
 	}
 	counts := in.recorder.Counts()

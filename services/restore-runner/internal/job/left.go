@@ -12,7 +12,9 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
 )
@@ -25,17 +27,9 @@ const leftLimit = 30 * time.Second
 func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason string) (log *operation.Log, err error) {
 	ctx, stop := context.WithTimeout(ctx, leftLimit)
 	defer stop()
-	backup := &velerov1.Backup{}
-	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {
-		return nil, fmt.Errorf("read backup %q: %w", restore.Spec.BackupName, err)
-	}
-	loc, err := c.Locations.Get(ctx, backup.Spec.StorageLocation)
+	store, err := c.openLeft(ctx, restore)
 	if err != nil {
-		return nil, fmt.Errorf("open location %q: %w", backup.Spec.StorageLocation, err)
-	}
-	store, err := c.Locations.Open(ctx, loc)
-	if err != nil {
-		return nil, fmt.Errorf("open location %q: %w", backup.Spec.StorageLocation, err)
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, restore.Name), c.Clock, c.RecordBatch, "")
@@ -56,6 +50,32 @@ func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason
 		return nil, err
 	}
 	return operation.Open(ctx, store, list.Job)
+}
+
+// openLeft opens the location of the records of a restore. An error that waiting does not change is
+// fatal.
+func (c *Config) openLeft(ctx context.Context, restore *velerov1.Restore) (objectstore.Store, error) {
+	location := paused.Of(restore)
+	if location == "" {
+		backup := &velerov1.Backup{}
+		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {
+			return nil, unlessAway(err, fmt.Sprintf("read backup %q", restore.Spec.BackupName))
+		}
+		location = backup.Spec.StorageLocation
+	}
+	what := fmt.Sprintf("open location %q", location)
+	loc, err := c.Locations.Get(ctx, location)
+	if err != nil {
+		return nil, unlessAway(err, what)
+	}
+	store, err := c.Locations.Open(ctx, loc)
+	switch {
+	case err == nil:
+		return store, nil
+	case !transient(err):
+		return nil, fatal("%s: %w", what, err)
+	}
+	return nil, fmt.Errorf("%s: %w", what, err)
 }
 
 // endOperations has the operations of a deleted restore cancelled before its files go, for as long

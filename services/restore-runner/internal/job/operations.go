@@ -20,6 +20,8 @@ const (
 	failedPrefix = "the restore failed: "
 	// deletedReason is the reason of a sealed list whose restore is deleted.
 	deletedReason = "the restore is deleted"
+	// mayGoOn is told of a restore whose operations could not be sealed.
+	mayGoOn = "operations that it began may go on"
 )
 
 func (s *session) operationsOf() operation.Job {
@@ -66,21 +68,31 @@ func (e *ending) awaitOperations(ctx context.Context, failure error) (waits bool
 	if !ends(failure) || ctx.Err() != nil {
 		return false, failure
 	}
-	if in.records == nil || in.records.readOnly || in.unknown != nil {
+	seal := e.sealOperations
+	switch {
+	case in.records == nil && !e.fresh() && !errors.Is(failure, errDeleted): // the kind seals those of a deleted restore
+		seal = e.sealUnopened
+	case in.records == nil, in.records.readOnly, in.unknown != nil:
 		return false, failure
 	}
 	if in.operations == nil {
-		err := e.sealOperations(ctx, failure)
+		err := seal(ctx, failure)
 		switch {
 		case err == nil:
 		case errors.Is(err, claim.ErrLost):
 			return false, err
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)
-		case failure == nil:
+		case e.held.Stopping().Err() != nil && errors.Is(err, context.Cause(e.held.Stopping())):
+			return false, err // the next holder seals them
+		case failure == nil && !ends(err):
 			return false, err
 		default:
+			e.unsealed = err
 			e.log.ErrorContext(ctx, "operations of the failed restore are not cancelled", "error", err)
+			if failure == nil {
+				failure = err
+			}
 			return false, failure
 		}
 	}
@@ -125,6 +137,36 @@ func (e *ending) sealOperations(ctx context.Context, failure error) error {
 	}
 	in.operations = log
 	return err
+}
+
+// sealUnopened seals what earlier holders began where the records could not be opened. A bucket that
+// is away is waited for as long as any other time, also by a restore that is cancelled.
+func (e *ending) sealUnopened(ctx context.Context, failure error) error {
+	quick, done := e.quick(ctx, true)
+	defer done()
+	log, err := retried(quick, e.stores(), "seal the operations of the restore", func() (*operation.Log, error) {
+		if err := e.held.Confirm(quick); err != nil {
+			return nil, err
+		}
+		return e.cfg.sealLeft(quick, e.restore, reasonOf(failure))
+	})
+	if err != nil && quick.Err() != nil && ctx.Err() == nil && !errors.Is(err, claim.ErrLost) {
+		return context.Cause(quick)
+	}
+	if errors.Is(err, operation.ErrDamaged) {
+		e.inputs.unknown = err
+		return nil
+	}
+	e.inputs.operations = log
+	return err
+}
+
+// reason is the failureReason of a restore that ends with a failure.
+func (s *session) reason(failure *fatalError) string {
+	if s.unsealed == nil {
+		return s.paused.reason(failure)
+	}
+	return s.paused.reason(failure) + "; " + mayGoOn
 }
 
 // recall reads what earlier holders began, where the records were not replayed.
@@ -176,6 +218,9 @@ func (e *ending) noteOperations() {
 	in := e.inputs
 	if in.unknown != nil {
 		in.recorder.Error(outcome.General, fmt.Sprintf("the operations of the restore are not known: %v", in.unknown))
+	}
+	if e.unsealed != nil {
+		in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", mayGoOn, e.unsealed))
 	}
 	if in.operations == nil {
 		return

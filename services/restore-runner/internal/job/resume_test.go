@@ -153,7 +153,7 @@ func TestATakeoverWithoutRecordsSaysThatObjectsMayBePaused(t *testing.T) {
 		}, `read backup "b": backups.velero.io "b" not found; ` + mayBePaused},
 		"bucket away, and cancelled": {func(t *testing.T, b *bench) {
 			b.locations.err = netError{}
-			b.config.StorePatience, b.config.Clock = time.Hour, quick{}
+			b.config.StorePatience, b.config.Clock = time.Second, quick{} // opening ends sooner
 			b.ask(t, false)
 		}, "cancelled by alice; " + mayBePaused},
 	} {

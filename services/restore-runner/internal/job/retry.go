@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -66,7 +67,7 @@ func retried[T any](ctx context.Context, r *storeRetry, what string, do func() (
 func passes(err error) bool {
 	var verdict *fatalError
 	switch {
-	case errors.As(err, &verdict), damaged(err), retrystore.Refused(err), errors.Is(err, outcome.ErrFormat), errors.Is(err, resumption.ErrNoRecords), errors.Is(err, operation.ErrDamaged):
+	case errors.As(err, &verdict), damaged(err), retrystore.Refused(err), errors.Is(err, outcome.ErrFormat), errors.Is(err, resumption.ErrNoRecords), errors.Is(err, operation.ErrDamaged), errors.Is(err, document.ErrTooLarge):
 		return false
 	}
 	return !errors.Is(err, claim.ErrLost) && !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, journal.ErrCorrupt)

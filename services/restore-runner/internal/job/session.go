@@ -41,6 +41,9 @@ type session struct {
 	stopped context.Context //nolint:containedctx // as long as the attempt
 	// paused is for the goroutine of the attempt alone.
 	paused pausing
+	// unsealed is why operations that the restore began could not be sealed; for the goroutine of the
+	// attempt alone.
+	unsealed error
 }
 
 // newSession returns a session; the function ends it.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -321,6 +323,55 @@ func TestATakerThatFailsHasOperationsCancelled(t *testing.T) {
 	require.Equal(t, object{"size": 1.0}, b.gadget())
 	require.Contains(t, b.file(t, layout.RestoreItemOperations("r")), `"operationID":"op-2"`)
 	require.Contains(t, strings.ReplaceAll(b.file(t, layout.RestoreLog("r")), `\`, ""), `configmaps a/two: operation "op-2" of action a.io/begins failed: cancelled`)
+}
+
+// A taker that is cancelled while its location is away opens no records, and waits all the same for
+// the end of what was begun.
+func TestATakerCancelledWhileItOpensHasOperationsCancelled(t *testing.T) {
+	b := orphanedOperation(t)
+	b.config.StorePatience, b.config.Clock = time.Minute, quick{}
+	b.ask(t, false)
+	began := time.Now()
+	b.locations.err = netError{}
+	b.locations.failed = func() {
+		if time.Since(began) > 200*time.Millisecond { // opening has 30
+			b.locations.err = nil
+		}
+	}
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+	require.Equal(t, "the restore failed: cancelled by alice", b.operations(t).Reason())
+	require.True(t, b.moveOn(t, "cancelled"))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	b.requireCancelled(t)
+}
+
+// Where not even what was begun can be read, the failure says so.
+func TestATakerThatCannotReadWhatWasBegunSaysSo(t *testing.T) {
+	b := orphanedOperation(t)
+	b.locations.err = objectstore.ErrAccess
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
+	require.Contains(t, b.get(t).Status.FailureReason, "operations that it began may go on")
+}
+
+// No reader would take the list, however often it is written: that is told at once.
+func TestAListOfOperationsThatIsTooLargeIsNotRetried(t *testing.T) {
+	b, _ := beginning(t)
+	b.config.StorePatience, b.config.Clock = time.Second, quick{}
+	var tries atomic.Int32
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpCreate && key == layout.RestoreOperations("r", "uid-r")+"list" {
+			tries.Add(1)
+			return fmt.Errorf("write: %w", document.ErrTooLarge)
+		}
+		return nil
+	})
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.EqualValues(t, 1, tries.Load())
+	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
+	require.Contains(t, b.get(t).Status.FailureReason, "too large; operations that it began may go on")
+	require.Contains(t, b.file(t, layout.RestoreLog("r")), "operations that it began may go on")
 }
 
 // A taker whose code panics before anything is open leaves the end to whoever comes when the
