@@ -28,6 +28,25 @@ func (j *jobs) gone(key string, uid types.UID) {
 	if e == nil || e.uid == uid {
 		return
 	}
+	j.drop(key, e)
+}
+
+// waitsNoMore drops a job that waits no more. Where it does not finalize, it was ended over
+// operations that are open, which are to be cancelled.
+func (j *jobs) waitsNoMore(key string, finalizes bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch e := j.by[key]; {
+	case e == nil:
+	case finalizes:
+		delete(j.by, key)
+	default:
+		j.drop(key, e)
+	}
+}
+
+// drop moves a job to those whose operations are to be cancelled, if any are open. The lock is held.
+func (j *jobs) drop(key string, e *entry) {
 	delete(j.by, key)
 	if e.job != nil && e.object != nil && e.job.Open() > 0 {
 		e.gone, e.passing = j.clock.Now(), false
@@ -71,10 +90,10 @@ func endDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T], ke
 		next, err := m.guarded(ctx, func() (time.Duration, error) { return cancelDeleted(ctx, m, k, e) })
 		switch {
 		case err != nil && m.Clock.Since(e.gone) < deletedLimit:
-			m.Log.WarnContext(ctx, "operations of a deleted job not polled, it is tried again", "kind", k.name, "name", e.object.GetName(), "error", err)
+			m.Log.WarnContext(ctx, "operations of a job that is gone or was ended not polled, it is tried again", "kind", k.name, "name", e.object.GetName(), "error", err)
 			next = m.Frequency
 		case err != nil:
-			m.Log.ErrorContext(ctx, "operations of a deleted job not cancelled, they may go on", "kind", k.name, "name", e.object.GetName(), "error", err)
+			m.Log.ErrorContext(ctx, "operations of a job that is gone or was ended not cancelled, they may go on", "kind", k.name, "name", e.object.GetName(), "error", err)
 			next = 0
 		}
 		m.jobs.leave(e, next)
@@ -86,7 +105,7 @@ func endDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T], ke
 	return again
 }
 
-// cancelDeleted polls the operations of a job that is gone, to cancel them: their records are still
+// cancelDeleted polls the operations of a job that is gone or was ended, to cancel them: their records are still
 // in the bucket, so that of several replicas one calls the actions. It returns after how long that
 // has to be done again; 0 when all have ended, or the job is there after all.
 func cancelDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry) (again time.Duration, err error) {
@@ -95,8 +114,12 @@ func cancelDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T],
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return 0, fmt.Errorf("read %s %q: %w", k.name, e.object.GetName(), err)
-	case now.GetUID() == e.uid:
-		return 0, nil // it is found and followed anew
+	case now.GetUID() == e.uid && (k.waits(now) || k.finalizes(now)):
+		return 0, nil // it is found and followed anew, or moved on
+	}
+	reason := k.deleted
+	if now.GetUID() == e.uid {
+		reason = k.ended
 	}
 	store, err := m.Files.Store(ctx, e.object)
 	if err != nil {
@@ -107,15 +130,15 @@ func cancelDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T],
 	if err != nil {
 		return 0, err
 	}
-	report, err := e.job.Poll(ctx, store, poll.Turn{JSON: raw, Timeout: defaultTimeout, Cancel: k.deleted})
+	report, err := e.job.Poll(ctx, store, poll.Turn{JSON: raw, Timeout: defaultTimeout, Cancel: reason})
 	if errors.Is(err, operation.ErrDamaged) {
-		m.Log.WarnContext(ctx, "operations of a deleted job are not known any more", "kind", k.name, "name", e.object.GetName(), "error", err)
+		m.Log.WarnContext(ctx, "operations of a job that is gone or was ended are not known any more", "kind", k.name, "name", e.object.GetName(), "error", err)
 		return 0, nil
 	}
 	if err != nil || !report.Ended {
 		return report.Next, err
 	}
-	m.Log.InfoContext(ctx, "operations of a deleted job have ended", "kind", k.name, "name", e.object.GetName())
+	m.Log.InfoContext(ctx, "operations of a job that is gone or was ended have ended", "kind", k.name, "name", e.object.GetName())
 	return 0, nil
 }
 

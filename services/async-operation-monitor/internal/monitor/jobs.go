@@ -28,7 +28,7 @@ type jobs struct {
 	hold  time.Duration // how long those of a job stay at least
 	mu    sync.Mutex
 	by    map[string]*entry // by kind and name
-	// deleted are jobs whose object is gone while they have operations, by kind and name.
+	// deleted are jobs that are gone, or were ended, while they have operations, by kind and name.
 	deleted map[string][]*entry
 }
 

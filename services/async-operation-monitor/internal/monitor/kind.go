@@ -42,6 +42,8 @@ type kind[T client.Object] struct {
 	cancelled string
 	// deleted is the reason for a job whose object is gone.
 	deleted string
+	// ended is the reason for a job that was ended while operations were open.
+	ended string
 	// moved is called once the phase is written.
 	moved func()
 }
@@ -55,7 +57,7 @@ var backups = &kind[*velerov1.Backup]{
 	inherited: func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error) {
 		return f.OfBackup(ctx, name)
 	},
-	cancelled: "the backup is cancelled", deleted: "the backup was deleted",
+	cancelled: "the backup is cancelled", deleted: "the backup was deleted", ended: "the backup has ended",
 	moved: func() { failpoint.Hit("async-operation-monitor/backup-moved-on") },
 }
 
@@ -69,8 +71,14 @@ var restores = &kind[*velerov1.Restore]{
 	inherited: func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error) {
 		return f.OfRestore(ctx, name)
 	},
-	cancelled: "the restore is cancelled", deleted: "the restore was deleted",
+	cancelled: "the restore is cancelled", deleted: "the restore was deleted", ended: "the restore has ended",
 	moved: func() { failpoint.Hit("async-operation-monitor/restore-moved-on") },
+}
+
+// finalizes reports whether a job is in the phase that follows once no operation is left.
+func (k *kind[T]) finalizes(obj T) bool {
+	phase := *k.status(obj).phase
+	return phase == velerov1.BackupPhaseFinalizing || phase == velerov1.BackupPhaseFinalizingPartiallyFailed
 }
 
 // waits reports whether a job waits for operations.

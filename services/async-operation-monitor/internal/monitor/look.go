@@ -53,9 +53,12 @@ func observe[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req r
 // see looks at a job that is in the cache.
 func see[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req reconcile.Request, obj T) reconcile.Result {
 	key := k.name + "/" + req.Name
-	if req.Namespace != m.Namespace || !k.waits(obj) {
-		m.jobs.forget(key)
+	switch {
+	case req.Namespace != m.Namespace:
 		return reconcile.Result{}
+	case !k.waits(obj):
+		m.jobs.waitsNoMore(key, k.finalizes(obj))
+		return reconcile.Result{RequeueAfter: endDeleted(ctx, m, k, key)}
 	}
 	s := m.jobs.sight(key, obj.GetUID(), m.Frequency)
 	due := stop(obj) && !s.stopping
@@ -117,7 +120,7 @@ func look[T client.Object](ctx context.Context, m *Monitor, k *kind[T], name, ui
 		return 0, nil
 	}
 	if err == nil && !k.waits(obj) {
-		m.jobs.forget(key)
+		m.jobs.waitsNoMore(key, k.finalizes(obj)) // the controller sees that phase too, and ends what is open
 		return 0, nil
 	}
 	if err != nil {

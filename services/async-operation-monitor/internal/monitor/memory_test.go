@@ -83,3 +83,33 @@ func TestTheOperationsOfADeletedBackupAreCancelled(t *testing.T) {
 		})
 	}
 }
+
+// A job whose phase somebody ends leaves no operation running: it is cancelled, once. One that moves on
+// as usual is left to its runner.
+func TestTheOperationsOfAJobThatIsEndedOverThemAreCancelled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		phase velerov1.BackupPhase
+		told  []string
+	}{
+		"ended": {velerov1.BackupPhaseFailed, []string{"one"}}, "moved on": {velerov1.BackupPhaseFinalizing, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				b.job(operation.KindBackup, "a", "one")
+				b.start()
+				b.start()
+				b.pass(time.Minute)
+				b.edit("a", func(o *velerov1.Backup) { o.Status.Phase = tc.phase })
+				b.pass(2 * time.Minute)
+				require.Equal(b, tc.told, b.plugins.cancelled())
+				if tc.told != nil {
+					require.Equal(b, "the backup has ended, the cancel was acknowledged: stopped", b.recorded(operation.KindBackup, "a")[0].Error)
+				}
+				asked := b.plugins.calls("one")
+				b.pass(10 * time.Minute)
+				require.Equal(b, asked, b.plugins.calls("one"), "nothing is asked any more")
+				require.Equal(b, tc.phase, b.backup("a").Status.Phase)
+			})
+		})
+	}
+}

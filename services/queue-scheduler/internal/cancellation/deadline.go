@@ -23,7 +23,11 @@ import (
 const again = 5 * time.Second
 
 // operationGrace is how long async-operation-monitor has to cancel the operations of a job that a
-// runner collected or restored, before the deadline of the job begins.
+// runner collected or restored, before the deadline of the job begins. It cannot be derived: the
+// grace period is that service's flag. It suffices for two calls to cancel, half a grace period apart,
+// and two polls as long as twice --item-operation-cancel-grace-period plus twice
+// --item-operation-sync-frequency is less; the defaults need 2m20s. A job that is ended sooner has
+// its operations cancelled all the same by a replica that follows it.
 const operationGrace = 5 * time.Minute
 
 // observation is since when this process has seen a request to cancel a job under one epoch, by its
