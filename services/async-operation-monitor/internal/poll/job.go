@@ -111,8 +111,13 @@ func (j *Job) Summary() operation.Summary { return j.log.Summary() }
 
 // Poll asks about the operations that are due, and records what follows in store. It does not wait
 // for calls that hang: what they answer counts in a later poll. An error means that the store
-// failed; the next poll goes on.
+// failed, in which case the next poll goes on, or is ErrClosed.
 func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Report, error) {
+	ctx, done, err := j.poller.begin(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer done()
 	j.log.Use(store)
 	if err := j.log.Refresh(ctx); err != nil {
 		return Report{}, err
@@ -121,7 +126,7 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Rep
 	j.ask(ctx, turn)
 	now := j.poller.Clock.Now()
 	j.absorb(now)
-	err := j.settle(ctx, turn)
+	err = j.settle(ctx, turn)
 	report := j.report(now, turn)
 	return report, err
 }

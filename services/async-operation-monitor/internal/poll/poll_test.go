@@ -245,6 +245,17 @@ func TestRecordsAreBounded(t *testing.T) {
 	})
 }
 
+// A poll that comes after the end, such as for a request that was under way, makes no call.
+func TestNothingIsPolledAfterTheEnd(t *testing.T) {
+	inBubble(t, []string{"a"}, func(b *bed) {
+		p := b.start()
+		p.poller.Close()
+		_, err := p.job.Poll(b.Context(), b.store, b.turn)
+		require.ErrorIs(b, err, poll.ErrClosed)
+		require.Empty(b, b.plugins.askedAt("a"))
+	})
+}
+
 // What a process that is told to stop cut off is no failed call.
 func TestAStopEndsTheCallsUnderWay(t *testing.T) {
 	inBubble(t, []string{"a"}, func(b *bed) {

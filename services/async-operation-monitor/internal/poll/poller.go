@@ -8,6 +8,7 @@ package poll
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -75,7 +76,14 @@ type Poller struct {
 	life              context.Context //nolint:containedctx // that of all calls, which outlive the polls that began them
 	end               context.CancelFunc
 	calls             sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool           // no poll begins any more
+	polls  sync.WaitGroup // only they begin calls
 }
+
+// ErrClosed means that a poll came after Close.
+var ErrClosed = errors.New("the process is ending")
 
 // New returns a Poller, which outlives ctx. Close ends it.
 func New(ctx context.Context, cfg Config) *Poller {
@@ -84,10 +92,31 @@ func New(ctx context.Context, cfg Config) *Poller {
 	return p
 }
 
-// Close ends the calls under way and waits for them. No poll may be under way.
+// Close ends the polls and calls under way and waits for them. What is polled afterwards fails.
 func (p *Poller) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
 	p.end()
+	p.polls.Wait()
 	p.calls.Wait()
+}
+
+// begin returns the context of a poll, and what ends it; an error once the Poller is closed.
+func (p *Poller) begin(ctx context.Context) (context.Context, func(), error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, ErrClosed
+	}
+	p.polls.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(p.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		p.polls.Done()
+	}, nil
 }
 
 // frequency is the pause between two calls about an operation.
