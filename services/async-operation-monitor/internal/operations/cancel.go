@@ -24,6 +24,10 @@ const (
 // ReasonNotCollected is the reason of the error while a job may still begin operations.
 const ReasonNotCollected = "OPERATIONS_NOT_COLLECTED"
 
+// ReasonNotRecorded is the reason of the error where operations are in the file of another server
+// alone: nothing can be recorded about them.
+const ReasonNotRecorded = "OPERATIONS_NOT_RECORDED"
+
 // Target says which operations of a job are meant: those of an ID, or all where it is empty.
 type Target struct {
 	ID string
@@ -62,7 +66,8 @@ type Cancelled struct {
 
 // Cancel records, once for each operation that is meant and has not ended, that it has to end for
 // that reason, and has them polled. An error wraps errgrpc.ErrPrecondition, with the reason
-// ReasonNotCollected, while the job may still begin operations.
+// ReasonNotCollected, while the job may still begin operations, and ReasonNotRecorded where one that
+// has not ended is known by the file of another server alone.
 func (s *Source) Cancel(ctx context.Context, owner Owner, target Target, reason string) (Cancelled, error) {
 	job, err := s.job(ctx, owner)
 	if err != nil {
@@ -84,7 +89,13 @@ func (s *Source) Cancel(ctx context.Context, owner Owner, target Target, reason 
 		own := metadata.NewIncomingContext(ctx, nil) // the caller's token is none for calls of this service
 		s.Memory.Wake(own, owner.Kind, owner.Name, job.GetUID())
 	}
-	return s.meant(f, owner, target, requested)
+	meant, err := s.meant(f, owner, target, requested)
+	running := slices.ContainsFunc(meant.Operations, func(o itemoperation.Operation) bool { return !o.Done() })
+	if err == nil && f.ops == nil && running {
+		return Cancelled{}, errgrpc.WithReason(
+			fmt.Errorf("the operations of %s were begun by another server, which alone can cancel them: %w", owner, errgrpc.ErrPrecondition), ReasonNotRecorded, nil)
+	}
+	return meant, err
 }
 
 // request records what is asked in the records of a job that has some.
@@ -130,7 +141,10 @@ func (s *Source) append(ctx context.Context, log *operation.Log, owner Owner, ta
 			return n, err
 		}
 	}
-	return n, err
+	if err == nil {
+		return n, nil
+	}
+	return n, fmt.Errorf("record the request for %s: %w: %w", owner, errgrpc.ErrConflict, err)
 }
 
 func (s *Source) requests(log *operation.Log, target Target, reason string) (events []operation.Event) {

@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"iter"
@@ -26,10 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
@@ -218,6 +222,45 @@ func TestWhatCannotBeCancelled(t *testing.T) {
 	}
 	require.Empty(t, b.requests())
 	require.Empty(t, b.memory.woken)
+}
+
+// Velero's server began these, and keeps no records: an answer without an error would be a promise.
+func TestOperationsOfAnotherServerAreNotCancelled(t *testing.T) {
+	b := newBed(t)
+	for _, key := range b.store.Keys() {
+		require.NoError(t, b.store.Delete(t.Context(), key))
+	}
+	var file bytes.Buffer
+	ops := []operation.Operation{op("AsyncBackupItemAction", "x.io/a", "1"), op("AsyncBackupItemAction", "x.io/a", "2")}
+	states := []operation.State{{Phase: operation.InProgress}, {Phase: operation.Completed}}
+	require.NoError(t, itemoperation.Encode(&file, operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}, ops, states))
+	var zipped bytes.Buffer
+	zip := gzip.NewWriter(&zipped)
+	_, err := zip.Write(file.Bytes())
+	require.NoError(t, err)
+	require.NoError(t, zip.Close())
+	b.store.Set(layout.BackupItemOperations("b"), zipped.Bytes())
+	for _, req := range []*operationv1.CancelOperationRequest{cancelOne("1", ""), cancelAll("b")} {
+		_, err := b.calls.CancelOperation(t.Context(), req)
+		requireRefused(t, err, codes.FailedPrecondition, "OPERATIONS_NOT_RECORDED", "another server")
+	}
+	answer, err := b.calls.CancelOperation(t.Context(), cancelOne("2", ""))
+	require.NoError(t, err)
+	require.Len(t, answer.GetOperations(), 1, "what has ended stays as it is")
+	require.Empty(t, b.memory.woken)
+}
+
+// Where others always record first, the caller is to try again.
+func TestARequestThatFindsNoTurnIsAConflict(t *testing.T) {
+	b := newBed(t, op("AsyncBackupItemAction", "x.io/a", "1"))
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpCreate {
+			return objectstore.ErrExists
+		}
+		return nil
+	})
+	_, err := b.calls.CancelOperation(t.Context(), cancelOne("1", ""))
+	requireRefused(t, err, codes.Aborted, "CONFLICT", "record the request")
 }
 
 // Replicas that record at the same time do not lose a request.

@@ -42,7 +42,8 @@ type OperationMonitorServiceClient interface {
 	// CancelOperation asks operations of a backup or restore to end: the request is recorded, once for each operation, and
 	// the action is called soon after. The job goes on; an operation that was cancelled has failed. Asking again changes
 	// nothing, and one that has ended stays as it is. While the job may still begin operations it is FAILED_PRECONDITION
-	// with the reason OPERATIONS_NOT_COLLECTED: cancel the job.
+	// with the reason OPERATIONS_NOT_COLLECTED: cancel the job. OPERATIONS_NOT_RECORDED is the reason
+	// where another server began them.
 	CancelOperation(ctx context.Context, in *CancelOperationRequest, opts ...grpc.CallOption) (*CancelOperationResponse, error)
 	// StreamOperationLogs sends what an operation has logged, oldest first. Where the protocol of its action has no logs it
 	// is UNIMPLEMENTED with the reason NO_OPERATION_LOGS.
@@ -130,7 +131,8 @@ type OperationMonitorServiceServer interface {
 	// CancelOperation asks operations of a backup or restore to end: the request is recorded, once for each operation, and
 	// the action is called soon after. The job goes on; an operation that was cancelled has failed. Asking again changes
 	// nothing, and one that has ended stays as it is. While the job may still begin operations it is FAILED_PRECONDITION
-	// with the reason OPERATIONS_NOT_COLLECTED: cancel the job.
+	// with the reason OPERATIONS_NOT_COLLECTED: cancel the job. OPERATIONS_NOT_RECORDED is the reason
+	// where another server began them.
 	CancelOperation(context.Context, *CancelOperationRequest) (*CancelOperationResponse, error)
 	// StreamOperationLogs sends what an operation has logged, oldest first. Where the protocol of its action has no logs it
 	// is UNIMPLEMENTED with the reason NO_OPERATION_LOGS.
