@@ -96,6 +96,8 @@ type Job struct {
 	// Hooks are the hooks of the backup's spec, and Exec runs hooks. Without Exec none runs.
 	Hooks *hook.Backup
 	Exec  podhook.Executor
+	// Opened gets the Pods whose hooks begin, until their post hooks have run; nil keeps none.
+	Opened *podhook.Opened
 	// Confirm returns an error if the backup may be another holder's by now; nil means that it
 	// never is. It is asked before calls that no epoch fences, unless it answered a moment ago.
 	Confirm func(ctx context.Context) error

@@ -53,7 +53,7 @@ func (r *run) collect(ctx context.Context) error {
 	r.chooseSnapshots()
 	if r.job.Exec != nil {
 		r.hooks = podhook.New(podhook.Config{Set: r.job.Hooks, Exec: r.job.Exec, Intents: r.intents,
-			Past: &r.past.Hooks, Confirm: r.job.Confirm, Log: r.cfg.Log})
+			Past: &r.past.Hooks, Confirm: r.job.Confirm, Opened: r.job.Opened, Log: r.cfg.Log})
 	}
 	bound, err := r.begin(ctx)
 	if err != nil {

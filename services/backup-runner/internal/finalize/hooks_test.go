@@ -3,6 +3,7 @@ package finalize_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
@@ -63,4 +66,29 @@ func TestAFailureRunsThePostHooksItOwes(t *testing.T) {
 	again.Exec, again.Cause = exec, s.Cause
 	require.NoError(t, again.Run(t.Context(), slices.DeleteFunc(finalize.Failure(), func(step finalize.Step) bool { return step.Name == "look for a commit" })))
 	require.Equal(t, []string{"frozen main thaw"}, exec.ran, "once")
+}
+
+// A bucket that refuses the record of post hooks, or to say what was recorded, leaves no Pod frozen.
+func TestPostHooksRunThoughTheBucketRefuses(t *testing.T) {
+	pod := checkpoint.HookedPod{Object: checkpoint.Object{Kind: "Pod", Namespace: "a", Name: "frozen"}, Pre: 1,
+		Post: []checkpoint.HookCommand{{Container: "main", Command: []string{"thaw"}, Timeout: time.Minute}}}
+	for name, refused := range map[string]func(op memstore.Op, key string) bool{
+		"the record":             func(_ memstore.Op, key string) bool { return key == layout.PostHooks("b", "u", 1) },
+		"to say that they ended": func(_ memstore.Op, key string) bool { return key == layout.PostHooksEnded("b", "u") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := bucket(t, []checkpoint.Record{{Hooked: []checkpoint.HookedPod{pod}}})
+			var log bytes.Buffer
+			exec, s := &thaw{}, state(t, store, &log)
+			s.Exec, s.Cause = exec, errors.New("refused")
+			store.Inject(func(op memstore.Op, key string) error {
+				if refused(op, key) {
+					return objectstore.ErrAccess
+				}
+				return nil
+			})
+			require.ErrorIs(t, s.Run(t.Context(), finalize.Failure()), objectstore.ErrAccess)
+			require.Equal(t, []string{"frozen main thaw"}, exec.ran)
+		})
+	}
 }

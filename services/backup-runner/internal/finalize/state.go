@@ -68,6 +68,8 @@ type Job struct {
 	KeepFailed func() bool
 	// Exec runs the post hooks that a backup which fails owes; nil runs none.
 	Exec podhook.Executor
+	// Opened are the Pods whose hooks this process began; nil keeps none.
+	Opened *podhook.Opened
 }
 
 // Snapshots removes the objects of CSI snapshots; csisnapshot.API does.

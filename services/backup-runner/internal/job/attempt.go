@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
 // Held is a backup that this process holds.
@@ -35,6 +36,8 @@ type attempt struct {
 	// reserved: the bucket's directory is or may be this backup's, so that the metadata file
 	// decides how it ends.
 	reserved bool
+	// opened are the Pods whose hooks this process began, and whose post hooks it has not run.
+	opened   podhook.Opened
 	panicked bool // in an earlier part of this attempt, or in those before it
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
@@ -35,8 +36,10 @@ type collection struct {
 	owned context.Context //nolint:containedctx // as long as the run
 	// namespaces are those the backup was admitted for.
 	namespaces []string
-	store      objectstore.Store
-	dir        string // for work files
+	// opened gets the Pods whose hooks begin.
+	opened *podhook.Opened
+	store  objectstore.Store
+	dir    string // for work files
 }
 
 // collect lists and stores everything and fixes the composition.
@@ -56,7 +59,7 @@ func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error
 	if work.Hooks, err = hook.NewBackup(&work.Backup.Spec.Hooks, catalog); err != nil {
 		return none, err
 	}
-	work.Exec = c.Exec
+	work.Exec, work.Opened = c.Exec, c.opened
 	work.Actions = c.actions(lasting, catalog) // for as long as they are called
 	defer work.Actions.Close()
 	work.LockVolume = c.locks().lock

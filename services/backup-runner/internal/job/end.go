@@ -29,7 +29,7 @@ func (a *attempt) withStore(ctx context.Context, store objectstore.Store, dir st
 	}
 	s := finalize.New(a.finalization(store, dir, cluster))
 	defer s.Close()
-	c := &collection{Kind: a.Kind, held: a.held, owned: a.owned, namespaces: a.admitted.Namespaces, store: store, dir: dir}
+	c := &collection{Kind: a.Kind, held: a.held, owned: a.owned, namespaces: a.admitted.Namespaces, opened: &a.opened, store: store, dir: dir}
 	s.Again = c.again
 	s.Collect = func(ctx context.Context) (checkpoint.Composition, error) {
 		a.collecting = true
@@ -65,7 +65,7 @@ func (a *attempt) clusterUID(ctx context.Context) (string, error) {
 func (a *attempt) finalization(store objectstore.Store, dir, cluster string) finalize.Job {
 	job := finalize.Job{
 		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: holder{a},
-		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, Tracer: a.Tracer, KeepFailed: a.KeepFailed, Exec: a.Exec,
+		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, Tracer: a.Tracer, KeepFailed: a.KeepFailed, Exec: a.Exec, Opened: &a.opened,
 		Snapshots: a.CSI,
 	}
 	if a.panicked {
@@ -74,8 +74,12 @@ func (a *attempt) finalization(store objectstore.Store, dir, cluster string) fin
 	return job
 }
 
-// end writes the end of a backup as Failed on the object alone.
+// end writes the end of a backup as Failed on the object alone. What pre hooks of this process changed
+// is undone before.
 func (a *attempt) end(ctx context.Context, reason string) error {
+	if err := a.runOpened(ctx); err != nil {
+		return err
+	}
 	b := a.held.Object.DeepCopy()
 	a.endSnapshots(ctx, b)
 	fail(b, reason, a.now())

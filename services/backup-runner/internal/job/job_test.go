@@ -147,6 +147,7 @@ func newWorld(t *testing.T) *world {
 	w.api = kubetest.New(
 		kubetest.Kind{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
 		kubetest.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"},
+		kubetest.Kind{Version: "v1", Kind: "Pod", Resource: "pods", Namespaced: true},
 		kubetest.Kind{Version: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", Namespaced: true},
 		kubetest.Kind{Version: "v1", Kind: "PersistentVolume", Resource: "persistentvolumes"},
 	)

@@ -28,7 +28,8 @@ type Intents interface {
 	Settle(ctx context.Context) error
 }
 
-// Config is what hooks are run with. Everything is required but Confirm.
+// Config is what hooks are run with. Everything is required but Confirm and
+// Opened.
 type Config struct {
 	// Set are the hooks of the backup's spec.
 	Set     *hook.Backup
@@ -39,7 +40,10 @@ type Config struct {
 	// Confirm returns an error if the backup may be another holder's by now; nil means that it
 	// never is.
 	Confirm func(ctx context.Context) error
-	Log     *slog.Logger
+	// Opened gets the Pods whose hooks begin, and loses those whose post hooks have run; nil keeps
+	// none.
+	Opened *Opened
+	Log    *slog.Logger
 }
 
 // Runner runs hooks. Safe for concurrent use.

@@ -56,17 +56,21 @@ func (r *Runner) Pre(ctx context.Context, p *Pod) error {
 	return r.Intents.Settle(ctx)
 }
 
-// open makes durable that the hooks of a Pod begin, unless an earlier holder did.
+// open makes durable that the hooks of a Pod begin, unless an earlier holder did, and keeps in memory
+// that they did.
 func (r *Runner) open(ctx context.Context, p *Pod) error {
-	if r.Past.Begun(p.object) {
-		return nil
-	}
 	opens := &checkpoint.HookedPod{Object: p.object, Pre: len(p.hooks.Pre)}
 	for _, e := range p.hooks.Post {
 		e.Container, _ = p.container(&e) // running it says what is wrong
 		opens.Post = append(opens.Post, checkpoint.HookCommand(e))
 	}
-	return r.Intents.Hook(ctx, opens, nil)
+	if !r.Past.Begun(p.object) {
+		if err := r.Intents.Hook(ctx, opens, nil); err != nil {
+			return err
+		}
+	}
+	r.Opened.add(opens)
+	return nil
 }
 
 // Post runs the post hooks of a Pod, all of them. An error ends the job.
@@ -85,6 +89,7 @@ func (r *Runner) Post(ctx context.Context, p *Pod) error {
 			p.note(joblog.Error, "post hook failed ("+e.Field+")", failure)
 		}
 	}
+	r.Opened.remove(p.object)
 	if err := r.Intents.Settle(ctx); err != nil {
 		return err
 	}
