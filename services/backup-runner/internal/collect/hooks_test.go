@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,6 +62,12 @@ func (a *applications) commands() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Sorted(slices.Values(a.ran))
+}
+
+func (a *applications) countFrozen() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.frozen)
 }
 
 func (a *applications) isFrozen(pod string) bool {
@@ -190,6 +197,43 @@ func TestHooksThatFail(t *testing.T) {
 	}
 }
 
+// No more Pods are between their hooks than there are workers: with one, each is thawed before the next
+// is frozen, and its claim is cut in between.
+func TestAsManyPodsAreFrozenAsThereAreWorkers(t *testing.T) {
+	for workers, pods := range map[int]int{1: 3, 2: 5} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			api := estate()
+			for i := range pods {
+				name := fmt.Sprintf("db-%d", i)
+				api.Add("pods", pod(name, around(), name))
+				api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: name})
+			}
+			apps := &applications{}
+			var most atomic.Int32
+			apps.before = func(_ context.Context, _, command string) error {
+				if frozen := int32(apps.countFrozen()); command == "freeze" && frozen >= most.Load() {
+					most.Store(frozen + 1)
+				}
+				return nil
+			}
+			cut := &fakeAction{name: "a.io/cut", selector: resources("persistentvolumeclaims"), do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+				if !apps.isFrozen(id.Name) {
+					return action.BackupResult{}, fmt.Errorf("%s is not frozen", id.Name)
+				}
+				return action.BackupResult{}, nil
+			}}
+			s := newSetup(t, api, velerov1.BackupSpec{}).with(cut).hooks(t, apps)
+			s.cfg.BlockWorkers = workers
+			res, got := s.run(t)
+			require.Zero(t, res.Errors, got.at(joblog.Error))
+			require.Equal(t, pods, cut.called(t), "one cut for each claim")
+			require.Len(t, apps.commands(), 2*pods)
+			require.Empty(t, apps.frozen)
+			require.LessOrEqual(t, int(most.Load()), workers)
+		})
+	}
+}
+
 // truncated cuts texts at the length of another.
 func truncated(texts []string, like string) (out []string) {
 	for _, text := range texts {
@@ -198,8 +242,16 @@ func truncated(texts []string, like string) (out []string) {
 	return out
 }
 
-// The hook of one Pod delays its own block, and no other, with hooks or without.
+// The hook of one Pod delays no block without hooks, and with several workers none with hooks either.
 func TestASlowHookDelaysItsOwnBlock(t *testing.T) {
+	for workers, others := range map[int]int{1: 300, 2: 300 + 19} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) { slowHook(t, workers, others) })
+	}
+}
+
+// slowHook runs a hook that ends once so many other objects were processed.
+func slowHook(t *testing.T, workers, processed int) {
+	t.Helper()
 	api := estate()
 	for i := range 20 {
 		api.Add("pods", pod(fmt.Sprintf("p-%02d", i), around()))
@@ -211,7 +263,7 @@ func TestASlowHookDelaysItsOwnBlock(t *testing.T) {
 	seen := 0
 	trace.do = func(ctx context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
 		mu.Lock()
-		if seen++; seen == 19+300 {
+		if seen++; seen == processed {
 			close(others)
 		}
 		mu.Unlock()
@@ -229,7 +281,7 @@ func TestASlowHookDelaysItsOwnBlock(t *testing.T) {
 		}
 	}}
 	s := newSetup(t, api, velerov1.BackupSpec{}).with(trace).hooks(t, apps)
-	s.cfg.BlockWorkers = 1
+	s.cfg.BlockWorkers = workers
 	res, got := s.run(t)
 	require.Zero(t, res.Errors, got.at(joblog.Error))
 	require.Equal(t, 20, got.of("pods"))

@@ -85,7 +85,7 @@ func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<-
 		defer close(queue)
 		return protect.Call(p.Log, func() error { return arrange(ctx, queue) })
 	})
-	l := newLanes(p, group)
+	l := newLanes(p, group, len(writers))
 	group.Go(func() error { return l.sort(ctx, queue) })
 	for _, out := range writers {
 		group.Go(func() error {

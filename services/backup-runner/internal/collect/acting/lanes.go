@@ -14,11 +14,12 @@ import (
 )
 
 // maxHooked is how many blocks are between their first pre hook and their last post hook at once,
-// in one backup. Those that wait for a worker there stand still for as long.
+// in one backup, and never more than it has workers: a block that waits for a worker there stands
+// still for as long as the actions of others take.
 const maxHooked = 8
 
-// lanes bring blocks to workers. The hooks of a block run beside the workers, so that no other block
-// waits for them.
+// lanes bring blocks to workers. The hooks of a block run beside the workers, so that no block without
+// hooks waits for them.
 type lanes struct {
 	pool   *Pool
 	group  *errgroup.Group
@@ -32,10 +33,10 @@ type lanes struct {
 // hooked is a block with hooks.
 type hooked struct{ itemblock.Block }
 
-func newLanes(p *Pool, group *errgroup.Group) *lanes {
+func newLanes(p *Pool, group *errgroup.Group, workers int) *lanes {
 	return &lanes{
 		pool: p, group: group, plain: make(chan itemblock.Block), ready: make(chan *hooked), ended: make(chan *hooked),
-		places: make(chan struct{}, maxHooked), done: make(chan struct{}),
+		places: make(chan struct{}, min(maxHooked, workers)), done: make(chan struct{}),
 	}
 }
 
