@@ -13,7 +13,8 @@ import (
 const waitContainer = "restore-wait"
 
 // restoreInitHook adds the init containers to a Pod that its annotations, or the spec of the
-// restore, ask for.
+// restore, ask for. One that is in the Pod under the same name, as that of an earlier restore is,
+// makes way: the API server refuses two of one name.
 type restoreInitHook struct{ named }
 
 func (a restoreInitHook) Execute(_ context.Context, o, _ *action.Object, r *action.Restore) (_ action.RestoreResult, err error) {
@@ -39,6 +40,7 @@ func (a restoreInitHook) Execute(_ context.Context, o, _ *action.Object, r *acti
 	if v := spec["initContainers"]; !ok && v != nil {
 		return action.RestoreResult{}, &fieldError{"spec.initContainers", "a list", v}
 	}
+	present = without(present, added)
 	var all []any
 	if len(present) > 0 {
 		if first, ok := present[0].(object); ok && first["name"] == waitContainer {
@@ -50,4 +52,22 @@ func (a restoreInitHook) Execute(_ context.Context, o, _ *action.Object, r *acti
 	}
 	spec["initContainers"] = append(all, present...)
 	return action.RestoreResult{Object: action.FromContent(u.Object)}, nil
+}
+
+// without returns the containers whose name none of the others has.
+func without(containers []any, others []map[string]any) (out []any) {
+	names := map[string]bool{}
+	for _, c := range others {
+		if name, ok := c["name"].(string); ok {
+			names[name] = true
+		}
+	}
+	for _, v := range containers {
+		c, _ := v.(object)
+		if name, named := c["name"].(string); named && names[name] {
+			continue
+		}
+		out = append(out, v)
+	}
+	return out
 }

@@ -217,6 +217,19 @@ func claimOfOld() *action.Object {
 	return action.FromJSON([]byte(`{"kind":"PersistentVolumeClaim","spec":{"storageClassName":"old"}}`))
 }
 
+// A Pod that was restored with an init container, and backed up with it, is restored with one of the
+// name.
+func TestAnInitContainerIsAddedOnce(t *testing.T) {
+	got, err := run(t, &cluster{}, "velero.io/init-restore-hook", `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
+		"init.hook.restore.velero.io/container-image":"busybox:2","init.hook.restore.velero.io/container-name":"unpack","init.hook.restore.velero.io/command":"unpack"}},
+		"spec":{"initContainers":[{"name":"restore-wait"},{"name":"unpack","image":"busybox:1"},{"name":"own"}]}}`)
+	require.NoError(t, err)
+	o, err := got.Object.Content()
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"initContainers": []any{map[string]any{"name": "restore-wait"},
+		map[string]any{"name": "unpack", "image": "busybox:2", "command": []any{"unpack"}}, map[string]any{"name": "own"}}}, o["spec"])
+}
+
 func TestInitContainersComeFirst(t *testing.T) {
 	const name = "velero.io/init-restore-hook"
 	got, err := run(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
