@@ -89,18 +89,34 @@ func TestAnOperationFailsWithItsProcess(t *testing.T) {
 
 // An instance that does not answer holds up its own operations only.
 func TestAnInstanceThatHangsHoldsUpNobodyElse(t *testing.T) {
-	names := []string{"j/p"}
+	var names []string
 	for i := range 16 {
 		names = append(names, "i/"+string(rune('a'+i)))
 	}
+	names = append(names, "j/p") // asked about last, were they all in one queue
 	inHomes(t, func(b *bed, h *homes, p *process) {
-		for _, name := range names[1:] {
+		for _, name := range names[:16] {
 			h.plugins[name].on(name, hangs)
 		}
 		h.plugins["j/p"].on("j/p", ends(""))
 		p.poll()
-		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		require.Equal(b, operation.Completed, b.recorded()[16].Phase)
 	}, names...)
+}
+
+// No process has acknowledged what it was called to cancel when it died.
+func TestAnOperationLostWhileItIsCancelledHasAcknowledgedNothing(t *testing.T) {
+	inHomes(t, func(b *bed, h *homes, p *process) {
+		h.plugins["i/p"].onCancel("i/p", func(ctx context.Context, _ time.Duration) (bool, error) {
+			<-ctx.Done()
+			return false, ctx.Err()
+		})
+		p.turn.Cancel = "the backup is cancelled"
+		require.False(b, p.run(10*time.Second))
+		h.plugins["i/p"].on("i/p", fails(fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)))
+		require.True(b, p.run(30*time.Second))
+		require.Contains(b, b.errorOf(0), "the backup is cancelled, the cancel was not acknowledged: the operation is lost")
+	}, "i/p")
 }
 
 // A process is not kept for an operation that was given up.
