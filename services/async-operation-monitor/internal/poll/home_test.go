@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,9 @@ type homes struct {
 	mu      sync.Mutex
 	plugins map[string]*plugins // by "instance/process"
 	forgot  []string
+	// slow is how long a call to forget takes; now and most are how many are under way, and were.
+	slow      time.Duration
+	now, most int
 }
 
 // At implements poll.Homes.
@@ -34,6 +38,12 @@ func (h *homes) Forget(_ context.Context, instance, process string, op action.Op
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.forgot = append(h.forgot, instance+"/"+process+" "+op.ID)
+	h.now++
+	h.most = max(h.most, h.now)
+	h.mu.Unlock()
+	time.Sleep(h.slow)
+	h.mu.Lock()
+	h.now--
 	return nil
 }
 
@@ -126,7 +136,33 @@ func TestAnOperationThatIsGivenUpIsForgotten(t *testing.T) {
 		p.turn.Cancel = "the backup is cancelled"
 		require.True(b, p.run(5*time.Minute))
 		require.Equal(b, "the backup is cancelled, the cancel was refused; the operation may go on", b.errorOf(0))
+		synctest.Wait()
 		p.poller.Close()
 		require.Equal(b, []string{"i/p i/p"}, h.forgot)
 	}, "i/p")
+}
+
+// Calls to forget are as bounded as others, and none is made about what has ended.
+func TestForgettingIsBounded(t *testing.T) {
+	var names []string
+	for i := range 20 {
+		names = append(names, "i/"+string(rune('a'+i)))
+	}
+	inHomes(t, func(b *bed, h *homes, p *process) {
+		h.slow = time.Second
+		for i, name := range names {
+			h.plugins[name].onCancel(name, func(context.Context, time.Duration) (bool, error) { return false, nil })
+			switch i {
+			case 0:
+				h.plugins[name].on(name, ends(""))
+			case 1:
+				h.plugins[name].on(name, fails(fmt.Errorf("%w: ended", operationhome.ErrGone)))
+			}
+		}
+		p.turn.Cancel = "the backup is cancelled"
+		require.True(b, p.run(5*time.Minute))
+		time.Sleep(time.Minute)
+		require.Len(b, h.forgot, 18)
+		require.LessOrEqual(b, h.most, 9)
+	}, names...)
 }

@@ -170,12 +170,22 @@ func (j *Job) report(now time.Time, turn Turn) Report {
 	return r
 }
 
-// count tells of the operations that ended, also the processes that they lived in.
+// count tells of the operations that ended, also the processes of those that were given up: the
+// others know.
 func (j *Job) count(events []operation.Event) {
+	ops, states := j.log.Operations(), j.log.States()
+	var givenUp []int
+	j.mu.Lock()
 	for i := range events {
-		if events[i].End != nil {
-			j.poller.Metrics.Ended(string(j.log.States()[events[i].Operation].Phase))
-			j.poller.forget(&j.log.Operations()[events[i].Operation])
+		if at := events[i].Operation; events[i].End != nil {
+			j.poller.Metrics.Ended(string(states[at].Phase))
+			if ops[at].Home != nil && j.memos[at].ended == nil {
+				givenUp = append(givenUp, at)
+			}
 		}
+	}
+	j.mu.Unlock()
+	if len(givenUp) > 0 {
+		j.each(j.poller.progress, givenUp, j.poller.life.Done(), func(i int) { j.poller.forget(&ops[i]) })
 	}
 }

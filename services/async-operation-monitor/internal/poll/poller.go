@@ -150,13 +150,8 @@ func (p *Poller) actions(op *operation.Operation) action.Operations {
 
 // forget lets the process of an operation go that was given up: it may not have ended.
 func (p *Poller) forget(op *operation.Operation) {
-	if op.Home == nil {
-		return
-	}
-	p.calls.Go(func() {
-		p.bounded(p.life, callLimit, func(ctx context.Context) {
-			_ = p.Homes.Forget(ctx, op.Home.Instance, op.Home.Process, named(op)) // it is gone, or kept for longer
-		})
+	p.bounded(p.life, callLimit, func(ctx context.Context) {
+		_ = p.Homes.Forget(ctx, op.Home.Instance, op.Home.Process, named(op)) // it is gone, or kept for longer
 	})
 }
 
