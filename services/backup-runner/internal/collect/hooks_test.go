@@ -20,7 +20,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
@@ -232,6 +234,29 @@ func TestAsManyPodsAreFrozenAsThereAreWorkers(t *testing.T) {
 			require.LessOrEqual(t, int(most.Load()), workers)
 		})
 	}
+}
+
+// What is recorded of a post hook names the container that it asks for, also one that the Pod does not
+// have: a later holder does not run it in another.
+func TestTheRecordKeepsTheContainerOfAPostHook(t *testing.T) {
+	api := estate()
+	api.Add("pods", pod("p", around("post.hook.backup.velero.io/container", "none")), pod("q", around()))
+	s := newSetup(t, api, velerov1.BackupSpec{}).hooks(t, &applications{})
+	s.run(t)
+	var keys []string
+	for _, key := range s.store.Keys() {
+		if strings.HasPrefix(key, layout.CheckpointPrefix("b1", "uid-1")) {
+			keys = append(keys, key)
+		}
+	}
+	containers := map[string]string{}
+	require.NoError(t, checkpoint.Each(t.Context(), s.store, "b1", "uid-1", keys, func(_ string, rec *checkpoint.Record) error {
+		for _, h := range rec.Hooked {
+			containers[h.Object.Name] = h.Post[0].Container
+		}
+		return nil
+	}))
+	require.Equal(t, map[string]string{"p": "none", "q": "main"}, containers)
 }
 
 // truncated cuts texts at the length of another.

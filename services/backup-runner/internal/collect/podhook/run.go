@@ -61,7 +61,10 @@ func (r *Runner) Pre(ctx context.Context, p *Pod) error {
 func (r *Runner) open(ctx context.Context, p *Pod) error {
 	opens := &checkpoint.HookedPod{Object: p.object, Pre: len(p.hooks.Pre)}
 	for _, e := range p.hooks.Post {
-		e.Container, _ = p.container(&e) // running it says what is wrong
+		// One that the Pod does not have keeps its name: no holder runs the command in another.
+		if name, err := p.container(&e); err == nil {
+			e.Container = name
+		}
 		opens.Post = append(opens.Post, checkpoint.HookCommand(e))
 	}
 	if !r.Past.Begun(p.object) {
