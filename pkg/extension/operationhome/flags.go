@@ -33,9 +33,11 @@ func (f *Flags) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(f.DrainTimeout, "operation-drain-timeout", timeout, "how long a process that was told to stop waits for operations that live in its plugins' processes")
 }
 
-// Validate returns an error that names the flag.
-func (f *Flags) Validate() error {
-	if f.Timeout() < 0 {
+// Complete fills in the default and checks; an error names the flag.
+func (f *Flags) Complete() error {
+	timeout := f.Timeout()
+	f.DrainTimeout = &timeout
+	if timeout < 0 {
 		return errgrpc.Field("--operation-drain-timeout", "must not be negative")
 	}
 	return nil

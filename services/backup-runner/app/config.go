@@ -115,7 +115,7 @@ func (c *Config) complete() error {
 	if err := c.Plugins.Validate(); err != nil {
 		return err
 	}
-	if err := c.Operations.Validate(); err != nil {
+	if err := c.Operations.Complete(); err != nil {
 		return err
 	}
 	if err := c.Options.Validate(); err != nil {

@@ -80,7 +80,7 @@ func (c *Config) complete() error {
 	if err != nil {
 		return err
 	}
-	if err := c.Operations.Validate(); err != nil {
+	if err := c.Operations.Complete(); err != nil {
 		return err
 	}
 	return c.Plugins.Validate()
