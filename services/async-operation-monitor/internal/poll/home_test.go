@@ -162,6 +162,8 @@ func TestForgettingIsBounded(t *testing.T) {
 		p.turn.Cancel = "the backup is cancelled"
 		require.True(b, p.run(5*time.Minute))
 		time.Sleep(time.Minute)
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		require.Len(b, h.forgot, 18)
 		require.LessOrEqual(b, h.most, 9)
 	}, names...)
