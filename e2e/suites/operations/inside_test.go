@@ -183,12 +183,12 @@ func (b *bed) byCommand(t *testing.T) {
 		settled := 0
 		for _, o := range list.Operations {
 			ids[o.Name] = o.ID
-			if o.Name == "endless" && o.Description != "" || o.Name == "short" && o.Phase == "Completed" {
+			if o.Name == "endless" && o.Description != "" || (o.Name == "short" || o.Name == "foreign") && o.Phase == "Completed" {
 				settled++
 			}
 		}
-		return settled == 2
-	}, site.Patience, site.Look, "the operations in the process are followed")
+		return settled == 3
+	}, site.Patience, site.Look, "the operations in the process and outside of it are followed")
 	require.Contains(t, b.command(t, "operation", "logs", "backup/"+name, ids["endless"]), `info copying in the process item="endless"`)
 
 	var out string
