@@ -155,18 +155,18 @@ func (r *resumed) killAt(ctx context.Context, backup *velerov1.Backup, listed in
 	}
 	held.Kill()
 	killed := time.Now()
-	var taker claim.Claim
+	var successor claim.Claim
 	err = until(ctx, pollEvery, func() (bool, error) {
 		var by *fleet.Member
-		taker, by, err = r.claim(ctx, backup)
-		return by != nil && taker.Epoch > holder.Epoch, err
+		successor, by, err = r.claim(ctx, backup)
+		return by != nil && successor.Epoch > holder.Epoch, err
 	})
 	if err != nil {
 		return fmt.Errorf("takeover: %w", err)
 	}
 	r.figures.Set("resume.claim_timeout_s", r.ClaimTimeout.Seconds())
 	r.figures.Set("resume.takeover_s", time.Since(killed).Seconds())
-	records := layout.Checkpoint(backup.Name, string(backup.UID), taker.Epoch, 1)
+	records := layout.Checkpoint(backup.Name, string(backup.UID), successor.Epoch, 1)
 	if err := until(ctx, lookEvery, func() (bool, error) { return !r.store.first(records).IsZero(), nil }); err != nil {
 		return fmt.Errorf("first record after the takeover: %w", err)
 	}

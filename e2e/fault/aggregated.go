@@ -226,7 +226,7 @@ func prepareAggregated(ctx context.Context, b *Bed, name string) (err error) {
 
 // beginAggregated restores, and serves the API once the restore waits for it.
 func beginAggregated(ctx context.Context, b *Bed, name string) error {
-	err := b.passes(ctx, parking, func() error {
+	err := b.passes(ctx, delayed, func() error {
 		return b.apiClient.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
 			BackupName: name, NamespaceMapping: map[string]string{served: name}, IncludeClusterResources: new(true),
 		}})

@@ -19,7 +19,7 @@ type Case struct {
 	Point    string // for example "backup-runner/part-recorded"
 	Nth      int    // 0 and 1 are the first hit
 	Scenario string // see Scenarios
-	// After is a point that has to be reached first, for points that only a taker or a leaver
+	// After is a point that has to be reached first, for points that only a successor or a leaver
 	// reaches: the process that reaches it is killed, or, if Asked, told to end (SIGTERM) right
 	// there.
 	After string

@@ -12,15 +12,15 @@ func Table() []Mutant {
 var Processes = map[string][]Edit{
 	// The woken process goes on to the end of a job that is not its own any more.
 	"nofence": {claimUnchecked, journalUnfenced},
-	// The taker trusts the record of a part that is not there.
+	// The successor trusts the record of a part that is not there.
 	"earlycheckpoint": {recordBeforePart, noRecordAfterPart},
-	// The taker trusts the outcome of an object that is not there.
+	// The successor trusts the outcome of an object that is not there.
 	"earlyack": {outcomeBeforeObject},
-	// The taker does not know of a paused owner.
+	// The successor does not know of a paused owner.
 	"pauseunrecorded": {pauseUnrecorded},
-	// The taker takes a snapshot that the dead process had announced.
+	// The successor takes a snapshot that the dead process had announced.
 	"snapshotagain": {announcedSnapshotTaken},
-	// The taker makes a call that the dead process had announced.
+	// The successor makes a call that the dead process had announced.
 	"callagain": {announcedCallMade},
 }
 

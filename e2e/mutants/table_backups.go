@@ -15,12 +15,12 @@ var backups = []Mutant{
 		Package: "./services/backup-runner/internal/collect", Test: "TestAKindInAStorageOfItsOwn",
 	},
 	{
-		Name: "a taker takes a cut of its own", Edit: Edit{
+		Name: "a successor takes a cut of its own", Edit: Edit{
 			"services/backup-runner/internal/collect/resume.go",
 			"r.job.Cut.Restore(r.past.Revisions)",
 			"",
 		},
-		Package: "./services/backup-runner/internal/collect", Test: "TestATakerKeepsTheRecordedCut",
+		Package: "./services/backup-runner/internal/collect", Test: "TestASuccessorKeepsTheRecordedCut",
 	},
 	{
 		Name: "a cut restored from nothing is taken", Edit: Edit{

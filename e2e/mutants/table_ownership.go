@@ -58,7 +58,7 @@ var ownership = []Mutant{
 		Package: "./pkg/archive/assembly", Test: "TestASidecarWithAnotherHashIsRefused",
 	},
 	{
-		Name: "a taker reads a spool whatever its hash",
+		Name: "a successor reads a spool whatever its hash",
 		Edit: Edit{
 			"services/backup-runner/internal/itemspool/fetch.go", "if n != size || hex.EncodeToString(hash.Sum(nil)) != sum {",
 			"if n != size || hex.EncodeToString(hash.Sum(nil)) == \"\" {",

@@ -28,13 +28,13 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "a restore ends beside its operations",
-		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return !in.operations.Ended(), e.verdict(failure)", "return false, e.verdict(failure)"},
+		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return !in.operations.Ended(), e.sealedFailure(failure)", "return false, e.sealedFailure(failure)"},
 		Package: "./services/restore-runner/internal/job", Test: "TestARestoreWaitsForItsOperations",
 	},
 	{
 		Name:    "a restore that fails waits for its operations without cancelling them",
 		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return failedPrefix + failure.Error()", "return \"\""},
-		Package: "./services/restore-runner/internal/job", Test: "TestATakerThatFailsHasOperationsCancelled",
+		Package: "./services/restore-runner/internal/job", Test: "TestASuccessorThatFailsHasOperationsCancelled",
 	},
 	{
 		Name:    "a call of a restore that carries a key is not made again",

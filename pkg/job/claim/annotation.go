@@ -71,8 +71,8 @@ func Set(obj metav1.Object, c Claim) error {
 	return nil
 }
 
-// Release empties the holder and keeps the epoch: the next taker goes on at once. An object without
-// a claim stays without.
+// Release empties the holder and keeps the epoch: the next successor goes on at once. An object
+// without a claim stays without.
 func Release(obj metav1.Object) error {
 	c, ok, err := Parse(obj)
 	if err != nil || !ok {

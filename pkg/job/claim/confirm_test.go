@@ -25,10 +25,10 @@ func claimed(t *testing.T) (b *bed, one, two *Instance, obj *corev1.ConfigMap) {
 }
 
 // steal lets another instance write its claim into the stored object.
-func steal(t *testing.T, b *bed, taker *Instance, obj *corev1.ConfigMap) {
+func steal(t *testing.T, b *bed, successor *Instance, obj *corev1.ConfigMap) {
 	t.Helper()
 	stored := obj.DeepCopy()
-	take(t, taker, stored)
+	take(t, successor, stored)
 	require.NoError(t, b.client.Update(t.Context(), stored))
 }
 
@@ -71,8 +71,8 @@ func TestConfirmNoticesAPauseAtOnce(t *testing.T) {
 	}
 }
 
-// A claim that outlived a gap is read indefinitely after: a taker that saw the death may have stood
-// still just before its write, and for how long nobody knows.
+// A claim that outlived a gap is read indefinitely after: a successor that saw the death may have
+// stood still just before its write, and for how long nobody knows.
 func TestAfterAGapEveryConfirmReads(t *testing.T) {
 	b, one, two, obj := claimed(t)
 	b.pass(t, timeout, two)

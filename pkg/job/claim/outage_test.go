@@ -13,7 +13,7 @@ import (
 )
 
 // An API server that is away for a minute, in every way one can be, expires nobody, however often
-// takers look and however late the holder is back.
+// successors look and however late the holder is back.
 func TestAnOutageExpiresNobody(t *testing.T) {
 	refuse := errors.New("etcdserver: mvcc: database space exceeded")
 	for name, outage := range map[string]func(t *testing.T, b *bed) interceptor.Funcs{
@@ -62,9 +62,9 @@ func TestAnOutageExpiresNobody(t *testing.T) {
 	}
 }
 
-// Cut off alone, a taker learns nothing; the others take over from a dead holder all the same, and
-// a holder without writes loses its claim to them.
-func TestOnePartitionedTaker(t *testing.T) {
+// Cut off alone, a successor learns nothing; the others take over from a dead holder all the same,
+// and a holder without writes loses its claim to them.
+func TestOnePartitionedSuccessor(t *testing.T) {
 	b, one, two, obj := claimed(t)
 	three := b.instance("three")
 	b.pass(t, beat, one, two, three)
@@ -107,8 +107,8 @@ func TestADeletedLeaseIsWrittenAgain(t *testing.T) {
 	require.NoError(t, one.Confirm(t.Context(), obj))
 }
 
-// A taker that slept goes by no old answer: the holder may have come back.
-func TestATakerThatSleptLooksFirst(t *testing.T) {
+// A successor that slept goes by no old answer: the holder may have come back.
+func TestASuccessorThatSleptLooksFirst(t *testing.T) {
 	b, one, two, obj := claimed(t)
 	b.pass(t, timeout, two)
 	require.Equal(t, "one", <-two.Expired())

@@ -30,7 +30,7 @@ func add(t *testing.T, j *journal.Journal, text string) string {
 	return key
 }
 
-func TestTakerReadsWhatWasWrittenAndFencesTheWriter(t *testing.T) {
+func TestSuccessorReadsWhatWasWrittenAndFencesTheWriter(t *testing.T) {
 	s := memstore.New()
 	first := open(t, s, 1)
 	want := []string{add(t, first, "a"), add(t, first, "b")}
@@ -143,8 +143,8 @@ func TestAGapIsCorruption(t *testing.T) {
 	require.ErrorIs(t, err, journal.ErrCorrupt)
 }
 
-// Any number of takers and writers at once: every record that Append confirmed is seen by every
-// later taker, in the same order.
+// Any number of successors and writers at once: every record that Append confirmed is seen by every
+// later successor, in the same order.
 func TestNoConfirmedRecordIsLostInARace(t *testing.T) {
 	s := memstore.New()
 	var mu sync.Mutex

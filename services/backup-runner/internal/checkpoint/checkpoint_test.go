@@ -132,9 +132,9 @@ func TestCompositionIsFixedOnce(t *testing.T) {
 	require.Equal(t, first, second)
 }
 
-// One record decides: a backup that was condemned is not composed any more, and the first verdict
+// One record decides: a backup that was failed is not composed any more, and the first failure
 // stands.
-func TestTheFirstVerdictStands(t *testing.T) {
+func TestTheFirstFailureStands(t *testing.T) {
 	store := memstore.New()
 	first := Failure{Reason: "no disk", Time: time.Unix(1, 5e6).UTC()}
 	_, err := RecordComposition(t.Context(), store, Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseFailed, Failure: &first})

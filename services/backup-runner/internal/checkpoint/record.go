@@ -47,11 +47,11 @@ type Record struct {
 	Spool *Spool `json:"held,omitempty"`
 	// LeftOut are objects that an action kept out of the backup.
 	LeftOut []Object `json:"leftOut,omitempty"`
-	// Aside are objects of the part, or left out, that were processed out of their item block, and
-	// Joined those whose block is in the part. Of an object that is among the former and in no
+	// Detached are objects of the part, or left out, that were processed out of their item block,
+	// and Joined those whose block is in the part. Of an object that is among the former and in no
 	// record's Joined, what belongs to its block is still to be asked.
-	Aside  []Object `json:"aside,omitempty"`
-	Joined []Object `json:"joined,omitempty"`
+	Detached []Object `json:"aside,omitempty"`
+	Joined   []Object `json:"joined,omitempty"`
 	// Resources are the resources of objects in the part that no range accounts for, sorted.
 	Resources []string `json:"resources,omitempty"`
 	// Intents are calls that may begin an operation. They are made once this record is durable.
@@ -106,8 +106,8 @@ type Start struct {
 // PostOperation says how far the items are that operations named. All of them are read before an
 // action sees one.
 type PostOperation struct {
-	// Read is how many of them, in the order of the operations, are in the item spools of the records
-	// up to this one, or in their notes since they could not be read.
+	// Read is how many of them, in the order of the operations, are in the item spools of the
+	// records up to this one, or in their notes since they could not be read.
 	Read int `json:"read"`
 	// Unbound are the errors about missing actions that are in the notes up to this record.
 	Unbound []string `json:"unbound,omitempty"`
@@ -177,8 +177,8 @@ type Outcome struct {
 	Call
 	// Body is the object as the action left it; nil if it changed nothing.
 	Body []byte `json:"body,omitempty"`
-	// Patch is what the action changed, as a JSON merge patch (RFC 7386), where the call is not made
-	// again when the object is stored again after the operations; nil if it changed nothing.
+	// Patch is what the action changed, as a JSON merge patch (RFC 7386), where the call is not
+	// made again when the object is stored again after the operations; nil if it changed nothing.
 	Patch []byte `json:"patch,omitempty"`
 	// Additional and Operation are what else the action answered.
 	Additional []Item `json:"additional,omitempty"`
@@ -238,7 +238,7 @@ func (r *Record) format() int {
 	if len(r.Intended)+len(r.Snapshots) > 0 || slices.ContainsFunc(r.Volumes, pending) {
 		return recordWithSnapshots
 	}
-	if r.Spool != nil || len(r.LeftOut)+len(r.Aside)+len(r.Joined)+len(r.Resources)+len(r.Intents)+len(r.Outcomes) > 0 {
+	if r.Spool != nil || len(r.LeftOut)+len(r.Detached)+len(r.Joined)+len(r.Resources)+len(r.Intents)+len(r.Outcomes) > 0 {
 		return recordWithActions
 	}
 	return recordVersion

@@ -264,8 +264,8 @@ func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 	require.Contains(t, trace.calls, "ConfigMap a/cm-060")
 }
 
-// Catches a taker that believes any file of held objects: one with other bytes than its record says
-// would be stored as the cluster's.
+// Catches a successor that believes any file of held objects: one with other bytes than its record
+// says would be stored as the cluster's.
 func TestHeldObjectsWithAnotherHashEndTheJob(t *testing.T) {
 	stop := make(chan struct{})
 	s := newSetup(t, estate(), fifty(), "a")

@@ -29,7 +29,7 @@ func Again(ctx context.Context, cfg Config, job Job, items []operation.Resource)
 	r := newRun(uploads, cfg, job)
 	defer func() {
 		cancel()
-		r.crew.discard()
+		r.workers.discard()
 		r.spools.Remove()
 	}()
 	if err := r.again(ctx, itemsOf(items)); err != nil {
@@ -48,7 +48,7 @@ func (r *run) again(ctx context.Context, items []action.Item) error {
 	if err != nil {
 		return err
 	}
-	set, out := itemset.New(), r.crew.writers[0]
+	set, out := itemset.New(), r.workers.writers[0]
 	loader := history.Loader{Store: r.job.Store, Items: set, Spools: &r.spools, Dir: r.job.Dir, Progress: r.job.Progress}
 	if err := loader.Load(ctx, &r.past.Acted); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (r *run) again(ctx context.Context, items []action.Item) error {
 	if err := out.Drain(); err != nil {
 		return err
 	}
-	return r.crew.settle(ctx)
+	return r.workers.flush(ctx)
 }
 
 // resumeAgain reads what earlier holders recorded: of the collection its calls, and what they read
@@ -138,7 +138,7 @@ func (r *run) storer(bound *actionset.Bound, finder *lookup.Finder, items *items
 	return acting.New(acting.Config{
 		Actions: bound, Items: items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.record, Intents: r.intents, Again: true,
 		Finder: finder, Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
-		Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+		Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 	})
 }
 

@@ -65,7 +65,7 @@ func TestItemsAreReadBeforeAnActionSeesOneAgain(t *testing.T) {
 
 // A holder that takes over goes on with what was read, at the revision of the first one, and stores
 // nothing twice.
-func TestATakerGoesOnWithTheItemsThatWereReadAgain(t *testing.T) {
+func TestASuccessorGoesOnWithTheItemsThatWereReadAgain(t *testing.T) {
 	items, names := postOperation(12)
 	for n := 2; ; n++ {
 		api := estate()
@@ -149,8 +149,8 @@ func TestWhatAStartChangedIsInTheItemThatIsStoredAgain(t *testing.T) {
 	require.InDelta(t, float64(1<<62+1), body["big"], 0)
 }
 
-// An action that took part in the collection and is missing when items are stored again is an error,
-// once, whoever holds the backup; what the collection noted already is not noted again.
+// An action that took part in the collection and is missing when items are stored again is an
+// error, once, whoever holds the backup; what the collection noted already is not noted again.
 func TestAnActionThatIsMissingOnlyAfterTheOperationsIsAnError(t *testing.T) {
 	s := newSetup(t, estate(), fifty(), "a").with(annotate("a.io/x", action.Selector{}), annotate("a.io/y", action.Selector{}),
 		&fakeAction{name: "a.io/silent", unbound: errors.New("no answer")})

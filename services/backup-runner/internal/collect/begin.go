@@ -53,14 +53,14 @@ func (r *run) first(ctx context.Context) (*actionset.Bound, error) {
 	for _, kind := range plan.First(r.job.Filter, r.job.Catalog, live) {
 		start.Kinds = append(start.Kinds, kind.Name())
 	}
-	out := r.crew.writers[0]
+	out := r.workers.writers[0]
 	out.Record.Start, r.past.Start = start, start
 	return bound, out.Flush()
 }
 
 // greet notes how the log begins.
 func (r *run) greet(revision string) error {
-	out := r.crew.writers[0]
+	out := r.workers.writers[0]
 	message := "Backup started, each kind is listed at its newest revision"
 	if revision != "" {
 		message = "Backup started, everything is listed at revision " + revision
@@ -85,17 +85,17 @@ func (r *run) greet(revision string) error {
 // objects of it.
 func (r *run) unanswered(f *resource.GroupFailure) error {
 	if r.job.Filter.MayTakeFrom(f.GroupVersion) {
-		return r.crew.writers[0].Fail(joblog.Entry{
+		return r.workers.writers[0].Fail(joblog.Entry{
 			Message: fmt.Sprintf("API group %s does not answer: its objects are not backed up", f.GroupVersion), Err: f.Err.Error()})
 	}
-	return r.crew.writers[0].Inform(joblog.Entry{
+	return r.workers.writers[0].Inform(joblog.Entry{
 		Message: fmt.Sprintf("API group %s does not answer; the filters select nothing of it", f.GroupVersion), Err: f.Err.Error()})
 }
 
 // bind asks the actions what they apply to. One that does not answer is an error of the backup,
 // noted unless an earlier holder did; all of these are returned.
 func (r *run) bind(ctx context.Context, noted []string) (bound *actionset.Bound, unbound []string, err error) {
-	out, actions := r.crew.writers[0], &r.job.Actions
+	out, actions := r.workers.writers[0], &r.job.Actions
 	for _, missing := range actions.Errors {
 		unbound = append(unbound, missing)
 		if slices.Contains(noted, missing) {
@@ -108,7 +108,7 @@ func (r *run) bind(ctx context.Context, noted []string) (bound *actionset.Bound,
 	if actions.None() && r.hooks == nil && len(r.past.Acted.Spools) == 0 {
 		return nil, unbound, out.Drain()
 	}
-	bound, failures, err := actions.Bind(ctx, r.job.Backup, r.job.Catalog, r.crew.stop)
+	bound, failures, err := actions.Bind(ctx, r.job.Backup, r.job.Catalog, r.workers.stop)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -129,7 +129,7 @@ func (r *run) bind(ctx context.Context, noted []string) (bound *actionset.Bound,
 
 // end notes that everything was listed, once everything is durable.
 func (r *run) end() error {
-	out := r.crew.writers[0]
+	out := r.workers.writers[0]
 	if err := out.Drain(); err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 	r := newRun(uploads, cfg, job)
 	defer func() {
 		cancel() // after a failure nothing more is worth uploading
-		r.crew.discard()
+		r.workers.discard()
 		r.spools.Remove()
 		r.lastOutcomes(ctx)
 	}()

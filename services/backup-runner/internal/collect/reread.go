@@ -27,7 +27,7 @@ type reading struct {
 
 // readAgain reads the items that no earlier holder read, and makes all of them durable.
 func (r *run) readAgain(ctx context.Context, read *reading, items []action.Item) error {
-	for r.afterwards.Read < len(items) && !r.crew.stop.Requested() {
+	for r.afterwards.Read < len(items) && !r.workers.stop.Requested() {
 		if err := read.item(ctx, items[r.afterwards.Read]); err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (r *run) readAgain(ctx context.Context, read *reading, items []action.Item)
 			}
 		}
 	}
-	return r.crew.settle(ctx)
+	return r.workers.flush(ctx)
 }
 
 // item reads one item, which waits then. One that does not exist is a warning, one that cannot be
@@ -49,7 +49,7 @@ func (r *reading) item(ctx context.Context, item action.Item) error {
 		return r.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, acting.NotStoredAgain, err))
 	}
 	key := itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name)
-	if r.items.Fate(key) != itemset.Unknown {
+	if r.items.Result(key) != itemset.Unknown {
 		return nil // by another name of its resource
 	}
 	found, err := r.finder.Read(ctx, &res, item)
@@ -57,18 +57,18 @@ func (r *reading) item(ctx context.Context, item action.Item) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		r.items.Settle(itemset.Failed, key)
+		r.items.SetResult(itemset.Failed, key)
 		return r.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, acting.NotStoredAgain, err))
 	}
-	switch fate := r.finder.Judge(found, true); fate {
+	switch result := r.finder.Judge(found, true); result {
 	case itemset.Unknown:
 		return r.keep(key, found)
 	case itemset.Absent:
-		r.items.Settle(fate, key)
+		r.items.SetResult(result, key)
 		return r.out.Warn(remark.About(item.GroupResource, item.Namespace, item.Name,
 			"an item that an operation named does not exist any more: it is as it was stored before", nil))
 	default:
-		r.items.Settle(fate, key)
+		r.items.SetResult(result, key)
 		return nil
 	}
 }
@@ -101,7 +101,7 @@ func (r *run) missed(before []string, bound *actionset.Bound, noted []string) (m
 		if slices.Contains(noted, text) {
 			continue
 		}
-		if err := r.crew.writers[0].Fail(joblog.Entry{Message: text}); err != nil {
+		if err := r.workers.writers[0].Fail(joblog.Entry{Message: text}); err != nil {
 			return nil, err
 		}
 	}

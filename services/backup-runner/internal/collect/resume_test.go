@@ -68,7 +68,7 @@ func TestDeathAtEachWrite(t *testing.T) {
 
 // A holder that takes over goes on at the revision of the last one, also where that had none: a cut
 // that is taken anew would call a backup of two moments consistent.
-func TestATakerKeepsTheRecordedCut(t *testing.T) {
+func TestASuccessorKeepsTheRecordedCut(t *testing.T) {
 	t.Parallel()
 	for name, consistent := range map[string]bool{"a revision": true, "no revision": false} {
 		t.Run(name, func(t *testing.T) {

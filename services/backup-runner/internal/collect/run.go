@@ -31,7 +31,7 @@ type run struct {
 	spools  itemspool.Files
 	results results
 	remarks remark.Rules
-	crew    crew
+	workers workers
 	hooks   *podhook.Runner // nil where none runs
 	// afterwards is how far the items of operations are; nil while the backup is collected.
 	afterwards *checkpoint.PostOperation
@@ -39,7 +39,7 @@ type run struct {
 
 func newRun(uploads context.Context, cfg Config, job Job) *run {
 	return &run{cfg: cfg, job: job, uploads: uploads, past: history.New(), facts: facts.New(job.Backup),
-		crew: crew{stop: job.Stop, log: cfg.Log}}
+		workers: workers{stop: job.Stop, log: cfg.Log}}
 }
 
 // collect takes the stages one after another.
@@ -93,7 +93,7 @@ func (r *run) open() {
 		Lines: r.job.Actions.Lines, Progress: r.job.Progress, Sealed: r.results.sealed,
 	}
 	for i := range max(r.cfg.Workers, r.cfg.BlockWorkers) {
-		r.crew.writers = append(r.crew.writers, partwriter.New(r.uploads, cfg, i))
+		r.workers.writers = append(r.workers.writers, partwriter.New(r.uploads, cfg, i))
 	}
 }
 
@@ -114,7 +114,7 @@ func (r *run) compare(ctx context.Context) (done func()) {
 	}
 }
 
-// chooseSnapshots settles whether snapshots are taken. What earlier holders left to be decided on
+// chooseSnapshots decides whether snapshots are taken. What earlier holders left to be decided on
 // is, whatever the spec says by now.
 func (r *run) chooseSnapshots() {
 	choice := r.job.Backup.Spec.SnapshotVolumes
@@ -150,7 +150,7 @@ func (r *run) volumes(finder *lookup.Finder) *volumes.Config {
 	choice := r.job.Backup.Spec.SnapshotVolumes
 	return &volumes.Config{
 		Taker: r.job.Snapshots, Finder: finder, Past: &r.past.Snapshots, Intents: r.intents, Lock: r.job.LockVolume,
-		Insist: choice != nil && *choice, RecordItems: r.cfg.PartItems, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+		Insist: choice != nil && *choice, RecordItems: r.cfg.PartItems, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 	}
 }
 
@@ -160,8 +160,8 @@ func (r *run) decideVolumes(ctx context.Context, finder *lookup.Finder) error {
 		return nil
 	}
 	defer r.job.Snapshots.Close()
-	if err := volumes.Decide(ctx, r.volumes(finder), r.facts.Undecided(), r.crew.writers[:r.cfg.BlockWorkers]); err != nil {
+	if err := volumes.Decide(ctx, r.volumes(finder), r.facts.Undecided(), r.workers.writers[:r.cfg.BlockWorkers]); err != nil {
 		return err
 	}
-	return r.crew.settle(ctx)
+	return r.workers.flush(ctx)
 }

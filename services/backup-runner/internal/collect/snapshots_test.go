@@ -56,7 +56,7 @@ func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
 		Native: &volume.Native{Handle: "snap-disk-pv-good", Type: "fast in z1", AZ: "z1", IOPS: "100", Phase: "Completed"},
 		Volume: &volume.Volume{ReclaimPolicy: "Delete", Labels: map[string]string{"topology.kubernetes.io/zone": "z1"}}}, good)
 	require.Equal(t, "failed", infos["pv-full"].Result)
-	require.Equal(t, volume.Info{PVCName: "foreign", PVCNamespace: "a", PVName: "pv-foreign", Skipped: true, SkippedReason: volume.ReasonNoTaker}, infos["pv-foreign"])
+	require.Equal(t, volume.Info{PVCName: "foreign", PVCNamespace: "a", PVName: "pv-foreign", Skipped: true, SkippedReason: volume.ReasonNoSnapshotter}, infos["pv-foreign"])
 	require.True(t, infos["pv-nosuch"].Skipped)
 	require.Equal(t, volume.ReasonUnbound, infos[""].SkippedReason)
 	require.Len(t, infos, 7)
@@ -64,7 +64,7 @@ func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
 	errs := got.at(joblog.Error)
 	slices.Sort(errs)
 	require.Equal(t, []string{
-		"persistentvolumeclaims a/foreign: volume data was not backed up: " + volume.ReasonNoTaker, // the location is broken that may know it
+		"persistentvolumeclaims a/foreign: volume data was not backed up: " + volume.ReasonNoSnapshotter, // the location is broken that may know it
 		"persistentvolumes /pv-full: no snapshot of this volume: its data is not backed up",
 		"persistentvolumes /pv-odd: no snapshot of this volume: its data is not backed up",
 	}, errs)
@@ -100,7 +100,7 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 		require.True(t, infos["pv-good"].Skipped)
 		if insists {
 			require.Equal(t, 6, res.Errors, "five claims' volumes and one without a claim: %v", got.at(joblog.Error))
-			require.Contains(t, got.at(joblog.Error), "persistentvolumes /pv-alone: volume data was not backed up: "+volume.ReasonNoTaker)
+			require.Contains(t, got.at(joblog.Error), "persistentvolumes /pv-alone: volume data was not backed up: "+volume.ReasonNoSnapshotter)
 			continue
 		}
 		require.Zero(t, res.Errors)
@@ -108,8 +108,8 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// With EnableCSI the volume of a CSI driver without a snapshot is an error of its claim that says why,
-// whatever locations know, or a listed skip where no class is for the driver.
+// With EnableCSI the volume of a CSI driver without a snapshot is an error of its claim that says
+// why, whatever locations know, or a listed skip where no class is for the driver.
 func TestTheVolumeOfACSIDriverSaysWhyItHasNoSnapshot(t *testing.T) {
 	csi := func(name string) kubetest.Object {
 		return kubetest.Object{Name: name, Body: map[string]any{"spec": map[string]any{"csi": map[string]string{"driver": "ebs.csi.aws.com", "volumeHandle": name}}}}

@@ -23,12 +23,12 @@ import (
 
 // stages collect what was planned, with the catalog and the filter that are final now.
 type stages struct {
-	crew   *crew
-	past   *history.History
-	facts  *facts.Facts
-	finder *lookup.Finder
-	lists  []*listing.Worker
-	second plan.Second
+	workers *workers
+	past    *history.History
+	facts   *facts.Facts
+	finder  *lookup.Finder
+	lists   []*listing.Worker
+	second  plan.Second
 	// blockWorkers is how many item blocks are processed at once.
 	blockWorkers int
 
@@ -42,14 +42,14 @@ type stages struct {
 
 // stages returns what collects with these actions, which may be nil.
 func (r *run) stages(bound *actionset.Bound) *stages {
-	s := &stages{crew: &r.crew, past: r.past, facts: r.facts, blockWorkers: r.cfg.BlockWorkers,
+	s := &stages{workers: &r.workers, past: r.past, facts: r.facts, blockWorkers: r.cfg.BlockWorkers,
 		second: plan.Second{Filter: r.job.Filter, Catalog: r.job.Catalog}}
 	s.finder = &lookup.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter}
 	if bound != nil {
 		s.items = itemset.New()
 		s.loader = history.Loader{Store: r.job.Store, Items: s.items, Spools: &r.spools, Dir: r.job.Dir, Progress: r.job.Progress}
 		s.arranger = itemblock.Arranger{Finder: s.finder, Actions: bound, Items: s.items, Spools: &r.spools, Joined: r.past.Acted.Joined,
-			Hooks: r.hooks, Resumed: len(r.past.Acted.Spools) > 0, Stop: r.crew.stop}
+			Hooks: r.hooks, Resumed: len(r.past.Acted.Spools) > 0, Stop: r.workers.stop}
 		if r.hooks != nil {
 			s.arranger.Owed = r.past.Hooks.Open()
 		}
@@ -57,14 +57,14 @@ func (r *run) stages(bound *actionset.Bound) *stages {
 			Actions: bound, Finder: s.finder, Items: s.items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.record, Intents: r.intents,
 			Instance: r.job.Instance, Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
 			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(), Hooks: r.hooks, Reserved: s.arranger.Reserved, Snapshot: r.snapshot(s.finder),
-			Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.crew.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+			Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 		})
 	}
 	cfg := &listing.Config{
 		Lister: r.cfg.Lister, Cut: r.job.Cut, Filter: r.job.Filter, PartItems: r.cfg.PartItems, Actions: bound, Items: s.items,
-		Past: &r.past.Units, Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.crew.stop,
+		Past: &r.past.Units, Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop,
 	}
-	for _, out := range r.crew.writers[:r.cfg.Workers] {
+	for _, out := range r.workers.writers[:r.cfg.Workers] {
 		s.lists = append(s.lists, listing.New(cfg, out))
 	}
 	return s
@@ -104,7 +104,7 @@ func (s *stages) late(visited map[string]bool) []plan.Unit {
 		return nil
 	}
 	units := s.second.Late(s.facts, func(res *resource.Resource, name string) bool {
-		return s.items != nil && s.items.Fate(itemset.KeyOf(res.Kind.GroupKind(), "", name)) != itemset.Unknown
+		return s.items != nil && s.items.Result(itemset.KeyOf(res.Kind.GroupKind(), "", name)) != itemset.Unknown
 	})
 	return slices.DeleteFunc(units, func(u plan.Unit) bool { return visited[u.ID()] })
 }
@@ -114,7 +114,7 @@ func (s *stages) pass(ctx context.Context, units iter.Seq[plan.Unit]) error {
 	if err := s.each(ctx, units); err != nil {
 		return err
 	}
-	return s.crew.settle(ctx)
+	return s.workers.flush(ctx)
 }
 
 // each lets the workers collect the units and returns when all are done, or when the run is told to
@@ -128,14 +128,14 @@ func (s *stages) each(ctx context.Context, units iter.Seq[plan.Unit]) error {
 		defer turn.Unlock()
 		return next()
 	}
-	return protect.Each(ctx, s.crew.log, s.lists, func(ctx context.Context, w *listing.Worker) error {
+	return protect.Each(ctx, s.workers.log, s.lists, func(ctx context.Context, w *listing.Worker) error {
 		for u, ok := take(); ok; u, ok = take() {
 			err := context.Cause(ctx)
-			if err == nil && !s.crew.stop.Requested() {
+			if err == nil && !s.workers.stop.Requested() {
 				err = w.List(ctx, &u)
 			}
 			switch {
-			case s.crew.stop.Requested() && (err == nil || errors.Is(err, ErrStopped)):
+			case s.workers.stop.Requested() && (err == nil || errors.Is(err, ErrStopped)):
 				return nil // the others come to the end of their pages
 			case err != nil:
 				return fmt.Errorf("collect %s: %w", u.ID(), err)
@@ -156,8 +156,8 @@ func (s *stages) act(ctx context.Context) error {
 	if s.items.Pending()+len(s.arranger.Owed) == 0 {
 		return nil
 	}
-	if err := s.pool.Process(ctx, s.arranger.Arrange, s.crew.writers[:s.blockWorkers]); err != nil {
+	if err := s.pool.Process(ctx, s.arranger.Arrange, s.workers.writers[:s.blockWorkers]); err != nil {
 		return err
 	}
-	return s.crew.settle(ctx)
+	return s.workers.flush(ctx)
 }

@@ -62,7 +62,7 @@ func (s *State) present(ctx context.Context) error {
 	return s.Holder.Present(ctx)
 }
 
-// Stopped reports whether an error is no verdict on the backup: the process stops, or another
+// Stopped reports whether an error does not fail the backup: the process stops, or another
 // holder goes on.
 func Stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, journal.ErrFenced) || errors.Is(err, claim.ErrLost)

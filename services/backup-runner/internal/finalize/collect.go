@@ -8,12 +8,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// recordedError carries a verdict that is recorded in the bucket.
-type recordedError struct{ verdict checkpoint.Failure }
+// recordedError carries a failure that is recorded in the bucket.
+type recordedError struct{ failure checkpoint.Failure }
 
-func (e *recordedError) Error() string { return e.verdict.Reason }
+func (e *recordedError) Error() string { return e.failure.Reason }
 
-// collect follows the composition that is fixed, or collects and fixes one. A verdict that an
+// collect follows the composition that is fixed, or collects and fixes one. A failure that an
 // earlier holder recorded is a *recordedError.
 func collect(ctx context.Context, s *State) error {
 	if s.Panicked != nil {
@@ -31,9 +31,9 @@ func collect(ctx context.Context, s *State) error {
 		return &recordedError{*c.Failure}
 	}
 	if c.Epoch != s.Epoch { // its assembly may have failed
-		verdict, err := checkpoint.ReadFailure(ctx, s.Store, name, uid)
+		failure, err := checkpoint.ReadFailure(ctx, s.Store, name, uid)
 		if err == nil {
-			return &recordedError{verdict}
+			return &recordedError{failure}
 		}
 		if !errors.Is(err, objectstore.ErrNotFound) {
 			return err

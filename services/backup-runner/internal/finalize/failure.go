@@ -31,69 +31,69 @@ func lookForCommit(ctx context.Context, s *State) error {
 	return errDecided
 }
 
-// recordVerdict makes the failure durable before a log, a file or the object reports it: a later
-// holder ends the backup with the same failure, even where its own attempt would succeed. The record
-// takes the name of the composition's; if that exists and cannot be assembled, it gets one of its
-// own.
-func recordVerdict(ctx context.Context, s *State) error {
+// recordFailure makes the failure durable before a log, a file or the object reports it: a later
+// holder ends the backup with the same failure, even where its own attempt would succeed. The
+// record takes the name of the composition's; if that exists and cannot be assembled, it gets one
+// of its own.
+func recordFailure(ctx context.Context, s *State) error {
 	if err := s.present(ctx); err != nil {
 		return err
 	}
-	verdict, err := s.verdict(ctx)
+	failure, err := s.failure(ctx)
 	if err == nil {
 		err = s.present(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	s.Verdict, s.Contents = verdict, Contents{}
-	s.Log.ErrorContext(ctx, "backup failed", "error", verdict.Reason)
+	s.Failure, s.Contents = failure, Contents{}
+	s.Log.ErrorContext(ctx, "backup failed", "error", failure.Reason)
 	return nil
 }
 
-func (s *State) verdict(ctx context.Context) (checkpoint.Failure, error) {
+func (s *State) failure(ctx context.Context) (checkpoint.Failure, error) {
 	var known *recordedError
 	if errors.As(s.Cause, &known) {
-		return known.verdict, nil
+		return known.failure, nil
 	}
-	verdict := checkpoint.Failure{Reason: s.Cause.Error(), Time: s.Clock.Now().UTC().Truncate(time.Millisecond)}
+	failure := checkpoint.Failure{Reason: s.Cause.Error(), Time: s.Clock.Now().UTC().Truncate(time.Millisecond)}
 	name, uid := s.Backup.Name, string(s.Backup.UID)
 	if s.Composition == nil {
 		c, err := checkpoint.RecordComposition(ctx, s.Store, checkpoint.Composition{
-			Backup: name, UID: uid, Epoch: s.Epoch, Phase: velerov1.BackupPhaseFailed, Failure: &verdict,
+			Backup: name, UID: uid, Epoch: s.Epoch, Phase: velerov1.BackupPhaseFailed, Failure: &failure,
 		})
 		switch {
 		case err == nil && c.Failure != nil:
 			return *c.Failure, nil
 		case err == nil && s.Panicked == nil:
-			return verdict, ErrComposed
+			return failure, ErrComposed
 		case err != nil && !errors.Is(err, checkpoint.ErrDamaged):
-			return s.unrecorded(ctx, verdict, err)
+			return s.unrecorded(ctx, failure, err)
 		}
 		// The composition stands, and this holder panicked or cannot read it.
 	}
-	recorded, err := checkpoint.RecordFailure(ctx, s.Store, name, uid, verdict)
+	recorded, err := checkpoint.RecordFailure(ctx, s.Store, name, uid, failure)
 	if err != nil {
-		return s.unrecorded(ctx, verdict, err)
+		return s.unrecorded(ctx, failure, err)
 	}
 	return recorded, nil
 }
 
-// unrecorded lets a verdict stand without a record where none can be had: the bucket refuses it,
+// unrecorded lets a failure stand without a record where none can be had: the bucket refuses it,
 // and so the work of any other holder, or the record is damaged or would be too large.
-func (s *State) unrecorded(ctx context.Context, verdict checkpoint.Failure, err error) (checkpoint.Failure, error) {
+func (s *State) unrecorded(ctx context.Context, failure checkpoint.Failure, err error) (checkpoint.Failure, error) {
 	if !retrystore.Refused(err) && !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrTooLarge) {
-		return verdict, err
+		return failure, err
 	}
-	s.Log.WarnContext(ctx, "verdict not recorded before it is published", "error", err)
-	return verdict, nil
+	s.Log.WarnContext(ctx, "failure not recorded before it is published", "error", err)
+	return failure, nil
 }
 
 // explainFailure leaves a log and results that say why the backup failed. It is best effort: the
 // metadata file, written next, says it too.
 func explainFailure(ctx context.Context, s *State) error {
 	err := commit.Explain(ctx, s.Store, s.Dir, s.Backup, s.Cluster,
-		commit.Failure{Reason: s.Verdict.Reason, Time: s.Verdict.Time, Source: "holdfast/backup-runner"})
+		commit.Failure{Reason: s.Failure.Reason, Time: s.Failure.Time, Source: "holdfast/backup-runner"})
 	if err != nil {
 		s.Log.WarnContext(ctx, "log of the failed backup not published", "error", err)
 	}
@@ -102,7 +102,7 @@ func explainFailure(ctx context.Context, s *State) error {
 
 // commitFailure commits the backup as Failed, unless it was committed before.
 func commitFailure(ctx context.Context, s *State) error {
-	final := commit.Failed(s.Backup, s.Verdict.Reason, s.Clock.Now())
+	final := commit.Failed(s.Backup, s.Failure.Reason, s.Clock.Now())
 	final.Status.HookStatus = &s.Contents.Hooks
 	final.Status.VolumeSnapshotsAttempted, final.Status.VolumeSnapshotsCompleted = s.Contents.Snapshots, s.Contents.Completed
 	return s.commit(ctx, final)
@@ -110,7 +110,7 @@ func commitFailure(ctx context.Context, s *State) error {
 
 // listSnapshots lists the native snapshots of a backup that fails, since the list is what a
 // deletion finds them by: what the records say, whether or not they belong to a composition. One
-// without a recorded fate is of phase New; without any there is no list. A record that cannot be
+// without a recorded result is of phase New; without any there is no list. A record that cannot be
 // understood, which may be why the backup fails, is left out. What the records say of operations is
 // kept for endOperations.
 func listSnapshots(ctx context.Context, s *State) error {

@@ -18,8 +18,8 @@ import (
 // WaitingError ends the steps of a backup whose operations have not all ended: async-operation-
 // monitor goes on with it, and a runner when they have.
 type WaitingError struct {
-	// Composition is what the backup consists of but for what the operations bring; nil for a backup
-	// that failed.
+	// Composition is what the backup consists of but for what the operations bring; nil for a
+	// backup that failed.
 	Composition *checkpoint.Composition
 	// Attempted is how many operations there are, Completed and Failed how many of them have ended.
 	Attempted, Completed, Failed int
@@ -72,9 +72,9 @@ func (s *State) seal(ctx context.Context, l operation.List) (*operation.Log, err
 	return operation.Open(ctx, s.Store, l.Job)
 }
 
-// endOperations ends the steps of a backup that fails with a *WaitingError until its operations have
-// ended, which async-operation-monitor cancels: none of them outlives its backup. What a call began
-// whose answer is in no record is not known.
+// endOperations ends the steps of a backup that fails with a *WaitingError until its operations
+// have ended, which async-operation-monitor cancels: none of them outlives its backup. What a call
+// began whose answer is in no record is not known.
 func endOperations(ctx context.Context, s *State) error {
 	log, err := operation.Open(ctx, s.Store, s.operationsOf())
 	if errors.Is(err, objectstore.ErrNotFound) {
@@ -82,7 +82,7 @@ func endOperations(ctx context.Context, s *State) error {
 		if len(begun) == 0 {
 			return nil
 		}
-		log, err = s.seal(ctx, operation.List{Operations: begun, Reason: "the backup failed: " + s.Verdict.Reason})
+		log, err = s.seal(ctx, operation.List{Operations: begun, Reason: "the backup failed: " + s.Failure.Reason})
 	}
 	if errors.Is(err, operation.ErrDamaged) || errors.Is(err, checkpoint.ErrTooLarge) {
 		s.Log.WarnContext(ctx, "operations of the failed backup are not known", "error", err)

@@ -27,8 +27,8 @@ type Holder interface {
 	// BeginCommit marks that the backup commits, on the object and only while it carries the claim.
 	// A request to cancel that came before is the error, a *cancel.Error.
 	BeginCommit(ctx context.Context) error
-	// Finish writes the terminal status of final, unless the phase is terminal already, and announces
-	// it, once.
+	// Finish writes the terminal status of final, unless the phase is terminal already, and
+	// announces it, once.
 	Finish(ctx context.Context, final *velerov1.Backup, contents Contents) error
 	// Cancelling ends once the backup is asked to stop, or with the claim.
 	Cancelling() context.Context
@@ -109,7 +109,7 @@ type State struct {
 	begun []checkpoint.Outcome
 	// Cause is why the steps of Backup failed.
 	Cause   error
-	Verdict checkpoint.Failure
+	Failure checkpoint.Failure
 	// Stored is the metadata file that another server left.
 	Stored *velerov1.Backup
 	Final  *velerov1.Backup

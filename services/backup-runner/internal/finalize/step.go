@@ -12,22 +12,22 @@ import (
 // Value names a part of the State that steps hand on.
 type Value string
 
-// Taker says what a holder that takes the backup over does where an earlier one did the step.
-type Taker string
+// Successor says what a holder that takes the backup over does where an earlier one did the step.
+type Successor string
 
-// What takers do.
+// What successors do.
 const (
 	// Repeats: the step leaves nothing behind but work files, which died with their process.
-	Repeats Taker = "repeats"
+	Repeats Successor = "repeats"
 	// Adopts: what is in the bucket is compared with what would be written, and stays.
-	Adopts Taker = "adopts"
-	// Follows: the first write decides for every holder; the taker goes on from what it says.
-	Follows Taker = "follows"
-	// Overwrites: the taker comes to the same content and writes it again.
-	Overwrites Taker = "overwrites"
+	Adopts Successor = "adopts"
+	// Follows: the first write decides for every holder; the successor goes on from what it says.
+	Follows Successor = "follows"
+	// Overwrites: the successor comes to the same content and writes it again.
+	Overwrites Successor = "overwrites"
 	// None: the phase is terminal, so the backup is not taken over. What is left of the step is a
 	// leftover, which the deletion service sweeps.
-	None Taker = "none"
+	None Successor = "none"
 )
 
 // Step is one step to the end of a backup.
@@ -36,8 +36,8 @@ type Step struct {
 	Name string
 	// Needs are values that earlier steps gave, Gives those that are there afterwards.
 	Needs, Gives []Value
-	// Taker is what whoever takes the backup over does with the step.
-	Taker Taker
+	// Successor is what whoever takes the backup over does with the step.
+	Successor Successor
 	// Cancellable steps end once the backup is asked to stop.
 	Cancellable bool
 	// Failpoint is hit when the step is done. It is the last thing that happens in it.
@@ -99,9 +99,10 @@ func (step *Step) run(ctx context.Context, s *State) error {
 }
 
 // sideBySide makes one step of several that do not need one another. They run at once; the first
-// error ends the others. All of them are what the first one is to takers and to requests to cancel.
+// error ends the others. All of them are what the first one is to successors and to requests to
+// cancel.
 func sideBySide(steps ...Step) Step {
-	both := Step{Taker: steps[0].Taker, Cancellable: steps[0].Cancellable}
+	both := Step{Successor: steps[0].Successor, Cancellable: steps[0].Cancellable}
 	names := make([]string, len(steps))
 	for i := range steps {
 		names[i] = steps[i].Name

@@ -32,8 +32,8 @@ const (
 	Verified Value = "verified tarball"
 	// Mark is the annotation holdfast.io/committing: from it on a request to cancel comes too late.
 	Mark Value = "mark"
-	// Verdict is why the backup fails, recorded where that is possible: State.Verdict.
-	Verdict Value = "verdict"
+	// RecordedFailure is why the backup fails, recorded where that is possible: State.Failure.
+	RecordedFailure Value = "recorded failure"
 	// Final is the backup with its terminal phase, as the metadata file says it: State.Final.
 	Final Value = "final"
 	// Removed says that the objects of CSI snapshots are gone from the cluster, or were left to the
@@ -49,42 +49,42 @@ const (
 func Backup() []Step {
 	return []Step{
 		{
-			Name: "collect", Gives: []Value{Composition}, Taker: Follows, Cancellable: true,
+			Name: "collect", Gives: []Value{Composition}, Successor: Follows, Cancellable: true,
 			Run: collect, Failpoint: "backup-runner/composition-fixed",
 		},
 		{
-			Name: "wait for the operations", Needs: []Value{Composition}, Gives: []Value{Ended}, Taker: Follows, Cancellable: true,
+			Name: "wait for the operations", Needs: []Value{Composition}, Gives: []Value{Ended}, Successor: Follows, Cancellable: true,
 			Run: awaitOperations,
 		},
 		{
-			Name: "store items again", Needs: []Value{Ended}, Gives: []Value{Again}, Taker: Follows, Cancellable: true,
+			Name: "store items again", Needs: []Value{Ended}, Gives: []Value{Again}, Successor: Follows, Cancellable: true,
 			Run: storeAgain, Failpoint: "backup-runner/stored-again",
 		},
 		{
-			Name: "read the records", Needs: []Value{Composition, Again}, Gives: []Value{Plan}, Taker: Repeats, Cancellable: true,
+			Name: "read the records", Needs: []Value{Composition, Again}, Gives: []Value{Plan}, Successor: Repeats, Cancellable: true,
 			Run: readRecords, Failpoint: "backup-runner/plan-read",
 		},
 		sideBySide(
 			Step{
-				Name: "assemble the tarball", Needs: []Value{Plan}, Gives: []Value{Tarball}, Taker: Adopts, Cancellable: true,
+				Name: "assemble the tarball", Needs: []Value{Plan}, Gives: []Value{Tarball}, Successor: Adopts, Cancellable: true,
 				Run: assembleTarball, Failpoint: "backup-runner/tarball-composed",
 			},
 			Step{
-				Name: "merge the sidecars", Needs: []Value{Plan}, Gives: []Value{Merged}, Taker: Repeats, Cancellable: true,
+				Name: "merge the sidecars", Needs: []Value{Plan}, Gives: []Value{Merged}, Successor: Repeats, Cancellable: true,
 				Run: mergeSidecars, Failpoint: "backup-runner/sidecars-merged",
 			},
 		),
 		{
-			Name: "store the files", Needs: []Value{Merged}, Gives: []Value{Files}, Taker: Adopts, Cancellable: true,
+			Name: "store the files", Needs: []Value{Merged}, Gives: []Value{Files}, Successor: Adopts, Cancellable: true,
 			Run: storeFiles,
 		},
 		{
-			Name: "verify the tarball", Needs: []Value{Tarball, Files}, Gives: []Value{Verified}, Taker: Repeats, Cancellable: true,
+			Name: "verify the tarball", Needs: []Value{Tarball, Files}, Gives: []Value{Verified}, Successor: Repeats, Cancellable: true,
 			Run: verifyTarball, Failpoint: "backup-runner/tarball-verified",
 		},
 		markStep(Verified),
 		{
-			Name: "commit", Needs: []Value{Mark, Tarball, Merged}, Gives: []Value{Final}, Taker: Follows,
+			Name: "commit", Needs: []Value{Mark, Tarball, Merged}, Gives: []Value{Final}, Successor: Follows,
 			Run: commitBackup,
 		},
 	}
@@ -93,7 +93,7 @@ func Backup() []Step {
 // markStep is the step from which on the backup cannot be cancelled any more.
 func markStep(needs ...Value) Step {
 	return Step{
-		Name: "mark the commit", Needs: needs, Gives: []Value{Mark}, Taker: Follows,
+		Name: "mark the commit", Needs: needs, Gives: []Value{Mark}, Successor: Follows,
 		Run: markCommit,
 	}
 }
@@ -102,14 +102,14 @@ func markStep(needs ...Value) Step {
 // committed before, what is there stands. They end with a *WaitingError while operations go on.
 func Failure() []Step {
 	return []Step{
-		{Name: "look for a commit", Taker: Repeats, Run: lookForCommit},
-		{Name: "record the verdict", Gives: []Value{Verdict}, Taker: Follows, Run: recordVerdict},
-		{Name: "run the post hooks", Needs: []Value{Verdict}, Taker: Repeats, Run: runPostHooks},
-		{Name: "list the snapshots", Needs: []Value{Verdict}, Gives: []Value{Begun}, Taker: Follows, Run: listSnapshots},
-		{Name: "end the operations", Needs: []Value{Begun}, Gives: []Value{Ended}, Taker: Follows, Run: endOperations},
-		{Name: "explain the failure", Needs: []Value{Verdict}, Taker: Adopts, Run: explainFailure},
-		{Name: "list the operations", Needs: []Value{Ended}, Taker: Follows, Run: listOperations},
-		{Name: "commit the failure", Needs: []Value{Verdict}, Gives: []Value{Final}, Taker: Follows, Run: commitFailure},
+		{Name: "look for a commit", Successor: Repeats, Run: lookForCommit},
+		{Name: "record the failure", Gives: []Value{RecordedFailure}, Successor: Follows, Run: recordFailure},
+		{Name: "run the post hooks", Needs: []Value{RecordedFailure}, Successor: Repeats, Run: runPostHooks},
+		{Name: "list the snapshots", Needs: []Value{RecordedFailure}, Gives: []Value{Begun}, Successor: Follows, Run: listSnapshots},
+		{Name: "end the operations", Needs: []Value{Begun}, Gives: []Value{Ended}, Successor: Follows, Run: endOperations},
+		{Name: "explain the failure", Needs: []Value{RecordedFailure}, Successor: Adopts, Run: explainFailure},
+		{Name: "list the operations", Needs: []Value{Ended}, Successor: Follows, Run: listOperations},
+		{Name: "commit the failure", Needs: []Value{RecordedFailure}, Gives: []Value{Final}, Successor: Follows, Run: commitFailure},
 	}
 }
 
@@ -119,12 +119,12 @@ func Failure() []Step {
 func Inherited() []Step {
 	return []Step{
 		{
-			Name: "complete the files", Gives: []Value{Final}, Taker: Overwrites, Cancellable: true,
+			Name: "complete the files", Gives: []Value{Final}, Successor: Overwrites, Cancellable: true,
 			Run: completeFiles, Failpoint: "backup-runner/inherited-files",
 		},
 		markStep(Final),
 		{
-			Name: "replace the metadata", Needs: []Value{Mark, Final}, Taker: Overwrites,
+			Name: "replace the metadata", Needs: []Value{Mark, Final}, Successor: Overwrites,
 			Run: replaceMetadata, Failpoint: "backup-runner/inherited-committed",
 		},
 	}
@@ -134,8 +134,8 @@ func Inherited() []Step {
 // cancel.
 func InheritedCancelled() []Step {
 	return []Step{
-		{Name: "cancel what was left", Gives: []Value{Final}, Taker: Repeats, Run: cancelInherited},
-		{Name: "replace the metadata", Needs: []Value{Final}, Taker: Overwrites, Run: replaceMetadata},
+		{Name: "cancel what was left", Gives: []Value{Final}, Successor: Repeats, Run: cancelInherited},
+		{Name: "replace the metadata", Needs: []Value{Final}, Successor: Overwrites, Run: replaceMetadata},
 	}
 }
 
@@ -145,10 +145,10 @@ func InheritedCancelled() []Step {
 func End() []Step {
 	return []Step{
 		{
-			Name: "end the snapshots", Needs: []Value{Final}, Gives: []Value{Removed}, Taker: Repeats,
+			Name: "end the snapshots", Needs: []Value{Final}, Gives: []Value{Removed}, Successor: Repeats,
 			Run: endSnapshots, Failpoint: "backup-runner/snapshots-ended",
 		},
-		{Name: "write the phase", Needs: []Value{Final, Removed}, Gives: []Value{Phase}, Taker: Follows, Run: writePhase},
-		{Name: "sweep the parts", Needs: []Value{Phase}, Taker: None, Run: sweepParts},
+		{Name: "write the phase", Needs: []Value{Final, Removed}, Gives: []Value{Phase}, Successor: Follows, Run: writePhase},
+		{Name: "sweep the parts", Needs: []Value{Phase}, Successor: None, Run: sweepParts},
 	}
 }

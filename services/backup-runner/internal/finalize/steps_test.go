@@ -28,7 +28,7 @@ func TestEveryStepFindsWhatItNeeds(t *testing.T) {
 			marked := false
 			for _, step := range steps {
 				require.NotEmpty(t, step.Name)
-				require.NotEmpty(t, step.Taker, step.Name)
+				require.NotEmpty(t, step.Successor, step.Name)
 				require.NotNil(t, step.Run, step.Name)
 				for _, need := range step.Needs {
 					require.True(t, has[need], "%s needs %s", step.Name, need)
@@ -97,9 +97,9 @@ func TestAStepThatFailsEndsTheOneBesideIt(t *testing.T) {
 				require.NotContains(t, file.Name(), "merge-", "of the merge nothing is left")
 			}
 			store.Inject(nil)
-			taker := collectible(t, store)
-			require.NoError(t, taker.Run(t.Context(), finalize.Backup()), "another holder comes to the end")
-			require.Equal(t, velerov1.BackupPhaseCompleted, taker.Final.Status.Phase)
+			successor := collectible(t, store)
+			require.NoError(t, successor.Run(t.Context(), finalize.Backup()), "another holder comes to the end")
+			require.Equal(t, velerov1.BackupPhaseCompleted, successor.Final.Status.Phase)
 		})
 	}
 }

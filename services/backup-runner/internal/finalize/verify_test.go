@@ -43,14 +43,14 @@ func TestATarballThatDiffersFromTheManifestIsNotCommitted(t *testing.T) {
 			require.NoError(t, s.Run(t.Context(), finalize.Failure()))
 			require.Equal(t, s.Cause.Error(), s.Final.Status.FailureReason)
 
-			taker := collectible(t, store)
-			taker.Epoch++
-			require.EqualError(t, taker.Run(t.Context(), finalize.Backup()), s.Cause.Error(), "the verdict is recorded")
+			successor := collectible(t, store)
+			successor.Epoch++
+			require.EqualError(t, successor.Run(t.Context(), finalize.Backup()), s.Cause.Error(), "the failure is recorded")
 		})
 	}
 }
 
-// A bucket that does not answer is no verdict on the tarball.
+// A bucket that does not answer does not fail the tarball.
 func TestATarballThatCannotBeReadIsAnErrorOfTheBucket(t *testing.T) {
 	store := memstore.New()
 	s := collectible(t, store)

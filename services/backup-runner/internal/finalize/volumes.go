@@ -117,7 +117,7 @@ type aboutVolumes struct {
 	begun, completed int
 	// ends are the ends of the operations of CSI snapshots, by their identifiers.
 	ends map[string]operation.State
-	// undecided are the volumes of claims whose fate no record has.
+	// undecided are the volumes of claims whose result no record has.
 	undecided map[string]struct{}
 }
 

@@ -13,7 +13,7 @@ type Set struct {
 	mu    sync.Mutex
 	slots table
 	open  int // objects that wait
-	owed  int // spooled objects that are aside
+	owed  int // spooled objects that are detached
 	busy  map[Key]*work
 	asks  map[int]Key // by worker: the object it waits for
 }
@@ -32,48 +32,48 @@ func (r *Set) change(k Key, fn func(s *slot)) {
 }
 
 func (r *Set) count(s *slot, n int) {
-	if s.fate() == Waiting {
+	if s.result() == Waiting {
 		r.open += n
 	}
-	if s.has(aside | placed) {
+	if s.has(detached | placed) {
 		r.owed += n
 	}
 }
 
-// Settle gives objects their fate.
-func (r *Set) Settle(fate Fate, keys ...Key) {
+// SetResult gives objects their result.
+func (r *Set) SetResult(result Result, keys ...Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range keys {
-		r.change(k, func(s *slot) { s.settle(fate) })
+		r.change(k, func(s *slot) { s.set(result) })
 	}
 }
 
-// Hold notes that an object waits, unless it has a fate already. Of one that is aside it notes
+// Hold notes that an object waits, unless it has a result already. Of one that is detached it notes
 // where it lies.
 func (r *Set) Hold(k Key, at Place) (added bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.change(k, func(s *slot) {
 		switch {
-		case s.fate() == Unknown:
-			s.state &^= aside // it has its block before it
-			s.settle(Waiting)
+		case s.result() == Unknown:
+			s.state &^= detached // it has its block before it
+			s.set(Waiting)
 			s.lies(at)
 			added = true
-		case s.has(aside) && !s.has(placed):
+		case s.has(detached) && !s.has(placed):
 			s.lies(at)
 		}
 	})
 	return added
 }
 
-// Fate returns the fate of an object.
-func (r *Set) Fate(k Key) Fate {
+// Result returns the result of an object.
+func (r *Set) Result(k Key) Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.slots.get(k)
-	return s.fate()
+	return s.result()
 }
 
 // Open returns how many objects wait.
@@ -83,25 +83,25 @@ func (r *Set) Open() int {
 	return r.open
 }
 
-// Pending returns how many spooled objects wait or are aside.
+// Pending returns how many spooled objects wait or are detached.
 func (r *Set) Pending() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.open + r.owed
 }
 
-// PendingAt reports whether the object that lies there waits or is aside.
+// PendingAt reports whether the object that lies there waits or is detached.
 func (r *Set) PendingAt(k Key, at Place) bool {
 	found, pending := r.Place(k)
 	return pending && found == at
 }
 
-// Place returns where a spooled object lies that waits or is aside.
+// Place returns where a spooled object lies that waits or is detached.
 func (r *Set) Place(k Key) (Place, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.slots.get(k)
-	if s.fate() == Waiting || s.has(aside|placed) {
+	if s.result() == Waiting || s.has(detached|placed) {
 		return s.place(), true
 	}
 	return Place{}, false
@@ -129,25 +129,25 @@ func (r *Set) SetAside(k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.change(k, func(s *slot) {
-		if !s.has(aside) {
-			s.state = s.state&^placed | aside
+		if !s.has(detached) {
+			s.state = s.state&^placed | detached
 		}
 	})
 }
 
-// Aside reports whether the object was given away out of its block, which none has joined since.
-func (r *Set) Aside(k Key) bool {
+// Detached reports whether the object was given away out of its block, which none has joined since.
+func (r *Set) Detached(k Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.slots.get(k)
-	return s.has(aside)
+	return s.has(detached)
 }
 
-// Join notes that the block of an object that may be aside is done.
+// Join notes that the block of an object that may be detached is done.
 func (r *Set) Join(k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.slots.get(k); s.has(aside) {
-		r.change(k, func(s *slot) { s.state &^= aside })
+	if s := r.slots.get(k); s.has(detached) {
+		r.change(k, func(s *slot) { s.state &^= detached })
 	}
 }

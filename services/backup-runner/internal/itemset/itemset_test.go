@@ -34,34 +34,34 @@ func TestAnObjectIsAsideUntilItsBlockJoinsIt(t *testing.T) {
 	r := itemset.New()
 	at := itemset.Place{File: 3, Offset: 9}
 	require.True(t, r.Hold(key("x"), at))
-	was, given := r.BeginAside(key("x"), 1, false)
+	was, given := r.BeginDetached(key("x"), 1, false)
 	require.Equal(t, itemset.Waiting, was)
 	require.Equal(t, at, given)
-	require.True(t, r.Aside(key("x")), "from the moment on in which it does not wait")
+	require.True(t, r.Detached(key("x")), "from the moment on in which it does not wait")
 	r.End(key("x"), itemset.Stored)
 	place, ok := r.Place(key("x"))
 	require.True(t, ok)
 	require.Equal(t, at, place)
 	require.True(t, r.PendingAt(key("x"), at))
 	require.Equal(t, 1, r.Pending())
-	was, _ = r.BeginAside(key("x"), 2, false)
+	was, _ = r.BeginDetached(key("x"), 2, false)
 	require.Equal(t, itemset.Stored, was)
 	r.Join(key("x"))
-	require.False(t, r.Aside(key("x")))
+	require.False(t, r.Detached(key("x")))
 	require.Zero(t, r.Pending())
 	require.False(t, r.PendingAt(key("x"), at))
 
 	// After a takeover the place is learned last.
-	r.Settle(itemset.Stored, key("y"))
+	r.SetResult(itemset.Stored, key("y"))
 	r.SetAside(key("y"))
 	require.Zero(t, r.Pending())
 	require.False(t, r.Hold(key("y"), at))
 	require.Equal(t, 1, r.Pending())
 	require.True(t, r.PendingAt(key("y"), at))
 
-	r.BeginAside(key("z"), 1, false)
+	r.BeginDetached(key("z"), 1, false)
 	r.End(key("z"), itemset.Absent)
-	require.False(t, r.Aside(key("z")), "what does not exist has no block")
+	require.False(t, r.Detached(key("z")), "what does not exist has no block")
 }
 
 func TestAnObjectIsGivenToOne(t *testing.T) {
@@ -76,13 +76,13 @@ func TestAnObjectIsGivenToOne(t *testing.T) {
 	require.Equal(t, itemset.Busy, was)
 	require.False(t, was.Waits(true))
 	r.End(key("x"), itemset.Stored)
-	require.Equal(t, itemset.Stored, r.Fate(key("x")))
+	require.Equal(t, itemset.Stored, r.Result(key("x")))
 	require.Zero(t, r.Open())
 	require.False(t, r.Hold(key("x"), itemset.Place{}))
 
 	require.False(t, r.PendingAt(key("x"), itemset.Place{File: 3, Offset: 9}), "it does not wait any more")
 
-	r.Settle(itemset.Unwanted, key("y"))
+	r.SetResult(itemset.Unwanted, key("y"))
 	was, _ = r.Begin(key("y"), 1, false)
 	require.Equal(t, itemset.Unwanted, was)
 	was, _ = r.Begin(key("y"), 1, true)
@@ -173,8 +173,8 @@ func TestAnObjectIsInOneBlockOfARound(t *testing.T) {
 			require.True(t, r.Enter(key(name)))
 			require.False(t, r.Enter(key(name)))
 		}
-		require.Equal(t, itemset.Waiting, r.Fate(key("x")))
-		require.Equal(t, itemset.Unknown, r.Fate(key("unknown")))
+		require.Equal(t, itemset.Waiting, r.Result(key("x")))
+		require.Equal(t, itemset.Unknown, r.Result(key("unknown")))
 		r.Round()
 	}
 	was, _ := r.Begin(key("unknown"), 1, false)
@@ -182,10 +182,10 @@ func TestAnObjectIsInOneBlockOfARound(t *testing.T) {
 }
 
 // Promise P7 leaves 32 bytes for an object. One that waited for its actions took 44 to 71, and more
-// in a block or aside.
+// in a block or detached.
 func TestManyObjectsTakeLittle(t *testing.T) {
 	for name, note := range map[string]func(*itemset.Set, itemset.Key, int){
-		"stored": func(r *itemset.Set, k itemset.Key, _ int) { r.Settle(itemset.Stored, k) },
+		"stored": func(r *itemset.Set, k itemset.Key, _ int) { r.SetResult(itemset.Stored, k) },
 		"held": func(r *itemset.Set, k itemset.Key, i int) {
 			r.Hold(k, itemset.Place{File: uint32(i >> 10), Offset: uint32(i)}) //nolint:gosec // small
 		},
@@ -193,9 +193,9 @@ func TestManyObjectsTakeLittle(t *testing.T) {
 			r.Hold(k, itemset.Place{File: uint32(i >> 10), Offset: uint32(i)}) //nolint:gosec // small
 			r.Enter(k)
 		},
-		"aside": func(r *itemset.Set, k itemset.Key, i int) {
+		"detached": func(r *itemset.Set, k itemset.Key, i int) {
 			r.Hold(k, itemset.Place{File: uint32(i >> 10), Offset: uint32(i)}) //nolint:gosec // small
-			r.BeginAside(k, 1, false)
+			r.BeginDetached(k, 1, false)
 			r.End(k, itemset.Stored)
 		},
 	} {
@@ -209,7 +209,7 @@ func TestManyObjectsTakeLittle(t *testing.T) {
 					note(r, key(strconv.Itoa(i)), i)
 				}
 				taken = min(taken, float64(max(live(), before)-before)/float64(n))
-				require.NotEqual(t, itemset.Unknown, r.Fate(key("7")))
+				require.NotEqual(t, itemset.Unknown, r.Result(key("7")))
 			}
 			require.Less(t, taken, 29.0, "%s, %d of them", name, n)
 		}
@@ -230,7 +230,7 @@ func BenchmarkRegister(b *testing.B) {
 		keys[i] = key(strconv.Itoa(i))
 	}
 	for name, note := range map[string]func(*itemset.Set, itemset.Key){
-		"settle": func(r *itemset.Set, k itemset.Key) { r.Settle(itemset.Stored, k) },
+		"settle": func(r *itemset.Set, k itemset.Key) { r.SetResult(itemset.Stored, k) },
 		"hold":   func(r *itemset.Set, k itemset.Key) { r.Hold(k, itemset.Place{File: 1, Offset: 7}) },
 		"process": func(r *itemset.Set, k itemset.Key) {
 			r.Hold(k, itemset.Place{File: 1, Offset: 7})

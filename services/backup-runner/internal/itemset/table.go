@@ -22,22 +22,22 @@ type slot struct {
 	offset uint32 // of its place, if it has one
 }
 
-// state is a fate, what else is to be remembered, and the file of a place.
+// state is a result, what else is to be remembered, and the file of a place.
 type state uint32
 
 const (
-	fateBits state = 1<<4 - 1
-	present  state = 1 << 4 // the slot is taken
-	placed   state = 1 << 5 // the object was spooled, at its place
-	aside    state = 1 << 6 // it was given away out of its block, which it has not joined since
-	entered  state = 1 << 7 // it is in a block of this round
+	resultBits state = 1<<4 - 1
+	present    state = 1 << 4 // the slot is taken
+	placed     state = 1 << 5 // the object was spooled, at its place
+	detached   state = 1 << 6 // it was given away out of its block, which it has not joined since
+	entered    state = 1 << 7 // it is in a block of this round
 
 	fileShift = 8
 )
 
-func (s *slot) fate() Fate { return Fate(s.state & fateBits) }
+func (s *slot) result() Result { return Result(s.state & resultBits) }
 
-func (s *slot) settle(f Fate) { s.state = s.state&^fateBits | state(f) }
+func (s *slot) set(f Result) { s.state = s.state&^resultBits | state(f) }
 
 func (s *slot) has(all state) bool { return s.state&all == all }
 

@@ -9,25 +9,25 @@ type work struct {
 }
 
 // Begin gives an object that waits, is unknown, or with again is unwanted, to the worker and
-// returns what it was before, with its place; End is to follow. Any other fate is returned as it
+// returns what it was before, with its place; End is to follow. Any other result is returned as it
 // is.
-func (r *Set) Begin(k Key, worker int, again bool) (was Fate, at Place) {
+func (r *Set) Begin(k Key, worker int, again bool) (was Result, at Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.begin(k, worker, again, 0)
 }
 
-// BeginAside is Begin of an object that is not processed with its block. If it is given away it is
-// aside until Join.
-func (r *Set) BeginAside(k Key, worker int, again bool) (was Fate, at Place) {
+// BeginDetached is Begin of an object that is not processed with its block. If it is given away it
+// is detached until Join.
+func (r *Set) BeginDetached(k Key, worker int, again bool) (was Result, at Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.begin(k, worker, again, aside)
+	return r.begin(k, worker, again, detached)
 }
 
-func (r *Set) begin(k Key, worker int, again bool, mark state) (was Fate, at Place) {
+func (r *Set) begin(k Key, worker int, again bool, mark state) (was Result, at Place) {
 	s := r.slots.get(k)
-	was = s.fate()
+	was = s.result()
 	if !was.Waits(again) {
 		return was, Place{}
 	}
@@ -36,7 +36,7 @@ func (r *Set) begin(k Key, worker int, again bool, mark state) (was Fate, at Pla
 	}
 	r.busy[k] = &work{worker: worker, done: make(chan struct{})}
 	r.change(k, func(s *slot) {
-		s.settle(Busy)
+		s.set(Busy)
 		if s.state |= mark; mark != 0 && was != Waiting {
 			s.state &^= placed
 		}
@@ -44,8 +44,8 @@ func (r *Set) begin(k Key, worker int, again bool, mark state) (was Fate, at Pla
 	return was, at
 }
 
-// End settles an object that Begin gave; the fate is not Unknown.
-func (r *Set) End(k Key, fate Fate) {
+// End gives its result to an object that Begin gave; the result is not Unknown.
+func (r *Set) End(k Key, result Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w, ok := r.busy[k]; ok {
@@ -53,8 +53,8 @@ func (r *Set) End(k Key, fate Fate) {
 		close(w.done)
 	}
 	r.change(k, func(s *slot) {
-		if s.settle(fate); fate == Absent || fate == Unwanted {
-			s.state &^= aside // it has no block
+		if s.set(result); result == Absent || result == Unwanted {
+			s.state &^= detached // it has no block
 		}
 	})
 }

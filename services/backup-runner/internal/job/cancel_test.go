@@ -139,7 +139,7 @@ func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 }
 
 // Its holder died, or handed over: whoever takes over stops it.
-func TestATakerHeedsTheRequest(t *testing.T) {
+func TestASuccessorHeedsTheRequest(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { b.Annotations[holdfast.AnnotationCancel] = "alice" })
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))

@@ -74,8 +74,8 @@ func (a *attempt) finalization(store objectstore.Store, dir, cluster string) fin
 	return job
 }
 
-// end writes the end of a backup as Failed on the object alone. What pre hooks of this process changed
-// is undone before.
+// end writes the end of a backup as Failed on the object alone. What pre hooks of this process
+// changed is undone before.
 func (a *attempt) end(ctx context.Context, reason string) error {
 	if err := a.runOpened(ctx); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (a *attempt) decide(ctx context.Context, s *finalize.State) error {
 	return a.orElse(ctx, s, finalize.Backup(), a.backupFailed)
 }
 
-// orElse takes the steps, or what else has to be done if they fail with a verdict.
+// orElse takes the steps, or what else has to be done if they fail the backup.
 func (a *attempt) orElse(ctx context.Context, s *finalize.State, steps []finalize.Step, otherwise func(context.Context, *finalize.State) error) error {
 	s.Cause = s.Run(ctx, steps)
 	var waiting *finalize.WaitingError
@@ -191,9 +191,9 @@ func (a *attempt) inheritedFailed(ctx context.Context, s *finalize.State) error 
 	return nil
 }
 
-// storeError turns a bucket that fails for good into a verdict. Once the backup may have been
-// committed, only a bucket that refuses is one: an answer that got lost may have been a success,
-// and whoever claims the backup next reads it.
+// storeError turns a bucket that fails for good into a failure of the backup. Once the backup may
+// have been committed, only a bucket that refuses is one: an answer that got lost may have been a
+// success, and whoever claims the backup next reads it.
 func (a *attempt) storeError(ctx context.Context, err error) error {
 	switch {
 	case finalize.Stopped(ctx, err):

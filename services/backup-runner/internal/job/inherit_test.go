@@ -159,7 +159,7 @@ func TestAFinalizingBackupThatTheBucketDoesNotHoldFails(t *testing.T) {
 	}
 }
 
-// A bucket that is away is no verdict on a backup that lies in it.
+// A bucket that is away does not fail a backup that lies in it.
 func TestAFinalizingBackupWaitsForItsBucket(t *testing.T) {
 	w := newWorld(t)
 	w.StorePatience = 0
@@ -191,7 +191,7 @@ func TestAFinalizingBackupIsCancelled(t *testing.T) {
 
 // A runner may die at every call to the bucket; who takes over comes to the same end, and says
 // nothing twice in the results.
-func TestATakerFinalizesWhatTheLastOneBegan(t *testing.T) {
+func TestASuccessorFinalizesWhatTheLastOneBegan(t *testing.T) {
 	for k := 1; ; k++ {
 		w := newWorld(t)
 		w.StorePatience = 0

@@ -229,7 +229,7 @@ func (w *world) condemned(t *testing.T, b *velerov1.Backup) []string {
 }
 
 // A runner that dies while it ends a backup as Failed, before or after collecting it, is followed
-// by one that ends it the same way, even if nothing fails there: the first record of the verdict
+// by one that ends it the same way, even if nothing fails there: the first record of the failure
 // decides.
 func TestDeathAtEachWriteOfAFailure(t *testing.T) {
 	for name, cause := range map[string]struct{ discover, compose error }{
@@ -257,7 +257,7 @@ func TestDeathAtEachWriteOfAFailure(t *testing.T) {
 					err := w.Run(t.Context(), "b1", b.UID)
 					if !p.died() {
 						require.NoError(t, err)
-						require.True(t, decided, "the run was cut after the verdict")
+						require.True(t, decided, "the run was cut after the failure")
 						return
 					}
 					decided = w.decided()
@@ -278,7 +278,7 @@ func TestDeathAtEachWriteOfAFailure(t *testing.T) {
 	}
 }
 
-// decided reports whether the bucket holds a verdict that the backup failed.
+// decided reports whether the bucket holds a failure that the backup failed.
 func (w *world) decided() bool {
 	composition, _ := w.store.Bytes(layout.Composition("b1", "uid-1"))
 	_, condemned := w.store.Bytes(layout.Failure("b1", "uid-1"))

@@ -103,8 +103,8 @@ func (w *world) moveOn(t *testing.T, b *velerov1.Backup, log *operation.Log, fai
 	require.NoError(t, w.client.Update(t.Context(), got))
 }
 
-// A backup whose actions began operations gives its claim away until they have ended; then what they
-// named is stored as it is by then, and a failed one is an error that names item, action and
+// A backup whose actions began operations gives its claim away until they have ended; then what
+// they named is stored as it is by then, and a failed one is an error that names item, action and
 // operation.
 func TestABackupWaitsForItsOperations(t *testing.T) {
 	for name, failure := range map[string]string{"all complete": "", "one fails": "no space left"} {
@@ -141,9 +141,9 @@ func TestABackupWaitsForItsOperations(t *testing.T) {
 	}
 }
 
-// A holder that dies in any write on the way from the operations' end to the backup's is followed by
-// one that comes to the same end.
-func TestATakerEndsABackupWithOperations(t *testing.T) {
+// A holder that dies in any write on the way from the operations' end to the backup's is followed
+// by one that comes to the same end.
+func TestASuccessorEndsABackupWithOperations(t *testing.T) {
 	for n := 1; ; n++ {
 		w, b, log := waiting(t)
 		w.moveOn(t, b, log, "")
@@ -202,8 +202,8 @@ func TestADamagedListOfOperationsFailsTheBackup(t *testing.T) {
 	require.Contains(t, got.Status.FailureReason, "operations of Backup b1")
 }
 
-// A backup that is cancelled, or fails, while it is collected has its operations cancelled before it
-// ends: what no record had of them yet is recorded.
+// A backup that is cancelled, or fails, while it is collected has its operations cancelled before
+// it ends: what no record had of them yet is recorded.
 func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 	for name, fails := range map[string]func(w *world, b *velerov1.Backup) error{
 		"cancelled": func(w *world, b *velerov1.Backup) error { w.ask(t, b, true); return objectstore.ErrAccess },
@@ -239,8 +239,8 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 	}
 }
 
-// The namespaces that the backup was admitted for count when items are stored again: nothing that an
-// action asks for then was in them, and it was left out without a word.
+// The namespaces that the backup was admitted for count when items are stored again: nothing that
+// an action asks for then was in them, and it was left out without a word.
 func TestWhatActionsAskForIsStoredAgainWithTheItem(t *testing.T) {
 	w, b, log := waiting(t)
 	w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "late"})

@@ -53,8 +53,8 @@ type Native struct {
 	Phase  string `json:"Phase"`
 }
 
-// CSI is what there is to know of a CSI snapshot. ReadyToUse is as of the end of the collection, and
-// capitalised in Velero's files.
+// CSI is what there is to know of a CSI snapshot. ReadyToUse is as of the end of the collection,
+// and capitalised in Velero's files.
 type CSI struct {
 	Handle      string `json:"snapshotHandle"`
 	Size        int64  `json:"size"`
@@ -97,9 +97,9 @@ func Snapshot(pv *corev1.PersistentVolume, claim *Info, s *nativesnapshot.Snapsh
 
 // Reasons why the data of a volume was not taken.
 const (
-	ReasonByChoice = "snapshotVolumes is false: the backup was asked not to take volume data"
-	ReasonNoTaker  = "no way to take the data of this volume is available: only the objects were backed up"
-	ReasonUnbound  = "the claim is not bound to a volume, so there is no data to take"
+	ReasonByChoice      = "snapshotVolumes is false: the backup was asked not to take volume data"
+	ReasonNoSnapshotter = "no way to take the data of this volume is available: only the objects were backed up"
+	ReasonUnbound       = "the claim is not bound to a volume, so there is no data to take"
 )
 
 // Skipped returns the entry of a claim, given as JSON, whose data is not taken. byChoice is true
@@ -119,7 +119,7 @@ func Skipped(claim []byte, byChoice bool) (Info, error) {
 	}
 	info := Info{
 		PVCName: pvc.Metadata.Name, PVCNamespace: pvc.Metadata.Namespace, PVName: pvc.Spec.VolumeName,
-		Skipped: true, SkippedReason: ReasonNoTaker,
+		Skipped: true, SkippedReason: ReasonNoSnapshotter,
 	}
 	switch {
 	case byChoice:

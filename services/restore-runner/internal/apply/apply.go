@@ -35,8 +35,8 @@ const (
 )
 
 const (
-	// settle is how long a kind or account that was just created may be unknown to the server.
-	settle = 15 * time.Second
+	// propagation is how long a kind or account that was just created may be unknown to the server.
+	propagation = 15 * time.Second
 	// recreate is how often an object that vanishes between create and read is tried again.
 	recreate = 3
 )
@@ -121,7 +121,7 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		return c.meetOnly(ctx, &r)
 	}
 	for attempt := 0; ; attempt++ {
-		id, maybe, err := c.createSettled(ctx, &r, body)
+		id, maybe, err := c.createOncePropagated(ctx, &r, body)
 		switch {
 		case err == nil:
 			return Result{Action: Created, UID: id.UID, Version: id.Version, Fresh: true, Warning: r.without}
@@ -180,23 +180,23 @@ func exists(err error, r *Request) bool {
 	return len(causes) > 0
 }
 
-// createSettled creates, and waits for what was created just before to be known everywhere in the
-// server.
-func (c *Client) createSettled(ctx context.Context, r *Request, body []byte) (Identity, bool, error) {
+// createOncePropagated creates, and waits for what was created just before to be known everywhere
+// in the server.
+func (c *Client) createOncePropagated(ctx context.Context, r *Request, body []byte) (Identity, bool, error) {
 	start := c.clock.Now()
 	sent := false
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
 		id, maybe, err := c.create(ctx, r.Target, body)
 		sent = sent || maybe
-		if err == nil || !unsettled(err, r) || c.clock.Since(start) > settle || !c.pause(ctx, pause) {
+		if err == nil || !notPropagated(err, r) || c.clock.Since(start) > propagation || !c.pause(ctx, pause) {
 			return id, sent, err
 		}
 	}
 }
 
-// unsettled reports that the server refuses only because something else is not there yet: the paths
-// of a new kind, or the ServiceAccount that the controller makes for a new namespace.
-func unsettled(err error, r *Request) bool {
+// notPropagated reports that the server refuses only because something else is not there yet: the
+// paths of a new kind, or the ServiceAccount that the controller makes for a new namespace.
+func notPropagated(err error, r *Request) bool {
 	if apierrors.IsNotFound(err) {
 		return r.New && !strings.Contains(err.Error(), "namespaces ")
 	}

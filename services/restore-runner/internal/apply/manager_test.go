@@ -96,7 +96,7 @@ func TestOnlyTheFieldManagerShowsWhoseAnObjectIs(t *testing.T) {
 }
 
 // Every request that creates or changes an object names the restore; those that change one which
-// was there before do so in a way that a taker without records can tell from a creation.
+// was there before do so in a way that a successor without records can tell from a creation.
 func TestEveryWriteCarriesAFieldManager(t *testing.T) {
 	require.LessOrEqual(t, len(ours)+len("-existing"), 128, "the API server refuses longer ones")
 	s, c, _ := start(t)

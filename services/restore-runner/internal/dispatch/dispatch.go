@@ -67,7 +67,7 @@ type Work struct {
 func Run(ctx context.Context, g Graph, w Work) error {
 	r := &run{
 		graph: g, work: w, indegree: g.Indegree(), state: make([]state, g.Vertices()),
-		ended: make(chan ending), aside: make(chan int), parked: map[int32]*parking{}, waiters: map[int32][]int32{}, early: map[int32]bool{}, held: map[int32][]int32{},
+		ended: make(chan ending), aside: make(chan int), waiting: map[int32]*waitState{}, waiters: map[int32][]int32{}, early: map[int32]bool{}, held: map[int32][]int32{},
 	}
 	for _, v := range r.roots() {
 		r.become(v)
@@ -94,7 +94,7 @@ func Run(ctx context.Context, g Graph, w Work) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case r.ready.Len()+len(r.parked) > 0:
+	case r.ready.Len()+len(r.waiting) > 0:
 		return ErrStopped
 	}
 	return nil
@@ -134,10 +134,10 @@ type run struct {
 	aside   chan int
 	outside int // of the running ones, those in Aside
 
-	parked  map[int32]*parking
-	waiters map[int32][]int32 // vertex -> those parked until it is done, one of them twice if it asked twice
-	asleep  int               // parked ones that wait to be woken
-	early   map[int32]bool    // woken before they were parked
+	waiting map[int32]*waitState
+	waiters map[int32][]int32 // vertex -> those that wait until it is done, one of them twice if it asked twice
+	asleep  int               // those that wait to be woken
+	early   map[int32]bool    // woken before they waited
 	held    map[int32][]int32 // vertices that wait for one that yielded
 }
 
@@ -171,7 +171,7 @@ func (r *run) end(e ending) {
 	r.running--
 	r.weight -= r.work.Weight(e.v)
 	if e.wait != nil {
-		r.park(e.v, e.wait)
+		r.suspend(e.v, e.wait)
 		return
 	}
 	late := r.state[e.v] == late

@@ -33,8 +33,8 @@ const (
 	late         // passed, and then wanted: those after it are released already
 )
 
-// parking is a vertex that waits.
-type parking struct {
+// waitState is a vertex that waits.
+type waitState struct {
 	wait *Wait
 	open int // vertices that are not done, and one for Wake
 }
@@ -42,8 +42,8 @@ type parking struct {
 type asideKey struct{}
 
 // Aside runs do, which is called from within Work.Do and waits for something other than requests to
-// the API server, such as a plugin. Meanwhile the vertex does not count against Work.Limit, only its
-// weight counts; that holds for maxAside vertices at once.
+// the API server, such as a plugin. Meanwhile the vertex does not count against Work.Limit, only
+// its weight counts; that holds for maxAside vertices at once.
 func Aside(ctx context.Context, do func()) {
 	aside, ok := ctx.Value(asideKey{}).(chan int)
 	if !ok {
@@ -57,9 +57,9 @@ func Aside(ctx context.Context, do func()) {
 
 func (r *run) reserve(v int32) bool { return r.work.Reserve != nil && r.work.Reserve(v) }
 
-// park keeps a vertex until what it waits for has come.
-func (r *run) park(v int32, w *Wait) {
-	p := &parking{wait: w}
+// suspend keeps a vertex until what it waits for has come.
+func (r *run) suspend(v int32, w *Wait) {
+	p := &waitState{wait: w}
 	if w.Yield && r.state[v] == open {
 		r.yield(v, w.Hold)
 	}
@@ -84,7 +84,7 @@ func (r *run) park(v int32, w *Wait) {
 		p.open++
 		r.asleep++
 	}
-	r.parked[v] = p
+	r.waiting[v] = p
 	switch {
 	case p.open == 0:
 		r.resume(v)
@@ -106,9 +106,9 @@ func (r *run) yield(v int32, hold []int32) {
 	r.release(v)
 }
 
-// wake reports that a vertex may go on, perhaps before it is parked.
+// wake reports that a vertex may go on, perhaps before it waits.
 func (r *run) wake(v int32) {
-	p := r.parked[v]
+	p := r.waiting[v]
 	if p == nil || !p.wait.Wake {
 		r.early[v] = true
 		return
@@ -120,26 +120,26 @@ func (r *run) wake(v int32) {
 // arrive tells those who wait for v that it is done.
 func (r *run) arrive(v int32) {
 	for _, w := range r.waiters[v] {
-		r.came(w, r.parked[w])
+		r.came(w, r.waiting[w])
 	}
 	delete(r.waiters, v)
 }
 
-func (r *run) came(v int32, p *parking) {
+func (r *run) came(v int32, p *waitState) {
 	if p.open--; p.open == 0 {
 		r.resume(v)
 	}
 }
 
 func (r *run) resume(v int32) {
-	delete(r.parked, v)
+	delete(r.waiting, v)
 	heap.Push(&r.ready, v)
 }
 
-// waitsFor reports whether from waits for to, by the graph or because it is parked. What is ready
+// waitsFor reports whether from waits for to, by the graph or because it waits. What is ready
 // or runs does not wait.
 func (r *run) waitsFor(from, to int32) bool {
-	if r.parked[from] == nil && (r.indegree[from] == 0 || r.state[from] != open) {
+	if r.waiting[from] == nil && (r.indegree[from] == 0 || r.state[from] != open) {
 		return false
 	}
 	seen, stack := map[int32]bool{to: true}, []int32{to}

@@ -56,7 +56,7 @@ func (a *acted) close() {
 }
 
 // bind asks the actions what they apply to, and returns whether they may ask for what is not
-// selected. A taker plans as the first holder did.
+// selected. A successor plans as the first holder did.
 func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.Resolver, before *outcome.Planned) (reserve bool, err error) {
 	a.bound, a.complaints = action.Bind(ctx, a.set.Items, names)
 	if ctx.Err() != nil {

@@ -94,7 +94,7 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 					require.Greater(t, k, whole.writes/2)
 					break
 				}
-				b.settle(t, "")
+				b.finish(t, "")
 				for id, n := range calls.calls {
 					require.Equal(t, 1, n, "%s, death at write %d: %s", id, k, first.what)
 				}

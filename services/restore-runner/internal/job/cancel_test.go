@@ -121,7 +121,7 @@ func TestARequestAfterTheEndIsMarkedIsTooLate(t *testing.T) {
 }
 
 // The first holder died; whoever takes over creates nothing, and tells what the first one did.
-func TestATakerOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
+func TestASuccessorOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, manyMaps)
 	b.create(t, true)

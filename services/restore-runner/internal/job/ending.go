@@ -57,11 +57,11 @@ func (e *ending) decide(ctx context.Context, end outcome.Finished) (*outcome.Fin
 // was cancelled, and returns how it ends, nil if that is not decided. Not much time is spent on it:
 // the reason may be that the bucket is away, and who cancels waits.
 func (e *ending) explain(ctx context.Context, failure error) *outcome.Finished {
-	var verdict *fatalError
-	if ctx.Err() != nil || !errors.As(failure, &verdict) || e.inputs.records == nil {
+	var fatal *fatalError
+	if ctx.Err() != nil || !errors.As(failure, &fatal) || e.inputs.records == nil {
 		return nil
 	}
-	end, limit := outcome.Finished{Reason: e.reason(verdict), Cancelled: cancelled(verdict) != nil}, explainLimit
+	end, limit := outcome.Finished{Reason: e.reason(fatal), Cancelled: cancelled(fatal) != nil}, explainLimit
 	if end.Cancelled {
 		limit = cancelledLimit
 	}

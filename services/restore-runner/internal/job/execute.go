@@ -110,7 +110,7 @@ func (x *execution) start(ctx context.Context, p *planned) (*outcome.History, er
 	case history.Blind:
 		recorder.Warn(outcome.General, "an earlier runner was interrupted, and the location cannot be written: the restore starts from its plan again")
 	}
-	recorder.Planned(&p.settled)
+	recorder.Planned(&p.planned)
 	if err := recorder.Sync(ctx); err != nil {
 		return nil, err
 	}

@@ -76,15 +76,15 @@ func awake(t *testing.T, b *bench, at int64, confirmed, meanwhile bool) {
 	ended := make(chan error, 1)
 	go func() { ended <- newRunner(zombie).Run(t.Context(), "r", "uid-r") }()
 	<-paused
-	taker := b.config
-	taker.WorkDir, taker.Claims = t.TempDir(), &claims{holder: "taker"}
-	require.NoError(t, newRunner(taker).Run(t.Context(), "r", "uid-r"))
+	successor := b.config
+	successor.WorkDir, successor.Claims = t.TempDir(), &claims{holder: "successor"}
+	require.NoError(t, newRunner(successor).Run(t.Context(), "r", "uid-r"))
 	woken.Do(func() { close(wake) })
 	require.NoError(t, <-ended, "it stopped by itself")
 	b.cluster.Fail(nil)
 	held, _, err := claim.Parse(b.get(t))
 	require.NoError(t, err)
-	require.Equal(t, claim.Claim{Holder: "taker", Epoch: 2}, held)
+	require.Equal(t, claim.Claim{Holder: "successor", Epoch: 2}, held)
 }
 
 func TestAnEditOfTheRestoreDoesNotDisturbIt(t *testing.T) {

@@ -126,7 +126,7 @@ func TestAFinalizingRestoreIsCancelled(t *testing.T) {
 }
 
 // A runner may die at every call to the bucket; who takes over comes to the same end.
-func TestATakerFinalizesWhatTheLastOneBegan(t *testing.T) {
+func TestASuccessorFinalizesWhatTheLastOneBegan(t *testing.T) {
 	for k := 1; ; k++ {
 		b := newBench(t)
 		b.left(t, velerov1.RestorePhaseFinalizing, openOperation)

@@ -65,8 +65,8 @@ func (in *inputs) openAfter(ctx context.Context, location string, located error)
 	if located != nil && (location == "" || ctx.Err() != nil) {
 		return located
 	}
-	var verdict *fatalError
-	if err := in.open(ctx, location); err != nil && (located == nil || !errors.As(err, &verdict)) {
+	var fatal *fatalError
+	if err := in.open(ctx, location); err != nil && (located == nil || !errors.As(err, &fatal)) {
 		return err
 	}
 	return located

@@ -56,8 +56,8 @@ func (in *inputs) restored() bool {
 
 // ends reports that the restore ends here, with that failure or none.
 func ends(failure error) bool {
-	var verdict *fatalError
-	return failure == nil || errors.As(failure, &verdict) || errors.Is(failure, errDeleted)
+	var fatal *fatalError
+	return failure == nil || errors.As(failure, &fatal) || errors.Is(failure, errDeleted)
 }
 
 // awaitOperations seals what actions began before the restore ends, and reports whether it has to
@@ -99,7 +99,7 @@ func (e *ending) awaitOperations(ctx context.Context, failure error) (waits bool
 	if in.operations == nil {
 		return false, failure
 	}
-	return !in.operations.Ended(), e.verdict(failure)
+	return !in.operations.Ended(), e.sealedFailure(failure)
 }
 
 // sealOperations seals what actions began, if anything. Everything that is recorded is durable
@@ -200,9 +200,9 @@ func reasonOf(failure error) string {
 	return failedPrefix + failure.Error()
 }
 
-// verdict is the failure of a restore whose operations are sealed: the one that they were sealed
+// sealedFailure is the failure of a restore whose operations are sealed: the one that they were sealed
 // with counts.
-func (e *ending) verdict(failure error) error {
+func (e *ending) sealedFailure(failure error) error {
 	reason, failed := strings.CutPrefix(e.inputs.operations.Reason(), failedPrefix)
 	switch request := e.held.Cancelled(); {
 	case !failed, errors.Is(failure, errDeleted):

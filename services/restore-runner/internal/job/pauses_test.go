@@ -102,7 +102,7 @@ func orphanedPaused(t *testing.T) *bench {
 }
 
 // The rules changed since: what was paused is known by the records.
-func TestATakerResumesWhatADeadRunnerPaused(t *testing.T) {
+func TestASuccessorResumesWhatADeadRunnerPaused(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *bench){
 		"goes on":   func(*testing.T, *bench) {},
 		"cancelled": func(t *testing.T, b *bench) { b.ask(t, false) },

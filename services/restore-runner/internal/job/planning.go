@@ -27,8 +27,8 @@ type planned struct {
 	plan    *plan.Plan
 	volumes *volume.Decisions
 	catalog *resource.Catalog
-	// settled is what a taker plans with too.
-	settled outcome.Planned
+	// planned is what a successor plans with too.
+	planned outcome.Planned
 	order   restoreorder.Order
 	runs    restoreorder.Runs
 	pauses  pause.Rules
@@ -163,7 +163,7 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 			return paused
 		},
 	})
-	out.plan, out.settled = p.in.plan, names.planned
-	out.settled.Reserve, out.settled.Missing, out.settled.Pauses = reserve, p.actions.set.Errors, out.pauses
+	out.plan, out.planned = p.in.plan, names.planned
+	out.planned.Reserve, out.planned.Missing, out.planned.Pauses = reserve, p.actions.set.Errors, out.pauses
 	return err
 }

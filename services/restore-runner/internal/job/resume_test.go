@@ -187,7 +187,7 @@ func TestADamagedRecordLeavesTheOthers(t *testing.T) {
 }
 
 // The records of a dead runner are read although this one can write none.
-func TestATakerThatCannotWriteResumesWhatADeadRunnerPaused(t *testing.T) {
+func TestASuccessorThatCannotWriteResumesWhatADeadRunnerPaused(t *testing.T) {
 	b := orphanedPaused(t)
 	b.locations.store = objectstore.ReadOnly(b.store)
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
@@ -229,8 +229,8 @@ func TestWhatCannotBeResumedIsNamed(t *testing.T) {
 	})
 }
 
-// A taker that knows the mark only finds the records; it is there before anything is paused, and
-// gone once all is resumed.
+// A successor that knows the mark only finds the records; it is there before anything is paused,
+// and gone once all is resumed.
 func TestTheMarkIsThereWhileObjectsArePaused(t *testing.T) {
 	b := scene(t, "")
 	var mu sync.Mutex

@@ -65,9 +65,9 @@ func retried[T any](ctx context.Context, r *storeRetry, what string, do func() (
 
 // passes reports that a failure of the bucket may go away by itself.
 func passes(err error) bool {
-	var verdict *fatalError
+	var fatal *fatalError
 	switch {
-	case errors.As(err, &verdict), damaged(err), retrystore.Refused(err), errors.Is(err, outcome.ErrFormat), errors.Is(err, resumption.ErrNoRecords), errors.Is(err, operation.ErrDamaged), errors.Is(err, document.ErrTooLarge):
+	case errors.As(err, &fatal), damaged(err), retrystore.Refused(err), errors.Is(err, outcome.ErrFormat), errors.Is(err, resumption.ErrNoRecords), errors.Is(err, operation.ErrDamaged), errors.Is(err, document.ErrTooLarge):
 		return false
 	}
 	return !errors.Is(err, claim.ErrLost) && !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, journal.ErrCorrupt)
@@ -86,8 +86,8 @@ func damaged(err error) bool {
 // transient reports that a failure of the API server, or of what is reached over the network, may
 // go away by itself.
 func transient(err error) bool {
-	var verdict *fatalError
-	return !errors.As(err, &verdict) && kube.IsTransient(err)
+	var fatal *fatalError
+	return !errors.As(err, &fatal) && kube.IsTransient(err)
 }
 
 // unlessAway makes an error fatal, unless it only says that the API server is away now.

@@ -116,10 +116,10 @@ func (s *session) stores() *storeRetry {
 // unlessCancelled makes the request to cancel the failure of the restore, in the place of what it
 // caused.
 func (s *session) unlessCancelled(ctx context.Context, err error) error {
-	var verdict *fatalError
+	var fatal *fatalError
 	request := s.held.Cancelled()
 	switch {
-	case err == nil, request == nil, errors.As(err, &verdict), ctx.Err() != nil, s.held.Stopping().Err() != nil, errors.Is(err, claim.ErrLost):
+	case err == nil, request == nil, errors.As(err, &fatal), ctx.Err() != nil, s.held.Stopping().Err() != nil, errors.Is(err, claim.ErrLost):
 		return err
 	}
 	return &fatalError{request}

@@ -41,8 +41,8 @@ func (b *bench) operations(t *testing.T) *operation.Log {
 	return log
 }
 
-// moveOn ends the operations of a restore that waits, all with that error, as async-operation-monitor
-// does; false where it does not wait.
+// moveOn ends the operations of a restore that waits, all with that error, as
+// async-operation-monitor does; false where it does not wait.
 func (b *bench) moveOn(t *testing.T, failure string) bool {
 	t.Helper()
 	r := b.get(t)
@@ -63,8 +63,8 @@ func (b *bench) moveOn(t *testing.T, failure string) bool {
 	return true
 }
 
-// settle lives the restore to its end, through its operations.
-func (b *bench) settle(t *testing.T, failure string) {
+// finish lives the restore to its end, through its operations.
+func (b *bench) finish(t *testing.T, failure string) {
 	t.Helper()
 	for b.live(t, 0, false); b.moveOn(t, failure); {
 		b.live(t, 0, false)
@@ -149,9 +149,9 @@ func TestARestoreWaitsForItsOperations(t *testing.T) {
 	}
 }
 
-// A holder that dies in any write on the way from the operations' end to the restore's is followed by
-// one that comes to the same end.
-func TestATakerEndsARestoreWithOperations(t *testing.T) {
+// A holder that dies in any write on the way from the operations' end to the restore's is followed
+// by one that comes to the same end.
+func TestASuccessorEndsARestoreWithOperations(t *testing.T) {
 	t.Parallel()
 	undisturbed := waiting(t)
 	require.True(t, undisturbed.moveOn(t, "no space left"))
@@ -170,7 +170,7 @@ func TestATakerEndsARestoreWithOperations(t *testing.T) {
 					require.Greater(t, k, 8, "the end was cut at many points")
 					return
 				}
-				b.settle(t, "no space left")
+				b.finish(t, "no space left")
 				require.Equal(t, want, b.outcome(t), "death at write %d: %s", k, first.what)
 			}
 		})
@@ -179,7 +179,7 @@ func TestATakerEndsARestoreWithOperations(t *testing.T) {
 
 // A holder that dies around the end of the objects, with the list sealed or not, is followed by one
 // that waits for the same operation, which is begun once.
-func TestATakerWaitsForWhatADeadRunnerBegan(t *testing.T) {
+func TestASuccessorWaitsForWhatADeadRunnerBegan(t *testing.T) {
 	t.Parallel()
 	undisturbed, _ := beginning(t)
 	whole := undisturbed.live(t, 0, false)
@@ -190,7 +190,7 @@ func TestATakerWaitsForWhatADeadRunnerBegan(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			b, s := beginning(t)
 			first := b.live(t, k, after)
-			b.settle(t, "")
+			b.finish(t, "")
 			for id, n := range s.calls {
 				require.Equal(t, 1, n, "%s, death at write %d: %s", id, k, first.what)
 			}
@@ -268,7 +268,8 @@ func TestARestoreThatIsStoppedHasItsOperationsCancelled(t *testing.T) {
 			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 			require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
 			if name == "deleted" {
-				// One that came to its end before it saw that is sealed like any other: the monitor sees it.
+				// One that came to its end before it saw that is sealed like any other: the monitor
+				// sees it.
 				require.Contains(t, []string{"", tc.reason}, b.operations(t).Reason())
 				require.NotNil(t, b.get(t).DeletionTimestamp)
 				return
@@ -285,7 +286,8 @@ func TestARestoreThatIsStoppedHasItsOperationsCancelled(t *testing.T) {
 	}
 }
 
-// orphanedOperation is a restore whose holder died when it had begun an operation and sealed nothing.
+// orphanedOperation is a restore whose holder died when it had begun an operation and sealed
+// nothing.
 func orphanedOperation(t *testing.T) *bench {
 	t.Helper()
 	b, s := beginning(t)
@@ -305,9 +307,9 @@ func orphanedOperation(t *testing.T) *bench {
 	return b
 }
 
-// A taker that cannot read the backup any more finds what was begun in the records, and fails once
-// it has ended.
-func TestATakerThatFailsHasOperationsCancelled(t *testing.T) {
+// A successor that cannot read the backup any more finds what was begun in the records, and fails
+// once it has ended.
+func TestASuccessorThatFailsHasOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), []byte("hello")))
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
@@ -325,9 +327,9 @@ func TestATakerThatFailsHasOperationsCancelled(t *testing.T) {
 	require.Contains(t, strings.ReplaceAll(b.file(t, layout.RestoreLog("r")), `\`, ""), `configmaps a/two: operation "op-2" of action a.io/begins failed: cancelled`)
 }
 
-// A taker that is cancelled while its location is away opens no records, and waits all the same for
-// the end of what was begun.
-func TestATakerCancelledWhileItOpensHasOperationsCancelled(t *testing.T) {
+// A successor that is cancelled while its location is away opens no records, and waits all the same
+// for the end of what was begun.
+func TestASuccessorCancelledWhileItOpensHasOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
 	b.config.StorePatience, b.config.Clock = time.Minute, quick{}
 	b.ask(t, false)
@@ -347,7 +349,7 @@ func TestATakerCancelledWhileItOpensHasOperationsCancelled(t *testing.T) {
 }
 
 // Where not even what was begun can be read, the failure says so.
-func TestATakerThatCannotReadWhatWasBegunSaysSo(t *testing.T) {
+func TestASuccessorThatCannotReadWhatWasBegunSaysSo(t *testing.T) {
 	b := orphanedOperation(t)
 	b.locations.err = objectstore.ErrAccess
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
@@ -374,7 +376,7 @@ func TestAListOfOperationsThatIsTooLargeIsNotRetried(t *testing.T) {
 	require.Contains(t, b.file(t, layout.RestoreLog("r")), "operations that it began may go on")
 }
 
-// A taker whose code panics before anything is open leaves the end to whoever comes when the
+// A successor whose code panics before anything is open leaves the end to whoever comes when the
 // operations have ended.
 func TestAPanicHasOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
@@ -418,8 +420,8 @@ func TestADeletedRestoreWithoutAHolderHasItsOperationsCancelled(t *testing.T) {
 	require.Len(t, c.cleaner.cleaned, 2)
 }
 
-// Where nothing can be recorded no operation can be followed: an action of the SDK is not called, and
-// what Velero's begins is an error that names it.
+// Where nothing can be recorded no operation can be followed: an action of the SDK is not called,
+// and what Velero's begins is an error that names it.
 func TestNoOperationIsFollowedWhereNothingCanBeRecorded(t *testing.T) {
 	b, _ := beginning(t)
 	keys := &keyedStarter{keys: map[string][]string{}}

@@ -3,7 +3,7 @@ package outcome
 import "context"
 
 // Open says that what is recorded may be stored from now on. Before that everything would be done
-// again by a taker, and is kept back.
+// again by a successor, and is kept back.
 func (r *Recorder) Open() { r.batch.begin() }
 
 // Wanted delivers when it is time to call Flush, besides the regular calls.

@@ -152,8 +152,8 @@ type Lost struct {
 	Reason    string `json:"reason"`
 }
 
-// Planned is what the plan was made from besides the backup and the Restore: a taker makes the same
-// one.
+// Planned is what the plan was made from besides the backup and the Restore: a successor makes the
+// same one.
 type Planned struct {
 	Resolved []Resolved `json:"resolved,omitempty"`
 	// Missing is what the first holder did without, as its errors say it.

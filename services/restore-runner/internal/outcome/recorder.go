@@ -56,8 +56,8 @@ func (r *Recorder) Ask(node int32) {
 }
 
 // Owe is Ask for an object that comes after the one it was asked for: it is recorded before
-// anything that is recorded later, because a taker that finds the outcome of the other does not ask
-// again.
+// anything that is recorded later, because a successor that finds the outcome of the other does not
+// ask again.
 func (r *Recorder) Owe(node int32) {
 	if !r.plan.Reserve(node) {
 		return
@@ -236,7 +236,7 @@ func (r *Recorder) apply(node int32, rec *Record) {
 		put(&r.volumes, node, rec.Volume)
 	}
 	if action := codeOf(rec.Action); action != 0 {
-		r.tally.settle(node, action)
+		r.tally.set(node, action)
 		r.report.write(r.plan, joblog.Info, node, &Line{Message: string(rec.Action), Time: rec.Time})
 	}
 }

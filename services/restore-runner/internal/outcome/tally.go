@@ -50,8 +50,8 @@ func (t *tally) ask(node int32) {
 	t.counts.Total++
 }
 
-// settle gives an object its outcome, or another one.
-func (t *tally) settle(node int32, action code) {
+// set gives an object its outcome, or another one.
+func (t *tally) set(node int32, action code) {
 	if t.actions[node] == 0 {
 		t.ask(node)
 		t.counts.Done++

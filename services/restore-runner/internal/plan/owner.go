@@ -29,8 +29,8 @@ func (o *owners) hash(uid string) uint64 { return maphash.String(o.seed, uid) }
 // refer notes that some node names an owner.
 func (o *owners) refer(uid string) { o.referred = append(o.referred, o.hash(uid)) }
 
-// settle ends the notes; from then on add can be asked.
-func (o *owners) settle() {
+// seal ends the notes; from then on add can be asked.
+func (o *owners) seal() {
 	slices.Sort(o.referred)
 	o.referred = slices.Clip(slices.Compact(o.referred))
 }

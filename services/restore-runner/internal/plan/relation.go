@@ -28,7 +28,7 @@ const (
 
 // Relate tells how the reference of an object of a kind to an owner is brought back.
 func Relate(kind schema.GroupKind, owner objmeta.Owner) Relation {
-	if r, ok := treated(kind, owner); ok {
+	if r, ok := ownerRule(kind, owner); ok {
 		return r
 	}
 	by := kindOf(groupOf(owner.APIVersion), owner.Kind)

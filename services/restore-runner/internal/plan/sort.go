@@ -46,7 +46,7 @@ func decodeNode(b []byte) node {
 // kept. It finds the Namespace objects, and the nodes that others refer to as owners.
 func (b *builder) sort() error {
 	p := b.plan
-	p.owners.settle()
+	p.owners.seal()
 	p.nodes = make([]node, 0, b.taken)
 	sorted, err := b.sorter.Sort()
 	if err != nil {

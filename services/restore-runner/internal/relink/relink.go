@@ -57,13 +57,13 @@ type Patch struct {
 	Lost []Lost
 }
 
-// Due is an object whose owners have all been settled. Patch tells what is to be written to it.
+// Due is an object whose owners all have an outcome. Patch tells what is to be written to it.
 type Due int32
 
 // Book knows the owners of one restore. Safe for concurrent use.
 type Book struct {
 	mu       sync.Mutex
-	settled  map[int32]*Owner // nil: has an outcome and does not exist
+	resolved map[int32]*Owner // nil: has an outcome and does not exist
 	waiting  map[int32][]Due
 	children []child
 	spill    spill
@@ -92,7 +92,7 @@ type look struct {
 // New returns an empty book that keeps objects which wait in a file in dir; empty is the system's
 // directory for temporary files.
 func New(dir string) *Book {
-	return &Book{settled: map[int32]*Owner{}, waiting: map[int32][]Due{}, spill: spill{dir: dir}, looks: map[int32]*look{}}
+	return &Book{resolved: map[int32]*Owner{}, waiting: map[int32][]Due{}, spill: spill{dir: dir}, looks: map[int32]*look{}}
 }
 
 // Close releases the file.
@@ -107,7 +107,7 @@ func (b *Book) Close() error {
 func (b *Book) Look(node int32, find func() *Owner) {
 	b.mu.Lock()
 	l, looked := b.looks[node]
-	if _, settled := b.settled[node]; settled {
+	if _, resolved := b.resolved[node]; resolved {
 		b.mu.Unlock()
 		return
 	}
@@ -129,7 +129,7 @@ func (b *Book) Look(node int32, find func() *Owner) {
 
 // known returns an owner that has an outcome, or was found.
 func (b *Book) known(node int32) (owner *Owner, known bool) {
-	if owner, settled := b.settled[node]; settled {
+	if owner, resolved := b.resolved[node]; resolved {
 		return owner, true
 	}
 	if l := b.looks[node]; l != nil && l.owner != nil {
@@ -158,7 +158,7 @@ func (b *Book) Known(namespace string, refs []Reference) (now []any, later []Ref
 }
 
 // Await notes that an object was created and still lacks the references of later. It is due at once
-// when all their owners are settled by now; else Settle will return it.
+// when all their owners have an outcome by now; else Resolve will return it.
 func (b *Book) Await(of Child, later []Reference) (due Due, now bool, err error) {
 	if len(later) == 0 {
 		return 0, false, nil
@@ -175,7 +175,7 @@ func (b *Book) Await(of Child, later []Reference) (due Due, now bool, err error)
 	}
 	due = Due(len(b.children)) //nolint:gosec // there are fewer nodes
 	for _, ref := range later {
-		if _, settled := b.settled[ref.Node]; !settled {
+		if _, resolved := b.resolved[ref.Node]; !resolved {
 			c.open++
 			b.waiting[ref.Node] = append(b.waiting[ref.Node], due)
 		}
@@ -184,12 +184,12 @@ func (b *Book) Await(of Child, later []Reference) (due Due, now bool, err error)
 	return due, c.open == 0, nil
 }
 
-// Settle notes the outcome of a node that owns others: what it is now, or nil when it does not
+// Resolve notes the outcome of a node that owns others: what it is now, or nil when it does not
 // exist. It returns the objects whose last open owner it was.
-func (b *Book) Settle(node int32, owner *Owner) []Due {
+func (b *Book) Resolve(node int32, owner *Owner) []Due {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.settled[node] = owner
+	b.resolved[node] = owner
 	waited := b.waiting[node]
 	out := waited[:0]
 	for _, due := range waited {
@@ -224,7 +224,7 @@ func (b *Book) Patch(due Due) (Patch, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, ref := range r.Later {
-		value, reason := rewrite(r.Namespace, ref.Value, b.settled[ref.Node])
+		value, reason := rewrite(r.Namespace, ref.Value, b.resolved[ref.Node])
 		if reason != "" {
 			p.Lost = append(p.Lost, Lost{Owner: Name(ref.Value), Reason: reason})
 			continue

@@ -29,9 +29,9 @@ func patchesOf(t *testing.T, b *Book, all []Due) (out []Patch) {
 
 func requireOpen(t *testing.T, b *Book, c Child, later []Reference) {
 	t.Helper()
-	_, settled, err := b.Await(c, later)
+	_, resolved, err := b.Await(c, later)
 	require.NoError(t, err)
-	require.False(t, settled)
+	require.False(t, resolved)
 }
 
 func born(node int32, base []any) Child {
@@ -40,7 +40,7 @@ func born(node int32, base []any) Child {
 
 func TestKnownOwnerIsWrittenWithItsNewIdentity(t *testing.T) {
 	b := New(t.TempDir())
-	require.Empty(t, b.Settle(1, owner("d", "a")))
+	require.Empty(t, b.Resolve(1, owner("d", "a")))
 	now, later, lost := b.Known("a", []Reference{ref(1, "d")})
 	require.Empty(t, later)
 	require.Empty(t, lost)
@@ -50,13 +50,13 @@ func TestKnownOwnerIsWrittenWithItsNewIdentity(t *testing.T) {
 
 func TestLateOwnersArePatchedTogether(t *testing.T) {
 	b := New(t.TempDir())
-	b.Settle(1, owner("one", "a"))
+	b.Resolve(1, owner("one", "a"))
 	now, later, _ := b.Known("a", []Reference{ref(1, "one"), ref(2, "two"), ref(3, "three")})
 	require.Len(t, now, 1)
 	require.Len(t, later, 2)
 	requireOpen(t, b, born(9, now), later)
-	require.Empty(t, b.Settle(2, owner("two", "a")), "one owner is still open")
-	patches := patchesOf(t, b, b.Settle(3, owner("three", "")))
+	require.Empty(t, b.Resolve(2, owner("two", "a")), "one owner is still open")
+	patches := patchesOf(t, b, b.Resolve(3, owner("three", "")))
 	require.Len(t, patches, 1)
 	require.Equal(t, int32(9), patches[0].Node)
 	require.EqualValues(t, "child", patches[0].UID)
@@ -71,17 +71,17 @@ func TestOwnerSettledBetweenCreateAndAwait(t *testing.T) {
 	b := New(t.TempDir())
 	now, later, _ := b.Known("a", []Reference{ref(1, "d")})
 	require.Len(t, later, 1)
-	b.Settle(1, owner("d", "a"))
-	due, settled, err := b.Await(born(9, now), later)
+	b.Resolve(1, owner("d", "a"))
+	due, resolved, err := b.Await(born(9, now), later)
 	require.NoError(t, err)
-	require.True(t, settled)
+	require.True(t, resolved)
 	require.Len(t, patchesOf(t, b, []Due{due})[0].Missing, 1)
 }
 
 func TestOwnersThatCannotOwn(t *testing.T) {
 	b := New(t.TempDir())
-	b.Settle(1, nil)
-	b.Settle(2, owner("d", "other"))
+	b.Resolve(1, nil)
+	b.Resolve(2, owner("d", "other"))
 	now, later, lost := b.Known("a", []Reference{ref(1, "failed"), ref(2, "elsewhere")})
 	require.Empty(t, now)
 	require.Empty(t, later)
@@ -90,7 +90,7 @@ func TestOwnersThatCannotOwn(t *testing.T) {
 
 	_, later, _ = b.Known("a", []Reference{ref(3, "x")})
 	requireOpen(t, b, born(9, nil), later)
-	patches := patchesOf(t, b, b.Settle(3, nil))
+	patches := patchesOf(t, b, b.Resolve(3, nil))
 	require.Len(t, patches, 1)
 	require.Empty(t, patches[0].Missing)
 	require.Len(t, patches[0].Lost, 1)
@@ -98,7 +98,7 @@ func TestOwnersThatCannotOwn(t *testing.T) {
 
 func TestClusterScopedChildOfNamespacedOwner(t *testing.T) {
 	b := New(t.TempDir())
-	b.Settle(1, owner("d", "a"))
+	b.Resolve(1, owner("d", "a"))
 	_, _, lost := b.Known("", []Reference{ref(1, "d")})
 	require.Len(t, lost, 1)
 }
@@ -107,7 +107,7 @@ func TestTwoReferencesToOneOwner(t *testing.T) {
 	b := New(t.TempDir())
 	_, later, _ := b.Known("a", []Reference{ref(1, "d"), ref(1, "d")})
 	requireOpen(t, b, born(9, nil), later)
-	require.Len(t, b.Settle(1, owner("d", "a")), 1)
+	require.Len(t, b.Resolve(1, owner("d", "a")), 1)
 }
 
 // Dependants come before their owner now; one that is in the cluster already owns them from their
@@ -125,7 +125,7 @@ func TestAnOwnerFoundInTheClusterIsWrittenAtOnce(t *testing.T) {
 	require.Len(t, now, 1)
 	require.Len(t, later, 1)
 	require.Empty(t, lost)
-	b.Settle(1, nil)
+	b.Resolve(1, nil)
 	b.Look(1, func() *Owner { t.Error("it has an outcome"); return nil })
 	_, _, lost = b.Known("a", []Reference{ref(1, "d")})
 	require.Len(t, lost, 1, "its outcome counts more than what was found")
@@ -167,7 +167,7 @@ func TestThoseThatWaitTakeFewBytes(t *testing.T) {
 	}
 	held := heap() - min(before, heap())
 	require.Less(t, held, uint64(32*children))
-	due := b.Settle(children+3, owner("new", "a"))
+	due := b.Resolve(children+3, owner("new", "a"))
 	require.Len(t, due, children/10)
 	p := patchesOf(t, b, due[1:2])[0]
 	require.Equal(t, int32(13), p.Node)

@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/create"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pausing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/webhooks"
 )
 
@@ -27,7 +27,7 @@ type creation struct {
 	plan     *plan.Plan
 	client   *apply.Client
 	creator  *create.Creator
-	settler  *settle.Settler
+	finisher *finish.Finisher
 	volumes  *provision.Provisioner
 	pauser   *pausing.Pauser
 	webhooks *webhooks.Late
@@ -40,13 +40,13 @@ type creation struct {
 
 // create brings the normalized object into the cluster and gives it its owners. again reports that
 // it went away which stood there; then, and after an error, the object has no outcome yet.
-func (c *creation) create(ctx context.Context, s *parked.State, o *object.Object) (again bool, err error) {
+func (c *creation) create(ctx context.Context, s *pending.State, o *object.Object) (again bool, err error) {
 	kind := c.plan.Kind(o.Node)
 	if kind.String() == "persistentvolumeclaims" {
 		c.volumes.FollowVolume(o)
 	}
 	reset.Place(o.Body, o.Target.Namespace, c.reset)
-	owners := c.settler.Owners.References(ctx, o)
+	owners := c.finisher.Owners.References(ctx, o)
 	if len(owners.Now) > 0 {
 		o.Metadata()["ownerReferences"] = owners.Now
 	}
@@ -74,11 +74,11 @@ func (c *creation) create(ctx context.Context, s *parked.State, o *object.Object
 		return false, c.names.Collision(o.Node, rival)
 	}
 	owners.Report(s.Entry)
-	if c.creator.Complete(ctx, s.Entry, o, &result) && c.settler.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
+	if c.creator.Complete(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
 		if result.Action == apply.Created {
 			c.webhooks.Warn(ctx, s.Entry, o)
 		}
-		c.settler.Done(ctx, s.Entry, o.Node, result, owners.Now, owners.Later)
+		c.finisher.Done(ctx, s.Entry, o.Node, result, owners.Now, owners.Later)
 	}
 	return false, nil
 }

@@ -334,9 +334,9 @@ func TestTakeoverInTheMiddleOfAWait(t *testing.T) {
 }
 
 // A Secret comes after the ServiceAccounts of its namespace: the one that asks for it does not wait
-// for it. When the holder dies between the two, the taker does not put the account to the action
-// again, and restores the Secret all the same.
-func TestATakerRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
+// for it. When the holder dies between the two, the successor does not put the account to the
+// action again, and restores the Secret all the same.
+func TestASuccessorRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	b.add("serviceaccounts", "v1", "ServiceAccount", "a", "sa", nil)
 	b.add("secrets", "v1", "Secret", "a", "s", object{"metadata": object{"labels": object{"no": "x"}}})
@@ -373,8 +373,8 @@ func TestATakerRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
 }
 
 // A namespace that is only needed by what an action asks for, and was there before, is not the
-// restore's: a taker does not give it the owners that it has in the backup.
-func TestATakerLeavesANamespaceAloneThatWasThere(t *testing.T) {
+// restore's: a successor does not give it the owners that it has in the backup.
+func TestASuccessorLeavesANamespaceAloneThatWasThere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		manager string
 		action  string

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
 )
 
 // refusal is that of an object which was to be created before its owners.
@@ -35,10 +35,10 @@ func refusedAsIs(err error) bool {
 	return code == http.StatusForbidden || code == http.StatusUnprocessableEntity || code == http.StatusBadRequest
 }
 
-// yield parks the object until its owners have an outcome, and lets them, and whatever else
+// yield keeps the object until its owners have an outcome, and lets them, and whatever else
 // waits for it, go first; what comes when everything else has an outcome does not, nor does another
 // object of its name.
-func (p *objects) yield(ctx context.Context, v int32, s *parked.State, refused *refusal) *dispatch.Wait {
+func (p *objects) yield(ctx context.Context, v int32, s *pending.State, refused *refusal) *dispatch.Wait {
 	s.Entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
 	s.Yielded = true
 	wait := &dispatch.Wait{Yield: true, Hold: p.plan.Barriers(v)}
@@ -50,8 +50,8 @@ func (p *objects) yield(ctx context.Context, v int32, s *parked.State, refused *
 			wait.On = append(wait.On, ref.Node)
 		}
 	}
-	if err := p.parked.Keep(v, s, wait); err != nil {
-		p.settler.Fail(ctx, s.Entry, v, err)
+	if err := p.pending.Keep(v, s, wait); err != nil {
+		p.finisher.Fail(ctx, s.Entry, v, err)
 		return nil
 	}
 	failpoint.Hit("restore-runner/yielded")

@@ -124,7 +124,7 @@ func creating(path string) func(r *http.Request) bool {
 }
 
 // Whoever goes on gives the volume, and its claim, the name that was recorded.
-func TestATakerUsesTheOtherNameOfAVolume(t *testing.T) {
+func TestASuccessorUsesTheOtherNameOfAVolume(t *testing.T) {
 	for name, tt := range map[string]struct {
 		at   string
 		gone bool // the volume that has the name
@@ -165,7 +165,7 @@ func TestANameThatIsTakenMeanwhileIsRecorded(t *testing.T) {
 }
 
 // Without the records of who made it, a volume is recognized by its name.
-func TestABlindTakerFindsTheVolumeUnderItsOtherName(t *testing.T) {
+func TestABlindSuccessorFindsTheVolumeUnderItsOtherName(t *testing.T) {
 	for name, gone := range map[string]bool{"beside the other one": false, "alone": true} {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}

@@ -465,7 +465,7 @@ func TestAppliersKeepTheirFields(t *testing.T) {
 	run(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, "m", kubetest.Meta(s.Object("/api/v1/namespaces/a/configmaps/applied"))["managedFields"].([]any)[0].(object)["manager"])
 	require.Equal(t, []string{"m", "holdfast-restore-" + string(restoreUID)}, s.Managers("/api/v1/namespaces/a/configmaps/applied"),
-		"a taker recognizes the object also between the write and the record of its outcome")
+		"a successor recognizes the object also between the write and the record of its outcome")
 	require.Equal(t, []string{"PATCH /api/v1/namespaces/a/configmaps/applied"}, s.Requests("PATCH "), "nothing else costs a second request")
 }
 

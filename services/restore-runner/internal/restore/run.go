@@ -5,8 +5,8 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/backoff"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/apiservice"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
@@ -15,16 +15,16 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/definitions"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/namespaces"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/owners"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pausing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/screen"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/target"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/webhooks"
@@ -44,10 +44,10 @@ type run struct {
 	targets  *target.Namespaces
 	loader   *object.Loader
 	owners   *owners.Linker
-	settler  *settle.Settler
+	finisher *finish.Finisher
 	workers  *workers.Pool
 	screen   *screen.Screen
-	parked   *parked.Store
+	pending  *pending.Store
 	chains   *chain.Chains
 	creator  *create.Creator
 
@@ -79,12 +79,12 @@ func newRun(cfg Config) (*run, error) {
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Namespaces: r.targets,
 		Limit: limiter.Limit, Stop: r.stop, Dir: cfg.Dir,
 	})
-	r.settler = &settle.Settler{Plan: cfg.Plan, Recorder: cfg.Recorder, Owners: r.owners}
-	r.workers = &workers.Pool{Plan: cfg.Plan, Recorder: cfg.Recorder, Settler: r.settler, Clock: cfg.Clock, Limit: limiter.Limit, Stop: r.stop}
+	r.finisher = &finish.Finisher{Plan: cfg.Plan, Recorder: cfg.Recorder, Owners: r.owners}
+	r.workers = &workers.Pool{Plan: cfg.Plan, Recorder: cfg.Recorder, Finisher: r.finisher, Clock: cfg.Clock, Limit: limiter.Limit, Stop: r.stop}
 	r.screen = &screen.Screen{Plan: cfg.Plan, Volumes: cfg.Volumes, Runs: cfg.Runs, Owners: r.owners}
-	r.parked = &parked.Store{Dir: cfg.Dir}
+	r.pending = &pending.Store{Dir: cfg.Dir}
 	r.creator = &create.Creator{
-		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Settler: r.settler, Existing: r.existing, Names: r.names,
+		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Finisher: r.finisher, Existing: r.existing, Names: r.names,
 		PreserveNodePorts: r.reset.PreserveNodePorts, Update: cfg.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
 	}
 	r.chain()
@@ -101,8 +101,8 @@ func (r *run) chain() {
 		Plan: cfg.Plan, Target: r.names.Target, Unrecorded: cfg.Unrecorded, Instance: cfg.Instance, Clock: cfg.Clock,
 	})
 	r.chains = chain.New(chain.Config{
-		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Settler: r.settler, Existing: r.existing, Names: r.names,
-		Catalog: r.catalog, Parked: r.parked, Caller: caller, Clock: cfg.Clock, ReadyTimeout: cfg.ReadyTimeout,
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Finisher: r.finisher, Existing: r.existing, Names: r.names,
+		Catalog: r.catalog, Pending: r.pending, Caller: caller, Clock: cfg.Clock, ReadyTimeout: cfg.ReadyTimeout,
 	}, cfg.Actions)
 }
 
@@ -111,12 +111,12 @@ func (r *run) prepare() {
 	cfg := r.cfg
 	poller := delay.Poller{Clock: cfg.Clock, Stop: r.stop}
 	r.definitions = definitions.New(definitions.Config{
-		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Chains: r.chains, Parked: r.parked,
-		Creator: r.creator, Settler: r.settler, Existing: r.existing, Catalog: r.catalog, Reset: r.reset, Report: r.screen.Report,
+		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Chains: r.chains, Pending: r.pending,
+		Creator: r.creator, Finisher: r.finisher, Existing: r.existing, Catalog: r.catalog, Reset: r.reset, Report: r.screen.Report,
 		Timeouts: r.timeouts, Poller: poller, Workers: r.workers, Clock: cfg.Clock,
 	})
 	r.namespaces = namespaces.New(namespaces.Config{
-		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Settler: r.settler, Existing: r.existing, Names: r.names,
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Finisher: r.finisher, Existing: r.existing, Names: r.names,
 		Targets: r.targets, Timeouts: r.timeouts, Poller: poller, Workers: r.workers,
 	})
 }
@@ -136,10 +136,10 @@ func (r *run) objects(ctx context.Context) error {
 	})
 	pauser := &pausing.Pauser{Rules: cfg.Pauses, Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
 	p := &objects{
-		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, parked: r.parked,
-		namespaces: r.namespaces, services: services, settler: r.settler, workers: r.workers, reset: r.reset, lot: parking.New(cfg.Clock),
+		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, pending: r.pending,
+		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: backoff.New(cfg.Clock),
 		creation: &creation{
-			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, settler: r.settler, volumes: volumes, pauser: pauser,
+			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: volumes, pauser: pauser,
 			webhooks: late, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,
 		},
 	}

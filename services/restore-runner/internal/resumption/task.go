@@ -17,9 +17,9 @@ import (
 
 const (
 	period = 15 * time.Second
-	// settled is the age of a terminal phase from which on a runner that had lost the claim creates
+	// quiet is the age of a terminal phase from which on a runner that had lost the claim creates
 	// nothing more.
-	settled = 30 * time.Second
+	quiet = 30 * time.Second
 	// firstPause and longPause bound the pauses between two attempts at a restore, which double.
 	firstPause = 30 * time.Second
 	longPause  = 10 * time.Minute
@@ -102,7 +102,7 @@ func (t *Task) due(o *velerov1.Restore) bool {
 	case o.DeletionTimestamp != nil || o.Status.CompletionTimestamp == nil:
 		return true
 	}
-	return t.Clock.Since(o.Status.CompletionTimestamp.Time) >= settled
+	return t.Clock.Since(o.Status.CompletionTimestamp.Time) >= quiet
 }
 
 func (t *Task) clear(ctx context.Context, o *velerov1.Restore) error {

@@ -53,10 +53,10 @@ func newLost(data []volumedata.Data, restorePVs bool) lost {
 	return l
 }
 
-// settle makes volume and claim agree. A volume that comes back by what is known of it brings its
-// claim's data; one of which nothing is known, and of whose claim there is data elsewhere, does not
-// come back (Velero 1.18).
-func (l *lost) settle(volume *decision, known bool) {
+// reconcile makes volume and claim agree. A volume that comes back by what is known of it brings
+// its claim's data; one of which nothing is known, and of whose claim there is data elsewhere, does
+// not come back (Velero 1.18).
+func (l *lost) reconcile(volume *decision, known bool) {
 	claim := name{volume.claimSpace, volume.claim}
 	problem, has := l.claims[claim]
 	switch {

@@ -110,7 +110,7 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 		}
 		if claim := pv.Spec.ClaimRef; claim != nil {
 			now.claimSpace, now.claim = claim.Namespace, claim.Name
-			d.lost.settle(&now, known)
+			d.lost.reconcile(&now, known)
 		}
 		d.volumes[item.Name] = now
 	}

@@ -33,10 +33,10 @@ type subject struct {
 	extra bool
 	// live objects were read outside the cut.
 	live bool
-	// aside objects may have a block, and are not processed with it.
-	aside bool
-	depth int // how many objects asked for one another before this one
-	// warnings and errors are noted with the fate of the object, never without it: a later holder
+	// detached objects may have a block, and are not processed with it.
+	detached bool
+	depth    int // how many objects asked for one another before this one
+	// warnings and errors are noted with the result of the object, never without it: a later holder
 	// would have them again.
 	warnings []string
 	errors   []error
@@ -88,9 +88,9 @@ func (a *actor) member(ctx context.Context, m *itemblock.Member) error {
 		items.End(m.Key, itemset.Failed)
 		return a.out.Fail(remark.About(named.GroupResource, named.Namespace, named.Name, "an object of an item block could not be read: it is not backed up", err))
 	}
-	if fate := a.pool.Finder.Judge(found, false); fate != itemset.Unknown {
-		items.End(m.Key, fate)
-		if fate != itemset.Absent {
+	if result := a.pool.Finder.Judge(found, false); result != itemset.Unknown {
+		items.End(m.Key, result)
+		if result != itemset.Absent {
 			return nil
 		}
 		return a.out.Warn(remark.About(named.GroupResource, named.Namespace, named.Name, "an action puts this object into an item block, and it does not exist", nil))
@@ -110,16 +110,16 @@ func (a *actor) take(at itemset.Place) (itemspool.Item, error) {
 	return it, err
 }
 
-// join notes, with the block it is in, that an object which was processed aside has been asked for
-// its block.
+// join notes, with the block it is in, that an object which was processed detached has been asked
+// for its block.
 func (a *actor) join(m *itemblock.Member) {
 	if !m.Asked {
 		return
 	}
 	a.pool.Items.Join(m.Key)
 	record, o := &a.out.Record, object(&m.Named)
-	if i := slices.Index(record.Aside, o); i >= 0 {
-		record.Aside = slices.Delete(record.Aside, i, i+1)
+	if i := slices.Index(record.Detached, o); i >= 0 {
+		record.Detached = slices.Delete(record.Detached, i, i+1)
 		return
 	}
 	record.Joined = append(record.Joined, o)
@@ -127,7 +127,7 @@ func (a *actor) join(m *itemblock.Member) {
 
 // process runs the actions of an object that Begin gave, and stores what they made of it. An error
 // is one that ends the job.
-func (a *actor) process(ctx context.Context, key itemset.Key, s *subject) (itemset.Fate, error) {
+func (a *actor) process(ctx context.Context, key itemset.Key, s *subject) (itemset.Result, error) {
 	var refused error
 	if pod := a.hooks[key]; pod != nil {
 		if err := a.tell(pod); err != nil {
@@ -135,23 +135,23 @@ func (a *actor) process(ctx context.Context, key itemset.Key, s *subject) (items
 		}
 		refused = pod.Refused
 	}
-	fate, err := a.decide(ctx, s, refused)
+	result, err := a.decide(ctx, s, refused)
 	if err == nil {
 		err = a.out.Drain()
 	}
 	if err != nil {
 		return itemset.Unknown, err
 	}
-	if s.aside {
-		a.out.Record.Aside = append(a.out.Record.Aside, object(&s.Item))
+	if s.detached {
+		a.out.Record.Detached = append(a.out.Record.Detached, object(&s.Item))
 	}
-	a.pool.Items.End(key, fate)
-	return fate, nil
+	a.pool.Items.End(key, result)
+	return result, nil
 }
 
 // decide runs the actions and does with the object what they say. One that its pre hooks refused is
 // not stored.
-func (a *actor) decide(ctx context.Context, s *subject, refused error) (itemset.Fate, error) {
+func (a *actor) decide(ctx context.Context, s *subject, refused error) (itemset.Result, error) {
 	if refused != nil {
 		return a.failed(s, "a pre hook failed: the object is not backed up", refused)
 	}

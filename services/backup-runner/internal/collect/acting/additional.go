@@ -25,12 +25,12 @@ type request struct {
 
 // extra is an additional item.
 type extra struct {
-	res   resource.Resource
-	item  action.Item
-	key   itemset.Key
-	must  bool
-	aside bool // it may have a block, and is not processed with it
-	depth int  // of the object that needs it
+	res      resource.Resource
+	item     action.Item
+	key      itemset.Key
+	must     bool
+	detached bool // it may have a block, and is not processed with it
+	depth    int  // of the object that needs it
 }
 
 // Additional implements chain.Host: it backs up what an action asked for with the object, each once
@@ -56,25 +56,25 @@ func (a *actor) with(ctx context.Context, s *subject, req *request, item action.
 	}
 	items := a.pool.Items
 	x := extra{res: res, item: item, key: itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name),
-		must: req.must, aside: a.pool.Actions.FormBlocksOf(item.GroupResource), depth: s.depth}
+		must: req.must, detached: a.pool.Actions.FormBlocksOf(item.GroupResource), depth: s.depth}
 	for {
-		fate := items.Fate(x.key)
-		if !req.must && fate == itemset.Unknown && !a.pool.Finder.Admits(&res, item.Namespace) {
+		result := items.Result(x.key)
+		if !req.must && result == itemset.Unknown && !a.pool.Finder.Admits(&res, item.Namespace) {
 			return nil
 		}
-		if fate == itemset.Waiting && a.elsewhere(x.key) {
+		if result == itemset.Waiting && a.elsewhere(x.key) {
 			return nil
 		}
-		if s.depth == maxDepth && fate.Waits(req.must) {
-			if fate != itemset.Waiting { // else it has a turn of its own
+		if s.depth == maxDepth && result.Waits(req.must) {
+			if result != itemset.Waiting { // else it has a turn of its own
 				a.later = append(a.later, later{by: s.names(), request: *req, item: item})
 			}
 			return nil
 		}
-		if fate, err = a.begin(ctx, &x); err != nil {
+		if result, err = a.begin(ctx, &x); err != nil {
 			return err
 		}
-		switch fate {
+		switch result {
 		case itemset.Failed:
 			return errFailed
 		case itemset.Absent:
@@ -94,37 +94,37 @@ func (a *actor) with(ctx context.Context, s *subject, req *request, item action.
 	}
 }
 
-// begin processes an additional item if it has no fate yet, and returns its fate. An error is one
-// of the object that needs it, or a *fatalError.
-func (a *actor) begin(ctx context.Context, x *extra) (itemset.Fate, error) {
+// begin processes an additional item if it has no result yet, and returns its result. An error is
+// one of the object that needs it, or a *fatalError.
+func (a *actor) begin(ctx context.Context, x *extra) (itemset.Result, error) {
 	begin := a.pool.Items.Begin
-	if x.aside {
-		begin = a.pool.Items.BeginAside
+	if x.detached {
+		begin = a.pool.Items.BeginDetached
 	}
-	fate, at := begin(x.key, a.out.ID(), x.must)
+	result, at := begin(x.key, a.out.ID(), x.must)
 	switch {
-	case !fate.Waits(x.must):
-		return fate, nil
-	case fate == itemset.Waiting:
-		fate, err := a.waiting(ctx, x, at)
-		return fate, fatal(err)
+	case !result.Waits(x.must):
+		return result, nil
+	case result == itemset.Waiting:
+		result, err := a.waiting(ctx, x, at)
+		return result, fatal(err)
 	}
 	return a.unlisted(ctx, x)
 }
 
 // waiting processes an additional item that is in an item spool.
-func (a *actor) waiting(ctx context.Context, x *extra, at itemset.Place) (itemset.Fate, error) {
+func (a *actor) waiting(ctx context.Context, x *extra, at itemset.Place) (itemset.Result, error) {
 	it, err := a.take(at)
 	if err != nil {
 		return itemset.Unknown, err
 	}
 	later := a.pool.Again // nothing was listed
-	return a.process(ctx, x.key, &subject{Item: it, depth: x.depth + 1, aside: x.aside, extra: later, live: later})
+	return a.process(ctx, x.key, &subject{Item: it, depth: x.depth + 1, detached: x.detached, extra: later, live: later})
 }
 
 // unlisted reads an additional item by its name and processes it. The action that asks for it may
 // have made it, after the revision of the lists.
-func (a *actor) unlisted(ctx context.Context, x *extra) (itemset.Fate, error) {
+func (a *actor) unlisted(ctx context.Context, x *extra) (itemset.Result, error) {
 	found, err := a.pool.Finder.ReadMade(ctx, &x.res, x.item)
 	if ctx.Err() != nil {
 		return itemset.Unknown, &fatalError{context.Cause(ctx)}
@@ -133,12 +133,12 @@ func (a *actor) unlisted(ctx context.Context, x *extra) (itemset.Fate, error) {
 		a.pool.Items.End(x.key, itemset.Failed)
 		return itemset.Failed, err
 	}
-	if fate := a.pool.Finder.Judge(found, x.must); fate != itemset.Unknown {
-		a.pool.Items.End(x.key, fate)
-		return fate, nil
+	if result := a.pool.Finder.Judge(found, x.must); result != itemset.Unknown {
+		a.pool.Items.End(x.key, result)
+		return result, nil
 	}
 	s := extraOf(found)
-	s.depth, s.aside = x.depth+1, x.aside
-	fate, err := a.process(ctx, x.key, s)
-	return fate, fatal(err)
+	s.depth, s.detached = x.depth+1, x.detached
+	result, err := a.process(ctx, x.key, s)
+	return result, fatal(err)
 }

@@ -45,7 +45,7 @@ func (a *actor) again(ctx context.Context, item action.Item) error {
 		return nil //nolint:nilerr // noted when it was to be read
 	}
 	key := itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name)
-	if a.pool.Items.Fate(key) != itemset.Waiting {
+	if a.pool.Items.Result(key) != itemset.Waiting {
 		return nil
 	}
 	_, err = a.begin(ctx, &extra{res: res, item: item, key: key, must: true})

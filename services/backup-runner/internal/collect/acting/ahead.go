@@ -35,7 +35,7 @@ func (a *actor) ahead(ctx context.Context, b *itemblock.Block) error {
 
 // mayBegin adds a member to the objects of the actions that may begin their work for it.
 func (a *actor) mayBegin(objects map[action.Ahead][]action.Keyed, m *itemblock.Member) {
-	if !a.pool.Items.Fate(m.Key).Waits(false) {
+	if !a.pool.Items.Result(m.Key).Waits(false) {
 		return
 	}
 	gr, namespace, name := m.Item.GroupResource, m.Item.Namespace, m.Item.Name

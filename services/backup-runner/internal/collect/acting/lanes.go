@@ -18,8 +18,8 @@ import (
 // still for as long as the actions of others take.
 const maxHooked = 8
 
-// lanes bring blocks to workers. The hooks of a block run beside the workers, so that no block without
-// hooks waits for them.
+// lanes bring blocks to workers. The hooks of a block run beside the workers, so that no block
+// without hooks waits for them.
 type lanes struct {
 	pool   *Pool
 	group  *errgroup.Group
@@ -177,7 +177,7 @@ func (a *actor) between(ctx context.Context, l *lanes, h *hooked) error {
 		a.own[h.Members[i].Key] = struct{}{}
 	}
 	err := a.block(ctx, &h.Block)
-	if err != nil || a.pool.Items.Fate(h.Members[0].Key) == itemset.Waiting { // told to stop
+	if err != nil || a.pool.Items.Result(h.Members[0].Key) == itemset.Waiting { // told to stop
 		<-l.places
 		return err
 	}

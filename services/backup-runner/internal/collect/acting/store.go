@@ -17,7 +17,7 @@ import (
 )
 
 // store adds the object to the part.
-func (a *actor) store(s *subject, r *chain.Result) (itemset.Fate, error) {
+func (a *actor) store(s *subject, r *chain.Result) (itemset.Result, error) {
 	open, err := a.out.Part()
 	if err != nil {
 		return itemset.Unknown, err
@@ -94,7 +94,7 @@ func (a *actor) remark(gr schema.GroupResource, o *chain.Object) error {
 }
 
 // failed notes that the object is not in the backup, which is an error.
-func (a *actor) failed(s *subject, message string, cause error) (itemset.Fate, error) {
+func (a *actor) failed(s *subject, message string, cause error) (itemset.Result, error) {
 	open, err := a.out.Part()
 	if err != nil {
 		return itemset.Unknown, err

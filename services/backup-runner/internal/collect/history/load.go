@@ -25,12 +25,12 @@ const loads = 8
 type Acted struct {
 	// Spools are the item spools.
 	Spools []checkpoint.Spool
-	// Joined are the objects that were processed aside and whose block is done.
+	// Joined are the objects that were processed detached and whose block is done.
 	Joined map[itemset.Key]struct{}
 
-	parts   []checkpoint.Part
-	leftOut []itemset.Key
-	aside   []itemset.Key
+	parts    []checkpoint.Part
+	leftOut  []itemset.Key
+	detached []itemset.Key
 }
 
 func (a *Acted) add(rec *checkpoint.Record) {
@@ -43,8 +43,8 @@ func (a *Acted) add(rec *checkpoint.Record) {
 	for i := range rec.LeftOut {
 		a.leftOut = append(a.leftOut, keyOf(&rec.LeftOut[i]))
 	}
-	for i := range rec.Aside {
-		a.aside = append(a.aside, keyOf(&rec.Aside[i]))
+	for i := range rec.Detached {
+		a.detached = append(a.detached, keyOf(&rec.Detached[i]))
 	}
 	for i := range rec.Joined {
 		a.Joined[keyOf(&rec.Joined[i])] = struct{}{}
@@ -76,8 +76,8 @@ func (l *Loader) Load(ctx context.Context, a *Acted) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	l.Items.Settle(itemset.LeftOut, a.leftOut...)
-	for _, key := range a.aside {
+	l.Items.SetResult(itemset.LeftOut, a.leftOut...)
+	for _, key := range a.detached {
 		if _, done := a.Joined[key]; !done {
 			l.Items.SetAside(key)
 		}
@@ -87,11 +87,11 @@ func (l *Loader) Load(ctx context.Context, a *Acted) error {
 			return err
 		}
 	}
-	a.parts, a.Spools, a.leftOut, a.aside = nil, nil, nil, nil
+	a.parts, a.Spools, a.leftOut, a.detached = nil, nil, nil, nil
 	return nil
 }
 
-// part settles the objects of a part.
+// part gives a result to the objects of a part.
 func (l *Loader) part(ctx context.Context, p *checkpoint.Part) (err error) {
 	body, err := l.Store.Get(ctx, p.SidecarKey)
 	if err != nil {
@@ -116,7 +116,7 @@ func (l *Loader) part(ctx context.Context, p *checkpoint.Part) (err error) {
 	}
 }
 
-// entry settles the object of a sidecar entry.
+// entry gives a result to the object of a sidecar entry.
 func (l *Loader) entry(text, value []byte) error {
 	entry, err := part.ParseEntry(text, value)
 	if err != nil {
@@ -130,14 +130,14 @@ func (l *Loader) entry(text, value []byte) error {
 	key := itemset.KeyOf(schema.GroupKind{Group: group, Kind: kind}, name.Namespace, name.Name)
 	switch {
 	case entry.Stored:
-		l.Items.Settle(itemset.Stored, key)
-	case l.Items.Fate(key) == itemset.Unknown:
-		l.Items.Settle(itemset.Failed, key)
+		l.Items.SetResult(itemset.Stored, key)
+	case l.Items.Result(key) == itemset.Unknown:
+		l.Items.SetResult(itemset.Failed, key)
 	}
 	return nil
 }
 
-// spool fetches an item spool; those without a fate wait.
+// spool fetches an item spool; those without a result wait.
 func (l *Loader) spool(ctx context.Context, h *checkpoint.Spool) error {
 	path, err := itemspool.Fetch(ctx, l.Store, l.Dir, h.Key, h.Size, h.SHA256)
 	if err != nil {

@@ -65,8 +65,8 @@ func (l *Log) Snapshot(ctx context.Context, s *nativesnapshot.Snapshot) error {
 	return l.announce(ctx, func(i *intents) { i.snapshots = append(i.snapshots, *s) })
 }
 
-// Hook makes durable, like Call, that hooks of a Pod begin, unless opens is nil, and that one of them
-// is about to run, unless runs is nil.
+// Hook makes durable, like Call, that hooks of a Pod begin, unless opens is nil, and that one of
+// them is about to run, unless runs is nil.
 func (l *Log) Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *checkpoint.HookIntent) error {
 	return l.announce(ctx, func(i *intents) {
 		if opens != nil {
@@ -78,8 +78,8 @@ func (l *Log) Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *check
 	})
 }
 
-// Settle makes durable how calls and hooks ended, all until now.
-func (l *Log) Settle(ctx context.Context) error {
+// SetResult makes durable how calls and hooks ended, all until now.
+func (l *Log) SetResult(ctx context.Context) error {
 	if !l.Pending() {
 		return nil
 	}

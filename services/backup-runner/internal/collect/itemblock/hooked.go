@@ -46,7 +46,7 @@ func (a *Arranger) hooked(ctx context.Context, queue chan<- Block) error {
 	owed := a.Owed
 	a.Owed = nil
 	for i := range owed {
-		if a.Items.Fate(history.KeyOf(&owed[i].Object)) == itemset.Waiting {
+		if a.Items.Result(history.KeyOf(&owed[i].Object)) == itemset.Waiting {
 			continue
 		}
 		if err := send(ctx, queue, Block{Hooks: []*podhook.Pod{a.Hooks.Owed(&owed[i])}}); err != nil {
@@ -135,7 +135,7 @@ func (a *Arranger) join(g *group, first int) Block {
 			if !a.Items.Enter(claim) {
 				continue
 			}
-			if a.Items.Fate(claim) == itemset.Waiting {
+			if a.Items.Result(claim) == itemset.Waiting {
 				claims = append(claims, Member{Key: claim})
 			}
 			for _, other := range g.users[claim] {

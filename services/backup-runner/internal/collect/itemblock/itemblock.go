@@ -55,8 +55,8 @@ type Arranger struct {
 	Spools  *itemspool.Files
 	// Joined are the objects whose blocks an earlier holder processed.
 	Joined map[itemset.Key]struct{}
-	// Hooks runs the hooks of Pods; nil where none has any. Owed are the Pods whose hooks an earlier
-	// holder began, until the first Arrange.
+	// Hooks runs the hooks of Pods; nil where none has any. Owed are the Pods whose hooks an
+	// earlier holder began, until the first Arrange.
 	Hooks *podhook.Runner
 	Owed  []checkpoint.HookedPod
 	// Resumed is true where objects were spooled before this holder.
@@ -193,8 +193,8 @@ func (a *Arranger) look(ctx context.Context, m *Member) (itemspool.Item, bool, e
 }
 
 // admit makes a related item a member of the block, unless it is in one, was processed in one, or
-// the filters do not let it in. One that was processed aside is a member for what its own actions
-// relate to it.
+// the filters do not let it in. One that was processed detached is a member for what its own
+// actions relate to it.
 func (a *Arranger) admit(by *Member, item action.Item) (Member, bool) {
 	res, item, err := a.Finder.Locate(item)
 	if err == nil && !a.Actions.Counts(item.GroupResource) {
@@ -205,14 +205,14 @@ func (a *Arranger) admit(by *Member, item action.Item) (Member, bool) {
 		return Member{}, false
 	}
 	m := Member{Key: itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name), Resource: res, Item: item}
-	switch a.Items.Fate(m.Key) {
+	switch a.Items.Result(m.Key) {
 	case itemset.Waiting:
 	case itemset.Unknown:
 		if !a.Finder.Admits(&res, item.Namespace) {
 			return Member{}, false
 		}
 	default:
-		if !a.Items.Aside(m.Key) {
+		if !a.Items.Detached(m.Key) {
 			return Member{}, false
 		}
 	}

@@ -19,7 +19,7 @@ type spooled struct {
 // route takes the object in s.meta, or spools it for its actions.
 func (s *sink) route(item jsonlist.Item) error {
 	key := itemset.KeyOf(s.u.Res.Kind.GroupKind(), s.meta.Namespace, s.meta.Name)
-	if s.u.Role != plan.Plain && s.w.cfg.Items.Fate(key).Met() {
+	if s.u.Role != plan.Plain && s.w.cfg.Items.Result(key).Met() {
 		return nil // an action asked for it before
 	}
 	if s.wants.Touch(&s.meta, item.Raw) {
@@ -85,7 +85,7 @@ func (s *sink) register(done *page) {
 	if items == nil {
 		return
 	}
-	items.Settle(itemset.Stored, done.stored...)
+	items.SetResult(itemset.Stored, done.stored...)
 	for _, o := range done.spooled {
 		items.Hold(o.key, o.at)
 	}

@@ -128,7 +128,7 @@ func (w *Writer) Full() bool {
 
 // unstored is how many objects the record names that need not be in the part.
 func (w *Writer) unstored() int {
-	return len(w.Record.LeftOut) + len(w.Record.Aside) + len(w.Record.Joined)
+	return len(w.Record.LeftOut) + len(w.Record.Detached) + len(w.Record.Joined)
 }
 
 // Cover adds a committed page to what the part holds.

@@ -14,7 +14,8 @@ import (
 )
 
 // Opened are the Pods whose hooks this process began and whose post hooks it has not run, which is
-// known without the bucket. The zero value is empty. Safe for concurrent use; a nil one holds nothing.
+// known without the bucket. The zero value is empty. Safe for concurrent use; a nil one holds
+// nothing.
 type Opened struct {
 	mu   sync.Mutex
 	pods map[checkpoint.Object]checkpoint.HookedPod
@@ -90,8 +91,8 @@ func (unrecorded) Hook(context.Context, *checkpoint.HookedPod, *checkpoint.HookI
 	return nil
 }
 
-// Settle implements Intents.
-func (unrecorded) Settle(context.Context) error { return nil }
+// SetResult implements Intents.
+func (unrecorded) SetResult(context.Context) error { return nil }
 
 // EndHook implements Intents.
 func (unrecorded) EndHook(*checkpoint.HookOutcome) {}

@@ -24,8 +24,8 @@ type Executor interface {
 type Intents interface {
 	Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *checkpoint.HookIntent) error
 	EndHook(out *checkpoint.HookOutcome)
-	// Settle makes durable how hooks ended, all until now.
-	Settle(ctx context.Context) error
+	// SetResult makes durable how hooks ended, all until now.
+	SetResult(ctx context.Context) error
 }
 
 // Config is what hooks are run with. Everything is required but Confirm and

@@ -20,8 +20,8 @@ var (
 )
 
 // Pre runs the pre hooks of a Pod, one after the other, and sets Refused where the Pod is not to be
-// stored. That the Pod's hooks begin is durable before the first, and how they ended when it returns.
-// An error ends the job.
+// stored. That the Pod's hooks begin is durable before the first, and how they ended when it
+// returns. An error ends the job.
 func (r *Runner) Pre(ctx context.Context, p *Pod) error {
 	if p.unusable != nil {
 		p.failed = p.attempted
@@ -53,11 +53,11 @@ func (r *Runner) Pre(ctx context.Context, p *Pod) error {
 		}
 		p.note(joblog.Error, "pre hook failed ("+e.Field+")", failure)
 	}
-	return r.Intents.Settle(ctx)
+	return r.Intents.SetResult(ctx)
 }
 
-// open makes durable that the hooks of a Pod begin, unless an earlier holder did, and keeps in memory
-// that they did.
+// open makes durable that the hooks of a Pod begin, unless an earlier holder did, and keeps in
+// memory that they did.
 func (r *Runner) open(ctx context.Context, p *Pod) error {
 	opens := &checkpoint.HookedPod{Object: p.object, Pre: len(p.hooks.Pre)}
 	for _, e := range p.hooks.Post {
@@ -93,7 +93,7 @@ func (r *Runner) Post(ctx context.Context, p *Pod) error {
 		}
 	}
 	r.Opened.remove(p.object)
-	if err := r.Intents.Settle(ctx); err != nil {
+	if err := r.Intents.SetResult(ctx); err != nil {
 		return err
 	}
 	failpoint.Hit("backup-runner/hooks-recorded")

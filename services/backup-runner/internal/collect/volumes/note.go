@@ -40,14 +40,14 @@ func (d *decision) taken(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot
 	return d.out.Fail(remark.About(wellknown.Volumes, "", d.name, "no snapshot of this volume: its data is not backed up", cause))
 }
 
-// untaken notes that there is no way to take the volume: a warning, or an error where that could not
-// be asked, the backup insists on snapshots, or a CSI snapshot could have been taken. A location
-// without its plugin is often one that Velero left behind. Nothing is said of the volume of a CSI
-// driver whose claim is not in the backup: no snapshot is taken of such a volume, and a claim that
-// failed was reported.
+// untaken notes that there is no way to take the volume: a warning, or an error where that could
+// not be asked, the backup insists on snapshots, or a CSI snapshot could have been taken. A
+// location without its plugin is often one that Velero left behind. Nothing is said of the volume
+// of a CSI driver whose claim is not in the backup: no snapshot is taken of such a volume, and a
+// claim that failed was reported.
 func (d *decision) untaken(cause error) error {
 	missing, csi := new(nativesnapshot.NoPluginError), new(snapshot.CSIError)
-	reason, note := volume.ReasonNoTaker, d.out.Warn
+	reason, note := volume.ReasonNoSnapshotter, d.out.Warn
 	counts := d.cfg.Insist || cause != nil && !errors.As(cause, &missing)
 	if errors.As(cause, &csi) {
 		if len(d.volume.Claims) == 0 {
@@ -67,8 +67,8 @@ func (d *decision) untaken(cause error) error {
 		entries = append(entries, remark.About(wellknown.Claims, claim.PVCNamespace, claim.PVCName, "volume data was not backed up: "+claim.SkippedReason, cause))
 	}
 	if len(entries) == 0 && counts {
-		record.Volumes = append(record.Volumes, volume.Info{PVName: d.name, Skipped: true, SkippedReason: volume.ReasonNoTaker})
-		entries = append(entries, remark.About(wellknown.Volumes, "", d.name, "volume data was not backed up: "+volume.ReasonNoTaker, cause))
+		record.Volumes = append(record.Volumes, volume.Info{PVName: d.name, Skipped: true, SkippedReason: volume.ReasonNoSnapshotter})
+		entries = append(entries, remark.About(wellknown.Volumes, "", d.name, "volume data was not backed up: "+volume.ReasonNoSnapshotter, cause))
 	}
 	for _, e := range entries {
 		if err := note(e); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/readiness"
 )
 
@@ -20,7 +20,7 @@ func (r *run) await(ctx context.Context, b *bound, result *action.RestoreResult)
 		return nil
 	}
 	name := b.Action.Name()
-	if !r.parks {
+	if !r.waits {
 		r.state.Entry.Warn("action " + name + ": additional items of a definition are not waited for, and not restored unless they are selected")
 		return nil
 	}
@@ -35,7 +35,7 @@ func (r *run) await(ctx context.Context, b *bound, result *action.RestoreResult)
 			r.chains.Recorder.Ask(node)
 			wait.On = append(wait.On, node)
 		}
-		r.state.Additional = append(r.state.Additional, parked.Additional{Item: item, Node: node})
+		r.state.Additional = append(r.state.Additional, pending.Additional{Item: item, Node: node})
 	}
 	if ready, ok := b.Action.(action.Readiness); ok && result.Wait {
 		r.state.Probe = &readiness.Probe{Node: r.o.Node, Action: name, Readiness: ready, Timeout: result.WaitTimeout}
@@ -121,7 +121,7 @@ func (r *run) comeBack(ctx context.Context) *dispatch.Wait {
 }
 
 // existing returns those additional items that are in the cluster.
-func (r *run) existing(ctx context.Context, all []parked.Additional) []action.Item {
+func (r *run) existing(ctx context.Context, all []pending.Additional) []action.Item {
 	var out []action.Item
 	for _, a := range all {
 		if r.exists(ctx, a) {
@@ -133,7 +133,7 @@ func (r *run) existing(ctx context.Context, all []parked.Additional) []action.It
 
 // exists reports whether an additional item is in the cluster. What was created or updated is not
 // asked for again.
-func (r *run) exists(ctx context.Context, a parked.Additional) bool {
+func (r *run) exists(ctx context.Context, a pending.Additional) bool {
 	var target apply.Target
 	if a.Node >= 0 {
 		if done := r.chains.Recorder.Action(a.Node); done == apply.Created || done == apply.Updated {

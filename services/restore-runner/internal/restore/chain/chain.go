@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/readiness"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
 )
 
 type bound = action.Bound[action.RestoreItem]
@@ -26,11 +26,11 @@ type Config struct {
 	Plan     *plan.Plan
 	Recorder *outcome.Recorder
 	Loader   *object.Loader
-	Settler  *settle.Settler
+	Finisher *finish.Finisher
 	Existing *existing.Reader
 	Names    *naming.Names
 	Catalog  *served.Catalog
-	Parked   *parked.Store
+	Pending  *pending.Store
 	Caller   *call.Caller
 	Clock    clock.WithTicker
 	// ReadyTimeout is how long an object waits until its additional items are ready, where the

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
 )
 
 // run is one object on its way through its actions. One goroutine uses it.
@@ -20,21 +20,21 @@ type run struct {
 	chains  *Chains
 	o       *object.Object
 	actions []bound
-	state   *parked.State
-	parks   bool           // the object may wait for others
+	state   *pending.State
+	waits   bool           // the object may wait for others
 	object  *action.Object // as the actions so far left it
 	stored  *action.Object // as it was backed up
 }
 
-// Follow puts an object, whose state is as it was parked or new, to its next actions, until one of
-// them makes it wait or there is no further one. With parks it may wait for others. over reports
+// Follow puts an object, whose state is as it was kept or is new, to its next actions, until one of
+// them makes it wait or there is no further one. With waits it may wait for others. over reports
 // that the object has its outcome; without it and without a wait its body is what the actions left.
-func (c *Chains) Follow(ctx context.Context, o *object.Object, state *parked.State, parks bool) (wait *dispatch.Wait, over bool) {
+func (c *Chains) Follow(ctx context.Context, o *object.Object, state *pending.State, waits bool) (wait *dispatch.Wait, over bool) {
 	actions := c.byKind[c.Plan.Kind(o.Node)]
 	if actions == nil {
 		return nil, false
 	}
-	r := &run{chains: c, o: o, actions: actions, state: state, parks: parks}
+	r := &run{chains: c, o: o, actions: actions, state: state, waits: waits}
 	return r.follow(ctx)
 }
 
@@ -42,11 +42,11 @@ func (c *Chains) Follow(ctx context.Context, o *object.Object, state *parked.Sta
 // further one. over reports that the object has its outcome.
 func (r *run) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 	if err := r.begin(); err != nil {
-		r.chains.Settler.Fail(ctx, r.state.Entry, r.o.Node, err)
+		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 		return nil, true
 	}
 	if wait := r.comeBack(ctx); wait != nil {
-		return r.park(ctx, wait)
+		return r.suspend(ctx, wait)
 	}
 	for r.state.Next < len(r.actions) {
 		b := &r.actions[r.state.Next]
@@ -54,22 +54,22 @@ func (r *run) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 		result, err := r.put(ctx, b)
 		switch {
 		case err != nil:
-			r.chains.Settler.Fail(ctx, r.state.Entry, r.o.Node, err)
+			r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 			return nil, true
 		case result.Skip:
 			r.state.Entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
-			r.chains.Settler.Done(ctx, r.state.Entry, r.o.Node, apply.Result{Action: apply.Skipped}, nil, nil)
+			r.chains.Finisher.Done(ctx, r.state.Entry, r.o.Node, apply.Result{Action: apply.Skipped}, nil, nil)
 			return nil, true
 		}
 		if result.Object != nil {
 			r.object = result.Object
 		}
 		if wait := r.await(ctx, b, &result); wait != nil {
-			return r.park(ctx, wait)
+			return r.suspend(ctx, wait)
 		}
 	}
 	if err := r.chains.Loader.Replace(r.o, r.object); err != nil {
-		r.chains.Settler.Fail(ctx, r.state.Entry, r.o.Node, err)
+		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 		return nil, true
 	}
 	r.state.Object = r.object
@@ -87,15 +87,15 @@ func (r *run) begin() error {
 	return err
 }
 
-// park parks the object.
-func (r *run) park(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wait, over bool) {
+// suspend keeps the object until what it waits for has come.
+func (r *run) suspend(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wait, over bool) {
 	raw, err := r.object.JSON()
 	if err == nil {
 		r.state.Wait = wait
-		err = r.chains.Parked.Put(r.o.Node, r.state, raw)
+		err = r.chains.Pending.Put(r.o.Node, r.state, raw)
 	}
 	if err != nil {
-		r.chains.Settler.Fail(ctx, r.state.Entry, r.o.Node, err)
+		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 		return nil, true
 	}
 	return wait, false

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
 )
 
 // Creator creates the objects of a restore. Safe for concurrent use.
@@ -24,7 +24,7 @@ type Creator struct {
 	Plan     *plan.Plan
 	Recorder *outcome.Recorder
 	History  *outcome.History
-	Settler  *settle.Settler
+	Finisher *finish.Finisher
 	Existing *existing.Reader
 	Names    *naming.Names
 	// PreserveNodePorts and Update are what the spec of the restore says.
@@ -64,7 +64,7 @@ func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
 // already, or none because ctx ended: a request cut off says nothing about the object.
 func (c *Creator) Complete(ctx context.Context, e *outcome.Entry, o *object.Object, result *apply.Result) bool {
 	if result.Err != nil {
-		c.Settler.Fail(ctx, e, o.Node, result.Err)
+		c.Finisher.Fail(ctx, e, o.Node, result.Err)
 		return false
 	}
 	if result.Warning != "" {
@@ -82,8 +82,8 @@ func (c *Creator) completeFields(ctx context.Context, e *outcome.Entry, o *objec
 	if len(o.Fields) == 0 {
 		return true
 	}
-	// Without the mark a taker would not recognize the object, should its outcome not be recorded
-	// any more.
+	// Without the mark a successor would not recognize the object, should its outcome not be
+	// recorded any more.
 	mark := c.Existing.Manager.Mark(decoded.Text(o.Body, "apiVersion"), reset.RestoreLabels(decoded.Object(o.Metadata(), "labels")))
 	patch := map[string]any{"metadata": map[string]any{"uid": string(result.UID), "managedFields": append(slices.Clone(o.Fields), mark)}}
 	now, err := c.Existing.Client.Patch(ctx, c.Names.Target(o.Node), patch)

@@ -25,10 +25,10 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/parked"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/workers"
 )
 
@@ -42,9 +42,9 @@ type Config struct {
 	History  *outcome.History
 	Loader   *object.Loader
 	Chains   *chain.Chains
-	Parked   *parked.Store
+	Pending  *pending.Store
 	Creator  *create.Creator
-	Settler  *settle.Settler
+	Finisher *finish.Finisher
 	Existing *existing.Reader
 	Catalog  *served.Catalog
 	Reset    *reset.Options
@@ -97,11 +97,11 @@ func (r *Restorer) RestoreAll(ctx context.Context) error {
 
 // definition restores one definition and waits for it.
 func (r *Restorer) definition(ctx context.Context, v int32, w delay.Waiter) *dispatch.Wait {
-	s := r.Parked.Resume(v, r.Recorder)
+	s := r.Pending.Resume(v, r.Recorder)
 	e := s.Entry
 	o, err := r.Loader.Load(ctx, v)
 	if err != nil {
-		r.Settler.Fail(ctx, e, v, err)
+		r.Finisher.Fail(ctx, e, v, err)
 		return nil
 	}
 	if s.Wait == nil {
@@ -113,7 +113,7 @@ func (r *Restorer) definition(ctx context.Context, v int32, w delay.Waiter) *dis
 	}
 	reset.Place(o.Body, "", r.Reset)
 	mark := e.Mark()
-	owners := r.Settler.Owners.References(ctx, o)
+	owners := r.Finisher.Owners.References(ctx, o)
 	owners.Report(e)
 	if len(owners.Now) > 0 {
 		o.Metadata()["ownerReferences"] = owners.Now
@@ -122,10 +122,10 @@ func (r *Restorer) definition(ctx context.Context, v int32, w delay.Waiter) *dis
 	result := r.define(ctx, o)
 	failpoint.Hit("restore-runner/definition-created")
 	var wait *dispatch.Wait
-	if wait, result.Err = r.Parked.Delay(ctx, v, s, w, result.Err, mark); wait != nil {
+	if wait, result.Err = r.Pending.Delay(ctx, v, s, w, result.Err, mark); wait != nil {
 		return wait
 	}
-	if !r.Creator.Complete(ctx, e, o, &result) || !r.Settler.Owners.CatchUp(ctx, e, v, &result, owners.Now) {
+	if !r.Creator.Complete(ctx, e, o, &result) || !r.Finisher.Owners.CatchUp(ctx, e, v, &result, owners.Now) {
 		return nil
 	}
 	if result.Action == apply.Created || result.Action == apply.Updated {
@@ -134,7 +134,7 @@ func (r *Restorer) definition(ctx context.Context, v int32, w delay.Waiter) *dis
 		}
 		failpoint.Hit("restore-runner/definition-established")
 	}
-	r.Settler.Done(ctx, e, v, result, owners.Now, owners.Later)
+	r.Finisher.Done(ctx, e, v, result, owners.Now, owners.Later)
 	return nil
 }
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/backoff"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
@@ -83,17 +83,17 @@ func (t Timeouts) Of(err error) error {
 
 // Waiter is where a vertex of a dispatch.Run waits.
 type Waiter struct {
-	Lot    *parking.Lot
-	Vertex int32
+	Retrier *backoff.Retrier
+	Vertex  int32
 }
 
-// Park lets the vertex wait if err is a delay, and there is time left for it.
-func (w Waiter) Park(err error) *dispatch.Wait {
+// Wait lets the vertex wait if err is a delay, and there is time left for it.
+func (w Waiter) Wait(err error) *dispatch.Wait {
 	var d *Error
-	if !errors.As(err, &d) || !w.Lot.Wait(w.Vertex, parking.Cause{Kind: d.Kind, Key: d.Key, Timeout: d.Timeout, Err: err}) {
+	if !errors.As(err, &d) || !w.Retrier.Wait(w.Vertex, backoff.Cause{Kind: d.Kind, Key: d.Key, Timeout: d.Timeout, Err: err}) {
 		return nil
 	}
-	failpoint.Hit("restore-runner/parked")
+	failpoint.Hit("restore-runner/delayed")
 	return &dispatch.Wait{Wake: true}
 }
 
@@ -121,7 +121,7 @@ func (p *Poller) Pause(ctx context.Context) error {
 // Finish does something at once that is part of another object's work, and repeats it while it
 // would wait.
 func (p *Poller) Finish(ctx context.Context, do func(Waiter) *dispatch.Wait) {
-	w := Waiter{Lot: parking.New(p.Clock)}
+	w := Waiter{Retrier: backoff.New(p.Clock)}
 	if do(w) == nil {
 		return
 	}

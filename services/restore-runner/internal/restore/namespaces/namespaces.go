@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/target"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/workers"
@@ -35,7 +35,7 @@ type Config struct {
 	Plan     *plan.Plan
 	Recorder *outcome.Recorder
 	Loader   *object.Loader
-	Settler  *settle.Settler
+	Finisher *finish.Finisher
 	Existing *existing.Reader
 	Names    *naming.Names
 	// Targets learns which namespaces this process created, and which cannot be prepared.
@@ -94,12 +94,12 @@ func (c *Creator) stored(ctx context.Context, v int32, w delay.Waiter) *dispatch
 	}
 	o.Target.Name = target
 	reset.Namespace(o.Body, target)
-	owners := c.Settler.Owners.References(ctx, o)
+	owners := c.Finisher.Owners.References(ctx, o)
 	owners.Report(e)
 	failpoint.Hit("restore-runner/before-namespace")
 	rival, taken := c.Names.Rival(v)
 	result, err := c.ensure(ctx, target, o.Body, !taken)
-	if wait := w.Park(err); wait != nil {
+	if wait := w.Wait(err); wait != nil {
 		return wait
 	}
 	if err != nil {
@@ -113,10 +113,10 @@ func (c *Creator) stored(ctx context.Context, v int32, w delay.Waiter) *dispatch
 	failpoint.Hit("restore-runner/after-namespace")
 	// Of the owners, which come in the last pass, those are known that are in the cluster from
 	// before.
-	if !c.Settler.Owners.CatchUp(ctx, e, v, &result, owners.Now) {
+	if !c.Finisher.Owners.CatchUp(ctx, e, v, &result, owners.Now) {
 		return nil
 	}
-	c.Settler.Done(ctx, e, v, result, nil, owners.Later)
+	c.Finisher.Done(ctx, e, v, result, nil, owners.Later)
 	return nil
 }
 
@@ -126,14 +126,14 @@ func (c *Creator) loseStored(ctx context.Context, e *outcome.Entry, v int32, tar
 		return
 	}
 	c.lose(e, target, err)
-	c.Settler.Fail(ctx, e, v, err)
+	c.Finisher.Fail(ctx, e, v, err)
 }
 
 // bare creates a namespace the backup has no object of.
 func (c *Creator) bare(ctx context.Context, target string, w delay.Waiter) *dispatch.Wait {
 	body := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": target}}
 	_, err := c.ensure(ctx, target, body, false)
-	if wait := w.Park(err); wait != nil {
+	if wait := w.Wait(err); wait != nil {
 		return wait
 	}
 	if err != nil && !stop.Ending(ctx, err) {

@@ -14,7 +14,7 @@ import (
 // the objects that it left due. Owing of the history is nil afterwards.
 func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) {
 	for v, uid := range h.Owners {
-		l.book.Settle(v, l.owner(v, uid)) // nothing waits yet
+		l.book.Resolve(v, l.owner(v, uid)) // nothing waits yet
 	}
 	var all []relink.Due
 	for v, owes := range h.Owing {

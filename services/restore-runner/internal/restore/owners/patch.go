@@ -24,13 +24,13 @@ func (l *Linker) Owe(ctx context.Context, v int32, result *apply.Result, now []a
 	}
 }
 
-// Settle gives the objects that wait for a node as their owner the UID that it has now, "" when it
+// Resolve gives the objects that wait for a node as their owner the UID that it has now, "" when it
 // is not there.
-func (l *Linker) Settle(ctx context.Context, node int32, uid types.UID) {
+func (l *Linker) Resolve(ctx context.Context, node int32, uid types.UID) {
 	if !l.Plan.Owns(node) {
 		return
 	}
-	due := l.book.Settle(node, l.owner(node, uid))
+	due := l.book.Resolve(node, l.owner(node, uid))
 	if len(due) == 1 {
 		l.patch(ctx, due[0])
 	} else if len(due) > 1 {

@@ -124,7 +124,7 @@ func (p *Prober) tick(ctx context.Context) {
 		if q.cancel != nil {
 			q.cancel()
 		}
-		p.settle(ctx, q, fmt.Errorf("action %s: additional items are not ready after %s: restored all the same", q.Action, q.Timeout))
+		p.finish(ctx, q, fmt.Errorf("action %s: additional items are not ready after %s: restored all the same", q.Action, q.Timeout))
 	}
 }
 
@@ -141,14 +141,14 @@ func (p *Prober) take(ctx context.Context, r answer) {
 	case r.err != nil && q.deaths < maxRetries && p.collateral != nil && p.collateral(r.err):
 		q.deaths++ // perhaps another object's doing: it is asked again when it is due
 	case r.err != nil:
-		p.settle(ctx, q, fmt.Errorf("whether additional items are ready is not known: %w", r.err))
+		p.finish(ctx, q, fmt.Errorf("whether additional items are ready is not known: %w", r.err))
 	case r.ready:
-		p.settle(ctx, q, nil)
+		p.finish(ctx, q, nil)
 	}
 }
 
-// settle ends a probe.
-func (p *Prober) settle(ctx context.Context, q *Probe, err error) {
+// finish ends a probe.
+func (p *Prober) finish(ctx context.Context, q *Probe, err error) {
 	q.Err = err
 	p.open = slices.DeleteFunc(p.open, func(o *Probe) bool { return o == q })
 	select {

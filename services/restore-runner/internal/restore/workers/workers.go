@@ -10,12 +10,12 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/backoff"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/settle"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
@@ -33,7 +33,7 @@ const (
 type Pool struct {
 	Plan     *plan.Plan
 	Recorder *outcome.Recorder
-	Settler  *settle.Settler
+	Finisher *finish.Finisher
 	Clock    clock.WithTicker
 	// Limit is how many requests run at once.
 	Limit func() int
@@ -51,7 +51,7 @@ func (p *Pool) Guard(ctx context.Context, v int32, do func()) {
 			e.Info(string(debug.Stack()))
 			e.Fail(fmt.Errorf("internal error: %v", defect))
 			e.Commit()
-			p.Settler.Owners.Settle(ctx, v, "")
+			p.Finisher.Owners.Resolve(ctx, v, "")
 		}
 	}()
 	if p.Recorder.Room(ctx) == nil {
@@ -75,19 +75,19 @@ func (p *Pool) Each(ctx context.Context, nodes []int32, do func(context.Context,
 
 // All runs n vertices that do not depend on one another in parallel, and again those that waited.
 func (p *Pool) All(ctx context.Context, n int, weight func(int32) int64, do func(context.Context, delay.Waiter) *dispatch.Wait) error {
-	lot := parking.New(p.Clock)
-	defer lot.Start(ctx)()
+	retrier := backoff.New(p.Clock)
+	defer retrier.Start(ctx)()
 	return dispatch.Run(ctx, dispatch.Independent(n), dispatch.Work{
 		Do: func(ctx context.Context, v int32) *dispatch.Wait {
-			w := delay.Waiter{Lot: lot, Vertex: v}
+			w := delay.Waiter{Retrier: retrier, Vertex: v}
 			wait := do(ctx, w)
 			if wait == nil {
-				lot.Passed(v)
+				retrier.Passed(v)
 			}
 			return wait
 		},
 		Weight:  weight,
-		Woken:   lot.Woken(),
+		Woken:   retrier.Woken(),
 		Passive: func(int32) bool { return false },
 		Limit:   p.Limit,
 		Budget:  Budget,

@@ -1,6 +1,6 @@
-// Package settle gives objects their outcome: it records it, with the owner references that are
+// Package finish gives objects their outcome: it records it, with the owner references that are
 // still missing, and completes the objects that waited for this one as their owner.
-package settle
+package finish
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
-// Settler gives the objects of a restore their outcome. Safe for concurrent use.
-type Settler struct {
+// Finisher gives the objects of a restore their outcome. Safe for concurrent use.
+type Finisher struct {
 	Plan     *plan.Plan
 	Recorder *outcome.Recorder
 	Owners   *owners.Linker
@@ -24,18 +24,18 @@ type Settler struct {
 
 // Fail is the outcome of an object that got no further than err. When the restore ends here it has
 // no outcome: whoever goes on restores it.
-func (s *Settler) Fail(ctx context.Context, e *outcome.Entry, v int32, err error) {
+func (s *Finisher) Fail(ctx context.Context, e *outcome.Entry, v int32, err error) {
 	if stop.Ending(ctx, err) {
 		return
 	}
 	e.Fail(err)
 	e.Commit()
-	s.Owners.Settle(ctx, v, "")
+	s.Owners.Resolve(ctx, v, "")
 }
 
 // Done is the outcome of an object that is in the cluster now, with the owner references now, or
 // was left as it is. What it owes, which are the references of later, is recorded with it.
-func (s *Settler) Done(ctx context.Context, e *outcome.Entry, v int32, result apply.Result, now []any, later []relink.Reference) {
+func (s *Finisher) Done(ctx context.Context, e *outcome.Entry, v int32, result apply.Result, now []any, later []relink.Reference) {
 	uid := result.UID
 	if !s.Plan.Owns(v) {
 		uid = ""
@@ -54,11 +54,11 @@ func (s *Settler) Done(ctx context.Context, e *outcome.Entry, v int32, result ap
 	if owes {
 		s.Owners.Owe(ctx, v, &result, now, later)
 	}
-	s.Owners.Settle(ctx, v, result.UID)
+	s.Owners.Resolve(ctx, v, result.UID)
 }
 
 // Skip is the outcome of an object that is left out.
-func (s *Settler) Skip(ctx context.Context, v int32, skip *reset.Skip) {
+func (s *Finisher) Skip(ctx context.Context, v int32, skip *reset.Skip) {
 	e := s.Recorder.Begin(v)
 	message := "not restored: " + skip.Reason
 	if skip.Report {

@@ -1,11 +1,11 @@
-// Package parking wakes objects that wait for something outside of the restore: one of their name
+// Package backoff wakes objects that wait for something outside of the restore: one of their name
 // that is being deleted, a webhook that does not answer, an API that is not served yet.
 //
 // Nothing announces these changes, so that objects are tried again, with growing pauses. Of those
 // that wait for the same cause one is tried at a time, each in its turn, and the first that gets
 // through wakes the others: a webhook that is away for minutes meets a few requests and not those
 // of every object.
-package parking
+package backoff
 
 import (
 	"cmp"
@@ -38,8 +38,8 @@ type Cause struct {
 	Err error
 }
 
-// Lot wakes the vertices of one dispatch.Run. Safe for concurrent use.
-type Lot struct {
+// Retrier wakes the vertices of one dispatch.Run. Safe for concurrent use.
+type Retrier struct {
 	clock clock.WithTicker
 	woken chan int32
 	begin chan struct{} // closed by the first Wait
@@ -77,18 +77,18 @@ type waiter struct {
 	expired bool
 }
 
-// New returns an empty lot. Start has to be called for anything to be woken.
-func New(c clock.WithTicker) *Lot {
-	return &Lot{
+// New returns an empty retrier. Start has to be called for anything to be woken.
+func New(c clock.WithTicker) *Retrier {
+	return &Retrier{
 		clock: c, woken: make(chan int32), begin: make(chan struct{}), queues: map[queueKey]*queue{}, waiters: map[int32]*waiter{}, news: make(chan struct{}, 1),
 	}
 }
 
 // Woken delivers the vertices that are to be tried again, for dispatch.Work.
-func (l *Lot) Woken() chan int32 { return l.woken }
+func (l *Retrier) Woken() chan int32 { return l.woken }
 
 // Start begins to wake, until the returned function is called or ctx ends.
-func (l *Lot) Start(ctx context.Context) (stop func()) {
+func (l *Retrier) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { l.serve(ctx) })
@@ -100,7 +100,7 @@ func (l *Lot) Start(ctx context.Context) (stop func()) {
 
 // Wait lets a vertex wait, whose Do then returns a dispatch.Wait with Wake. False means that it has
 // waited for causes of this kind for as long as it may.
-func (l *Lot) Wait(v int32, c Cause) bool {
+func (l *Retrier) Wait(v int32, c Cause) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
@@ -139,7 +139,7 @@ func (l *Lot) Wait(v int32, c Cause) bool {
 
 // Expired returns the failure of a vertex that was woken because it has waited for as long as it
 // may; nil for others.
-func (l *Lot) Expired(v int32) error {
+func (l *Retrier) Expired(v int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.waiters[v]
@@ -152,7 +152,7 @@ func (l *Lot) Expired(v int32) error {
 
 // Passed notes that a vertex waits no more, because what it waited for last has come. A vertex that
 // never waited may pass.
-func (l *Lot) Passed(v int32) {
+func (l *Retrier) Passed(v int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w := l.waiters[v]; w != nil {
@@ -164,7 +164,7 @@ func (l *Lot) Passed(v int32) {
 // leave notes how the try of a vertex ended. over: what it waited for has come, and all others that
 // wait for the same are tried at once; else the pause before the next try doubles. The caller holds
 // the lock.
-func (l *Lot) leave(v int32, w *waiter, over bool) {
+func (l *Retrier) leave(v int32, w *waiter, over bool) {
 	q := l.queues[w.queue]
 	if q == nil {
 		return
@@ -184,7 +184,7 @@ func (l *Lot) leave(v int32, w *waiter, over bool) {
 	}
 }
 
-func (l *Lot) serve(ctx context.Context) {
+func (l *Retrier) serve(ctx context.Context) {
 	select {
 	case <-l.begin:
 	case <-ctx.Done():
@@ -210,7 +210,7 @@ func (l *Lot) serve(ctx context.Context) {
 	}
 }
 
-func (l *Lot) take() []int32 {
+func (l *Retrier) take() []int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	due := l.due
@@ -220,7 +220,7 @@ func (l *Lot) take() []int32 {
 
 // look finds whose time has come: the next try of each cause, and those that may not wait any
 // longer.
-func (l *Lot) look() {
+func (l *Retrier) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()

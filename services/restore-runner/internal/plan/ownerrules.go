@@ -11,9 +11,10 @@ type pair struct{ owner, owned schema.GroupKind }
 
 func kindOf(group, kind string) schema.GroupKind { return schema.GroupKind{Group: group, Kind: kind} }
 
-// treatments says what becomes of objects that some controller adopts, or makes anew, whatever
-// their references say. All others get their reference.
-var treatments = map[pair]Relation{
+// ownerRules are the references that a controller makes itself, because it adopts the owned objects
+// by their labels or makes them anew, whatever they refer to. All other objects get their
+// reference.
+var ownerRules = map[pair]Relation{
 	// Built-in controllers adopt orphans that their selector matches:
 	// https://github.com/kubernetes/design-proposals-archive/blob/main/api-machinery/controller-ref.md
 	{kindOf("apps", "Deployment"), kindOf("apps", "ReplicaSet")}:          Adopt,
@@ -35,11 +36,11 @@ var treatments = map[pair]Relation{
 	{kindOf("postgresql.cnpg.io", "Cluster"), kindOf("", "Service")}:               Remake,
 }
 
-// treated returns what treatments say about the reference of an object of a kind to its controller.
-func treated(kind schema.GroupKind, owner objmeta.Owner) (Relation, bool) {
+// ownerRule returns the rule about the reference of an object of a kind to its controller.
+func ownerRule(kind schema.GroupKind, owner objmeta.Owner) (Relation, bool) {
 	if !owner.Controller {
 		return Late, false
 	}
-	r, ok := treatments[pair{kindOf(groupOf(owner.APIVersion), owner.Kind), kind}]
+	r, ok := ownerRules[pair{kindOf(groupOf(owner.APIVersion), owner.Kind), kind}]
 	return r, ok
 }

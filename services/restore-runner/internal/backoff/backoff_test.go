@@ -1,4 +1,4 @@
-package parking_test
+package backoff_test
 
 import (
 	"errors"
@@ -11,33 +11,33 @@ import (
 	"go.uber.org/goleak"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/parking"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/backoff"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errAway = errors.New("the webhook is away")
 
-func away(key string) parking.Cause {
-	return parking.Cause{Kind: "webhook", Key: key, Timeout: time.Minute, Err: errAway}
+func away(key string) backoff.Cause {
+	return backoff.Cause{Kind: "webhook", Key: key, Timeout: time.Minute, Err: errAway}
 }
 
-// park is a lot by a clock of the test's.
-type park struct {
-	*parking.Lot
+// bed is a retrier by a clock of the test's.
+type bed struct {
+	*backoff.Retrier
 	clock *clocktesting.FakeClock
 }
 
-func start(t *testing.T) *park {
+func start(t *testing.T) *bed {
 	t.Helper()
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
-	p := &park{Lot: parking.New(clk), clock: clk}
+	p := &bed{Retrier: backoff.New(clk), clock: clk}
 	t.Cleanup(p.Start(t.Context()))
 	return p
 }
 
 // wakes lets time go on until n vertices were woken, and returns them and the time it took.
-func (p *park) wakes(t *testing.T, n int) (out []int32, took time.Duration) {
+func (p *bed) wakes(t *testing.T, n int) (out []int32, took time.Duration) {
 	t.Helper()
 	begun := p.clock.Now()
 	require.Eventually(t, p.clock.HasWaiters, 10*time.Second, time.Millisecond)
@@ -54,7 +54,7 @@ func (p *park) wakes(t *testing.T, n int) (out []int32, took time.Duration) {
 }
 
 // quiet reports that nothing is woken by now.
-func (p *park) quiet(t *testing.T) {
+func (p *bed) quiet(t *testing.T) {
 	t.Helper()
 	select {
 	case v := <-p.Woken():
@@ -84,14 +84,14 @@ func TestOneOfThoseWithACauseIsTriedAtATime(t *testing.T) {
 
 func TestPausesGrow(t *testing.T) {
 	p := start(t)
-	require.True(t, p.Wait(1, parking.Cause{Kind: "deleted", Timeout: time.Hour}))
+	require.True(t, p.Wait(1, backoff.Cause{Kind: "deleted", Timeout: time.Hour}))
 	var last time.Duration
 	for range 8 {
 		_, took := p.wakes(t, 1)
 		require.GreaterOrEqual(t, took, last)
 		require.LessOrEqual(t, took, 11*time.Second)
 		last = took
-		require.True(t, p.Wait(1, parking.Cause{Kind: "deleted", Timeout: time.Hour}))
+		require.True(t, p.Wait(1, backoff.Cause{Kind: "deleted", Timeout: time.Hour}))
 	}
 	require.Greater(t, last, 5*time.Second)
 }
@@ -129,7 +129,7 @@ func TestAnotherCauseWakesThoseOfTheFirst(t *testing.T) {
 		require.True(t, p.Wait(v, away("w")))
 	}
 	woken, _ := p.wakes(t, 1)
-	require.True(t, p.Wait(woken[0], parking.Cause{Kind: "deleted", Timeout: time.Hour}))
+	require.True(t, p.Wait(woken[0], backoff.Cause{Kind: "deleted", Timeout: time.Hour}))
 	rest, _ := p.wakes(t, 2)
 	require.ElementsMatch(t, []int32{1, 2}, rest)
 }

@@ -1,5 +1,5 @@
-// Package parked keeps what is known of objects while they wait, in memory or in files.
-package parked
+// Package pending keeps what is known of objects while they wait, in memory or in files.
+package pending
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type State struct {
 	Object *action.Object
 	// Yielded reports that it was refused without its owners, and waited for them.
 	Yielded bool
-	// Tried reports that it was parked, perhaps after a request that took effect although it
+	// Tried reports that it has waited, perhaps after a request that took effect although it
 	// failed.
 	Tried bool
 
@@ -136,13 +136,13 @@ func (f *encoded) read() ([]byte, error) {
 	return raw, nil
 }
 
-// Delay parks an object if err is a delay that there is time for, and what was said about it since
+// Delay keeps an object if err is a delay that there is time for, and what was said about it since
 // mark will be said again. Without a wait it returns why the object gets no further.
 func (s *Store) Delay(ctx context.Context, node int32, st *State, w delay.Waiter, err error, mark int) (*dispatch.Wait, error) {
 	if stop.Ending(ctx, err) {
 		return nil, err
 	}
-	wait := w.Park(err)
+	wait := w.Wait(err)
 	if wait == nil {
 		return nil, err
 	}

@@ -1,12 +1,12 @@
 package itemset
 
-// Fate is what became of an object.
-type Fate uint32
+// Result is what became of an object.
+type Result uint32
 
-// The fates.
+// The results.
 const (
 	// Unknown objects were never met.
-	Unknown Fate = iota
+	Unknown Result = iota
 	// Stored objects are in a part.
 	Stored
 	// Failed objects have an error in the log.
@@ -24,11 +24,11 @@ const (
 )
 
 // Waits reports whether Begin gave the object away.
-func (f Fate) Waits(again bool) bool {
+func (f Result) Waits(again bool) bool {
 	return f == Waiting || f == Unknown || (again && f == Unwanted)
 }
 
 // Met reports whether the object is the backup's business already: it was processed, or will be.
-func (f Fate) Met() bool {
+func (f Result) Met() bool {
 	return f == Stored || f == Failed || f == LeftOut || f == Waiting
 }

@@ -16,8 +16,8 @@ import (
 // finalizer keeps an object from going.
 const finalizer = "fault.example.com/stays"
 
-// parking is a step that a restore comes to when something has to wait.
-const parking = "restore-runner/parked"
+// delayed is a step that a restore comes to when something has to wait.
+const delayed = "restore-runner/delayed"
 
 // prepareTerminating puts an object in the way that is being deleted.
 func prepareTerminating(ctx context.Context, b *Bed, name string) error {
@@ -38,7 +38,7 @@ func terminating(namespace string) *corev1.ConfigMap {
 
 // beginTerminating restores, and lets the object go once the restore waits for it.
 func beginTerminating(ctx context.Context, b *Bed, name string) error {
-	if err := b.passes(ctx, parking, func() error { return b.apiClient.restore(ctx, name, small, nil) }); err != nil {
+	if err := b.passes(ctx, delayed, func() error { return b.apiClient.restore(ctx, name, small, nil) }); err != nil {
 		return err
 	}
 	return b.client.Patch(ctx, terminating(name), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
@@ -75,7 +75,7 @@ func prepareWebhook(ctx context.Context, b *Bed, name string) error {
 
 // beginWebhook restores, and removes the webhook once the restore waits for it.
 func beginWebhook(ctx context.Context, b *Bed, name string) error {
-	if err := b.passes(ctx, parking, func() error { return b.apiClient.restore(ctx, name, small, nil) }); err != nil {
+	if err := b.passes(ctx, delayed, func() error { return b.apiClient.restore(ctx, name, small, nil) }); err != nil {
 		return err
 	}
 	return b.apiClient.remove(ctx, newWebhook(name))

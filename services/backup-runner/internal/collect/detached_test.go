@@ -87,8 +87,8 @@ func init() {
 	})
 }
 
-// What is owed to an object that was processed aside is known to a third holder, too, and what was
-// done about it.
+// What is owed to an object that was processed detached is known to a third holder, too, and what
+// was done about it.
 func TestTwoDeathsBesideItemBlocks(t *testing.T) {
 	t.Parallel()
 	sc := withActions(scenarios())["additional items with item blocks"]

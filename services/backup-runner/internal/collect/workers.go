@@ -9,15 +9,15 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
 )
 
-// crew are the workers of a run, as the stages share them: a writer for each.
-type crew struct {
+// workers are the workers of a run, as the stages share them: a writer for each.
+type workers struct {
 	writers []*partwriter.Writer
 	stop    stop.Signal
 	log     *slog.Logger
 }
 
-// settle makes durable what the workers did. The error is ErrStopped if the run is told to stop.
-func (c *crew) settle(ctx context.Context) error {
+// flush makes durable what the workers did. The error is ErrStopped if the run is told to stop.
+func (c *workers) flush(ctx context.Context) error {
 	err := protect.Each(ctx, c.log, c.writers, func(_ context.Context, w *partwriter.Writer) error { return w.Flush() })
 	if err == nil && c.stop.Requested() {
 		return ErrStopped
@@ -26,7 +26,7 @@ func (c *crew) settle(ctx context.Context) error {
 }
 
 // discard removes what is unfinished. It waits for uploads under way.
-func (c *crew) discard() {
+func (c *workers) discard() {
 	for _, w := range c.writers {
 		w.Discard()
 	}
