@@ -55,6 +55,7 @@ func (n *Node) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	node.ResourceVersion = "" // the node controller writes it too
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
 	_, err = n.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
@@ -75,6 +76,7 @@ func (n *Node) Run(ctx context.Context, pod *corev1.Pod) error {
 // Ready lets the status of a Pod say that its containers run and are ready.
 func (n *Node) Ready(ctx context.Context, pod *corev1.Pod) error {
 	pod = pod.DeepCopy()
+	pod.ResourceVersion = "" // controllers write it too
 	started := metav1.Now()
 	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &started
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: started}}
