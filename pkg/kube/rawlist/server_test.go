@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 )
@@ -192,3 +193,12 @@ type fastClock struct{ clock.RealClock }
 func (fastClock) NewTimer(d time.Duration) clock.Timer {
 	return clock.RealClock{}.NewTimer(d / 1000)
 }
+
+// steppedClock has the time of a test, and fastClock's pauses.
+type steppedClock struct {
+	fastClock
+	time *clocktesting.FakePassiveClock
+}
+
+func (c steppedClock) Now() time.Time                  { return c.time.Now() }
+func (c steppedClock) Since(t time.Time) time.Duration { return c.time.Since(t) }
