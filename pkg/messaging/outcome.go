@@ -2,7 +2,7 @@ package messaging
 
 import "time"
 
-// Outcome says what becomes of a hint. The zero Outcome is Done.
+// Outcome is what becomes of a hint. The zero Outcome is Done.
 type Outcome struct {
 	kind  outcomeKind
 	after time.Duration
@@ -17,7 +17,7 @@ const (
 	outcomeDead
 )
 
-// Done says that the effect is durable, or that there was nothing to do.
+// Done means that the effect is durable, or that there was nothing to do.
 func Done() Outcome { return Outcome{} }
 
 // Later delivers the hint again after a delay: the work goes on, and nothing has failed.

@@ -38,7 +38,7 @@ type AsyncBackupOutput struct {
 	Item *unstructured.Unstructured
 	// OperationID is unique within the action; empty for no operation.
 	OperationID string
-	// InProcess says that the operation lives in this process and dies with it.
+	// InProcess means that the operation lives in this process and dies with it.
 	InProcess bool
 	// AdditionalItems are backed up before the object.
 	AdditionalItems []ResourceIdentifier
@@ -71,7 +71,7 @@ type AsyncRestoreOutput struct {
 	Item *unstructured.Unstructured
 	// OperationID is unique within the action; empty for no operation.
 	OperationID string
-	// InProcess says that the operation lives in this process and dies with it.
+	// InProcess means that the operation lives in this process and dies with it.
 	InProcess bool
 	// AdditionalItems are restored before the object.
 	AdditionalItems []ResourceIdentifier
@@ -85,9 +85,9 @@ type AsyncRestoreOutput struct {
 type Operations interface {
 	// Progress returns how far an operation is. It is called every few seconds.
 	Progress(ctx context.Context, op Operation) (Progress, error)
-	// Cancel requests the end of an operation and returns at once. grace is how long the server waits
-	// for that, 0 for no limit. It returns false if the operation cannot be cancelled. Embed NoCancel
-	// if none can.
+	// Cancel requests the end of an operation and returns at once. grace is how long the server
+	// waits for that, 0 for no limit. It returns false if the operation cannot be cancelled. Embed
+	// NoCancel if none can.
 	Cancel(ctx context.Context, op Operation, grace time.Duration) (accepted bool, err error)
 	// Logs returns what an operation has logged, oldest first, and ends at its first error. With
 	// Follow it goes on until the operation or ctx ended. Embed NoLogs if there are none.
@@ -102,7 +102,7 @@ type Operation struct {
 	Job *Job
 }
 
-// LogOptions says which lines to return.
+// LogOptions defines which lines to return.
 type LogOptions struct {
 	// Since leaves out earlier lines; zero for none.
 	Since time.Time
@@ -116,7 +116,7 @@ type LogLine struct {
 	Time time.Time
 	// Level is debug, info, warning or error.
 	Level string
-	// Message says what happened.
+	// Message describes what happened.
 	Message string
 	// Fields are details by name.
 	Fields map[string]string
@@ -125,7 +125,7 @@ type LogLine struct {
 // NoCancel can be embedded by actions whose operations cannot be cancelled.
 type NoCancel struct{}
 
-// Cancel does nothing and says so.
+// Cancel does nothing and reports that.
 func (NoCancel) Cancel(context.Context, Operation, time.Duration) (bool, error) { return false, nil }
 
 // NoLogs can be embedded by actions whose operations have no logs.

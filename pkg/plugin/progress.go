@@ -23,13 +23,13 @@ const (
 type Progress struct {
 	// State it is in.
 	State State
-	// Error says why it failed; only with Failed.
+	// Error is the reason why it failed; only with Failed.
 	Error string
 	// Done and Total are in units of Unit; a Total of 0 is unknown.
 	Done, Total int64
 	// Unit of Done and Total, for example "Bytes".
 	Unit string
-	// Description says what it does now, for people.
+	// Description is what it does now, for people.
 	Description string
 	// Started is when it began, zero if it has not or it is not known.
 	Started time.Time

@@ -91,8 +91,8 @@ func (r *Registry) VolumeSnapshotter(name string, build func(Env) (VolumeSnapsho
 	return r.add(Registration{Kind: KindVolumeSnapshotter, Name: name, New: erase(build)})
 }
 
-// AsyncBackupItemAction registers an action, see BackupItemAction. Only Holdfast calls it, unless it
-// is OutOfProcess.
+// AsyncBackupItemAction registers an action, see BackupItemAction. Only Holdfast calls it, unless
+// it is OutOfProcess.
 func (r *Registry) AsyncBackupItemAction(name string, touches []string, build func(Env) (AsyncBackupItemAction, error), options ...AsyncOption) *Registry {
 	return r.add(apply(Registration{Kind: KindAsyncBackupItemAction, Name: name, Touches: touches, New: erase(build)}, options))
 }
@@ -103,16 +103,16 @@ func (r *Registry) AsyncRestoreItemAction(name string, touches []string, build f
 	return r.add(apply(Registration{Kind: KindAsyncRestoreItemAction, Name: name, Touches: touches, New: erase(build)}, options))
 }
 
-// AsyncOption says more of an asynchronous action.
+// AsyncOption is an option of an asynchronous action.
 type AsyncOption func(*Registration)
 
 // Restartable lets a server start an operation once more, with the same idempotency key, when the
 // process it lived in died.
 func Restartable() AsyncOption { return func(r *Registration) { r.Restartable = true } }
 
-// OutOfProcess says that no operation of the action lives in its process: any process of the binary
-// can tell how one goes. Velero too calls such an action, as its item action of version 2. A Start
-// that answers InProcess fails.
+// OutOfProcess means that no operation of the action lives in its process: any process of the
+// binary can tell how one goes. Velero too calls such an action, as its item action of version 2. A
+// Start that answers InProcess fails.
 func OutOfProcess() AsyncOption { return func(r *Registration) { r.OutOfProcess = true } }
 
 // Plugins returns everything that was registered, ordered by kind and name, or what is wrong with

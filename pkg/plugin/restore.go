@@ -16,9 +16,9 @@ type RestoreItemAction interface {
 	// as it is.
 	Execute(ctx context.Context, in *RestoreInput) (*RestoreOutput, error)
 	// AreAdditionalItemsReady is asked repeatedly after an output WithItemsWait, with those of the
-	// additional items that exist by now, until it says true or the wait ends; the object is then
-	// restored. Its error ends the wait and counts as one of the restore. Embed ItemsReady if you
-	// never wait.
+	// additional items that exist by now, until it returns true or the wait ends; the object is
+	// then restored. Its error ends the wait and counts as one of the restore. Embed ItemsReady if
+	// you never wait.
 	AreAdditionalItemsReady(ctx context.Context, restore *Job, items []ResourceIdentifier) (bool, error)
 }
 

@@ -2,8 +2,8 @@ package plugin
 
 import "context"
 
-// Selector says which objects an action is called for: those that all of its parts select. An empty
-// part selects all, the zero Selector whatever the action may touch.
+// Selector defines which objects an action is called for: those that all of its parts select. An
+// empty part selects all, the zero Selector whatever the action may touch.
 type Selector struct {
 	// IncludedNamespaces, "*" for all. With any other value here or in ExcludedNamespaces, objects
 	// without a namespace are left out.
@@ -43,7 +43,7 @@ func (Everything) AppliesTo(context.Context) (Selector, error) { return Selector
 // Action is what all actions have in common. Embed Everything if it is called for all that it may
 // touch.
 type Action interface {
-	// AppliesTo says which objects the action is called for. It is asked at least once per job,
+	// AppliesTo returns which objects the action is called for. It is asked at least once per job,
 	// possibly in another process than the one that is called for the objects.
 	AppliesTo(ctx context.Context) (Selector, error)
 }

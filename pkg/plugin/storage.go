@@ -16,7 +16,7 @@ type ObjectStore interface {
 	Init(ctx context.Context, config map[string]string) error
 	// PutObject writes an object as a whole: when it fails, there is none or the one before.
 	PutObject(ctx context.Context, bucket, key string, body io.Reader) error
-	// ObjectExists says whether there is an object.
+	// ObjectExists reports whether there is an object.
 	ObjectExists(ctx context.Context, bucket, key string) (bool, error)
 	// GetObject reads an object. The caller closes it.
 	GetObject(ctx context.Context, bucket, key string) (io.ReadCloser, error)
@@ -27,8 +27,8 @@ type ObjectStore interface {
 	ListObjects(ctx context.Context, bucket, prefix string) ([]string, error)
 	// DeleteObject deletes an object; that there is none is no error.
 	DeleteObject(ctx context.Context, bucket, key string) error
-	// CreateSignedURL makes a URL under which the object can be read without credentials for the given
-	// time.
+	// CreateSignedURL makes a URL under which the object can be read without credentials for the
+	// given time.
 	CreateSignedURL(ctx context.Context, bucket, key string, ttl time.Duration) (string, error)
 }
 

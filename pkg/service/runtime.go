@@ -220,8 +220,8 @@ func (r *Runtime) Go(name string, run func(ctx context.Context) error) { r.parts
 func (r *Runtime) GoLast(name string, run func(ctx context.Context) error) { r.last.Go(name, run) }
 
 // ReadyWhen adds a condition to readiness: /readyz and the gRPC health status are positive only
-// while every check says true. check must be fast, safe for concurrent use, and must not call back
-// into the Runtime.
+// while every check returns true. check must be fast, safe for concurrent use, and must not call
+// back into the Runtime.
 func (r *Runtime) ReadyWhen(name string, check func() bool) { r.ready.add(name, check) }
 
 // Close releases what New opened. It is only needed when Run is never called; calling it again is

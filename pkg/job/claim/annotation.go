@@ -33,7 +33,7 @@ type Claim struct {
 	Epoch   int64  `json:"epoch"`
 }
 
-// HeldError says that a live instance holds the claim.
+// HeldError means that a live instance holds the claim.
 type HeldError struct{ Holder, Address string }
 
 // Error implements error.

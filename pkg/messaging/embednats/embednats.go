@@ -17,7 +17,7 @@ import (
 // directory happens within it.
 const startLimit = 60 * time.Second
 
-// Config says where the server keeps its data and listens.
+// Config defines where the server keeps its data and listens.
 type Config struct {
 	// Dir is the directory of the JetStream store. It is created when missing and must belong to
 	// this server alone.

@@ -17,7 +17,7 @@ import (
 // value.
 var ErrConfig = errors.New("invalid configuration")
 
-// Config says which bucket and how to reach it. ParseConfig fills what a location's config keys
+// Config defines which bucket and how to reach it. ParseConfig fills what a location's config keys
 // carry.
 type Config struct {
 	// Bucket is the bucket's name.

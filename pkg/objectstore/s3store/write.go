@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// writeMark is object metadata that tells a writer whether an object in its way is its own: a
+	// writeMark is object metadata that shows a writer whether an object in its way is its own: a
 	// request may be repeated after its answer was lost.
 	writeMark = "holdfast-write"
 	// singlePut is the largest object sent as one request.

@@ -106,7 +106,7 @@ func (a handOver) read(id string) (r request, err error) {
 	return r, err
 }
 
-// Progress tells how the work goes.
+// Progress reports how the work goes.
 func (a handOver) Progress(_ context.Context, op plugin.Operation) (plugin.Progress, error) {
 	r, err := a.read(op.ID)
 	if err != nil {

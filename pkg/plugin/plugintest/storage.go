@@ -46,7 +46,7 @@ func (s objectStore) PutObject(ctx context.Context, bucket, key string, body io.
 			return err
 		}
 		if n > 0 {
-			// An error here only says that the plugin has answered; the answer says why.
+			// An error here only says that the plugin has answered; the answer has the reason.
 			if sendErr := stream.Send(&velero.PutObjectRequest{Plugin: s.name, Bucket: bucket, Key: key, Body: buffer[:n]}); sendErr != nil {
 				break
 			}

@@ -39,7 +39,7 @@ type Metadata struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// BackupSpec says what to back up, where to and how. It is also the template of a Schedule. All
+// BackupSpec defines what to back up, where to and how. It is also the template of a Schedule. All
 // fields are optional.
 type BackupSpec struct {
 	// Metadata is used in a Schedule's template only.
@@ -168,7 +168,7 @@ type BackupStatus struct {
 	// QueuePosition counts from 1 while Queued and is zero otherwise.
 	// +optional
 	QueuePosition int `json:"queuePosition,omitempty"`
-	// ValidationErrors says why the phase is FailedValidation.
+	// ValidationErrors are the reasons why the phase is FailedValidation.
 	// +optional
 	// +nullable
 	ValidationErrors []string `json:"validationErrors,omitempty"`
@@ -185,7 +185,7 @@ type BackupStatus struct {
 	VolumeSnapshotsAttempted int `json:"volumeSnapshotsAttempted,omitempty"`
 	// +optional
 	VolumeSnapshotsCompleted int `json:"volumeSnapshotsCompleted,omitempty"`
-	// FailureReason says why the phase is Failed.
+	// FailureReason is the reason why the phase is Failed.
 	// +optional
 	FailureReason string `json:"failureReason,omitempty"`
 	// Warnings and Errors count log lines of that level; the texts are in the results file.

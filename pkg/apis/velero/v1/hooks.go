@@ -44,7 +44,7 @@ type BackupResourceHook struct {
 	Exec *ExecHook `json:"exec"`
 }
 
-// HookErrorMode says what a failed hook means.
+// HookErrorMode defines what a failed hook means.
 //
 // +kubebuilder:validation:Enum=Continue;Fail
 type HookErrorMode string

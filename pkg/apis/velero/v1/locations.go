@@ -34,7 +34,7 @@ type BackupStorageLocationList struct {
 	Items           []BackupStorageLocation `json:"items"`
 }
 
-// BackupStorageLocationSpec says where the place is and how it is used.
+// BackupStorageLocationSpec defines where the place is and how it is used.
 type BackupStorageLocationSpec struct {
 	// Provider names the object store's provider; a name without a slash has the prefix
 	// "velero.io/".
@@ -86,7 +86,7 @@ type ObjectStorageLocation struct {
 	CACertRef *corev1.SecretKeySelector `json:"caCertRef,omitempty"`
 }
 
-// BackupStorageLocationAccessMode says how a location may be used.
+// BackupStorageLocationAccessMode defines how a location may be used.
 //
 // +kubebuilder:validation:Enum=ReadOnly;ReadWrite
 type BackupStorageLocationAccessMode string
@@ -121,7 +121,7 @@ type BackupStorageLocationStatus struct {
 	// +optional
 	// +nullable
 	LastValidationTime *metav1.Time `json:"lastValidationTime,omitempty"`
-	// Message says why the location is unavailable, or what is worth knowing.
+	// Message is the reason why the location is unavailable, or what is worth knowing.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// LastSyncedRevision is deprecated and no longer set.
@@ -157,7 +157,7 @@ type VolumeSnapshotLocationList struct {
 	Items           []VolumeSnapshotLocation `json:"items"`
 }
 
-// VolumeSnapshotLocationSpec says where the place is.
+// VolumeSnapshotLocationSpec defines where the place is.
 type VolumeSnapshotLocationSpec struct {
 	// Provider names the volume snapshotter.
 	Provider string `json:"provider"`

@@ -50,7 +50,7 @@ const (
 	UploaderTypeRestic UploaderType = "restic"
 )
 
-// PodVolumeBackupSpec says which volume to back up and where to.
+// PodVolumeBackupSpec defines which volume to back up and where to.
 type PodVolumeBackupSpec struct {
 	// Node the Pod runs on.
 	Node string `json:"node"`
@@ -111,7 +111,7 @@ type PodVolumeBackupStatus struct {
 	// SnapshotID in the repository.
 	// +optional
 	SnapshotID string `json:"snapshotID,omitempty"`
-	// Message says why it failed.
+	// Message is the reason why it failed.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// +optional
@@ -163,7 +163,7 @@ type PodVolumeRestoreList struct {
 	Items           []PodVolumeRestore `json:"items"`
 }
 
-// PodVolumeRestoreSpec says which volume to restore and from what.
+// PodVolumeRestoreSpec defines which volume to restore and from what.
 type PodVolumeRestoreSpec struct {
 	// Pod that uses the volume.
 	Pod corev1.ObjectReference `json:"pod"`
@@ -194,7 +194,7 @@ type PodVolumeRestoreSpec struct {
 type PodVolumeRestoreStatus struct {
 	// +optional
 	Phase PodVolumePhase `json:"phase,omitempty"`
-	// Message says why it failed.
+	// Message is the reason why it failed.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// +optional

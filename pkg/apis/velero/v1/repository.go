@@ -32,7 +32,7 @@ type BackupRepositoryList struct {
 	Items           []BackupRepository `json:"items"`
 }
 
-// BackupRepositorySpec says which repository it is.
+// BackupRepositorySpec defines which repository it is.
 type BackupRepositorySpec struct {
 	// VolumeNamespace is the namespace whose volumes are kept in it.
 	VolumeNamespace string `json:"volumeNamespace"`
@@ -77,7 +77,7 @@ const (
 type BackupRepositoryStatus struct {
 	// +optional
 	Phase BackupRepositoryPhase `json:"phase,omitempty"`
-	// Message says why it is not ready.
+	// Message is the reason why it is not ready.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// +optional

@@ -52,7 +52,7 @@ const (
 type DeleteBackupRequestStatus struct {
 	// +optional
 	Phase DeleteBackupRequestPhase `json:"phase,omitempty"`
-	// Errors says what could not be deleted; the backup stays then.
+	// Errors name what could not be deleted; the backup stays then.
 	// +optional
 	// +nullable
 	Errors []string `json:"errors,omitempty"`
@@ -95,7 +95,7 @@ type DownloadTarget struct {
 	Name string `json:"name"`
 }
 
-// DownloadTargetKind says which file is wanted.
+// DownloadTargetKind defines which file is wanted.
 //
 // +kubebuilder:validation:Enum=BackupLog;BackupContents;BackupVolumeSnapshots;BackupItemOperations;BackupResourceList;BackupResults;RestoreLog;RestoreResults;RestoreResourceList;RestoreItemOperations;CSIBackupVolumeSnapshots;CSIBackupVolumeSnapshotContents;BackupVolumeInfos;RestoreVolumeInfo
 type DownloadTargetKind string

@@ -30,7 +30,7 @@ type RestoreList struct {
 	Items           []Restore `json:"items"`
 }
 
-// PolicyType says what to do with an object that exists already.
+// PolicyType defines what to do with an object that exists already.
 type PolicyType string
 
 // The existing-resource policies; empty means none.
@@ -39,7 +39,7 @@ const (
 	PolicyTypeUpdate PolicyType = "update"
 )
 
-// RestoreSpec says what to restore and how. Exactly one of BackupName and ScheduleName is set by
+// RestoreSpec defines what to restore and how. Exactly one of BackupName and ScheduleName is set by
 // the user.
 type RestoreSpec struct {
 	// BackupName is the backup to restore from.
@@ -76,7 +76,7 @@ type RestoreSpec struct {
 	// +optional
 	// +nullable
 	RestorePVs *bool `json:"restorePVs,omitempty"`
-	// RestoreStatus says whose status is restored; unset means that of none.
+	// RestoreStatus defines whose status is restored; unset means that of none.
 	// +optional
 	// +nullable
 	RestoreStatus *RestoreStatusSpec `json:"restoreStatus,omitempty"`
@@ -134,7 +134,7 @@ type RestoreStatus struct {
 	// Phase is empty until the server has seen the Restore; empty means New.
 	// +optional
 	Phase RestorePhase `json:"phase,omitempty"`
-	// ValidationErrors says why the phase is FailedValidation.
+	// ValidationErrors are the reasons why the phase is FailedValidation.
 	// +optional
 	// +nullable
 	ValidationErrors []string `json:"validationErrors,omitempty"`
@@ -143,7 +143,7 @@ type RestoreStatus struct {
 	Warnings int `json:"warnings,omitempty"`
 	// +optional
 	Errors int `json:"errors,omitempty"`
-	// FailureReason says why the phase is Failed.
+	// FailureReason is the reason why the phase is Failed.
 	// +optional
 	FailureReason string `json:"failureReason,omitempty"`
 	// StartTimestamp is when a runner took the restore.

@@ -34,7 +34,7 @@ type ScheduleList struct {
 	Items           []Schedule `json:"items"`
 }
 
-// ScheduleSpec says when to make a Backup and which.
+// ScheduleSpec defines when to make a Backup and which.
 type ScheduleSpec struct {
 	// Template is the spec of each Backup.
 	Template BackupSpec `json:"template"`
@@ -77,7 +77,7 @@ type ScheduleStatus struct {
 	// +optional
 	// +nullable
 	LastSkipped *metav1.Time `json:"lastSkipped,omitempty"`
-	// ValidationErrors says why the phase is FailedValidation.
+	// ValidationErrors are the reasons why the phase is FailedValidation.
 	// +optional
 	ValidationErrors []string `json:"validationErrors,omitempty"`
 }

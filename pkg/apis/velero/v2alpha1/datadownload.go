@@ -38,7 +38,7 @@ type DataDownloadList struct {
 	Items           []DataDownload `json:"items"`
 }
 
-// DataDownloadSpec says which volume to fill and from what.
+// DataDownloadSpec defines which volume to fill and from what.
 type DataDownloadSpec struct {
 	TargetVolume TargetVolumeSpec `json:"targetVolume"`
 	// BackupStorageLocation is where the data is.
@@ -77,7 +77,7 @@ type TargetVolumeSpec struct {
 type DataDownloadStatus struct {
 	// +optional
 	Phase DataMovePhase `json:"phase,omitempty"`
-	// Message says why it failed.
+	// Message is the reason why it failed.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// +optional

@@ -39,13 +39,13 @@ type DataUploadList struct {
 	Items           []DataUpload `json:"items"`
 }
 
-// SnapshotType says what kind of snapshot is moved.
+// SnapshotType defines what kind of snapshot is moved.
 type SnapshotType string
 
 // SnapshotTypeCSI is the only type there is.
 const SnapshotTypeCSI SnapshotType = "CSI"
 
-// DataUploadSpec says which snapshot to move and where to.
+// DataUploadSpec defines which snapshot to move and where to.
 type DataUploadSpec struct {
 	SnapshotType SnapshotType `json:"snapshotType"`
 	// CSISnapshot is set for snapshots of type CSI.
@@ -125,7 +125,7 @@ type DataUploadStatus struct {
 	// +optional
 	// +nullable
 	DataMoverResult map[string]string `json:"dataMoverResult,omitempty"`
-	// Message says why it failed.
+	// Message is the reason why it failed.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// +optional

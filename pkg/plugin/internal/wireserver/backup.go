@@ -10,7 +10,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v1"
 )
 
-// backupInput decodes what actions of a backup get, and says whether the action's expression
+// backupInput decodes what actions of a backup get, and reports whether the action's expression
 // selects the object.
 func (s *Server) backupInput(ctx context.Context, h *handle, action plugin.Action, item, backup []byte) (plugin.BackupInput, bool, error) {
 	object, err := decodeItem("item", item)

@@ -133,8 +133,8 @@ func (s *Server) operationOf(kind plugin.Kind, name, id string, job []byte) (plu
 	return operations, plugin.Operation{ID: id, Job: decoded}, err
 }
 
-// progressOf tells how an operation goes in Velero's words, which have no cancelled operations but
-// failed ones.
+// progressOf reports how an operation goes in Velero's words, which have no cancelled operations
+// but failed ones.
 func (s *Server) progressOf(ctx context.Context, kind plugin.Kind, name, id string, job []byte) (*velero.OperationProgress, error) {
 	operations, op, err := s.operationOf(kind, name, id, job)
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 //
 // BackupItemAction acts on objects as they are backed up.
 type BackupItemActionClient interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(ctx context.Context, in *BackupItemActionAppliesToRequest, opts ...grpc.CallOption) (*BackupItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(ctx context.Context, in *ExecuteRequest, opts ...grpc.CallOption) (*ExecuteResponse, error)
@@ -69,7 +69,7 @@ func (c *backupItemActionClient) Execute(ctx context.Context, in *ExecuteRequest
 //
 // BackupItemAction acts on objects as they are backed up.
 type BackupItemActionServer interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(context.Context, *BackupItemActionAppliesToRequest) (*BackupItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(context.Context, *ExecuteRequest) (*ExecuteResponse, error)

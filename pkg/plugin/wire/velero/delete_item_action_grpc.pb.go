@@ -29,7 +29,7 @@ const (
 //
 // DeleteItemAction acts on the objects of a backup that is deleted.
 type DeleteItemActionClient interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(ctx context.Context, in *DeleteItemActionAppliesToRequest, opts ...grpc.CallOption) (*DeleteItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(ctx context.Context, in *DeleteItemActionExecuteRequest, opts ...grpc.CallOption) (*Empty, error)
@@ -69,7 +69,7 @@ func (c *deleteItemActionClient) Execute(ctx context.Context, in *DeleteItemActi
 //
 // DeleteItemAction acts on the objects of a backup that is deleted.
 type DeleteItemActionServer interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(context.Context, *DeleteItemActionAppliesToRequest) (*DeleteItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(context.Context, *DeleteItemActionExecuteRequest) (*Empty, error)

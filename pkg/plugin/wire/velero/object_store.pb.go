@@ -369,7 +369,7 @@ func (x *Bytes) GetData() []byte {
 	return nil
 }
 
-// ListCommonPrefixesRequest says what to list.
+// ListCommonPrefixesRequest defines what to list.
 type ListCommonPrefixesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The plugin.
@@ -488,7 +488,7 @@ func (x *ListCommonPrefixesResponse) GetPrefixes() []string {
 	return nil
 }
 
-// ListObjectsRequest says what to list.
+// ListObjectsRequest defines what to list.
 type ListObjectsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The plugin.

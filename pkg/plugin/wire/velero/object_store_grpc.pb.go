@@ -39,7 +39,7 @@ type ObjectStoreClient interface {
 	Init(ctx context.Context, in *ObjectStoreInitRequest, opts ...grpc.CallOption) (*Empty, error)
 	// PutObject writes an object. Every message carries bucket and key; at least one message is sent.
 	PutObject(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutObjectRequest, Empty], error)
-	// ObjectExists says whether there is an object.
+	// ObjectExists reports whether there is an object.
 	ObjectExists(ctx context.Context, in *ObjectExistsRequest, opts ...grpc.CallOption) (*ObjectExistsResponse, error)
 	// GetObject reads an object.
 	GetObject(ctx context.Context, in *GetObjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Bytes], error)
@@ -163,7 +163,7 @@ type ObjectStoreServer interface {
 	Init(context.Context, *ObjectStoreInitRequest) (*Empty, error)
 	// PutObject writes an object. Every message carries bucket and key; at least one message is sent.
 	PutObject(grpc.ClientStreamingServer[PutObjectRequest, Empty]) error
-	// ObjectExists says whether there is an object.
+	// ObjectExists reports whether there is an object.
 	ObjectExists(context.Context, *ObjectExistsRequest) (*ObjectExistsResponse, error)
 	// GetObject reads an object.
 	GetObject(*GetObjectRequest, grpc.ServerStreamingServer[Bytes]) error

@@ -26,7 +26,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PluginLister tells what a plugin process serves.
+// PluginLister reports what a plugin process serves.
 type PluginListerClient interface {
 	// ListPlugins lists the plugins of the process.
 	ListPlugins(ctx context.Context, in *Empty, opts ...grpc.CallOption) (*ListPluginsResponse, error)
@@ -54,7 +54,7 @@ func (c *pluginListerClient) ListPlugins(ctx context.Context, in *Empty, opts ..
 // All implementations must embed UnimplementedPluginListerServer
 // for forward compatibility.
 //
-// PluginLister tells what a plugin process serves.
+// PluginLister reports what a plugin process serves.
 type PluginListerServer interface {
 	// ListPlugins lists the plugins of the process.
 	ListPlugins(context.Context, *Empty) (*ListPluginsResponse, error)

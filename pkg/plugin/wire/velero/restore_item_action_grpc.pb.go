@@ -29,7 +29,7 @@ const (
 //
 // RestoreItemAction acts on objects before they are restored.
 type RestoreItemActionClient interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(ctx context.Context, in *RestoreItemActionAppliesToRequest, opts ...grpc.CallOption) (*RestoreItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(ctx context.Context, in *RestoreItemActionExecuteRequest, opts ...grpc.CallOption) (*RestoreItemActionExecuteResponse, error)
@@ -69,7 +69,7 @@ func (c *restoreItemActionClient) Execute(ctx context.Context, in *RestoreItemAc
 //
 // RestoreItemAction acts on objects before they are restored.
 type RestoreItemActionServer interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(context.Context, *RestoreItemActionAppliesToRequest) (*RestoreItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(context.Context, *RestoreItemActionExecuteRequest) (*RestoreItemActionExecuteResponse, error)

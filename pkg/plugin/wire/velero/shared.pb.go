@@ -246,7 +246,7 @@ func (x *ResourceIdentifier) GetName() string {
 	return ""
 }
 
-// ResourceSelector says which objects an action applies to: those that all of its parts select. An empty part selects all.
+// ResourceSelector defines which objects an action applies to: those that all of its parts select. An empty part selects all.
 type ResourceSelector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespaces, "*" for all. Any value but that leaves out cluster-scoped objects.
@@ -328,7 +328,7 @@ func (x *ResourceSelector) GetSelector() string {
 	return ""
 }
 
-// OperationProgress tells how an operation goes that outlived the call that began it.
+// OperationProgress reports how an operation goes that outlived the call that began it.
 type OperationProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// It ended.

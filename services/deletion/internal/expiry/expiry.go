@@ -40,8 +40,8 @@ type Collector struct {
 	Period time.Duration
 	// Running reports whether a backup cannot be deleted yet.
 	Running func(*velerov1.Backup) bool
-	// PermanentlyRefused reports of a processed request that another one would be refused for the same
-	// reason. It stands for that one until it is removed, a day after it was made.
+	// PermanentlyRefused reports of a processed request that another one would be refused for the
+	// same reason. It stands for that one until it is removed, a day after it was made.
 	PermanentlyRefused func(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool
 }
 
@@ -129,7 +129,7 @@ func (c *Collector) collect(ctx context.Context, b *velerov1.Backup) error {
 	return c.ask(ctx, b, before)
 }
 
-// label sets or, if empty, removes the label that says why an expired backup stays.
+// label sets or, if empty, removes the label with the reason why an expired backup stays.
 func (c *Collector) label(ctx context.Context, b *velerov1.Backup, value string) error {
 	if b.Labels[velerov1.LabelGCFailure] == value {
 		return nil

@@ -8,7 +8,7 @@ import (
 // shown is how many errors about items are kept; more are counted.
 const shown = 20
 
-// FailedError says what actions did not do. The backup must stay until a later attempt succeeds.
+// FailedError lists what actions did not do. The backup must stay until a later attempt succeeds.
 type FailedError struct {
 	// Errs are the first errors, each naming plugin, method and object, and what ended the attempt
 	// early.

@@ -78,7 +78,7 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	return j, "", nil
 }
 
-// unfit says why the backup cannot be deleted now, "" if it can. One that is Deleting already
+// unfit returns why the backup cannot be deleted now, "" if it can. One that is Deleting already
 // cannot be refused any more; what stands in the way of it is waited for.
 func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, b *velerov1.Backup) (refusal string, err error) {
 	if Running(b) {
@@ -154,7 +154,7 @@ func neverWritten(b *velerov1.Backup) bool {
 // errRunning is what a request for a backup that is being written says (Velero 1.18).
 var errRunning = errors.New("backup is still in progress")
 
-// markDeleting is the swap against a runner that would start the backup: whoever comes first wins.
+// markDeleting is the swap against a runner that would start the backup: the first write wins.
 func (j *job) markDeleting(ctx context.Context) error {
 	return kube.Update(ctx, j.remover.Reader, j.remover.Client, j.backup, func(b *velerov1.Backup) error {
 		if Running(b) {

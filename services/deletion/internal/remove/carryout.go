@@ -78,7 +78,7 @@ func (j *job) Panicked(ctx context.Context, held *engine.Held[*velerov1.DeleteBa
 	return j.unsuccessful(ctx, []string{"internal error"}, true)
 }
 
-// repeat says whether the same request tries again what failed.
+// repeat reports whether the same request tries again what failed.
 type repeat int
 
 const (

@@ -27,7 +27,8 @@ func (r *Remover) pauses(req *velerov1.DeleteBackupRequest) bool {
 	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && tries.Of(req).After.After(r.Clock.Now())
 }
 
-// postpone releases the request until its next try is due. Until then it says why it waits.
+// postpone releases the request until its next try is due. Until then it has the reason for the
+// wait.
 func (j *job) postpone(ctx context.Context, next tries.Tries, reasons []string) error {
 	j.remover.Log.InfoContext(ctx, "deletion waits", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
 	failpoint.Hit("deletion/before-postpone")

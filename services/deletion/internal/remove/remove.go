@@ -112,8 +112,8 @@ func (j *job) Claimed(d *velerov1.DeleteBackupRequest, _ claim.Claim) error {
 	return nil
 }
 
-// Restoring says which restores of the backup run, "" if none does or the deletion has begun: then
-// they are waited for.
+// Restoring returns which restores of the backup run, "" if none does or the deletion has begun:
+// then they are waited for.
 func (r *Remover) Restoring(ctx context.Context, b *velerov1.Backup) (string, error) {
 	if b.Status.Phase == velerov1.BackupPhaseDeleting {
 		return "", nil

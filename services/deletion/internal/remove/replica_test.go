@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 )
 
-// Outcome says what is left to do with a request.
+// Outcome is what is left to do with a request.
 type Outcome string
 
 const (

@@ -53,7 +53,7 @@ func (r restores) of(ctx context.Context, backup string) ([]velerov1.Restore, er
 	return of, nil
 }
 
-// running says which restores of the backup run, "" if none does.
+// running returns which restores of the backup run, "" if none does.
 //
 // A deletion checks before its claim, to refuse, and again once the Backup is Deleting: no restore
 // that is claimed later begins, because its runner reads the Backup after it has written its claim.

@@ -101,7 +101,8 @@ func TestABackupWithoutVolumeDataIsDeleted(t *testing.T) {
 	require.Nil(t, b.backup())
 }
 
-// A file that cannot be read may tell of volume data: nothing is removed, and the request says why.
+// A file that cannot be read may tell of volume data: nothing is removed, and the request names the
+// reason.
 func TestVolumeDataThatCannotBeToldKeepsTheBackup(t *testing.T) {
 	away := errors.New("bucket is away")
 	for name, damage := range map[string]func(*bed){

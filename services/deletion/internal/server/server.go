@@ -32,7 +32,7 @@ type Server struct {
 	Namespace string
 	// Running reports whether a backup cannot be deleted yet.
 	Running func(*velerov1.Backup) bool
-	// Restoring says which restores of a backup run; "" if none does, or the deletion has begun.
+	// Restoring returns which restores of a backup run; "" if none does, or the deletion has begun.
 	Restoring func(ctx context.Context, b *velerov1.Backup) (string, error)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// ownerKind says whose a directory is.
+// ownerKind defines whose a directory is.
 type ownerKind int
 
 const (

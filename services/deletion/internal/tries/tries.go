@@ -21,7 +21,7 @@ const (
 	maxPause   = time.Hour
 )
 
-// Tries says what became of a request so far. The zero value is that of a new one.
+// Tries is what became of a request so far. The zero value is that of a new one.
 type Tries struct {
 	// Failed is how many tries have failed. The next request for the same expired backup counts on.
 	Failed int `json:"failed"`

@@ -47,9 +47,9 @@ func (s *Syncer) importPodVolumeBackups(ctx context.Context, loc *velerov1.Backu
 	return nil
 }
 
-// unfit says why an entry is not imported; empty when it is. A node agent of Velero runs whatever
-// is not in a terminal phase, with the Pod and node that it names, and a restore takes the entries
-// that are labelled with its backup's name.
+// unfit returns why an entry is not imported; empty when it is. A node agent of Velero runs
+// whatever is not in a terminal phase, with the Pod and node that it names, and a restore takes the
+// entries that are labelled with its backup's name.
 func unfit(pvb *velerov1.PodVolumeBackup, backup *velerov1.Backup) string {
 	switch pvb.Status.Phase {
 	case velerov1.PodVolumePhaseCompleted, velerov1.PodVolumePhaseFailed, velerov1.PodVolumePhaseCanceled:

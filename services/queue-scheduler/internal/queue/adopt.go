@@ -53,7 +53,7 @@ type adopter struct {
 
 // adopt takes over a job that another server left, if this one can do what its spec requires: it is
 // validated and enters the ledger as if it had waited, beside nothing that it overlaps. Else it
-// ends, and says why.
+// ends, and returns why.
 func (a *adopter) adopt(ctx context.Context, v *view, j job) error {
 	if j.restore != nil {
 		return a.adoptRestore(ctx, v, j.restore)

@@ -46,7 +46,7 @@ type Obstacle struct {
 	Since time.Time
 	// Limit is how many backups may run at once, with NoPlace.
 	Limit int
-	// Message says what is wrong, with LocationUnavailable and WriteRefused.
+	// Message describes what is wrong, with LocationUnavailable and WriteRefused.
 	Message string
 }
 

@@ -55,13 +55,13 @@ type refusal struct {
 	err     error
 }
 
-// awayError says that the location of a backup is unavailable.
+// awayError means that the location of a backup is unavailable.
 type awayError struct{ message string }
 
 // Error implements error.
 func (e *awayError) Error() string { return e.message }
 
-// refusedError says that the API server refuses to write a job.
+// refusedError means that the API server refuses to write a job.
 type refusedError struct{ err error }
 
 // Error implements error.

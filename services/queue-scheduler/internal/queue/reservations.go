@@ -20,7 +20,7 @@ func newReservations(size int) *reservations {
 	return &reservations{owner: make(map[string]string, size), list: make([]behindError, 0, size/2)}
 }
 
-// behindError says that a job waits further ahead for the same namespaces.
+// behindError means that a job waits further ahead for the same namespaces.
 type behindError struct {
 	name       string
 	namespaces []string

@@ -52,7 +52,7 @@ type Publisher interface {
 // Validator checks and completes objects; validate.Validator is one.
 type Validator interface {
 	Backup(ctx context.Context, b *velerov1.Backup) (validate.Problems, error)
-	// Away says why the location of a queued backup is unavailable for now, else nothing.
+	// Away is the reason why the location of a queued backup is unavailable for now, else nothing.
 	Away(ctx context.Context, b *velerov1.Backup) (string, error)
 	Restore(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
 	// Source judges the backup of a restore that was valid before.

@@ -61,7 +61,7 @@ func obstacle(o queue.Obstacle) *queuev1.Obstacle {
 	return out
 }
 
-// sentence says what the first obstacle is or, without one, what the backup is doing.
+// sentence returns what the first obstacle is or, without one, what the backup is doing.
 func sentence(x *queue.Explanation) string {
 	if len(x.Obstacles) == 0 {
 		return idle(&x.Job)

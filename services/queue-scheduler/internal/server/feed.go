@@ -47,7 +47,7 @@ func NewFeed(queue Queue, clk clock.WithTicker) *Feed {
 	return &Feed{queue: queue, clock: clk, changed: make(chan struct{}, 1), watchers: map[chan state]bool{}}
 }
 
-// Changed says that the queue may have changed.
+// Changed reports that the queue may have changed.
 func (f *Feed) Changed() {
 	select {
 	case f.changed <- struct{}{}:

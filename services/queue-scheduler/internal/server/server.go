@@ -116,8 +116,8 @@ func decodeSpec[S any](in *structpb.Struct, into *S) error {
 	return errors.Join(errs...)
 }
 
-// mistyped says which field has a value that cannot be read. Types that decode themselves, such as
-// durations, do not name it: then the fields are tried one by one.
+// mistyped returns which field has a value that cannot be read. Types that decode themselves, such
+// as durations, do not name it: then the fields are tried one by one.
 func mistyped[S any](in *structpb.Struct, err error) error {
 	var wrong *gojson.UnmarshalTypeError
 	if errors.As(err, &wrong) && wrong.Field != "" {

@@ -11,7 +11,7 @@ import (
 type Problem struct {
 	Field   string // path below the object, "spec.hooks"; empty when Message names it
 	Message string
-	// Passing says that it may go away by itself: the backup waits for that.
+	// Passing means that it may go away by itself: the backup waits for that.
 	Passing bool
 }
 

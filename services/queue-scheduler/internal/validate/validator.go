@@ -122,8 +122,8 @@ func passing(loc *velerov1.BackupStorageLocation, phase velerov1.BackupPhase) bo
 		(loc.Status.Phase != velerov1.LocationPhaseUnavailable || loc.Status.LastSyncedTime != nil || !phase.IsNew())
 }
 
-// Away says why the location of a queued backup is unavailable; empty where it is available, or
-// absent, which validation reports.
+// Away is the reason why the location of a queued backup is unavailable; empty where it is
+// available, or absent, which validation reports.
 func (v *Validator) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
 	name, err := v.locationName(ctx, b)
 	if err != nil {

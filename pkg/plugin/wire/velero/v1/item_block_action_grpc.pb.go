@@ -31,7 +31,7 @@ const (
 //
 // ItemBlockAction names objects that belong together.
 type ItemBlockActionClient interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(ctx context.Context, in *ItemBlockActionAppliesToRequest, opts ...grpc.CallOption) (*ItemBlockActionAppliesToResponse, error)
 	// GetRelatedItems names the objects that must be backed up together with one.
 	GetRelatedItems(ctx context.Context, in *ItemBlockActionGetRelatedItemsRequest, opts ...grpc.CallOption) (*ItemBlockActionGetRelatedItemsResponse, error)
@@ -71,7 +71,7 @@ func (c *itemBlockActionClient) GetRelatedItems(ctx context.Context, in *ItemBlo
 //
 // ItemBlockAction names objects that belong together.
 type ItemBlockActionServer interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(context.Context, *ItemBlockActionAppliesToRequest) (*ItemBlockActionAppliesToResponse, error)
 	// GetRelatedItems names the objects that must be backed up together with one.
 	GetRelatedItems(context.Context, *ItemBlockActionGetRelatedItemsRequest) (*ItemBlockActionGetRelatedItemsResponse, error)

@@ -35,11 +35,11 @@ const (
 //
 // BackupItemAction acts on objects as they are backed up.
 type BackupItemActionClient interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(ctx context.Context, in *BackupItemActionAppliesToRequest, opts ...grpc.CallOption) (*BackupItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(ctx context.Context, in *ExecuteRequest, opts ...grpc.CallOption) (*ExecuteResponse, error)
-	// Progress tells how an operation goes. It may be asked of another process than the one that began the operation.
+	// Progress reports how an operation goes. It may be asked of another process than the one that began the operation.
 	Progress(ctx context.Context, in *BackupItemActionProgressRequest, opts ...grpc.CallOption) (*BackupItemActionProgressResponse, error)
 	// Cancel ends an operation that takes too long.
 	Cancel(ctx context.Context, in *BackupItemActionCancelRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -99,11 +99,11 @@ func (c *backupItemActionClient) Cancel(ctx context.Context, in *BackupItemActio
 //
 // BackupItemAction acts on objects as they are backed up.
 type BackupItemActionServer interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(context.Context, *BackupItemActionAppliesToRequest) (*BackupItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(context.Context, *ExecuteRequest) (*ExecuteResponse, error)
-	// Progress tells how an operation goes. It may be asked of another process than the one that began the operation.
+	// Progress reports how an operation goes. It may be asked of another process than the one that began the operation.
 	Progress(context.Context, *BackupItemActionProgressRequest) (*BackupItemActionProgressResponse, error)
 	// Cancel ends an operation that takes too long.
 	Cancel(context.Context, *BackupItemActionCancelRequest) (*emptypb.Empty, error)

@@ -33,15 +33,15 @@ const (
 //
 // RestoreItemAction acts on objects before they are restored.
 type RestoreItemActionClient interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(ctx context.Context, in *RestoreItemActionAppliesToRequest, opts ...grpc.CallOption) (*RestoreItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(ctx context.Context, in *RestoreItemActionExecuteRequest, opts ...grpc.CallOption) (*RestoreItemActionExecuteResponse, error)
-	// Progress tells how an operation goes. It may be asked of another process than the one that began the operation.
+	// Progress reports how an operation goes. It may be asked of another process than the one that began the operation.
 	Progress(ctx context.Context, in *RestoreItemActionProgressRequest, opts ...grpc.CallOption) (*RestoreItemActionProgressResponse, error)
 	// Cancel ends an operation that takes too long.
 	Cancel(ctx context.Context, in *RestoreItemActionCancelRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// AreAdditionalItemsReady says whether the object that asked for them can be restored.
+	// AreAdditionalItemsReady reports whether the object that asked for them can be restored.
 	AreAdditionalItemsReady(ctx context.Context, in *RestoreItemActionItemsReadyRequest, opts ...grpc.CallOption) (*RestoreItemActionItemsReadyResponse, error)
 }
 
@@ -109,15 +109,15 @@ func (c *restoreItemActionClient) AreAdditionalItemsReady(ctx context.Context, i
 //
 // RestoreItemAction acts on objects before they are restored.
 type RestoreItemActionServer interface {
-	// AppliesTo says which objects.
+	// AppliesTo returns which objects.
 	AppliesTo(context.Context, *RestoreItemActionAppliesToRequest) (*RestoreItemActionAppliesToResponse, error)
 	// Execute acts on one object.
 	Execute(context.Context, *RestoreItemActionExecuteRequest) (*RestoreItemActionExecuteResponse, error)
-	// Progress tells how an operation goes. It may be asked of another process than the one that began the operation.
+	// Progress reports how an operation goes. It may be asked of another process than the one that began the operation.
 	Progress(context.Context, *RestoreItemActionProgressRequest) (*RestoreItemActionProgressResponse, error)
 	// Cancel ends an operation that takes too long.
 	Cancel(context.Context, *RestoreItemActionCancelRequest) (*emptypb.Empty, error)
-	// AreAdditionalItemsReady says whether the object that asked for them can be restored.
+	// AreAdditionalItemsReady reports whether the object that asked for them can be restored.
 	AreAdditionalItemsReady(context.Context, *RestoreItemActionItemsReadyRequest) (*RestoreItemActionItemsReadyResponse, error)
 	mustEmbedUnimplementedRestoreItemActionServer()
 }

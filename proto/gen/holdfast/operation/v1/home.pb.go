@@ -334,7 +334,7 @@ func (x *CancelRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-// CancelResponse says what came of it.
+// CancelResponse reports what came of it.
 type CancelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The action tries to end the operation. False: it goes on to its own end.

@@ -772,7 +772,7 @@ func (*CancelOperationRequest_Operation) isCancelOperationRequest_Target() {}
 
 func (*CancelOperationRequest_All) isCancelOperationRequest_Target() {}
 
-// CancelOperationResponse says what was asked to end.
+// CancelOperationResponse reports what was asked to end.
 type CancelOperationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The operations that were meant, as they are now; of all, those that had not ended, and at most 1000.

@@ -1188,7 +1188,7 @@ func (x *CancelBackupRequest) GetRequestedBy() string {
 	return ""
 }
 
-// CancelBackupResponse says what became of the request.
+// CancelBackupResponse reports what became of the request.
 type CancelBackupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The namespace of the Backup.
@@ -1316,7 +1316,7 @@ func (x *CancelRestoreRequest) GetRequestedBy() string {
 	return ""
 }
 
-// CancelRestoreResponse says what became of the request.
+// CancelRestoreResponse reports what became of the request.
 type CancelRestoreResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The namespace of the Restore.

@@ -526,7 +526,7 @@ func (x *ProgressResponse) GetProgress() *OperationProgress {
 	return nil
 }
 
-// OperationProgress tells how an operation goes.
+// OperationProgress reports how an operation goes.
 type OperationProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where it is. The last three states are final.
@@ -717,7 +717,7 @@ func (x *CancelRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-// CancelResponse says what came of it.
+// CancelResponse reports what came of it.
 type CancelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The action tries to end the operation. False: it cannot, the operation goes on to its own end.

@@ -38,7 +38,7 @@ type AsyncActionServiceClient interface {
 	StartBackup(ctx context.Context, in *StartBackupRequest, opts ...grpc.CallOption) (*StartBackupResponse, error)
 	// StartRestore begins an operation for an object that is about to be restored, or none. Keys as for StartBackup.
 	StartRestore(ctx context.Context, in *StartRestoreRequest, opts ...grpc.CallOption) (*StartRestoreResponse, error)
-	// Progress tells how an operation goes. When the action does not know it: NOT_FOUND with a google.rpc.ErrorInfo of the
+	// Progress reports how an operation goes. When the action does not know it: NOT_FOUND with a google.rpc.ErrorInfo of the
 	// reason OPERATION_UNKNOWN in the domain holdfast.io. NOT_FOUND without that says nothing about the operation. As for
 	// Cancel and Logs.
 	Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (*ProgressResponse, error)
@@ -128,7 +128,7 @@ type AsyncActionServiceServer interface {
 	StartBackup(context.Context, *StartBackupRequest) (*StartBackupResponse, error)
 	// StartRestore begins an operation for an object that is about to be restored, or none. Keys as for StartBackup.
 	StartRestore(context.Context, *StartRestoreRequest) (*StartRestoreResponse, error)
-	// Progress tells how an operation goes. When the action does not know it: NOT_FOUND with a google.rpc.ErrorInfo of the
+	// Progress reports how an operation goes. When the action does not know it: NOT_FOUND with a google.rpc.ErrorInfo of the
 	// reason OPERATION_UNKNOWN in the domain holdfast.io. NOT_FOUND without that says nothing about the operation. As for
 	// Cancel and Logs.
 	Progress(context.Context, *ProgressRequest) (*ProgressResponse, error)

@@ -368,7 +368,7 @@ func (x *AppliesToResponse) GetSelector() *Selector {
 	return nil
 }
 
-// Selector says which objects an action applies to: those that all of its parts select. An empty part selects all.
+// Selector defines which objects an action applies to: those that all of its parts select. An empty part selects all.
 type Selector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespaces, "*" for all. Any value but that leaves out cluster-scoped objects.

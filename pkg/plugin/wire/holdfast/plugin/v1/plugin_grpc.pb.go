@@ -30,11 +30,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PluginService tells what a plugin process serves, in more detail than Velero's PluginLister can.
+// PluginService reports what a plugin process serves, in more detail than Velero's PluginLister can.
 type PluginServiceClient interface {
 	// Describe lists every plugin of the process. The answer is the same as long as the process lives.
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
-	// AppliesTo says which objects an action applies to, with its expression, which Velero's AppliesTo of the same action
+	// AppliesTo returns which objects an action applies to, with its expression, which Velero's AppliesTo of the same action
 	// cannot carry. NOT_FOUND for an unknown plugin, INVALID_ARGUMENT for one that is no action.
 	AppliesTo(ctx context.Context, in *AppliesToRequest, opts ...grpc.CallOption) (*AppliesToResponse, error)
 }
@@ -71,11 +71,11 @@ func (c *pluginServiceClient) AppliesTo(ctx context.Context, in *AppliesToReques
 // All implementations must embed UnimplementedPluginServiceServer
 // for forward compatibility.
 //
-// PluginService tells what a plugin process serves, in more detail than Velero's PluginLister can.
+// PluginService reports what a plugin process serves, in more detail than Velero's PluginLister can.
 type PluginServiceServer interface {
 	// Describe lists every plugin of the process. The answer is the same as long as the process lives.
 	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
-	// AppliesTo says which objects an action applies to, with its expression, which Velero's AppliesTo of the same action
+	// AppliesTo returns which objects an action applies to, with its expression, which Velero's AppliesTo of the same action
 	// cannot carry. NOT_FOUND for an unknown plugin, INVALID_ARGUMENT for one that is no action.
 	AppliesTo(context.Context, *AppliesToRequest) (*AppliesToResponse, error)
 	mustEmbedUnimplementedPluginServiceServer()
