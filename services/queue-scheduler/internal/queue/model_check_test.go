@@ -228,6 +228,7 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 			held = append(held, scope(q.Spec.IncludedNamespaces))
 		}
 	}
+	ahead := a.aheadWithSuspended(e.UID, before)
 	for _, q := range arranged(a.present(queueOf(a.known), before, e.UID), a.clock.Now()) {
 		if q.UID == e.UID {
 			h.overtaken(a, &backups[i], before)
@@ -240,11 +241,27 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 		switch {
 		case waits && meet(ns, namespaces):
 			h.violation("%s started past %s, which waits for the same", e.Name, q.Name)
-		case waits && !slices.ContainsFunc(held, func(o []string) bool { return meet(o, ns) }):
+		case waits && ahead[q.UID] && !slices.ContainsFunc(held, func(o []string) bool { return meet(o, ns) }):
 			h.violation("%s started while %s ahead of it could run", e.Name, q.Name)
 		}
 		held = append(held, ns)
 	}
+}
+
+// aheadWithSuspended are the backups ahead of one that starts if the suspended ones are in the queue
+// again: what waits for the same as they do has the class of those behind them.
+func (a *actor) aheadWithSuspended(started types.UID, admitted []ledger.Entry) map[types.UID]bool {
+	queued := slices.DeleteFunc(queueOf(a.known), func(b *velerov1.Backup) bool {
+		return a.away[b.Spec.StorageLocation] && b.UID != started && !contains(admitted, b.UID)
+	})
+	ahead := map[types.UID]bool{}
+	for _, q := range arranged(queued, a.clock.Now()) {
+		if q.UID == started {
+			break
+		}
+		ahead[q.UID] = true
+	}
+	return ahead
 }
 
 // overtaken notes who went ahead of a lower number, and checks that it overlaps with none of those.
