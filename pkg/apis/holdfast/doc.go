@@ -42,6 +42,10 @@ const (
 	// resumed all of them: the location whose records say how that is done, and the object's UID,
 	// as JSON.
 	AnnotationPaused = "holdfast.io/paused"
+	// AnnotationPostHooks marks a Backup whose Pods may lack their post hooks since it ended without
+	// the runner that ran their pre hooks, or whose post hooks ran before what they follow: which of
+	// them, and the object's UID, as JSON.
+	AnnotationPostHooks = "holdfast.io/post-hooks"
 	// AnnotationIgnoreRunning ("true") lets a restore start beside running backups that overlap
 	// with it.
 	AnnotationIgnoreRunning = "holdfast.io/ignore-running"

@@ -31,6 +31,9 @@ type Store struct {
 	// Confirm, if set, is called before a write is retried; its error ends the call without another
 	// attempt: a caller that waited may have lost the right to write.
 	Confirm func(ctx context.Context) error
+	// Failing, if set, is called whenever a call failed that is retried, with for how long it has been
+	// failing; concurrently for concurrent calls.
+	Failing func(since time.Duration)
 }
 
 // Get implements objectstore.Reader; reading the body is retried too.
@@ -174,9 +177,18 @@ func (s *Store) retry(ctx context.Context, what, key string, fn func(attempt int
 		Transient: func(err error) bool { return classify(err) == transient },
 	}
 	attempt := 0
+	var first time.Time // failure
 	err := loop.Do(ctx, what, func() error {
 		attempt++
-		return fn(attempt - 1)
+		err := fn(attempt - 1)
+		if s.Failing != nil && err != nil && ctx.Err() == nil && classify(err) == transient {
+			now := s.Clock.Now()
+			if first.IsZero() {
+				first = now
+			}
+			s.Failing(now.Sub(first))
+		}
+		return err
 	})
 	if spent := (*retry.BudgetError)(nil); errors.As(err, &spent) {
 		return fmt.Errorf("%s %s: %w", what, key, err)

@@ -231,6 +231,24 @@ func TestGivesUp(t *testing.T) {
 	require.Equal(t, before+1, mem.Calls(memstore.OpGet), "a refusal is final")
 }
 
+// What is told of a call that fails is for how long it has, and nothing of a call that is refused.
+func TestFailuresAreTold(t *testing.T) {
+	s, mem := newStore(time.Minute)
+	var since []time.Duration
+	s.Failing = func(d time.Duration) { since = append(since, d) }
+	mem.Set("k", []byte("abc"))
+	mem.Inject(failing(memstore.OpStat, 3))
+	_, err := s.Stat(t.Context(), "k")
+	require.NoError(t, err)
+	require.Len(t, since, 3)
+	require.Zero(t, since[0])
+	require.Greater(t, since[2], since[1])
+	mem.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })
+	_, err = s.Stat(t.Context(), "k")
+	require.ErrorIs(t, err, objectstore.ErrAccess)
+	require.Len(t, since, 3)
+}
+
 func TestEqual(t *testing.T) {
 	long := strings.Repeat("x", 200_000)
 	for _, tt := range []struct {

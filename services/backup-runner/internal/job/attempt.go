@@ -36,9 +36,15 @@ type attempt struct {
 	// reserved: the bucket's directory is or may be this backup's, so that the metadata file
 	// decides how it ends.
 	reserved bool
-	// opened are the Pods whose hooks this process began, and whose post hooks it has not run.
-	opened   podhook.Opened
-	panicked bool // in an earlier part of this attempt, or in those before it
+	// opened are the Pods whose post hooks are owed, as far as this attempt has it without the bucket.
+	opened podhook.Opened
+	// owes: the backup ends, and the post hooks of Pods that an earlier holder left are not known.
+	owes bool
+	// away has a value when the bucket has not answered for hookPatience.
+	away chan struct{}
+	// committing: this attempt began to commit the backup, so that the bucket may hold it as completed.
+	committing bool
+	panicked   bool // in an earlier part of this attempt, or in those before it
 }
 
 var _ engine.Job[*velerov1.Backup] = (*attempt)(nil)
@@ -58,7 +64,7 @@ func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
 
 // Run implements engine.Job.
 func (a *attempt) Run(ctx context.Context, held *Held) error {
-	a.held, a.owned = held, ctx
+	a.held, a.owned, a.away = held, ctx, make(chan struct{}, 1)
 	if a.first {
 		a.begun(ctx, held.Log, held.Object)
 	}
@@ -67,7 +73,7 @@ func (a *attempt) Run(ctx context.Context, held *Held) error {
 
 // Panicked implements engine.Job. The backup ends as Failed, in the bucket where that decides.
 func (a *attempt) Panicked(ctx context.Context, held *Held, _ any) error {
-	a.held, a.owned = held, ctx
+	a.held, a.owned, a.away = held, ctx, make(chan struct{}, 1)
 	if !a.reserved {
 		return a.conclude(a.end(ctx, errInternal.Error()))
 	}
@@ -76,17 +82,22 @@ func (a *attempt) Panicked(ctx context.Context, held *Held, _ any) error {
 }
 
 // conclude is what the engine is told of an attempt. The ledger entry of a backup that is gone is
-// removed, and a backup whose bucket is away is suspended.
+// removed, and a backup whose bucket is away is suspended, after the post hooks of its Pods.
 func (a *attempt) conclude(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(context.Cause(a.owned), claim.ErrLost) || errors.Is(err, claim.ErrLost) || errors.Is(err, journal.ErrFenced) {
+		a.lost()
 		a.releaseEntry(a.owned)
 		return fmt.Errorf("%w: %w", claim.ErrLost, err)
 	}
 	var away *unreachableError
-	if errors.As(err, &away) && a.held.Stopping().Err() == nil && a.suspend(a.owned, away) {
+	if !errors.As(err, &away) {
+		return err
+	}
+	a.thaw(a.owned)
+	if a.held.Stopping().Err() == nil && a.suspend(a.owned, away) {
 		return nil
 	}
 	return err

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
@@ -29,17 +29,11 @@ var errNotAdmitted = errors.New("the backup is finalizing and nothing was collec
 
 // collection is the part of an attempt that lists and stores the objects of the backup.
 type collection struct {
-	*Kind
-	held *Held
-	// owned ends with the claim, or when the grace period is over after the process was told to
-	// stop.
-	owned context.Context //nolint:containedctx // as long as the run
+	*attempt
 	// namespaces are those the backup was admitted for.
 	namespaces []string
-	// opened gets the Pods whose hooks begin.
-	opened *podhook.Opened
-	store  objectstore.Store
-	dir    string // for work files
+	store      objectstore.Store
+	dir        string // for work files
 }
 
 // collect lists and stores everything and fixes the composition.
@@ -59,7 +53,8 @@ func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error
 	if work.Hooks, err = hook.NewBackup(&work.Backup.Spec.Hooks, catalog); err != nil {
 		return none, err
 	}
-	work.Exec, work.Opened = c.Exec, c.opened
+	work.Exec, work.Opened, work.Away = c.Exec, &c.opened, c.away
+	work.AnnounceEarly, work.RanEarly = c.announceEarly, posthooks.Of(c.held.Object).Early
 	work.Actions = c.actions(lasting, catalog) // for as long as they are called
 	defer work.Actions.Close()
 	work.LockVolume = c.locks().lock

@@ -66,3 +66,25 @@ func TestAFirstHolderThatFailsAfterCollectingEndsItsSnapshots(t *testing.T) {
 		})
 	}
 }
+
+// A Backup object that is deleted while its actions run takes the snapshots with it that only its
+// records name; those of one that may have been committed are in the bucket.
+func TestADeletedBackupEndsItsSnapshots(t *testing.T) {
+	for name, tc := range map[string]struct {
+		at    string
+		ended int
+	}{"before the commit": {"/composition", 1}, "in the commit": {"velero-backup.json", 0}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ends := &snapshotEnds{}
+			w.CSI = ends
+			b := w.admit(t, "b1")
+			w.at(tc.at, func() {
+				require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+				w.instance.loseClaim()
+			})
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			require.Len(t, ends.of, tc.ended)
+		})
+	}
+}

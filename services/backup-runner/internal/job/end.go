@@ -29,7 +29,7 @@ func (a *attempt) withStore(ctx context.Context, store objectstore.Store, dir st
 	}
 	s := finalize.New(a.finalization(store, dir, cluster))
 	defer s.Close()
-	c := &collection{Kind: a.Kind, held: a.held, owned: a.owned, namespaces: a.admitted.Namespaces, opened: &a.opened, store: store, dir: dir}
+	c := &collection{attempt: a, namespaces: a.admitted.Namespaces, store: store, dir: dir}
 	s.Again = c.again
 	s.Collect = func(ctx context.Context) (checkpoint.Composition, error) {
 		a.collecting = true
@@ -74,14 +74,15 @@ func (a *attempt) finalization(store objectstore.Store, dir, cluster string) fin
 	return job
 }
 
-// end writes the end of a backup as Failed on the object alone. What pre hooks of this process
-// changed is undone before.
+// end writes the end of a backup as Failed on the object alone. What pre hooks of this process changed
+// is undone before; what an earlier holder left, once the records can be read.
 func (a *attempt) end(ctx context.Context, reason string) error {
-	if err := a.runOpened(ctx); err != nil {
+	if err := a.runOpened(ctx, a.held.Confirm); err != nil {
 		return err
 	}
 	b := a.held.Object.DeepCopy()
 	a.endSnapshots(ctx, b)
+	a.owes = !a.first && b.Status.Phase == velerov1.BackupPhaseInProgress
 	fail(b, reason, a.now())
 	return holder{a}.Finish(ctx, b, finalize.Contents{})
 }

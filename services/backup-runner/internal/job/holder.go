@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
@@ -36,13 +37,24 @@ func (h holder) Present(ctx context.Context) error {
 }
 
 // BeginCommit implements finalize.Holder.
-func (h holder) BeginCommit(ctx context.Context) error { return h.a.held.BeginCommit(ctx, nil) }
+func (h holder) BeginCommit(ctx context.Context) error {
+	err := h.a.held.BeginCommit(ctx, nil)
+	var asked *cancel.Error
+	h.a.committing = h.a.committing || !errors.As(err, &asked) // the answer may have been lost
+	return err
+}
 
 // Finish implements finalize.Holder. A backup that has ended already was counted and announced, by
 // this attempt before it panicked or by the process that ended it, such as queue-scheduler.
 func (h holder) Finish(ctx context.Context, final *velerov1.Backup, contents finalize.Contents) error {
 	held := h.a.held
 	written, err := held.Finish(ctx, func(b *velerov1.Backup) error {
+		posthooks.Clear(b)
+		if h.a.owes {
+			if err := posthooks.Set(b, posthooks.Mark{Owed: true}); err != nil {
+				return err
+			}
+		}
 		expiration := b.Status.Expiration
 		b.Status = *final.Status.DeepCopy()
 		if b.Status.Expiration == nil {

@@ -4,12 +4,17 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
@@ -18,23 +23,43 @@ import (
 type database struct {
 	mu             sync.Mutex
 	freezes, thaws int
+	// after, if not nil, is called when the Pod was frozen.
+	after func(ctx context.Context)
 }
 
-func (d *database) Run(_ context.Context, cmd *podexec.Command) (podexec.Output, error) {
+func (d *database) Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, error) {
+	if freeze := d.count(cmd); freeze && d.after != nil {
+		d.after(ctx)
+	}
+	return podexec.Output{}, nil
+}
+
+func (d *database) count(cmd *podexec.Command) (freeze bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if cmd.Args[0] == "freeze" {
 		d.freezes++
-	} else {
-		d.thaws++
+		return true
 	}
-	return podexec.Output{}, nil
+	d.thaws++
+	return false
 }
 
 func (d *database) frozen() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.freezes > d.thaws
+}
+
+// newDatabase returns a world with one Pod that has hooks.
+func newDatabase(t *testing.T) (*world, *database) {
+	t.Helper()
+	w, db := newWorld(t), &database{}
+	w.Exec = db
+	w.api.Add("pods", kubetest.Object{Namespace: "a", Name: "db", Annotations: map[string]string{
+		"pre.hook.backup.velero.io/command": "freeze", "post.hook.backup.velero.io/command": "thaw"},
+		Body: map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main"}}}, "status": map[string]any{"phase": "Running"}}})
+	return w, db
 }
 
 // A bucket that refuses while a Pod is between its hooks ends the backup on the object alone: the Pod
@@ -45,11 +70,7 @@ func TestABucketThatRefusesLeavesNoPodFrozen(t *testing.T) {
 		"anything": {memstore.OpCreate, memstore.OpPut, memstore.OpGet, memstore.OpStat, memstore.OpList},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, db := newWorld(t), &database{}
-			w.Exec = db
-			w.api.Add("pods", kubetest.Object{Namespace: "a", Name: "db", Annotations: map[string]string{
-				"pre.hook.backup.velero.io/command": "freeze", "post.hook.backup.velero.io/command": "thaw"},
-				Body: map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main"}}}, "status": map[string]any{"phase": "Running"}}})
+			w, db := newDatabase(t)
 			refused := map[memstore.Op]bool{}
 			for _, op := range ops {
 				refused[op] = true
@@ -65,6 +86,104 @@ func TestABucketThatRefusesLeavesNoPodFrozen(t *testing.T) {
 			require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
 			require.Equal(t, 1, db.freezes)
 			require.False(t, db.frozen())
+		})
+	}
+}
+
+// A bucket that does not answer keeps no Pod between its hooks: the post hooks run before a record
+// says so, and that the rest of the backup of the Pod was not between its hooks is an error of it.
+func TestABucketThatIsAwayLeavesNoPodFrozen(t *testing.T) {
+	w, db := newDatabase(t)
+	w.StorePatience = 2 * time.Second
+	w.store.Inject(func(memstore.Op, string) error {
+		if db.frozen() {
+			return errGone
+		}
+		return nil
+	})
+	b := w.admit(t, "b1")
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhasePartiallyFailed, got.Status.Phase)
+	require.Equal(t, []int{1, 1}, []int{db.freezes, db.thaws})
+	require.Equal(t, 1, got.Status.Errors)
+	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, got.Status.HookStatus)
+	require.Contains(t, w.document(t, layout.BackupResults("b1")), "its post hooks ran before it was backed up")
+}
+
+// The runner that goes on with a suspended backup does not take its Pods for frozen.
+func TestASuspendedBackupLeavesNoPodFrozen(t *testing.T) {
+	w, db := newDatabase(t)
+	w.StorePatience = 0
+	away := true
+	w.store.Inject(func(memstore.Op, string) error {
+		if away && db.freezes > 0 {
+			return errGone
+		}
+		return nil
+	})
+	b := w.admit(t, "b1")
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	_, suspended := suspend.Of(w.read(t, b))
+	require.True(t, suspended)
+	require.Equal(t, []int{1, 1}, []int{db.freezes, db.thaws})
+
+	away = false
+	resumed := w.read(t, b)
+	suspend.Clear(resumed)
+	require.NoError(t, w.client.Update(t.Context(), resumed))
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhasePartiallyFailed, got.Status.Phase)
+	require.Equal(t, 1, db.freezes)
+	require.Contains(t, w.document(t, layout.BackupResults("b1")), "its post hooks ran before it was backed up")
+	require.NotContains(t, got.Annotations, holdfast.AnnotationPostHooks)
+}
+
+// A holder that loses a backup which no other holder goes on with runs the post hooks that it owes;
+// where another goes on, that one does.
+func TestALostBackupLeavesNoPodFrozen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lose   func(t *testing.T, w *world, b *velerov1.Backup)
+		frozen bool
+	}{
+		"deleted": {func(t *testing.T, w *world, b *velerov1.Backup) {
+			require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+		}, false},
+		"deleted and made anew": {func(t *testing.T, w *world, b *velerov1.Backup) {
+			require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+			other := &velerov1.Backup{}
+			other.Namespace, other.Name, other.UID = b.Namespace, b.Name, "uid-2"
+			require.NoError(t, w.client.Create(t.Context(), other))
+		}, false},
+		"ended": {func(t *testing.T, w *world, b *velerov1.Backup) {
+			ended := w.read(t, b)
+			ended.Status.Phase = velerov1.BackupPhaseFailed
+			require.NoError(t, w.client.Update(t.Context(), ended))
+		}, false},
+		"cancelled, and taken": {func(t *testing.T, w *world, b *velerov1.Backup) {
+			w.ask(t, b, false)
+			taken := w.read(t, b)
+			require.NoError(t, claim.Set(taken, claim.Claim{Holder: "queue-scheduler", Epoch: 2}))
+			require.NoError(t, w.client.Update(t.Context(), taken))
+		}, false},
+		"taken": {func(t *testing.T, w *world, b *velerov1.Backup) {
+			taken := w.read(t, b)
+			require.NoError(t, claim.Set(taken, claim.Claim{Holder: "other", Epoch: 2}))
+			require.NoError(t, w.client.Update(t.Context(), taken))
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, db := newDatabase(t)
+			b := w.admit(t, "b1")
+			db.after = func(ctx context.Context) {
+				tc.lose(t, w, b)
+				w.instance.loseClaim()
+				<-ctx.Done()
+			}
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			require.Equal(t, 1, db.freezes)
+			require.Equal(t, tc.frozen, db.frozen())
 		})
 	}
 }

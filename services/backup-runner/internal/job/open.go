@@ -58,5 +58,5 @@ func (a *attempt) openLocation(ctx context.Context) (objectstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &retrystore.Store{Store: store, Clock: a.Clock, Log: a.held.Log, Budget: a.StorePatience, Confirm: a.held.Confirm}, nil
+	return &retrystore.Store{Store: store, Clock: a.Clock, Log: a.held.Log, Budget: a.StorePatience, Confirm: a.held.Confirm, Failing: a.failing}, nil
 }

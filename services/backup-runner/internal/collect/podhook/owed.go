@@ -1,11 +1,7 @@
 package podhook
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,48 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// Opened are the Pods whose hooks this process began and whose post hooks it has not run, which is
-// known without the bucket. The zero value is empty. Safe for concurrent use; a nil one holds
-// nothing.
-type Opened struct {
-	mu   sync.Mutex
-	pods map[checkpoint.Object]checkpoint.HookedPod
-}
-
-func (o *Opened) add(pod *checkpoint.HookedPod) {
-	if o == nil {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.pods == nil {
-		o.pods = map[checkpoint.Object]checkpoint.HookedPod{}
-	}
-	o.pods[pod.Object] = *pod
-}
-
-func (o *Opened) remove(pod checkpoint.Object) {
-	if o == nil {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.pods, pod)
-}
-
-// Pods returns them by their names.
-func (o *Opened) Pods() []checkpoint.HookedPod {
-	if o == nil {
-		return nil
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.SortedFunc(maps.Values(o.pods), func(a, b checkpoint.HookedPod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-}
-
-// owedAtOnce is for how many Pods RunOwed runs post hooks at once.
+// owedAtOnce is for how many Pods post hooks run at once that no block waits for.
 const owedAtOnce = 8
 
 // RunOwed runs the post hooks of Pods, each bounded by its timeout, and logs how they ended. No

@@ -5,6 +5,7 @@ package podhook
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
@@ -28,7 +29,7 @@ type Intents interface {
 	SetResult(ctx context.Context) error
 }
 
-// Config is what hooks are run with. Everything is required but Confirm and
+// Config is what hooks are run with. Everything is required but Confirm, AnnounceEarly, RanEarly and
 // Opened.
 type Config struct {
 	// Set are the hooks of the backup's spec.
@@ -43,17 +44,33 @@ type Config struct {
 	// Opened gets the Pods whose hooks begin, and loses those whose post hooks have run; nil keeps
 	// none.
 	Opened *Opened
-	Log    *slog.Logger
+	// AnnounceEarly makes it known to later holders, without the bucket, that post hooks run before
+	// what they follow; nil does nothing.
+	AnnounceEarly func(ctx context.Context) error
+	// RanEarly: an earlier holder announced that.
+	RanEarly bool
+	Log      *slog.Logger
 }
 
 // Runner runs hooks. Safe for concurrent use.
 type Runner struct {
 	Config
 	found atomic.Bool
+
+	announcing sync.Mutex
+	announced  bool // AnnounceEarly succeeded
 }
 
 // New returns a runner.
 func New(cfg Config) *Runner { return &Runner{Config: cfg} }
+
+// Resume adds to Opened the Pods that earlier holders left between their hooks.
+func (r *Runner) Resume() {
+	open := r.Past.Open()
+	for i := range open {
+		r.Opened.add(&open[i], true)
+	}
+}
 
 // Touch reports whether a Pod may have hooks, as far as its metadata tells.
 func (r *Runner) Touch(m *objmeta.Meta) bool {

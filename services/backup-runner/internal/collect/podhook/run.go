@@ -34,6 +34,10 @@ func (r *Runner) Pre(ctx context.Context, p *Pod) error {
 		p.note(joblog.Error, "no hook was run: an annotation cannot be used", p.unusable)
 		return nil
 	}
+	if r.RanEarly && r.Past.Begun(p.object) {
+		p.note(joblog.Error, "hooks did not run around the backup of the pod", ErrEarly)
+		return nil
+	}
 	if err := r.open(ctx, p); err != nil {
 		return err
 	}
@@ -42,6 +46,9 @@ func (r *Runner) Pre(ctx context.Context, p *Pod) error {
 		failure, err := r.once(ctx, p, e, checkpoint.Hook{Pod: p.object, Phase: checkpoint.HookPre, Index: i})
 		if err != nil {
 			return err
+		}
+		if errors.Is(failure, ErrEarly) {
+			break
 		}
 		if failure == nil {
 			continue
@@ -72,7 +79,7 @@ func (r *Runner) open(ctx context.Context, p *Pod) error {
 			return err
 		}
 	}
-	r.Opened.add(opens)
+	r.Opened.add(opens, false)
 	return nil
 }
 
@@ -80,6 +87,10 @@ func (r *Runner) open(ctx context.Context, p *Pod) error {
 func (r *Runner) Post(ctx context.Context, p *Pod) error {
 	if p.unusable != nil {
 		return nil
+	}
+	o := r.Opened.of(p.object)
+	if o.ranEarly() {
+		p.note(joblog.Error, "hooks did not run around the backup of the pod", ErrEarly)
 	}
 	for i := range p.hooks.Post {
 		e := &p.hooks.Post[i]
@@ -92,6 +103,7 @@ func (r *Runner) Post(ctx context.Context, p *Pod) error {
 			p.note(joblog.Error, "post hook failed ("+e.Field+")", failure)
 		}
 	}
+	p.entries = append(p.entries, o.logged()...)
 	r.Opened.remove(p.object)
 	if err := r.Intents.SetResult(ctx); err != nil {
 		return err
@@ -101,7 +113,9 @@ func (r *Runner) Post(ctx context.Context, p *Pod) error {
 }
 
 // once runs a hook whose end is not recorded. One that an earlier holder was about to run is not
-// run again, but for a post hook: what it undoes must not stay. The error ends the job.
+// run again, but for a post hook: what it undoes must not stay. A post hook of a Pod that an earlier
+// holder left between its hooks may have run without a record, and is recorded as a retry. The error
+// ends the job.
 func (r *Runner) once(ctx context.Context, p *Pod, e *hook.Exec, h checkpoint.Hook) (failure, err error) {
 	outcome, announced := r.Past.Ran(h)
 	switch {
@@ -126,11 +140,14 @@ func (r *Runner) once(ctx context.Context, p *Pod, e *hook.Exec, h checkpoint.Ho
 			return nil, err
 		}
 	}
-	if err := r.Intents.Hook(ctx, nil, &checkpoint.HookIntent{Hook: h, Retry: announced}); err != nil {
+	if err := r.Intents.Hook(ctx, nil, &checkpoint.HookIntent{Hook: h, Retry: announced || h.Phase == checkpoint.HookPost && r.Past.Begun(p.object)}); err != nil {
 		return nil, err
 	}
 	hit(h.Phase, func() { failpoint.Hit("backup-runner/pre-hook-announced") }, func() { failpoint.Hit("backup-runner/post-hook-announced") })
-	failure = r.run(ctx, p, e, container, h.Phase)
+	failure = r.alone(ctx, p, e, container, h)
+	if errors.Is(failure, ErrEarly) {
+		return failure, nil
+	}
 	if failure != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx) // how it ended is not known
 	}
@@ -141,6 +158,32 @@ func (r *Runner) once(ctx context.Context, p *Pod, e *hook.Exec, h checkpoint.Ho
 	r.Intents.EndHook(&out)
 	hit(h.Phase, func() { failpoint.Hit("backup-runner/pre-hook-ended") }, func() { failpoint.Hit("backup-runner/post-hook-ended") })
 	return failure, nil
+}
+
+// alone runs a hook while no other one of its Pod runs. A post hook that this process ran before is
+// not run again. The error is ErrEarly for a pre hook that does not run since post hooks ran early.
+func (r *Runner) alone(ctx context.Context, p *Pod, e *hook.Exec, container string, h checkpoint.Hook) error {
+	o := r.Opened.of(p.object)
+	if o == nil {
+		return r.run(ctx, p, e, container, h.Phase)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if h.Phase == checkpoint.HookPre {
+		if o.early {
+			return ErrEarly
+		}
+		o.changed = true
+		return r.run(ctx, p, e, container, h.Phase)
+	}
+	if failure, ended := o.ends[h.Index]; ended {
+		return failure
+	}
+	failure := r.run(ctx, p, e, container, h.Phase)
+	if failure == nil || ctx.Err() == nil {
+		o.ends[h.Index] = failure
+	}
+	return failure
 }
 
 // hit calls the function for a phase.

@@ -1,0 +1,112 @@
+package podhook
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+)
+
+// Opened are the Pods whose hooks began and whose post hooks have not all run, as far as this process
+// has it without the bucket: those that it began, and those of earlier holders whose records it read.
+// The zero value is empty. Safe for concurrent use; a nil one holds nothing.
+type Opened struct {
+	mu   sync.Mutex
+	pods map[checkpoint.Object]*opened
+}
+
+// opened is a Pod between its hooks. mu is locked while one of its hooks runs, and guards the rest.
+type opened struct {
+	pod checkpoint.HookedPod
+
+	mu      sync.Mutex
+	changed bool // a pre hook began
+	early   bool // its post hooks ran ahead of their turn
+	// ends are the post hooks that ended, by their index, and how.
+	ends map[int]error
+	// entries are what the post hooks that ran early logged.
+	entries []joblog.Entry
+}
+
+// add adds a Pod, unless it is there; changed means that a pre hook of it began before.
+func (o *Opened) add(pod *checkpoint.HookedPod, changed bool) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.pods == nil {
+		o.pods = map[checkpoint.Object]*opened{}
+	}
+	if o.pods[pod.Object] == nil {
+		o.pods[pod.Object] = &opened{pod: *pod, changed: changed, ends: map[int]error{}}
+	}
+}
+
+func (o *Opened) remove(pod checkpoint.Object) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.pods, pod)
+}
+
+// of returns a Pod; nil for one that is not there.
+func (o *Opened) of(pod checkpoint.Object) *opened {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.pods[pod]
+}
+
+// all returns the Pods by their names.
+func (o *Opened) all() []*opened {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.SortedFunc(maps.Values(o.pods), func(a, b *opened) int {
+		return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
+	})
+}
+
+// Pods returns the Pods whose post hooks have not all run, by their names. It waits for hooks that
+// run.
+func (o *Opened) Pods() []checkpoint.HookedPod {
+	var out []checkpoint.HookedPod
+	for _, one := range o.all() {
+		one.mu.Lock()
+		if !one.early {
+			out = append(out, one.pod)
+		}
+		one.mu.Unlock()
+	}
+	return out
+}
+
+// ranEarly reports whether the post hooks of the Pod ran ahead of their turn.
+func (o *opened) ranEarly() bool {
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.early
+}
+
+// logged returns what the post hooks that ran early logged.
+func (o *opened) logged() []joblog.Entry {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.entries
+}
