@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/kube/leaderelection"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -25,6 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/owedhooks"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/server"
 )
 
@@ -91,10 +93,14 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	csi := newCSI(c.Base, csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log})
+	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir()))
+	owed := &owedhooks.Task{Locations: locations, Exec: exec, Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(),
+		Namespace: namespace, Clock: c.Clock, Log: c.Log}
+	rt.GoLeading("owed-post-hooks", leaderelection.DefaultTimeout, owed.Run)
 	kind := job.New(job.Config{
 		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
-		Locations: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir())), Cluster: source, Events: rt.Fabric(),
+		Locations: locations, Cluster: source, Events: rt.Fabric(),
 		Actions:   &actions{host: plugins, base: c.Base, lists: source, csi: csi},
 		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).open,
 		CSI:       csi.ends(),

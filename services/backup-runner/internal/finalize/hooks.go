@@ -13,6 +13,10 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
+// RunPostHooks runs the post hooks that a backup owes which ended without a runner, as far as the
+// records have it; of Holder only Confirm is called.
+func RunPostHooks(ctx context.Context, job Job) error { return runPostHooks(ctx, New(job)) }
+
 // countHooks adds the hooks of Pods whose hooks have ended.
 func (s *State) countHooks(ended []checkpoint.HooksEnded) {
 	for i := range ended {
@@ -37,51 +41,72 @@ func runPostHooks(ctx context.Context, s *State) error {
 		return nil
 	})
 	if err != nil {
-		return errors.Join(err, s.runOwed(ctx, &past, s.Opened.Pods()))
+		_, failed := s.runOwed(ctx, &past, s.Opened.Pods())
+		return errors.Join(err, failed)
 	}
 	open := past.Open()
 	if len(open) == 0 {
 		return nil
 	}
 	name, uid := s.Backup.Name, string(s.Backup.UID)
-	_, err = s.Store.Stat(ctx, layout.PostHooksEnded(name, uid))
+	ended, err := s.postHooksEnded(ctx)
 	if err == nil {
+		s.countHooks(ended)
 		return nil
 	}
 	if errors.Is(err, objectstore.ErrNotFound) {
 		if err := s.Holder.Confirm(ctx); err != nil {
 			return err
 		}
-		err = s.recordHooks(ctx, layout.PostHooks(name, uid, s.Epoch), open)
+		err = recordHooks(ctx, s.Store, layout.PostHooks(name, uid, s.Epoch), open)
 	}
 	if err != nil {
-		return errors.Join(err, s.runOwed(ctx, &past, open))
+		_, failed := s.runOwed(ctx, &past, open)
+		return errors.Join(err, failed)
 	}
-	if err := s.runOwed(ctx, &past, open); err != nil {
+	if ended, err = s.runOwed(ctx, &past, open); err != nil {
 		return err
 	}
-	return s.recordHooks(ctx, layout.PostHooksEnded(name, uid), open)
+	return recordHooks(ctx, s.Store, layout.PostHooksEnded(name, uid), ended)
 }
 
-// runOwed runs the post hooks of Pods, unless the run has ended.
-func (s *State) runOwed(ctx context.Context, past *history.Hooks, pods []checkpoint.HookedPod) error {
+// maxEnded bounds the record of post hooks that ended, in bytes.
+const maxEnded = 64 << 20
+
+// postHooksEnded reads how the hooks ended whose post hooks an earlier holder ran for the failure;
+// objectstore.ErrNotFound where none says that it ran them all.
+func (s *State) postHooksEnded(ctx context.Context) (ended []checkpoint.HooksEnded, err error) {
+	data, err := objectstore.ReadAll(ctx, s.Store, layout.PostHooksEnded(s.Backup.Name, string(s.Backup.UID)), maxEnded)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &ended); err != nil {
+		s.Log.WarnContext(ctx, "hooks of a failed backup not counted: their record cannot be read", "error", err)
+	}
+	return ended, nil
+}
+
+// runOwed runs the post hooks of Pods, unless the run has ended, and counts them.
+func (s *State) runOwed(ctx context.Context, past *history.Hooks, pods []checkpoint.HookedPod) ([]checkpoint.HooksEnded, error) {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	cfg := podhook.Config{Exec: s.Exec, Past: past, Confirm: s.Holder.Confirm, Opened: s.Opened, Log: s.Log}
 	ended, err := podhook.RunOwed(ctx, cfg, pods)
-	if err == nil {
-		s.countHooks(ended)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	s.countHooks(ended)
+	return ended, nil
 }
 
-func (s *State) recordHooks(ctx context.Context, key string, pods []checkpoint.HookedPod) error {
+// recordHooks records what post hooks of a backup that fails are about to run, or have run.
+func recordHooks[T any](ctx context.Context, store objectstore.Store, key string, pods []T) error {
 	data, err := json.Marshal(pods)
 	if err != nil {
 		return fmt.Errorf("encode post hooks: %w", err)
 	}
-	if err := objectstore.CreateBytes(ctx, s.Store, key, data); err != nil && !errors.Is(err, objectstore.ErrExists) {
+	if err := objectstore.CreateBytes(ctx, store, key, data); err != nil && !errors.Is(err, objectstore.ErrExists) {
 		return fmt.Errorf("record post hooks: %w", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
@@ -55,7 +56,7 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 		job.admitted = entry
 	}
 	if reason := reasonToEnd(b); reason != nil {
-		return engine.End(func(b *velerov1.Backup) error { fail(b, reason.Error(), k.now()); return nil }, k.endedUnclaimed), nil
+		return engine.End(func(b *velerov1.Backup) error { return failUnclaimed(b, reason.Error(), k.now()) }, k.endedUnclaimed), nil
 	}
 	return engine.Claim[*velerov1.Backup](job), nil
 }
@@ -70,7 +71,7 @@ func (k *Kind) AdmitPanicked(b *velerov1.Backup) engine.Decision[*velerov1.Backu
 	case !runs, suspended:
 		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q, suspended: %t", b.Status.Phase, suspended))
 	case b.Status.Phase == velerov1.BackupPhaseReadyToStart, damage != nil:
-		return engine.End(func(b *velerov1.Backup) error { fail(b, errInternal.Error(), k.now()); return nil }, k.endedUnclaimed)
+		return engine.End(func(b *velerov1.Backup) error { return failUnclaimed(b, errInternal.Error(), k.now()) }, k.endedUnclaimed)
 	}
 	return engine.Claim[*velerov1.Backup](&attempt{Kind: k, panicked: true})
 }
@@ -111,6 +112,16 @@ func start(b *velerov1.Backup, at metav1.Time) {
 // fail makes a backup one that failed, for a reason that the bucket does not hold.
 func fail(b *velerov1.Backup, reason string, at metav1.Time) {
 	b.Status.Phase, b.Status.FailureReason, b.Status.CompletionTimestamp = velerov1.BackupPhaseFailed, reason, &at
+}
+
+// failUnclaimed is fail of a backup that no process works on. What its last holder left is not known.
+func failUnclaimed(b *velerov1.Backup, reason string, at metav1.Time) error {
+	begun := b.Status.Phase == velerov1.BackupPhaseInProgress
+	fail(b, reason, at)
+	if !begun {
+		return nil
+	}
+	return posthooks.Set(b, posthooks.Mark{Owed: true})
 }
 
 // now is the time in the precision that JSON keeps.

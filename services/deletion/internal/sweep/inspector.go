@@ -11,6 +11,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -58,7 +59,8 @@ func (j *inspector) backupStages(ctx context.Context, name string) (map[types.UI
 		b := &list.Items[i]
 		stages[b.UID] = live
 		kept := b.Status.Phase == velerov1.BackupPhaseDeleting || b.Status.Phase == velerov1.BackupPhaseFailed && j.keepsFailed()
-		if b.Status.Phase.Terminal() && !kept { // what is kept is a deletion's
+		// What is kept is a deletion's, and the records of post hooks that are owed are a runner's.
+		if b.Status.Phase.Terminal() && !kept && !posthooks.Of(b).Owed {
 			stages[b.UID] = done
 		}
 	}

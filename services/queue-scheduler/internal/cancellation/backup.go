@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -28,6 +29,8 @@ import (
 // Nor does it wait for the bucket indefinitely: without the mark of a commit on the object, the
 // bucket holds no other end than Failed. A bucket that refuses the calls is not waited for; one that
 // cannot be reached is waited for until a second deadline.
+//
+// Post hooks are the runners': the mark on the object has one of them run those that are owed.
 func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine claim.Claim, waited age) (time.Duration, error) {
 	r, asked := cancel.Requested(b)
 	if !asked {
@@ -48,6 +51,11 @@ func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine
 	return 0, finish(ctx, c, backups, b, mine, func(b *velerov1.Backup) bool {
 		if alone && cancel.Committing(b) {
 			return false
+		}
+		if b.Status.Phase == velerov1.BackupPhaseInProgress && final.Status.Phase == velerov1.BackupPhaseFailed {
+			if err := posthooks.Set(b, posthooks.Mark{Owed: true}); err != nil { // a mark that cannot be encoded
+				c.Log.ErrorContext(ctx, "post hooks of a cancelled backup may not run", "backup", b.Name, "error", err)
+			}
 		}
 		expiration := b.Status.Expiration
 		b.Status = *final.Status.DeepCopy()

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -287,6 +288,7 @@ func TestABackupThatIsNotStoppedInTimeIsEndedHere(t *testing.T) {
 			require.Equal(t, got.Status, committed.Status)
 			require.Equal(t, []string{layout.BackupLog("b"), layout.BackupResults("b"), layout.OwnerFile("b"), layout.BackupMetadata("b")}, b.store.Keys())
 			require.Equal(t, []string{"b Failed"}, b.phases)
+			require.True(t, posthooks.Of(got).Owed, "a runner runs the post hooks that its last one left")
 		})
 	}
 }

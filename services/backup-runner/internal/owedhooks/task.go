@@ -1,0 +1,147 @@
+// Package owedhooks runs the post hooks that backups owe which ended without the runner that ran their
+// pre hooks: they were cancelled and it did not answer, or ended while their bucket could not be read.
+package owedhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/service/periodic"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
+)
+
+const (
+	period = 15 * time.Second
+	// settled is the age of a terminal phase from which on a runner that had lost the claim runs no
+	// more hooks: it has asked for its claim since.
+	settled = 30 * time.Second
+	// limit bounds one attempt, and given the age of a terminal phase up to which they are made.
+	limit = 10 * time.Minute
+	given = 24 * time.Hour
+)
+
+// Locations opens backup storage locations; location.Opener is one.
+type Locations interface {
+	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
+	Open(ctx context.Context, bsl *velerov1.BackupStorageLocation) (objectstore.Store, error)
+}
+
+// Task runs the post hooks of the Backups whose mark says that they owe some, as far as the records
+// in their bucket have it, and removes the mark then. It repeats that for a day while the bucket
+// cannot be read.
+type Task struct {
+	Locations Locations
+	Exec      podhook.Executor
+	Reader    client.Reader // uncached
+	Cached    client.Reader
+	Client    client.Client
+	Namespace string
+	Clock     clock.WithTicker
+	Log       *slog.Logger
+}
+
+// Run makes a pass every 15 s until ctx ends.
+func (t *Task) Run(ctx context.Context) error {
+	return periodic.Run(ctx, t.Clock, period, nil, t.Pass)
+}
+
+// Pass goes through all Backups once. Calls must not overlap.
+func (t *Task) Pass(ctx context.Context) {
+	var list velerov1.BackupList
+	if err := t.Cached.List(ctx, &list, client.InNamespace(t.Namespace)); err != nil {
+		if ctx.Err() == nil {
+			t.Log.WarnContext(ctx, "backups that owe post hooks not listed; the next pass finds them", "error", err)
+		}
+		return
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		if !posthooks.Of(b).Owed || !b.Status.Phase.Terminal() || ctx.Err() != nil {
+			continue
+		}
+		age := given
+		if at := b.Status.CompletionTimestamp; at != nil {
+			age = t.Clock.Since(at.Time)
+		}
+		if age < settled {
+			continue
+		}
+		if err := t.settle(ctx, b); err != nil && ctx.Err() == nil {
+			t.report(ctx, b, age, err)
+		}
+	}
+}
+
+// report logs that post hooks did not run, and gives them up after a day.
+func (t *Task) report(ctx context.Context, b *velerov1.Backup, age time.Duration, err error) {
+	if age < given {
+		t.Log.WarnContext(ctx, "post hooks of an ended backup did not run; retrying", "backup", b.Name, "error", err)
+		return
+	}
+	t.Log.ErrorContext(ctx, "post hooks of an ended backup never ran", "backup", b.Name, "error", err)
+	if err := t.clear(ctx, b); err != nil {
+		t.Log.WarnContext(ctx, "mark of owed post hooks not removed; retrying", "backup", b.Name, "error", err)
+	}
+}
+
+// settle runs the post hooks that a backup owes.
+func (t *Task) settle(ctx context.Context, b *velerov1.Backup) (err error) {
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	loc, err := t.Locations.Get(ctx, b.Spec.StorageLocation)
+	if err != nil {
+		return fmt.Errorf("BackupStorageLocation %q: %w", b.Spec.StorageLocation, err)
+	}
+	store, err := t.Locations.Open(ctx, loc)
+	if err != nil {
+		return fmt.Errorf("BackupStorageLocation %q: %w", b.Spec.StorageLocation, err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	held, _, err := claim.Parse(b)
+	if err != nil {
+		held.Epoch = 0 // no holder has an epoch any more
+	}
+	err = finalize.RunPostHooks(ctx, finalize.Job{
+		Backup: b, Epoch: held.Epoch, Holder: ended{}, Store: store, Clock: t.Clock, Log: t.Log.With("backup", b.Name), Exec: t.Exec})
+	if err != nil {
+		return err
+	}
+	if err := t.clear(ctx, b); err != nil {
+		return err
+	}
+	t.Log.InfoContext(ctx, "post hooks that an ended backup owed have run", "backup", b.Name)
+	return nil
+}
+
+// clear removes the mark.
+func (t *Task) clear(ctx context.Context, b *velerov1.Backup) error {
+	err := kube.Update(ctx, t.Reader, t.Client, b.DeepCopy(), func(b *velerov1.Backup) error {
+		if !posthooks.Of(b).Owed {
+			return kube.ErrSkip
+		}
+		posthooks.Clear(b)
+		return nil
+	})
+	if errors.Is(err, kube.ErrReplaced) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// ended stands for the claim of a backup that has ended: it changes no more.
+type ended struct{ finalize.Holder }
+
+// Confirm implements finalize.Holder.
+func (ended) Confirm(ctx context.Context) error { return context.Cause(ctx) }
