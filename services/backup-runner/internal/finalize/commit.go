@@ -19,14 +19,19 @@ func commitBackup(ctx context.Context, s *State) error {
 	final := commit.Final(s.Backup, phase, s.Clock.Now())
 	final.Status.Warnings, final.Status.Errors = c.Warnings, c.Errors
 	final.Status.VolumeSnapshotsAttempted, final.Status.VolumeSnapshotsCompleted = c.Snapshots, c.Completed
-	if s.Operations != nil {
-		final.Status.BackupItemOperationsAttempted = len(s.Operations.Operations())
-		final.Status.BackupItemOperationsCompleted, final.Status.BackupItemOperationsFailed = s.Operations.Count()
-	}
+	s.countOperations(&final.Status)
 	final.Status.HookStatus = &c.Hooks
-	final.Status.CSIVolumeSnapshotsAttempted, final.Status.CSIVolumeSnapshotsCompleted = s.countSnapshots()
 	final.Status.Progress = &velerov1.BackupProgress{TotalItems: c.Items, ItemsBackedUp: c.Items}
 	return s.commit(ctx, final)
+}
+
+// countOperations counts the operations of the backup, and the CSI snapshots among them.
+func (s *State) countOperations(status *velerov1.BackupStatus) {
+	if s.Operations != nil {
+		status.BackupItemOperationsAttempted = len(s.Operations.Operations())
+		status.BackupItemOperationsCompleted, status.BackupItemOperationsFailed = s.Operations.Count()
+	}
+	status.CSIVolumeSnapshotsAttempted, status.CSIVolumeSnapshotsCompleted = s.countSnapshots()
 }
 
 // commit creates the metadata file, which decides the end of the backup.

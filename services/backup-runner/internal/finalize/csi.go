@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
 // snapshotEnds returns how the operations of CSI snapshots ended, by their identifiers.
@@ -68,25 +69,36 @@ func endSnapshots(ctx context.Context, s *State) error {
 	return err
 }
 
+// listed returns the operations of a backup that did not fail; nil where it has none. The error is
+// errUnlisted where neither a list nor the composition says so.
+func (s *State) listed(ctx context.Context) (*operation.Log, error) {
+	if s.Operations != nil || s.Composition != nil && len(s.Composition.Operations) == 0 {
+		return s.Operations, nil
+	}
+	log, err := operation.Open(ctx, s.Store, s.operationsOf())
+	if !errors.Is(err, objectstore.ErrNotFound) {
+		return log, err
+	}
+	if s.Composition != nil {
+		return nil, errUnlisted
+	}
+	c, err := checkpoint.ReadComposition(ctx, s.Store, s.Backup.Name, string(s.Backup.UID)) // committed by an earlier holder
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, checkpoint.ErrDamaged), err == nil && len(c.Operations) > 0:
+		return nil, errUnlisted
+	}
+	return nil, err
+}
+
 // storedSnapshots returns the snapshots that the backup names; the error is errUnlisted where that is
 // not known.
 func (s *State) storedSnapshots(ctx context.Context) (map[types.NamespacedName]bool, error) {
 	if s.Final.Status.Phase == velerov1.BackupPhaseFailed {
 		return nil, nil
 	}
-	log := s.Operations
-	if log == nil {
-		if s.Composition != nil && len(s.Composition.Operations) == 0 {
-			return nil, nil
-		}
-		var err error
-		log, err = operation.Open(ctx, s.Store, s.operationsOf())
-		if errors.Is(err, objectstore.ErrNotFound) {
-			return nil, errUnlisted
-		}
-		if err != nil {
-			return nil, err
-		}
+	log, err := s.listed(ctx)
+	if log == nil || err != nil {
+		return nil, err
 	}
 	stored := map[types.NamespacedName]bool{}
 	for i := range log.Operations() {

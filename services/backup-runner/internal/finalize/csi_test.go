@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,46 @@ func (s *snapshots) End(_ context.Context, of csisnapshot.Owner, stored func(typ
 		s.stored[name] = stored(types.NamespacedName{Namespace: "a", Name: name})
 	}
 	return nil
+}
+
+// A taker that finds the commit of a backup without operations removes what its calls left: a snapshot
+// that none of them named is of no use.
+func TestATakerEndsTheSnapshotsOfABackupWithoutOperations(t *testing.T) {
+	named := operation.Operation{Action: csisnapshot.NameSnapshot, ID: "a/kept/t"}
+	for name, tc := range map[string]struct {
+		composed []operation.Operation
+		ended    int
+	}{"none": {nil, 1}, "one, and its list is gone": {[]operation.Operation{named}, 0}} {
+		t.Run(name, func(t *testing.T) {
+			store := bucket(t)
+			_, err := checkpoint.RecordComposition(t.Context(), store, checkpoint.Composition{
+				Backup: "b", UID: "u", Epoch: 1, Phase: velerov1.BackupPhaseCompleted, Operations: tc.composed})
+			require.NoError(t, err)
+			s, cluster := state(t, store, &bytes.Buffer{}), &snapshots{}
+			s.Snapshots = cluster
+			s.Decide(&velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseCompleted}})
+			require.NoError(t, s.Run(t.Context(), finalize.End()))
+			require.Len(t, cluster.ended, tc.ended)
+		})
+	}
+}
+
+// A backup that fails, also at a taker, counts the operations that it began, and CSI snapshots among
+// them.
+func TestAFailureCountsItsOperations(t *testing.T) {
+	store := bucket(t)
+	of := operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}
+	_, err := operation.Seal(t.Context(), store, operation.List{Job: of, Epoch: 1, Operations: []operation.Operation{
+		{Action: csisnapshot.NameSnapshot, ID: "a/kept/t"}, {Action: csisnapshot.NameSnapshot, ID: "a/other/t"}, {Action: "a.io/mover", ID: "m"}}})
+	require.NoError(t, err)
+	log, err := operation.Open(t.Context(), store, of)
+	require.NoError(t, err)
+	now := time.Unix(1700000000, 0)
+	require.NoError(t, log.Append(t.Context(), operation.Event{Operation: 0, Time: now, End: &operation.End{}},
+		operation.Event{Operation: 1, Time: now, End: &operation.End{Error: "no space"}}, operation.Event{Operation: 2, Time: now, End: &operation.End{}}))
+	got := fail(t, state(t, store, &bytes.Buffer{})).Status
+	require.Equal(t, []int{3, 2, 1}, []int{got.BackupItemOperationsAttempted, got.BackupItemOperationsCompleted, got.BackupItemOperationsFailed})
+	require.Equal(t, []int{2, 1}, []int{got.CSIVolumeSnapshotsAttempted, got.CSIVolumeSnapshotsCompleted})
 }
 
 // What the drivers stored goes only where it is known that the backup does not name it: another

@@ -103,6 +103,7 @@ func explainFailure(ctx context.Context, s *State) error {
 // commitFailure commits the backup as Failed, unless it was committed before.
 func commitFailure(ctx context.Context, s *State) error {
 	final := commit.Failed(s.Backup, s.Failure.Reason, s.Clock.Now())
+	s.countOperations(&final.Status)
 	final.Status.HookStatus = &s.Contents.Hooks
 	final.Status.VolumeSnapshotsAttempted, final.Status.VolumeSnapshotsCompleted = s.Contents.Snapshots, s.Contents.Completed
 	return s.commit(ctx, final)
