@@ -1,11 +1,9 @@
 package csisnapshot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,22 +19,41 @@ type held struct {
 	began time.Time
 	// unlock may be called more than once.
 	unlock func()
-	// err is why the volume could not be locked ahead.
-	err error
 }
 
 // ErrBusy means that another backup kept a volume for as long as a snapshot may take.
 var ErrBusy = errors.New("another backup has the volume")
 
-// hold locks the volume, or returns what Ahead locked. The wait counts for the time of the snapshot.
+// begun is a snapshot that is made ahead of the turn of its claim.
+type begun struct {
+	ready chan struct{} // closed once the others are set
+	held  *held         // nil where the claim locks the volume itself, unless there is an error
+	err   error         // ErrBusy: the claim does not wait again
+}
+
+// hold locks the volume, or returns what Ahead locked, for which it waits. The wait counts for the
+// time of the snapshot.
 func (s *Snapshotter) hold(ctx context.Context, of *subject) (*held, error) {
 	s.mu.Lock()
-	h := s.ahead[of.lockName()]
+	b := s.ahead[of.lockName()]
 	s.mu.Unlock()
-	if h != nil {
-		return h, h.err
+	if b == nil {
+		return s.lock(ctx, of)
 	}
-	h = &held{began: s.Clock.Now(), unlock: func() {}}
+	select {
+	case <-b.ready:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if b.held == nil && b.err == nil {
+		return s.lock(ctx, of)
+	}
+	return b.held, b.err
+}
+
+// lock waits for the volume.
+func (s *Snapshotter) lock(ctx context.Context, of *subject) (*held, error) {
+	h := &held{began: s.Clock.Now(), unlock: func() {}}
 	if s.Lock == nil {
 		return h, nil
 	}
@@ -55,11 +72,15 @@ func (s *Snapshotter) hold(ctx context.Context, of *subject) (*held, error) {
 	return nil, err
 }
 
+// aheadAtOnce is for how many claims of a block snapshots are made at once.
+const aheadAtOnce = 32
+
 // Ahead makes the snapshots of several claims without waiting for any, so that they are cut side by
-// side. A volume stays locked until its snapshot is cut, whatever the turn of its claim: volumes
-// are locked in the order of their names, so that two backups never wait for each other.
+// side. A volume that is busy delays no other. Each stays locked until its snapshot is cut, whatever
+// the turn of its claim: none of them waits for another, so that two backups never wait for each
+// other.
 func (s *Snapshotter) Ahead(ctx context.Context, about []action.Keyed) {
-	var all []*subject
+	places := make(chan struct{}, aheadAtOnce)
 	for _, a := range about {
 		live := &corev1.PersistentVolumeClaim{}
 		found, err := s.get(ctx, a.Namespace, a.Name, live)
@@ -67,55 +88,61 @@ func (s *Snapshotter) Ahead(ctx context.Context, about []action.Keyed) {
 			continue
 		}
 		if of, err := s.find(ctx, claimOf(live), a.Key); err == nil && of != nil {
-			all = append(all, of)
+			s.begin(ctx, of, places)
 		}
-	}
-	slices.SortFunc(all, func(a, b *subject) int { return cmp.Compare(a.lockName(), b.lockName()) })
-	for _, of := range all {
-		h, err := s.hold(ctx, of)
-		if errors.Is(err, ErrBusy) { // the claim does not wait again
-			s.note(of, &held{err: err})
-			continue
-		}
-		if err != nil {
-			return
-		}
-		made, err := s.create(ctx, of)
-		switch {
-		case ctx.Err() != nil: // nothing is known of it
-			return
-		case err != nil:
-			h.unlock()
-			continue
-		}
-		s.watch(ctx, of, h, made)
 	}
 }
 
-// note keeps what came of a volume ahead of the turn of its claim.
-func (s *Snapshotter) note(of *subject, h *held) {
+// begin makes a snapshot beside everything else, unless that was begun, and once it has a place. It
+// gives the place up when it has the volume.
+func (s *Snapshotter) begin(ctx context.Context, of *subject, places chan struct{}) {
+	b := &begun{ready: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ahead == nil {
-		s.ahead = map[string]*held{}
+		s.ahead = map[string]*begun{}
 	}
-	s.ahead[of.lockName()] = h
-}
-
-// watch unlocks the volume once its snapshot is cut or cannot be, if the turn of its claim does not
-// come before.
-func (s *Snapshotter) watch(ctx context.Context, of *subject, h *held, made *snapshotv1.VolumeSnapshot) {
-	watching, stop := context.WithCancel(ctx)
-	unlock := h.unlock
-	s.note(of, &held{began: h.began, unlock: func() { stop(); unlock() }})
+	if s.ahead[of.lockName()] != nil {
+		return
+	}
+	s.ahead[of.lockName()] = b
 	s.watching.Go(func() {
+		places <- struct{}{}
+		watching, stop := context.WithCancel(ctx)
 		defer stop()
+		h, made := s.beginOne(ctx, of, b, stop)
+		close(b.ready)
+		<-places
+		if made == nil {
+			return
+		}
 		_, _, err := s.await(watching, made, h.began)
 		if watching.Err() != nil && ctx.Err() == nil { // unlocked
 			return
 		}
 		s.release(ctx, h, made, err)
 	})
+}
+
+// beginOne locks the volume and makes the snapshot, and sets what the turn of the claim goes by: once
+// that unlocks the volume, stop is called. It returns nil where nothing is to be waited for.
+func (s *Snapshotter) beginOne(ctx context.Context, of *subject, b *begun, stop func()) (*held, *snapshotv1.VolumeSnapshot) {
+	h, err := s.lock(ctx, of)
+	if err != nil {
+		if errors.Is(err, ErrBusy) {
+			b.err = err
+		}
+		return nil, nil
+	}
+	made, err := s.create(ctx, of)
+	if err != nil {
+		if ctx.Err() == nil { // else nothing is known of it
+			h.unlock()
+		}
+		return nil, nil
+	}
+	b.held = &held{began: h.began, unlock: func() { stop(); h.unlock() }}
+	return h, made
 }
 
 // lastLook bounds the look at a snapshot after the end of a context.

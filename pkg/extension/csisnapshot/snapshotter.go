@@ -31,7 +31,7 @@ type Snapshotter struct {
 	Lock func(ctx context.Context, volume string) (unlock func(), err error)
 
 	mu       sync.Mutex
-	ahead    map[string]*held // volumes whose snapshots were begun ahead
+	ahead    map[string]*begun // by the names of volumes in the ledger
 	watching sync.WaitGroup
 }
 
