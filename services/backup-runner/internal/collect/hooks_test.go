@@ -159,6 +159,52 @@ func TestActionsRunBetweenHooks(t *testing.T) {
 	}
 }
 
+// A claim that the filters do not select is backed up with the first Pod that asks for it. A Pod
+// without hooks asks for it between the hooks of those with some, also where these are not stored.
+func TestAnUnselectedClaimIsBackedUpBetweenHooks(t *testing.T) {
+	for name, annotations := range map[string]map[string]string{
+		"stored":     around(),
+		"not stored": around("pre.hook.backup.velero.io/command", "fail", "pre.hook.backup.velero.io/on-error", "Fail"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := estate()
+			api.Add("pods", pod("db", annotations, "shared"), pod("plain", nil, "shared"), pod("zero", nil))
+			api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "shared"})
+			others := make(chan struct{}) // closed once all Pods that wait for no hook were processed
+			apps := &applications{before: func(ctx context.Context, _, command string) error {
+				if command != "thaw" {
+					select {
+					case <-others:
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				return nil
+			}}
+			var thawed atomic.Int32
+			watch := &fakeAction{name: "a.io/watch", selector: resources("persistentvolumeclaims"), do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+				if len(apps.commands()) != 1 { // the pre hook
+					thawed.Add(1)
+				}
+				return action.BackupResult{}, nil
+			}}
+			claims := asks("velero.io/pod", resources("pods"), false, func(id action.Identity) []string {
+				if id.Name == "zero" {
+					close(others)
+					return nil
+				}
+				return []string{"persistentvolumeclaims a/shared"}
+			})
+			spec := velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}
+			_, got := newSetup(t, api, spec).with(claims, watch).hooks(t, apps).run(t)
+			require.Equal(t, 1, watch.called(t))
+			require.Zero(t, thawed.Load(), "it was not between the hooks")
+			require.Equal(t, 1, got.of("persistentvolumeclaims"))
+			require.Len(t, apps.commands(), 2)
+		})
+	}
+}
+
 func TestHooksThatFail(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotations       map[string]string

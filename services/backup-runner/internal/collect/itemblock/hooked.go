@@ -86,22 +86,17 @@ type group struct {
 	pods  []*podhook.Pod
 	of    map[itemset.Key]int   // Pods by their keys
 	users map[itemset.Key][]int // by claim
+	// others are the Pods without hooks that mount a claim of these which no list selected. Such a
+	// claim has no turn of its own: it is backed up with the first Pod that asks for it.
+	others map[itemset.Key][]itemset.Key // by claim
 }
 
 // gather finds the Pods with hooks, and reserves them and their claims.
 func (a *Arranger) gather() (*group, error) {
-	g := &group{of: map[itemset.Key]int{}, users: map[itemset.Key][]int{}}
+	g := &group{of: map[itemset.Key]int{}, users: map[itemset.Key][]int{}, others: map[itemset.Key][]itemset.Key{}}
 	var keys []itemset.Key
-	err := a.each(func(key itemset.Key, it *itemspool.Item) error {
-		if it.GroupResource() != wellknown.Pods {
-			return nil
-		}
-		at, _ := a.Items.Place(key)
-		whole, err := itemspool.Read(a.Spools.Path(at.File), int64(at.Offset))
-		if err != nil {
-			return err
-		}
-		pod := a.Hooks.Of(&whole)
+	err := a.eachPod(func(key itemset.Key, whole *itemspool.Item) error {
+		pod := a.Hooks.Of(whole)
 		if pod == nil {
 			return nil
 		}
@@ -116,17 +111,60 @@ func (a *Arranger) gather() (*group, error) {
 		return nil
 	})
 	a.reserve(keys)
+	if err == nil {
+		err = a.share(g)
+	}
 	return g, err
+}
+
+// share finds the Pods without hooks that share claims which no list selected.
+func (a *Arranger) share(g *group) error {
+	for claim := range g.users {
+		if a.Items.Result(claim) == itemset.Unknown {
+			g.others[claim] = nil
+		}
+	}
+	if len(g.others) == 0 {
+		return nil
+	}
+	return a.eachPod(func(key itemset.Key, pod *itemspool.Item) error {
+		if _, hooked := g.of[key]; hooked {
+			return nil
+		}
+		for _, name := range podhook.Claims(pod) {
+			claim := claimKey(pod.Namespace, name)
+			if all, shared := g.others[claim]; shared {
+				g.others[claim] = append(all, key)
+			}
+		}
+		return nil
+	})
+}
+
+// eachPod calls fn with the Pods that wait.
+func (a *Arranger) eachPod(fn func(key itemset.Key, whole *itemspool.Item) error) error {
+	return a.each(func(key itemset.Key, it *itemspool.Item) error {
+		if it.GroupResource() != wellknown.Pods {
+			return nil
+		}
+		at, _ := a.Items.Place(key)
+		whole, err := itemspool.Read(a.Spools.Path(at.File), int64(at.Offset))
+		if err != nil {
+			return err
+		}
+		return fn(key, &whole)
+	})
 }
 
 func claimKey(namespace, name string) itemset.Key {
 	return itemset.KeyOf(schema.GroupKind{Kind: "PersistentVolumeClaim"}, namespace, name)
 }
 
-// join returns the block of a Pod that was entered: Pods first, then the claims that wait.
+// join returns the block of a Pod that was entered: Pods with hooks first, then those without that ask
+// for the same unselected claims, then the claims that wait.
 func (a *Arranger) join(g *group, first int) Block {
 	var b Block
-	var claims []Member
+	var others, claims []Member
 	for queue := []int{first}; len(queue) > 0; queue = queue[1:] {
 		pod := g.pods[queue[0]]
 		b.Members = append(b.Members, Member{Key: pod.Key})
@@ -138,6 +176,11 @@ func (a *Arranger) join(g *group, first int) Block {
 			if a.Items.Result(claim) == itemset.Waiting {
 				claims = append(claims, Member{Key: claim})
 			}
+			for _, other := range g.others[claim] {
+				if a.Items.Enter(other) {
+					others = append(others, Member{Key: other})
+				}
+			}
 			for _, other := range g.users[claim] {
 				if a.Items.Enter(g.pods[other].Key) {
 					queue = append(queue, other)
@@ -145,7 +188,7 @@ func (a *Arranger) join(g *group, first int) Block {
 			}
 		}
 	}
-	b.Members = append(b.Members, claims...)
+	b.Members = append(append(b.Members, others...), claims...)
 	return b
 }
 

@@ -76,15 +76,31 @@ func (r *Runner) Of(it *itemspool.Item) *Pod {
 	for i := range pod.Spec.Containers {
 		p.containers = append(p.containers, pod.Spec.Containers[i].Name)
 	}
-	for _, v := range pod.Spec.Volumes {
+	p.Claims = pod.claims(p.object.Name)
+	return p
+}
+
+// claims returns the claims that a Pod of that name mounts.
+func (r *running) claims(name string) (all []string) {
+	for _, v := range r.Spec.Volumes {
 		switch {
 		case v.Claim != nil:
-			p.Claims = append(p.Claims, v.Claim.Name)
+			all = append(all, v.Claim.Name)
 		case v.Ephemeral != nil:
-			p.Claims = append(p.Claims, p.object.Name+"-"+v.Name)
+			all = append(all, name+"-"+v.Name)
 		}
 	}
-	return p
+	return all
+}
+
+// Claims returns the claims that a Pod mounts, by name in its namespace; none of one that cannot be
+// read.
+func Claims(it *itemspool.Item) []string {
+	var pod running
+	if json.Unmarshal(it.Raw, &pod) != nil {
+		return nil
+	}
+	return pod.claims(it.Name)
 }
 
 // Owed returns a Pod whose post hooks an earlier holder left, and that needs nothing else.
