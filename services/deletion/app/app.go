@@ -77,7 +77,8 @@ func (a *App) build(host *pluginhost.Host) {
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
 		Actions: a.actions(host), Snapshots: a.snapshots(host), Metrics: remove.NewMetrics(a.runtime.Registry()),
 	}
-	a.remover.CSI, a.remover.CSIActions = a.csi()
+	csi, csiActions := a.csi()
+	a.remover.CSI, a.remover.CSIActions = csi, csiActions
 	a.engine = engine.New(engine.Config[*velerov1.DeleteBackupRequest]{
 		Service: Name, ObjectKind: "DeleteBackupRequest", Kind: a.remover,
 		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },
@@ -97,7 +98,7 @@ func (a *App) build(host *pluginhost.Host) {
 	a.runtime.Go("deletions", a.engine.Serve)
 	sweeper := sweep.New(sweep.Config{
 		Reader: a.reader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
-		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout,
+		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout, CSI: csi,
 		KeepFailed: func() bool { return host.MayServe(pluginhost.KindDeleteItemAction) },
 	})
 	a.runtime.GoLeading("backup-expiry", c.DutyTimeout, collector.Run)

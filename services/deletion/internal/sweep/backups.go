@@ -2,9 +2,13 @@ package sweep
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -116,6 +120,10 @@ func (p *pass) wholeDirectory(ctx context.Context, name string) error {
 		return err
 	}
 	p.log.Info("removing the directory of a backup that is gone and was never finished", "backup", name, "uid", own.uid)
+	// Snapshots first: with the owner file goes what says that there may be some.
+	if err := p.sweeper.CSI.End(ctx, csisnapshot.Owner{Name: name, UID: types.UID(own.uid)}, func(types.NamespacedName) bool { return false }); err != nil {
+		return fmt.Errorf("remove the CSI snapshots of backup %q: %w", name, err)
+	}
 	key := layout.OwnerFile(name)
 	if ok, err = p.remover.empty(ctx, layout.BackupDir(name), key, leftover); !ok || err != nil {
 		return err

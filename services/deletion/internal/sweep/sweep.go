@@ -18,10 +18,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/service/periodic"
 )
@@ -29,6 +31,13 @@ import (
 // scanPeriod is how often it is looked whether a location is due, unless the interval asks for
 // more.
 const scanPeriod = 10 * time.Second
+
+// Snapshots removes the objects of CSI snapshots; csisnapshot.API does.
+type Snapshots interface {
+	// End removes those that the backup's own actions made, and what the drivers stored of those that
+	// are not stored.
+	End(ctx context.Context, of csisnapshot.Owner, stored func(snapshot types.NamespacedName) bool) error
+}
 
 // Opener opens a location's store; the caller closes it.
 type Opener interface {
@@ -50,6 +59,9 @@ type Config struct {
 	// Grace is how long an object must have been seen to be gone before what it left is removed: a
 	// runner that still works for it has noticed by then.
 	Grace time.Duration
+	// CSI removes what is in the cluster of the CSI snapshots of a backup that is gone and that no file
+	// in the bucket names.
+	CSI Snapshots
 	// KeepFailed reports whether the parts of failed backups stay until their deletion, which shows
 	// their objects to delete item actions; nil means that they go.
 	KeepFailed func() bool

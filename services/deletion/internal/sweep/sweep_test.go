@@ -24,7 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -37,11 +39,28 @@ const grace = 2 * time.Second
 
 type bed struct {
 	t        *testing.T
+	csi      snapshots
 	client   client.WithWatch
 	store    *memstore.Store
 	clock    *clocktesting.FakeClock
 	registry *prometheus.Registry
 	s        *Sweeper
+}
+
+// snapshots are the CSI snapshots of a cluster, of which it notes whose are removed.
+type snapshots struct {
+	mu      sync.Mutex
+	refused error
+	ended   []csisnapshot.Owner
+}
+
+func (s *snapshots) End(_ context.Context, of csisnapshot.Owner, _ func(types.NamespacedName) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused == nil {
+		s.ended = append(s.ended, of)
+	}
+	return s.refused
 }
 
 // Open implements Opener.
@@ -70,7 +89,7 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 func (b *bed) sweeper(m *Metrics) *Sweeper {
 	return New(Config{
 		Reader: b.client, Namespace: "velero", Opener: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
-		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: m, Interval: time.Hour, Grace: grace,
+		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: m, Interval: time.Hour, Grace: grace, CSI: &b.csi,
 	})
 }
 
@@ -238,6 +257,24 @@ func TestTheDirectoryOfABackupThatIsGoneIsRemovedOwnerLast(t *testing.T) {
 	require.Equal(t, []string{layout.BackupTarball("b2")}, b.store.Uploads(), "whose backup is unknown")
 }
 
+// The CSI snapshots that a backup took whose object was deleted with no runner alive go before the
+// directory that says that there may be some.
+func TestTheSnapshotsOfABackupThatIsGoneAreRemoved(t *testing.T) {
+	b := newBed(t)
+	b.own("b", "u", "here")
+	b.parts("b", "u")
+	b.own("committed", "c", "here")
+	b.committed("committed")
+	b.csi.refused = errors.New("forbidden")
+	b.sweep()
+	require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
+	b.csi.refused = nil
+	b.clock.Step(time.Hour)
+	b.sweep()
+	require.NotContains(t, b.store.Keys(), layout.OwnerFile("b"))
+	require.Equal(t, []csisnapshot.Owner{{Name: "b", UID: "u"}}, slices.Compact(b.csi.ended))
+}
+
 // A backup that was synced has another UID than its data, and stays.
 func TestACommittedBackupKeepsEverythingButParts(t *testing.T) {
 	b := newBed(t, backup("b", "velero", "synced", "Completed"))
@@ -311,6 +348,23 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 	for reason, n := range map[string]float64{"foreign": 4, "unreadable": 4, "unowned": 3} {
 		require.InDelta(t, n, testutil.ToFloat64(b.s.Metrics.untouched.WithLabelValues("default", reason)), 0, reason)
 	}
+}
+
+// They are all that says which post hooks a backup owes that ended without its runner.
+func TestRecordsOfABackupThatOwesPostHooksStay(t *testing.T) {
+	o := backup("b", "velero", "u", velerov1.BackupPhaseFailed)
+	require.NoError(t, posthooks.Set(o, posthooks.Mark{Owed: true}))
+	b := newBed(t, o)
+	b.own("b", "u", "here")
+	b.committed("b")
+	b.parts("b", "u")
+	b.sweep()
+	require.Len(t, b.under(layout.PartsDir("b")), 4)
+	posthooks.Clear(o)
+	require.NoError(t, b.client.Update(t.Context(), o))
+	b.clock.Step(time.Hour)
+	b.sweep()
+	require.Empty(t, b.under(layout.PartsDir("b")))
 }
 
 // They are all that says how the objects are resumed.
