@@ -11,6 +11,8 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
 func sum(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
@@ -68,7 +70,7 @@ func (s *Snapshotter) await(ctx context.Context, made *snapshotv1.VolumeSnapshot
 			return nil, nil, fmt.Errorf("VolumeSnapshot %s/%s was not cut within %s (csiSnapshotTimeout): %s", made.Namespace, made.Name, limit,
 				cmp.Or(pair.failure(), "the driver reports no error"))
 		}
-		if err := s.rest(ctx, pause); err != nil {
+		if err := retry.Pause(ctx, s.Clock, pause); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
 // finalizerContent keeps a VolumeSnapshotContent until its driver has removed what it stands for.
@@ -137,21 +139,24 @@ var ErrRemains = errors.New("not removed by its driver yet")
 // Gone waits until no content of the backup is left. An error wraps ErrRemains where drivers take
 // longer than two minutes, and says what they report.
 func (a API) Gone(ctx context.Context, of Owner) error {
-	deadline := a.Clock.Now().Add(goneLimit)
-	for pause := firstPause; ; pause = min(pause*2, longPause) {
+	loop := retry.Loop{
+		Clock: a.Clock, Log: slog.New(slog.DiscardHandler), // a content that is there is no failure
+		Transient: func(err error) bool { return errors.Is(err, ErrRemains) }, Budget: goneLimit, First: firstPause, Longest: longPause,
+	}
+	err := loop.Do(ctx, "wait for the drivers", func() error {
 		_, left, err := a.all(ctx, of.Name, of.has)
 		switch {
 		case errors.Is(err, ErrNotServed), err == nil && len(left) == 0:
 			return nil
 		case err != nil:
 			return err
-		case !a.Clock.Now().Before(deadline):
-			return remain(left)
 		}
-		if err := a.rest(ctx, pause); err != nil {
-			return err
-		}
+		return remain(left)
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
+	return err
 }
 
 func remain(left []snapshotv1.VolumeSnapshotContent) error {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -91,18 +90,6 @@ func (a API) get(ctx context.Context, namespace, name string, into client.Object
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// rest waits; an error is the end of ctx.
-func (a API) rest(ctx context.Context, d time.Duration) error {
-	timer := a.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // named is the name of an action and the one resource it applies to.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
 const (
@@ -20,12 +22,8 @@ func (h *Host) Run(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		}
-		timer := h.cfg.Clock.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if retry.Pause(ctx, h.cfg.Clock, pause) != nil {
 			return nil
-		case <-timer.C():
 		}
 		h.again(ctx)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
 // pager walks the pages of one list.
@@ -69,7 +70,7 @@ func (p *pager) next(ctx context.Context) (Page, error) {
 				}
 			}
 		}
-		if err := p.pause(ctx, delay); err != nil {
+		if err := retry.Pause(ctx, p.client.opts.Clock, delay); err != nil {
 			return Page{}, err
 		}
 	}
@@ -124,17 +125,6 @@ func (p *pager) giveUp(ctx context.Context, err error, tries *int, started time.
 		return f.err
 	}
 	return nil
-}
-
-func (p *pager) pause(ctx context.Context, d time.Duration) error {
-	timer := p.client.opts.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C():
-		return nil
-	}
 }
 
 // attempt requests the page once. A *failure may be tried again, other errors not.

@@ -73,7 +73,7 @@ func (l Loop) Do(ctx context.Context, what string, do func() error) error {
 			return &BudgetError{Budget: l.Budget, Err: err}
 		}
 		l.Log.WarnContext(ctx, "call failed; retrying", append([]any{"call", what, "error", err}, l.Args...)...)
-		if !l.rest(ctx, backoff.Step()) {
+		if Pause(ctx, l.Clock, backoff.Step()) != nil {
 			return err
 		}
 		if l.Between != nil {
@@ -91,15 +91,15 @@ func (l Loop) transient(err error) bool {
 	return kube.IsTransient(err)
 }
 
-// rest reports whether ctx outlasted the pause.
-func (l Loop) rest(ctx context.Context, d time.Duration) bool {
-	timer := l.Clock.NewTimer(d)
+// Pause waits for that long. An error is the cause of the end of ctx.
+func Pause(ctx context.Context, c clock.WithTicker, d time.Duration) error {
+	timer := c.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-		return true
+		return nil
 	case <-ctx.Done():
-		return false
+		return context.Cause(ctx)
 	}
 }
 

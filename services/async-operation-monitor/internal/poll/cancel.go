@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
 // settle records what is due, and calls the actions whose intents to cancel it recorded. An intent
@@ -26,21 +27,14 @@ func (j *Job) settle(ctx context.Context, turn Turn) error {
 		case <-ctx.Done():
 			return nil
 		}
-		j.poller.pause(ctx, gathering)
+		if retry.Pause(ctx, j.poller.Clock, gathering) != nil {
+			return nil
+		}
 	}
 }
 
 // gathering is how long further calls may return after a first one, to share a record.
 const gathering = 100 * time.Millisecond
-
-func (p *Poller) pause(ctx context.Context, d time.Duration) {
-	timer := p.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-	case <-ctx.Done():
-	}
-}
 
 // granted reports whether a call to cancel has a slot, which it takes if it has none yet.
 func (j *Job) granted(m *memo, op *operation.Operation) bool {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
@@ -50,12 +51,8 @@ const discoveries = 5
 func (r *run) rediscover(ctx context.Context) error {
 	pause := time.Second
 	for n := 1; n < discoveries && r.job.Discover != nil && r.missing(); n++ {
-		timer := r.cfg.Clock.NewTimer(pause)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
+		if err := retry.Pause(ctx, r.cfg.Clock, pause); err != nil {
+			return err
 		}
 		pause *= 2
 		catalog, filter, err := r.job.Discover(ctx)

@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
 // Action is what became of an object, in the words of Velero's restore resource list.
@@ -188,7 +190,7 @@ func (c *Client) createOncePropagated(ctx context.Context, r *Request, body []by
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
 		id, maybe, err := c.create(ctx, r.Target, body)
 		sent = sent || maybe
-		if err == nil || !notPropagated(err, r) || c.clock.Since(start) > propagation || !c.pause(ctx, pause) {
+		if err == nil || !notPropagated(err, r) || c.clock.Since(start) > propagation || retry.Pause(ctx, c.clock, pause) != nil {
 			return id, sent, err
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
 // Observer learns how the server answers.
@@ -181,21 +183,9 @@ func (c *Client) send(ctx context.Context, confirm func(context.Context) error, 
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 			wait = max(wait, time.Duration(seconds)*time.Second)
 		}
-		if !c.pause(ctx, wait) {
-			return nil, maybe, context.Cause(ctx)
+		if err := retry.Pause(ctx, c.clock, wait); err != nil {
+			return nil, maybe, err
 		}
-	}
-}
-
-// pause waits; false when ctx ended first.
-func (c *Client) pause(ctx context.Context, d time.Duration) bool {
-	timer := c.clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
