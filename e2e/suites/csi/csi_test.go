@@ -59,7 +59,7 @@ func newBed(t *testing.T) *bed {
 	b.driver = &csitest.Driver{Client: b.Client, Name: driver, Subresource: true}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var runs sync.WaitGroup
-	runs.Go(func() { b.driver.Run(ctx, 100*time.Millisecond) })
+	runs.Go(func() { b.driver.Run(ctx, 100*time.Millisecond, func(err error) { t.Error(err) }) })
 	t.Cleanup(func() { stop(); runs.Wait() })
 	require.NoError(t, b.Client.Create(t.Context(), &snapshotv1.VolumeSnapshotClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "disks"}, Driver: driver, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,

@@ -73,7 +73,7 @@ func newBed(t *testing.T, claims int, classes ...snapshotv1.VolumeSnapshotClass)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // until the last use of the cluster
 	var runs sync.WaitGroup
-	runs.Go(func() { b.driver.Run(ctx, 5*time.Millisecond) })
+	runs.Go(func() { b.driver.Run(ctx, 5*time.Millisecond, func(err error) { t.Error(err) }) })
 	t.Cleanup(func() { stop(); runs.Wait() })
 	return b
 }

@@ -89,12 +89,15 @@ func (d *Driver) Taken() int {
 	return d.taken
 }
 
-// Run looks at the cluster every period until ctx ends. What fails is tried again.
-func (d *Driver) Run(ctx context.Context, period time.Duration) {
+// Run works on the cluster every period until ctx ends. What fails is given to failed, and tried
+// again.
+func (d *Driver) Run(ctx context.Context, period time.Duration, failed func(error)) {
 	ticker := clock.RealClock{}.NewTicker(period)
 	defer ticker.Stop()
 	for {
-		_ = d.Look(ctx)
+		if err := d.Look(ctx); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
 		select {
 		case <-ticker.C():
 		case <-ctx.Done():
