@@ -98,11 +98,8 @@ type Job struct {
 	Exec  podhook.Executor
 	// Opened gets the Pods whose hooks begin, until their post hooks have run; nil keeps none.
 	Opened *podhook.Opened
-	// Away delivers a value when the bucket has not answered for longer than a Pod is to stay between
-	// its hooks. AnnounceEarly and RanEarly are those of podhook.Config. Nil for none.
-	Away          <-chan struct{}
-	AnnounceEarly func(ctx context.Context) error
-	RanEarly      bool
+	// RanEarly is that of podhook.Config.
+	RanEarly bool
 	// Confirm returns an error if the backup may be another holder's by now; nil means that it
 	// never is. It is asked before calls that no epoch fences, unless it answered a moment ago.
 	Confirm func(ctx context.Context) error

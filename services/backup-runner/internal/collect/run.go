@@ -52,8 +52,9 @@ func (r *run) collect(ctx context.Context) error {
 	defer compared()
 	r.chooseSnapshots()
 	if r.job.Exec != nil {
-		watched := r.runHooks(ctx)
-		defer watched()
+		r.hooks = podhook.New(podhook.Config{Set: r.job.Hooks, Exec: r.job.Exec, Intents: r.intents, Past: &r.past.Hooks,
+			Confirm: r.job.Confirm, Opened: r.job.Opened, RanEarly: r.job.RanEarly, Log: r.cfg.Log})
+		r.hooks.Resume()
 	}
 	bound, err := r.begin(ctx)
 	if err != nil {
@@ -81,34 +82,6 @@ func (r *run) collect(ctx context.Context) error {
 		r.job.Actions.Close()
 	}
 	return r.end()
-}
-
-// runHooks makes the runner of hooks, which runs post hooks early while the bucket is away. The
-// returned function ends that.
-func (r *run) runHooks(ctx context.Context) (done func()) {
-	r.hooks = podhook.New(podhook.Config{Set: r.job.Hooks, Exec: r.job.Exec, Intents: r.intents, Past: &r.past.Hooks,
-		Confirm: r.job.Confirm, Opened: r.job.Opened, AnnounceEarly: r.job.AnnounceEarly, RanEarly: r.job.RanEarly, Log: r.cfg.Log})
-	r.hooks.Resume()
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.job.Away:
-			}
-			_ = protect.Call(r.cfg.Log, func() error { // a panic, which is logged
-				r.hooks.Early(ctx)
-				return nil
-			})
-		}
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
 }
 
 // open makes the writers.

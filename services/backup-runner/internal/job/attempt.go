@@ -96,7 +96,7 @@ func (a *attempt) conclude(err error) error {
 	if !errors.As(err, &away) {
 		return err
 	}
-	a.thaw(a.owned)
+	a.runEarly(a.owned)
 	if a.held.Stopping().Err() == nil && a.suspend(a.owned, away) {
 		return nil
 	}
@@ -138,6 +138,8 @@ func (a *attempt) run(ctx context.Context) error {
 			a.held.Log.WarnContext(ctx, "bucket not closed", "error", err)
 		}
 	}()
+	watched := a.watchBucket(ctx)
+	defer watched()
 	return a.withStore(ctx, store, dir)
 }
 

@@ -53,8 +53,7 @@ func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error
 	if work.Hooks, err = hook.NewBackup(&work.Backup.Spec.Hooks, catalog); err != nil {
 		return none, err
 	}
-	work.Exec, work.Opened, work.Away = c.Exec, &c.opened, c.away
-	work.AnnounceEarly, work.RanEarly = c.announceEarly, posthooks.Of(c.held.Object).Early
+	work.Exec, work.Opened, work.RanEarly = c.Exec, &c.opened, posthooks.Of(c.held.Object).Early
 	work.Actions = c.actions(lasting, catalog) // for as long as they are called
 	defer work.Actions.Close()
 	work.LockVolume = c.locks().lock

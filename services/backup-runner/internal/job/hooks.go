@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 )
 
 // hookPatience is for how long calls of the bucket fail until the post hooks of Pods run early; it is
@@ -29,6 +30,58 @@ func (a *attempt) failing(since time.Duration) {
 	}
 }
 
+// watchBucket runs post hooks early while the bucket is away, until the returned function is called.
+func (a *attempt) watchBucket(ctx context.Context) (done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-a.away:
+				_ = protect.Call(a.held.Log, func() error { a.runEarly(ctx); return nil }) // a panic is logged
+			}
+			select {
+			case <-a.away: // while they ran; the next failure says it anew
+			default:
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// runEarly runs the post hooks of Pods that would wait for a bucket which is away. Later holders do not
+// take them for Pods between their hooks.
+func (a *attempt) runEarly(ctx context.Context) {
+	if a.Exec != nil {
+		podhook.RunEarly(ctx, a.hooks(a.held.Confirm), a.announceEarly)
+	}
+}
+
+// announceEarly notes on the object that post hooks run before what they follow. They run also where
+// that fails.
+func (a *attempt) announceEarly(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, lastWriteLimit)
+	defer stop()
+	err := a.calls(a.held.Log).Do(ctx, "announce early post hooks", func() error {
+		_, err := a.held.Update(ctx, func(b *velerov1.Backup) error { return posthooks.Set(b, posthooks.Mark{Early: true}) })
+		return err
+	})
+	if err != nil {
+		a.held.Log.WarnContext(ctx, "that post hooks run early is not known to later holders", "error", err)
+	}
+}
+
+// hooks is what post hooks of the opened Pods run with, without records.
+func (a *attempt) hooks(confirm func(context.Context) error) podhook.Config {
+	return podhook.Config{Exec: a.Exec, Past: &history.Hooks{}, Confirm: confirm, Opened: &a.opened, Log: a.held.Log}
+}
+
 // runOpened runs the post hooks of the Pods that are between their hooks as far as this process has
 // it, also those that may have run before. It needs no bucket. A hook that fails is logged; an error
 // is that of confirm, or the end of ctx.
@@ -37,33 +90,8 @@ func (a *attempt) runOpened(ctx context.Context, confirm func(context.Context) e
 	if a.Exec == nil || len(pods) == 0 {
 		return nil
 	}
-	cfg := podhook.Config{Exec: a.Exec, Past: &history.Hooks{}, Confirm: confirm, Opened: &a.opened, Log: a.held.Log}
-	if _, err := podhook.RunOwed(ctx, cfg, pods); err != nil {
+	if _, err := podhook.RunOwed(ctx, a.hooks(confirm), pods); err != nil {
 		return fmt.Errorf("run post hooks: %w", err)
 	}
 	return nil
-}
-
-// thaw runs the post hooks of Pods that would wait for a bucket which is away. Later holders do not
-// take them for Pods between their hooks.
-func (a *attempt) thaw(ctx context.Context) {
-	if len(a.opened.Pods()) == 0 {
-		return
-	}
-	if err := a.announceEarly(ctx); err != nil {
-		a.held.Log.WarnContext(ctx, "that post hooks run early is not known to later holders", "error", err)
-	}
-	if err := a.runOpened(ctx, a.held.Confirm); err != nil {
-		a.held.Log.WarnContext(ctx, "post hooks are left to the next holder", "error", err)
-	}
-}
-
-// announceEarly is podhook.Config's AnnounceEarly.
-func (a *attempt) announceEarly(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(ctx, lastWriteLimit)
-	defer stop()
-	return a.calls(a.held.Log).Do(ctx, "announce early post hooks", func() error {
-		_, err := a.held.Update(ctx, func(b *velerov1.Backup) error { return posthooks.Set(b, posthooks.Mark{Early: true}) })
-		return err
-	})
 }

@@ -17,18 +17,18 @@ import (
 // lostLimit bounds what is done for a backup whose claim was lost.
 const lostLimit = 10 * time.Minute
 
-// fate is what became of a backup whose claim was lost.
-type fate int
+// loss is why the claim of a backup was lost.
+type loss int
 
 const (
-	taken fate = iota // another holder goes on with it, or may
-	ended             // it has ended, or was asked to: it is not completed
-	gone              // its object was deleted
+	lossTaken loss = iota // another holder goes on with it, or may
+	lossEnded             // it has ended, or was asked to: it is not completed
+	lossGone              // its object was deleted
 )
 
 // lost does what no other holder does for a backup whose claim was lost: it runs the post hooks that
 // are owed of one that ended, is asked to, or was deleted, and removes the CSI snapshots of a deleted
-// one. Nothing is recorded.
+// one. Nothing is recorded. What is not done for a deleted one here is left to the sweep.
 func (a *attempt) lost() {
 	ctx, done := engine.Until(context.WithoutCancel(a.owned), a.Clock, a.held.Stopping().Done(), GracePeriod, engine.ErrStopped)
 	defer done()
@@ -37,17 +37,18 @@ func (a *attempt) lost() {
 	if len(a.opened.Pods()) == 0 && !a.mayHaveSnapshots() {
 		return
 	}
-	became, err := a.fate(ctx)
+	why, err := a.lossOf(ctx)
 	if err != nil {
-		a.held.Log.WarnContext(ctx, "what became of a lost backup is not known, it is left to its next holder", "error", err)
+		a.held.Log.WarnContext(ctx, "why the claim was lost is not known, the backup is left to its next holder", "error", err)
 	}
-	if became == taken {
+	if why == lossTaken {
 		return
 	}
 	if err := a.runOpened(ctx, nil); err != nil {
 		a.held.Log.ErrorContext(ctx, "post hooks of a lost backup did not all run", "error", err)
 	}
-	if became == gone && a.mayHaveSnapshots() {
+	// Another holder may have committed it before its object was deleted, unless this one held it until then.
+	if why == lossGone && a.mayHaveSnapshots() && a.held.Confirm(ctx) == nil {
 		a.discard(ctx)
 	}
 }
@@ -57,8 +58,8 @@ func (a *attempt) mayHaveSnapshots() bool {
 	return a.CSI != nil && (a.collecting || !a.first) && !a.committing && !cancel.Committing(a.held.Object)
 }
 
-// fate reads what became of the backup.
-func (a *attempt) fate(ctx context.Context) (fate, error) {
+// lossOf reads why the claim was lost.
+func (a *attempt) lossOf(ctx context.Context) (loss, error) {
 	b := &velerov1.Backup{}
 	loop := a.calls(a.held.Log)
 	loop.Budget = a.StorePatience
@@ -66,15 +67,15 @@ func (a *attempt) fate(ctx context.Context) (fate, error) {
 		return a.Reader.Get(ctx, client.ObjectKeyFromObject(a.held.Object), b)
 	})
 	if apierrors.IsNotFound(err) || err == nil && b.UID != a.held.Object.UID {
-		return gone, nil
+		return lossGone, nil
 	}
 	if err != nil {
-		return taken, err
+		return lossTaken, err
 	}
 	if _, asked := cancel.Requested(b); asked && !cancel.Committing(b) || b.Status.Phase.Terminal() {
-		return ended, nil
+		return lossEnded, nil
 	}
-	return taken, nil
+	return lossTaken, nil
 }
 
 // discard removes the CSI snapshots that the backup's own actions made, with what the drivers stored.

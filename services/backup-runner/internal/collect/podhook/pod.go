@@ -29,6 +29,7 @@ type Pod struct {
 	hooks      hook.Around
 	containers []string
 	unusable   error // its annotations, none of its hooks runs
+	owed       bool  // it needs its post hooks alone
 	entries    []joblog.Entry
 	attempted  int
 	failed     int
@@ -105,7 +106,7 @@ func Claims(it *itemspool.Item) []string {
 
 // Owed returns a Pod whose post hooks an earlier holder left, and that needs nothing else.
 func (r *Runner) Owed(o *checkpoint.HookedPod) *Pod {
-	p := &Pod{Key: history.KeyOf(&o.Object), object: o.Object, attempted: o.Pre + len(o.Post)}
+	p := &Pod{Key: history.KeyOf(&o.Object), object: o.Object, attempted: o.Pre + len(o.Post), owed: true}
 	for i := range o.Pre {
 		if out, ran := r.Past.Ran(checkpoint.Hook{Pod: o.Object, Phase: checkpoint.HookPre, Index: i}); ran && (out == nil || out.Error != "") {
 			p.failed++

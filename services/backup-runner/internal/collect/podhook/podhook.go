@@ -5,7 +5,6 @@ package podhook
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
@@ -29,8 +28,7 @@ type Intents interface {
 	SetResult(ctx context.Context) error
 }
 
-// Config is what hooks are run with. Everything is required but Confirm, AnnounceEarly, RanEarly and
-// Opened.
+// Config is what hooks are run with. Everything is required but Confirm, RanEarly and Opened.
 type Config struct {
 	// Set are the hooks of the backup's spec.
 	Set     *hook.Backup
@@ -44,10 +42,8 @@ type Config struct {
 	// Opened gets the Pods whose hooks begin, and loses those whose post hooks have run; nil keeps
 	// none.
 	Opened *Opened
-	// AnnounceEarly makes it known to later holders, without the bucket, that post hooks run before
-	// what they follow; nil does nothing.
-	AnnounceEarly func(ctx context.Context) error
-	// RanEarly: an earlier holder announced that.
+	// RanEarly: post hooks of Pods that an earlier holder left between their hooks may have run before
+	// what they follow.
 	RanEarly bool
 	Log      *slog.Logger
 }
@@ -56,9 +52,6 @@ type Config struct {
 type Runner struct {
 	Config
 	found atomic.Bool
-
-	announcing sync.Mutex
-	announced  bool // AnnounceEarly succeeded
 }
 
 // New returns a runner.

@@ -89,7 +89,7 @@ func (r *Runner) Post(ctx context.Context, p *Pod) error {
 		return nil
 	}
 	o := r.Opened.of(p.object)
-	if o.ranEarly() {
+	if !p.owed && o.ranEarly() {
 		p.note(joblog.Error, "hooks did not run around the backup of the pod", ErrEarly)
 	}
 	for i := range p.hooks.Post {
