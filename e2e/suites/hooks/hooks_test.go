@@ -11,10 +11,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
@@ -63,7 +65,8 @@ type bed struct {
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{apps: &applications{frozen: map[string]bool{}}}
-	b.Site = site.Start(t, site.Config{Args: map[string][]string{"backup-runner": {"--claim-timeout=2s"}}})
+	b.Site = site.Start(t, site.Config{Args: map[string][]string{
+		"backup-runner": {"--claim-timeout=2s"}, "queue-scheduler": {"--claim-timeout=2s", "--cancel-deadline=20s"}}})
 	var dir string
 	b.bucket, dir = site.FileBucket(t, "default")
 	b.ReachFiles(t, dir, b.bucket)
@@ -101,6 +104,8 @@ func TestHooks(t *testing.T) {
 	t.Run("spec and annotations", b.succeed)
 	t.Run("fail", b.fail)
 	t.Run("cancel", b.cancel)
+	t.Run("delete", b.delete)
+	t.Run("cancel without a runner", b.cancelAbandoned)
 }
 
 func (b *bed) succeed(t *testing.T) {
@@ -145,4 +150,35 @@ func (b *bed) cancel(t *testing.T) {
 	ran, frozen := b.apps.of(name)
 	require.Equal(t, []string{"stuck main hang", "stuck main thaw"}, ran)
 	require.False(t, frozen)
+}
+
+// A Backup object that is deleted while a Pod is frozen leaves it thawed.
+func (b *bed) delete(t *testing.T) {
+	const name = "gone"
+	b.pod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
+	b.begin(t, name, velerov1.BackupHooks{})
+	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return frozen }, site.Patience, site.Look, "it is frozen")
+	require.NoError(t, b.Client.Delete(t.Context(), &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}}))
+	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return !frozen }, site.Patience, site.Look, "it is thawed")
+}
+
+// A backup whose only runner was killed while a Pod was frozen is ended by queue-scheduler; the next
+// runner that starts thaws the Pod.
+func (b *bed) cancelAbandoned(t *testing.T) {
+	const name = "abandoned"
+	b.pod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
+	b.begin(t, name, velerov1.BackupHooks{})
+	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return frozen }, site.Patience, site.Look, "it is frozen")
+	runner := b.Fleet.Of("backup-runner")[0]
+	runner.Kill()
+	<-runner.Done()
+	backup := &velerov1.Backup{}
+	key := client.ObjectKey{Namespace: site.Server, Name: name}
+	require.NoError(t, b.Client.Get(t.Context(), key, backup))
+	require.NoError(t, cancel.Ask(backup, cancel.Request{By: "alice"}))
+	require.NoError(t, b.Client.Update(t.Context(), backup))
+	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
+	_, err := b.Fleet.Revive(t.Context())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return !frozen }, site.Patience, site.Look, "it is thawed")
 }
