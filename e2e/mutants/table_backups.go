@@ -94,4 +94,52 @@ var backups = []Mutant{
 		},
 		Package: "./services/backup-runner/internal/job", Test: "TestNothingToDo",
 	},
+	{
+		Name: "post hooks wait for a bucket that is away", Edit: Edit{
+			"services/backup-runner/internal/job/hooks.go",
+			"func() error { a.runEarly(ctx); return nil }",
+			"func() error { return nil }",
+		},
+		Package: "./services/backup-runner/internal/job", Test: "TestABucketThatIsAwayLeavesNoPodFrozen",
+	},
+	{
+		Name: "the post hooks of a deleted backup do not run", Edit: Edit{
+			"services/backup-runner/internal/job/lost.go",
+			"if why == lossTaken {",
+			"if why != lossEnded {",
+		},
+		Package: "./services/backup-runner/internal/job", Test: "TestALostBackupLeavesNoPodFrozen",
+	},
+	{
+		Name: "a Pod whose post hooks ran early is taken for one between its hooks", Edit: Edit{
+			"services/backup-runner/internal/collect/podhook/run.go",
+			"if !p.owed && o.ranEarly() {",
+			"if false {",
+		},
+		Package: "./services/backup-runner/internal/collect/podhook", Test: "TestPostHooksThatRunEarly",
+	},
+	{
+		Name: "the records of owed post hooks are swept", Edit: Edit{
+			"services/deletion/internal/sweep/inspector.go",
+			"&& !kept && !posthooks.Of(b).Owed {",
+			"&& !kept && posthooks.Of(b).UID != \"?\" {",
+		},
+		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfABackupThatOwesPostHooksStay",
+	},
+	{
+		Name: "a Pod without hooks has a claim cut that others share", Edit: Edit{
+			"services/backup-runner/internal/collect/itemblock/hooked.go",
+			"if a.Items.Result(claim) == itemset.Unknown {",
+			"if false {",
+		},
+		Package: "./services/backup-runner/internal/collect", Test: "TestAnUnselectedClaimIsBackedUpBetweenHooks",
+	},
+	{
+		Name: "a busy volume holds up the claims behind it", Edit: Edit{
+			"pkg/extension/csisnapshot/lock.go",
+			"s.begin(ctx, of, places)",
+			"s.begin(ctx, of, places); s.Wait()",
+		},
+		Package: "./pkg/extension/csisnapshot", Test: "TestABusyVolumeDelaysNoOtherClaim",
+	},
 }
