@@ -20,7 +20,7 @@ const flushLimit = 2 * time.Second
 type kind struct {
 	name  string
 	ports service.Ports
-	// runner says that --runners applies.
+	// runner: --runners applies.
 	runner bool
 	// bind adds the flags of the service's own binary beyond those that all services share.
 	bind func(*pflag.FlagSet)

@@ -26,7 +26,7 @@ const (
 const ReadyLine = "holdfast is ready"
 
 // announce prints ReadyLine once every service answers /readyz and the default location is
-// Available; until then it says what is missing now and then.
+// Available; until then it prints what is missing now and then.
 func announce(ctx context.Context, cfg Config, members []member, c client.Reader) error {
 	ticker := cfg.Clock.NewTicker(lookEvery)
 	defer ticker.Stop()

@@ -56,8 +56,8 @@ func ensureNamespace(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// ensureLocation creates a location in the data directory when the namespace has none at all;
-// whoever made one decided where backups go.
+// ensureLocation creates a location in the data directory when the namespace has none at all; one
+// that was made is where backups go.
 func ensureLocation(ctx context.Context, c client.Client, cfg Config, dir *dataDir) error {
 	list := &velerov1.BackupStorageLocationList{}
 	if err := c.List(ctx, list, client.InNamespace(cfg.Namespace)); err != nil {

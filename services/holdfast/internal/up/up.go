@@ -138,7 +138,7 @@ func setUp(ctx context.Context, cfg Config, dir *dataDir, rest *rest.Config, c c
 	return ensureLocation(ctx, c, cfg, dir)
 }
 
-// serve runs the services and says when all of them are ready.
+// serve runs the services and prints when all of them are ready.
 func serve(ctx context.Context, cfg Config, members []member, c client.Reader) error {
 	group := rungroup.New(rungroup.Config{Grace: stopLimit, Clock: cfg.Clock, Log: cfg.Log})
 	for _, m := range members {

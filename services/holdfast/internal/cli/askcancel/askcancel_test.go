@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
 
-// known makes the API server say who calls; nobody is an error.
+// known has the API server return the name of the caller; without one it returns an error.
 func known(c *clitest.Cluster, name string) {
 	c.WithWatch = interceptor.NewClient(c.WithWatch, interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, obj client.Object, opts ...client.CreateOption) error {

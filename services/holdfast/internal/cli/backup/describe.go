@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
-// askTimeout is how long a description waits for what the queue says: a place in the queue is in
-// the backup too, only older.
+// askTimeout is how long a description waits for an answer about the queue: a place in the queue is
+// in the backup too, only older.
 const askTimeout = 2 * time.Second
 
 // Description is everything known about one backup, as -o prints it.

@@ -39,7 +39,7 @@ func row(b *velerov1.Backup, now time.Time) []string {
 	}
 }
 
-// expiration is the one in the status or, before there is one, what the TTL says.
+// expiration is the one in the status or, before there is one, what follows from the TTL.
 func expiration(b *velerov1.Backup) time.Time {
 	switch {
 	case b.Status.Expiration != nil:

@@ -35,7 +35,7 @@ const (
 type Options struct {
 	// Timeout bounds the wait for the URL and for the first byte.
 	Timeout time.Duration
-	// CACertFile is a PEM file; empty means what the storage location says.
+	// CACertFile is a PEM file; empty means that of the storage location.
 	CACertFile string
 	// InsecureSkipTLSVerify accepts any certificate.
 	InsecureSkipTLSVerify bool
@@ -111,7 +111,7 @@ func (f *Fetcher) request(ctx context.Context, kind velerov1.DownloadTargetKind,
 	return request.Status.DownloadURL, nil
 }
 
-// requestName is unique and, like Velero's, says what is asked for.
+// requestName is unique and, like Velero's, contains what is asked for.
 func requestName(name string) string {
 	head := name[:min(len(name), maxNameHead)]
 	return strings.TrimRight(head, ".-") + "-" + uuid.NewString()

@@ -28,7 +28,7 @@ type Streams struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
-	// Live says that Out is a terminal: progress may rewrite its last line.
+	// Live: Out is a terminal, progress may rewrite its last line.
 	Live bool
 }
 
@@ -41,7 +41,7 @@ type Global struct {
 	Namespace  string
 	// Clock is the commands' only source of time.
 	Clock clock.WithTicker
-	// Getenv looks up an environment variable; Home is the user's directory.
+	// Getenv returns an environment variable; Home is the user's directory.
 	Getenv func(string) string
 	Home   string
 	// Connect makes a client from the flags; tests replace it.

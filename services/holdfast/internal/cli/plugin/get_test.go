@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// directory holds one plugin, and a file that only looks like one.
+// directory holds one plugin, and a file that is none.
 func directory(t *testing.T) string {
 	t.Helper()
 	dir := selfplugin.Directory(t, "example")

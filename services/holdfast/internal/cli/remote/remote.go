@@ -36,8 +36,8 @@ type Options struct {
 	CertFile, KeyFile string
 	// TokenFile holds the Kubernetes token to present.
 	TokenFile string
-	// DataDir is the data directory of the `holdfast up` to call; empty means what
-	// $HOLDFAST_DATA_DIR says, else what up noted for the address.
+	// DataDir is the data directory of the `holdfast up` to call; empty means $HOLDFAST_DATA_DIR,
+	// else what up noted for the address.
 	DataDir string
 
 	what, about, service string

@@ -39,7 +39,7 @@ type Creator interface {
 	Run(ctx context.Context) error
 }
 
-// NewCreation returns the flags of the command that creates a backup or restore, as noun says.
+// NewCreation returns the flags of the command that creates a backup or restore, which noun names.
 func NewCreation(g *global.Global, noun string) Creation {
 	return Creation{Session: &Session{Global: g}, noun: noun}
 }
