@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// version is an object from a revision on; nil says that it was deleted then.
+// version is an object from a revision on; nil means that it was deleted then.
 type version struct {
 	revision int64
 	object   map[string]any

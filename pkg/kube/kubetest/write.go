@@ -110,7 +110,7 @@ func (c *call) patch() {
 
 // replace stores what became of an object. What did not change keeps its revision, and what was
 // only waiting for its last finalizer goes. The field manager of the request, if any, is noted if
-// managed says so.
+// managed is true.
 func (c *call) replace(object map[string]any, managed bool) {
 	before := c.object()
 	Meta(object)["resourceVersion"] = Meta(before)["resourceVersion"]
@@ -153,8 +153,8 @@ func finalizers(object map[string]any) []any {
 	return list
 }
 
-// differs says how an object is not the one that a UID and a resourceVersion name; empty where it
-// is.
+// differs returns how an object is not the one that a UID and a resourceVersion name; empty where
+// it is.
 func differs(object, wanted map[string]any) string {
 	for _, field := range []string{"uid", "resourceVersion"} {
 		if want := text(wanted[field]); want != "" && want != text(Meta(object)[field]) {

@@ -120,7 +120,7 @@ func TestTheDutysOwnEndIsReturned(t *testing.T) {
 	}
 }
 
-// A term that ends before it began: nobody ever held the Lease.
+// A term that ends before it began: no replica ever held the Lease.
 func TestCompetingEndsWithTheContext(t *testing.T) {
 	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {

@@ -45,7 +45,7 @@ func New(cfg *rest.Config) (*Client, error) {
 }
 
 // Run runs a command to its end. It asks over WebSocket, and where a server or a proxy on the way
-// does not let that through, over SPDY. The error says how the command ended if it did not succeed,
+// does not let that through, over SPDY. The error is how the command ended if it did not succeed,
 // or why it did not run. When ctx ends the connection is closed, which may leave the command
 // running; the error is the cause then.
 func (c *Client) Run(ctx context.Context, cmd *Command) (Output, error) {

@@ -19,7 +19,7 @@ type dropped struct{ lastPage }
 func (dropped) Item(jsonlist.Item) error { return nil }
 
 // BenchmarkList reads a page of 1,000 objects of 2 KiB, at a revision that is known and at one that
-// the body tells ahead of the items or behind them.
+// the body has ahead of the items or behind them.
 func BenchmarkList(b *testing.B) {
 	item := `{"metadata":{"name":"o","namespace":"n"},"data":{"k":"` + strings.Repeat("x", 2000) + `"}}`
 	items := `"items":[` + strings.Repeat(item+",", 999) + item + `]`

@@ -92,7 +92,7 @@ func (p *pager) brokenAnyhow(ctx context.Context) error {
 	<-rq.done
 	watch.idle()
 	if rq.err != nil || rq.resp.StatusCode == http.StatusOK {
-		return nil // says nothing about the kind
+		return nil // is no fact about the kind
 	}
 	var f *failure
 	if err := answer(rq.resp); errors.As(err, &f) && f.broken {

@@ -35,8 +35,8 @@ func (b *boundBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// apiServiceList is the part of apiregistration.k8s.io/v1 APIServiceList that tells who answers for
-// a group version.
+// apiServiceList is the part of apiregistration.k8s.io/v1 APIServiceList that has which server
+// answers for a group version.
 type apiServiceList struct {
 	Items []struct {
 		Metadata struct {

@@ -124,7 +124,7 @@ func (h *Handler) websocket(w http.ResponseWriter, r *http.Request, request *Req
 	<-gone
 }
 
-// accepted is a stream that the client opened, and what tells it that the stream is accepted.
+// accepted is a stream that the client opened, and the answer that accepts it.
 type accepted struct {
 	httpstream.Stream
 	replied <-chan struct{}
