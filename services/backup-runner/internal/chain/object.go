@@ -14,7 +14,7 @@ import (
 
 // Object is an object on its way through the actions.
 type Object struct {
-	// Kind is what the object says it is.
+	// Kind is that of the object.
 	Kind schema.GroupVersionKind
 	Meta *objmeta.Meta
 	// Raw is the object as JSON, with apiVersion and kind.
@@ -69,7 +69,7 @@ func (r *Result) take(answer *action.Object) error {
 	return nil
 }
 
-// mustInclude reports whether the object says that its additional items are to be taken past the
+// mustInclude reports whether an annotation asks that its additional items are to be taken past the
 // filters. That is a message, and not stored.
 func (r *Result) mustInclude() (bool, error) {
 	value, says := r.Object.Meta.Annotations.Lookup(velerov1.AnnotationMustIncludeAdditional)

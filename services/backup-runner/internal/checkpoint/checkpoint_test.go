@@ -48,7 +48,7 @@ func TestTheNextHolderReadsEveryRecordInOrder(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A record says no newer format than it needs, so that a runner without actions can go on with a
+// A record has no newer format than it needs, so that a runner without actions can go on with a
 // backup that has none.
 func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 	store := memstore.New()

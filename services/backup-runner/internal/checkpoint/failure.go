@@ -15,8 +15,8 @@ const failureVersion = 1
 // maxFailureBytes is far above what a reason takes.
 const maxFailureBytes = 4 << 20
 
-// Failure is why a backup failed. It is durable before any file that tells it, so that
-// every holder who publishes them publishes the same.
+// Failure is why a backup failed. It is durable before any file that has it, so that every holder
+// that publishes them publishes the same.
 type Failure struct {
 	// Reason is the failureReason of the Backup.
 	Reason string `json:"reason"`

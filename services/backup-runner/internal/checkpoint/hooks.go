@@ -38,20 +38,19 @@ type Hook struct {
 // HookIntent is a hook that runs once its record is durable.
 type HookIntent struct {
 	Hook
-	// Retry is true for a post hook that an earlier holder may have run: nobody knows how that
-	// ended.
+	// Retry is true for a post hook that an earlier holder may have run: how that ended is not
+	// known.
 	Retry bool `json:"retry,omitempty"`
 }
 
-// HookOutcome is how a hook ended. Whoever has it does not run the hook again.
+// HookOutcome is how a hook ended. A holder that has it does not run the hook again.
 type HookOutcome struct {
 	Hook
 	// Error is empty for a hook that succeeded.
 	Error string `json:"error,omitempty"`
 }
 
-// HooksEnded says that all hooks of a Pod have ended, and that the part has the log entries about
-// its post hooks.
+// HooksEnded: all hooks of a Pod have ended, and the part has the log entries about its post hooks.
 type HooksEnded struct {
 	Pod       Object `json:"pod"`
 	Attempted int    `json:"attempted"`

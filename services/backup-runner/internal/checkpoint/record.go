@@ -27,7 +27,7 @@ const (
 	recordWithHooks = 7
 )
 
-// Record says what one sealed part holds.
+// Record has what one sealed part holds.
 type Record struct {
 	FormatVersion int    `json:"formatVersion"`
 	Backup        string `json:"backup"`
@@ -103,7 +103,7 @@ type Start struct {
 	Units []string `json:"units,omitempty"`
 }
 
-// PostOperation says how far the items are that operations named. All of them are read before an
+// PostOperation is how far the items are that operations named. All of them are read before an
 // action sees one.
 type PostOperation struct {
 	// Read is how many of them, in the order of the operations, are in the item spools of the
@@ -183,7 +183,7 @@ type Outcome struct {
 	// Additional and Operation are what else the action answered.
 	Additional []Item `json:"additional,omitempty"`
 	Operation  string `json:"operation,omitempty"`
-	// Begun says more of Operation; nil without one.
+	// Begun is more about Operation; nil without one.
 	Begun *Begun `json:"begun,omitempty"`
 	// Error is set instead when the call failed, beside Operation where that was answered all the
 	// same.
@@ -223,7 +223,7 @@ func (r *Record) Covers() bool {
 	return r.Start != nil || r.Part.SidecarKey != "" || len(r.Ranges) > 0 || len(r.Volumes)+len(r.Snapshots)+len(r.HooksEnded) > 0
 }
 
-// format is the oldest format that says all the record does.
+// format is the oldest format that has all that the record does.
 func (r *Record) format() int {
 	pending := func(i volume.Info) bool { return i.Pending }
 	if len(r.Hooked)+len(r.Hooks)+len(r.HookOutcomes)+len(r.HooksEnded) > 0 {
@@ -256,7 +256,7 @@ type Range struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Revision is the revision the range was listed at.
 	Revision string `json:"revision"`
-	// Reason says why that is not the backup's first revision, if it is not.
+	// Reason is why that is not the backup's first revision, if it is not.
 	Reason string `json:"reason,omitempty"`
 	// After is the last key ("namespace/name") before the range, Last the last one in it; empty at
 	// the start of the list and when there was no object.

@@ -150,7 +150,8 @@ func TestWhatAStartChangedIsInTheItemThatIsStoredAgain(t *testing.T) {
 }
 
 // An action that took part in the collection and is missing when items are stored again is an
-// error, once, whoever holds the backup; what the collection noted already is not noted again.
+// error, once, however often its holder changes; what the collection noted already is not noted
+// again.
 func TestAnActionThatIsMissingOnlyAfterTheOperationsIsAnError(t *testing.T) {
 	s := newSetup(t, estate(), fifty(), "a").with(annotate("a.io/x", action.Selector{}), annotate("a.io/y", action.Selector{}),
 		&fakeAction{name: "a.io/silent", unbound: errors.New("no answer")})

@@ -131,7 +131,7 @@ func watching(apps *applications, users func(id action.Identity) []string) *fake
 }
 
 // Pods that share a claim are in one block with it: what actions do with the claim is done while
-// both are frozen, whichever object comes first, and whoever asks for the claim.
+// both are frozen, whichever object comes first, and whichever action asks for the claim.
 func TestActionsRunBetweenHooks(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		api := estate()

@@ -88,7 +88,7 @@ func TestListsTakeNoMemoryBeforeTheyBegin(t *testing.T) {
 	require.Less(t, max(lists.peak, base)-base, uint64(6<<20))
 }
 
-// A record tells of a bounded number of lists, also where they are empty.
+// A record has a bounded number of lists, also where they are empty.
 func TestARecordTellsOfABoundedNumberOfLists(t *testing.T) {
 	s := wide(t, 100, 50)
 	s.job.Store = s.store

@@ -40,7 +40,7 @@ func servePlugins() int {
 	return 0
 }
 
-// hostile does what the name of the object says.
+// hostile does what the name of the object is.
 type hostile struct{ env plugin.Env }
 
 // inA are the objects both hostile actions look at.

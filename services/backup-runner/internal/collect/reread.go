@@ -89,7 +89,7 @@ func (r *reading) keep(key itemset.Key, found *lookup.Object) error {
 }
 
 // missed notes the actions that were bound when the backup was collected and are not now, unless
-// that is noted, and returns what it says of them.
+// that is noted, and returns the notes.
 func (r *run) missed(before []string, bound *actionset.Bound, noted []string) (missing []string, err error) {
 	now := bound.Names()
 	for _, name := range before {

@@ -116,7 +116,7 @@ func (r *run) compare(ctx context.Context) (done func()) {
 }
 
 // chooseSnapshots decides whether snapshots are taken. What earlier holders left to be decided on
-// is, whatever the spec says by now.
+// is, whatever the spec is by now.
 func (r *run) chooseSnapshots() {
 	choice := r.job.Backup.Spec.SnapshotVolumes
 	b := r.job.Backup

@@ -241,7 +241,7 @@ func TestNoSnapshotIsTakenTwice(t *testing.T) {
 }
 
 // Without a location records stay readable to runners that know no snapshots, but for the first
-// one, which says what is listed.
+// one, which has what is listed.
 func TestRecordsWithoutSnapshotsKeepTheirFormat(t *testing.T) {
 	_, got := newSetup(t, disks(), velerov1.BackupSpec{}).run(t)
 	for i := range got.records {
@@ -266,8 +266,8 @@ func (c stopped) Open(context.Context, string) (action.VolumeSnapshotter, error)
 	return nil, errors.New("plugin process did not start")
 }
 
-// What fails because the runner is told to stop says nothing about the volume: the next holder
-// takes its snapshot.
+// What fails because the runner has to stop is no fact about the volume: the next holder takes its
+// snapshot.
 func TestAStopWhileASnapshotterStartsCostsNoSnapshot(t *testing.T) {
 	api := estate()
 	api.Add("persistentvolumes", disk("pv-1"))

@@ -91,8 +91,8 @@ func TestAStopDoesNotWaitForAPageThatDoesNotEnd(t *testing.T) {
 	require.Equal(t, want, next.outcome(t, res))
 }
 
-// A kind that went while nobody held the backup is an error, as it would have been for the holder
-// that planned to list it; one that came is not in the backup.
+// A kind that went while no process held the backup is an error, as it would have been for the
+// holder that planned to list it; one that came is not in the backup.
 func TestKindsThatCameAndWentBetweenHolders(t *testing.T) {
 	sc := scenarios()["everything"]
 	s, _ := sc.setup(t, 1)

@@ -105,7 +105,7 @@ func TestACutRestoredFromNothingStaysOff(t *testing.T) {
 	require.Zero(t, source.revision, "no revision is read")
 }
 
-// A write of the backup tells the newest revision: none is read.
+// A write of the backup returns the newest revision: none is read.
 func TestACutThatBeginsAtAKnownRevisionReadsNone(t *testing.T) {
 	source := &clusterAt{revision: 41}
 	c := New(source, true)

@@ -27,8 +27,8 @@ type Source interface {
 // a restart of the API server.
 const remembered = time.Minute
 
-// Kinds tells which kinds share the revisions of the cluster. An API server may keep a kind in an
-// etcd of its own (--etcd-servers-overrides), which counts revisions by itself: at a revision of
+// Kinds finds out which kinds share the revisions of the cluster. An API server may keep a kind in
+// an etcd of its own (--etcd-servers-overrides), which counts revisions by itself: at a revision of
 // the others such a kind has no state yet, or an old one. Safe for concurrent use; one is shared by
 // all backups of a process.
 type Kinds struct {

@@ -18,7 +18,7 @@ const (
 // MaxExpiries bounds how often in a row a list may expire before its first page.
 const MaxExpiries = 5
 
-// foreign says why objects of a kind are never listed at the common revision, "" if they may be:
+// foreign returns why objects of a kind are never listed at the common revision, "" if they may be:
 // aggregated servers count revisions of their own, and events may live in a store of their own.
 func foreign(res *resource.Resource) string {
 	switch {

@@ -13,7 +13,8 @@ import (
 // A request to cancel a backup is the annotation holdfast.io/cancel. What it does depends on how
 // far the backup is:
 //
-//   - Not claimed yet: whoever claims it ends it by that one write, without the bucket.
+//   - Not claimed yet: the runner that would claim it ends it by that one write, without the
+//     bucket.
 //   - Claimed, the bucket not opened, and nothing in it can be this backup's: it ends as Failed on
 //     the object alone.
 //   - From there to the mark: the step that runs is ended (Step.Cancellable), and the backup is

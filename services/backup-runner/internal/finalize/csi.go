@@ -70,7 +70,7 @@ func endSnapshots(ctx context.Context, s *State) error {
 }
 
 // listed returns the operations of a backup that did not fail; nil where it has none. The error is
-// errUnlisted where neither a list nor the composition says so.
+// errUnlisted where there is neither a list nor a composition without operations.
 func (s *State) listed(ctx context.Context) (*operation.Log, error) {
 	if s.Operations != nil || s.Composition != nil && len(s.Composition.Operations) == 0 {
 		return s.Operations, nil

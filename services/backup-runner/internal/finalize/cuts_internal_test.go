@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// A range that begins with its namespace says so: without From the manifest would say that all
+// A range that begins with its namespace has it: without From the manifest would say that all
 // objects of the kind before it are of that revision too.
 func TestTheCutOfANamespaceBeginsWithIt(t *testing.T) {
 	cuts := appendCuts(nil, []checkpoint.Range{

@@ -90,7 +90,7 @@ func (s *State) unrecorded(ctx context.Context, failure checkpoint.Failure, err 
 }
 
 // explainFailure leaves a log and results that say why the backup failed. It is best effort: the
-// metadata file, written next, says it too.
+// metadata file, written next, has it too.
 func explainFailure(ctx context.Context, s *State) error {
 	err := commit.Explain(ctx, s.Store, s.Dir, s.Backup, s.Cluster,
 		commit.Failure{Reason: s.Failure.Reason, Time: s.Failure.Time, Source: "holdfast/backup-runner"})

@@ -55,7 +55,7 @@ func TestAFailureListsTheSnapshotsOfReadableRecords(t *testing.T) {
 	require.Contains(t, log.String(), broken)
 }
 
-// What the spec says by now does not change what was taken.
+// The spec as it is by now does not change what was taken.
 func TestAFailureListsSnapshotsThatNobodyWantsAnyMore(t *testing.T) {
 	done := taken("pv-1", "snap-1", nativesnapshot.PhaseCompleted)
 	store := bucket(t, []checkpoint.Record{{Snapshots: []nativesnapshot.Snapshot{done}}})

@@ -74,7 +74,7 @@ func runPostHooks(ctx context.Context, s *State) error {
 const maxEnded = 64 << 20
 
 // postHooksEnded reads how the hooks ended whose post hooks an earlier holder ran for the failure;
-// objectstore.ErrNotFound where none says that it ran them all.
+// objectstore.ErrNotFound where no holder recorded that all have run.
 func (s *State) postHooksEnded(ctx context.Context) (ended []checkpoint.HooksEnded, err error) {
 	data, err := objectstore.ReadAll(ctx, s.Store, layout.PostHooksEnded(s.Backup.Name, string(s.Backup.UID)), maxEnded)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // completeFiles completes the files of an inherited backup and finds out how it ends. After a panic
-// the object alone says that, and the bucket stays as it is.
+// the object alone has that, and the bucket stays as it is.
 func completeFiles(ctx context.Context, s *State) (err error) {
 	if s.Panicked != nil {
 		final := commit.Inherited(s.Stored, velerov1.BackupPhasePartiallyFailed, s.Clock.Now())

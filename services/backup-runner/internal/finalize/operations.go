@@ -95,7 +95,7 @@ func endOperations(ctx context.Context, s *State) error {
 	return s.waiting(nil)
 }
 
-// keepBegun keeps what a record says that calls began.
+// keepBegun keeps what calls began, as a record has it.
 func (s *State) keepBegun(rec *checkpoint.Record) {
 	for i := range rec.Outcomes {
 		if o := &rec.Outcomes[i]; o.Begun != nil {

@@ -12,7 +12,7 @@ import (
 // Value names a part of the State that steps hand on.
 type Value string
 
-// Successor says what a holder that takes the backup over does where an earlier one did the step.
+// Successor is what a holder that takes the backup over does where an earlier one did the step.
 type Successor string
 
 // What successors do.
@@ -21,7 +21,7 @@ const (
 	Repeats Successor = "repeats"
 	// Adopts: what is in the bucket is compared with what would be written, and stays.
 	Adopts Successor = "adopts"
-	// Follows: the first write decides for every holder; the successor goes on from what it says.
+	// Follows: the first write decides for every holder; the successor goes on from it.
 	Follows Successor = "follows"
 	// Overwrites: the successor comes to the same content and writes it again.
 	Overwrites Successor = "overwrites"
@@ -36,7 +36,7 @@ type Step struct {
 	Name string
 	// Needs are values that earlier steps gave, Gives those that are there afterwards.
 	Needs, Gives []Value
-	// Successor is what whoever takes the backup over does with the step.
+	// Successor is what a holder that takes the backup over does with the step.
 	Successor Successor
 	// Cancellable steps end once the backup is asked to stop.
 	Cancellable bool
@@ -54,7 +54,7 @@ var errOrder = errors.New("a step is in the wrong place")
 
 // Run takes the steps in their order. The error of one ends the list; it is a *cancel.Error where a
 // request to cancel ended the step. A list that is ended since the backup is committed already is
-// no error: State.Final says how.
+// no error: State.Final is how.
 func (s *State) Run(ctx context.Context, steps []Step) error {
 	for i := range steps {
 		err := s.step(ctx, &steps[i])

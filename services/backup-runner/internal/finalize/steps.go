@@ -14,9 +14,9 @@ package finalize
 const (
 	// Composition is what the backup consists of: State.Composition.
 	Composition Value = "composition"
-	// Begun is what the records of a backup that fails say of calls: State.begun.
+	// Begun is what the records of a backup that fails have of calls: State.begun.
 	Begun Value = "begun operations"
-	// Ended says that all operations of the backup have ended: State.Operations.
+	// Ended: all operations of the backup have ended, State.Operations.
 	Ended Value = "ended operations"
 	// Again is what was stored again after the operations: State.later.
 	Again Value = "post-operation items"
@@ -28,16 +28,16 @@ const (
 	Merged Value = "merged files"
 	// Files are the files of the backup in the bucket, beside tarball and metadata.
 	Files Value = "files"
-	// Verified says that what the manifest tells of the tarball is so.
+	// Verified: the tarball is as the manifest has it.
 	Verified Value = "verified tarball"
 	// Mark is the annotation holdfast.io/committing: from it on a request to cancel comes too late.
 	Mark Value = "mark"
 	// RecordedFailure is why the backup fails, recorded where that is possible: State.Failure.
 	RecordedFailure Value = "recorded failure"
-	// Final is the backup with its terminal phase, as the metadata file says it: State.Final.
+	// Final is the backup with its terminal phase, as the metadata file has it: State.Final.
 	Final Value = "final"
-	// Removed says that the objects of CSI snapshots are gone from the cluster, or were left to the
-	// deletion of the backup.
+	// Removed: the objects of CSI snapshots are gone from the cluster, or were left to the deletion
+	// of the backup.
 	Removed Value = "removed snapshots"
 	// Phase is the terminal phase on the object.
 	Phase Value = "phase"

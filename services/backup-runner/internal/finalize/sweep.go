@@ -35,8 +35,8 @@ func sweepParts(ctx context.Context, s *State) error {
 // removals is how many objects are removed at once.
 const removals = 16
 
-// RemoveAll deletes the objects under a prefix that may says go, of which all but a few must; its
-// error ends the removal. may is called right before the deletion, from several goroutines.
+// RemoveAll deletes the objects under a prefix for which may returns true, which are all but a few;
+// its error ends the removal. may is called right before the deletion, from several goroutines.
 func RemoveAll(ctx context.Context, store objectstore.Store, prefix string, may func(key string) (bool, error)) error {
 	for {
 		keys, err := batch(ctx, store, prefix)

@@ -18,9 +18,9 @@ const (
 )
 
 // verifyTarball reads back what was assembled, from the bucket and as a restore does: the tarball
-// has the size that the manifest says, and the first object of some kinds is where the manifest
-// says, with its hash. So a part that is missing, or in another place, is found before the commit.
-// The parts themselves were hashed when they were stored.
+// has the size that is in the manifest, and the first object of some kinds is where the manifest
+// has it, with its hash. So a part that is missing, or in another place, is found before the
+// commit. The parts themselves were hashed when they were stored.
 func verifyTarball(ctx context.Context, s *State) error {
 	if err := s.verify(ctx); err != nil {
 		return fmt.Errorf("verify the tarball: %w", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// A tarball that is not what the manifest says is noticed before the commit, and the backup fails.
+// A tarball that differs from the manifest is noticed before the commit, and the backup fails.
 func TestATarballThatDiffersFromTheManifestIsNotCommitted(t *testing.T) {
 	for name, spoil := range map[string]func(data []byte) []byte{
 		"a part is missing":       func(data []byte) []byte { return data[:len(data)/2] },

@@ -34,7 +34,7 @@ func newVolumes(path, empty string) *volumes {
 // add adds what became of volumes, in the order of claims and volumes.
 func (v *volumes) add(infos []volume.Info) error {
 	for i := range infos {
-		if infos[i].Pending { // another entry says what became of it
+		if infos[i].Pending { // another entry has what became of it
 			continue
 		}
 		if err := v.entry(infos[i].PVCNamespace+"\x00"+infos[i].PVCName+"\x00"+infos[i].PVName, &infos[i]); err != nil {
@@ -149,7 +149,7 @@ func (a *aboutVolumes) add(rec *checkpoint.Record) error {
 	return err
 }
 
-// conclude says how the CSI snapshot of a volume ended.
+// conclude writes how the CSI snapshot of a volume ended.
 func (a *aboutVolumes) conclude(v *volume.Info) {
 	if v.CSI == nil {
 		return

@@ -14,7 +14,7 @@ import (
 )
 
 // Fetch copies an item spool from the bucket into dir and returns where it is. The error wraps
-// journal.ErrCorrupt if it has another size or SHA-256 than its record says.
+// journal.ErrCorrupt if it has another size or SHA-256 than in its record.
 func Fetch(ctx context.Context, store objectstore.Reader, dir, key string, size int64, sum string) (path string, err error) {
 	body, err := store.Get(ctx, key)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 )
 
-// Every runner looks at what was admitted and at what was begun, and leaves alone what waits for
-// others or has ended.
+// Every runner finds what was admitted and what was begun, and leaves alone what waits for others
+// or has ended.
 func TestWhichBackupsARunnerLooksAt(t *testing.T) {
 	want := map[velerov1.BackupPhase]engine.Interest{
 		velerov1.BackupPhaseReadyToStart: engine.Begin, velerov1.BackupPhaseInProgress: engine.Resume,

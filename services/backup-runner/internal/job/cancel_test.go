@@ -138,7 +138,7 @@ func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 }
 
-// Its holder died, or handed over: whoever takes over stops it.
+// A holder that takes over from one that died, or handed over, stops the backup.
 func TestASuccessorHeedsTheRequest(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { b.Annotations[holdfast.AnnotationCancel] = "alice" })
@@ -185,8 +185,8 @@ func TestACancelledBackupDoesNotWaitForItsLocation(t *testing.T) {
 }
 
 // The claim was taken from a holder that did not stop in time. Awake again, it finds the API server
-// and the bucket as before and its Lease fresh, so that Confirm asks nobody. It commits nothing all
-// the same.
+// and the bucket as before and its Lease fresh, so that Confirm makes no call. It commits nothing
+// all the same.
 func TestAHolderWhoseClaimWasTakenCommitsNothing(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1")

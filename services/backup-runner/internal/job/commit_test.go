@@ -45,7 +45,7 @@ func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 	require.Empty(t, w.store.Keys())
 }
 
-// Another holder has the claim, and this one finds its Lease fresh, so that Confirm asks nobody.
+// Another holder has the claim, and this one finds its Lease fresh, so that Confirm makes no call.
 // The write of the commit mark is what it fails at: the mark would forbid a request to cancel that
 // the new holder has to follow, and the commit would come behind its back.
 func TestTheCommitIsNotMarkedOverAnothersClaim(t *testing.T) {
@@ -64,7 +64,7 @@ func TestTheCommitIsNotMarkedOverAnothersClaim(t *testing.T) {
 	require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
 }
 
-// A backup deleted under a live claim, of which no Lease tells, is not committed.
+// A backup deleted under a live claim, which no Lease shows, is not committed.
 func TestABackupThatIsGoneIsNotCommitted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err error

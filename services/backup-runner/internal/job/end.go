@@ -178,7 +178,7 @@ func (a *attempt) backupFailed(ctx context.Context, s *finalize.State) error {
 		return err
 	}
 	if err != nil {
-		// Only the bucket's answer is judged: it says whether the file may be there.
+		// Only the bucket's answer is judged: the file may be there or not by that.
 		return a.storeError(ctx, fmt.Errorf("write the failure %q to the bucket: %w", s.Cause.Error(), err))
 	}
 	return nil
@@ -194,7 +194,7 @@ func (a *attempt) inheritedFailed(ctx context.Context, s *finalize.State) error 
 
 // storeError turns a bucket that fails for good into a failure of the backup. Once the backup may
 // have been committed, only a bucket that refuses is one: an answer that got lost may have been a
-// success, and whoever claims the backup next reads it.
+// success, and the next holder of the backup reads it.
 func (a *attempt) storeError(ctx context.Context, err error) error {
 	switch {
 	case finalize.Stopped(ctx, err):

@@ -44,7 +44,7 @@ func (a *attempt) watchBucket(ctx context.Context) (done func()) {
 				_ = protect.Call(a.held.Log, func() error { a.runEarly(ctx); return nil }) // a panic is logged
 			}
 			select {
-			case <-a.away: // while they ran; the next failure says it anew
+			case <-a.away: // while they ran; the next failure sends another
 			default:
 			}
 		}

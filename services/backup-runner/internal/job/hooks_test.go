@@ -90,8 +90,8 @@ func TestABucketThatRefusesLeavesNoPodFrozen(t *testing.T) {
 	}
 }
 
-// A bucket that does not answer keeps no Pod between its hooks: the post hooks run before a record
-// says so, and that the rest of the backup of the Pod was not between its hooks is an error of it.
+// A bucket that does not answer keeps no Pod between its hooks: the post hooks run before they are
+// recorded, and that the rest of the backup of the Pod was not between its hooks is an error of it.
 func TestABucketThatIsAwayLeavesNoPodFrozen(t *testing.T) {
 	w, db := newDatabase(t)
 	w.StorePatience = 2 * time.Second

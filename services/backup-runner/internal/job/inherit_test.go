@@ -189,8 +189,8 @@ func TestAFinalizingBackupIsCancelled(t *testing.T) {
 	require.Equal(t, got.Status, w.committed(t, b).Status)
 }
 
-// A runner may die at every call to the bucket; who takes over comes to the same end, and says
-// nothing twice in the results.
+// A runner may die at every call to the bucket; its successor comes to the same end, with no entry
+// twice in the results.
 func TestASuccessorFinalizesWhatTheLastOneBegan(t *testing.T) {
 	for k := 1; ; k++ {
 		w := newWorld(t)

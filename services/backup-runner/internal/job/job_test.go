@@ -50,7 +50,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const namespace = "velero"
 
-// instance is a claimer whose rivals live or are dead as the test says.
+// instance is a claimer whose rivals live or are dead as the test sets it.
 type instance struct {
 	name  string
 	alive map[string]bool

@@ -60,7 +60,7 @@ type Events interface {
 	PublishEvent(ctx context.Context, event *eventv1.Event) error
 }
 
-// Actions opens what looks at the objects of one backup: plugins and what is built in.
+// Actions opens what the objects of one backup go through: plugins and what is built in.
 type Actions interface {
 	// Open returns the actions for one run of a job; their Close must be called. note gets what
 	// plugins log, from many goroutines. lock is collect.Job's LockVolume.

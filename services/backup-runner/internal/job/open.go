@@ -45,7 +45,8 @@ func (a *attempt) openLocation(ctx context.Context) (objectstore.Store, error) {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		// What looks like the network may last: a wrong name, an unknown certificate.
+		// An error that passes for one of the network may last: a wrong name, an unknown
+		// certificate.
 		patient := kube.IsTransient(err) && a.Clock.Since(started) <= a.StorePatience
 		switch {
 		case patient:

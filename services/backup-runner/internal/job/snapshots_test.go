@@ -161,7 +161,7 @@ func TestNoSnapshotsByChoice(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(disks, "snap-disk-here"))
 }
 
-// What a backup took before it failed must be known to whoever deletes it.
+// The list of what a backup took before it failed is there for its deletion.
 func TestAFailedBackupListsItsSnapshots(t *testing.T) {
 	w := newWorld(t)
 	w.snapshotting(t)

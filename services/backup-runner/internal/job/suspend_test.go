@@ -91,7 +91,7 @@ func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
 	}
 }
 
-// The name belongs to another object by the time the runner looks: the entry is that of the one
+// The name belongs to another object by the time the runner reads it: the entry is that of the one
 // which is gone, and goes with it.
 func TestABackupReplacedByAnotherLeavesTheLedger(t *testing.T) {
 	w := newWorld(t)

@@ -215,7 +215,7 @@ func (u *uncomposed) Compose(ctx context.Context, key string, src []objectstore.
 	return u.Store.Compose(ctx, key, src)
 }
 
-// condemned says how a failed backup ended, but for times.
+// condemned is how a failed backup ended, but for times.
 func (w *world) condemned(t *testing.T, b *velerov1.Backup) []string {
 	t.Helper()
 	got := w.read(t, b)

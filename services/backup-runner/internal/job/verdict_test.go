@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-// vanishing is a bucket whose answers stop with the commit: the metadata file is created, and
-// nobody hears of it while gone is set.
+// vanishing is a bucket whose answers stop with the commit: the metadata file is created, and no
+// call returns it while gone is set.
 type vanishing struct {
 	objectstore.Store
 	gone bool

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
-// volumePause is the time between two looks at a volume that another backup has.
+// volumePause is the time between two attempts to lock a volume that another backup has.
 const volumePause = time.Second
 
 // volumes are the volumes of a backup, of which one backup at a time takes a snapshot.

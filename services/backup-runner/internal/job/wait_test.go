@@ -164,7 +164,7 @@ func TestASuccessorEndsABackupWithOperations(t *testing.T) {
 	}
 }
 
-// A backup whose phase says that its operations have ended, while the records do not, waits again.
+// A backup waits again whose operations have ended by its phase, and not by the records.
 func TestABackupWaitsAgainForWhatHasNotEnded(t *testing.T) {
 	w, b, _ := waiting(t)
 	got := w.read(t, b)
@@ -189,7 +189,7 @@ func TestACancelledBackupListsItsOperations(t *testing.T) {
 	require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), "op of cm-01")
 }
 
-// A backup in Finalizing whose list of operations was damaged fails, and says why.
+// A backup in Finalizing whose list of operations was damaged fails with that reason.
 func TestADamagedListOfOperationsFailsTheBackup(t *testing.T) {
 	w, b, _ := waiting(t)
 	w.store.Set(layout.BackupOperations("b1", string(b.UID))+"list", []byte("{"))

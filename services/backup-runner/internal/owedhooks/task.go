@@ -38,8 +38,8 @@ type Locations interface {
 	Open(ctx context.Context, bsl *velerov1.BackupStorageLocation) (objectstore.Store, error)
 }
 
-// Task runs the post hooks of the Backups whose mark says that they owe some, as far as the records
-// in their bucket have it, and removes the mark then. It repeats that for a day while the bucket
+// Task runs the post hooks of the Backups that are marked as owing some, as far as the records in
+// their bucket have it, and removes the mark then. It repeats that for a day while the bucket
 // cannot be read.
 type Task struct {
 	Locations Locations

@@ -46,7 +46,7 @@ func (s *Server) WatchProgress(req *backupv1.WatchProgressRequest, stream grpc.S
 	})
 }
 
-// describe is what the object says.
+// describe is what the object has.
 func describe(b *velerov1.Backup) *backupv1.Progress {
 	st := &b.Status
 	p := &backupv1.Progress{

@@ -30,7 +30,7 @@ type Locations interface {
 
 // Taker takes the snapshots of one backup. Safe for concurrent use.
 type Taker struct {
-	// Backup says what the snapshots are for, and in spec.volumeSnapshotLocations which locations
+	// Backup is what the snapshots are for, and has in spec.volumeSnapshotLocations which locations
 	// are asked, in this order.
 	Backup    *velerov1.Backup
 	Locations Locations
@@ -42,7 +42,7 @@ type Taker struct {
 	Close func()
 }
 
-// CSIError says why a volume has no CSI snapshot.
+// CSIError is why a volume has no CSI snapshot.
 type CSIError struct{ Err error }
 
 // Error implements error.
@@ -77,9 +77,9 @@ type Volume struct {
 
 // Find asks the locations which of them knows the volume, the PersistentVolume as JSON, and what it
 // is. Without an error and without Snapshot.Spec.Location none does. An error together with one
-// means that it could not be described; else no location knows the volume, and the error is a *CSIError
-// or says which locations could not be asked: one that wraps a *nativesnapshot.NoPluginError means
-// that only plugins are missing.
+// means that it could not be described; else no location knows the volume, and the error is a
+// *CSIError or names the locations that could not be asked: one that wraps a
+// *nativesnapshot.NoPluginError means that only plugins are missing.
 func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
 	v := Volume{PV: &corev1.PersistentVolume{}}
 	if err := json.Unmarshal(raw, v.PV); err != nil {

@@ -21,7 +21,7 @@ const (
 )
 
 // Zone returns the availability zone of a volume, from its labels or its node affinity; empty when
-// neither says any.
+// neither has any.
 func Zone(pv *corev1.PersistentVolume) string {
 	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone} {
 		if zone := pv.Labels[label]; zone != "" {

@@ -1,4 +1,4 @@
-// Package volume tells what became of the data of each volume: the entries of
+// Package volume has what became of the data of each volume: the entries of
 // <backup>-volumeinfo.json.gz (Velero 1.18 layout).
 package volume
 
@@ -72,7 +72,7 @@ type Volume struct {
 }
 
 // Snapshot returns the entry of a volume of which a native snapshot was taken, or should have been.
-// claim may be nil; then the volume says which claim it has.
+// claim may be nil; then the volume names its claim.
 func Snapshot(pv *corev1.PersistentVolume, claim *Info, s *nativesnapshot.Snapshot) Info {
 	i := Info{PVName: s.Spec.PersistentVolumeName, Method: MethodNative, Result: Failed,
 		Native: &Native{Handle: s.Status.ProviderSnapshotID, Type: s.Spec.VolumeType, AZ: s.Spec.VolumeAZ, IOPS: "0", Phase: s.Status.Phase},

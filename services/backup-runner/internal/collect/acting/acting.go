@@ -51,8 +51,8 @@ type Config struct {
 	Again bool
 	// Concurrent is true where several calls may be under way at once.
 	Concurrent bool
-	// Hooks runs the hooks of blocks that have some, and Reserved says which objects are processed
-	// with those alone. Both are nil where none has.
+	// Hooks runs the hooks of blocks that have some, and Reserved reports which objects are
+	// processed with those alone. Both are nil where none has.
 	Hooks    *podhook.Runner
 	Reserved func(key itemset.Key) bool
 	// Snapshot takes native snapshots of stored volumes, all of which are durable; nil takes none.
@@ -99,7 +99,7 @@ func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<-
 	return err
 }
 
-// stopped reports whether an error says only that the run is told to stop.
+// stopped reports whether an error means only that the run has to stop.
 func (p *Pool) stopped(err error) bool { return p.Stop.Requested() && errors.Is(err, stop.ErrStopped) }
 
 // block processes a block, all of which goes into one part: what actions relate to an object may be

@@ -17,7 +17,7 @@ const maxDepth = 64
 
 var errFailed = errors.New("it could not be backed up")
 
-// request says how objects are to be backed up with another.
+// request is how objects are to be backed up with another.
 type request struct {
 	by   string // an action
 	must bool   // past the filters

@@ -38,11 +38,12 @@ func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Objec
 	return t.actor.pool.retryable(ctx, a, o, b)
 }
 
-// once makes a call that may begin an operation, each once per backup whoever holds it: that it is
-// made is durable before it, and how it ended is in the next record of any kind. A later holder
-// takes the recorded answer; where none is recorded it repeats a call that carries an idempotency
-// key, and no other. Such a call is also repeated when its process dies. An operation that was begun
-// is among those of the backup, whatever becomes of the object; the answer does not name it.
+// once makes a call that may begin an operation, each once per backup, however often its holder
+// changes: that it is made is durable before it, and how it ended is in the next record of any
+// kind. A later holder takes the recorded answer; where none is recorded it repeats a call that
+// carries an idempotency key, and no other. Such a call is also repeated when its process dies. An
+// operation that was begun is among those of the backup, whatever becomes of the object; the answer
+// does not name it.
 func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	p := t.actor.pool
 	call := checkpoint.Call{Action: a.Name(), Object: object(&t.subject.Item)}

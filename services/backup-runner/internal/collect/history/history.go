@@ -123,7 +123,7 @@ func (c *Calls) add(key string, rec *checkpoint.Record) {
 	}
 }
 
-// operation keeps what an outcome says of an operation. Records that were written at the same time
+// operation keeps what an outcome has of an operation. Records that were written at the same time
 // may have the same outcome.
 func (c *Calls) operation(o *checkpoint.Outcome) {
 	if o.Begun == nil {

@@ -42,7 +42,7 @@ func (h *Hooks) Begun(pod checkpoint.Object) bool {
 	return begun
 }
 
-// Ran reports whether a hook was about to run, and how it ended: nil if nobody knows.
+// Ran reports whether a hook was about to run, and how it ended: nil if that is not known.
 func (h *Hooks) Ran(hook checkpoint.Hook) (outcome *checkpoint.HookOutcome, announced bool) {
 	outcome, announced = h.hooks[hook]
 	return outcome, announced

@@ -46,8 +46,8 @@ type Member struct {
 // name.
 var ErrUndeclared = errors.New("the action was not expected to ask for this resource")
 
-// Arranger forms blocks. Objects that no action looks at are stored already, at the revision of the
-// rest, and need no block. Used by one goroutine.
+// Arranger forms blocks. Objects that go through no action are stored already, at the revision of
+// the rest, and need no block. Used by one goroutine.
 type Arranger struct {
 	Finder  *lookup.Finder
 	Actions *actionset.Bound
@@ -185,7 +185,7 @@ func (a *Arranger) look(ctx context.Context, m *Member) (itemspool.Item, bool, e
 	case ctx.Err() != nil:
 		return itemspool.Item{}, false, context.Cause(ctx)
 	case err != nil:
-		return itemspool.Item{}, false, nil // processing it fails and says so
+		return itemspool.Item{}, false, nil // processing it fails with that
 	case !found.Exists:
 		return itemspool.Item{}, false, nil
 	}

@@ -19,7 +19,7 @@ func (a *Arranger) related(ctx context.Context, m *Member, it *itemspool.Item) (
 	}
 	o, err := chain.Parse(it.GroupVersionKind(), it.Raw)
 	if err != nil {
-		return nil, nil //nolint:nilerr // processing it fails and says so
+		return nil, nil //nolint:nilerr // processing it fails with that
 	}
 	object := action.FromJSON(o.Raw)
 	var out []action.Item

@@ -72,7 +72,7 @@ func removeFiles(sealed *part.Sealed) {
 	_ = os.Remove(sealed.Sidecar.Path)
 }
 
-// describe returns what the record of a part says.
+// describe returns the record of a part.
 func describe(sealed *part.Sealed, key string) checkpoint.Part {
 	ref := checkpoint.Part{
 		SidecarKey: layout.Sidecar(key), SidecarSize: sealed.Sidecar.Size, SidecarSHA256: sealed.Sidecar.SHA256,

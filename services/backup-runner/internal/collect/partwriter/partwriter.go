@@ -59,7 +59,7 @@ type Config struct {
 	Sealed func(key string, p *checkpoint.Part)
 }
 
-// MaxRanges bounds the lists that one record tells of, most of which may be empty.
+// MaxRanges bounds the lists in one record, most of which may be empty.
 const MaxRanges = 1000
 
 // Writer writes one part after another. Used by one goroutine at a time.
@@ -150,7 +150,7 @@ func (w *Writer) Within(namespaces map[string]struct{}) {
 	maps.Copy(w.namespaces, namespaces)
 }
 
-// Abandon drops the open part and what the record says of it.
+// Abandon drops the open part and what the record has of it.
 func (w *Writer) Abandon() {
 	if w.open != nil {
 		w.open.Discard()

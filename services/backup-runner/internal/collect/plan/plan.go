@@ -1,4 +1,4 @@
-// Package plan says what a backup lists, in which order. It reads nothing.
+// Package plan decides what a backup lists, in which order. It reads nothing.
 package plan
 
 import (

@@ -58,7 +58,7 @@ type running struct {
 func (r *Runner) Of(it *itemspool.Item) *Pod {
 	o, err := chain.Parse(it.GroupVersionKind(), it.Raw)
 	if err != nil {
-		return nil // processing it fails and says so
+		return nil // processing it fails with that
 	}
 	m, raw := o.Meta, o.Raw
 	around, err := r.Set.Of(selectable(m))
@@ -133,7 +133,7 @@ func (p *Pod) Entries() []joblog.Entry {
 	return out
 }
 
-// Ended says, once the post hooks have run, that all hooks have ended.
+// Ended is the record, once the post hooks have run, that all hooks have ended.
 func (p *Pod) Ended() checkpoint.HooksEnded {
 	return checkpoint.HooksEnded{Pod: p.object, Attempted: p.attempted, Failed: p.failed}
 }

@@ -1,5 +1,5 @@
-// Package podhook runs the hooks around the backup of Pods: each once per backup whoever holds it,
-// and post hooks whatever became of what they follow.
+// Package podhook runs the hooks around the backup of Pods: each once per backup, however often its
+// holder changes, and post hooks whatever became of what they follow.
 package podhook
 
 import (
@@ -65,7 +65,7 @@ func (r *Runner) Resume() {
 	}
 }
 
-// Touch reports whether a Pod may have hooks, as far as its metadata tells.
+// Touch reports whether a Pod may have hooks, by its metadata.
 func (r *Runner) Touch(m *objmeta.Meta) bool {
 	around, err := r.Set.Of(selectable(m))
 	touched := err != nil || around.Any()

@@ -1,4 +1,4 @@
-// Package remark makes the log entries about objects of a backup, and says what it does not do for
+// Package remark makes the log entries about objects of a backup, and about what it does not do for
 // stored pods, claims and volumes.
 package remark
 
@@ -39,7 +39,7 @@ func ObjectKey(namespace, name string) string {
 
 var shortened = fmt.Sprintf("the manifest names the first %d of the objects this one refers to", reference.Max)
 
-// Shortened says that the manifest does not name all that an object refers to.
+// Shortened is the entry that the manifest does not name all that an object refers to.
 func Shortened(gr schema.GroupResource, namespace, name string) joblog.Entry {
 	e := About(gr, namespace, name, shortened, nil)
 	e.Level = joblog.Info
@@ -81,7 +81,7 @@ func (r Rules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries
 	return entries, nil
 }
 
-// taken says what a CSI snapshot of the backup is of.
+// taken is what a CSI snapshot of the backup is of.
 func taken(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
 	info, err := volume.OfCSI(raw)
 	if err != nil {
@@ -93,7 +93,7 @@ func taken(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
 }
 
 // snapshotted reports whether the claim, as it is stored, names its CSI snapshot of this backup,
-// which says what becomes of its data.
+// which has what becomes of its data.
 func (r Rules) snapshotted(m *objmeta.Meta) bool {
 	name := m.Annotations.Get(velerov1.LabelVolumeSnapshotName)
 	return name != "" && m.Labels.Get(velerov1.LabelVolumeSnapshotName) == name && m.Labels.Get(velerov1.LabelBackupName) == velerov1.LabelValue(r.Backup)

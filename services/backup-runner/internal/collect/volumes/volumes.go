@@ -1,5 +1,5 @@
 // Package volumes decides on the volumes of what was collected, and takes their native snapshots:
-// each once per backup, whoever holds it.
+// each once per backup, however often its holder changes.
 package volumes
 
 import (
@@ -83,7 +83,7 @@ func (d *decision) keep() error {
 		return err
 	}
 	if len(d.out.Record.Snapshots) == 0 && len(d.out.Record.Volumes) < d.cfg.RecordItems {
-		return nil // whoever takes over decides on these again
+		return nil // the next holder decides on these again
 	}
 	if err := d.out.Flush(); err != nil {
 		return err
@@ -106,8 +106,8 @@ type decision struct {
 	unlock func() // nil unless the volume is locked
 }
 
-// interrupted returns why what failed, or seemed to, says nothing about the volume: whoever takes
-// over asks again.
+// interrupted returns why what failed, or seemed to, is no fact about the volume: the next holder
+// asks again.
 func (c *Config) interrupted(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
