@@ -59,6 +59,8 @@ type BackupResult struct {
 	// Process is the start ID of the plugin's process that the operation lives in and dies with;
 	// empty for an operation outside of it.
 	Process string
+	// Restartable means that the operation may be begun once more when Process has ended.
+	Restartable bool
 	// PostOperation are objects to fetch again once the operation is done.
 	PostOperation []Item
 }

@@ -36,12 +36,19 @@ import (
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
-const mover = "x.io/mover"
+// The operations of mover may be begun once more, those of once may not.
+const (
+	mover = "x.io/mover"
+	once  = "x.io/once"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv("VELERO_PLUGIN") != "" {
 		registry := &plugin.Registry{}
 		registry.AsyncBackupItemAction(mover, []string{"pods"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) {
+			return &moving{of: map[string]plugin.Progress{}}, nil
+		}, plugin.Restartable())
+		registry.AsyncBackupItemAction(once, []string{"pods"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) {
 			return &moving{of: map[string]plugin.Progress{}}, nil
 		})
 		if err := serve.Run(registry); err != nil {
@@ -109,6 +116,14 @@ type bed struct {
 	address string
 	gone    bool
 	broken  error
+	serving []string
+}
+
+// Serving implements operationhome.Peers.
+func (b *bed) Serving(context.Context, string) ([]string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.serving, b.broken
 }
 
 // Find implements operationhome.Peers.
@@ -263,6 +278,61 @@ func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 	err = ask()
 	require.ErrorIs(t, err, operationhome.ErrGone)
 	require.ErrorContains(t, err, "instance runner-1 has ended")
+}
+
+// An operation is begun once more after the end of its process, in another one and with its key.
+func TestAnInstanceBeginsAnOperationOnceMore(t *testing.T) {
+	b := newBed(t)
+	op, process := b.begin("one")
+	p, err := b.client.At("runner-1", process).Progress(t.Context(), op, job)
+	require.NoError(t, err)
+	var pid int
+	_, err = fmt.Sscan(p.Description, &pid)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return !b.operations.Alive(process) }, 30*time.Second, 10*time.Millisecond)
+
+	call := action.Restart{Kind: op.Kind, Action: mover, Key: "one", Job: job, Item: []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"p"}}`)}
+	again, err := b.client.Restart(t.Context(), "runner-1", &call)
+	require.NoError(t, err)
+	require.Equal(t, "one", again.ID)
+	require.NotEqual(t, process, again.Process)
+	require.True(t, b.operations.Alive(again.Process))
+	p, err = b.client.At("runner-1", again.Process).Progress(t.Context(), op, job)
+	require.NoError(t, err)
+	require.NotContains(t, p.Description, fmt.Sprint(pid))
+
+	_, err = b.client.Restart(t.Context(), "runner-2", &call)
+	require.Equal(t, "OTHER_INSTANCE", errgrpc.Reason(err))
+	for name, want := range map[string]error{once: action.ErrNotRestartable, "x.io/none": action.ErrUnknownAction} {
+		call.Action = name
+		_, err = b.client.Restart(t.Context(), "runner-1", &call)
+		require.ErrorIs(t, err, want)
+	}
+	call.Action, call.Job = mover, []byte("{")
+	_, err = b.client.Restart(t.Context(), "runner-1", &call)
+	require.ErrorContains(t, err, "job: ")
+	call.Item = nil
+	_, err = b.client.Restart(t.Context(), "runner-1", &call)
+	require.ErrorContains(t, err, "item: ")
+}
+
+// Only an instance that answers for itself is one to begin operations in.
+func TestALiveInstanceIsFound(t *testing.T) {
+	b := newBed(t)
+	live := func(first string) string {
+		instance, err := b.client.Live(t.Context(), "Backup", first)
+		require.NoError(t, err)
+		return instance
+	}
+	require.Empty(t, live("runner-1"), "none serves")
+	b.set(func() { b.serving = []string{"runner-0", "runner-1"} })
+	require.Equal(t, "runner-1", live("runner-0"), "at the address of runner-0 another one answers")
+	b.set(func() { b.gone = true })
+	require.Empty(t, live("runner-1"))
+	b.set(func() { b.gone, b.broken = false, errors.New("away") })
+	_, err := b.client.Live(t.Context(), "Backup", "runner-1")
+	require.Error(t, err)
 }
 
 // A service that was told to stop stays while operations live in its plugins' processes, and its

@@ -17,6 +17,7 @@ import (
 // Processes are the plugins' processes of this instance; pluginhost.Operations is one.
 type Processes interface {
 	action.Operations
+	action.Restarter
 	// Alive reports whether the process with this start ID is one of these and lives.
 	Alive(process string) bool
 	// Forget lets the process of an operation end that nobody asks about any more.
@@ -33,11 +34,18 @@ type Server struct {
 
 // find returns the operation, unless it does not live here.
 func (s *Server) find(o *operationv1.InProcessOperation) (action.Operation, error) {
-	if o.GetExpectedInstanceId() != s.Instance {
-		return action.Operation{}, errgrpc.WithReason(
-			fmt.Errorf("operation.expected_instance_id: this is instance %s: %w", s.Instance, errgrpc.ErrPrecondition), reasonOtherInstance, nil)
+	if err := s.meant("operation.expected_instance_id", o.GetExpectedInstanceId()); err != nil {
+		return action.Operation{}, err
 	}
 	return action.Operation{Kind: o.GetKind(), Action: o.GetAction(), ID: o.GetOperationId()}, s.alive(o)
+}
+
+// meant refuses a request for another instance.
+func (s *Server) meant(field, instance string) error {
+	if instance == s.Instance {
+		return nil
+	}
+	return errgrpc.WithReason(fmt.Errorf("%s: this is instance %s: %w", field, s.Instance, errgrpc.ErrPrecondition), reasonOtherInstance, nil)
 }
 
 func (s *Server) alive(o *operationv1.InProcessOperation) error {
@@ -56,7 +64,13 @@ func (s *Server) refused(o *operationv1.InProcessOperation, err error) error {
 	if gone := s.alive(o); gone != nil {
 		return gone
 	}
+	return refusal(err)
+}
+
+func refusal(err error) error {
 	switch {
+	case errors.Is(err, action.ErrNotRestartable):
+		return errgrpc.WithReason(fmt.Errorf("%w: %w", errgrpc.ErrPrecondition, err), reasonNotRestartable, nil)
 	case errors.Is(err, action.ErrUnknownOperation):
 		return errgrpc.WithReason(fmt.Errorf("%w: %w", errgrpc.ErrNotFound, err), reasonOperationUnknown, nil)
 	case errors.Is(err, action.ErrUnknownAction):
@@ -128,6 +142,21 @@ func (s *Server) Forget(_ context.Context, req *operationv1.ForgetRequest) (*ope
 	}
 	s.Processes.Forget(op)
 	return &operationv1.ForgetResponse{}, nil
+}
+
+// Restart implements operation.v1.OperationService.
+func (s *Server) Restart(ctx context.Context, req *operationv1.RestartRequest) (*operationv1.RestartResponse, error) {
+	if err := s.meant("expected_instance_id", req.GetExpectedInstanceId()); err != nil {
+		return nil, err
+	}
+	again, err := s.Processes.Restart(ctx, &action.Restart{
+		Kind: req.GetKind(), Action: req.GetAction(), Key: req.GetIdempotencyKey(),
+		Job: req.GetJob(), Item: req.GetItem(), FromBackup: req.GetItemFromBackup(),
+	})
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return &operationv1.RestartResponse{OperationId: again.ID, ProcessId: again.Process}, nil
 }
 
 func stamp(t time.Time) *timestamppb.Timestamp {

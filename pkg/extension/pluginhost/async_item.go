@@ -82,6 +82,7 @@ func (a *asyncBackup) Start(ctx context.Context, object *action.Object, backup *
 		if err != nil {
 			return err
 		}
+		r.Restartable = a.registration.Restartable && r.Process != ""
 		if r.Object, err = answerIfAny(object, answer.GetItem(), false); err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func (a *asyncRestore) Start(ctx context.Context, object, fromBackup *action.Obj
 		if err != nil {
 			return err
 		}
-		r.Skip = answer.GetSkipRestore()
+		r.Skip, r.Restartable = answer.GetSkipRestore(), a.registration.Restartable && r.Process != ""
 		if r.Object, err = answerIfAny(object, answer.GetItem(), true); err != nil {
 			return err
 		}

@@ -12,7 +12,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
 
-var _ action.Operations = (*Operations)(nil)
+var (
+	_ action.Operations = (*Operations)(nil)
+	_ action.Restarter  = (*Operations)(nil)
+)
 
 // Operations asks plugins about operations that they began, and begins those of the SDK's
 // asynchronous actions for all sessions, which may live in the plugin's process. It has a process

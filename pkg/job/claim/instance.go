@@ -34,9 +34,12 @@ type Config struct {
 	Reader    client.Reader // uncached (Manager.GetAPIReader)
 	Client    client.Client // writes
 	Namespace string
-	Name      string        // unique per process start; part of an object name
-	Address   string        // where this instance answers gRPC
-	Timeout   time.Duration // a holder unchanged for this long is dead; 0 means 30 s
+	Name      string // unique per process start; part of an object name
+	Address   string // where this instance answers gRPC
+	// OperationsOf is the kind of the jobs whose operations can be begun in this instance; empty for
+	// none.
+	OperationsOf string
+	Timeout      time.Duration // a holder unchanged for this long is dead; 0 means 30 s
 	// Predecessors are instances known to be gone because this process holds the lock of the data
 	// directory they used: their claims are free at once.
 	Predecessors []string

@@ -20,6 +20,8 @@ import (
 const (
 	leaseLabel      = "holdfast.io/lease"
 	leaseLabelValue = "instance"
+	// operationsLabel has Config.OperationsOf.
+	operationsLabel = "holdfast.io/operations-of"
 )
 
 // errStale refuses an answer that is older than what this instance wrote before it.
@@ -56,9 +58,13 @@ func (i *Instance) writeLease(ctx context.Context, holder string) (version strin
 }
 
 func (i *Instance) lease(holder string) *coordinationv1.Lease {
+	labels := map[string]string{leaseLabel: leaseLabelValue}
+	if i.cfg.OperationsOf != "" {
+		labels[operationsLabel] = i.cfg.OperationsOf
+	}
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: i.cfg.Namespace, Name: i.cfg.Name, Labels: map[string]string{leaseLabel: leaseLabelValue},
+			Namespace: i.cfg.Namespace, Name: i.cfg.Name, Labels: labels,
 			Annotations: map[string]string{holdfast.AnnotationAddress: i.cfg.Address},
 		},
 		Spec: coordinationv1.LeaseSpec{

@@ -63,12 +63,18 @@ func (l *Log) Use(store objectstore.Store) { l.store = store }
 // Reason is why all operations have to end; empty for a job that waits for them.
 func (l *Log) Reason() string { return l.list.Reason }
 
-// Operations returns the operations, which must not be changed.
+// Operations returns the operations, which must not be changed. Refresh and Append change one that
+// was begun once more.
 func (l *Log) Operations() []Operation { return l.list.Operations }
 
 // States returns the states, in the order of Operations. The caller may change progress, and the
 // phase from New to InProgress: those are not recorded.
 func (l *Log) States() []State { return l.states }
+
+// Input is what the operation with that index was begun with, see KeepInput.
+func (l *Log) Input(ctx context.Context, i int) (Input, error) {
+	return ReadInput(ctx, l.store, l.list.Job, l.list.Operations[i].Key)
+}
 
 // Ended reports that all operations have ended.
 func (l *Log) Ended() bool {
@@ -146,7 +152,7 @@ func (l *Log) read(ctx context.Context, seq int64) (record, error) {
 
 func (l *Log) take(r *record) error {
 	for i := range r.Events {
-		if err := apply(l.states, &r.Events[i]); err != nil {
+		if err := apply(l.list.Operations, l.states, &r.Events[i]); err != nil {
 			return err
 		}
 	}

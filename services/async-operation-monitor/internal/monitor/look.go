@@ -199,6 +199,7 @@ func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 			"action", s.Operation.Action, "operation", s.Operation.ID, "item", s.Operation.Item.String(), "for", s.For)
 	}
 	m.tellStalled(obj, report.Stalled)
+	m.tellRestarts(ctx, obj, k.name, report.Restarts)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("poll the operations of %s %q: %w", k.name, obj.GetName(), err)
@@ -209,7 +210,7 @@ func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 	return report.Next, nil
 }
 
-// maxTold bounds the Events about operations of one job that stand still, for each poll.
+// maxTold bounds the Events of one kind about operations of one job, for each poll.
 const maxTold = 5
 
 func (m *Monitor) tellStalled(obj client.Object, list []poll.Stall) {
@@ -221,5 +222,18 @@ func (m *Monitor) tellStalled(obj client.Object, list []poll.Stall) {
 		op := &s.Operation
 		m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationStalled", "Poll", "operation %.128q of action %.128q for %.256s: no progress for %s",
 			op.ID, op.Action, op.Item.String(), s.For.Round(time.Second))
+	}
+}
+
+// tellRestarts tells of operations that are begun once more.
+func (m *Monitor) tellRestarts(ctx context.Context, obj client.Object, kind string, list []poll.Restart) {
+	for i := range list {
+		r, op := &list[i], &list[i].Operation
+		m.Log.WarnContext(ctx, "operation is begun once more", "kind", kind, "name", obj.GetName(),
+			"action", op.Action, "operation", op.ID, "item", op.Item.String(), "instance", r.Instance, "reason", r.Reason)
+		if i < maxTold {
+			m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationRestarted", "Poll", "operation %.128q of action %.128q for %.256s is begun once more: %.256s",
+				op.ID, op.Action, op.Item.String(), r.Reason)
+		}
 	}
 }

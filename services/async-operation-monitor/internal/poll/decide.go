@@ -38,8 +38,14 @@ func (j *Job) decide(now time.Time, turn Turn) []operation.Event {
 
 // one decides about one operation.
 func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time.Time, turn Turn) (events []operation.Event) {
+	if s.Restarting() || j.restarts(m, s, op, now, turn) {
+		return j.decideRestart(m, s, now)
+	}
 	if s.Cancel == nil {
 		if m.ended != nil {
+			if m.gone && m.restart.refused != "" {
+				return []operation.Event{{End: &operation.End{Error: notAgain(m.ended.Error, m.restart.refused), Progress: s.Progress}}}
+			}
 			return []operation.Event{{End: m.ended}}
 		}
 		if reason := j.reason(m, s, op, now, turn); reason != "" {
@@ -102,13 +108,17 @@ func (j *Job) timeout(op *operation.Operation, turn Turn) time.Duration {
 	return turn.Timeout
 }
 
-// intend notes the intents to cancel that are about to be written by this process.
+// intend notes the intents that are about to be written by this process.
 func (j *Job) intend(events []operation.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i := range events {
-		if e := &events[i]; e.Cancel != nil {
-			m := &j.memos[e.Operation]
+		e := &events[i]
+		m := &j.memos[e.Operation]
+		switch {
+		case e.Restart != nil:
+			m.restart.intent = e.Time
+		case e.Cancel != nil:
 			m.intent, m.sent, m.reply = e.Time, time.Time{}, nil
 			m.due = e.Time // how it goes on matters now
 		}
@@ -120,7 +130,10 @@ func (j *Job) withdraw(events []operation.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i := range events {
-		if e := &events[i]; e.Cancel != nil {
+		switch e := &events[i]; {
+		case e.Restart != nil:
+			j.memos[e.Operation].restart.intent = time.Time{}
+		case e.Cancel != nil:
 			j.memos[e.Operation].intent = time.Time{}
 		}
 	}

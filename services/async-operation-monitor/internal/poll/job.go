@@ -26,8 +26,9 @@ type Job struct {
 	log    *operation.Log // Poll's alone
 	opened time.Time
 	// crowded: operations have to be cancelled and wait for slots. Poll's alone.
-	crowded  bool
-	returned chan struct{} // has a value once calls to cancel have returned
+	crowded   bool
+	restarted []Restart     // not reported yet. Poll's alone
+	returned  chan struct{} // has a value once calls to cancel have returned
 
 	mu    sync.Mutex
 	memos []memo
@@ -52,6 +53,14 @@ type Report struct {
 	Next time.Duration
 	// Stalled are the operations that were found to stand still.
 	Stalled []Stall
+	// Restarts are the operations that this process is about to begin once more.
+	Restarts []Restart
+}
+
+// Restart is an operation that is begun once more.
+type Restart struct {
+	Operation operation.Operation
+	operation.Restart
 }
 
 // Stall is an operation that stands still.
@@ -71,7 +80,7 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 	now := p.Clock.Now()
 	j.opened = now
 	for i := range j.memos {
-		j.memos[i].changed = now
+		j.memos[i].changed, j.memos[i].process = now, processOf(&log.Operations()[i])
 	}
 	return j, nil
 }
@@ -126,6 +135,7 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Rep
 	j.ask(ctx, turn)
 	now := j.poller.Clock.Now()
 	j.absorb(now)
+	j.prepare(ctx, turn)
 	err = j.settle(ctx, turn)
 	report := j.report(now, turn)
 	return report, err
@@ -162,7 +172,8 @@ func (j *Job) report(now time.Time, turn Turn) Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.seen = slices.Clone(j.log.States())
-	r := Report{Ended: j.log.Ended()}
+	r := Report{Ended: j.log.Ended(), Restarts: j.restarted}
+	j.restarted = nil
 	if !r.Ended {
 		r.Next = j.next(j.poller.Clock.Now(), turn)
 		r.Stalled = j.stalled(now)
@@ -170,14 +181,18 @@ func (j *Job) report(now time.Time, turn Turn) Report {
 	return r
 }
 
-// count tells of the operations that ended, also the processes of those that were given up: the
-// others know.
+// count tells of the operations that ended or are begun once more, and the processes of those that
+// were given up: the others know.
 func (j *Job) count(events []operation.Event) {
 	ops, states := j.log.Operations(), j.log.States()
 	var givenUp []int
 	j.mu.Lock()
 	for i := range events {
-		if at := events[i].Operation; events[i].End != nil {
+		at := events[i].Operation
+		switch {
+		case events[i].Restart != nil:
+			j.restarted = append(j.restarted, Restart{ops[at], *events[i].Restart})
+		case events[i].End != nil:
 			j.poller.Metrics.Ended(string(states[at].Phase))
 			if ops[at].Home != nil && j.memos[at].ended == nil {
 				givenUp = append(givenUp, at)

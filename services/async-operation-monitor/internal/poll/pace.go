@@ -21,6 +21,10 @@ func (j *Job) next(now time.Time, turn Turn) time.Duration {
 		if s.Phase.Ended() {
 			continue
 		}
+		if s.Restarting() {
+			wait = min(wait, time.Second)
+			continue
+		}
 		if s.Cancel == nil {
 			wait = min(wait, op.Created.Add(j.timeout(op, turn)).Sub(now))
 		} else {

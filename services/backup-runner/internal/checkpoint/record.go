@@ -203,6 +203,8 @@ type Begun struct {
 	// Instance and Process are where the operation lives, if it lives in the plugin's process.
 	Instance string `json:"instance,omitempty"`
 	Process  string `json:"process,omitempty"`
+	// Restartable means that it may be begun once more when that process has ended.
+	Restartable bool `json:"restartable,omitempty"`
 	// PostOperation are the objects to be stored again once the operation has ended.
 	PostOperation []Item `json:"postOperation,omitempty"`
 	// Time is when the call was answered.

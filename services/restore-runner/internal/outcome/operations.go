@@ -20,6 +20,8 @@ type Begun struct {
 	// Instance and Process are where the operation lives, if it lives in the plugin's process.
 	Instance string `json:"instance,omitempty"`
 	Process  string `json:"process,omitempty"`
+	// Restartable means that it may be begun once more when that process has ended.
+	Restartable bool `json:"restartable,omitempty"`
 	// Time is when the call was answered.
 	Time time.Time `json:"time"`
 }
@@ -60,7 +62,7 @@ func (r *Recorder) began(node int32, rec *Record) {
 		return
 	}
 	b := rec.Call.Begun
-	op := operation.Operation{Action: rec.Call.Action, Kind: b.Kind, ID: b.ID, Item: b.Item, Key: b.Key, Created: b.Time}
+	op := operation.Operation{Action: rec.Call.Action, Kind: b.Kind, ID: b.ID, Item: b.Item, Key: b.Key, Restartable: b.Restartable, Created: b.Time}
 	if b.Process != "" {
 		op.Home = &operation.Home{Instance: b.Instance, Process: b.Process}
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
@@ -46,6 +47,9 @@ type Config struct {
 	Unsent     func(error) bool
 	// Instance is this process, as its Lease names it, where operations may live in it.
 	Instance string
+	// KeepInput keeps what an action was called with, of an operation that may be begun once more; see
+	// operation.KeepInput. Nil has none begun so.
+	KeepInput func(ctx context.Context, key string, in operation.Input) error
 	// Again is true where objects are stored again once the operations of the backup have ended: no
 	// call begins another.
 	Again bool

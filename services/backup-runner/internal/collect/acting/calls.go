@@ -93,6 +93,7 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 		out.Patch, err = patchOf(&call, o, result.Object)
 	}
 	if result.OperationID != "" {
+		begun.Restartable = result.Restartable && p.kept(t.actor.out.Uploads(), begun.Key, o)
 		out.Begun = p.begun(begun, &result)
 	}
 	p.Intents.End(&out)
@@ -110,6 +111,22 @@ type keyed struct {
 // Execute implements action.BackupItem.
 func (k *keyed) Execute(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	return k.starter.Start(ctx, o, b, k.key)
+}
+
+// kept keeps what an action was called with, so that the call can be made once more. A failure costs
+// only that.
+func (p *Pool) kept(ctx context.Context, key string, o *action.Object) bool {
+	if p.KeepInput == nil {
+		return false
+	}
+	raw, err := o.JSON()
+	if err == nil {
+		err = p.KeepInput(ctx, key, operation.Input{Item: raw})
+	}
+	if err != nil {
+		p.Log.WarnContext(ctx, "input of an operation not kept, it is not begun once more", "error", err)
+	}
+	return err == nil
 }
 
 // begun completes what is recorded of an operation by the answer that names it.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -36,6 +37,9 @@ type Config struct {
 	Target func(node int32) apply.Target
 	// Unrecorded says that the location cannot be written: no operation can be followed.
 	Unrecorded bool
+	// KeepInput keeps what an action was called with, of an operation that may be begun once more; see
+	// operation.KeepInput. Nil has none begun so.
+	KeepInput func(ctx context.Context, key string, in operation.Input) error
 	// Instance is the runner's, which operations in processes of plugins live with.
 	Instance string
 	Clock    clock.PassiveClock

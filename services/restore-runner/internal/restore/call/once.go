@@ -144,6 +144,7 @@ func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult,
 		if r.Process != "" {
 			begun.Instance = c.Instance
 		}
+		begun.Restartable = r.Restartable && c.kept(ctx, q, begun.Key)
 		made.Begun = &begun
 	}
 	c.Recorder.Call(q.Node, made)
@@ -153,6 +154,20 @@ func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult,
 		}
 	}
 	return failure
+}
+
+// kept keeps what an action was called with, so that the call can be made once more. A failure costs
+// only that.
+func (c *Caller) kept(ctx context.Context, q Request, key string) bool {
+	if c.KeepInput == nil {
+		return false
+	}
+	item, err := q.Object.JSON()
+	if err != nil {
+		return false
+	}
+	stored, err := q.Stored.JSON()
+	return err == nil && c.KeepInput(ctx, key, operation.Input{Item: item, FromBackup: stored}) == nil
 }
 
 // answered is the answer of a call that an earlier holder made.

@@ -1,0 +1,58 @@
+package operation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+const (
+	// maxInputBytes bounds an Input, so that a gRPC message of the usual 4 MiB takes it with the job.
+	maxInputBytes = 3 << 20
+	// maxInputDecoded bounds what one takes in memory.
+	maxInputDecoded = 4 * maxInputBytes
+)
+
+// Input is what an action was called with about an item, so that the call can be made once more.
+type Input struct {
+	FormatVersion int    `json:"formatVersion"`
+	UID           string `json:"uid"` // of the job
+	// Item is the item as JSON, as the actions before left it.
+	Item json.RawMessage `json:"item"`
+	// FromBackup is the item as it was backed up; empty in a backup.
+	FromBackup json.RawMessage `json:"fromBackup,omitempty"`
+}
+
+var inputs = document.Kind[Input]{Name: "input of an operation", MaxBytes: maxInputBytes, MaxDecoded: maxInputDecoded}
+
+func inputKey(j Job, key string) string { return j.prefix() + "input-" + key }
+
+// KeepInput keeps what an action was called with under the idempotency key of the call. What was
+// kept before stands. The error wraps document.ErrTooLarge where no reader would take it.
+func KeepInput(ctx context.Context, store objectstore.Store, job Job, key string, in Input) error {
+	in.FormatVersion, in.UID = formatVersion, job.UID
+	_, err := inputs.Create(ctx, store, inputKey(job, key), in, job.checkInput)
+	return err
+}
+
+// ReadInput returns what KeepInput kept. The error wraps objectstore.ErrNotFound where it kept
+// nothing, ErrDamaged where that is not understood.
+func ReadInput(ctx context.Context, store objectstore.Reader, job Job, key string) (Input, error) {
+	return inputs.Read(ctx, store, inputKey(job, key), job.checkInput)
+}
+
+func (j Job) checkInput(in *Input) error {
+	switch {
+	case in.FormatVersion != formatVersion:
+		return fmt.Errorf("formatVersion: %d is not supported", in.FormatVersion)
+	case in.UID != j.UID:
+		return fmt.Errorf("uid: %q is not that of %s", in.UID, j)
+	case len(in.Item) == 0:
+		return errors.New("item: is missing")
+	}
+	return nil
+}

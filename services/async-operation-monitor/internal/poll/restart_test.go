@@ -1,0 +1,154 @@
+package poll_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
+)
+
+// restartable is a job with one operation in the ended process "i/p", which may be begun once more,
+// and the homes with a living instance "j" whose process "j/q" it would live in as "again".
+func restartable(t *testing.T, do func(b *bed, h *homes, p *process)) {
+	t.Helper()
+	inBubble(t, nil, func(b *bed) {
+		for _, key := range b.store.Keys() {
+			require.NoError(b, b.store.Delete(b.Context(), key))
+		}
+		h := &homes{plugins: map[string]*plugins{"i/p": newPlugins(), "j/q": newPlugins()}, live: "j"}
+		h.plugins["i/p"].on("one", fails(fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)))
+		h.restart = func(*action.Restart) (action.Restarted, error) {
+			return action.Restarted{ID: "again", Process: "q"}, nil
+		}
+		b.seal(operation.List{Job: theJob, Epoch: 1, Operations: []operation.Operation{{
+			Action: "vendor.io/a", Kind: "AsyncBackupItemAction", ID: "one", Key: "k", Created: time.Now(), Restartable: true, Home: &operation.Home{Instance: "i", Process: "p"},
+		}}})
+		require.NoError(b, operation.KeepInput(b.Context(), b.store, theJob, "k", operation.Input{Item: json.RawMessage(`{"kind":"Pod"}`)}))
+		do(b, h, b.with(h))
+	})
+}
+
+func (b *bed) with(h *homes) *process {
+	b.Helper()
+	return b.start(func(c *poll.Config) { c.Homes = h })
+}
+
+func TestAnOperationIsBegunOnceMoreAfterItsProcess(t *testing.T) {
+	restartable(t, func(b *bed, h *homes, p *process) {
+		h.restart = func(call *action.Restart) (action.Restarted, error) {
+			require.Equal(t, &action.Restart{Kind: "AsyncBackupItemAction", Action: "vendor.io/a", Key: "k", Job: []byte("{}"), Item: []byte(`{"kind":"Pod"}`)}, call)
+			s := b.recorded()[0]
+			require.True(t, s.Restarting(), "it is recorded before it is made")
+			require.Equal(t, "j", s.Restart.Instance)
+			require.Contains(t, s.Restart.Reason, "instance i has ended")
+			return action.Restarted{ID: "again", Process: "q"}, nil
+		}
+		require.False(b, p.run(time.Minute))
+		require.True(b, b.recorded()[0].Restarted)
+		require.NotEmpty(b, h.plugins["j/q"].askedAt("again"), "it is asked about where it lives now")
+		require.Len(b, h.plugins["i/p"].askedAt("one"), 1)
+		h.plugins["j/q"].on("again", ends(""))
+		require.True(b, p.run(time.Minute))
+		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		require.Equal(b, []string{"j k"}, h.restarts)
+	})
+}
+
+func TestAnOperationIsBegunOnceMoreAtMostOnce(t *testing.T) {
+	restartable(t, func(b *bed, h *homes, p *process) {
+		require.False(b, p.run(time.Minute))
+		other := b.with(h) // which reads that it was
+		h.plugins["j/q"].on("again", fails(fmt.Errorf("%w: process q of instance j has ended", operationhome.ErrGone)))
+		require.True(b, other.run(2*frequency))
+		require.Equal(b, "the operation is lost: the process that the operation lived in is gone: process q of instance j has ended; it had been begun once more", b.errorOf(0))
+		require.True(b, p.run(2*frequency))
+		require.Equal(b, []string{"j k"}, h.restarts)
+	})
+}
+
+// Of two replicas that see the end of a process one makes the call. What the other was answered about
+// the process before says nothing of the operation that was begun since.
+func TestReplicasBeginAnOperationOnceMoreTogether(t *testing.T) {
+	restartable(t, func(b *bed, h *homes, p *process) {
+		other := b.with(h)
+		for range 20 {
+			p.poll()
+			other.poll()
+			time.Sleep(time.Second)
+		}
+		require.Equal(b, []string{"j k"}, h.restarts)
+		require.False(b, b.recorded()[0].Phase.Ended(), "%+v", b.recorded()[0])
+		h.plugins["j/q"].on("again", ends(""))
+		require.True(b, other.run(time.Minute))
+		require.True(b, p.run(time.Minute))
+	})
+}
+
+// What came of a call is not known when the process that made it has died. It is not made again.
+func TestAProcessDiesAsItBeginsAnOperationOnceMore(t *testing.T) {
+	restartable(t, func(b *bed, h *homes, p *process) {
+		h.restart = nil // it hangs
+		p.poll()
+		synctest.Wait()
+		p.poller.Close()
+		other := b.with(h)
+		require.True(b, other.run(5*time.Minute))
+		require.Contains(b, b.errorOf(0), "begun once more in instance j, and what came of that is not known")
+		require.Equal(b, []string{"j k"}, h.restarts)
+	})
+}
+
+func TestAnOperationThatIsNotBegunOnceMoreFailsAndSaysWhy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(b *bed, h *homes, p *process)
+		why    string
+		calls  int
+	}{
+		"refused": {func(_ *bed, h *homes, _ *process) {
+			h.restart = func(*action.Restart) (action.Restarted, error) { return action.Restarted{}, errors.New("disk full") }
+		}, "begun once more in instance j: disk full", 1},
+		"no instance": {func(_ *bed, h *homes, _ *process) { h.live = "" }, "it is not begun once more: no instance answers that can", 0},
+		"no input": {func(b *bed, _ *homes, _ *process) {
+			for _, key := range b.store.Keys() {
+				if strings.HasSuffix(key, "/input-k") {
+					require.NoError(b, b.store.Delete(b.Context(), key))
+				}
+			}
+		}, "it is not begun once more: read input of an operation", 0},
+		"cancelled": {func(_ *bed, _ *homes, p *process) { p.turn.Cancel = "the backup is cancelled" }, "the operation is lost", 0},
+		"too late":  {func(*bed, *homes, *process) { time.Sleep(limit) }, "the operation is lost", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			restartable(t, func(b *bed, h *homes, p *process) {
+				tc.change(b, h, p)
+				require.True(b, p.run(3*time.Minute))
+				require.Contains(b, b.errorOf(0), tc.why)
+				require.Contains(b, b.errorOf(0), "the process that the operation lived in is gone")
+				require.Len(b, h.restarts, tc.calls)
+			})
+		})
+	}
+}
+
+// An instance that comes up soon after the end of the one before is waited for.
+func TestAnInstanceThatComesUpBeginsTheOperationOnceMore(t *testing.T) {
+	restartable(t, func(b *bed, h *homes, p *process) {
+		h.live = ""
+		require.False(b, p.run(30*time.Second))
+		h.mu.Lock()
+		h.live = "j"
+		h.mu.Unlock()
+		require.False(b, p.run(30*time.Second))
+		require.True(b, b.recorded()[0].Restarted)
+	})
+}
