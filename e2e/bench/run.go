@@ -23,6 +23,9 @@ type Config struct {
 	Resume  int       // number of objects of the backup whose runner is killed; 0 leaves that out
 	Plugins int       // number of objects to back up with and without plugins; 0 leaves that out
 	Queue   []int     // lengths of the queue to measure
+	// Operations is the number of open operations that the monitors are measured beside; 0 leaves that
+	// out.
+	Operations int
 	// Footprint is the number of made-up objects whose restore is measured in memory; 0 leaves that
 	// out.
 	Footprint int
@@ -72,6 +75,11 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 	for _, queued := range config.Queue {
 		if err := b.queue(ctx, queued); err != nil {
 			return b.figures, fmt.Errorf("queue of %d: %w", queued, err)
+		}
+	}
+	if config.Operations > 0 {
+		if err := b.operations(ctx, config.Operations); err != nil {
+			return b.figures, fmt.Errorf("operations: %w", err)
 		}
 	}
 	if config.Resume > 0 {

@@ -1,8 +1,8 @@
 // Command bench measures the services and writes .out/bench.json. BENCH=quick measures small sizes
 // in a few minutes, BENCH=sizes only backups and restores, BENCH=restore only 10,000 objects,
-// BENCH=resume only the backup whose runner is killed, BENCH=queue only the queue, BENCH=huge only
-// objects of 900 KB, BENCH=plugins only what plugins cost, BENCH=footprint only the memory of a
-// restore of a million objects.
+// BENCH=resume only the backup whose runner is killed, BENCH=queue only the queue, BENCH=operations
+// only what polls operations, BENCH=huge only objects of 900 KB, BENCH=plugins only what plugins cost,
+// BENCH=footprint only the memory of a restore of a million objects.
 package main
 
 import (
@@ -59,11 +59,13 @@ func run(ctx context.Context) error {
 func sizes(wanted string) (bench.Config, error) {
 	switch wanted {
 	case "":
-		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Restore: 10_000, Plugins: 10_000, Queue: []int{100, 1000, 10_000}, Resume: 50_000, ClaimTimeout: 30 * time.Second, Footprint: 1_000_000}, nil
+		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Restore: 10_000, Plugins: 10_000, Queue: []int{100, 1000, 10_000}, Operations: 10_000, Resume: 50_000, ClaimTimeout: 30 * time.Second, Footprint: 1_000_000}, nil
 	case "quick":
-		return bench.Config{Sizes: []int{2000, 10_000}, Huge: 200, Restore: 2000, Plugins: 2000, Queue: []int{100, 1000}, Resume: 10_000, ClaimTimeout: 5 * time.Second, Footprint: 100_000}, nil
+		return bench.Config{Sizes: []int{2000, 10_000}, Huge: 200, Restore: 2000, Plugins: 2000, Queue: []int{100, 1000}, Operations: 10_000, Resume: 10_000, ClaimTimeout: 5 * time.Second, Footprint: 100_000}, nil
 	case "queue":
 		return bench.Config{Queue: []int{100, 1000, 10_000}}, nil
+	case "operations":
+		return bench.Config{Operations: 10_000}, nil
 	case "sizes":
 		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Restore: 10_000}, nil
 	case "restore":
@@ -77,5 +79,5 @@ func sizes(wanted string) (bench.Config, error) {
 	case "resume":
 		return bench.Config{Resume: 50_000, ClaimTimeout: 30 * time.Second}, nil
 	}
-	return bench.Config{}, fmt.Errorf("BENCH=%s: want nothing, quick, sizes, restore, queue, huge, plugins, footprint or resume", wanted)
+	return bench.Config{}, fmt.Errorf("BENCH=%s: want nothing, quick, sizes, restore, queue, operations, huge, plugins, footprint or resume", wanted)
 }

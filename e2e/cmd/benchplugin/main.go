@@ -1,6 +1,6 @@
 // Command benchplugin is the plugin of package bench. The name it is started under says what it is
-// called for: as "matched" for every ConfigMap, which it annotates, else for ConfigMaps with a
-// label that none has.
+// called for: as "matched" for every ConfigMap, which it annotates, as "operations" about operations
+// that go on, else for ConfigMaps with a label that none has.
 package main
 
 import (
@@ -15,9 +15,19 @@ import (
 
 func main() {
 	registry := &plugin.Registry{}
+	if filepath.Base(os.Args[0]) == operationsBinary {
+		notes := &operations{}
+		registry.AsyncBackupItemAction("bench.example.com/operation", nil, func(plugin.Env) (plugin.AsyncBackupItemAction, error) { return notes, nil })
+		run(registry)
+		return
+	}
 	registry.BackupItemAction("bench.example.com/annotate", []string{"configmaps"}, func(plugin.Env) (plugin.BackupItemAction, error) {
 		return annotate{matched: filepath.Base(os.Args[0]) == "matched"}, nil
 	})
+	run(registry)
+}
+
+func run(registry *plugin.Registry) {
 	if err := serve.Run(registry); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
