@@ -43,17 +43,22 @@ func timeout(s status) time.Duration { return cmp.Or(s.timeout, defaultTimeout) 
 // holds reports whether a job whose operations cannot be read waits for another try: not when they
 // never will be, when it was asked to stop, or when its operations had the time that it gives them.
 func (m *Monitor) holds(obj client.Object, err error, s status) bool {
+	_, cancelled := cancel.Requested(obj)
+	over := m.over(obj, s, 0)
+	gone := errors.Is(err, errgrpc.ErrCorrupt) || errors.Is(err, errgrpc.ErrNotFound) || apierrors.IsNotFound(err)
+	holds := !cancelled && !over && !gone
+	m.Log.Warn("operations of a job not read", "name", obj.GetName(), "waits", holds, "error", err)
+	return holds
+}
+
+// over reports whether the time that a job gives its operations, and grace, have passed since it began.
+func (m *Monitor) over(obj client.Object, s status, grace time.Duration) bool {
 	since := s.started
 	if since == nil {
 		created := obj.GetCreationTimestamp()
 		since = &created
 	}
-	_, cancelled := cancel.Requested(obj)
-	over := !m.Clock.Now().Before(since.Add(timeout(s)))
-	gone := errors.Is(err, errgrpc.ErrCorrupt) || errors.Is(err, errgrpc.ErrNotFound) || apierrors.IsNotFound(err)
-	holds := !cancelled && !over && !gone
-	m.Log.Warn("operations of a job not read", "name", obj.GetName(), "waits", holds, "error", err)
-	return holds
+	return !m.Clock.Now().Before(since.Add(timeout(s) + grace))
 }
 
 // failed reports whether an operation has failed, or counts as that since it has not ended.

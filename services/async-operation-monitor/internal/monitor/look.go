@@ -201,6 +201,8 @@ func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 	m.tellStalled(obj, report.Stalled)
 	m.tellRestarts(ctx, obj, k.name, report.Restarts)
 	switch {
+	case errors.Is(err, objectstore.ErrReadOnly) && m.over(obj, k.status(obj), m.Poller.Grace): // nothing can be recorded
+		return 0, abandon(ctx, m, k, obj, err)
 	case err != nil:
 		return 0, fmt.Errorf("poll the operations of %s %q: %w", k.name, obj.GetName(), err)
 	case report.Ended:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -259,6 +260,31 @@ func TestAJobWaitsForItsBucket(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nothing can be recorded in a location that became read-only. It may be writable again, so the job
+// waits, for as long as its operations may take.
+func TestAJobWaitsForItsLocationToBeWritableForABoundedTime(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.job(operation.KindBackup, "j", "a")
+		b.edit("j", func(o *velerov1.Backup) {
+			o.Status.StartTimestamp = ptr(metav1.Now())
+			o.Spec.ItemOperationTimeout.Duration = time.Hour
+		})
+		b.plugins.set("a", action.Progress{Done: true})
+		b.store.Inject(func(op memstore.Op, _ string) error {
+			if op == memstore.OpPut || op == memstore.OpCreate {
+				return objectstore.ErrReadOnly
+			}
+			return nil
+		})
+		b.start()
+		b.pass(time.Hour)
+		require.Equal(b, waiting, b.backup("j").Status.Phase)
+		b.pass(grace + 2*frequency)
+		require.Equal(b, finalPF, b.backup("j").Status.Phase)
+		require.Contains(b, b.events.told()[0], "read-only")
+	})
 }
 
 // Another object has the name: its operations are not those of the hint.

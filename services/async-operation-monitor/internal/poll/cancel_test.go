@@ -29,7 +29,7 @@ func TestAnOperationThatTakesTooLongIsCancelledAndFails(t *testing.T) {
 	}{
 		"acknowledged, failed":    {accepts, ends("data mover stopped"), "timed out after 4h0m0s, the cancel was acknowledged: data mover stopped", 10 * time.Second},
 		"acknowledged, completed": {accepts, ends(""), "timed out after 4h0m0s, the cancel was acknowledged: it completed", 10 * time.Second},
-		"hanging, ended":          {nil, ends("stopped"), "timed out after 4h0m0s, the cancel was acknowledged: stopped", 10 * time.Second},
+		"hanging, ended":          {nil, ends("stopped"), "timed out after 4h0m0s, the cancel was not acknowledged: stopped", 10 * time.Second},
 		"refused, ended":          {refuses, ends("stopped"), "timed out after 4h0m0s, the cancel was refused; then the operation ended: stopped", 10 * time.Second},
 		"failed, ended":           {breaks, ends(""), "timed out after 4h0m0s, the cancel failed: the process died; then the operation ended: it completed", 10 * time.Second},
 		"acknowledged, running":   {accepts, runs, "timed out after 4h0m0s, the cancel was acknowledged, but the operation did not end in time; the operation may go on", grace},

@@ -2,7 +2,6 @@ package poll
 
 import (
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -15,11 +14,8 @@ const mayGoOn = "the operation may go on"
 // timedOut is the reason to cancel an operation that took too long.
 func timedOut(limit time.Duration) string { return fmt.Sprintf("timed out after %s", limit) }
 
-// lostPrefix begins the text of an operation that is not known any more.
-const lostPrefix = "the operation is lost: "
-
 // lost is why an operation failed that its action does not know.
-func lost(err error) string { return clip(lostPrefix + err.Error()) }
+func lost(err error) string { return clip("the operation is lost: " + err.Error()) }
 
 // notAgain is why an operation failed that was lost and is not begun once more.
 func notAgain(lost, why string) string { return clip(lost + "; it is not begun once more: " + why) }
@@ -31,9 +27,9 @@ func endedBy(intent *operation.Cancel, answer *operation.Answer, ended string) s
 		ended = "it completed"
 	}
 	switch {
-	case answer == nil && strings.HasPrefix(ended, lostPrefix):
+	case answer == nil:
 		return clip(fmt.Sprintf("%s, the cancel was not acknowledged: %s", intent.Reason, ended))
-	case answer == nil, answer.Accepted:
+	case answer.Accepted:
 		return clip(fmt.Sprintf("%s, the cancel was acknowledged: %s", intent.Reason, ended))
 	case answer.Error != "":
 		return clip(fmt.Sprintf("%s, the cancel failed: %s; then the operation ended: %s", intent.Reason, answer.Error, ended))
