@@ -19,7 +19,7 @@ func (b *bed) kill(t *testing.T, service string) {
 	require.NoError(t, err)
 }
 
-// runnerDies kills the runner in the middle of a Start: whoever goes on repeats it with its key.
+// runnerDies kills the runner in the middle of a Start: the next holder repeats it with its key.
 func (b *bed) runnerDies(t *testing.T) {
 	const name = "runner"
 	b.Namespace(t, name)

@@ -52,7 +52,7 @@ func (p *provider) start(ctx context.Context, item *unstructured.Unstructured, a
 		return nil, err
 	}
 	w.Namespace, w.GenerateName = item.GetNamespace(), item.GetName()+"-"
-	if key != "" { // whoever repeats the call arrives at the same work
+	if key != "" { // a holder that repeats the call arrives at the same work
 		w.Name = w.GenerateName + key[:8]
 	}
 	if err := p.works.Create(ctx, w); err != nil && !apierrors.IsAlreadyExists(err) {

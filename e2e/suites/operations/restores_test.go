@@ -186,7 +186,7 @@ func (b *bed) restoreCancelled(t *testing.T) {
 	require.Len(t, b.restoreOperations(t, name), 3)
 }
 
-// restoreRunnerDies kills the runner in the middle of a Start: whoever goes on repeats it with its
+// restoreRunnerDies kills the runner in the middle of a Start: the next holder repeats it with its
 // key.
 func (b *bed) restoreRunnerDies(t *testing.T) {
 	const name = "restore-runner"

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 )
 
-// stored reads the tarball of a backup as whoever unpacks it: of two entries of one path the last
+// stored reads the tarball of a backup as a program that unpacks it: of two entries of one path the last
 // one counts.
 func (b *bed) stored(t *testing.T, backup string) map[string][]byte {
 	t.Helper()

@@ -2,8 +2,8 @@
 // from which on such a request comes too late.
 //
 // Both are annotations written by compare-and-swap, so that one of them is first: a holder that
-// finds the request cannot mark its commit any more, whatever it did meanwhile, and whoever finds
-// the mark does not ask.
+// finds the request cannot mark its commit any more, whatever it did meanwhile, and a process that
+// finds the mark does not ask.
 //
 // Both hold the UID of their object, for annotations are copied with it: what was written for
 // another object does not count. A request in a person's words, which holds none, does.

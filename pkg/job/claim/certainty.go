@@ -43,7 +43,7 @@ func (t *certainty) renewed(begin, end time.Time) {
 }
 
 // fresh reports whether the Lease was renewed less than the timeout minus a margin ago: the margin
-// is left to whoever asked. The wall clock has a say too, because the monotonic one may stand still
+// is left to the caller. The wall clock has a say too, because the monotonic one may stand still
 // while a machine sleeps.
 func (t *certainty) fresh(now time.Time) bool {
 	limit := t.timeout - t.timeout/marginsPerTimeout

@@ -75,7 +75,7 @@ func (i *Instance) lease(holder string) *coordinationv1.Lease {
 	}
 }
 
-// leave releases the Lease: whoever watches takes over at once.
+// leave releases the Lease: an instance that watches takes over at once.
 func (i *Instance) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()

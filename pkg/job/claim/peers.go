@@ -30,7 +30,7 @@ const (
 
 // Peers finds instances for a process that holds no claims. One has ended when its Lease was
 // released, or was seen unchanged, or absent, for its whole duration: by the clock of this process,
-// and without a gap in which the API server did not answer, or nobody looked. Safe for concurrent
+// and without a gap in which the API server did not answer, or no look was taken. Safe for concurrent
 // use.
 type Peers struct {
 	reader    client.Reader
@@ -76,7 +76,7 @@ func (p *Peers) Run(ctx context.Context) error {
 	}
 }
 
-// due lists the instances to look at, and forgets those that nobody asks about.
+// due lists the instances to look at, and forgets those that are not asked about.
 func (p *Peers) due() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package document keeps JSON documents of a job in its bucket that are created once: the first one
-// decides, and whoever comes later follows what is there.
+// decides, and later ones follow what is there.
 package document
 
 import (

@@ -1,10 +1,10 @@
 // Package journal keeps the durable progress of a job as immutable records in a bucket, written by
-// whoever holds the job's claim.
+// the holder of the job's claim.
 //
 // The holder of an epoch numbers its records from 1 without gaps and creates each only if there is
-// none. Whoever takes the job over first closes every earlier epoch, by creating that epoch's next
-// record itself: the next record of a holder that still lives fails with ErrFenced, and it stops
-// before the effect that the record would have stood for.
+// none. The holder that takes the job over first closes every earlier epoch, by creating that
+// epoch's next record itself: the next record of a holder that still lives fails with ErrFenced, and
+// it stops before the effect that the record would have stood for.
 package journal
 
 import (

@@ -86,7 +86,7 @@ func losing(s *memstore.Store, text string) {
 	})
 }
 
-// Nobody closed the epoch: the record behind one whose answer got lost gets the next number, and
+// The epoch was not closed: the record behind one whose answer got lost gets the next number, and
 // the lost one is there once when its caller tries again.
 func TestALostAnswerIsNoFenceForAnother(t *testing.T) {
 	s := memstore.New()

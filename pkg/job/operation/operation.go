@@ -69,7 +69,7 @@ type Operation struct {
 	Created time.Time `json:"created"`
 }
 
-// Key is the idempotency key of the call of an action about an item: whoever repeats the call
+// Key is the idempotency key of the call of an action about an item: a process that repeats the call
 // arrives at the same one, and no other call does.
 func Key(jobUID, action string, item *Resource) string {
 	h := sha256.Sum256([]byte(strings.Join([]string{jobUID, action, item.Group, item.Resource, item.Namespace, item.Name}, "\x00")))

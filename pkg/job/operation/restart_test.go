@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-// An operation that was begun once more is another one from then on, for whoever reads the records.
+// An operation that was begun once more is another one from then on, for every reader of the records.
 func TestAnOperationThatWasBegunOnceMore(t *testing.T) {
 	store, l := sealed(t, "1", "2")
 	append := func(e operation.Event) { require.NoError(t, l.Append(t.Context(), e)) }

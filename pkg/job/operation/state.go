@@ -19,7 +19,7 @@ type Event struct {
 	End       *End       `json:"end,omitempty"`
 }
 
-// Request is that somebody wants an operation to end: whoever polls it next intends to cancel it.
+// Request is that an operation has to end: the process that polls it next intends to cancel it.
 type Request struct {
 	// Reason is why, as the failed operation says it: "cancelled by ann".
 	Reason string `json:"reason"`

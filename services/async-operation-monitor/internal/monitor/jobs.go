@@ -48,7 +48,7 @@ type entry struct {
 	object client.Object
 	gone   time.Time
 
-	// noted is what was written last into the object, and when. Whoever is in the entry has them.
+	// noted is what was written last into the object, and when. The poll under way alone uses them.
 	noted     operation.Summary
 	notedTime time.Time
 }
@@ -67,23 +67,24 @@ func (j *jobs) get(key string, uid types.UID) (e *entry, first bool) {
 	return e, first
 }
 
-// sight is a job as this process last polled it.
-type sight struct {
+// lastPoll is the last poll of a job by this process.
+type lastPoll struct {
 	// quiet is since when, pause after how long the next poll is due.
 	quiet, pause time.Duration
 	first        bool // never before
 	stopping     bool
 }
 
-// sight looks a job up. The pause of one that was not polled yet is that of the caller.
-func (j *jobs) sight(key string, uid types.UID, pause time.Duration) sight {
+// lastPoll returns the last poll of a job. The pause of one that was not polled yet is that of the
+// caller.
+func (j *jobs) lastPoll(key string, uid types.UID, pause time.Duration) lastPoll {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e, first := j.get(key, uid)
 	if e.again > 0 {
 		pause = e.again
 	}
-	return sight{quiet: j.clock.Since(e.looked), pause: pause, first: first, stopping: e.stopping}
+	return lastPoll{quiet: j.clock.Since(e.looked), pause: pause, first: first, stopping: e.stopping}
 }
 
 // enter begins a poll of a job; nil while another one is under way in this process. leave ends it.

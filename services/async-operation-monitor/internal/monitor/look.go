@@ -60,7 +60,7 @@ func see[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req recon
 		m.jobs.waitsNoMore(key, k.finalizes(obj))
 		return reconcile.Result{RequeueAfter: endDeleted(ctx, m, k, key)}
 	}
-	s := m.jobs.sight(key, obj.GetUID(), m.Frequency)
+	s := m.jobs.lastPoll(key, obj.GetUID(), m.Frequency)
 	due := stop(obj) && !s.stopping
 	if s.first || s.quiet >= s.pause {
 		announced := announce(ctx, m, k, obj)
@@ -198,8 +198,8 @@ func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 		m.Log.WarnContext(ctx, "operation stands still", "kind", k.name, "name", obj.GetName(),
 			"action", s.Operation.Action, "operation", s.Operation.ID, "item", s.Operation.Item.String(), "for", s.For)
 	}
-	m.tellStalled(obj, report.Stalled)
-	m.tellRestarts(ctx, obj, k.name, report.Restarts)
+	m.reportStalled(obj, report.Stalled)
+	m.reportRestarts(ctx, obj, k.name, report.Restarts)
 	switch {
 	case errors.Is(err, objectstore.ErrReadOnly) && m.over(obj, k.status(obj), m.Poller.Grace): // nothing can be recorded
 		return 0, abandon(ctx, m, k, obj, err)
@@ -212,12 +212,12 @@ func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 	return report.Next, nil
 }
 
-// maxTold bounds the Events of one kind about operations of one job, for each poll.
-const maxTold = 5
+// maxEvents bounds the Events of one kind about operations of one job, for each poll.
+const maxEvents = 5
 
-func (m *Monitor) tellStalled(obj client.Object, list []poll.Stall) {
+func (m *Monitor) reportStalled(obj client.Object, list []poll.Stall) {
 	for i, s := range list {
-		if i == maxTold {
+		if i == maxEvents {
 			m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationStalled", "Poll", "%d more operations stand still", len(list)-i)
 			return
 		}
@@ -227,13 +227,13 @@ func (m *Monitor) tellStalled(obj client.Object, list []poll.Stall) {
 	}
 }
 
-// tellRestarts tells of operations that are begun once more.
-func (m *Monitor) tellRestarts(ctx context.Context, obj client.Object, kind string, list []poll.Restart) {
+// reportRestarts logs operations that are begun once more, and makes Events of them.
+func (m *Monitor) reportRestarts(ctx context.Context, obj client.Object, kind string, list []poll.Restart) {
 	for i := range list {
 		r, op := &list[i], &list[i].Operation
 		m.Log.WarnContext(ctx, "operation is begun once more", "kind", kind, "name", obj.GetName(),
 			"action", op.Action, "operation", op.ID, "item", op.Item.String(), "instance", r.Instance, "reason", r.Reason)
-		if i < maxTold {
+		if i < maxEvents {
 			m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationRestarted", "Poll", "operation %.128q of action %.128q for %.256s is begun once more: %.256s",
 				op.ID, op.Action, op.Item.String(), r.Reason)
 		}

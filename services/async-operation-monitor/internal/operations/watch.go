@@ -25,7 +25,7 @@ type State struct {
 }
 
 // Watch sends the state of a job's operations, and again every period, until the job has ended. The
-// bucket is read when the object of the job has changed: whoever follows the operations writes into
+// bucket is read when the object of the job has changed: the process that polls the operations writes into
 // it what ended. Errors are those of OfBackup and of send, the cause of the end of ctx, and one
 // that wraps errgrpc.ErrConflict when another object has the name.
 func (s *Source) Watch(ctx context.Context, owner Owner, send func(State) error) error {

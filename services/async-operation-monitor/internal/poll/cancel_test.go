@@ -70,7 +70,7 @@ func TestAnOperationThatTakesTooLongIsCancelledAndFails(t *testing.T) {
 	}
 }
 
-// A request that any process recorded is carried out by whoever polls next, once; the other
+// A request that any process recorded is carried out by the process that polls next, once; the other
 // operations go on.
 func TestARequestEndsOneOperation(t *testing.T) {
 	inBubble(t, []string{"a", "b"}, func(b *bed) {

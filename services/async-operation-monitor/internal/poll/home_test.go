@@ -126,7 +126,7 @@ func TestAnOperationFailsWithItsProcess(t *testing.T) {
 }
 
 // An instance that does not answer holds up its own operations only.
-func TestAnInstanceThatHangsHoldsUpNobodyElse(t *testing.T) {
+func TestAnInstanceThatHangsHoldsUpNoOther(t *testing.T) {
 	var names []string
 	for i := range 16 {
 		names = append(names, "i/"+string(rune('a'+i)))

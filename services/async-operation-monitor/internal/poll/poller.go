@@ -46,7 +46,7 @@ type Homes interface {
 	// At returns who can be asked about the operations in a process of an instance. Errors wrap
 	// operationhome.ErrGone once that process, or the instance, has ended.
 	At(instance, process string) action.Operations
-	// Forget says that nobody asks about an operation any more.
+	// Forget is for an operation that is not asked about any more.
 	Forget(ctx context.Context, instance, process string, op action.Operation) error
 	// Live returns an instance that answers where operations of a kind of job can be begun, which is
 	// first if that one does; empty where none answers at the moment.

@@ -90,7 +90,8 @@ func (s *Server) CancelOperation(ctx context.Context, req *operationv1.CancelOpe
 		return nil, errgrpc.Field("target", "must be an operation, or all")
 	}
 	reason := "cancelled"
-	if by := cmp.Or(kubeauth.UserFrom(ctx), req.GetRequestedBy()); by != "" { // what callers say counts where nobody is authenticated
+	// The caller's own word counts where callers are not authenticated.
+	if by := cmp.Or(kubeauth.UserFrom(ctx), req.GetRequestedBy()); by != "" {
 		reason += " by " + by
 	}
 	done, err := s.Operations.Cancel(ctx, owner, target, reason)
