@@ -70,8 +70,9 @@ func (j *Job) prepare(ctx context.Context, turn Turn) {
 		if _, asked := live[before]; !asked {
 			live[before], _ = p.Homes.Live(ctx, j.log.Job().Kind, before) // it is asked again with the next poll
 		}
+		instance := live[before]
 		group.Go(func() error {
-			j.prepareOne(groupCtx, i, live[before])
+			j.prepareOne(groupCtx, i, instance)
 			return nil
 		})
 	}
