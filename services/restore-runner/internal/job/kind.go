@@ -131,7 +131,7 @@ func (k *Kind) Terminal(restore *velerov1.Restore) bool { return restore.Status.
 
 // Finalize implements engine.Finalizer: it removes the files of a deleted restore once no process
 // writes them any more, nor needs them to resume what the restore left paused, or to cancel what it
-// began; for that they stay StorePatience at most.
+// began; for each of these they stay StorePatience at most, one after the other.
 func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free func() bool) (again time.Duration, err error) {
 	if restore.DeletionTimestamp == nil {
 		return 0, nil
@@ -140,7 +140,7 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 		return soon, nil
 	}
 	if location := paused.Of(restore); location != "" {
-		if k.cfg.Clock.Since(restore.DeletionTimestamp.Time) < k.cfg.StorePatience {
+		if k.within(restore, 1) {
 			return soon, nil
 		}
 		k.cfg.Log.ErrorContext(ctx, "a deleted restore leaves objects paused", "restore", restore.Name, "location", location)
@@ -156,6 +156,12 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 		return engine.Period, nil
 	}
 	return 0, nil
+}
+
+// within reports whether the first so many waits of a deleted restore, of StorePatience each, are not
+// over: what an earlier one took is not missing in a later one.
+func (k *Kind) within(restore *velerov1.Restore, waits int) bool {
+	return k.cfg.Clock.Since(restore.DeletionTimestamp.Time) < time.Duration(waits)*k.cfg.StorePatience
 }
 
 // Running returns how far a restore of this process is; false when none of its objects is being

@@ -78,16 +78,18 @@ func (c *Config) openLeft(ctx context.Context, restore *velerov1.Restore) (objec
 	return nil, fmt.Errorf("%s: %w", what, err)
 }
 
-// endOperations has the operations of a deleted restore cancelled before its files go, for as long
-// as StorePatience. The restore has no holder. It returns after how long it has to be asked again; 0
-// when no operation is left.
+// endOperations has the operations of a deleted restore sealed, and then cancelled, before its files
+// go, each for as long as StorePatience. The restore has no holder. It returns after how long it has
+// to be asked again; 0 when no operation is left.
 func (k *Kind) endOperations(ctx context.Context, restore *velerov1.Restore) time.Duration {
 	phase := restore.Status.Phase
 	_, held, err := claim.Parse(restore)
 	if err != nil || !held || phase != velerov1.RestorePhaseInProgress && !waiting(phase) {
 		return 0
 	}
+	waits := 3 // for what it paused, the seal and the cancels
 	if phase == velerov1.RestorePhaseInProgress {
+		waits = 2
 		log, left := k.cfg.sealLeft(ctx, restore, deletedReason)
 		if left == nil && (log == nil || log.Ended()) {
 			return 0
@@ -96,7 +98,7 @@ func (k *Kind) endOperations(ctx context.Context, restore *velerov1.Restore) tim
 			err = k.writeWaiting(ctx, restore, log)
 		}
 	}
-	if k.cfg.Clock.Since(restore.DeletionTimestamp.Time) < k.cfg.StorePatience {
+	if k.within(restore, waits) {
 		if err != nil && ctx.Err() == nil {
 			k.cfg.Log.WarnContext(ctx, "operations of a deleted restore not cancelled; retrying", "restore", restore.Name, "error", err)
 		}

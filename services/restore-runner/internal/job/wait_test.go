@@ -411,6 +411,9 @@ func TestADeletedRestoreWithoutAHolderHasItsOperationsCancelled(t *testing.T) {
 	require.Positive(t, c.reconcile(t).RequeueAfter)
 	require.Empty(t, c.cleaner.cleaned)
 
+	now.by.Add(int64(2 * b.config.StorePatience))
+	require.Positive(t, c.reconcile(t).RequeueAfter, "what the waits before took is not missing in this one")
+	require.Empty(t, c.cleaner.cleaned)
 	now.by.Add(int64(b.config.StorePatience))
 	require.Zero(t, c.reconcile(t), "its files do not wait for ever")
 	require.Len(t, c.cleaner.cleaned, 1)
