@@ -2,6 +2,7 @@ package poll
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -14,8 +15,11 @@ const mayGoOn = "the operation may go on"
 // timedOut is the reason to cancel an operation that took too long.
 func timedOut(limit time.Duration) string { return fmt.Sprintf("timed out after %s", limit) }
 
+// lostPrefix begins the text of an operation that is not known any more.
+const lostPrefix = "the operation is lost: "
+
 // lost is why an operation failed that its action does not know.
-func lost(err error) string { return clip("the operation is lost: " + err.Error()) }
+func lost(err error) string { return clip(lostPrefix + err.Error()) }
 
 // notAgain is why an operation failed that was lost and is not begun once more.
 func notAgain(lost, why string) string { return clip(lost + "; it is not begun once more: " + why) }
@@ -27,8 +31,10 @@ func endedBy(intent *operation.Cancel, answer *operation.Answer, ended string) s
 		ended = "it completed"
 	}
 	switch {
-	case answer == nil:
+	case answer == nil && strings.HasPrefix(ended, lostPrefix):
 		return clip(fmt.Sprintf("%s, the cancel was not acknowledged: %s", intent.Reason, ended))
+	case answer == nil: // it did not return yet, or another process has it
+		return clip(fmt.Sprintf("%s, the answer to the cancel is not known: %s", intent.Reason, ended))
 	case answer.Accepted:
 		return clip(fmt.Sprintf("%s, the cancel was acknowledged: %s", intent.Reason, ended))
 	case answer.Error != "":
