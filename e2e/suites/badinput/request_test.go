@@ -87,7 +87,7 @@ func refusedRestores() []refusal[velerov1.RestoreSpec] {
 		{"restore-status", spec{BackupName: "intact", RestoreStatus: &velerov1.RestoreStatusSpec{IncludedResources: []string{"pods"}}},
 			[]string{"spec.restoreStatus"}},
 		{"hooks", spec{BackupName: "intact", Hooks: velerov1.RestoreHooks{Resources: []velerov1.RestoreResourceHookSpec{{Name: "h", PostHooks: []velerov1.RestoreResourceHook{
-			{Exec: &velerov1.ExecRestoreHook{Command: []string{"x"}}}}}}}}, []string{"spec.hooks.resources[0].postHooks[0].exec"}},
+			{Exec: &velerov1.ExecRestoreHook{Command: []string{"x"}, WaitTimeout: metav1.Duration{Duration: -1}}}}}}}}, []string{"spec.hooks.resources[0].postHooks[0].exec.waitTimeout"}},
 		{"policy", spec{BackupName: "intact", ExistingResourcePolicy: "overwrite"}, []string{"spec.existingResourcePolicy", "overwrite"}},
 		{"mapping", spec{BackupName: "intact", NamespaceMapping: map[string]string{"a": "Not_A_Name"}}, []string{"spec.namespaceMapping", "Not_A_Name"}},
 		{"selector", spec{BackupName: "intact", LabelSelector: near}, []string{"spec.labelSelector", "Near"}},

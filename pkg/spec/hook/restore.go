@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 // CheckRestore finds what is wrong with the hooks of a restore. Fields begin with "spec.hooks".
@@ -22,14 +21,19 @@ func CheckRestore(hooks *velerov1.RestoreHooks) (out []Problem) {
 	return out
 }
 
-func checkRestoreHook(path string, h *velerov1.RestoreResourceHook) []Problem {
-	switch {
-	case h.Exec != nil:
-		return []Problem{{path + ".exec", "not supported by Holdfast yet"}}
-	case h.Init == nil:
+func checkRestoreHook(path string, h *velerov1.RestoreResourceHook) (out []Problem) {
+	if h.Exec == nil && h.Init == nil {
 		return []Problem{{path, "names neither exec nor init"}}
 	}
-	out := checkTimeout(path+".init.timeout", h.Init.Timeout.Duration)
+	if e := h.Exec; e != nil {
+		out = append(out, checkExec(path+".exec", e.Container, e.Command, e.OnError)...)
+		out = append(out, checkTimeout(path+".exec.execTimeout", e.ExecTimeout.Duration)...)
+		out = append(out, checkTimeout(path+".exec.waitTimeout", e.WaitTimeout.Duration)...)
+	}
+	if h.Init == nil {
+		return out
+	}
+	out = append(out, checkTimeout(path+".init.timeout", h.Init.Timeout.Duration)...)
 	if len(h.Init.InitContainers) == 0 {
 		out = append(out, Problem{path + ".init.initContainers", "is required"})
 	}
@@ -65,37 +69,52 @@ func container(raw []byte) (map[string]any, error) {
 	return c, nil
 }
 
+// each calls do with the hooks of a spec for a Pod, which is in its target namespace, in their order,
+// and with the field of each. Lists of resources are not looked at: hooks of other objects do not
+// exist (Velero 1.18).
+func each(hooks *velerov1.RestoreHooks, pod *Pod, do func(path string, h *velerov1.RestoreResourceHook) error) error {
+	for i := range hooks.Resources {
+		set := &hooks.Resources[i]
+		selector, err := (&scope{labelSelector: set.LabelSelector}).selector()
+		if err != nil {
+			return fmt.Errorf("spec.hooks.resources[%d]: %w", i, err)
+		}
+		m := matcher{included: set.IncludedNamespaces, excluded: set.ExcludedNamespaces, labels: selector}
+		if !m.matches(pod.Namespace, pod.labels()) {
+			continue
+		}
+		for n := range set.PostHooks {
+			if err := do(fmt.Sprintf("spec.hooks.resources[%d].postHooks[%d]", i, n), &set.PostHooks[n]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // InitContainers returns the init containers that a restore adds to a Pod, which is in its target
-// namespace: those of its annotations, or else those of the spec's hooks, in their order. Lists of
-// resources are not looked at: hooks of other objects do not exist (Velero 1.18). What cannot be used
-// is an error.
+// namespace: those of its annotations, or else those of the spec's hooks, in their order. What cannot
+// be used is an error.
 func InitContainers(hooks *velerov1.RestoreHooks, pod *Pod, name string) ([]map[string]any, error) {
 	c, err := annotatedInit(pod, name)
 	if c != nil || err != nil {
 		return c, err
 	}
-	for i := range hooks.Resources {
-		set := &hooks.Resources[i]
-		m, err := (&scope{labelSelector: set.LabelSelector}).selector()
-		if err != nil {
-			return nil, err
+	err = each(hooks, pod, func(path string, h *velerov1.RestoreResourceHook) error {
+		if h.Init == nil {
+			return nil
 		}
-		if !m.Matches(pod.labels()) || selection.MatchesAny(set.ExcludedNamespaces, pod.Namespace) ||
-			len(set.IncludedNamespaces) > 0 && !selection.MatchesAny(set.IncludedNamespaces, pod.Namespace) {
-			continue
-		}
-		for n := range set.PostHooks {
-			if set.PostHooks[n].Init == nil {
-				continue
+		for _, raw := range h.Init.InitContainers {
+			added, err := container(raw.Raw)
+			if err != nil {
+				return fmt.Errorf("%s.init.initContainers: %w", path, err)
 			}
-			for _, raw := range set.PostHooks[n].Init.InitContainers {
-				added, err := container(raw.Raw)
-				if err != nil {
-					return nil, fmt.Errorf("spec.hooks.resources[%d].postHooks[%d].init.initContainers: %w", i, n, err)
-				}
-				c = append(c, added)
-			}
+			c = append(c, added)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -277,8 +277,8 @@ func TestABackupThatIsBeingDeletedIsNoSource(t *testing.T) {
 
 func TestRestoreProblemsNameTheField(t *testing.T) {
 	for want, spec := range map[string]velerov1.RestoreSpec{
-		"spec.hooks.resources[0].postHooks[0].exec": {BackupName: "b", Hooks: velerov1.RestoreHooks{Resources: []velerov1.RestoreResourceHookSpec{
-			{Name: "h", PostHooks: []velerov1.RestoreResourceHook{{Exec: &velerov1.ExecRestoreHook{Command: []string{"x"}}}}}}}},
+		"spec.hooks.resources[0].postHooks[0].exec.command": {BackupName: "b", Hooks: velerov1.RestoreHooks{Resources: []velerov1.RestoreResourceHookSpec{
+			{Name: "h", PostHooks: []velerov1.RestoreResourceHook{{Exec: &velerov1.ExecRestoreHook{Command: []string{""}}}}}}}},
 		"spec.resourceModifier":                     {BackupName: "b", ResourceModifier: &corev1.TypedLocalObjectReference{Name: "m"}},
 		"spec.restoreStatus":                        {BackupName: "b", RestoreStatus: &velerov1.RestoreStatusSpec{}},
 		"spec.uploaderConfig.writeSparseFiles":      {BackupName: "b", UploaderConfig: &velerov1.UploaderConfigForRestore{WriteSparseFiles: ptr.To(true)}},
