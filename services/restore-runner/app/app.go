@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube/leaderelection"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
@@ -80,13 +81,17 @@ func (a *App) wire(config *Config) error {
 		OperationsOf: operation.KindRestore, Clock: config.Clock, Log: config.Log,
 	})
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()))
+	exec, err := podexec.New(a.runtime.RestConfig())
+	if err != nil {
+		return err
+	}
 	kind := job.New(job.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace,
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
 		Cleaner: &cleanup.Cleaner{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Locations: locations, Log: config.Log},
 		REST:    a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
-		StorePatience: config.StorePatience, Actions: a.actions(config.Base), Snapshotters: a.snapshotters(config.Base), ReadyTimeout: config.ReadyTimeout,
+		StorePatience: config.StorePatience, Exec: exec, Actions: a.actions(config.Base), Snapshotters: a.snapshotters(config.Base), ReadyTimeout: config.ReadyTimeout,
 		Ended: a.announce(config),
 	})
 	jobs := a.jobs(config, kind, instance)

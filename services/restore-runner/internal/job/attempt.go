@@ -211,7 +211,6 @@ func (a *attempt) finish(ctx context.Context, end *outcome.Finished) error {
 func progress(o *velerov1.Restore, counts outcome.Counts) {
 	o.Status.Progress = &velerov1.RestoreProgress{TotalItems: counts.Total, ItemsRestored: counts.Done}
 	o.Status.Warnings, o.Status.Errors = counts.Warnings, counts.Errors
-	if o.Status.HookStatus == nil {
-		o.Status.HookStatus = &velerov1.HookStatus{} // Velero 1.18 writes it also when no hook ran
-	}
+	// Velero 1.18 writes it also when no hook ran.
+	o.Status.HookStatus = &velerov1.HookStatus{HooksAttempted: counts.Hooks, HooksFailed: counts.HooksFailed}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
 )
 
 // ending decides how a restore ends, and publishes its files.
@@ -28,6 +29,7 @@ func (e *ending) decide(ctx context.Context, end outcome.Finished) (*outcome.Fin
 	}
 	failpoint.Hit("restore-runner/before-decision")
 	e.noteOperations()
+	podhook.Abandon(in.recorder, "the restore ended: "+end.Reason)
 	end.Phase = velerov1.RestorePhaseCompleted
 	switch {
 	case end.Reason != "":

@@ -99,6 +99,9 @@ func inherited(restore *velerov1.Restore, now time.Time, failure *fatalError) *o
 	if s.Progress != nil {
 		end.Counts.Total, end.Counts.Done = s.Progress.TotalItems, s.Progress.ItemsRestored
 	}
+	if s.HookStatus != nil {
+		end.Counts.Hooks, end.Counts.HooksFailed = s.HookStatus.HooksAttempted, s.HookStatus.HooksFailed
+	}
 	if s.Phase == velerov1.RestorePhaseFinalizingPartiallyFailed {
 		end.Phase = velerov1.RestorePhasePartiallyFailed
 	}

@@ -72,6 +72,8 @@ type Config struct {
 	// Snapshotters opens what makes volumes of native snapshots; done ends its processes. Nil
 	// restores none.
 	Snapshotters func(ctx context.Context, note func(joblog.Entry)) (s restore.Snapshotters, done func())
+	// Exec runs the hooks of restored Pods. Nil runs none.
+	Exec restore.Executor
 	// ReadyTimeout is how long an object waits until its additional items are ready, where the
 	// action does not say.
 	ReadyTimeout time.Duration

@@ -68,7 +68,7 @@ func (b *bench) archive(t *testing.T) {
 		{"cronjobs.batch", "batch/v1", "CronJob", "a", "cron", nil, nil},
 		{"jobs.batch", "batch/v1", "Job", "a", "job", nil, []any{owner("batch/v1", "CronJob", "cron")}},
 		{"pods", "v1", "Pod", "a", "jobpod", nil, []any{owner("batch/v1", "Job", "job")}},
-		{"pods", "v1", "Pod", "a", "hooked", object{"metadata": object{"annotations": object{"post.hook.restore.velero.io/command": "x"}}}, nil},
+		{"pods", "v1", "Pod", "a", "asking", object{"metadata": object{"annotations": object{"velero.io/restore-status": "true"}}}, nil},
 	}
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)

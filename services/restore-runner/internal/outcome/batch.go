@@ -48,9 +48,7 @@ func (b *batch) add(rec *Record) {
 		b.err = errors.Join(b.err, err)
 	}
 	b.added++
-	if rec.Call != nil && rec.Call.Begun != nil {
-		b.format = withOperations
-	}
+	b.format = max(b.format, rec.needs())
 	if b.waiting++; b.waiting >= b.size || b.plain.Len() > maxWaiting/2 {
 		b.want()
 	}

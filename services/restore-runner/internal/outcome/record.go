@@ -18,10 +18,11 @@ import (
 )
 
 // formatVersion of the records; a later one is refused. Files with operations have withOperations,
-// which a runner refuses that does not wait for them.
+// and those with hooks of Pods withHooks, which a runner refuses that does not wait for them.
 const (
 	formatVersion  = 1
 	withOperations = 2
+	withHooks      = 3
 )
 
 // FilePrefix begins the name of each file of records, beside the owner file.
@@ -70,6 +71,10 @@ type Record struct {
 	// Paused is there before an object is created paused, and again once its mark is as in the
 	// backup.
 	Paused *Paused `json:"paused,omitempty"`
+	// Hooked is there with the outcome of a Pod that owes hooks.
+	Hooked *HookedPod `json:"hooked,omitempty"`
+	// Hook is there before a hook of the Pod runs, and again when it has ended.
+	Hook *HookRun `json:"hook,omitempty"`
 	// Served reports that a definition was seen established.
 	Served bool `json:"served,omitempty"`
 	// Lost is a target namespace nothing can be restored into.
@@ -80,6 +85,17 @@ type Record struct {
 	Step string `json:"step,omitempty"`
 	// Finished is the last record of all: it decides how the restore ends.
 	Finished *Finished `json:"finished,omitempty"`
+}
+
+// needs is the format of a file with the record.
+func (r *Record) needs() int {
+	switch {
+	case r.Hooked != nil || r.Hook != nil:
+		return withHooks
+	case r.Call != nil && r.Call.Begun != nil:
+		return withOperations
+	}
+	return formatVersion
 }
 
 // StepDefinitions is complete when the cluster serves what the restored definitions define, or was
@@ -204,8 +220,8 @@ func each(data []byte, do func(*Record)) error {
 		switch {
 		case !first:
 			do(&rec)
-		case rec.Format < formatVersion || rec.Format > withOperations:
-			return fmt.Errorf("%w: formatVersion is %d, not %d to %d", ErrFormat, rec.Format, formatVersion, withOperations)
+		case rec.Format < formatVersion || rec.Format > withHooks:
+			return fmt.Errorf("%w: formatVersion is %d, not %d to %d", ErrFormat, rec.Format, formatVersion, withHooks)
 		}
 	}
 	if err := lines.Err(); err != nil {

@@ -29,6 +29,7 @@ type Recorder struct {
 	volumes map[int32]*Volume // that were made of snapshots
 	paused  map[apply.Target]*Paused
 	begun   []Operation
+	hooks   hooks
 }
 
 // NewRecorder returns a recorder that writes to log and asks for a flush after each batch of that
@@ -229,6 +230,7 @@ func (r *Recorder) apply(node int32, rec *Record) {
 	if node == General {
 		return
 	}
+	r.hooks.set(node, rec, &r.tally.counts)
 	if rec.Asked {
 		r.tally.ask(node)
 	}

@@ -11,6 +11,10 @@ type Counts struct {
 	Done     int `json:"done"`
 	Warnings int `json:"warnings"`
 	Errors   int `json:"errors"`
+	// Hooks are those of restored Pods, HooksFailed those of them that did not succeed, or will not
+	// run.
+	Hooks       int `json:"hooks,omitempty"`
+	HooksFailed int `json:"hooksFailed,omitempty"`
 }
 
 // code is an action in one byte; zero means that there is no outcome yet.

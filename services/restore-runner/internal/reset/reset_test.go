@@ -145,10 +145,9 @@ func TestSkipped(t *testing.T) {
 
 func TestUnsupported(t *testing.T) {
 	pod := decode(t, `{"metadata":{"annotations":{"post.hook.restore.velero.io/command":"x","init.hook.restore.velero.io/command":"y"}}}`)
-	require.Equal(t, "post.hook.restore.velero.io/command", reset.Unsupported(pod, schema.GroupResource{Resource: "pods"}))
-	require.Empty(t, reset.Unsupported(pod, schema.GroupResource{Resource: "configmaps"}))
+	require.Empty(t, reset.Unsupported(pod))
 	status := decode(t, `{"metadata":{"annotations":{"velero.io/restore-status":"true"}}}`)
-	require.Equal(t, "velero.io/restore-status", reset.Unsupported(status, schema.GroupResource{Resource: "configmaps"}))
+	require.Equal(t, "velero.io/restore-status", reset.Unsupported(status))
 }
 
 // FuzzNormalize feeds objects of any shape to the reset of every kind.

@@ -1,8 +1,6 @@
 package reset
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -45,24 +43,11 @@ func skippedPod(obj, meta object) *Skip {
 	return nil
 }
 
-// hookPrefix begins the annotations that ask for a command in a restored Pod (Velero 1.18).
-const hookPrefix = "post.hook.restore.velero.io/"
-
 // Unsupported returns the annotation of a stored object that asks for something this version cannot
 // do, "" when there is none. Ignoring it silently would be a lie about what was restored.
-func Unsupported(obj map[string]any, gr schema.GroupResource) string {
-	annotations := child(obj, "metadata", "annotations")
-	if text(annotations, "velero.io/restore-status") == "true" {
+func Unsupported(obj map[string]any) string {
+	if text(child(obj, "metadata", "annotations"), "velero.io/restore-status") == "true" {
 		return "velero.io/restore-status"
 	}
-	if gr.String() != "pods" {
-		return ""
-	}
-	found := ""
-	for key := range annotations {
-		if strings.HasPrefix(key, hookPrefix) && (found == "" || key < found) {
-			found = key
-		}
-	}
-	return found
+	return ""
 }

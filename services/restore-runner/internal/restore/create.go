@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pausing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/webhooks"
 )
@@ -31,6 +32,7 @@ type creation struct {
 	volumes  *provision.Provisioner
 	pauser   *pausing.Pauser
 	webhooks *webhooks.Late
+	hooks    *podhook.Runner
 	names    *naming.Names
 	reset    *reset.Options
 	// defined reports that this restore defined a kind.
@@ -78,7 +80,9 @@ func (c *creation) create(ctx context.Context, s *pending.State, o *object.Objec
 		if result.Action == apply.Created {
 			c.webhooks.Warn(ctx, s.Entry, o)
 		}
+		hooks := c.hooks.Of(s.Entry, o, &result)
 		c.finisher.Done(ctx, s.Entry, o.Node, result, owners.Now, owners.Later)
+		c.hooks.Owe(o.Node, hooks)
 	}
 	return false, nil
 }

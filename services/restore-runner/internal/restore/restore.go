@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
@@ -28,6 +29,8 @@ type (
 	Source = object.Source
 	// Snapshotters opens the snapshotters of VolumeSnapshotLocations.
 	Snapshotters = provision.Snapshotters
+	// Executor runs commands in containers.
+	Executor = podhook.Executor
 )
 
 // Config is one restore.
@@ -77,6 +80,8 @@ type Config struct {
 	Pauses pause.Rules
 	// Snapshotters make volumes of snapshots. Nil makes those objects errors that need one.
 	Snapshotters Snapshotters
+	// Exec runs the hooks of restored Pods. Nil runs none.
+	Exec Executor
 	// Object is the Restore as actions get it. It is needed with Actions only.
 	Object *action.Restore
 	// ReadyTimeout is how long an object waits until its additional items are ready, where the
@@ -87,8 +92,8 @@ type Config struct {
 	Dir string
 }
 
-// Run restores every object of the plan and returns when each has an outcome in the recorder, or
-// with the cause of ctx's end, or with dispatch.ErrStopped. The error is never about single
+// Run restores every object of the plan and returns when each has an outcome in the recorder and no
+// Pod owes a hook, or with the cause of ctx's end, or with dispatch.ErrStopped. The error is never about single
 // objects.
 func Run(ctx context.Context, config Config) error {
 	r, err := newRun(config)
@@ -96,7 +101,8 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	defer func() { _ = r.owners.Close() }() // nothing in it is needed any more
-	for _, pass := range []func(context.Context) error{r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.objects} {
+	defer r.hooks.Start(ctx)()
+	for _, pass := range []func(context.Context) error{r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.objects, r.hooks.Wait} {
 		if err := pass(ctx); err != nil {
 			return err
 		}

@@ -345,14 +345,14 @@ func TestBadObjectsCostOnlyThemselves(t *testing.T) {
 	b.bodies["resources/configmaps/namespaces/a/dense.json"] = limittest.Text(t, limittest.List(
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"dense","namespace":"a"},"data":[`, "{}", "]}", 6<<20))
 	b.add("ghosts.example.com", "example.com/v1", "Ghost", "a", "g", nil)
-	b.add("pods", "v1", "Pod", "a", "hooked", object{"metadata": object{"annotations": object{"post.hook.restore.velero.io/command": "x"}}})
+	b.add("pods", "v1", "Pod", "a", "asking", object{"metadata": object{"annotations": object{"velero.io/restore-status": "true"}}})
 	b.add("configmaps", "v1", "ConfigMap", "Bad_Namespace", "c", nil)
 	f := run(t, s, b, velerov1.RestoreSpec{})
 	require.NotNil(t, s.Object("/api/v1/namespaces/a/configmaps/fine"))
-	require.NotNil(t, s.Object("/api/v1/namespaces/a/pods/hooked"))
+	require.NotNil(t, s.Object("/api/v1/namespaces/a/pods/asking"))
 	errs := f.results.Errors.all()
 	for _, want := range []string{"a/broken: decode", "a/missing: read from the backup", "a/renamed: metadata.name", "a/anonymous: decode", "a/null: metadata", "a/dense: decode: too many values",
-		"the cluster does not serve ghosts.example.com", "annotation post.hook.restore.velero.io/command", `"Bad_Namespace"`} {
+		"the cluster does not serve ghosts.example.com", "annotation velero.io/restore-status", `"Bad_Namespace"`} {
 		require.Contains(t, errs, want)
 	}
 	require.Equal(t, 10, f.recorder.Counts().Errors, errs)

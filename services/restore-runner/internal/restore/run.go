@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/owners"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pausing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/screen"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
@@ -50,6 +51,7 @@ type run struct {
 	pending  *pending.Store
 	chains   *chain.Chains
 	creator  *create.Creator
+	hooks    *podhook.Runner
 
 	definitions *definitions.Restorer
 	namespaces  *namespaces.Creator
@@ -87,6 +89,10 @@ func newRun(cfg Config) (*run, error) {
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Finisher: r.finisher, Existing: r.existing, Names: r.names,
 		PreserveNodePorts: r.reset.PreserveNodePorts, Update: cfg.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
 	}
+	r.hooks = podhook.New(podhook.Config{
+		Spec: &cfg.Spec.Hooks, Exec: cfg.Exec, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Confirm: cfg.Confirm,
+		Blind: cfg.History.Blind, Clock: cfg.Clock, Stop: r.stop,
+	})
 	r.chain()
 	r.prepare()
 	return r, nil
@@ -139,7 +145,7 @@ func (r *run) objects(ctx context.Context) error {
 		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, pending: r.pending,
 		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: backoff.New(cfg.Clock),
 		creation: &creation{
-			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: volumes, pauser: pauser,
+			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: volumes, pauser: pauser, hooks: r.hooks,
 			webhooks: late, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,
 		},
 	}

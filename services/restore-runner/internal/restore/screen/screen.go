@@ -42,7 +42,7 @@ func (s *Screen) Skipped(o *object.Object) *reset.Skip {
 
 // Report reports what the object asks for and this version does not do.
 func (s *Screen) Report(e *outcome.Entry, o *object.Object) {
-	if annotation := reset.Unsupported(o.Body, s.Plan.Kind(o.Node).GroupResource()); annotation != "" {
+	if annotation := reset.Unsupported(o.Body); annotation != "" {
 		e.Error("annotation " + annotation + " asks for what this version does not do; the object is restored without it")
 	}
 	switch s.Plan.Kind(o.Node).String() {

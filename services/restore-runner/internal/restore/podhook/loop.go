@@ -1,0 +1,148 @@
+package podhook
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+)
+
+const (
+	// tick is how often it is looked whose turn it is.
+	tick = 250 * time.Millisecond
+	// perTick bounds the Pods that are looked at in a tick, and with it the requests of a restore
+	// with many hooks: 48 a second.
+	perTick = 12
+	// maxBusy bounds the Pods that hooks run in at once.
+	maxBusy = 64
+	// firstPause and longPause bound the time between two looks at a Pod, which doubles.
+	firstPause = 250 * time.Millisecond
+	longPause  = 5 * time.Second
+)
+
+// Start begins to look at Pods. The function that it returns ends that: hooks that run are cut off,
+// unless the restore is to stop, when they go on until ctx ends.
+func (r *Runner) Start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	r.group.Go(func() { r.serve(ctx) })
+	return func() {
+		if !r.Stop.Requested() {
+			cancel()
+		}
+		r.group.Wait()
+		cancel()
+	}
+}
+
+// Wait returns when no Pod owes a hook any more, or with the cause of ctx's end, or with
+// dispatch.ErrStopped.
+func (r *Runner) Wait(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		n, left := len(r.pods), r.left
+		r.mu.Unlock()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-left:
+		case <-r.Stop:
+			return dispatch.ErrStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// serve looks at the Pods whose turn it is. While there are none nothing wakes it.
+func (r *Runner) serve(ctx context.Context) {
+	for {
+		r.look(ctx)
+		var turn <-chan time.Time
+		timer := r.Clock.NewTimer(tick)
+		if r.any() {
+			turn = timer.C()
+		}
+		select {
+		case <-turn:
+		case <-r.news:
+		case <-r.Stop:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil || r.Stop.Requested() {
+			return
+		}
+	}
+}
+
+func (r *Runner) any() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pods) > 0
+}
+
+// look begins to look at the Pods whose turn it is, the one that waits longest first.
+func (r *Runner) look(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Clock.Now()
+	var due []*pod
+	busy := 0
+	for _, p := range r.pods {
+		switch {
+		case p.busy:
+			busy++
+		case !now.Before(p.next):
+			due = append(due, p)
+		}
+	}
+	slices.SortFunc(due, func(a, b *pod) int { return cmp.Or(a.next.Compare(b.next), cmp.Compare(a.Node, b.Node)) })
+	for _, p := range due[:max(0, min(len(due), perTick, maxBusy-busy))] {
+		p.busy = true
+		r.group.Go(func() { r.visit(ctx, p) })
+	}
+}
+
+// visit looks at a Pod and runs what can be run in it. A panic, which would be a defect of ours, is
+// the end of its hooks.
+func (r *Runner) visit(ctx context.Context, p *pod) {
+	again := false
+	defer func() {
+		if defect := recover(); defect != nil {
+			r.Recorder.Info(p.Node, string(debug.Stack()))
+			r.endAll(p, fmt.Errorf("%w: internal error: %v", errAbandoned, defect))
+		}
+		r.pass(p, again)
+	}()
+	if r.Recorder.Room(ctx) == nil {
+		again = r.advance(ctx, p)
+	}
+}
+
+// pass says when it is a Pod's turn again; one without a hook left leaves.
+func (r *Runner) pass(p *pod, again bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.busy = false
+	if p.Left() == 0 {
+		delete(r.pods, p.Node)
+		close(r.left)
+		r.left = make(chan struct{})
+		return
+	}
+	now := r.Clock.Now()
+	p.pause = min(max(2*p.pause, firstPause), longPause)
+	p.next = now.Add(p.pause)
+	if deadline := p.deadline(); now.Before(deadline) && deadline.Before(p.next) {
+		p.next = deadline
+	}
+	if again {
+		p.pause, p.next = 0, now
+		r.wake()
+	}
+}

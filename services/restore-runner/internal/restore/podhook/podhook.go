@@ -1,0 +1,153 @@
+// Package podhook runs the hooks of restored Pods: commands in their containers, once these run. Each
+// is run once per restore, whoever holds it. Other objects are restored meanwhile.
+package podhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/utils/clock"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
+)
+
+// Executor runs commands in containers; podexec.Client is one.
+type Executor interface {
+	Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, error)
+}
+
+// Config is what hooks are run with.
+type Config struct {
+	// Spec are the hooks of the restore's spec.
+	Spec *velerov1.RestoreHooks
+	// Exec runs the commands. Nil runs none, and no Pod owes any.
+	Exec     Executor
+	Recorder *outcome.Recorder
+	Existing *existing.Reader
+	Names    *naming.Names
+	// Confirm returns an error if the restore may be another holder's by now; nil means that it
+	// never is.
+	Confirm func(ctx context.Context) error
+	// Blind reports that nothing is known of what earlier holders did.
+	Blind bool
+	Clock clock.WithTicker
+	Stop  stop.Signal
+}
+
+// Runner runs hooks. Safe for concurrent use.
+type Runner struct {
+	Config
+	news  chan struct{} // a Pod came, or is to be looked at at once
+	group sync.WaitGroup
+
+	mu   sync.Mutex
+	pods map[int32]*pod
+	left chan struct{} // closed when a Pod leaves
+}
+
+// New returns a runner that has the hooks which earlier holders left. Nothing runs before Start.
+func New(cfg Config) *Runner {
+	r := &Runner{Config: cfg, news: make(chan struct{}, 1), pods: map[int32]*pod{}, left: make(chan struct{})}
+	if cfg.Exec == nil {
+		return r
+	}
+	for _, o := range cfg.Recorder.Owed() {
+		r.pods[o.Node] = &pod{Owed: o}
+	}
+	return r
+}
+
+// Hooks are those that a Pod owes once its outcome is recorded; nil is none.
+type Hooks struct {
+	pod *outcome.HookedPod
+	// unclear: whether they ran before cannot be told.
+	unclear bool
+}
+
+// Of returns the hooks of an object, if it is a Pod that this restore created, and notes them for its
+// outcome.
+func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *Hooks {
+	if r.Exec == nil || result.Action != apply.Created || o.Target.GVR.Group != "" || o.Target.GVR.Resource != "pods" {
+		return nil
+	}
+	annotations := decoded.Labels(decoded.Object(decoded.Object(o.Body, "metadata"), "annotations"))
+	found, err := hook.OfRestored(r.Spec, &hook.Pod{Namespace: o.Target.Namespace, Labels: decoded.LabelsOf(o.Body), Annotations: annotations})
+	if err != nil {
+		e.Error(fmt.Sprintf("no hook is run in it: %v", err))
+		e.Hooked(&outcome.HookedPod{UID: result.UID, Unusable: true})
+		return nil
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	p := &outcome.HookedPod{UID: result.UID, Since: r.Clock.Now().UnixMilli()}
+	for i := range found {
+		p.Hooks = append(p.Hooks, command(&found[i], o.Body))
+	}
+	e.Hooked(p)
+	return &Hooks{pod: p, unclear: r.Blind && result.Version == ""}
+}
+
+// command is a hook as it is recorded. Without a container's name it is for the first one.
+func command(h *hook.Restored, body map[string]any) outcome.HookCommand {
+	c := outcome.HookCommand{Field: h.Field, Container: h.Container, Command: h.Command, Fail: h.Fail, Timeout: h.Timeout, Wait: h.Wait, Ready: h.Ready}
+	containers := decoded.List(decoded.Object(body, "spec"), "containers")
+	if c.Container == "" && len(containers) > 0 {
+		if first, ok := containers[0].(map[string]any); ok {
+			c.Container = decoded.Text(first, "name")
+		}
+	}
+	return c
+}
+
+// Owe runs hooks of an object, whose outcome is recorded, once they can be run.
+func (r *Runner) Owe(node int32, hooks *Hooks) {
+	if hooks == nil {
+		return
+	}
+	p := &pod{Owed: outcome.Owed{Node: node, HookedPod: hooks.pod, States: make([]outcome.HookState, len(hooks.pod.Hooks))}}
+	if hooks.unclear {
+		for i := range p.States {
+			p.States[i] = outcome.HookAnnounced
+		}
+	}
+	r.mu.Lock()
+	r.pods[node] = p
+	r.mu.Unlock()
+	r.wake()
+}
+
+func (r *Runner) wake() {
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+var errAbandoned = errors.New("it did not run")
+
+// Abandon makes each hook that has not ended a failure of its Pod, because of what a restore ends
+// with.
+func Abandon(recorder *outcome.Recorder, why string) {
+	for _, o := range recorder.Owed() {
+		for i, state := range o.States {
+			switch state {
+			case outcome.HookOwed:
+				end(recorder, &o, i, "", fmt.Errorf("%w: %s", errAbandoned, why))
+			case outcome.HookAnnounced:
+				end(recorder, &o, i, "", fmt.Errorf("%w (%s)", errUnclear, why))
+			}
+		}
+	}
+}
