@@ -167,7 +167,7 @@ func FuzzNormalize(f *testing.F) {
 			}
 			gr := schema.ParseGroupResource(kind)
 			reset.Skipped(obj, gr)
-			reset.Unsupported(obj, gr)
+			reset.Unsupported(obj)
 			reset.Object(obj, gr, "ns", options())
 			meta, ok := obj["metadata"].(map[string]any)
 			require.True(t, ok)

@@ -1,0 +1,344 @@
+package restore_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+// node starts the containers of Pods as the test says, and runs commands in them: "fail" fails, and
+// "hang" goes on until it is cut off.
+type node struct {
+	cluster *kubetest.Server
+	// look sets the status of a Pod before it is read for the n-th time, from 1 on.
+	look func(path string, n int)
+
+	mu    sync.Mutex
+	looks map[string]int
+	ran   []string
+	busy  map[string]int
+	most  int // commands at once in one Pod
+	calls func(command string)
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{cluster: kubetest.Start(t), looks: map[string]int{}, busy: map[string]int{}}
+	n.look = func(path string, _ int) { n.start(path, "main", "side") }
+	n.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/pods/") {
+			n.mu.Lock()
+			n.looks[r.URL.Path]++
+			seen := n.looks[r.URL.Path]
+			n.mu.Unlock()
+			n.look(r.URL.Path, seen)
+		}
+		return 0, false
+	})
+	return n
+}
+
+// status sets the status of a Pod.
+func (n *node) status(path string, status object) {
+	n.cluster.Change(path, func(pod map[string]any) { pod["status"] = status })
+}
+
+// start lets containers run, which are ready.
+func (n *node) start(path string, containers ...string) {
+	var all []any
+	for _, name := range containers {
+		all = append(all, object{"name": name, "ready": true, "state": object{"running": object{}}})
+	}
+	n.status(path, object{"phase": "Running", "containerStatuses": all})
+}
+
+func (n *node) enter(cmd *podexec.Command) (leave func()) {
+	pod := cmd.Namespace + "/" + cmd.Pod
+	n.mu.Lock()
+	n.ran = append(n.ran, pod+" "+cmd.Container+" "+strings.Join(cmd.Args, " "))
+	n.busy[pod]++
+	n.most = max(n.most, n.busy[pod])
+	n.mu.Unlock()
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.busy[pod]--
+	}
+}
+
+// Run implements restore.Executor.
+func (n *node) Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, error) {
+	defer n.enter(cmd)()
+	if n.calls != nil {
+		n.calls(cmd.Args[0])
+	}
+	switch cmd.Args[0] {
+	case "fail":
+		return podexec.Output{Stderr: "no"}, errors.New("command terminated with exit code 3")
+	case "hang":
+		<-ctx.Done()
+		return podexec.Output{}, context.Cause(ctx)
+	}
+	return podexec.Output{Stdout: "done"}, nil
+}
+
+func (n *node) commands() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.ran)
+}
+
+func (n *node) exec(c *restore.Config) { c.Exec = n }
+
+// pod stores a Pod with containers main and side.
+func (b *backup) pod(namespace, name string, annotations object) {
+	b.add("pods", "v1", "Pod", namespace, name, object{"metadata": object{"annotations": annotations, "labels": object{"app": name}},
+		"spec":   object{"restartPolicy": "OnFailure", "containers": []any{object{"name": "main", "image": "i"}, object{"name": "side", "image": "i"}}},
+		"status": object{"phase": "Running"}})
+}
+
+const postHook = "post.hook.restore.velero.io/"
+
+// hooks are a spec's for Pods of a label; no label is all Pods.
+func hooks(app string, commands ...velerov1.ExecRestoreHook) velerov1.RestoreResourceHookSpec {
+	set := velerov1.RestoreResourceHookSpec{Name: "h"}
+	if app != "" {
+		set.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	}
+	for i := range commands {
+		set.PostHooks = append(set.PostHooks, velerov1.RestoreResourceHook{Exec: &commands[i]})
+	}
+	return set
+}
+
+func command(container string, args ...string) velerov1.ExecRestoreHook {
+	return velerov1.ExecRestoreHook{Container: container, Command: args}
+}
+
+func failing(h velerov1.ExecRestoreHook) velerov1.ExecRestoreHook {
+	h.OnError = velerov1.HookErrorModeFail
+	return h
+}
+
+func within(h velerov1.ExecRestoreHook, wait time.Duration) velerov1.ExecRestoreHook {
+	h.WaitTimeout = metav1.Duration{Duration: wait}
+	return h
+}
+
+func specOf(sets ...velerov1.RestoreResourceHookSpec) velerov1.RestoreSpec {
+	return velerov1.RestoreSpec{Hooks: velerov1.RestoreHooks{Resources: sets}}
+}
+
+// All hooks of a container run before those of another, in the order of the spec, one at a time;
+// annotations take the place of the spec; names are those of the cluster restored to.
+func TestHooksRunInTheirOrder(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "db", nil)
+	b.pod("a", "own", object{postHook + "command": `["own", "x"]`, postHook + "container": "side"})
+	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	first := hooks("", command("", "one"), command("side", "two"), command("main", "three"))
+	first.IncludedNamespaces = []string{"b"}
+	elsewhere := hooks("", command("", "never"))
+	elsewhere.IncludedNamespaces = []string{"a"}
+	spec := specOf(first, elsewhere)
+	spec.NamespaceMapping = map[string]string{"a": "b"}
+	f := run(t, n.cluster, b, spec, n.exec)
+	require.Empty(t, f.results.Errors.all()+f.results.Warnings.all())
+	ran := n.commands()
+	require.Equal(t, []string{"b/own side own x"}, slices.DeleteFunc(slices.Clone(ran), func(s string) bool { return !strings.Contains(s, "own") }))
+	require.Equal(t, []string{"b/db main one", "b/db main three", "b/db side two"}, slices.DeleteFunc(ran, func(s string) bool { return strings.Contains(s, "own") }))
+	require.Equal(t, 1, n.most)
+	c := f.recorder.Counts()
+	require.Equal(t, []int{4, 0}, []int{c.Hooks, c.HooksFailed})
+	require.Empty(t, f.recorder.Owed())
+}
+
+// The container that runs first has its hooks run first.
+func TestHooksFollowTheirContainers(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "db", nil)
+	n.look = func(path string, _ int) {
+		if len(n.commands()) == 0 {
+			n.start(path, "side")
+			return
+		}
+		n.start(path, "main", "side")
+	}
+	run(t, n.cluster, b, specOf(hooks("", command("main", "one"), command("side", "two"))), n.exec)
+	require.Equal(t, []string{"a/db side two", "a/db main one"}, n.commands())
+}
+
+// One hook that wants readiness decides for all hooks of the Pod.
+func TestHooksWaitUntilTheContainerIsReady(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "db", nil)
+	n.look = func(path string, seen int) {
+		if len(n.commands()) > 0 && seen < 3 {
+			t.Error("it was not ready")
+		}
+		n.status(path, object{"phase": "Running", "containerStatuses": []any{
+			object{"name": "main", "ready": seen >= 3, "state": object{"running": object{}}}}})
+	}
+	ready := command("main", "two")
+	ready.WaitForReady = ptr.To(true)
+	f := run(t, n.cluster, b, specOf(hooks("", command("main", "one"), ready)), n.exec)
+	require.Equal(t, []string{"a/db main one", "a/db main two"}, n.commands())
+	require.Empty(t, f.results.Warnings.all())
+}
+
+// A Pod whose container starts only when the hook of another has run keeps nobody waiting: not the
+// other Pod, and not the objects behind it.
+func TestAPodWaitsForItsOwnContainersOnly(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "late", object{postHook + "command": "late"})
+	b.pod("a", "soon", object{postHook + "command": "soon"})
+	b.add("services", "v1", "Service", "a", "behind", nil)
+	n.look = func(path string, _ int) {
+		if strings.HasSuffix(path, "/soon") || slices.Contains(n.commands(), "a/soon main soon") && n.cluster.Object("/api/v1/namespaces/a/services/behind") != nil {
+			n.start(path, "main", "side")
+		}
+	}
+	f := run(t, n.cluster, b, velerov1.RestoreSpec{}, n.exec)
+	require.Equal(t, []string{"a/soon main soon", "a/late main late"}, n.commands())
+	require.Empty(t, f.results.Errors.all()+f.results.Warnings.all())
+}
+
+// Hooks are for Pods that the restore creates.
+func TestPodsThatWereThereRunNoHooks(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "db", nil)
+	n.cluster.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
+	n.cluster.Put("/api/v1/namespaces/a/pods/db", object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "db", "namespace": "a"}})
+	f := run(t, n.cluster, b, specOf(hooks("", command("", "never"))), n.exec)
+	require.Empty(t, n.commands())
+	require.Zero(t, f.recorder.Counts().Hooks)
+}
+
+// With Continue, which is the default, a failure is a warning and the next hook runs.
+func TestAHookThatFailsIsAWarning(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "db", nil)
+	slow := command("main", "hang")
+	slow.ExecTimeout = metav1.Duration{Duration: time.Millisecond}
+	f := run(t, n.cluster, b, specOf(hooks("", command("main", "fail"), slow, command("absent", "x"), command("main", "last"))), n.exec)
+	require.Equal(t, []string{"a/db main fail", "a/db main hang", "a/db main last"}, n.commands())
+	require.Empty(t, f.results.Errors.all())
+	warnings := f.results.Warnings.all()
+	for _, want := range []string{
+		`pods a/db: hook ["fail"] in container main (spec.hooks.resources[0].postHooks[0].exec) failed: command terminated with exit code 3`,
+		`hook ["hang"] in container main (spec.hooks.resources[0].postHooks[1].exec) failed: it did not end in time: 1ms`,
+		`hook ["x"] in container absent (spec.hooks.resources[0].postHooks[2].exec) failed: it did not run: the pod has no container "absent", it has main, side`,
+	} {
+		require.Contains(t, warnings, want)
+	}
+	c := f.recorder.Counts()
+	require.Equal(t, []int{4, 3}, []int{c.Hooks, c.HooksFailed})
+}
+
+// With Fail it is an error, and no other hook of the restore begins.
+func TestAFailureEndsAllHooks(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "first", nil)
+	b.pod("a", "other", nil)
+	n.look = func(path string, _ int) {
+		if strings.HasSuffix(path, "/first") {
+			n.start(path, "main")
+		}
+	}
+	f := run(t, n.cluster, b, specOf(hooks("first", failing(command("main", "fail")), command("main", "next")), hooks("other", failing(command("main", "other")))), n.exec)
+	require.Equal(t, []string{"a/first main fail"}, n.commands())
+	errs := f.results.Errors.all()
+	require.Contains(t, errs, "exit code 3")
+	require.Contains(t, errs, `pods a/other: hook ["other"] in container main`)
+	require.Contains(t, errs, "it did not run: a hook whose onError is Fail has failed before: pods a/first: spec.hooks.resources[0].postHooks[0].exec")
+	require.Contains(t, f.results.Warnings.all(), `pods a/first: hook ["next"]`)
+	c := f.recorder.Counts()
+	require.Equal(t, []int{3, 3, 2}, []int{c.Hooks, c.HooksFailed, c.Errors})
+}
+
+// A Pod whose hooks cannot run any more is not waited for, and the message says why.
+func TestHooksOfPodsThatWillNeverRunThem(t *testing.T) {
+	const path = "/api/v1/namespaces/a/pods/db"
+	waiting := func(n *node, state object) {
+		n.status(path, object{"phase": "Pending", "containerStatuses": []any{object{"name": "main", "state": state}}})
+	}
+	for want, tt := range map[string]struct {
+		wait time.Duration
+		look func(n *node)
+	}{
+		"it was deleted": {0, func(n *node) { n.cluster.Delete(path) }},
+		"there is another of its name": {0, func(n *node) {
+			n.cluster.Delete(path)
+			n.cluster.Put(path, object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "db", "namespace": "a"}})
+			n.start(path, "main")
+		}},
+		"it is being deleted": {0, func(n *node) {
+			n.cluster.Change(path, func(pod map[string]any) { kubetest.Meta(pod)["deletionTimestamp"] = "2026-01-01T00:00:00Z" })
+		}},
+		"it has ended: Failed: Evicted": {0, func(n *node) { n.status(path, object{"phase": "Failed", "reason": "Evicted"}) }},
+		"the container has ended with exit code 0: Completed": {0, func(n *node) {
+			waiting(n, object{"terminated": object{"exitCode": 0.0, "reason": "Completed"}})
+		}},
+		"could not be used within 1ms: the pod is not scheduled: Unschedulable: no node": {time.Millisecond, func(n *node) {
+			n.status(path, object{"phase": "Pending", "conditions": []any{object{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}}})
+		}},
+		"could not be used within 1ms: it waits: CrashLoopBackOff: back-off": {time.Millisecond, func(n *node) {
+			waiting(n, object{"waiting": object{"reason": "CrashLoopBackOff", "message": "back-off"}})
+		}},
+		"could not be used within 1ms: it has ended with exit code 1": {time.Millisecond, func(n *node) { waiting(n, object{"terminated": object{"exitCode": 1.0}}) }},
+	} {
+		t.Run(want, func(t *testing.T) {
+			n, b := newNode(t), &backup{}
+			b.pod("a", "db", nil)
+			n.look = func(string, int) { tt.look(n) }
+			f := run(t, n.cluster, b, specOf(hooks("", failing(within(command("main", "never"), tt.wait)))), n.exec)
+			require.Empty(t, n.commands())
+			errs := f.results.Errors.all()
+			require.Contains(t, errs, `pods a/db: hook ["never"] in container main (spec.hooks.resources[0].postHooks[0].exec) failed: it did not run`)
+			require.Contains(t, errs, want)
+		})
+	}
+}
+
+// Annotations that cannot be used are an error of the Pod; the spec's hooks do not run in their
+// place.
+func TestAnnotationsThatCannotBeUsed(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "db", object{postHook + "command": "x", postHook + "wait-timeout": "soon"})
+	f := run(t, n.cluster, b, specOf(hooks("", command("", "never"))), n.exec)
+	require.Empty(t, n.commands())
+	require.Contains(t, f.results.Errors.all(), "no hook is run in it: annotation "+postHook+`wait-timeout: "soon"`)
+	c := f.recorder.Counts()
+	require.Equal(t, []int{1, 1, 1}, []int{c.Hooks, c.HooksFailed, c.Errors})
+}
+
+// Hooks of more Pods than are looked at in a tick, whose containers start at different times.
+func TestHooksOfManyPods(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	for i := range 40 {
+		b.pod("a", "p"+string(rune('a'+i/26))+string(rune('a'+i%26)), nil)
+	}
+	n.look = func(path string, seen int) {
+		if seen > int(path[len(path)-1])%3 {
+			n.start(path, "main", "side")
+		}
+	}
+	f := run(t, n.cluster, b, specOf(hooks("", command("main", "one"), command("side", "two"))), n.exec)
+	require.Len(t, n.commands(), 80)
+	require.Equal(t, 1, n.most)
+	require.Empty(t, f.results.Warnings.all())
+}
