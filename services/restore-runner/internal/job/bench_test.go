@@ -156,6 +156,7 @@ type bench struct {
 	cleaner   cleaner
 	mu        sync.Mutex
 	ended     []velerov1.RestorePhase
+	started   []string // Pods whose containers run once somebody looks
 }
 
 func newBench(t *testing.T) *bench {

@@ -38,12 +38,7 @@ func (b *bench) archive(t *testing.T) {
 	owner := func(apiVersion, kind, name string) object {
 		return object{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": "old-" + name}
 	}
-	type entry struct {
-		path, apiVersion, kind, namespace, name string
-		fields                                  object
-		owners                                  []any
-	}
-	entries := []entry{
+	b.storeBackup(t, []entry{
 		{"namespaces", "v1", "Namespace", "", "a", nil, []any{owner("example.com/v1", "Tenant", "tenant")}},
 		{"namespaces", "v1", "Namespace", "", "there", nil, nil},
 		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", definition("widgets", "Widget", "Namespaced"), nil},
@@ -69,7 +64,19 @@ func (b *bench) archive(t *testing.T) {
 		{"jobs.batch", "batch/v1", "Job", "a", "job", nil, []any{owner("batch/v1", "CronJob", "cron")}},
 		{"pods", "v1", "Pod", "a", "jobpod", nil, []any{owner("batch/v1", "Job", "job")}},
 		{"pods", "v1", "Pod", "a", "asking", object{"metadata": object{"annotations": object{"velero.io/restore-status": "true"}}}, nil},
-	}
+	})
+}
+
+// entry is an object of a backup.
+type entry struct {
+	path, apiVersion, kind, namespace, name string
+	fields                                  object
+	owners                                  []any
+}
+
+// storeBackup stores objects as Velero's backup b.
+func (b *bench) storeBackup(t *testing.T, entries []entry) {
+	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	archive := tar.NewWriter(zip)
@@ -139,6 +146,7 @@ func refuse(r *http.Request, body map[string]any) (int, bool) {
 type end struct {
 	Phase                     velerov1.RestorePhase
 	Progress                  velerov1.RestoreProgress
+	Hooks                     velerov1.HookStatus
 	Warnings, Errors          int
 	List, Results, Operations string
 	Log                       []string
@@ -154,7 +162,7 @@ func (b *bench) outcome(t *testing.T) end {
 	r := b.get(t)
 	require.NotNil(t, r.Status.Progress, r.Status.FailureReason)
 	e := end{
-		Phase: r.Status.Phase, Progress: *r.Status.Progress, Warnings: r.Status.Warnings, Errors: r.Status.Errors,
+		Phase: r.Status.Phase, Progress: *r.Status.Progress, Hooks: *r.Status.HookStatus, Warnings: r.Status.Warnings, Errors: r.Status.Errors,
 		List: b.file(t, layout.RestoreResourceList("r")), Operations: operationTime.ReplaceAllString(b.file(t, layout.RestoreItemOperations("r")), ""), Objects: b.cluster.Content(),
 	}
 	var results any
@@ -283,8 +291,12 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 	config.WorkDir, config.Claims, config.Client = t.TempDir(), l.claims, mortalClient{b.client, l}
 	config.Locations = &locations{store: mortalStore{b.locations.store, l}}
 	config.Ended = func(context.Context, *velerov1.Restore) {}
+	if config.Exec != nil {
+		config.Exec = mortalExec{config.Exec, l}
+	}
 	var leave func()
 	config.REST, leave = b.cluster.Door(func(r *http.Request, body map[string]any) (int, bool) {
+		b.kubelet(r)
 		if status, drop := refuse(r, body); status != 0 || r.Method == http.MethodGet {
 			return status, drop || l.gone()
 		}

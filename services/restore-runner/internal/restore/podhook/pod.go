@@ -187,7 +187,6 @@ func (r *Runner) once(ctx context.Context, p *pod, i int) bool {
 		said += ", stderr: " + out.Stderr
 	}
 	r.end(p, i, said, err)
-	failpoint.Hit("restore-runner/hook-ended")
 	return true
 }
 
