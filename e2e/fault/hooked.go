@@ -80,13 +80,18 @@ func observeHooked(ctx context.Context, b *Bed, name string) (Facts, error) {
 		return nil, err
 	}
 	f["hooks"] = fmt.Sprintf("%d, %d failed", backup.Status.HookStatus.HooksAttempted, backup.Status.HookStatus.HooksFailed)
-	b.hooks.mu.Lock()
-	defer b.hooks.mu.Unlock()
-	f["frozen"] = strconv.FormatBool(b.hooks.frozen)
-	for command, n := range b.hooks.counts {
-		f["hook "+command] = strconv.Itoa(n)
-	}
+	b.hooks.add(f)
 	return f, nil
+}
+
+// add adds what ran.
+func (n *hookNode) add(f Facts) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f["frozen"] = strconv.FormatBool(n.frozen)
+	for command, times := range n.counts {
+		f["hook "+command] = strconv.Itoa(times)
+	}
 }
 
 // What differs by right where a process died in the middle of a hook: a pre hook is not run again,

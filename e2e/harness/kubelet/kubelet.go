@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,19 +74,47 @@ func (n *Node) Run(ctx context.Context, pod *corev1.Pod) error {
 	return n.Ready(ctx, made)
 }
 
+// Adopt takes a Pod that may have no node yet, and lets its status say that the containers with these
+// names run, and whether they are ready; no names are all containers.
+func (n *Node) Adopt(ctx context.Context, namespace, name string, ready bool, containers ...string) error {
+	pods := n.client.CoreV1().Pods(namespace)
+	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+	if err == nil && pod.Spec.NodeName == "" {
+		err = pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: n.name}}, metav1.CreateOptions{})
+		if err == nil {
+			pod, err = pods.Get(ctx, name, metav1.GetOptions{})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("take a pod: %w", err)
+	}
+	return n.report(ctx, pod, ready, containers)
+}
+
 // Ready lets the status of a Pod say that its containers run and are ready.
 func (n *Node) Ready(ctx context.Context, pod *corev1.Pod) error {
+	return n.report(ctx, pod, true, nil)
+}
+
+func (n *Node) report(ctx context.Context, pod *corev1.Pod, ready bool, containers []string) error {
 	pod = pod.DeepCopy()
 	pod.ResourceVersion = "" // controllers write it too
 	started := metav1.Now()
 	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &started
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: started}}
+	if !ready || len(containers) > 0 {
+		pod.Status.Conditions = nil
+	}
 	pod.Status.ContainerStatuses = nil
 	for i := range pod.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: pod.Spec.Containers[i].Name, Image: pod.Spec.Containers[i].Image, ImageID: "none", Ready: true, Started: new(true),
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
-		})
+		c := &pod.Spec.Containers[i]
+		status := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "none",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
+		if len(containers) == 0 || slices.Contains(containers, c.Name) {
+			status.Ready, status.Started = ready, new(true)
+			status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}
+		}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
 	}
 	if _, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("say that a pod runs: %w", err)

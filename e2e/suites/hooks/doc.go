@@ -1,3 +1,3 @@
-// Package hooks runs backups with hooks against a real API server, which proxies what is to be run
-// to a node that only runs commands.
+// Package hooks runs backups and restores with hooks against a real API server, which proxies what is
+// to be run to a node that only runs commands.
 package hooks

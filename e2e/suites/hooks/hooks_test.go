@@ -66,7 +66,9 @@ func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{apps: &applications{frozen: map[string]bool{}}}
 	b.Site = site.Start(t, site.Config{Args: map[string][]string{
-		"backup-runner": {"--claim-timeout=2s"}, "queue-scheduler": {"--claim-timeout=2s", "--cancel-deadline=20s"}}})
+		"backup-runner": {"--claim-timeout=2s"}, "restore-runner": {"--claim-timeout=2s"},
+		"queue-scheduler": {"--claim-timeout=2s", "--cancel-deadline=20s"},
+	}})
 	var dir string
 	b.bucket, dir = site.FileBucket(t, "default")
 	b.ReachFiles(t, dir, b.bucket)

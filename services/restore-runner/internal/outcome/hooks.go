@@ -15,8 +15,8 @@ type HookedPod struct {
 	Since int64 `json:"since"`
 	// Hooks are its hooks in their order.
 	Hooks []HookCommand `json:"hooks,omitempty"`
-	// Unusable reports that its annotations ask for a hook that cannot be run, which an error says:
-	// it has no Hooks then.
+	// Unusable reports that its annotations ask for a hook that cannot be run, about which there is
+	// an error: it has no Hooks then.
 	Unusable bool `json:"unusable,omitempty"`
 }
 
@@ -48,7 +48,7 @@ type HookRun struct {
 // HookState is how far a hook is.
 type HookState uint8
 
-// The states of a hook. Of one that was announced to whoever goes on it is not known whether it ran.
+// The states of a hook. Whether one ran that an earlier holder announced is not known.
 const (
 	HookOwed HookState = iota
 	HookAnnounced

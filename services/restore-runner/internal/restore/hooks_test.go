@@ -7,16 +7,19 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
@@ -341,4 +344,54 @@ func TestHooksOfManyPods(t *testing.T) {
 	require.Len(t, n.commands(), 80)
 	require.Equal(t, 1, n.most)
 	require.Empty(t, f.results.Warnings.all())
+}
+
+// hasty is a clock on which every look takes a minute.
+type hasty struct {
+	clock.RealClock
+	looks atomic.Int64
+}
+
+func (c *hasty) Now() time.Time {
+	return c.RealClock.Now().Add(time.Duration(c.looks.Add(1)) * time.Minute)
+}
+
+// A Pod that is waited for is in the log, once.
+func TestTheLogHasWhatAHookWaitsFor(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "db", nil)
+	n.look = func(path string, seen int) {
+		n.status(path, object{"phase": "Pending", "containerStatuses": []any{object{"name": "main", "state": object{"waiting": object{"reason": "ImagePullBackOff"}}}}})
+		if seen > 3 {
+			n.start(path, "main")
+		}
+	}
+	f := runAt(t, &hasty{}, n.cluster, b, specOf(hooks("", command("main", "one"))), n.exec)
+	require.Equal(t, []string{"a/db main one"}, n.commands())
+	var said []string
+	f.eachRecord(t, func(rec *outcome.Record) {
+		for _, line := range rec.Log {
+			if strings.Contains(line.Message, "wait for") {
+				said = append(said, line.Message)
+			}
+		}
+	})
+	require.Equal(t, []string{"hooks wait for container main: it waits: ImagePullBackOff"}, said)
+}
+
+// Where the bucket cannot be written nothing tells whether an earlier holder ran the hooks of a Pod
+// that is there.
+func TestWithoutRecordsNoHookIsRunTwice(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.pod("a", "db", nil)
+	spec := specOf(hooks("", failing(command("main", "one"))))
+	run(t, n.cluster, b, spec, n.exec)
+	blind := func(c *restore.Config) { c.History = &outcome.History{Resumed: true, Blind: true} }
+	f := run(t, n.cluster, b, spec, n.exec, blind)
+	require.Equal(t, []string{"a/db main one"}, n.commands())
+	require.Contains(t, f.results.Errors.all(), "which is not run again: how it ended is not known")
+
+	n.cluster.Delete("/api/v1/namespaces/a/pods/db")
+	run(t, n.cluster, b, spec, n.exec, blind)
+	require.Len(t, n.commands(), 2, "a Pod that this holder created")
 }

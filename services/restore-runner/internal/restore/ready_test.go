@@ -65,6 +65,17 @@ var begun = time.Unix(1_800_000_000, 0)
 func (f *finished) recorded(t *testing.T) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}
+	f.eachRecord(t, func(rec *outcome.Record) {
+		if rec.Action != "" {
+			out[rec.Resource+" "+rec.Name] = float64(rec.Time-begun.UnixMilli()) / 1000
+		}
+	})
+	return out
+}
+
+// eachRecord calls do with each record, in their order.
+func (f *finished) eachRecord(t *testing.T, do func(*outcome.Record)) {
+	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(f.records, "*.gz"))
 	require.NoError(t, err)
 	for _, path := range paths {
@@ -78,13 +89,10 @@ func (f *finished) recorded(t *testing.T) map[string]float64 {
 				break
 			}
 			require.NoError(t, err)
-			if rec.Action != "" {
-				out[rec.Resource+" "+rec.Name] = float64(rec.Time-begun.UnixMilli()) / 1000
-			}
+			do(&rec)
 		}
 		require.NoError(t, file.Close())
 	}
-	return out
 }
 
 var secretS = action.Item{GroupResource: secrets, Namespace: "a", Name: "s"}

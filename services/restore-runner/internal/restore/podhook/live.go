@@ -42,7 +42,7 @@ func (r *Runner) read(ctx context.Context, p *pod) (*live, error) {
 	return l, err
 }
 
-// described joins what an API object says of itself.
+// described joins the texts that are not empty.
 func described(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
 }
@@ -73,7 +73,7 @@ func (l *live) status(container string) *corev1.ContainerStatus {
 	return nil
 }
 
-// over says how a container ended that is not started again; "" for any other.
+// over is how a container ended that is not started again; "" for any other.
 func (l *live) over(container string) string {
 	s := l.status(container)
 	if s == nil || s.State.Terminated == nil {
@@ -87,7 +87,7 @@ func (l *live) over(container string) string {
 	return ""
 }
 
-// waits says what a container waits for until hooks can run in it; "" when they can.
+// waits is what a container waits for until hooks can run in it; "" when they can.
 func (l *live) waits(container string, ready bool) string {
 	s := l.status(container)
 	switch {
@@ -105,7 +105,7 @@ func (l *live) waits(container string, ready bool) string {
 	return l.unscheduled()
 }
 
-// unscheduled says what is known of a Pod whose containers have no status.
+// unscheduled is what is known of a Pod whose containers have no status.
 func (l *live) unscheduled() string {
 	for _, c := range l.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// tick is how often it is looked whose turn it is.
+	// tick is the time between two looks for Pods that are due.
 	tick = 250 * time.Millisecond
-	// perTick bounds the Pods that are looked at in a tick, and with it the requests of a restore
-	// with many hooks: 48 a second.
+	// perTick bounds the Pods that are read in a tick, and with it the requests of a restore with
+	// many hooks: 48 a second.
 	perTick = 12
-	// maxBusy bounds the Pods that hooks run in at once.
+	// maxBusy bounds the Pods in which hooks run at once.
 	maxBusy = 64
-	// firstPause and longPause bound the time between two looks at a Pod, which doubles.
+	// firstPause and longPause bound the time between two reads of a Pod, which doubles.
 	firstPause = 250 * time.Millisecond
 	longPause  = 5 * time.Second
 )
 
-// Start begins to look at Pods. The function that it returns ends that: hooks that run are cut off,
-// unless the restore is to stop, when they go on until ctx ends.
+// Start begins to read Pods and to run hooks. The function that it returns ends that: hooks that run
+// are cut off, unless the restore is to stop, when they go on until ctx ends.
 func (r *Runner) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.group.Go(func() { r.serve(ctx) })
@@ -58,10 +58,10 @@ func (r *Runner) Wait(ctx context.Context) error {
 	}
 }
 
-// serve looks at the Pods whose turn it is. While there are none nothing wakes it.
+// serve visits the Pods that are due, until ctx ends or the restore is to stop.
 func (r *Runner) serve(ctx context.Context) {
 	for {
-		r.look(ctx)
+		r.visitDue(ctx)
 		var turn <-chan time.Time
 		timer := r.Clock.NewTimer(tick)
 		if r.any() {
@@ -86,8 +86,8 @@ func (r *Runner) any() bool {
 	return len(r.pods) > 0
 }
 
-// look begins to look at the Pods whose turn it is, the one that waits longest first.
-func (r *Runner) look(ctx context.Context) {
+// visitDue begins to visit the Pods that are due, those due for longest first.
+func (r *Runner) visitDue(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.Clock.Now()
@@ -108,7 +108,7 @@ func (r *Runner) look(ctx context.Context) {
 	}
 }
 
-// visit looks at a Pod and runs what can be run in it. A panic, which would be a defect of ours, is
+// visit reads a Pod and runs the hooks that can be run. A panic, which would be a defect of ours, is
 // the end of its hooks.
 func (r *Runner) visit(ctx context.Context, p *pod) {
 	again := false
@@ -124,7 +124,7 @@ func (r *Runner) visit(ctx context.Context, p *pod) {
 	}
 }
 
-// pass says when it is a Pod's turn again; one without a hook left leaves.
+// pass sets when a Pod is due again; one without a hook left is dropped.
 func (r *Runner) pass(p *pod, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

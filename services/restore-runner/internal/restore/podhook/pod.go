@@ -18,19 +18,20 @@ var (
 	errTimeout = errors.New("it did not end in time")
 )
 
-// tellAfter is how long a Pod is waited for until the log says so.
+// tellAfter is how long a Pod is waited for until that is logged.
 const tellAfter = time.Minute
 
-// pod is a Pod that owes hooks. Who set busy uses it; next and pause are guarded by the Runner.
+// pod is a Pod that owes hooks. One goroutine at a time uses it, the one for which busy was set; busy,
+// next and pause are guarded by the Runner.
 type pod struct {
 	outcome.Owed
 	next  time.Time
 	pause time.Duration
 	busy  bool
-	told  bool // the log says what it waits for
+	told  bool // what it waits for was logged
 }
 
-// deadline is when the next of its hooks may not begin any more; zero is never.
+// deadline is the first time from which one of its hooks may not begin any more; zero is never.
 func (p *pod) deadline() (first time.Time) {
 	for i := range p.Hooks {
 		if d := p.until(i); p.States[i] == outcome.HookOwed && !d.IsZero() && (first.IsZero() || d.Before(first)) {
@@ -40,7 +41,7 @@ func (p *pod) deadline() (first time.Time) {
 	return first
 }
 
-// until is when a hook may not begin any more; zero is never.
+// until is the time from which a hook may not begin any more; zero is never.
 func (p *pod) until(i int) time.Time {
 	if p.Hooks[i].Wait == 0 {
 		return time.Time{}
@@ -76,7 +77,7 @@ func (p *pod) containers() (names []string, hooks map[string][]int) {
 }
 
 // advance ends those hooks of a Pod that cannot run, and runs those of one container that can. again
-// asks for another look at once.
+// reports that the Pod is to be visited again at once.
 func (r *Runner) advance(ctx context.Context, p *pod) (again bool) {
 	for i, state := range p.States {
 		if state == outcome.HookAnnounced {
@@ -118,7 +119,7 @@ func (r *Runner) advance(ctx context.Context, p *pod) (again bool) {
 	return false
 }
 
-// tell says once in the log what the hooks of a Pod wait for.
+// tell logs once what the hooks of a Pod wait for.
 func (r *Runner) tell(p *pod, now time.Time, live *live, names []string) {
 	if p.told || p.Left() == 0 || now.Sub(time.UnixMilli(p.Since)) < tellAfter {
 		return
@@ -148,7 +149,7 @@ func (r *Runner) runAll(ctx context.Context, p *pod, indexes []int, looked time.
 		if why := r.Recorder.HooksStopped(); why != "" {
 			return true
 		}
-		// One that was late before the container ran has its time still; hooks before it cost time.
+		// The time that hooks before it took counts, not that since the container began to run.
 		if d := p.until(i); !d.IsZero() && d.After(looked) && !r.Clock.Now().Before(d) {
 			r.end(p, i, "", fmt.Errorf("%w: hooks before it took longer than its %s", errAbandoned, p.Hooks[i].Wait))
 			continue
@@ -160,7 +161,7 @@ func (r *Runner) runAll(ctx context.Context, p *pod, indexes []int, looked time.
 	return true
 }
 
-// once runs a hook. False means that it has no end here: whoever goes on finds it announced, or not
+// once runs a hook. False means that it has no end here: the next holder finds it announced, or not
 // begun.
 func (r *Runner) once(ctx context.Context, p *pod, i int) bool {
 	if r.Confirm != nil && r.Confirm(ctx) != nil {

@@ -1,5 +1,5 @@
 // Package podhook runs the hooks of restored Pods: commands in their containers, once these run. Each
-// is run once per restore, whoever holds it. Other objects are restored meanwhile.
+// is run once per restore, also over takeovers. Other objects are restored meanwhile.
 package podhook
 
 import (
@@ -48,7 +48,7 @@ type Config struct {
 // Runner runs hooks. Safe for concurrent use.
 type Runner struct {
 	Config
-	news  chan struct{} // a Pod came, or is to be looked at at once
+	news  chan struct{} // a Pod was added, or is due at once
 	group sync.WaitGroup
 
 	mu   sync.Mutex
