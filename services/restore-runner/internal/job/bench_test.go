@@ -156,7 +156,7 @@ type bench struct {
 	cleaner   cleaner
 	mu        sync.Mutex
 	ended     []velerov1.RestorePhase
-	started   []string // Pods whose containers run once somebody looks
+	started   []string // Pods whose containers run once they are read
 }
 
 func newBench(t *testing.T) *bench {

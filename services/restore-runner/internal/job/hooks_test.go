@@ -69,7 +69,7 @@ func (e mortalExec) Run(ctx context.Context, cmd *podexec.Command) (podexec.Outp
 	return out, err
 }
 
-// hooked is a restore of Pods that run as soon as anybody looks, db with two hooks and web with one.
+// hooked is a restore of Pods that run as soon as they are read, db with two hooks and web with one.
 func hooked(t *testing.T) (*bench, *shell) {
 	t.Helper()
 	b, s := newBench(t), &shell{counts: map[string]int{}}
@@ -98,7 +98,7 @@ func (b *bench) start(pod string) {
 	b.started = append(b.started, pod)
 }
 
-// kubelet starts the containers of Pods that are to run when somebody looks at them.
+// kubelet starts the containers of Pods in started when one of these is read.
 func (b *bench) kubelet(r *http.Request) {
 	_, name, isPod := strings.Cut(r.URL.Path, "/pods/")
 	if r.Method != http.MethodGet || !isPod {

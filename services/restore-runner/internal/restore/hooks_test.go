@@ -203,7 +203,7 @@ func TestHooksWaitUntilTheContainerIsReady(t *testing.T) {
 	require.Empty(t, f.results.Warnings.all())
 }
 
-// A Pod whose container starts only when the hook of another has run keeps nobody waiting: not the
+// A Pod whose container starts only when the hook of another has run holds nothing up: not the
 // other Pod, and not the objects behind it.
 func TestAPodWaitsForItsOwnContainersOnly(t *testing.T) {
 	n, b := newNode(t), &backup{}
