@@ -41,4 +41,9 @@ var restores = []Mutant{
 		Edit:    Edit{"services/restore-runner/internal/restore/call/once.go", "case (announced || c.History.Blind) && !repeatable:", "case announced || c.History.Blind:"},
 		Package: "./services/restore-runner/internal/job", Test: "TestACallWithAKeyIsRepeatedWithTheSame",
 	},
+	{
+		Name:    "a hook of a restored Pod that was announced runs again",
+		Edit:    Edit{"services/restore-runner/internal/restore/podhook/pod.go", "			r.end(p, i, \"\", errUnclear)\n", "			p.States[i] = outcome.HookOwed\n"},
+		Package: "./services/restore-runner/internal/job", Test: "TestAHookThatIsCutOffIsNotRunAgain",
+	},
 }
