@@ -13,6 +13,7 @@ import (
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,7 @@ type bed struct {
 	*site.Site
 	driver *csitest.Driver
 	bucket *site.Bucket
+	dir    string // that the bucket is in
 }
 
 func TestCSISnapshots(t *testing.T) {
@@ -38,6 +40,10 @@ func TestCSISnapshots(t *testing.T) {
 	t.Run("a killed runner takes no second snapshot", b.runnerDies)
 	t.Run("a snapshot that is never ready, of a backup that is cancelled", b.cancelled)
 	t.Run("a driver that cuts nothing", b.uncut)
+	t.Run("files come back as they were at the cut", b.restored)
+	t.Run("a killed runner restores no claim twice", b.restorerDies)
+	t.Run("a backup as Velero writes it", b.velero)
+	t.Run("a snapshot that the driver has lost", b.lost)
 }
 
 func newBed(t *testing.T) *bed {
@@ -54,9 +60,10 @@ func newBed(t *testing.T) *bed {
 			"async-operation-monitor": {feature, "--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=4s"},
 			"queue-scheduler":         {"--claim-timeout=2s"},
 			"deletion":                {feature, "--claim-timeout=2s"},
+			"restore-runner":          {feature, "--claim-timeout=2s", "--resource-timeout=20s"},
 		},
 	})
-	b.driver = &csitest.Driver{Client: b.Client, Name: driver, Subresource: true}
+	b.driver = &csitest.Driver{Client: b.Client, Name: driver, Subresource: true, Provision: true}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var runs sync.WaitGroup
 	runs.Go(func() { b.driver.Run(ctx, 100*time.Millisecond, func(err error) { t.Error(err) }) })
@@ -64,8 +71,10 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, b.Client.Create(t.Context(), &snapshotv1.VolumeSnapshotClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "disks"}, Driver: driver, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 	}))
+	b.class(t, "fast", storagev1.VolumeBindingImmediate)
+	b.class(t, "late", storagev1.VolumeBindingWaitForFirstConsumer)
 	bucket, dir := site.FileBucket(t, "default")
-	b.bucket = bucket
+	b.bucket, b.dir = bucket, dir
 	b.ReachFiles(t, dir, bucket)
 	return b
 }
@@ -81,7 +90,7 @@ func (b *bed) application(t *testing.T, namespace string, claims int) {
 		name := fmt.Sprintf("data-%d", i)
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}})
-		b.claim(t, namespace, name)
+		b.claim(t, namespace, name, "fast")
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 	if err := b.Client.Create(t.Context(), account); !apierrors.IsAlreadyExists(err) {
@@ -91,20 +100,21 @@ func (b *bed) application(t *testing.T, namespace string, claims int) {
 }
 
 // claim makes a claim that is bound to a volume of the driver.
-func (b *bed) claim(t *testing.T, namespace, name string) {
+func (b *bed) claim(t *testing.T, namespace, name, class string) {
 	t.Helper()
-	volume, none := "pv-"+namespace+"-"+name, ""
+	volume := "pv-" + namespace + "-" + name
 	size := corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}
 	require.NoError(t, b.Client.Create(t.Context(), &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: volume},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			StorageClassName:       class,
 			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: name},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: volume}},
 		},
 	}))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: volume, StorageClassName: &none,
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: volume, StorageClassName: &class,
 		Resources: corev1.VolumeResourceRequirements{Requests: size},
 	}}
 	require.NoError(t, b.Client.Create(t.Context(), claim))
@@ -155,7 +165,7 @@ func (b *bed) file(t *testing.T, backup, suffix string) string {
 func (b *bed) backedUp(t *testing.T) {
 	const name, claims = "pod", 3
 	b.application(t, name, claims)
-	b.claim(t, name, "alone")
+	b.claim(t, name, "alone", "")
 	for i := range claims {
 		b.driver.Behave(fmt.Sprintf("%s/data-%d", name, i), csitest.Behaviour{Cut: 3, Ready: 20})
 	}

@@ -1,3 +1,3 @@
-// Package csi backs up claims on a CSI driver, whose snapshot controller and driver are those of
-// package csitest, on a real API server, and deletes the backups again.
+// Package csi backs up claims on a CSI driver, whose snapshot controller, provisioner and driver are
+// those of package csitest, on a real API server, restores them, and deletes the backups again.
 package csi

@@ -40,7 +40,7 @@ func (s *Snapshotter) create(ctx context.Context, of *subject) (*snapshotv1.Volu
 		if err != nil {
 			return nil, err
 		}
-		if found && there.Annotations[annotationKey] == of.key && there.DeletionTimestamp == nil {
+		if found && there.Annotations[AnnotationKey] == of.key && there.DeletionTimestamp == nil {
 			return there, nil
 		}
 	}

@@ -22,6 +22,12 @@ func (a API) Discard(ctx context.Context, namespace, name string) error {
 	return a.end(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
 }
 
+// Release removes the objects of a snapshot, either of which may be nil, and leaves what the driver
+// stored.
+func (a API) Release(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
+	return a.end(ctx, pair{snapshot: vs, content: vsc}, snapshotv1.VolumeSnapshotContentRetain)
+}
+
 // end removes a snapshot and its content. What becomes of the data in the driver is decided by the
 // policy, which is set first: nothing is removed where that fails.
 func (a API) end(ctx context.Context, p pair, policy snapshotv1.DeletionPolicy) error {

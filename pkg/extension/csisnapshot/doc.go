@@ -49,8 +49,8 @@ var (
 const (
 	// kind is what the actions would be registered as if a plugin had them, see action.Operation.
 	kind = "BackupItemActionV2"
-	// annotationKey on a VolumeSnapshot is the idempotency key of the call that made it.
-	annotationKey = "holdfast.io/snapshot-key"
+	// AnnotationKey on a VolumeSnapshot is the idempotency key of the call that made it.
+	AnnotationKey = "holdfast.io/snapshot-key"
 	// AnnotationVolume on a VolumeSnapshot describes the volume it is of, see Volume.
 	AnnotationVolume = "holdfast.io/snapshot-volume"
 )

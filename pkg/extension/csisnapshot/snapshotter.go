@@ -168,7 +168,7 @@ func (s *Snapshotter) object(of *subject, name string) (*snapshotv1.VolumeSnapsh
 	return &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: of.claim.Metadata.Namespace, Name: name, Labels: labels,
-			Annotations: map[string]string{annotationKey: of.key, AnnotationVolume: string(volume)},
+			Annotations: map[string]string{AnnotationKey: of.key, AnnotationVolume: string(volume)},
 		},
 		Spec: snapshotv1.VolumeSnapshotSpec{
 			Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: &of.claim.Metadata.Name}, VolumeSnapshotClassName: &of.class,

@@ -53,7 +53,7 @@ func (a *snapshotAction) Start(_ context.Context, o *action.Object, _ *action.Ba
 		return r, fmt.Errorf("read the VolumeSnapshot: %w", err)
 	}
 	r.Object = o
-	if vs.Labels[velerov1.LabelBackupUID] != string(a.Backup.UID) || vs.Annotations[annotationKey] == "" {
+	if vs.Labels[velerov1.LabelBackupUID] != string(a.Backup.UID) || vs.Annotations[AnnotationKey] == "" {
 		return r, nil
 	}
 	bound := ""

@@ -92,6 +92,7 @@ func (a *App) wire(config *Config) error {
 		REST:    a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
 		StorePatience: config.StorePatience, Exec: exec, Actions: a.actions(config.Base), Snapshotters: a.snapshotters(config.Base), ReadyTimeout: config.ReadyTimeout,
+		CSI:   csi(config.Base),
 		Ended: a.announce(config),
 	})
 	jobs := a.jobs(config, kind, instance)
@@ -104,6 +105,9 @@ func (a *App) wire(config *Config) error {
 	a.runtime.Go("plugin binaries", a.plugins.Run)
 	a.runtime.Go("restores", jobs.Serve)
 	a.runtime.GoLeading("resumption", leaderelection.DefaultTimeout, a.resumption(config, locations, jobs, instance).Run)
+	if csi(config.Base) {
+		a.runtime.GoLeading("restored-snapshots", leaderelection.DefaultTimeout, a.sweeper(config).Run)
+	}
 	a.runtime.Go("census", func(ctx context.Context) error { return counts.Census(ctx, mgr.GetClient(), namespace, config.Clock) })
 	return nil
 }

@@ -1,7 +1,7 @@
 // Package csitest has, for tests, what a cluster with CSI snapshots has: the definitions of the
 // snapshot API, and a snapshot controller with a driver that keeps its snapshots in memory. It
-// answers VolumeSnapshots as external-snapshotter does, without a node or a storage system, and
-// fails on request.
+// answers VolumeSnapshots as external-snapshotter does, and claims that are filled from them as
+// external-provisioner does, without a node or a storage system, and fails on request.
 package csitest
 
 import (
@@ -47,6 +47,9 @@ type Driver struct {
 	Client client.Client
 	// Name is the driver's.
 	Name string
+	// Provision has claims be filled from snapshots. Bind binds them as well, which real clusters do by
+	// themselves.
+	Provision, Bind bool
 	// Subresource writes the status by its subresource, as real API servers want it.
 	Subresource bool
 
@@ -54,7 +57,10 @@ type Driver struct {
 	claims map[string]Behaviour // by namespace/name
 	looks  map[string]int       // by the UID of the content
 	stored map[string]string    // volume handles by snapshot handle
+	files  map[string]string    // by volume handle
+	cuts   map[string]string    // the files of snapshots
 	taken  int
+	made   int
 	stuck  bool
 }
 
@@ -126,7 +132,10 @@ func (d *Driver) Look(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	if !d.Provision {
+		return nil
+	}
+	return d.provision(ctx)
 }
 
 // passing errors come of others that write the same object.
@@ -260,6 +269,10 @@ func (d *Driver) progress(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCon
 		handle := "physical-" + string(vsc.UID)
 		if _, twice := d.stored[handle]; !twice {
 			d.stored[handle] = ptr.Deref(vsc.Spec.Source.VolumeHandle, "")
+			if d.cuts == nil {
+				d.cuts = map[string]string{}
+			}
+			d.cuts[handle] = d.files[d.stored[handle]]
 			d.taken++
 		}
 		s.SnapshotHandle = &handle

@@ -67,6 +67,7 @@ func (x *execution) restore(ctx context.Context, p *planned, actions *acted, his
 	defer done()
 	return restore.Run(ctx, restore.Config{
 		Backup: in.backup.Name, Restore: in.restore.Name, UID: in.restore.UID, Spec: &in.restore.Spec, Plan: p.plan, Source: p.source, Volumes: p.volumes,
+		Snapshots: p.snapshots, Server: x.cfg.Namespace,
 		Catalog: p.catalog, Recorder: in.recorder, REST: x.cfg.REST, Clock: x.cfg.Clock, History: history,
 		Confirm: x.held.Confirm, Stop: x.stopped.Done(),
 		TerminatingTimeout: x.cfg.TerminatingTimeout, ResourceTimeout: x.cfg.ResourceTimeout,

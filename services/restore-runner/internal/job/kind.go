@@ -74,6 +74,8 @@ type Config struct {
 	Snapshotters func(ctx context.Context, note func(joblog.Entry)) (s restore.Snapshotters, done func())
 	// Exec runs the hooks of restored Pods. Nil runs none.
 	Exec restore.Executor
+	// CSI has claims be filled from their CSI snapshots.
+	CSI bool
 	// ReadyTimeout is how long an object waits until its additional items are ready, where the
 	// action does not say.
 	ReadyTimeout time.Duration

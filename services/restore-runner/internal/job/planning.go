@@ -26,7 +26,9 @@ type planned struct {
 	source  tarball.Source
 	plan    *plan.Plan
 	volumes *volume.Decisions
-	catalog *resource.Catalog
+	// snapshots are the CSI snapshots of the backup.
+	snapshots *plan.Snapshots
+	catalog   *resource.Catalog
 	// planned is what a successor plans with too.
 	planned outcome.Planned
 	order   restoreorder.Order
@@ -134,6 +136,8 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 	if survey.Empty() && before == nil {
 		p.in.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
+	out.snapshots = survey.Snapshots
+	taken.Snapshotted, taken.CSI = survey.Snapshots.Claims(), p.in.cfg.CSI
 	out.volumes, err = volume.Decide(ctx, survey.Volumes, out.source.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
 		return err

@@ -99,7 +99,7 @@ func (p *planner) taken(ctx context.Context) (t volume.Taken, err error) {
 	return t, err
 }
 
-// elsewhere lists the volume data that this version does not restore, beside that in the volume
+// elsewhere lists the volume data that is not in a native snapshot, beside that in the volume
 // information.
 func (p *planner) elsewhere(ctx context.Context) ([]volumedata.Data, error) {
 	return retried(ctx, p.in.stores(), "read the lists of volume data", func() (list []volumedata.Data, err error) {
@@ -123,7 +123,7 @@ func (p *planner) unclaimed(out *planned) {
 	}
 	for _, s := range out.volumes.Unclaimed() {
 		if namespace, _, _ := strings.Cut(s, "/"); from[namespace] {
-			p.in.recorder.Error(outcome.General, fmt.Sprintf("CSI snapshot %s: this version does not restore it, and the backup does not tell which claim it is of", s))
+			p.in.recorder.Error(outcome.General, fmt.Sprintf("CSI snapshot %s: it is not restored, the backup does not tell which claim it is of", s))
 		}
 	}
 }

@@ -93,7 +93,7 @@ func TestSnapshotsThatNoFileNamesTheClaimOfAreErrors(t *testing.T) {
 	r := b.get(t)
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase, r.Status.FailureReason)
 	require.Equal(t, 1, r.Status.Errors)
-	require.Contains(t, b.file(t, layout.RestoreResults("r")), "CSI snapshot a/s: this version does not restore it")
+	require.Contains(t, b.file(t, layout.RestoreResults("r")), "CSI snapshot a/s: it is not restored")
 }
 
 // A damaged list of PodVolumeBackups may hide volume data.

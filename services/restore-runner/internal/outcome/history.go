@@ -94,7 +94,7 @@ func (h *History) add(r *Recorder, node int32, rec *Record) {
 	if rec.Intent != "" {
 		put(&h.Intents, node, rec.Intent)
 	}
-	if rec.Volume != nil {
+	if rec.Volume != nil && rec.Volume.CSI == nil {
 		put(&h.Volumes, node, rec.Volume)
 		if rec.Volume.Name != "" {
 			put(&h.Names, node, rec.Volume.Name)

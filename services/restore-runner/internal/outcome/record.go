@@ -62,7 +62,8 @@ type Record struct {
 	Intent apply.Intent `json:"intent,omitempty"`
 	// Call is there before an action is called that may begin an operation, and again afterwards.
 	Call *Call `json:"call,omitempty"`
-	// Volume is there before a volume is made for a PersistentVolume, and again once it is.
+	// Volume is there before a volume is made for a PersistentVolume, and again once it is; and before
+	// a claim is created that is filled from a CSI snapshot, and again once nothing waits for it.
 	Volume *Volume `json:"volume,omitempty"`
 	// Owes are the owner references an object still lacks; Linked reports that they were dealt
 	// with.
@@ -160,6 +161,24 @@ type Volume struct {
 	// ClaimNamespace and Claim are the claim it is for, in the cluster; empty when there is none.
 	ClaimNamespace string `json:"claimNamespace,omitempty"`
 	Claim          string `json:"claim,omitempty"`
+	// CSI is the CSI snapshot that a claim is filled from; the fields above but for the claim are
+	// empty then, and Name is that of the volume once it is known.
+	CSI *CSI `json:"csi,omitempty"`
+}
+
+// CSI is a CSI snapshot that a claim is filled from.
+type CSI struct {
+	Handle string `json:"handle"`
+	Driver string `json:"driver"`
+	// Size is what its volume needs, in bytes; 0 is not known.
+	Size int64 `json:"size,omitempty"`
+	// Object is what the VolumeSnapshot and its content are called in the cluster.
+	Object string `json:"object"`
+	// ReclaimPolicy and Labels are those of the volume in the backup; empty where they are not known.
+	ReclaimPolicy string            `json:"reclaimPolicy,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	// Settled reports that nothing waits for the claim any more.
+	Settled bool `json:"settled,omitempty"`
 }
 
 // Lost is a target namespace and why nothing can be restored into it.

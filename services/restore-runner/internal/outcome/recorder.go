@@ -234,7 +234,7 @@ func (r *Recorder) apply(node int32, rec *Record) {
 	if rec.Asked {
 		r.tally.ask(node)
 	}
-	if rec.Volume != nil && rec.Volume.ID != "" {
+	if rec.Volume != nil && (rec.Volume.ID != "" || rec.Volume.CSI != nil) {
 		put(&r.volumes, node, rec.Volume)
 	}
 	if action := codeOf(rec.Action); action != 0 {

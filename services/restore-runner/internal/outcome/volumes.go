@@ -13,12 +13,20 @@ import (
 
 // volumeInfo is an entry of <restore>-volumeinfo.json.gz (Velero 1.18).
 type volumeInfo struct {
-	Claim          string     `json:"pvcName,omitempty"`
-	ClaimNamespace string     `json:"pvcNamespace,omitempty"`
-	Name           string     `json:"pvName,omitempty"`
-	Method         string     `json:"restoreMethod,omitempty"`
-	DataMoved      bool       `json:"snapshotDataMoved"`
-	Native         nativeInfo `json:"nativeSnapshotInfo"`
+	Claim          string      `json:"pvcName,omitempty"`
+	ClaimNamespace string      `json:"pvcNamespace,omitempty"`
+	Name           string      `json:"pvName,omitempty"`
+	Method         string      `json:"restoreMethod,omitempty"`
+	DataMoved      bool        `json:"snapshotDataMoved"`
+	CSI            *csiInfo    `json:"csiSnapshotInfo,omitempty"`
+	Native         *nativeInfo `json:"nativeSnapshotInfo,omitempty"`
+}
+
+type csiInfo struct {
+	Handle  string `json:"snapshotHandle"`
+	Size    int64  `json:"size"`
+	Driver  string `json:"driver"`
+	Content string `json:"vscName"`
 }
 
 // nativeInfo has the keys of Velero's files, Phase too.
@@ -28,6 +36,42 @@ type nativeInfo struct {
 	Zone   string `json:"volumeAZ"`
 	IOPS   string `json:"iops"`
 	Phase  string `json:"Phase"`
+}
+
+// Filled is a claim that was created, to be filled from a CSI snapshot.
+type Filled struct {
+	Node   int32
+	Volume Volume
+}
+
+// Filled returns the claims that were created, to be filled from CSI snapshots, and that are not
+// settled, by their nodes.
+func (r *Recorder) Filled() (all []Filled) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, node := range slices.Sorted(maps.Keys(r.volumes)) {
+		if v := r.volumes[node]; v.CSI != nil && !v.CSI.Settled && codes[r.tally.actions[node]] == apply.Created {
+			all = append(all, Filled{node, *v})
+		}
+	}
+	return all
+}
+
+// Settle records that nothing waits any more for a claim that is filled from a CSI snapshot: it is
+// bound to the volume, or to none of which anything is known. A problem is an error of the restore.
+func (r *Recorder) Settle(f Filled, volume, message, problem string) {
+	e := r.Begin(f.Node)
+	if message != "" {
+		e.Info(message)
+	}
+	if problem != "" {
+		e.Error(problem)
+	}
+	v, snapshot := f.Volume, *f.Volume.CSI
+	snapshot.Settled = true
+	v.Name, v.CSI = volume, &snapshot
+	e.record.Volume = &v
+	e.Commit()
 }
 
 // WriteVolumeInfo writes <restore>-volumeinfo.json.gz's document: the volumes that were made of
@@ -42,9 +86,16 @@ func (f Files) WriteVolumeInfo(w io.Writer) error {
 			continue
 		}
 		v := r.volumes[node]
+		if s := v.CSI; s != nil {
+			infos = append(infos, volumeInfo{
+				Claim: v.Claim, ClaimNamespace: v.ClaimNamespace, Name: v.Name, Method: "CSISnapshot",
+				CSI: &csiInfo{Handle: s.Handle, Size: s.Size, Driver: s.Driver, Content: s.Object},
+			})
+			continue
+		}
 		infos = append(infos, volumeInfo{
 			Claim: v.Claim, ClaimNamespace: v.ClaimNamespace, Name: cmp.Or(v.Name, r.plan.Node(node).Name), Method: "NativeSnapshot",
-			Native: nativeInfo{Handle: v.Snapshot, Type: v.Type, Zone: v.Zone, IOPS: strconv.FormatInt(v.IOPS, 10), Phase: "Completed"},
+			Native: &nativeInfo{Handle: v.Snapshot, Type: v.Type, Zone: v.Zone, IOPS: strconv.FormatInt(v.IOPS, 10), Phase: "Completed"},
 		})
 	}
 	return json.NewEncoder(w).Encode(infos)

@@ -24,7 +24,9 @@ type Survey struct {
 	Namespaces []string
 	// Volumes are the PersistentVolumes of the backup.
 	Volumes []manifest.Item
-	kinds   map[schema.GroupResource]surveyed
+	// Snapshots are the VolumeSnapshots of the backup and their contents, whatever the filters say.
+	Snapshots *Snapshots
+	kinds     map[schema.GroupResource]surveyed
 }
 
 type surveyed struct {
@@ -42,7 +44,7 @@ const (
 
 // Look reads the listing of a backup once.
 func Look(ctx context.Context, source Source) (*Survey, error) {
-	s := &Survey{kinds: map[schema.GroupResource]surveyed{}}
+	s := &Survey{kinds: map[schema.GroupResource]surveyed{}, Snapshots: newSnapshots()}
 	seen := map[string]struct{}{}
 	for item, err := range source.Items(ctx) {
 		if err != nil {
@@ -52,6 +54,7 @@ func Look(ctx context.Context, source Source) (*Survey, error) {
 		if _, ok := s.kinds[gr]; !ok {
 			s.kinds[gr] = surveyed{kind: strings.ToLower(item.Kind), namespaced: item.Namespace != ""}
 		}
+		s.Snapshots.take(&item, gr)
 		namespace := item.Namespace
 		switch gr.String() {
 		case namespacesResource:

@@ -26,8 +26,8 @@ func Skipped(obj map[string]any, gr schema.GroupResource) *Skip {
 		if text(child(meta, "labels"), "endpointslice.kubernetes.io/managed-by") == "endpointslice-controller.k8s.io" {
 			return &Skip{Reason: "its controller makes it anew from the Service, with the addresses of today"}
 		}
-	case "volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io", "datauploads.velero.io":
-		return &Skip{Reason: "volume snapshots are not restored by this version", Report: true}
+	case "datauploads.velero.io":
+		return &Skip{Reason: "moved volume snapshots are not restored by this version", Report: true}
 	}
 	return nil
 }

@@ -1,5 +1,7 @@
 package reset
 
+import velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+
 const (
 	bindCompleted     = "pv.kubernetes.io/bind-completed"
 	boundByController = "pv.kubernetes.io/bound-by-controller"
@@ -16,12 +18,12 @@ func resetVolume(obj object, o *Options) {
 	}
 }
 
-// resetClaim drops what binding and provisioning left behind; a claim whose volume does not come
+// resetClaim drops what binding, provisioning and the backup of its data left behind; a claim whose volume does not come
 // back loses its volume name as well and gets a new one.
 func resetClaim(obj object, o *Options) {
 	drop(child(obj, "metadata", "annotations"), bindCompleted, boundByController,
 		"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner",
-		"volume.kubernetes.io/selected-node")
+		"volume.kubernetes.io/selected-node", velerov1.LabelVolumeSnapshotName, velerov1.AnnotationDataUploadName)
 	spec := child(obj, "spec")
 	if name := text(spec, "volumeName"); name != "" && o.Reprovision != nil && o.Reprovision(name) {
 		drop(spec, "volumeName")

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/create"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/csiclaim"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
@@ -30,6 +31,7 @@ type creation struct {
 	creator  *create.Creator
 	finisher *finish.Finisher
 	volumes  *provision.Provisioner
+	claims   *csiclaim.Filler
 	pauser   *pausing.Pauser
 	webhooks *webhooks.Late
 	hooks    *podhook.Runner

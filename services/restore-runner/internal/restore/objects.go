@@ -130,6 +130,9 @@ func (p *objects) createOrWait(ctx context.Context, s *pending.State, o *object.
 	for again := true; again; {
 		err := p.creation.volumes.Provision(ctx, o)
 		if err == nil {
+			err = p.creation.claims.Fill(ctx, s.Entry, o)
+		}
+		if err == nil {
 			again, err = p.creation.create(ctx, s, o)
 		}
 		if err == nil {

@@ -38,11 +38,16 @@ type Config struct {
 	// Backup and Restore are the names for the labels.
 	Backup, Restore string
 	// UID is the Restore's.
-	UID      types.UID
-	Spec     *velerov1.RestoreSpec
-	Plan     *plan.Plan
-	Source   Source
-	Volumes  *volume.Decisions
+	UID     types.UID
+	Spec    *velerov1.RestoreSpec
+	Plan    *plan.Plan
+	Source  Source
+	Volumes *volume.Decisions
+	// Snapshots are the CSI snapshots of the backup. They are needed where claims are filled from
+	// them.
+	Snapshots *plan.Snapshots
+	// Server is the namespace of the server.
+	Server   string
 	Catalog  *resource.Catalog
 	Recorder *outcome.Recorder
 	REST     *rest.Config
@@ -58,7 +63,8 @@ type Config struct {
 	// TerminatingTimeout is how long a namespace, definition or volume of the same name may take to
 	// go away.
 	TerminatingTimeout time.Duration
-	// ResourceTimeout is how long a definition may take to be served.
+	// ResourceTimeout is how long a definition may take to be served, and how long the claims may take
+	// that are filled from CSI snapshots.
 	ResourceTimeout time.Duration
 	// Actions are put every object they match, one after the other in this order.
 	Actions []action.Bound[action.RestoreItem]
@@ -102,7 +108,9 @@ func Run(ctx context.Context, config Config) error {
 	}
 	defer func() { _ = r.owners.Close() }() // nothing in it is needed any more
 	defer r.hooks.Start(ctx)()
-	for _, pass := range []func(context.Context) error{r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.objects, r.hooks.Wait} {
+	for _, pass := range []func(context.Context) error{
+		r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.objects, r.await, r.hooks.Wait,
+	} {
 		if err := pass(ctx); err != nil {
 			return err
 		}

@@ -50,6 +50,10 @@ type backup struct {
 	snapshots []nativesnapshot.Snapshot
 	// elsewhere is volume data that is not restored.
 	elsewhere []volumedata.Data
+	// infos are the volume information.
+	infos []volume.Info
+	// csi has claims be filled from CSI snapshots.
+	csi bool
 	// pauses are the rules by which objects are created paused.
 	pauses pause.Rules
 	// records is the directory that its restore records in; empty is a new one.
@@ -160,7 +164,9 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	t.Helper()
 	survey, err := plan.Look(t.Context(), b)
 	require.NoError(t, err)
-	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, volume.Taken{Snapshots: b.snapshots, Elsewhere: b.elsewhere}, true)
+	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, volume.Taken{
+		Snapshots: b.snapshots, Infos: b.infos, Elsewhere: b.elsewhere, Snapshotted: survey.Snapshots.Claims(), CSI: b.csi,
+	}, true)
 	require.NoError(t, err)
 	catalog, err := resource.Discover(t.Context(), s.Config())
 	require.NoError(t, err)
@@ -178,7 +184,7 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	config := restore.Config{
 		Backup: "b", Restore: "r", UID: restoreUID, Spec: &spec, Plan: p, Source: b, Volumes: volumes, Catalog: catalog, Recorder: f.recorder,
 		REST: s.Config(), Clock: clk, TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
-		History: &outcome.History{}, Pauses: b.pauses,
+		History: &outcome.History{}, Pauses: b.pauses, Snapshots: survey.Snapshots, Server: "velero",
 	}
 	for _, c := range change {
 		c(&config)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/backoff"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/chain"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/create"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/csiclaim"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/definitions"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
@@ -127,7 +129,7 @@ func (r *run) prepare() {
 	})
 }
 
-// objects restores everything else: the last pass.
+// objects restores everything else: the last pass over them.
 func (r *run) objects(ctx context.Context) error {
 	cfg := r.cfg
 	services := apiservice.New(apiservice.Config{
@@ -140,14 +142,26 @@ func (r *run) objects(ctx context.Context) error {
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Existing: r.existing, Names: r.names,
 		Volumes: cfg.Volumes, Snapshotters: cfg.Snapshotters, UID: cfg.UID, Confirm: cfg.Confirm, Timeouts: r.timeouts, Stop: r.stop,
 	})
+	claims := csiclaim.New(csiclaim.Config{
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Source: cfg.Source, Catalog: r.catalog, Existing: r.existing, Volumes: cfg.Volumes,
+		Snapshots: cfg.Snapshots, Defined: r.definitions.Defined, Timeouts: r.timeouts,
+		Restore: restored.Restore{Server: cfg.Server, UID: cfg.UID, Labels: map[string]string{
+			velerov1.LabelBackupName: velerov1.LabelValue(cfg.Backup), velerov1.LabelRestoreName: velerov1.LabelValue(cfg.Restore)}},
+	})
 	pauser := &pausing.Pauser{Rules: cfg.Pauses, Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
 	p := &objects{
 		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, pending: r.pending,
 		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: backoff.New(cfg.Clock),
 		creation: &creation{
-			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: volumes, pauser: pauser, hooks: r.hooks,
+			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: volumes, claims: claims, pauser: pauser, hooks: r.hooks,
 			webhooks: late, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,
 		},
 	}
 	return p.restoreAll(ctx)
+}
+
+// await waits for the claims that are filled from CSI snapshots.
+func (r *run) await(ctx context.Context) error {
+	a := &csiclaim.Awaiter{Recorder: r.cfg.Recorder, Existing: r.existing, Clock: r.cfg.Clock, Timeout: r.timeouts.Resource, Stop: r.stop}
+	return a.Await(ctx)
 }

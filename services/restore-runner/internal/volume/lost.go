@@ -8,6 +8,7 @@ import (
 
 // lost is volume data that does not come back, by what it is restored with.
 type lost struct {
+	filled    map[name]bool              // claims that are filled from their CSI snapshot
 	claims    map[name]string            // problems
 	pods      map[name]map[string]string // problems by volume of the pod
 	snapshots []string                   // CSI snapshots whose claim no file names
@@ -16,16 +17,31 @@ type lost struct {
 // name is an object's in the backup.
 type name struct{ namespace, name string }
 
-// notRestored is what is said of data that this version does not restore.
-func notRestored(method string) string {
-	return "its data is in a " + method + ", which this version does not restore: the claim gets a new, empty volume"
+// notRestored is what is said of data that is not restored.
+func (t *Taken) notRestored(method string) string {
+	why := "this version does not restore"
+	switch {
+	case method != methodCSI:
+	case t.CSI:
+		why = "the claim in the backup does not name"
+	default:
+		why = "this server does not restore (--features EnableCSI is off)"
+	}
+	return "its data is in a " + method + ", which " + why + ": the claim gets a new, empty volume"
 }
 
 // newLost sorts data by claim, or by pod where no claim is named. Snapshots count only where
 // volumes are to be restored; what is in a file system backup is restored with the pod in any case
 // (Velero 1.18).
-func newLost(data []volumedata.Data, restorePVs bool) lost {
-	l := lost{claims: map[name]string{}, pods: map[name]map[string]string{}}
+func newLost(from *Taken, restorePVs bool) lost {
+	l := lost{filled: map[name]bool{}, claims: map[name]string{}, pods: map[name]map[string]string{}}
+	data := from.Elsewhere
+	for _, s := range from.Snapshotted {
+		data = append(data[:len(data):len(data)], volumedata.Data{Method: volumedata.CSISnapshot, Namespace: s.Namespace, Claim: s.Name})
+		if from.CSI && restorePVs {
+			l.filled[name{s.Namespace, s.Name}] = true
+		}
+	}
 	named := map[string]bool{} // namespaces with snapshots of known claims
 	for _, d := range data {
 		if d.Claim != "" && d.Method != volumedata.PodVolumeBackup {
@@ -36,8 +52,9 @@ func newLost(data []volumedata.Data, restorePVs bool) lost {
 		pods := d.Method == volumedata.PodVolumeBackup
 		switch {
 		case !pods && !restorePVs:
+		case d.Claim != "" && d.Method == volumedata.CSISnapshot && l.filled[name{d.Namespace, d.Claim}]:
 		case d.Claim != "":
-			l.claims[name{d.Namespace, d.Claim}] = notRestored(string(d.Method))
+			l.claims[name{d.Namespace, d.Claim}] = from.notRestored(string(d.Method))
 		case pods && d.Pod != "":
 			pod := name{d.Namespace, d.Pod}
 			if l.pods[pod] == nil {
@@ -60,12 +77,22 @@ func (l *lost) reconcile(volume *decision, known bool) {
 	claim := name{volume.claimSpace, volume.claim}
 	problem, has := l.claims[claim]
 	switch {
+	case l.filled[claim] && volume.snapshot == nil:
+		volume.recorded, volume.reprovision, volume.problem = true, true, problem
+	case l.filled[claim]: // the volume comes back with its native snapshot
+		delete(l.filled, claim)
 	case !has:
 	case !known:
 		volume.recorded, volume.reprovision, volume.problem = true, true, problem
 	case !volume.reprovision:
 		delete(l.claims, claim)
 	}
+}
+
+// Filled reports that a claim, named as in the backup, gets a new volume that is filled from its CSI
+// snapshot.
+func (d *Decisions) Filled(namespace, claim string) bool {
+	return d.lost.filled[name{namespace, claim}]
 }
 
 // ClaimProblem says why the data of a claim, named as in the backup, is not restored although it

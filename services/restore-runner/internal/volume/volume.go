@@ -8,6 +8,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
@@ -17,9 +19,13 @@ import (
 // Info is the part of an entry of <backup>-volumeinfo.json.gz that decides.
 type Info struct {
 	PVName       string `json:"pvName"`
+	Namespace    string `json:"pvcNamespace"`
+	Claim        string `json:"pvcName"`
 	BackupMethod string `json:"backupMethod"`
+	DataMoved    bool   `json:"snapshotDataMoved"`
 	PVInfo       *struct {
-		ReclaimPolicy string `json:"reclaimPolicy"`
+		ReclaimPolicy string            `json:"reclaimPolicy"`
+		Labels        map[string]string `json:"labels"`
 	} `json:"pvInfo"`
 }
 
@@ -38,6 +44,7 @@ type Reader func(ctx context.Context, item manifest.Item) ([]byte, error)
 
 // Decisions holds what was decided. It does not change and is safe for concurrent use.
 type Decisions struct {
+	wanted  bool
 	volumes map[string]decision
 	lost    lost
 }
@@ -48,6 +55,8 @@ type decision struct {
 	problem           string
 	claimSpace, claim string
 	recorded          bool
+	policy            string // the reclaim policy in the volume information
+	labels            map[string]string
 }
 
 // stored is the part of a PersistentVolume that decides.
@@ -67,8 +76,12 @@ type Taken struct {
 	Infos []Info
 	// Snapshots are the native snapshots, which do not matter where volumes are not to be restored.
 	Snapshots []nativesnapshot.Snapshot
-	// Elsewhere is the data that this version does not restore.
+	// Elsewhere is the data that is neither restored with a volume nor in a native snapshot.
 	Elsewhere []volumedata.Data
+	// Snapshotted are the claims that name a VolumeSnapshot which is in the backup.
+	Snapshotted []types.NamespacedName
+	// CSI reports that claims are filled from their CSI snapshots.
+	CSI bool
 }
 
 // Decide reads the volumes of a backup one after the other. restorePVs is the restore's setting:
@@ -76,7 +89,7 @@ type Taken struct {
 // the pod. A volume whose body cannot be read is decided by the files alone; restoring it will
 // report the reason.
 func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken, restorePVs bool) (*Decisions, error) {
-	d := &Decisions{volumes: map[string]decision{}, lost: newLost(from.Elsewhere, restorePVs)}
+	d := &Decisions{wanted: restorePVs, volumes: map[string]decision{}, lost: newLost(&from, restorePVs)}
 	taken := byVolume(from.Snapshots)
 	for name := range taken { // those of a backup without volume information
 		d.volumes[name] = native(taken[name], restorePVs)
@@ -93,7 +106,11 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 			d.volumes[info.PVName] = native(taken[info.PVName], restorePVs)
 			continue
 		}
-		d.volumes[info.PVName] = byInfo(info.BackupMethod, policy, restorePVs)
+		now := d.byInfo(&from, &info, policy, restorePVs)
+		if info.PVInfo != nil {
+			now.policy, now.labels = policy, info.PVInfo.Labels
+		}
+		d.volumes[info.PVName] = now
 	}
 	for _, item := range items {
 		body, err := read(ctx, item)
@@ -118,12 +135,15 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 }
 
 // byInfo decides by what the backup did with the volume.
-func byInfo(method, policy string, restorePVs bool) decision {
+func (d *Decisions) byInfo(from *Taken, info *Info, policy string, restorePVs bool) decision {
+	method := info.BackupMethod
 	switch {
-	case method == methodCSI && !restorePVs:
+	case method == methodCSI && (!restorePVs || !info.DataMoved && d.Filled(info.Namespace, info.Claim)):
 		return decision{recorded: true, reprovision: true}
+	case method == methodCSI && info.DataMoved:
+		return decision{recorded: true, reprovision: true, problem: from.notRestored(string(volumedata.DataUpload))}
 	case method == methodPod, method == methodCSI:
-		return decision{recorded: true, reprovision: true, problem: notRestored(method)}
+		return decision{recorded: true, reprovision: true, problem: from.notRestored(method)}
 	}
 	return decision{reprovision: policy == "Delete"}
 }
@@ -156,6 +176,9 @@ func byVolume(snapshots []nativesnapshot.Snapshot) map[string]*nativesnapshot.Sn
 // byPolicy reports that the backup took no data, so that the reclaim policy decides.
 func (d decision) byPolicy() bool { return !d.recorded }
 
+// Wanted reports that the restore is to have the data of volumes.
+func (d *Decisions) Wanted() bool { return d.wanted }
+
 // Reprovision reports that the volume does not come back.
 func (d *Decisions) Reprovision(volume string) bool { return d.volumes[volume].reprovision }
 
@@ -167,6 +190,13 @@ func (d *Decisions) Snapshot(volume string) (nativesnapshot.Snapshot, bool) {
 		return nativesnapshot.Snapshot{}, false
 	}
 	return *s, true
+}
+
+// Original returns reclaim policy and labels of a volume as the volume information has them; empty
+// where it has none.
+func (d *Decisions) Original(volume string) (policy string, labels map[string]string) {
+	v := d.volumes[volume]
+	return v.policy, v.labels
 }
 
 // Problem says why the data of a volume is not restored although the backup has it; "" when nothing
