@@ -14,6 +14,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
@@ -167,7 +168,7 @@ func (f *Filler) read(ctx context.Context, name types.NamespacedName) (*restored
 }
 
 // make creates one of the pair, or finds the one that an earlier attempt of this restore made.
-func (f *Filler) make(ctx context.Context, gr schema.GroupResource, o snapshotObject) error {
+func (f *Filler) make(ctx context.Context, gr schema.GroupResource, o client.Object) error {
 	body, err := restored.Encode(o)
 	if err != nil {
 		return err
