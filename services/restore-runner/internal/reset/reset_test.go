@@ -127,7 +127,7 @@ func TestSkipped(t *testing.T) {
 		"endpoint slice": {"endpointslices.discovery.k8s.io", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"}}}`,
 			true, false},
 		"own endpoint slice": {"endpointslices.discovery.k8s.io", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"me"}}}`, false, false},
-		"volume snapshot":    {"volumesnapshots.snapshot.storage.k8s.io", `{}`, true, true},
+		"moved snapshot":     {"datauploads.velero.io", `{}`, true, true},
 		"allocated address": {"ipaddresses.networking.k8s.io", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}}}`,
 			true, false},
 	}
