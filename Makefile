@@ -6,6 +6,7 @@ SHELL := /usr/bin/env bash
 MODULES := proto pkg pkg/plugin pkg/plugin/example services e2e
 SERVICES := backup-runner restore-runner queue-scheduler manifest-indexer deletion async-operation-monitor
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kubectl
+CSI := csi-provisioner snapshot-controller csi-snapshotter csi-sanity
 TEST_TIMEOUT := 20m
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
@@ -63,7 +64,7 @@ build-fault: ## build the services with failpoints, for tests, into bin/fault/
 # Everything is compiled first, so that tests do not run beside compilers. Without vet, which is part of lint.
 .PHONY: test
 test: ## what CI runs: all unit tests under the race detector, and every scenario on a real API server
-	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw grpcurl
+	@e2e/tools/build.sh $(CONTROL_PLANE) $(CSI) versitygw grpcurl
 	@$(MAKE) --no-print-directory build build-fault
 	@$(COMPILE) $(RACE) go list -race -test -deps -export $(UNIT) >/dev/null
 	@$(COMPILE) $(PLAIN) go list -test -deps -export $(COMPLETE) ./e2e/... >/dev/null

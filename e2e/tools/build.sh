@@ -19,6 +19,10 @@ kube-controller-manager|k8s|k8s.io/kubernetes/cmd/kube-controller-manager
 kubectl|k8s|k8s.io/kubernetes/cmd/kubectl
 etcd|etcd|go.etcd.io/etcd/server/v3
 versitygw|s3server|github.com/versity/versitygw/cmd/versitygw
+csi-provisioner|provisioner|github.com/kubernetes-csi/external-provisioner/v5/cmd/csi-provisioner
+snapshot-controller|snapshotter|github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller
+csi-snapshotter|snapshotter|github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter
+csi-sanity|csisanity|github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity
 grpcurl|grpcurl|github.com/fullstorydev/grpcurl/cmd/grpcurl
 buf|buf|github.com/bufbuild/buf/cmd/buf
 protoc-gen-go|dev|google.golang.org/protobuf/cmd/protoc-gen-go
