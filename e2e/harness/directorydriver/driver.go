@@ -1,0 +1,91 @@
+// Package directorydriver is a CSI driver whose volumes and snapshots are directories: a snapshot is
+// a copy of its volume at the cut. It needs no node: tests write where a Pod would, through Write.
+package directorydriver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
+)
+
+// Config says where a driver works. Every field is required.
+type Config struct {
+	// Name is the driver's, as StorageClasses and VolumeSnapshotClasses have it.
+	Name string
+	// Dir gets the directories of volumes and snapshots.
+	Dir string
+	// Socket is the path of the Unix socket that it listens on.
+	Socket string
+	Clock  clock.PassiveClock
+}
+
+// Driver is a running driver. Safe for concurrent use.
+type Driver struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
+	csi.UnimplementedNodeServer
+
+	config Config
+	server *grpc.Server
+	serves sync.WaitGroup
+
+	mu        sync.Mutex
+	volumes   map[string]*volume   // by id
+	snapshots map[string]*snapshot // by id
+	behaviour map[string]Behaviour // of snapshots, by id of the volume
+	changed   chan struct{}        // closed when a behaviour changes
+	refused   error                // of removals of snapshots
+	taken     int
+}
+
+// Start starts a driver. The caller calls Close.
+func Start(config Config) (*Driver, error) {
+	for _, dir := range []string{"volumes", "snapshots"} {
+		if err := os.MkdirAll(filepath.Join(config.Dir, dir), 0o700); err != nil {
+			return nil, fmt.Errorf("start driver %s: %w", config.Name, err)
+		}
+	}
+	listener, err := net.Listen("unix", config.Socket)
+	if err != nil {
+		return nil, fmt.Errorf("start driver %s: %w", config.Name, err)
+	}
+	d := &Driver{
+		config: config, server: grpc.NewServer(), volumes: map[string]*volume{}, snapshots: map[string]*snapshot{},
+		behaviour: map[string]Behaviour{}, changed: make(chan struct{}),
+	}
+	csi.RegisterIdentityServer(d.server, d)
+	csi.RegisterControllerServer(d.server, d)
+	csi.RegisterNodeServer(d.server, d)
+	d.serves.Go(func() { _ = d.server.Serve(listener) })
+	return d, nil
+}
+
+// Close ends the driver and the calls that it has not answered. The directories stay.
+func (d *Driver) Close() {
+	d.server.Stop()
+	d.serves.Wait()
+}
+
+// ErrNoVolume means that the driver has no such volume.
+var ErrNoVolume = errors.New("no such volume")
+
+// Write calls change with the directory of a volume. No snapshot of it is cut meanwhile, as none is
+// cut within a write to a disk.
+func (d *Driver) Write(volume string, change func(dir string) error) error {
+	d.mu.Lock()
+	v := d.volumes[volume]
+	d.mu.Unlock()
+	if v == nil {
+		return fmt.Errorf("%w: %s", ErrNoVolume, volume)
+	}
+	v.writes.Lock()
+	defer v.writes.Unlock()
+	return change(v.dir)
+}

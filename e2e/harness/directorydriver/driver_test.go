@@ -1,0 +1,126 @@
+package directorydriver_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+)
+
+func start(t *testing.T) (d *directorydriver.Driver, socket string) {
+	t.Helper()
+	dir := t.TempDir()
+	socket = filepath.Join(dir, "csi.sock")
+	d, err := directorydriver.Start(directorydriver.Config{Name: "directory.example.com", Dir: dir, Socket: socket, Clock: clock.RealClock{}})
+	require.NoError(t, err)
+	t.Cleanup(d.Close)
+	return d, socket
+}
+
+// What Kubernetes CSI asks of drivers, by its own test suite.
+func TestSanity(t *testing.T) {
+	_, socket := start(t)
+	suite, err := testbed.Binary("csi-sanity")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	command := exec.CommandContext(t.Context(), suite, "--csi.endpoint=unix://"+socket,
+		"--csi.mountdir="+filepath.Join(dir, "target"), "--csi.stagingdir="+filepath.Join(dir, "staging"))
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Contains(t, string(output), " 0 Failed")
+}
+
+func connect(t *testing.T, socket string) csi.ControllerClient {
+	t.Helper()
+	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, connection.Close()) })
+	return csi.NewControllerClient(connection)
+}
+
+func create(t *testing.T, c csi.ControllerClient, name string, source *csi.VolumeContentSource) string {
+	t.Helper()
+	made, err := c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: name, VolumeContentSource: source, VolumeCapabilities: []*csi.VolumeCapability{{}}})
+	require.NoError(t, err)
+	return made.GetVolume().GetVolumeId()
+}
+
+func file(t *testing.T, d *directorydriver.Driver, volume, content string) (was string) {
+	t.Helper()
+	require.NoError(t, d.Write(volume, func(dir string) error {
+		text, err := os.ReadFile(filepath.Join(dir, "file"))
+		if was = string(text); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o600)
+	}))
+	return was
+}
+
+func TestASnapshotHasTheFilesOfTheCut(t *testing.T) {
+	d, socket := start(t)
+	c := connect(t, socket)
+	first := create(t, c, "first", nil)
+	file(t, d, first, "before")
+	cut, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: first})
+	require.NoError(t, err)
+	require.True(t, cut.GetSnapshot().GetReadyToUse())
+	file(t, d, first, "after")
+	second := create(t, c, "second", &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: cut.GetSnapshot().GetSnapshotId()}}})
+	require.Equal(t, "before", file(t, d, second, "own"))
+	require.Equal(t, "after", file(t, d, first, ""))
+	require.Len(t, d.Snapshots(), 1)
+	text, err := os.ReadFile(filepath.Join(d.Snapshots()[0].Dir, "file"))
+	require.NoError(t, err)
+	require.Equal(t, "before", string(text))
+}
+
+func TestBehaviour(t *testing.T) {
+	d, socket := start(t)
+	c := connect(t, socket)
+	volume := create(t, c, "v", nil)
+	request := &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: volume}
+
+	d.Behave(volume, directorydriver.Behaviour{Err: errors.New("out of space")})
+	_, err := c.CreateSnapshot(t.Context(), request)
+	require.ErrorContains(t, err, "out of space")
+	require.Zero(t, d.Taken())
+
+	d.Behave(volume, directorydriver.Behaviour{Hang: true})
+	given, up := context.WithCancel(t.Context())
+	answered := make(chan error, 2)
+	go func() { _, err := c.CreateSnapshot(given, request); answered <- err }()
+	up()
+	require.Equal(t, codes.Canceled, status.Code(<-answered))
+	go func() { _, err := c.CreateSnapshot(t.Context(), request); answered <- err }()
+	d.Behave(volume, directorydriver.Behaviour{NotReady: true})
+	require.NoError(t, <-answered)
+	require.Equal(t, 1, d.Taken())
+	again, err := c.CreateSnapshot(t.Context(), request)
+	require.NoError(t, err)
+	require.False(t, again.GetSnapshot().GetReadyToUse())
+
+	d.Refuse(errors.New("in use"))
+	removal := &csi.DeleteSnapshotRequest{SnapshotId: again.GetSnapshot().GetSnapshotId()}
+	_, err = c.DeleteSnapshot(t.Context(), removal)
+	require.ErrorContains(t, err, "in use")
+	d.Refuse(nil)
+	_, err = c.DeleteSnapshot(t.Context(), removal)
+	require.NoError(t, err)
+	require.Empty(t, d.Snapshots())
+	require.Equal(t, 1, d.Taken(), "a repeated request takes no second")
+}

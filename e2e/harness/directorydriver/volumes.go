@@ -1,0 +1,135 @@
+package directorydriver
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"sync"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// defaultSize is the capacity of a volume whose request names none, in bytes.
+const defaultSize = 1 << 30
+
+// volume is a directory.
+type volume struct {
+	id, dir string
+	size    int64
+	source  *csi.VolumeContentSource
+	writes  sync.Mutex // held by Write and by what cuts a snapshot
+}
+
+// idOf names a volume or a snapshot by the name that it is asked for with: whoever repeats the
+// request gets the same.
+func idOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:16])
+}
+
+// CreateVolume implements csi.ControllerServer.
+func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	if r.GetName() == "" || len(r.GetVolumeCapabilities()) == 0 {
+		return nil, status.Error(codes.InvalidArgument, "name and volume_capabilities are required")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id, limits := idOf(r.GetName()), r.GetCapacityRange()
+	v := d.volumes[id]
+	if v == nil {
+		v = &volume{id: id, dir: d.path("volumes", id), source: r.GetVolumeContentSource(),
+			size: cmp.Or(limits.GetRequiredBytes(), limits.GetLimitBytes(), defaultSize)}
+		if err := d.fill(v); err != nil {
+			return nil, err
+		}
+		d.volumes[id] = v
+	}
+	if limit := limits.GetLimitBytes(); v.size < limits.GetRequiredBytes() || limit > 0 && v.size > limit || !proto.Equal(v.source, r.GetVolumeContentSource()) {
+		return nil, status.Errorf(codes.AlreadyExists, "volume %s exists with another size or content", r.GetName())
+	}
+	return &csi.CreateVolumeResponse{Volume: v.described()}, nil
+}
+
+// fill makes the directory of a volume, with the files of the snapshot that it is to be made of.
+func (d *Driver) fill(v *volume) error {
+	if v.source == nil {
+		if err := os.Mkdir(v.dir, 0o700); err != nil {
+			return status.Errorf(codes.Internal, "make a volume: %v", err)
+		}
+		return nil
+	}
+	s := d.snapshots[v.source.GetSnapshot().GetSnapshotId()]
+	switch {
+	case s == nil:
+		return status.Errorf(codes.NotFound, "there is no snapshot %q", v.source.GetSnapshot().GetSnapshotId())
+	case v.size < s.size:
+		return status.Errorf(codes.OutOfRange, "a volume of the snapshot needs %d bytes", s.size)
+	}
+	if err := os.CopyFS(v.dir, os.DirFS(s.dir)); err != nil {
+		return status.Errorf(codes.Internal, "make a volume of a snapshot: %v", err)
+	}
+	return nil
+}
+
+func (v *volume) described() *csi.Volume {
+	return &csi.Volume{VolumeId: v.id, CapacityBytes: v.size, ContentSource: v.source}
+}
+
+// DeleteVolume implements csi.ControllerServer.
+func (d *Driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	if r.GetVolumeId() == "" {
+		return nil, status.Error(codes.InvalidArgument, "volume_id is required")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if v := d.volumes[r.GetVolumeId()]; v != nil {
+		if err := os.RemoveAll(v.dir); err != nil {
+			return nil, status.Errorf(codes.Internal, "remove a volume: %v", err)
+		}
+		delete(d.volumes, v.id)
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// ListVolumes implements csi.ControllerServer.
+func (d *Driver) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ids, next, err := page(d.volumes, r.GetStartingToken(), r.GetMaxEntries())
+	if err != nil {
+		return nil, err
+	}
+	out := &csi.ListVolumesResponse{NextToken: next}
+	for _, id := range ids {
+		out.Entries = append(out.Entries, &csi.ListVolumesResponse_Entry{Volume: d.volumes[id].described()})
+	}
+	return out, nil
+}
+
+// ValidateVolumeCapabilities implements csi.ControllerServer. A volume can be mounted in any way.
+func (d *Driver) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+	if r.GetVolumeId() == "" || len(r.GetVolumeCapabilities()) == 0 {
+		return nil, status.Error(codes.InvalidArgument, "volume_id and volume_capabilities are required")
+	}
+	if err := d.has(r.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	return &csi.ValidateVolumeCapabilitiesResponse{
+		Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{VolumeCapabilities: r.GetVolumeCapabilities()},
+	}, nil
+}
+
+// has returns an error where there is no such volume.
+func (d *Driver) has(volume string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.volumes[volume] == nil {
+		return status.Errorf(codes.NotFound, "there is no volume %q", volume)
+	}
+	return nil
+}
