@@ -1,3 +1,4 @@
-// Package csi backs up claims on a CSI driver, whose snapshot controller, provisioner and driver are
-// those of package csitest, on a real API server, restores them, and deletes the backups again.
+// Package csi backs up claims on a CSI driver, with the published controllers of CSI snapshots on a
+// real API server, and deletes the backups again. The volumes of the driver are directories, so that
+// it can be seen what a snapshot has.
 package csi

@@ -7,6 +7,7 @@ import (
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +23,11 @@ func (a API) Discard(ctx context.Context, namespace, name string) error {
 	return a.end(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
 }
 
+// annotationDeleted on a content has its sidecar remove it, which ignores the deletion otherwise
+// (external-snapshotter 8.7). The snapshot controller writes it where it sees the deletion of the
+// VolumeSnapshot; it does not where that is gone.
+const annotationDeleted = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted"
+
 // Release removes the objects of a snapshot, either of which may be nil, and leaves what the driver
 // stored.
 func (a API) Release(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
@@ -31,8 +37,11 @@ func (a API) Release(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *sn
 // end removes a snapshot and its content. What becomes of the data in the driver is decided by the
 // policy, which is set first: nothing is removed where that fails.
 func (a API) end(ctx context.Context, p pair, policy snapshotv1.DeletionPolicy) error {
+	if err := a.findUnbound(ctx, &p); err != nil {
+		return err
+	}
 	if p.content != nil {
-		if err := a.setPolicy(ctx, p.content, policy); err != nil {
+		if err := a.markDeleted(ctx, p.content, policy); err != nil {
 			return err
 		}
 		if err := a.delete(ctx, p.content); err != nil {
@@ -45,12 +54,25 @@ func (a API) end(ctx context.Context, p pair, policy snapshotv1.DeletionPolicy) 
 	return a.delete(ctx, p.snapshot)
 }
 
-func (a API) setPolicy(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent, policy snapshotv1.DeletionPolicy) error {
-	if vsc.Spec.DeletionPolicy == policy {
+// findUnbound adds the content of a snapshot whose status does not name it yet. It has the name that
+// the snapshot controller gives to contents of claims (external-snapshotter 8.7).
+func (a API) findUnbound(ctx context.Context, p *pair) error {
+	if p.content != nil || p.snapshot == nil || p.snapshot.Spec.Source.PersistentVolumeClaimName == nil {
 		return nil
 	}
+	vsc := &snapshotv1.VolumeSnapshotContent{}
+	found, err := a.get(ctx, "", "snapcontent-"+string(p.snapshot.UID), vsc)
+	if found && vsc.Spec.VolumeSnapshotRef.UID == p.snapshot.UID {
+		p.content = vsc
+	}
+	return err
+}
+
+// markDeleted has the sidecar of a content remove it once it is deleted, and the data by the policy.
+func (a API) markDeleted(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent, policy snapshotv1.DeletionPolicy) error {
 	changed := vsc.DeepCopy()
 	changed.Spec.DeletionPolicy = policy
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, annotationDeleted, "yes")
 	err := a.call(ctx, fmt.Sprintf("set the deletion policy of VolumeSnapshotContent %s", vsc.Name), func() error {
 		return a.Client.Patch(ctx, changed.DeepCopy(), client.MergeFrom(vsc))
 	})

@@ -35,6 +35,7 @@ type bed struct {
 	csisnapshot.API
 	driver *csitest.Driver
 	backup *velerov1.Backup
+	stop   func() // ends what the driver does by itself
 }
 
 func newBed(t *testing.T, claims int, classes ...snapshotv1.VolumeSnapshotClass) *bed {
@@ -74,7 +75,8 @@ func newBed(t *testing.T, claims int, classes ...snapshotv1.VolumeSnapshotClass)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // until the last use of the cluster
 	var runs sync.WaitGroup
 	runs.Go(func() { b.driver.Run(ctx, 5*time.Millisecond, func(err error) { t.Error(err) }) })
-	t.Cleanup(func() { stop(); runs.Wait() })
+	b.stop = func() { stop(); runs.Wait() }
+	t.Cleanup(b.stop)
 	return b
 }
 

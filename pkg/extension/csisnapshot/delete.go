@@ -93,6 +93,10 @@ func (d *deleteAction) endLive(ctx context.Context, live *snapshotv1.VolumeSnaps
 // twin makes a content that stands for the same snapshot, and deletes it. Its finalizer keeps it
 // until the driver has removed the snapshot. Its name follows from the handle, so that another
 // attempt finds it.
+//
+// The sidecar has the driver remove only snapshots whose handle is in the status of the content
+// (external-snapshotter 8.7). It writes that itself if it sees the content before the deletion and
+// the driver knows the snapshot, neither of which is certain.
 func (d *deleteAction) twin(ctx context.Context, stored *snapshotv1.VolumeSnapshotContent, handle string) error {
 	twin := &snapshotv1.VolumeSnapshotContent{
 		ObjectMeta: metav1.ObjectMeta{
@@ -114,6 +118,20 @@ func (d *deleteAction) twin(ctx context.Context, stored *snapshotv1.VolumeSnapsh
 			return err
 		}
 	} else if err != nil {
+		return err
+	}
+	known := twin.DeepCopy()
+	if known.Status == nil {
+		known.Status = &snapshotv1.VolumeSnapshotContentStatus{}
+	}
+	known.Status.SnapshotHandle = &handle
+	err = d.call(ctx, "set the handle of VolumeSnapshotContent "+twin.Name, func() error {
+		return d.Client.Status().Patch(ctx, known.DeepCopy(), client.MergeFrom(twin))
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	return d.delete(ctx, twin)

@@ -6,8 +6,8 @@
 // Conform compares it with what a real API server does. It differs on purpose in these: a create
 // with a UID is refused, where a real server replaces the UID; definitions are established at once;
 // garbage is collected by Collect alone; strategic merge patches are applied as merge patches;
-// nothing can be watched; resources but for the kinds named at the start have no schema, status or
-// scale.
+// nothing can be watched; resources but for the kinds named at the start have no schema or scale;
+// the path of a status is another path of the object.
 package kubetest
 
 import (
@@ -169,7 +169,8 @@ func (t target) key() string { return strings.TrimPrefix(t.namespace+"/"+t.name,
 
 func (t target) groupResource() string { return strings.TrimSuffix(t.resource+"."+t.group, ".") }
 
-// parse reads the path of a collection or an object; false for every other.
+// parse reads the path of a collection, an object, or the status of an object, which stands for the
+// object; false for every other.
 func parse(path string) (t target, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -184,10 +185,10 @@ func parse(path string) (t target, ok bool) {
 		t.namespace, parts = parts[1], parts[2:]
 	}
 	t.resource = parts[0]
-	if len(parts) == 2 {
+	if len(parts) > 1 {
 		t.name = parts[1]
 	}
-	return t, len(parts) < 3
+	return t, len(parts) < 3 || len(parts) == 3 && parts[2] == "status"
 }
 
 // path is where an object is found.

@@ -28,6 +28,9 @@ const (
 	FinalizerContent  = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
 )
 
+// AnnotationDeleted of external-snapshotter is on contents whose VolumeSnapshot is being deleted.
+const AnnotationDeleted = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted"
+
 // Size is what a volume of a snapshot needs, in bytes.
 const Size = 5 << 30
 
@@ -153,12 +156,9 @@ func (d *Driver) snapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) er
 	switch {
 	case err != nil && !missing:
 		return err
+	case vs.DeletionTimestamp != nil && !missing && vsc.Spec.VolumeSnapshotRef.UID == vs.UID:
+		return d.unbind(ctx, vs, vsc)
 	case vs.DeletionTimestamp != nil:
-		if !missing && vsc.Spec.DeletionPolicy == snapshotv1.VolumeSnapshotContentDelete {
-			if err := d.Client.Delete(ctx, vsc); err != nil {
-				return err
-			}
-		}
 		return d.finalizer(ctx, vs, FinalizerSnapshot, false)
 	case vs.Spec.Source.PersistentVolumeClaimName == nil && missing:
 		return nil // its content has to come
@@ -179,6 +179,20 @@ func (d *Driver) snapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) er
 		return err
 	}
 	return d.mirror(ctx, vs, vsc)
+}
+
+// unbind does the work of the snapshot controller for a VolumeSnapshot that is being deleted. It
+// stays while a content that is deleted with it does.
+func (d *Driver) unbind(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
+	marked := vsc.DeepCopy()
+	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, AnnotationDeleted, "yes")
+	if err := d.Client.Patch(ctx, marked, client.MergeFrom(vsc)); err != nil {
+		return err
+	}
+	if vsc.Spec.DeletionPolicy == snapshotv1.VolumeSnapshotContentDelete {
+		return d.Client.Delete(ctx, vsc)
+	}
+	return d.finalizer(ctx, vs, FinalizerSnapshot, false)
 }
 
 // mirror writes into the status of a VolumeSnapshot what its content says.
@@ -287,31 +301,26 @@ func (d *Driver) progress(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCon
 	return s
 }
 
-// remove ends a content that is being deleted, once nothing binds it.
+// remove ends a content that is being deleted, which is told by its annotation unless no
+// VolumeSnapshot was ever bound to it. Only a snapshot whose handle is in the status is removed.
 func (d *Driver) remove(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent) error {
-	if ref := vsc.Spec.VolumeSnapshotRef; ref.UID != "" {
-		vs := &snapshotv1.VolumeSnapshot{}
-		err := d.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, vs)
-		if err == nil && vs.UID == ref.UID && vs.DeletionTimestamp == nil {
-			return nil
-		}
+	unbound := vsc.Spec.Source.SnapshotHandle != nil && vsc.Spec.VolumeSnapshotRef.UID == ""
+	if !unbound && vsc.Annotations[AnnotationDeleted] == "" {
+		return nil
 	}
-	if vsc.Spec.DeletionPolicy == snapshotv1.VolumeSnapshotContentDelete && !d.drop(vsc) {
+	known := vsc.Status != nil && vsc.Status.SnapshotHandle != nil
+	if vsc.Spec.DeletionPolicy == snapshotv1.VolumeSnapshotContentDelete && known && !d.drop(*vsc.Status.SnapshotHandle) {
 		return nil
 	}
 	return d.finalizer(ctx, vsc, FinalizerContent, false)
 }
 
-// drop removes what a content stands for, and reports whether it is gone.
-func (d *Driver) drop(vsc *snapshotv1.VolumeSnapshotContent) bool {
+// drop removes a snapshot, and reports whether it is gone.
+func (d *Driver) drop(handle string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stuck {
 		return false
-	}
-	handle := ptr.Deref(vsc.Spec.Source.SnapshotHandle, "")
-	if vsc.Status != nil && handle == "" {
-		handle = ptr.Deref(vsc.Status.SnapshotHandle, "")
 	}
 	delete(d.stored, handle)
 	return true

@@ -1,4 +1,4 @@
-package csi
+package csirestore
 
 import (
 	"context"
@@ -34,12 +34,8 @@ type bed struct {
 	dir    string // that the bucket is in
 }
 
-func TestCSISnapshots(t *testing.T) {
+func TestRestoresOfCSISnapshots(t *testing.T) {
 	b := newBed(t)
-	t.Run("claims of a Pod are backed up, and their snapshots go with the backup", b.backedUp)
-	t.Run("a killed runner takes no second snapshot", b.runnerDies)
-	t.Run("a snapshot that is never ready, of a backup that is cancelled", b.cancelled)
-	t.Run("a driver that cuts nothing", b.uncut)
 	t.Run("files come back as they were at the cut", b.restored)
 	t.Run("a killed runner restores no claim twice", b.restorerDies)
 	t.Run("a backup as Velero writes it", b.velero)
@@ -160,109 +156,4 @@ func (b *bed) delete(t *testing.T, name string) {
 func (b *bed) file(t *testing.T, backup, suffix string) string {
 	t.Helper()
 	return string(b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+suffix))
-}
-
-func (b *bed) backedUp(t *testing.T) {
-	const name, claims = "pod", 3
-	b.application(t, name, claims)
-	b.claim(t, name, "alone", "")
-	for i := range claims {
-		b.driver.Behave(fmt.Sprintf("%s/data-%d", name, i), csitest.Behaviour{Cut: 3, Ready: 20})
-	}
-	b.Backup(t, name, b.bucket, name)
-	backup := b.BackupEnds(t, name)
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
-	require.Equal(t, claims+1, backup.Status.CSIVolumeSnapshotsAttempted)
-	require.Equal(t, claims+1, backup.Status.CSIVolumeSnapshotsCompleted)
-	require.Equal(t, claims+1, backup.Status.BackupItemOperationsCompleted)
-	b.clean(t, claims+1)
-
-	stored, kinds := map[string][]byte{}, map[string]int{}
-	b.bucket.EachStored(t, name, func(path string, content []byte) { // of a path that comes twice the later one counts
-		if parts := strings.Split(path, "/"); stored[path] == nil && len(parts) > 2 && (parts[2] == "namespaces" || parts[2] == "cluster") {
-			kinds[parts[1]]++
-		}
-		stored[path] = content
-	})
-	require.Equal(t, claims+1, kinds["volumesnapshots.snapshot.storage.k8s.io"])
-	require.Equal(t, 1, kinds["volumesnapshotclasses.snapshot.storage.k8s.io"])
-	require.Equal(t, claims+1, kinds["volumesnapshotcontents.snapshot.storage.k8s.io"])
-	for path, content := range stored {
-		if !strings.HasPrefix(path, "resources/volumesnapshotcontents.snapshot.storage.k8s.io/cluster/") {
-			continue
-		}
-		var vsc snapshotv1.VolumeSnapshotContent
-		require.NoError(t, json.Unmarshal(content, &vsc))
-		require.Contains(t, b.driver.Stored(), *vsc.Status.SnapshotHandle)
-		require.True(t, *vsc.Status.ReadyToUse, "it is stored again once it is ready")
-		require.Equal(t, name, vsc.Labels[velerov1.LabelBackupName])
-		require.Equal(t, snapshotv1.VolumeSnapshotContentDelete, vsc.Spec.DeletionPolicy)
-	}
-	var infos []map[string]any
-	require.NoError(t, json.Unmarshal([]byte(b.file(t, name, "-volumeinfo.json.gz")), &infos))
-	require.Len(t, infos, claims+1)
-	for _, info := range infos {
-		require.Equal(t, "CSISnapshot", info["backupMethod"], info)
-		require.Equal(t, "succeeded", info["result"], info)
-		require.Contains(t, info["csiSnapshotInfo"], "snapshotHandle", info)
-		require.Equal(t, "pv-"+name+"-"+info["pvcName"].(string), info["pvName"])
-	}
-	require.Contains(t, b.file(t, name, "-itemoperations.json.gz"), `"backupItemAction":"velero.io/csi-volumesnapshot-backupper"`)
-
-	b.delete(t, name)
-	b.clean(t, 0)
-}
-
-func (b *bed) runnerDies(t *testing.T) {
-	const name, claims = "killed", 3
-	b.application(t, name, claims)
-	for i := range claims {
-		b.driver.Behave(fmt.Sprintf("%s/data-%d", name, i), csitest.Behaviour{Cut: -1})
-	}
-	before := b.driver.Taken()
-	b.Backup(t, name, b.bucket, name)
-	require.Eventually(t, func() bool { return b.objects(t) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
-	b.Fleet.Of("backup-runner")[0].Kill()
-	_, err := b.Fleet.Revive(t.Context())
-	require.NoError(t, err)
-	for i := range claims {
-		b.driver.Behave(fmt.Sprintf("%s/data-%d", name, i), csitest.Behaviour{})
-	}
-	backup := b.BackupEnds(t, name)
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
-	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
-	require.Equal(t, claims, b.driver.Taken()-before)
-	b.clean(t, claims)
-	b.delete(t, name)
-	b.clean(t, 0)
-}
-
-func (b *bed) cancelled(t *testing.T) {
-	const name = "cancelled"
-	b.application(t, name, 1)
-	b.driver.Behave(name+"/data-0", csitest.Behaviour{Ready: -1})
-	made := b.Backup(t, name, b.bucket, name)
-	require.Eventually(t, func() bool {
-		return b.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made) == nil && made.Status.Phase == velerov1.BackupPhaseWaitingForPluginOperations
-	}, site.Patience, site.Look, "the backup waits until the snapshot is ready")
-	require.Len(t, b.driver.Stored(), 1)
-	changed := made.DeepCopy()
-	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "holdfast.io/cancel", "alice")
-	require.NoError(t, b.Client.Patch(t.Context(), changed, client.MergeFrom(made)))
-	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
-	b.clean(t, 0)
-}
-
-func (b *bed) uncut(t *testing.T) {
-	const name = "uncut"
-	b.application(t, name, 1)
-	b.driver.Behave(name+"/data-0", csitest.Behaviour{Cut: -1, Error: "out of space"})
-	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Backup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name},
-		Spec: velerov1.BackupSpec{IncludedNamespaces: []string{name}, StorageLocation: b.bucket.Location,
-			CSISnapshotTimeout: metav1.Duration{Duration: 2 * time.Second}},
-	}))
-	require.Equal(t, velerov1.BackupPhasePartiallyFailed, b.BackupEnds(t, name).Status.Phase)
-	require.Contains(t, b.file(t, name, "-results.gz"), "was not cut within 2s (csiSnapshotTimeout): out of space")
-	b.clean(t, 0)
 }

@@ -1,4 +1,4 @@
-package csi
+package csirestore
 
 import (
 	"archive/tar"

@@ -1,0 +1,3 @@
+// Package csirestore restores claims from CSI snapshots on a real API server, whose snapshot
+// controller, provisioner and driver are those of package csitest.
+package csirestore
