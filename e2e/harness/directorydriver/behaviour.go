@@ -5,11 +5,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"google.golang.org/grpc/status"
 )
 
 // Behaviour is what the driver does about requests for snapshots of a volume.
 type Behaviour struct {
-	// Err is the answer, and nothing is cut.
+	// Err is the answer, and nothing is cut. It is final unless it has a gRPC status.
 	Err error
 	// Hang cuts and answers nothing until the behaviour changes or the caller gives up.
 	Hang bool
@@ -45,7 +47,7 @@ func (d *Driver) settled(ctx context.Context, volume string) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
 }

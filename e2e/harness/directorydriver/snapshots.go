@@ -24,7 +24,7 @@ func (d *Driver) CreateSnapshot(ctx context.Context, r *csi.CreateSnapshotReques
 		return nil, status.Error(codes.InvalidArgument, "name and source_volume_id are required")
 	}
 	if err := d.settled(ctx, r.GetSourceVolumeId()); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
+		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,0 +1,225 @@
+package csi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+func TestCSISnapshots(t *testing.T) {
+	b := newBed(t)
+	t.Run("a StatefulSet whose files change, on a driver that is slow", b.backedUp)
+	t.Run("hooks of a Pod, and the cut between them", b.quiesced)
+	t.Run("a killed runner takes no second snapshot", b.runnerDies)
+	t.Run("a killed runner of a backup that is cancelled leaves none", b.runnerDiesAndCancelled)
+	t.Run("a snapshot that is never ready, of a backup that is cancelled", b.cancelled)
+	t.Run("a driver that fails", b.fails)
+	t.Run("a driver that hangs", b.hangs)
+}
+
+// statefulSet makes a StatefulSet in a namespace of its name, and returns the volumes by claim.
+func (b *bed) statefulSet(t *testing.T, name string, replicas int32) map[string]string {
+	t.Helper()
+	b.Namespace(t, name)
+	labels := map[string]string{"app": name}
+	require.NoError(t, b.Client.Create(t.Context(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, PodManagementPolicy: appsv1.ParallelPodManagement, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "db", Image: "example.com/db", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+			}},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: wanted()}},
+		},
+	}))
+	volumes := map[string]string{}
+	for i := range replicas {
+		claim := fmt.Sprintf("data-%s-%d", name, i)
+		volumes[claim] = b.volume(t, name, claim)
+	}
+	return volumes
+}
+
+func (b *bed) backedUp(t *testing.T) {
+	const name, claims = "stateful", 3
+	of := b.statefulSet(t, name, claims)
+	var volumes []string
+	for _, v := range of {
+		volumes = append(volumes, v)
+	}
+	w := b.write(t, volumes)
+	b.behave(volumes, directorydriver.Behaviour{NotReady: true})
+	floor := map[string]int{}
+	for _, v := range volumes {
+		floor[v] = w.live(t, v)
+	}
+	b.Backup(t, name, b.bucket, name)
+	b.waits(t, name)
+	b.behave(volumes, directorydriver.Behaviour{})
+	backup := b.BackupEnds(t, name)
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
+	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsAttempted)
+	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
+	require.Equal(t, claims, backup.Status.BackupItemOperationsCompleted)
+	b.clean(t, claims)
+	for _, s := range b.driver.Snapshots() {
+		n := consistent(t, s.Dir)
+		require.GreaterOrEqual(t, n, floor[s.Volume], "the cut is after the beginning of the backup")
+		w.goesOn(t, s.Volume, n)
+	}
+	b.stored(t, name, of)
+	b.claimOfSnapshot(t, "from-"+name, b.driver.Snapshots()[0])
+
+	b.delete(t, name)
+	b.clean(t, 0)
+}
+
+// stored checks what a backup has of its snapshots.
+func (b *bed) stored(t *testing.T, name string, volumes map[string]string) {
+	t.Helper()
+	handles := map[string]string{} // by volume
+	for _, s := range b.driver.Snapshots() {
+		handles[s.Volume] = s.ID
+	}
+	stored, kinds := map[string][]byte{}, map[string]int{}
+	b.bucket.EachStored(t, name, func(path string, content []byte) { // of a path that comes twice the later one counts
+		if parts := strings.Split(path, "/"); stored[path] == nil && len(parts) > 2 && (parts[2] == "namespaces" || parts[2] == "cluster") {
+			kinds[parts[1]]++
+		}
+		stored[path] = content
+	})
+	require.Equal(t, len(volumes), kinds["volumesnapshots.snapshot.storage.k8s.io"])
+	require.Equal(t, 1, kinds["volumesnapshotclasses.snapshot.storage.k8s.io"])
+	require.Equal(t, len(volumes), kinds["volumesnapshotcontents.snapshot.storage.k8s.io"])
+	for path, content := range stored {
+		if !strings.HasPrefix(path, "resources/volumesnapshotcontents.snapshot.storage.k8s.io/cluster/") {
+			continue
+		}
+		var vsc snapshotv1.VolumeSnapshotContent
+		require.NoError(t, json.Unmarshal(content, &vsc))
+		require.Equal(t, handles[*vsc.Spec.Source.VolumeHandle], *vsc.Status.SnapshotHandle)
+		require.True(t, *vsc.Status.ReadyToUse, "it is stored again once it is ready")
+		require.Equal(t, name, vsc.Labels[velerov1.LabelBackupName])
+		require.Equal(t, snapshotv1.VolumeSnapshotContentDelete, vsc.Spec.DeletionPolicy)
+	}
+	var infos []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(b.file(t, name, "-volumeinfo.json.gz")), &infos))
+	require.Len(t, infos, len(volumes))
+	for _, info := range infos {
+		require.Equal(t, "CSISnapshot", info["backupMethod"], info)
+		require.Equal(t, "succeeded", info["result"], info)
+		snapshot, _ := info["csiSnapshotInfo"].(map[string]any)
+		require.Equal(t, handles[volumes[info["pvcName"].(string)]], snapshot["snapshotHandle"], info)
+	}
+	require.Contains(t, b.file(t, name, "-itemoperations.json.gz"), `"backupItemAction":"velero.io/csi-volumesnapshot-backupper"`)
+}
+
+// The writer stands still between the hooks: all volumes of the Pod are cut at one moment.
+func (b *bed) quiesced(t *testing.T) {
+	const name, claims = "quiesced", 3
+	volumes := b.pod(t, name, claims, map[string]string{
+		"pre.hook.backup.velero.io/command": "freeze", "post.hook.backup.velero.io/command": "thaw",
+	})
+	w := b.write(t, volumes)
+	b.apps.register(name, w)
+	b.Backup(t, name, b.bucket, name)
+	backup := b.BackupEnds(t, name)
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
+	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, backup.Status.HookStatus)
+	snapshots := b.driver.Snapshots()
+	require.Len(t, snapshots, claims)
+	for _, s := range snapshots {
+		require.True(t, has(t, s.Dir, "frozen"), "the cut is after the pre hook")
+		require.False(t, has(t, s.Dir, "thawed"), "the cut is before the post hook")
+		require.Equal(t, number(t, snapshots[0].Dir, "first"), number(t, s.Dir, "first"))
+		require.Equal(t, number(t, snapshots[0].Dir, "first"), number(t, s.Dir, "second"))
+		w.goesOn(t, s.Volume, number(t, s.Dir, "second"))
+	}
+	b.delete(t, name)
+	b.clean(t, 0)
+}
+
+func (b *bed) runnerDies(t *testing.T) {
+	const name, claims = "killed", 3
+	volumes := b.pod(t, name, claims, nil)
+	b.behave(volumes, directorydriver.Behaviour{Hang: true})
+	before := b.driver.Taken()
+	b.Backup(t, name, b.bucket, name)
+	require.Eventually(t, func() bool { return b.objects(t) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
+	b.killRunner(t)
+	b.behave(volumes, directorydriver.Behaviour{})
+	backup := b.BackupEnds(t, name)
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
+	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
+	require.Equal(t, claims, b.driver.Taken()-before)
+	b.clean(t, claims)
+	b.delete(t, name)
+	b.clean(t, 0)
+}
+
+func (b *bed) runnerDiesAndCancelled(t *testing.T) {
+	const name, claims = "killed-cancelled", 3
+	volumes := b.pod(t, name, claims, nil)
+	b.behave(volumes, directorydriver.Behaviour{Hang: true})
+	made := b.Backup(t, name, b.bucket, name)
+	require.Eventually(t, func() bool { return b.objects(t) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
+	b.cancel(t, made)
+	b.killRunner(t)
+	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
+	b.behave(volumes, directorydriver.Behaviour{})
+	b.clean(t, 0)
+}
+
+func (b *bed) cancelled(t *testing.T) {
+	const name = "cancelled"
+	volumes := b.pod(t, name, 1, nil)
+	b.behave(volumes, directorydriver.Behaviour{NotReady: true})
+	b.Backup(t, name, b.bucket, name)
+	made := b.waits(t, name)
+	require.Len(t, b.driver.Snapshots(), 1)
+	b.cancel(t, made)
+	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
+	b.clean(t, 0)
+}
+
+// uncut backs up a Pod whose driver cuts nothing within two seconds.
+func (b *bed) uncut(t *testing.T, name string, is directorydriver.Behaviour) (volumes []string) {
+	t.Helper()
+	volumes = b.pod(t, name, 1, nil)
+	b.behave(volumes, is)
+	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Backup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name},
+		Spec: velerov1.BackupSpec{IncludedNamespaces: []string{name}, StorageLocation: b.bucket.Location,
+			CSISnapshotTimeout: metav1.Duration{Duration: 2 * time.Second}},
+	}))
+	require.Equal(t, velerov1.BackupPhasePartiallyFailed, b.BackupEnds(t, name).Status.Phase)
+	require.Contains(t, b.file(t, name, "-results.gz"), "was not cut within 2s (csiSnapshotTimeout): ")
+	return volumes
+}
+
+func (b *bed) fails(t *testing.T) {
+	const name = "failing"
+	b.uncut(t, name, directorydriver.Behaviour{Err: errors.New("out of space")})
+	require.Contains(t, b.file(t, name, "-results.gz"), "out of space")
+	b.clean(t, 0)
+}
+
+// A driver may cut after the end of the backup what was asked of it before. That goes too.
+func (b *bed) hangs(t *testing.T) {
+	volumes := b.uncut(t, "hanging", directorydriver.Behaviour{Hang: true})
+	b.behave(volumes, directorydriver.Behaviour{})
+	b.clean(t, 0)
+}

@@ -1,0 +1,214 @@
+package csi
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/csicontrollers"
+	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
+	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
+)
+
+const (
+	driver = "directory.example.com"
+	class  = "directories" // of storage, and of snapshots
+)
+
+// bed is a site whose cluster has CSI volumes and snapshots, and a node that runs commands.
+type bed struct {
+	*site.Site
+	driver      *directorydriver.Driver
+	controllers *csicontrollers.Controllers
+	node        *kubelet.Node
+	apps        *applications
+	bucket      *site.Bucket
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{apps: &applications{}}
+	feature := "--features=EnableCSI"
+	b.Site = site.Start(t, site.Config{
+		Arrange: func(s *site.Site) map[string][]string {
+			b.storage(t, s)
+			return nil
+		},
+		Args: map[string][]string{
+			"backup-runner":           {feature, "--claim-timeout=2s"},
+			"async-operation-monitor": {feature, "--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=4s"},
+			"queue-scheduler":         {"--claim-timeout=2s"},
+			"deletion":                {feature, "--claim-timeout=2s"},
+		},
+	})
+	var dir string
+	b.bucket, dir = site.FileBucket(t, "default")
+	b.ReachFiles(t, dir, b.bucket)
+	var err error
+	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.run})
+	require.NoError(t, err)
+	t.Cleanup(b.node.Close)
+	return b
+}
+
+// storage gives a cluster the driver, its controllers and its classes.
+func (b *bed) storage(t *testing.T, s *site.Site) {
+	t.Helper()
+	require.NoError(t, csicontrollers.Define(t.Context(), s.Cluster.RestConfig()))
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "csi.sock")
+	var err error
+	b.driver, err = directorydriver.Start(directorydriver.Config{Name: driver, Dir: dir, Socket: socket, Clock: clock.RealClock{}})
+	require.NoError(t, err)
+	t.Cleanup(b.driver.Close)
+	b.controllers, err = csicontrollers.Start(csicontrollers.Config{Kubeconfig: s.Cluster.Kubeconfig(), Socket: socket, Dir: dir})
+	require.NoError(t, err)
+	t.Cleanup(b.controllers.Stop)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(b.controllers.Logs(15))
+		}
+	})
+	at, retain := storagev1.VolumeBindingImmediate, corev1.PersistentVolumeReclaimDelete
+	require.NoError(t, s.Client.Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: driver, VolumeBindingMode: &at, ReclaimPolicy: &retain,
+	}))
+	require.NoError(t, s.Client.Create(t.Context(), &snapshotv1.VolumeSnapshotClass{
+		ObjectMeta: metav1.ObjectMeta{Name: class}, Driver: driver, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
+	}))
+}
+
+// wanted is what a claim asks for.
+func wanted() corev1.PersistentVolumeClaimSpec {
+	name := class
+	return corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &name,
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}},
+	}
+}
+
+// claim makes a claim, and returns the volume that it gets.
+func (b *bed) claim(t *testing.T, namespace, name string, change ...func(*corev1.PersistentVolumeClaimSpec)) (volume string) {
+	t.Helper()
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: wanted()}
+	for _, f := range change {
+		f(&c.Spec)
+	}
+	require.NoError(t, b.Client.Create(t.Context(), c))
+	return b.volume(t, namespace, name)
+}
+
+// volume waits until a claim is bound, and returns the driver's name of its volume.
+func (b *bed) volume(t *testing.T, namespace, name string) string {
+	t.Helper()
+	c, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+	require.Eventually(t, func() bool {
+		require.NoError(t, b.controllers.Ended())
+		return b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, c) == nil && c.Status.Phase == corev1.ClaimBound
+	}, site.Patience, site.Look, "claim %s/%s gets bound", namespace, name)
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Name: c.Spec.VolumeName}, pv))
+	return pv.Spec.CSI.VolumeHandle
+}
+
+// pod runs a Pod in a namespace of its name, with claims data-0, data-1, …, and returns their volumes.
+func (b *bed) pod(t *testing.T, name string, claims int, annotations map[string]string) (volumes []string) {
+	t.Helper()
+	b.Namespace(t, name)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name, Annotations: annotations},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "db", Image: "example.com/db"}}}}
+	for i := range claims {
+		claim := fmt.Sprintf("data-%d", i)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
+		volumes = append(volumes, b.claim(t, name, claim))
+	}
+	require.Eventually(t, func() bool { return b.node.Run(t.Context(), pod) == nil }, site.Patience, site.Look, "pod %s runs", name)
+	return volumes
+}
+
+func (b *bed) behave(volumes []string, is directorydriver.Behaviour) {
+	for _, v := range volumes {
+		b.driver.Behave(v, is)
+	}
+}
+
+// objects returns how many VolumeSnapshots and VolumeSnapshotContents there are.
+func (b *bed) objects(t *testing.T) int {
+	t.Helper()
+	var vs snapshotv1.VolumeSnapshotList
+	var vsc snapshotv1.VolumeSnapshotContentList
+	require.NoError(t, errors.Join(b.Client.List(t.Context(), &vs), b.Client.List(t.Context(), &vsc)))
+	return len(vs.Items) + len(vsc.Items)
+}
+
+// clean waits until the cluster has no snapshot objects, and the driver this number of snapshots.
+func (b *bed) clean(t *testing.T, stored int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return b.objects(t) == 0 && len(b.driver.Snapshots()) == stored },
+		site.Patience, site.Look, "no snapshot objects, and %d snapshots", stored)
+}
+
+// delete deletes a backup and waits until it is gone.
+func (b *bed) delete(t *testing.T, name string) {
+	t.Helper()
+	backup := &velerov1.Backup{}
+	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, backup))
+	request := &velerov1.DeleteBackupRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, GenerateName: name + "-"}, Spec: velerov1.DeleteBackupRequestSpec{BackupName: name},
+	}
+	require.NoError(t, b.Client.Create(t.Context(), request))
+	require.Eventually(t, func() bool {
+		err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(request), request)
+		if err == nil && request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed && len(request.Status.Errors) > 0 {
+			t.Fatalf("deletion of %s: %v", name, request.Status.Errors)
+		}
+		return apierrors.IsNotFound(b.Client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup))
+	}, site.Patience, site.Look, "backup %s is deleted", name)
+}
+
+func (b *bed) file(t *testing.T, backup, suffix string) string {
+	t.Helper()
+	return string(b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+suffix))
+}
+
+// waits waits until a backup waits for operations.
+func (b *bed) waits(t *testing.T, name string) *velerov1.Backup {
+	t.Helper()
+	backup := &velerov1.Backup{}
+	require.Eventually(t, func() bool {
+		err := b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, backup)
+		return err == nil && strings.HasPrefix(string(backup.Status.Phase), string(velerov1.BackupPhaseWaitingForPluginOperations))
+	}, site.Patience, site.Look, "backup %s waits until its snapshots are ready", name)
+	return backup
+}
+
+// cancel asks for a backup to be cancelled.
+func (b *bed) cancel(t *testing.T, backup *velerov1.Backup) {
+	t.Helper()
+	changed := backup.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "holdfast.io/cancel", "alice")
+	require.NoError(t, b.Client.Patch(t.Context(), changed, client.MergeFrom(backup)))
+}
+
+// killRunner kills the backup-runner and starts another in its place.
+func (b *bed) killRunner(t *testing.T) {
+	t.Helper()
+	b.Fleet.Of("backup-runner")[0].Kill()
+	_, err := b.Fleet.Revive(t.Context())
+	require.NoError(t, err)
+}
