@@ -52,7 +52,7 @@ func Start(config Config) (*Driver, error) {
 			return nil, fmt.Errorf("start driver %s: %w", config.Name, err)
 		}
 	}
-	listener, err := net.Listen("unix", config.Socket)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: config.Socket, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("start driver %s: %w", config.Name, err)
 	}

@@ -118,9 +118,10 @@ func (b *bed) volume(t *testing.T, namespace, name string) string {
 	t.Helper()
 	c, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
 	require.Eventually(t, func() bool {
-		require.NoError(t, b.controllers.Ended())
-		return b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, c) == nil && c.Status.Phase == corev1.ClaimBound
+		return b.controllers.Ended() != nil ||
+			b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, c) == nil && c.Status.Phase == corev1.ClaimBound
 	}, site.Patience, site.Look, "claim %s/%s gets bound", namespace, name)
+	require.NoError(t, b.controllers.Ended())
 	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Name: c.Spec.VolumeName}, pv))
 	return pv.Spec.CSI.VolumeHandle
 }
