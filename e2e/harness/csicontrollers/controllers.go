@@ -40,8 +40,10 @@ func Start(config Config) (_ *Controllers, err error) {
 		"--retry-interval-start=100ms", "--retry-interval-max=500ms", // what fails on purpose is soon tried again
 	}
 	sidecar := []string{"--csi-address=" + config.Socket, "--timeout=5s"}
+	// csi-snapshotter may forget, until it looks at everything again, that a snapshot is not ready.
+	again := "--resync-period=2s"
 	for name, more := range map[string][]string{
-		"snapshot-controller": nil, "csi-snapshotter": append(sidecar, "--extra-create-metadata"), "csi-provisioner": sidecar,
+		"snapshot-controller": {again}, "csi-snapshotter": {sidecar[0], sidecar[1], again}, "csi-provisioner": sidecar,
 	} {
 		path, err := testbed.Binary(name)
 		if err != nil {

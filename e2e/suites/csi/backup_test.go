@@ -74,17 +74,17 @@ func (b *bed) backedUp(t *testing.T) {
 	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsAttempted)
 	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
 	require.Equal(t, claims, backup.Status.BackupItemOperationsCompleted)
-	b.clean(t, claims)
-	for _, s := range b.driver.Snapshots() {
+	b.clean(t, volumes, claims)
+	for _, s := range b.snapshots(volumes) {
 		n := consistent(t, s.Dir)
 		require.GreaterOrEqual(t, n, floor[s.Volume], "the cut is after the beginning of the backup")
 		w.goesOn(t, s.Volume, n)
 	}
 	b.stored(t, name, of)
-	b.claimOfSnapshot(t, "from-"+name, b.driver.Snapshots()[0])
+	b.claimOfSnapshot(t, "from-"+name, b.snapshots(volumes)[0])
 
 	b.delete(t, name)
-	b.clean(t, 0)
+	b.clean(t, volumes, 0)
 }
 
 // stored checks what a backup has of its snapshots.
@@ -139,7 +139,7 @@ func (b *bed) quiesced(t *testing.T) {
 	backup := b.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
 	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, backup.Status.HookStatus)
-	snapshots := b.driver.Snapshots()
+	snapshots := b.snapshots(volumes)
 	require.Len(t, snapshots, claims)
 	for _, s := range snapshots {
 		require.True(t, has(t, s.Dir, "frozen"), "the cut is after the pre hook")
@@ -149,7 +149,7 @@ func (b *bed) quiesced(t *testing.T) {
 		w.goesOn(t, s.Volume, number(t, s.Dir, "second"))
 	}
 	b.delete(t, name)
-	b.clean(t, 0)
+	b.clean(t, volumes, 0)
 }
 
 func (b *bed) runnerDies(t *testing.T) {
@@ -165,9 +165,9 @@ func (b *bed) runnerDies(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
 	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
 	require.Equal(t, claims, b.driver.Taken()-before)
-	b.clean(t, claims)
+	b.clean(t, volumes, claims)
 	b.delete(t, name)
-	b.clean(t, 0)
+	b.clean(t, volumes, 0)
 }
 
 func (b *bed) runnerDiesAndCancelled(t *testing.T) {
@@ -180,7 +180,7 @@ func (b *bed) runnerDiesAndCancelled(t *testing.T) {
 	b.killRunner(t)
 	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
 	b.behave(volumes, directorydriver.Behaviour{})
-	b.clean(t, 0)
+	b.clean(t, volumes, 0)
 }
 
 func (b *bed) cancelled(t *testing.T) {
@@ -189,10 +189,10 @@ func (b *bed) cancelled(t *testing.T) {
 	b.behave(volumes, directorydriver.Behaviour{NotReady: true})
 	b.Backup(t, name, b.bucket, name)
 	made := b.waits(t, name)
-	require.Len(t, b.driver.Snapshots(), 1)
+	require.Len(t, b.snapshots(volumes), 1)
 	b.cancel(t, made)
 	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
-	b.clean(t, 0)
+	b.clean(t, volumes, 0)
 }
 
 // uncut backs up a Pod whose driver cuts nothing within two seconds.
@@ -212,14 +212,14 @@ func (b *bed) uncut(t *testing.T, name string, is directorydriver.Behaviour) (vo
 
 func (b *bed) fails(t *testing.T) {
 	const name = "failing"
-	b.uncut(t, name, directorydriver.Behaviour{Err: errors.New("out of space")})
+	volumes := b.uncut(t, name, directorydriver.Behaviour{Err: errors.New("out of space")})
 	require.Contains(t, b.file(t, name, "-results.gz"), "out of space")
-	b.clean(t, 0)
+	b.clean(t, volumes, 0)
 }
 
 // A driver may cut after the end of the backup what was asked of it before. That goes too.
 func (b *bed) hangs(t *testing.T) {
 	volumes := b.uncut(t, "hanging", directorydriver.Behaviour{Hang: true})
 	b.behave(volumes, directorydriver.Behaviour{})
-	b.clean(t, 0)
+	b.clean(t, volumes, 0)
 }

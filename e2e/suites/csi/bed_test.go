@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -157,11 +158,17 @@ func (b *bed) objects(t *testing.T) int {
 	return len(vs.Items) + len(vsc.Items)
 }
 
-// clean waits until the cluster has no snapshot objects, and the driver this number of snapshots.
-func (b *bed) clean(t *testing.T, stored int) {
+// clean waits until the cluster has no snapshot objects, and the driver this number of snapshots of
+// the volumes.
+func (b *bed) clean(t *testing.T, volumes []string, stored int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return b.objects(t) == 0 && len(b.driver.Snapshots()) == stored },
+	require.Eventually(t, func() bool { return b.objects(t) == 0 && len(b.snapshots(volumes)) == stored },
 		site.Patience, site.Look, "no snapshot objects, and %d snapshots", stored)
+}
+
+// snapshots returns those that the driver has of the volumes.
+func (b *bed) snapshots(volumes []string) []directorydriver.Snapshot {
+	return slices.DeleteFunc(b.driver.Snapshots(), func(s directorydriver.Snapshot) bool { return !slices.Contains(volumes, s.Volume) })
 }
 
 // delete deletes a backup and waits until it is gone.
