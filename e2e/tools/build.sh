@@ -23,6 +23,7 @@ csi-provisioner|provisioner|github.com/kubernetes-csi/external-provisioner/v5/cm
 snapshot-controller|snapshotter|github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller
 csi-snapshotter|snapshotter|github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter
 csi-sanity|csisanity|github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity
+helm|helm|helm.sh/helm/v4/cmd/helm
 grpcurl|grpcurl|github.com/fullstorydev/grpcurl/cmd/grpcurl
 buf|buf|github.com/bufbuild/buf/cmd/buf
 protoc-gen-go|dev|google.golang.org/protobuf/cmd/protoc-gen-go
