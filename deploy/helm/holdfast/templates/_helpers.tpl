@@ -1,0 +1,83 @@
+{{/* Names. Objects outside of the namespace have it in their name, so that two releases never meet. */}}
+{{- define "holdfast.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 32 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 32 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "holdfast.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "holdfast.fullname" .) -}}
+{{- end -}}
+
+{{/* Labels of every object; of a dict of root and name. */}}
+{{- define "holdfast.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: holdfast
+{{ include "holdfast.selector" . }}
+{{- with .root.Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "holdfast.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
+{{- with .name }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "holdfast.tag" -}}
+{{- if .Values.image.repository -}}{{ .Chart.AppVersion }}{{- else -}}{{ default .Chart.AppVersion .Values.image.tag }}{{- end -}}
+{{- end -}}
+
+{{/* The container's security, which restricted pod security asks for. */}}
+{{- define "holdfast.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* The Pod's. No user is named: the images run as 65532, and a platform may choose another one. */}}
+{{- define "holdfast.podSecurity" -}}
+runAsNonRoot: true
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "holdfast.pullSecrets" -}}
+{{- range .Values.image.imagePullSecrets }}
+- name: {{ ternary . (get (ternary (dict) . (kindIs "string" .)) "name") (kindIs "string" .) }}
+{{- end }}
+{{- end -}}
+
+{{- define "holdfast.natsSecret" -}}
+{{- if .Values.nats.urlSecret.name -}}{{ .Values.nats.urlSecret.name }}{{- else -}}{{ include "holdfast.fullname" . }}-nats{{- end -}}
+{{- end -}}
+
+{{- define "holdfast.credentialsSecret" -}}
+{{- .Values.credentials.existingSecret | default .Values.credentials.name | default "cloud-credentials" -}}
+{{- end -}}
+
+{{/* A map, or a list of Kubernetes' form, of environment variables. */}}
+{{- define "holdfast.env" -}}
+{{- if kindIs "map" . -}}
+{{- range $name, $value := . }}
+- name: {{ $name }}
+  value: {{ $value | toString | quote }}
+{{- end }}
+{{- else if . -}}
+{{- toYaml . }}
+{{- end -}}
+{{- end -}}
+
+{{/* The account of a service; of a dict of root, name and values. */}}
+{{- define "holdfast.account" -}}
+{{- .values.serviceAccount.name | default (printf "%s-%s" (include "holdfast.fullname" .root) .name) -}}
+{{- end -}}

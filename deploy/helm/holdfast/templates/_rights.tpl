@@ -1,0 +1,135 @@
+{{/*
+What each service may do, derived from the calls in its code: docs/rights.md says which call needs which rule, and e2e/suites/chart runs the services with
+exactly these. namespaced rules hold in the release's namespace, cluster rules everywhere.
+*/}}
+
+{{/* What all services need in the namespace: they open locations, with the Secrets that these name, and hold Leases. */}}
+{{- define "holdfast.rights.common" -}}
+- {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [get, list]}
+- {apiGroups: [""], resources: [secrets], verbs: [get]}
+{{- end -}}
+
+{{- define "holdfast.rights.duty" -}}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}
+{{- end -}}
+
+{{- define "holdfast.rights.instance" -}}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [list, create, patch, delete]}
+{{- end -}}
+
+{{- define "holdfast.rights.events" -}}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
+{{- end -}}
+
+{{- define "holdfast.rights.namespaced.queue-scheduler" -}}
+{{ include "holdfast.rights.duty" . }}
+{{ include "holdfast.rights.events" . }}
+- {apiGroups: [velero.io], resources: [backups, restores], verbs: [get, list, watch, create, patch]}
+- {apiGroups: [velero.io], resources: [schedules], verbs: [get, list, watch, patch]}
+- {apiGroups: [velero.io], resources: [volumesnapshotlocations], verbs: [list]}
+- {apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create]}
+- {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [update]}
+{{- end -}}
+
+{{- define "holdfast.rights.cluster.queue-scheduler" -}}
+- {apiGroups: [""], resources: [namespaces], verbs: [get, list]}
+{{- end -}}
+
+{{- define "holdfast.rights.namespaced.backup-runner" -}}
+{{ include "holdfast.rights.instance" . }}
+{{ include "holdfast.rights.events" . }}
+- {apiGroups: [velero.io], resources: [backups], verbs: [get, list, watch, patch]}
+- {apiGroups: [velero.io], resources: [volumesnapshotlocations], verbs: [get]}
+- {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [get, update]}
+- {apiGroups: [""], resources: [configmaps], verbs: [create]}
+{{- end -}}
+
+{{- define "holdfast.rights.cluster.backup-runner" -}}
+- {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+- {apiGroups: ["*"], resources: ["*"], verbs: [list]}
+{{- if .Values.hooks.enabled }}
+- {apiGroups: [""], resources: [pods/exec], verbs: [create, get]}
+{{- end }}
+{{- if include "holdfast.csi" . }}
+- {apiGroups: [""], resources: [persistentvolumes, persistentvolumeclaims], verbs: [get]}
+- {apiGroups: [storage.k8s.io], resources: [storageclasses], verbs: [get]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotclasses], verbs: [get]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, create, patch, delete]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, patch, delete]}
+{{- end }}
+{{- end -}}
+
+{{- define "holdfast.rights.namespaced.restore-runner" -}}
+{{ include "holdfast.rights.duty" . }}
+{{ include "holdfast.rights.instance" . }}
+{{ include "holdfast.rights.events" . }}
+- {apiGroups: [velero.io], resources: [restores], verbs: [get, list, watch, patch]}
+- {apiGroups: [velero.io], resources: [backups, volumesnapshotlocations], verbs: [get]}
+- {apiGroups: [""], resources: [configmaps], verbs: [get, list, create]}
+- {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [update]}
+{{- end -}}
+
+{{/* This is as much as cluster-admin: who may create workloads, roles and bindings of any kind may become anyone. */}}
+{{- define "holdfast.rights.cluster.restore-runner" -}}
+- {apiGroups: ["*"], resources: ["*"], verbs: [get, create, patch, delete]}
+- {apiGroups: ["*"], resources: ["*/finalizers"], verbs: [update]}
+- {apiGroups: [rbac.authorization.k8s.io], resources: [roles, clusterroles], verbs: [escalate, bind]}
+{{- end -}}
+
+{{- define "holdfast.rights.namespaced.async-operation-monitor" -}}
+{{ include "holdfast.rights.events" . }}
+- {apiGroups: [velero.io], resources: [backups, restores], verbs: [get, list, watch, patch]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}
+{{- end -}}
+
+{{- define "holdfast.rights.cluster.async-operation-monitor" -}}
+- {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+{{- if include "holdfast.csi" . }}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, delete]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, patch, delete]}
+{{- end }}
+{{- if eq .Values.auth "kubernetes" }}
+- {nonResourceURLs: ["/holdfast.operation.v1.OperationService/*"], verbs: [post]}
+{{- end }}
+{{- end -}}
+
+{{- define "holdfast.rights.namespaced.manifest-indexer" -}}
+{{ include "holdfast.rights.duty" . }}
+- {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [watch, patch]}
+- {apiGroups: [velero.io], resources: [downloadrequests, serverstatusrequests], verbs: [get, list, watch, patch, delete]}
+- {apiGroups: [velero.io], resources: [backups], verbs: [get, list, create, delete]}
+- {apiGroups: [velero.io], resources: [podvolumebackups], verbs: [create]}
+- {apiGroups: [velero.io], resources: [restores, schedules], verbs: [get]}
+- {apiGroups: [""], resources: [secrets], verbs: [create]}
+{{- end -}}
+
+{{- define "holdfast.rights.cluster.manifest-indexer" -}}
+- {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+{{- end -}}
+
+{{- define "holdfast.rights.namespaced.deletion" -}}
+{{ include "holdfast.rights.duty" . }}
+{{ include "holdfast.rights.instance" . }}
+- {apiGroups: [velero.io], resources: [deletebackuprequests], verbs: [get, list, watch, create, patch, delete]}
+- {apiGroups: [velero.io], resources: [backups], verbs: [get, list, patch, delete]}
+- {apiGroups: [velero.io], resources: [restores], verbs: [get, list, patch, delete]}
+- {apiGroups: [velero.io], resources: [podvolumebackups, datauploads], verbs: [list]}
+- {apiGroups: [velero.io], resources: [volumesnapshotlocations], verbs: [get]}
+{{- end -}}
+
+{{- define "holdfast.rights.cluster.deletion" -}}
+- {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, list, delete]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, list, create, patch, delete]}
+{{- end -}}
+
+{{/* What a service that asks the API server who calls it needs. */}}
+{{- define "holdfast.rights.reviews" -}}
+- {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
+- {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
+{{- end -}}
+
+{{- define "holdfast.csi" -}}
+{{- $features := ternary .Values.features (list .Values.features) (kindIs "slice" .Values.features) -}}
+{{- if or (has "EnableCSI" $features) (contains "EnableCSI" (toString .Values.configuration.features)) -}}on{{- end -}}
+{{- end -}}

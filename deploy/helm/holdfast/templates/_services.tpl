@@ -1,0 +1,48 @@
+{{/*
+What each service is: the key of its values, its ports, what it takes, and how long it may take to stop. grace is the sum of what the binary allows
+itself (hand-over 30 s, last parts 30 s, for runners the default --operation-drain-timeout of 60 s, open calls 10 s, last spans 5 s) and of the pause
+before it is told to stop.
+*/}}
+{{- define "holdfast.services" -}}
+queue-scheduler: {key: queueScheduler, grpc: 7441, http: 8441, memory: 64Mi, limit: 256Mi, grace: 85}
+backup-runner: {key: backupRunner, grpc: 7442, http: 8442, memory: 128Mi, limit: 512Mi, grace: 145, drains: true}
+restore-runner: {key: restoreRunner, grpc: 7443, http: 8443, memory: 128Mi, limit: 512Mi, grace: 145, drains: true}
+async-operation-monitor: {key: asyncOperationMonitor, grpc: 7444, http: 8444, memory: 64Mi, limit: 256Mi, grace: 85}
+manifest-indexer: {key: manifestIndexer, grpc: 7445, http: 8447, artifacts: 8445, memory: 64Mi, limit: 256Mi, grace: 85}
+deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, grace: 85}
+{{- end -}}
+
+{{/* Of a dict of root, name, facts and values: the flags of a service, as YAML from flag to value. What comes later wins. */}}
+{{- define "holdfast.flags" -}}
+{{- $root := .root -}}
+{{- $own := dict "namespace" $root.Release.Namespace "work-dir" "/scratch" "plugin-dir" "/plugins" "http-address" (printf ":%v" .facts.http) "auth" $root.Values.auth -}}
+{{- if $root.Values.tls.secretName -}}
+{{- $_ := set $own "grpc-address" (printf ":%v" .facts.grpc) -}}
+{{- $_ := set $own "grpc-advertise-address" (printf "[$(POD_IP)]:%v" .facts.grpc) -}}
+{{- $_ := set $own "tls-cert-file" "/tls/tls.crt" -}}
+{{- $_ := set $own "tls-key-file" "/tls/tls.key" -}}
+{{- if $root.Values.tls.requireClientCertificates -}}
+{{- $_ := set $own "tls-ca-file" "/tls/ca.crt" -}}
+{{- end -}}
+{{- else -}}
+{{- $_ := set $own "grpc-address" (printf "127.0.0.1:%v" .facts.grpc) -}}
+{{- end -}}
+{{- with .facts.artifacts -}}
+{{- $_ := set $own "artifact-address" (ternary (printf ":%v" .) (printf "127.0.0.1:%v" .) (ne $root.Values.tls.secretName "")) -}}
+{{- with $root.Values.manifestIndexer.artifactURL -}}{{- $_ := set $own "artifact-url" . -}}{{- end -}}
+{{- end -}}
+{{- if $root.Values.nats.credentialsSecret.name -}}
+{{- $_ := set $own "nats-creds-file" "/nats/nats.creds" -}}
+{{- end -}}
+{{- range $flag, $_ := .values.args -}}
+{{- if or (hasKey $own $flag) (has $flag (list "kubeconfig" "nats-url" "nats-creds-file" "tls-cert-file" "tls-key-file" "tls-ca-file" "grpc-advertise-address" "artifact-url")) -}}
+{{- fail (printf "%s.args.%s: the chart sets this flag, see values.yaml for what decides it" $.facts.key $flag) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (hasKey (default (dict) .values.args) "operation-drain-timeout") (not .values.terminationGracePeriodSeconds) -}}
+{{- fail (printf "%s.args.operation-drain-timeout: set %s.terminationGracePeriodSeconds too, to 85 s and this timeout, else the kubelet kills the process that waits" .facts.key .facts.key) -}}
+{{- end -}}
+{{- $flags := mergeOverwrite (dict "log-level" $root.Values.logLevel "log-format" $root.Values.logFormat) (fromYaml (include "holdfast.velero.flags" .)) (default (dict) .values.args) $own -}}
+{{- with $root.Values.features -}}{{- $_ := set $flags "features" (ternary (join "," .) . (kindIs "slice" .)) -}}{{- end -}}
+{{- toYaml $flags -}}
+{{- end -}}
