@@ -1,0 +1,61 @@
+package chart
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	authzv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+)
+
+// Identities creates the accounts, roles and bindings of the chart, rendered with further arguments
+// of helm template, and returns for each service the flag that has it run under its own account.
+// The namespace must exist.
+func Identities(t *testing.T, cluster *testbed.Cluster, c client.Client, namespace string, args ...string) map[string][]string {
+	t.Helper()
+	objects, err := Render(t.Context(), t.TempDir(), namespace, args...)
+	require.NoError(t, err)
+	for _, object := range objects {
+		if group := object.GroupVersionKind().Group; group == "rbac.authorization.k8s.io" || object.GetKind() == "ServiceAccount" {
+			require.NoError(t, c.Create(t.Context(), object), "%s %s", object.GetKind(), object.GetName())
+		}
+	}
+	flags := map[string][]string{}
+	for _, service := range fleet.Services {
+		user := User(namespace, service)
+		kubeconfig, err := cluster.KubeconfigFor(user, "system:serviceaccounts", "system:serviceaccounts:"+namespace, "system:authenticated")
+		require.NoError(t, err)
+		flags[service] = []string{"--kubeconfig=" + kubeconfig}
+		effective(t, c, namespace, user)
+	}
+	return flags
+}
+
+// User is the name that the API server knows a service's account by.
+func User(namespace, service string) string {
+	return fmt.Sprintf("system:serviceaccount:%s:%s-%s", namespace, Release, service)
+}
+
+// service is the inverse of User.
+func service(user string) string {
+	return strings.TrimPrefix(user[strings.LastIndex(user, ":")+1:], Release+"-")
+}
+
+// effective waits until the API server's authorizer has seen the roles of a user.
+func effective(t *testing.T, c client.Client, namespace, user string) {
+	t.Helper()
+	may := func(a authzv1.ResourceAttributes) bool {
+		review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &a}}
+		return c.Create(t.Context(), review) == nil && review.Status.Allowed
+	}
+	require.Eventually(t, func() bool {
+		return may(authzv1.ResourceAttributes{Verb: "get", Resource: "namespaces", Name: "kube-system"}) &&
+			may(authzv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: namespace, Name: "any"})
+	}, time.Minute, 50*time.Millisecond, "the rights of %s", user)
+}
