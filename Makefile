@@ -56,6 +56,16 @@ build: ## build the binaries into bin/
 	@$(COMPILE) $(PLAIN) go build -ldflags '$(LDFLAGS)' -o bin/e2e/ $(patsubst %/main.go,./%,$(wildcard e2e/cmd/*/main.go)) ./services/restore-runner/internal/footprint
 	@echo "built: bin/: $$(cd bin && echo *)"
 
+.PHONY: images
+images: ## build the images of the services, the command line and NATS into .out/images (ARCHS=amd64: of one architecture)
+	@VERSION=$(VERSION) e2e/tools/images.sh
+
+.PHONY: chart
+chart: ## check the helm chart: what it renders and refuses, and that a real API server takes it
+	@e2e/tools/build.sh $(CONTROL_PLANE) helm
+	@$(MAKE) --no-print-directory build
+	@$(PLAIN) $(E2E) ./e2e/suites/chart
+
 .PHONY: build-fault
 build-fault: ## build the services with failpoints, for tests, into bin/fault/
 	@mkdir -p bin/fault
@@ -64,13 +74,14 @@ build-fault: ## build the services with failpoints, for tests, into bin/fault/
 # Everything is compiled first, so that tests do not run beside compilers. Without vet, which is part of lint.
 .PHONY: test
 test: ## what CI runs: all unit tests under the race detector, and every scenario on a real API server
-	@e2e/tools/build.sh $(CONTROL_PLANE) $(CSI) versitygw grpcurl
+	@e2e/tools/build.sh $(CONTROL_PLANE) $(CSI) versitygw grpcurl helm
 	@$(MAKE) --no-print-directory build build-fault
 	@$(COMPILE) $(RACE) go list -race -test -deps -export $(UNIT) >/dev/null
 	@$(COMPILE) $(PLAIN) go list -test -deps -export $(COMPLETE) ./e2e/... >/dev/null
 	@$(COMPILE) $(RACE) go test $(WIDE) -race -vet=off -timeout $(TEST_TIMEOUT) $(LONG_UNIT) $(UNIT)
 	@$(COMPILE) $(PLAIN) $(IN_MEMORY) EVERY_WRITE=1 go test $(WIDE) -vet=off -timeout $(TEST_TIMEOUT) $(COMPLETE)
 	@$(PLAIN) $(E2E) $(LATER) $(LONG_E2E) ./e2e/...
+	@cd e2e/tools/images && GOWORK=off $(PLAIN) go test -vet=off ./...
 
 .PHONY: test-all
 test-all: export FAULT_PART := all
@@ -84,6 +95,7 @@ test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10
 	@e2e/tools/build.sh velero velero-plugin-for-aws
 	@$(PLAIN) $(E2E) -tags velero ./e2e/suites/velero ./e2e/suites/veleroplugin
 	@cd e2e/tools/velerohost && GOWORK=off $(PLAIN) go test ./...
+	@e2e/tools/images.sh check
 	@$(MAKE) --no-print-directory mutants
 	@e2e/tools/fuzz.sh $(or $(FUZZTIME),10s)
 
@@ -121,6 +133,7 @@ generate: ## regenerate Go from proto, deep copies and CRDs
 	@.tools/bin/buf generate
 	@.tools/bin/buf generate --template buf.gen.plugin.yaml
 	@cd pkg && go generate ./apis/crds/...
+	@rm -f deploy/helm/holdfast/crds/*.yaml && cp pkg/apis/crds/*.yaml deploy/helm/holdfast/crds/
 
 .PHONY: verify
 verify: ## check that generated code is fresh, contracts are clean, modules build alone and agree on versions

@@ -81,3 +81,13 @@ seccompProfile:
 {{- define "holdfast.account" -}}
 {{- .values.serviceAccount.name | default (printf "%s-%s" (include "holdfast.fullname" .root) .name) -}}
 {{- end -}}
+
+{{/* What a schema cannot state. */}}
+{{- define "holdfast.check" -}}
+{{- if and .Values.tls.requireClientCertificates (not .Values.tls.secretName) -}}
+{{- fail "tls.requireClientCertificates: needs tls.secretName, a Secret with tls.crt, tls.key and ca.crt" -}}
+{{- end -}}
+{{- if and (eq .Values.auth "none") .Values.tls.secretName -}}
+{{- fail "auth: none is accepted on loopback only, and with tls.secretName the services listen for others; use kubernetes" -}}
+{{- end -}}
+{{- end -}}

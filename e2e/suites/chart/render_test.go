@@ -1,0 +1,196 @@
+package chart_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/pkg/service"
+)
+
+// variants are sets of values that everything below holds for.
+var variants = map[string][]string{
+	"default": nil,
+	"full": {
+		"--set", "tls.secretName=certificates,tls.requireClientCertificates=true,features={EnableCSI},nats.replicas=3,nats.credentialsSecret.name=nats",
+		"--set", "caCertificates.configMap=authorities,proxy.https=http://proxy:3128,ipFamilyPolicy=PreferDualStack,networkPolicy.egress[0].ports[0].port=443",
+		"--set", "backupRunner.args.workers=8,backupRunner.replicas=3,image.imagePullSecrets={pull},image.tag=v1,networkPolicy.callersFrom[0].podSelector.matchLabels.a=b",
+	},
+	"outside":                  {"--set", "nats.enabled=false,nats.urlSecret.name=nats,auth=none,rbac.create=false,networkPolicy.enabled=false,callerRoles.create=false,hooks.enabled=false"},
+	"velero-aws":               {"--values", "testdata/velero-aws.yaml"},
+	"velero-workload-identity": {"--values", "testdata/velero-workload-identity.yaml"},
+	"velero-minio":             {"--values", "testdata/velero-minio.yaml"},
+}
+
+func render(t *testing.T, args ...string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := chart.Render(t.Context(), t.TempDir(), namespace, args...)
+	require.NoError(t, err)
+	return objects
+}
+
+// deployments returns the Deployments of the services by the services' names.
+func deployments(t *testing.T, objects []*unstructured.Unstructured) map[string]*appsv1.Deployment {
+	t.Helper()
+	found := map[string]*appsv1.Deployment{}
+	for _, object := range objects {
+		if object.GetKind() == "Deployment" {
+			d := &appsv1.Deployment{}
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, d, true))
+			found[d.Labels["app.kubernetes.io/component"]] = d
+		}
+	}
+	require.Len(t, found, len(fleet.Services))
+	return found
+}
+
+// named returns the object of a kind and name, nil when there is none.
+func named(objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
+	if i < 0 {
+		return nil
+	}
+	return objects[i]
+}
+
+func TestServicesTakeTheFlagsTheyAreGiven(t *testing.T) {
+	for name, args := range variants {
+		for service, d := range deployments(t, render(t, args...)) {
+			binary, err := testbed.Product(service)
+			require.NoError(t, err)
+			out, err := exec.CommandContext(t.Context(), binary, append(d.Spec.Template.Spec.Containers[0].Args, "--version")...).CombinedOutput()
+			require.NoError(t, err, "%s of %s: %s", service, name, out)
+		}
+	}
+}
+
+// A Pod has to have the time that the binary takes to stop at the most, and the pause before it.
+func TestPodsAreGivenTheTimeToHandOver(t *testing.T) {
+	const spans, drain = 5 * time.Second, time.Minute
+	for name, d := range deployments(t, render(t)) {
+		pod := d.Spec.Template.Spec
+		need := service.HandOverLimit + service.HandOverLimit + service.CallLimit + spans
+		if strings.HasSuffix(name, "-runner") {
+			need += drain
+		}
+		need += time.Duration(pod.Containers[0].Lifecycle.PreStop.Sleep.Seconds) * time.Second
+		require.GreaterOrEqual(t, time.Duration(*pod.TerminationGracePeriodSeconds)*time.Second, need, name)
+	}
+}
+
+func TestPodsAreRestricted(t *testing.T) {
+	for name, args := range variants {
+		for service, d := range deployments(t, render(t, args...)) {
+			pod := d.Spec.Template.Spec
+			require.False(t, *pod.EnableServiceLinks, name)
+			require.True(t, *pod.SecurityContext.RunAsNonRoot, name)
+			require.Nil(t, pod.SecurityContext.RunAsUser, "a platform may choose the user")
+			require.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
+			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+				require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem, "%s of %s", service, name)
+				require.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
+				require.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
+			}
+			for _, v := range pod.Volumes {
+				require.True(t, v.EmptyDir == nil || v.EmptyDir.SizeLimit != nil, "%s of %s: emptyDir %s has no size", service, name, v.Name)
+			}
+		}
+	}
+}
+
+func TestPluginsComeByInitContainers(t *testing.T) {
+	args := []string{"--values", "testdata/velero-aws.yaml", "--set", "queueScheduler.plugins=false"}
+	for name, d := range deployments(t, render(t, args...)) {
+		pod := d.Spec.Template.Spec
+		if name == "queue-scheduler" {
+			require.Empty(t, pod.InitContainers)
+			continue
+		}
+		require.Equal(t, "velero/velero-plugin-for-aws:v1.14.0", pod.InitContainers[0].Image)
+		require.Equal(t, []corev1.VolumeMount{{Name: "plugins", MountPath: "/target"}}, pod.InitContainers[0].VolumeMounts)
+		require.Contains(t, pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "plugins", MountPath: "/plugins"})
+		require.Contains(t, pod.Containers[0].Args, "--plugin-dir=/plugins")
+	}
+}
+
+func TestValuesOfVelerosChartReachTheServices(t *testing.T) {
+	objects := render(t, variants["velero-workload-identity"]...)
+	all := deployments(t, objects)
+	for service, flags := range map[string][]string{
+		"manifest-indexer": {"--backup-sync-period=2m", "--store-validation-frequency=30s"}, "deletion": {"--garbage-collection-frequency=30m"},
+		"restore-runner": {"--terminating-resource-timeout=20m"}, "backup-runner": {"--features=EnableCSI", "--log-format=json"},
+	} {
+		require.Subset(t, all[service].Spec.Template.Spec.Containers[0].Args, flags, service)
+	}
+	for _, service := range fleet.Services {
+		account := named(objects, "ServiceAccount", chart.Release+"-"+service)
+		require.Equal(t, "arn:aws:iam::123456789012:role/velero", account.GetAnnotations()["eks.amazonaws.com/role-arn"], service)
+	}
+
+	objects = render(t, variants["velero-minio"]...)
+	location := named(objects, "BackupStorageLocation", "minio")
+	config, _, err := unstructured.NestedStringMap(location.Object, "spec", "config")
+	require.NoError(t, err)
+	require.Equal(t, "true", config["s3ForcePathStyle"])
+	require.Contains(t, deployments(t, objects)["deletion"].Spec.Template.Spec.Containers[0].Args, "--log-level=warn")
+	require.NotNil(t, named(objects, "ConfigMap", chart.Release+"-change-storage-class"))
+
+	objects = render(t, variants["velero-aws"]...)
+	require.NotNil(t, named(objects, "Schedule", chart.Release+"-nightly"))
+	require.NotNil(t, named(objects, "Secret", "cloud-credentials"))
+	image := deployments(t, objects)["deletion"].Spec.Template.Spec.Containers[0].Image
+	require.True(t, strings.HasPrefix(image, "ghcr.io/holdfast-io/holdfast-deletion:") && !strings.HasSuffix(image, "v1.18.0"), image)
+}
+
+// The definitions of the chart are those that controller-gen makes; `make generate` copies them.
+func TestTheChartHasTheDefinitions(t *testing.T) {
+	dir, err := chart.Dir()
+	require.NoError(t, err)
+	root, err := testbed.RepositoryRoot()
+	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), "diff", "-r", "--exclude=*.go", filepath.Join(root, "pkg", "apis", "crds"), filepath.Join(dir, "crds")).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// NATS's own reader understands the configuration, and finds in it what the services rely on.
+func TestTheConfigurationOfNATS(t *testing.T) {
+	t.Setenv("POD_NAME", "holdfast-nats-0")
+	for _, replicas := range []int{1, 3} {
+		objects := render(t, "--set", fmt.Sprintf("nats.replicas=%d", replicas))
+		secret, _, err := unstructured.NestedStringMap(named(objects, "Secret", chart.Release+"-nats").Object, "stringData")
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "nats.conf")
+		require.NoError(t, os.WriteFile(path, []byte(secret["nats.conf"]), 0o600))
+		options, err := server.ProcessConfigFile(path)
+		require.NoError(t, err)
+		require.True(t, options.SyncAlways && options.JetStream && options.StoreDir == "/data")
+		require.Equal(t, "holdfast-nats-0", options.ServerName)
+		require.Equal(t, secret["token"], options.Authorization)
+		require.Equal(t, "nats://"+secret["token"]+"@holdfast-nats:4222", secret["url"])
+		if replicas == 1 {
+			require.Empty(t, options.Routes)
+			continue
+		}
+		require.Len(t, options.Routes, replicas)
+		password, _ := options.Routes[0].User.Password()
+		require.Equal(t, options.Cluster.Password, password)
+		set, _, err := unstructured.NestedInt64(named(objects, "StatefulSet", chart.Release+"-nats").Object, "spec", "replicas")
+		require.NoError(t, err)
+		require.EqualValues(t, replicas, set)
+	}
+}
