@@ -55,8 +55,7 @@ type event struct {
 	Decision   map[string]string                                                 `json:"annotations"`
 }
 
-// Requests returns what services were allowed and what they were refused, each once, leaving out
-// names of objects where all is allowed.
+// Requests returns what services were allowed and what they were refused, each once.
 func (a *Audit) Requests(t *testing.T, namespace string) (allowed, refused map[Request]bool) {
 	t.Helper()
 	file, err := os.Open(a.log)
@@ -87,6 +86,15 @@ func (a *Audit) Requests(t *testing.T, namespace string) (allowed, refused map[R
 	}
 	require.NoError(t, lines.Err())
 	return allowed, refused
+}
+
+// RefusedNothing fails the test for each request of a service that was refused.
+func (a *Audit) RefusedNothing(t *testing.T, namespace string) {
+	t.Helper()
+	_, refused := a.Requests(t, namespace)
+	for r := range refused {
+		t.Errorf("the API server refused %s", r)
+	}
 }
 
 // Matches reports whether a rule allows a request, wherever the rule holds.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
@@ -39,6 +40,10 @@ type Config struct {
 	Args     map[string][]string // further flags by service
 	// Cluster changes how the cluster is started; nil changes nothing.
 	Cluster func(*testbed.Config)
+	// Identities has each service run under its own account with the roles of the helm chart, which
+	// is rendered with these further arguments of helm template; the test fails when the API server
+	// refuses a service anything. Nil has them run as administrators.
+	Identities []string
 	// Arrange is called when the cluster runs and the services do not, and returns flags in
 	// addition to Args; nil returns none.
 	Arrange func(*Site) map[string][]string
@@ -50,6 +55,7 @@ type Site struct {
 	Fleet   *fleet.Fleet
 	Client  client.Client
 	History *History
+	Audit   *chart.Audit // with Config.Identities
 }
 
 // Start starts a cluster and the services for a test, and stops both when the test is done.
@@ -59,7 +65,12 @@ func Start(t *testing.T, config Config) *Site {
 	if config.Cluster != nil {
 		options = append(options, config.Cluster)
 	}
-	s := &Site{Cluster: testbed.StartT(t, options...)}
+	s := &Site{}
+	if config.Identities != nil {
+		s.Audit = chart.NewAudit(t)
+		options = append(options, s.Audit.Configure)
+	}
+	s.Cluster = testbed.StartT(t, options...)
 	require.NoError(t, crds.Install(t.Context(), s.Cluster.RestConfig()))
 	var err error
 	s.Client, err = client.New(s.Cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
@@ -69,6 +80,10 @@ func Start(t *testing.T, config Config) *Site {
 	s.History = watch(t, s.Cluster.RestConfig())
 	if config.Arrange != nil {
 		config.Args = with(config.Args, config.Arrange(s))
+	}
+	if config.Identities != nil {
+		config.Args = with(config.Args, chart.Identities(t, s.Cluster, s.Client, Server, config.Identities...))
+		t.Cleanup(func() { s.Audit.RefusedNothing(t, Server) })
 	}
 	s.Fleet, err = fleet.Start(t.Context(), fleet.Config{
 		Dir: t.TempDir(), Kubeconfig: s.Cluster.Kubeconfig(), Rest: s.Cluster.RestConfig(), Replicas: config.Replicas,

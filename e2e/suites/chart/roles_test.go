@@ -1,0 +1,119 @@
+package chart_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+)
+
+// rules returns the rules of the roles that a service, or a role of callers, has.
+func rules(t *testing.T, objects []*unstructured.Unstructured, has func(*unstructured.Unstructured) bool) []rbacv1.PolicyRule {
+	t.Helper()
+	var all []rbacv1.PolicyRule
+	for _, object := range objects {
+		if kind := object.GetKind(); kind == "Role" || kind == "ClusterRole" {
+			var role rbacv1.ClusterRole
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
+			if has(object) {
+				all = append(all, role.Rules...)
+			}
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func ofService(name string) func(*unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool { return o.GetLabels()["app.kubernetes.io/component"] == name }
+}
+
+// The table of rights in the docs has every resource of every role, with every verb, in the rows of
+// its service or of all services.
+func TestTheDocsHaveTheRights(t *testing.T) {
+	root, err := testbed.RepositoryRoot()
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "docs", "rights.md"))
+	require.NoError(t, err)
+	rows, service := map[string][]string{}, ""
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "## ") {
+			service = map[string]string{"## All services\n": "all"}[line]
+		}
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 {
+			continue
+		}
+		if first := strings.TrimSpace(cells[1]); slices.Contains(fleet.Services, first) {
+			service = first
+		}
+		rows[service] = append(rows[service], line)
+	}
+	word := regexp.MustCompile(`[\w*/.]+`)
+	objects := render(t, "--set", "features={EnableCSI}")
+	for _, name := range fleet.Services {
+		var cells [][]string
+		for _, row := range append(slices.Clone(rows[name]), rows["all"]...) {
+			for clause := range strings.SplitSeq(row, ";") {
+				cells = append(cells, word.FindAllString(clause, -1))
+			}
+		}
+		for _, rule := range rules(t, objects, ofService(name)) {
+			for _, resource := range rule.Resources {
+				resource = strings.TrimSuffix(resource, "s")
+				if resource == "*" {
+					resource = "*/*"
+				}
+				for _, verb := range rule.Verbs {
+					require.True(t, slices.ContainsFunc(cells, func(words []string) bool {
+						return slices.Contains(words, verb) && slices.ContainsFunc(words, func(w string) bool { return strings.TrimSuffix(w, "s") == resource })
+					}), "docs/rights.md does not say that %s may %s %s", name, verb, resource)
+				}
+			}
+		}
+	}
+}
+
+// A viewer gets nothing that holds or reveals the content of a backup, or a Secret.
+func TestViewersSeeNoContent(t *testing.T) {
+	objects := render(t)
+	viewer := rules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "holdfast-viewer" })
+	for _, r := range []chart.Request{
+		{Verb: "create", Group: "velero.io", Resource: "downloadrequests"}, {Verb: "get", Group: "velero.io", Resource: "downloadrequests"},
+		{Verb: "get", Resource: "secrets"}, {Verb: "create", Group: "velero.io", Resource: "restores"}, {Verb: "delete", Group: "velero.io", Resource: "backups"},
+		{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetItem"}, {Verb: "post", Path: "/holdfast.queue.v1.QueueService/CancelBackup"},
+	} {
+		require.False(t, slices.ContainsFunc(viewer, func(rule rbacv1.PolicyRule) bool { return r.Matches(&rule) }), r.String())
+	}
+	for _, r := range []chart.Request{
+		{Verb: "get", Group: "velero.io", Resource: "backups"}, {Verb: "post", Path: "/holdfast.queue.v1.QueueService/ListQueue"},
+	} {
+		require.True(t, slices.ContainsFunc(viewer, func(rule rbacv1.PolicyRule) bool { return r.Matches(&rule) }), r.String())
+	}
+}
+
+// Only the services that back up and restore may look at objects of applications.
+func TestOnlyRunnersReadApplications(t *testing.T) {
+	objects := render(t, "--set", "features={EnableCSI}")
+	for _, name := range fleet.Services {
+		for _, rule := range rules(t, objects, ofService(name)) {
+			if strings.HasSuffix(name, "-runner") {
+				continue
+			}
+			require.NotContains(t, rule.Resources, "*", name)
+			require.NotContains(t, rule.Verbs, "*", name)
+			require.NotContains(t, rule.Resources, "pods", name)
+		}
+	}
+}
