@@ -189,7 +189,7 @@ func TestTheConfigurationOfNATS(t *testing.T) {
 		require.Len(t, options.Routes, replicas)
 		password, _ := options.Routes[0].User.Password()
 		require.Equal(t, options.Cluster.Password, password)
-		set, _, err := unstructured.NestedInt64(named(objects, "StatefulSet", chart.Release+"-nats").Object, "spec", "replicas")
+		set, _, err := unstructured.NestedFieldNoCopy(named(objects, "StatefulSet", chart.Release+"-nats").Object, "spec", "replicas")
 		require.NoError(t, err)
 		require.EqualValues(t, replicas, set)
 	}

@@ -65,7 +65,7 @@ type bed struct {
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{apps: &applications{frozen: map[string]bool{}}}
-	b.Site = site.Start(t, site.Config{Identities: []string{}, Args: map[string][]string{
+	b.Site = site.Start(t, site.Config{Args: map[string][]string{
 		"backup-runner": {"--claim-timeout=2s"}, "restore-runner": {"--claim-timeout=2s"},
 		"queue-scheduler": {"--claim-timeout=2s", "--cancel-deadline=20s"},
 	}})

@@ -73,6 +73,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{- define "holdfast.rights.cluster.restore-runner" -}}
 - {apiGroups: ["*"], resources: ["*"], verbs: [get, create, patch, delete]}
 - {apiGroups: ["*"], resources: ["*/finalizers"], verbs: [update]}
+- {apiGroups: [apiregistration.k8s.io], resources: [apiservices], verbs: [list]}
 - {apiGroups: [rbac.authorization.k8s.io], resources: [roles, clusterroles], verbs: [escalate, bind]}
 {{- end -}}
 
@@ -119,6 +120,8 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 
 {{- define "holdfast.rights.cluster.deletion" -}}
 - {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+- {apiGroups: [velero.io], resources: [backups, restores], verbs: [list]}
+- {apiGroups: [apiregistration.k8s.io], resources: [apiservices], verbs: [list]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, list, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, list, create, patch, delete]}
 {{- end -}}
