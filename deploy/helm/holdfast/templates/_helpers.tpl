@@ -84,6 +84,10 @@ seccompProfile:
 
 {{/* What a schema cannot state. */}}
 {{- define "holdfast.check" -}}
+{{/* Not kubeVersion of Chart.yaml: an API server that was built from source without its flags says v0.0.0. */}}
+{{- if and (not (hasPrefix "v0.0.0" .Capabilities.KubeVersion.Version)) (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "the cluster is %s, and the preStop hooks of the chart need Kubernetes 1.30" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- if and .Values.tls.requireClientCertificates (not .Values.tls.secretName) -}}
 {{- fail "tls.requireClientCertificates: needs tls.secretName, a Secret with tls.crt, tls.key and ca.crt" -}}
 {{- end -}}
