@@ -60,7 +60,7 @@ func driving(t *testing.T, d *csitest.Driver) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var runs sync.WaitGroup
-	runs.Go(func() { d.Run(ctx, 10*time.Millisecond) })
+	runs.Go(func() { d.Run(ctx, 10*time.Millisecond, func(err error) { t.Error(err) }) })
 	t.Cleanup(func() { stop(); runs.Wait() })
 }
 
