@@ -17,7 +17,7 @@ func main() {
 	registry := &plugin.Registry{}
 	if filepath.Base(os.Args[0]) == operationsBinary {
 		notes := &operations{}
-		registry.AsyncBackupItemAction("bench.example.com/operation", nil, func(plugin.Env) (plugin.AsyncBackupItemAction, error) { return notes, nil })
+		registry.AsyncBackupItemAction("bench.example.com/operation", []string{"persistentvolumeclaims"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) { return notes, nil })
 		run(registry)
 		return
 	}
