@@ -197,7 +197,7 @@ func TestRecordsOfOtherPlansAndFormatsAreNotTakenForOurs(t *testing.T) {
 		require.NoError(t, errors.Join(err, zip.Close()))
 		return out.Bytes()
 	}
-	for _, bad := range [][]byte{nil, []byte("hello"), packed(""), packed("{}"), packed(`{"formatVersion":3}`), packed("{\"formatVersion\":1}\n{"),
+	for _, bad := range [][]byte{nil, []byte("hello"), packed(""), packed("{}"), packed(`{"formatVersion":4}`), packed("{\"formatVersion\":1}\n{"),
 		bucket.files[0][:len(bucket.files[0])/2]} {
 		require.ErrorIs(t, empty.Replay(bad, history), ErrFormat)
 	}
