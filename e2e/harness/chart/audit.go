@@ -104,7 +104,7 @@ func (r Request) Matches(rule *rbacv1.PolicyRule) bool {
 	}
 	if r.Path != "" {
 		for _, pattern := range rule.NonResourceURLs {
-			if start, any := strings.CutSuffix(pattern, "*"); pattern == r.Path || any && strings.HasPrefix(r.Path, start) {
+			if start, wild := strings.CutSuffix(pattern, "*"); pattern == r.Path || wild && strings.HasPrefix(r.Path, start) {
 				return true
 			}
 		}

@@ -17,15 +17,15 @@ import (
 // An operation that was begun once more is another one from then on, for every reader of the records.
 func TestAnOperationThatWasBegunOnceMore(t *testing.T) {
 	store, l := sealed(t, "1", "2")
-	append := func(e operation.Event) { require.NoError(t, l.Append(t.Context(), e)) }
+	record := func(e operation.Event) { require.NoError(t, l.Append(t.Context(), e)) }
 	home := &operation.Home{Instance: "j", Process: "q"}
-	append(operation.Event{Restarted: &operation.Restarted{ID: "x"}})
+	record(operation.Event{Restarted: &operation.Restarted{ID: "x"}})
 	require.Equal(t, "1", l.Operations()[0].ID, "nothing said that it would be")
-	append(operation.Event{Time: now, Restart: &operation.Restart{Reason: "lost", Instance: "j"}})
-	append(operation.Event{Time: now.Add(time.Hour), Restart: &operation.Restart{Reason: "lost again", Instance: "k"}})
+	record(operation.Event{Time: now, Restart: &operation.Restart{Reason: "lost", Instance: "j"}})
+	record(operation.Event{Time: now.Add(time.Hour), Restart: &operation.Restart{Reason: "lost again", Instance: "k"}})
 	require.True(t, open(t, store).States()[0].Restarting())
-	append(operation.Event{Restarted: &operation.Restarted{ID: "3", Home: home}})
-	append(operation.Event{Restarted: &operation.Restarted{ID: "4"}})
+	record(operation.Event{Restarted: &operation.Restarted{ID: "3", Home: home}})
+	record(operation.Event{Restarted: &operation.Restarted{ID: "4"}})
 	for _, l := range []*operation.Log{l, open(t, store)} {
 		require.Equal(t, []any{"3", home}, []any{l.Operations()[0].ID, l.Operations()[0].Home})
 		require.Equal(t, "2", l.Operations()[1].ID)

@@ -162,7 +162,7 @@ func TestAPolicyThatWasChangedRemovesNoData(t *testing.T) {
 
 func TestSnapshotsOfBackupsAreNotSwept(t *testing.T) {
 	w := newWorld(t)
-	require.NoError(t, w.client.Create(context.Background(), &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "own"}}))
+	require.NoError(t, w.client.Create(t.Context(), &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "own"}}))
 	require.Equal(t, 1, w.left(t))
 }
 

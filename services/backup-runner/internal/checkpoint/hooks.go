@@ -50,7 +50,7 @@ type HookOutcome struct {
 	Error string `json:"error,omitempty"`
 }
 
-// HooksEnded: all hooks of a Pod have ended, and the part has the log entries about its post hooks.
+// HooksEnded records that all hooks of a Pod have ended, and the part has the log entries about its post hooks.
 type HooksEnded struct {
 	Pod       Object `json:"pod"`
 	Attempted int    `json:"attempted"`

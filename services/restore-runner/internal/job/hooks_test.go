@@ -231,7 +231,7 @@ func TestAHookThatIsCutOffIsNotRunAgain(t *testing.T) {
 
 // A restore that is deleted while a Pod is waited for ends.
 func TestADeletedRestoreWaitsForNoHook(t *testing.T) {
-	b, _ := waitingForWeb(t, func(b *bench) { require.NoError(t, b.client.Delete(context.Background(), b.get(t))) })
+	b, _ := waitingForWeb(t, func(b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.get(t))) })
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	require.NoError(t, b.runner.Run(ctx, "r", "uid-r"))
