@@ -1,7 +1,6 @@
 package restored_test
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"testing"
