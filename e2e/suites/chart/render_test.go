@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -155,6 +156,20 @@ func TestValuesOfVelerosChartReachTheServices(t *testing.T) {
 	require.NotNil(t, named(objects, "Secret", "cloud-credentials"))
 	image := deployments(t, objects)["deletion"].Spec.Template.Spec.Containers[0].Image
 	require.True(t, strings.HasPrefix(image, "ghcr.io/holdfast-io/holdfast-deletion:") && !strings.HasSuffix(image, "v1.18.0"), image)
+}
+
+// One value, the chart's own or that of Velero's chart, turns CSI snapshots on: in the flags of every
+// service and in the rights of those that look at them.
+func TestOneValueTurnsCSISnapshotsOn(t *testing.T) {
+	listed := chart.Request{Verb: "list", Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots"}
+	for _, values := range [][]string{{"--set", "features={EnableCSI}"}, {"--set", "features=EnableCSI"}, {"--set", "configuration.features=EnableCSI"}} {
+		objects := render(t, values...)
+		for service, d := range deployments(t, objects) {
+			require.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--features=EnableCSI", service)
+		}
+		require.True(t, slices.ContainsFunc(rules(t, objects, ofService("restore-runner")), func(rule rbacv1.PolicyRule) bool { return listed.Matches(&rule) }), values)
+	}
+	require.False(t, slices.ContainsFunc(rules(t, render(t), ofService("restore-runner")), func(rule rbacv1.PolicyRule) bool { return listed.Matches(&rule) }))
 }
 
 // The definitions of the chart are those that controller-gen makes; `make generate` copies them.

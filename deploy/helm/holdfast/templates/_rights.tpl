@@ -36,6 +36,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.backup-runner" -}}
+{{ include "holdfast.rights.duty" . }}
 {{ include "holdfast.rights.instance" . }}
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backups], verbs: [get, list, watch, patch]}
@@ -75,12 +76,16 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: ["*"], resources: ["*/finalizers"], verbs: [update]}
 - {apiGroups: [apiregistration.k8s.io], resources: [apiservices], verbs: [list]}
 - {apiGroups: [rbac.authorization.k8s.io], resources: [roles, clusterroles], verbs: [escalate, bind]}
+{{- if include "holdfast.csi" . }}
+- {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [list]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots, volumesnapshotcontents, volumesnapshotclasses], verbs: [list]}
+{{- end }}
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.async-operation-monitor" -}}
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backups, restores], verbs: [get, list, watch, patch]}
-- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list]}
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.async-operation-monitor" -}}
@@ -124,6 +129,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [apiregistration.k8s.io], resources: [apiservices], verbs: [list]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, list, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, list, create, patch, delete]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents/status], verbs: [patch]}
 {{- end -}}
 
 {{/* What a service that asks the API server who calls it needs. */}}

@@ -39,6 +39,9 @@ deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, gr
 {{- fail (printf "%s.args.%s: the chart sets this flag, see values.yaml for what decides it" $.facts.key $flag) -}}
 {{- end -}}
 {{- end -}}
+{{- if hasKey (default (dict) .values.args) "features" -}}
+{{- fail (printf "%s.args.features: set features, which decides the flag and the rights of every service" .facts.key) -}}
+{{- end -}}
 {{- if and (hasKey (default (dict) .values.args) "operation-drain-timeout") (not .values.terminationGracePeriodSeconds) -}}
 {{- fail (printf "%s.args.operation-drain-timeout: set %s.terminationGracePeriodSeconds too, to 85 s and this timeout, else the kubelet kills the process that waits" .facts.key .facts.key) -}}
 {{- end -}}
