@@ -68,23 +68,16 @@ func (c *call) fail(err error, sent bool) error {
 }
 
 // do runs fn, which makes one call on a process, and returns an *Error when it fails. A crash fails
-// all calls that the process had; those that it cannot have seen, or that only read, are retried,
-// since several other calls may each end a process.
+// all calls that the process had; those that it cannot have seen, or that only read, are made once
+// more.
 func (w *worker) do(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
 	err := w.once(ctx, c, fn)
-	for range crashRetries {
-		var failed *Error
-		if !errors.As(err, &failed) || !errors.Is(err, ErrCrashed) || !c.reads && failed.Sent {
-			break
-		}
+	var failed *Error
+	if errors.As(err, &failed) && errors.Is(err, ErrCrashed) && (c.reads || !failed.Sent) {
 		err = w.once(ctx, c, fn)
 	}
 	return err
 }
-
-// crashRetries is how often a call is repeated whose process has ended. A call that ends its process
-// itself ends as many more.
-const crashRetries = 3
 
 // ready returns when a process can take the call.
 func (w *worker) ready(ctx context.Context, c call) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 )
 
-// workerOf starts a worker of the test binary as a plugin.
-func workerOf(t *testing.T) *worker {
+// crew is a worker of the test binary as a plugin.
+func crew(t *testing.T) *worker {
 	t.Helper()
 	path := filepath.Join(selfplugin.Directory(t, "vendor"), "vendor")
 	w := newWorker(t.Context(), &spec{path: path, env: os.Environ(), log: slog.New(slog.DiscardHandler), clock: clock.RealClock{}, limits: Limits{}.withDefaults()})
@@ -27,7 +27,7 @@ func workerOf(t *testing.T) *worker {
 
 func TestACallThatTheDeadProcessNeverSawIsMadeOnceMore(t *testing.T) {
 	t.Parallel()
-	w := workerOf(t)
+	w := crew(t)
 	var seen []*process
 	err := w.do(t.Context(), call{who: who{KindDeleteItemAction, "test.io/echo"}, within: w.spec.limits.Execute}, func(ctx context.Context, p *process) error {
 		seen = append(seen, p)
@@ -46,7 +46,7 @@ func TestACallThatTheDeadProcessNeverSawIsMadeOnceMore(t *testing.T) {
 
 func TestACallThatTheDeadProcessMayHaveSeenIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
-	w := workerOf(t)
+	w := crew(t)
 	calls := 0
 	err := w.do(t.Context(), call{who: who{KindDeleteItemAction, "test.io/echo"}, within: w.spec.limits.Execute}, func(ctx context.Context, p *process) error {
 		calls++
@@ -61,21 +61,4 @@ func TestACallThatTheDeadProcessMayHaveSeenIsNotMadeAgain(t *testing.T) {
 	failed := new(Error)
 	require.ErrorAs(t, err, &failed)
 	require.True(t, failed.Sent)
-}
-
-// Calls of other plugins may end process after process under one that only reads.
-func TestACallThatReadsOutlivesThreeProcesses(t *testing.T) {
-	t.Parallel()
-	w := workerOf(t)
-	calls := 0
-	err := w.do(t.Context(), call{who: who{KindItemBlockAction, "test.io/echo"}, reads: true, within: w.spec.limits.Execute}, func(ctx context.Context, p *process) error {
-		if calls++; calls < 4 {
-			p.cmd.kill()
-			<-p.cmd.exited
-		}
-		_, err := velero.NewPluginListerClient(p.conn).ListPlugins(ctx, &velero.Empty{})
-		return err
-	})
-	require.NoError(t, err)
-	require.Equal(t, 4, calls)
 }
