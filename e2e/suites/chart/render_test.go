@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,10 +39,20 @@ var variants = map[string][]string{
 	"velero-minio":             {"--values", "testdata/velero-minio.yaml"},
 }
 
+// rendered are the objects that render returned, by its arguments.
+var rendered sync.Map
+
+// render returns the objects of the chart, which the caller must not change: helm runs once for the
+// same arguments.
 func render(t *testing.T, args ...string) []*unstructured.Unstructured {
 	t.Helper()
+	key := strings.Join(args, "\x00")
+	if known, ok := rendered.Load(key); ok {
+		return known.([]*unstructured.Unstructured)
+	}
 	objects, err := chart.Render(t.Context(), t.TempDir(), namespace, args...)
 	require.NoError(t, err)
+	rendered.Store(key, objects)
 	return objects
 }
 

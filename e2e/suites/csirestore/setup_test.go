@@ -45,6 +45,7 @@ func newBed(t *testing.T) *bed {
 	b := &bed{}
 	feature := "--features=EnableCSI"
 	b.Site = site.Start(t, site.Config{
+		Identities: []string{"--set", "features={EnableCSI}"},
 		Arrange: func(s *site.Site) map[string][]string {
 			require.NoError(t, csitest.Define(t.Context(), s.Client))
 			return nil
