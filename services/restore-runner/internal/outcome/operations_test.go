@@ -73,7 +73,7 @@ func TestAFileWithOperationsHasAFormatOfItsOwn(t *testing.T) {
 	}
 	require.JSONEq(t, `{"formatVersion":1}`, first(Call{Action: "a.io/x"}))
 	require.JSONEq(t, `{"formatVersion":2}`, first(Call{Action: "a.io/x"}, begun("op", 0)))
-	data, err := pack(3, nil)
+	data, err := pack(4, nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, recorder(t, io.Discard).LoadUnfinished(data), ErrFormat)
 }
