@@ -19,7 +19,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
-	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -127,11 +126,9 @@ func (f *Filler) fill(ctx context.Context, e *outcome.Entry, o *object.Object, s
 	if err := f.make(ctx, csisnapshot.Contents, stored.Content(f.Restore, in, class)); err != nil {
 		return err
 	}
-	failpoint.Hit("restore-runner/content-made")
 	if err := f.make(ctx, csisnapshot.Snapshots, stored.Snapshot(f.Restore, in)); err != nil {
 		return err
 	}
-	failpoint.Hit("restore-runner/snapshot-made")
 	if err := from(o, in.Name, stored.Size()); err != nil {
 		return err
 	}
