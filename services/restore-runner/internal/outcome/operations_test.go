@@ -73,7 +73,26 @@ func TestAFileWithOperationsHasAFormatOfItsOwn(t *testing.T) {
 	}
 	require.JSONEq(t, `{"formatVersion":1}`, first(Call{Action: "a.io/x"}))
 	require.JSONEq(t, `{"formatVersion":2}`, first(Call{Action: "a.io/x"}, begun("op", 0)))
-	data, err := pack(4, nil)
+	data, err := pack(withHooks+1, nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, recorder(t, io.Discard).LoadUnfinished(data), ErrFormat)
+}
+
+// A runner of an earlier version would leave such claims without what they are filled from.
+func TestAFileWithClaimsFilledFromCSISnapshotsHasTheFormatOfHooks(t *testing.T) {
+	native := &Record{Volume: &Volume{Snapshot: "s"}}
+	csi := &Record{Volume: &Volume{Claim: "data", CSI: &CSI{Handle: "s"}}}
+	hook := &Record{Hook: &HookRun{}}
+	for want, records := range map[int][][]*Record{
+		formatVersion: {{native}},
+		withHooks:     {{csi}, {native, csi, native}, {csi, hook}, {hook, csi}},
+	} {
+		for _, of := range records {
+			format := 0
+			for _, rec := range of {
+				format = max(format, rec.needs())
+			}
+			require.Equal(t, want, format)
+		}
+	}
 }

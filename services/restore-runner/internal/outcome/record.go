@@ -18,7 +18,8 @@ import (
 )
 
 // formatVersion of the records; a later one is refused. Files with operations have withOperations,
-// and those with hooks of Pods withHooks, which a runner refuses that does not wait for them.
+// and those with hooks of Pods or with claims that are filled from CSI snapshots withHooks, which a
+// runner refuses that does not wait for them.
 const (
 	formatVersion  = 1
 	withOperations = 2
@@ -91,7 +92,7 @@ type Record struct {
 // needs is the format of a file with the record.
 func (r *Record) needs() int {
 	switch {
-	case r.Hooked != nil || r.Hook != nil:
+	case r.Hooked != nil || r.Hook != nil || r.Volume != nil && r.Volume.CSI != nil:
 		return withHooks
 	case r.Call != nil && r.Call.Begun != nil:
 		return withOperations
