@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -170,8 +171,11 @@ func TestAClaimWhoseSnapshotCannotBeRestoredIsAnErrorAndNotCreated(t *testing.T)
 		"has no snapshotHandle":            change(content, func(o object) { delete(o["status"].(object), "snapshotHandle") }),
 		"bound to no content":              change(snapshot, func(o object) { delete(o, "status") }),
 		"its content is not in the backup": change(snapshot, func(o object) { o["status"].(object)["boundVolumeSnapshotContentName"] = "other" }),
-		"does not name it":                 change(claim, func(o object) { delete(kubetest.Meta(o), "annotations") }),
-		`its storageClassName is ""`:       change(claim, func(o object) { o["spec"].(object)["storageClassName"] = "" }),
+		"annotation velero.io/volume-snapshot-name of the claim in the backup: missing": change(claim, func(o object) { delete(kubetest.Meta(o), "annotations") }),
+		"annotation velero.io/data-upload-name of the claim in the backup: moved": change(claim, func(o object) {
+			kubetest.Meta(o)["annotations"].(object)["velero.io/data-upload-name"] = "up"
+		}),
+		`spec.storageClassName is ""`: change(claim, func(o object) { o["spec"].(object)["storageClassName"] = "" }),
 		"create VolumeSnapshotContent " + pairName[:8]: func(_ *testing.T, s *kubetest.Server, _ *backup) {
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 				if r.Method == http.MethodPost && r.URL.Path == groupPath+"/volumesnapshotcontents" {
@@ -229,6 +233,66 @@ func TestClaimsThatAreNotBound(t *testing.T) {
 			require.Equal(t, tt.problem != "", f.recorder.Counts().Errors == 1, f.results.Errors.all())
 			require.NotNil(t, claimSpec(s, "b"))
 			require.Empty(t, claimSpec(s, "b")["volumeName"])
+		})
+	}
+}
+
+// A claim that somebody made anew, on a volume of another's, is none of the restore.
+func TestAClaimThatWasReplacedWhileItWaitedIsAnErrorAndItsVolumeIsLeftAlone(t *testing.T) {
+	ref := func(kind, name string, more object) object {
+		maps.Copy(more, object{"apiGroup": "snapshot.storage.k8s.io", "kind": kind, "name": name})
+		return more
+	}
+	for name, tt := range map[string]struct {
+		source, ref object
+		same        bool
+	}{
+		"without a source":      {},
+		"of another snapshot":   {source: ref("VolumeSnapshot", "other", object{})},
+		"of another kind":       {source: ref("Other", pairName, object{})},
+		"of another group":      {source: object{"kind": "VolumeSnapshot", "name": pairName}},
+		"of another namespace":  {ref: ref("VolumeSnapshot", pairName, object{"namespace": "z"})},
+		"of the same, by a ref": {ref: ref("VolumeSnapshot", pairName, object{}), same: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := disks(t)
+			const foreign, claim = "/api/v1/persistentvolumes/foreign", "/api/v1/namespaces/b/persistentvolumeclaims/data"
+			s.Put(foreign, object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "foreign"},
+				"spec": object{"persistentVolumeReclaimPolicy": "Delete"}})
+			replace := sync.OnceFunc(func() {
+				spec := object{"volumeName": "foreign"}
+				if tt.source != nil {
+					spec["dataSource"] = tt.source
+				}
+				if tt.ref != nil {
+					spec["dataSourceRef"] = tt.ref
+				}
+				s.Delete(claim)
+				s.Put(claim, object{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": object{"name": "data", "namespace": "b"},
+					"spec": spec, "status": object{"phase": "Bound"}})
+			})
+			patched := ""
+			s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+				switch {
+				case r.Method == http.MethodGet && r.URL.Path == groupPath+"/volumesnapshotcontents/"+pairName:
+					replace() // it waits
+				case r.Method == http.MethodPatch && r.URL.Path == foreign:
+					patched, _ = kubetest.Meta(body)["uid"].(string)
+				}
+				return 0, false
+			})
+			f := filled(t, s, cutClaim(t), toB())
+			policy := s.Object(foreign)["spec"].(object)["persistentVolumeReclaimPolicy"]
+			if tt.same {
+				require.Empty(t, f.results.Errors.all())
+				require.Equal(t, "Retain", policy)
+				require.Equal(t, s.UID(foreign), patched, "no other volume of that name is changed")
+				return
+			}
+			require.Contains(t, f.results.Errors.all(), "claim b/data was replaced: the one in the cluster is not filled from CSI snapshot physical")
+			require.Equal(t, 1, f.recorder.Counts().Errors)
+			require.Equal(t, "Delete", policy)
+			require.Empty(t, s.Requests("PATCH "+foreign))
 		})
 	}
 }

@@ -121,12 +121,25 @@ func (a *Awaiter) look(ctx context.Context, f *outcome.Filled) (end *settled, wh
 		return nil, "", err
 	case !found || claim.DeletionTimestamp != nil:
 		return &settled{message: "the claim was removed before it was bound"}, "", nil
+	case !fills(&claim, f.Volume.CSI.Object):
+		return &settled{problem: fmt.Sprintf("claim %s/%s was replaced: the one in the cluster is not filled from CSI snapshot %s",
+			claim.Namespace, claim.Name, f.Volume.CSI.Handle)}, "", nil
 	case claim.Status.Phase == corev1.ClaimBound:
 		return a.bound(ctx, f, claim.Spec.VolumeName)
 	case claim.Status.Phase == corev1.ClaimLost:
 		return &settled{problem: fmt.Sprintf("claim %s/%s has lost its volume %s", claim.Namespace, claim.Name, claim.Spec.VolumeName)}, "", nil
 	}
 	return a.pending(ctx, f, &claim)
+}
+
+// fills reports that a claim is filled from the VolumeSnapshot of that name.
+func fills(claim *corev1.PersistentVolumeClaim, snapshot string) bool {
+	if s := claim.Spec.DataSource; s != nil {
+		return ptr.Deref(s.APIGroup, "") == snapshotv1.GroupName && s.Kind == "VolumeSnapshot" && s.Name == snapshot
+	}
+	s := claim.Spec.DataSourceRef
+	return s != nil && ptr.Deref(s.APIGroup, "") == snapshotv1.GroupName && s.Kind == "VolumeSnapshot" && s.Name == snapshot &&
+		ptr.Deref(s.Namespace, claim.Namespace) == claim.Namespace
 }
 
 // bound makes the volume of a claim what it was in the backup.
@@ -138,7 +151,7 @@ func (a *Awaiter) bound(ctx context.Context, f *outcome.Filled, name string) (*s
 	if err != nil || !found {
 		return nil, "PersistentVolume " + name + " is not there", err
 	}
-	patch, labels := map[string]any{}, map[string]any{}
+	patch, meta, labels := map[string]any{}, map[string]any{}, map[string]any{}
 	if policy := f.Volume.CSI.ReclaimPolicy; policy != "" && policy != string(pv.Spec.PersistentVolumeReclaimPolicy) {
 		patch["spec"] = map[string]any{"persistentVolumeReclaimPolicy": policy}
 	}
@@ -148,11 +161,13 @@ func (a *Awaiter) bound(ctx context.Context, f *outcome.Filled, name string) (*s
 		}
 	}
 	if len(labels) > 0 {
-		patch["metadata"] = map[string]any{"labels": labels}
+		meta["labels"] = labels
 	}
-	if len(patch) == 0 {
+	if len(patch)+len(meta) == 0 {
 		return end, "", nil
 	}
+	meta["uid"] = pv.UID // refused for another volume of that name
+	patch["metadata"] = meta
 	if _, err := a.Existing.Client.Patch(ctx, target, patch); err != nil {
 		return nil, "", fmt.Errorf("set reclaim policy and labels of volume %s: %w", name, err)
 	}

@@ -34,9 +34,10 @@ import (
 
 // Why a claim is not filled from its snapshot.
 var (
-	errUnnamed = errors.New("the claim in the backup does not name it")
+	errUnnamed = errors.New("annotation " + velerov1.LabelVolumeSnapshotName + " of the claim in the backup: missing or empty")
+	errMoved   = errors.New("annotation " + velerov1.AnnotationDataUploadName + " of the claim in the backup: moved data is not restored")
 	errMissing = errors.New("the VolumeSnapshot or its content is not in the backup")
-	errStatic  = errors.New(`its storageClassName is "": no volume is provisioned for it`)
+	errStatic  = errors.New(`spec.storageClassName is "": no volume is provisioned for it`)
 )
 
 // Config is what claims are filled with.
@@ -83,7 +84,10 @@ func (f *Filler) Fill(ctx context.Context, e *outcome.Entry, o *object.Object) e
 	}
 	annotations := decoded.Object(decoded.Object(stored, "metadata"), "annotations")
 	snapshot := types.NamespacedName{Namespace: source, Name: decoded.Text(annotations, velerov1.LabelVolumeSnapshotName)}
-	if snapshot.Name == "" || annotations[velerov1.AnnotationDataUploadName] != nil {
+	switch {
+	case annotations[velerov1.AnnotationDataUploadName] != nil:
+		return fmt.Errorf("CSI snapshot of the claim: %w", errMoved)
+	case snapshot.Name == "":
 		return fmt.Errorf("CSI snapshot of the claim: %w", errUnnamed)
 	}
 	if err := f.fill(ctx, e, o, snapshot, decoded.Text(decoded.Object(stored, "spec"), "volumeName")); err != nil {
