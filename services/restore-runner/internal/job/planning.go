@@ -125,6 +125,15 @@ func (p *planner) problems(source tarball.Source) {
 	}
 }
 
+// fills reports that claims are filled from their CSI snapshots: as the first holder planned it, since
+// a successor without the feature would leave claims empty that it owes their data.
+func (p *planner) fills() bool {
+	if before := p.in.records.head.Planned; before != nil {
+		return before.CSI
+	}
+	return p.in.cfg.CSI
+}
+
 // make selects the items of the backup. Names that an earlier holder resolved mean what they meant
 // then.
 func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) error {
@@ -137,7 +146,7 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 		p.in.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
 	out.snapshots = survey.Snapshots
-	taken.Snapshotted, taken.CSI = survey.Snapshots.Claims(), p.in.cfg.CSI
+	taken.Snapshotted, taken.CSI = survey.Snapshots.Claims(), p.fills()
 	out.volumes, err = volume.Decide(ctx, survey.Volumes, out.source.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
 		return err
@@ -169,5 +178,6 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 	})
 	out.plan, out.planned = p.in.plan, names.planned
 	out.planned.Reserve, out.planned.Missing, out.planned.Pauses = reserve, p.actions.set.Errors, out.pauses
+	out.planned.CSI = taken.CSI
 	return err
 }

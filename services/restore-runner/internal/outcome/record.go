@@ -198,6 +198,8 @@ type Planned struct {
 	Reserve bool `json:"reserve,omitempty"`
 	// Pauses are the rules by which objects are created paused.
 	Pauses pause.Rules `json:"pauses,omitempty"`
+	// CSI reports that claims are filled from their CSI snapshots.
+	CSI bool `json:"csi,omitempty"`
 }
 
 // Resolved is what a name in the lists of resources meant in this cluster.
