@@ -3,6 +3,7 @@ package podexec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
 )
 
@@ -59,6 +61,13 @@ func (c *Client) Run(ctx context.Context, cmd *Command) (Output, error) {
 		err = context.Cause(ctx)
 	}
 	return Output{Stdout: stdout.text(), Stderr: stderr.text()}, err
+}
+
+// Exited reports whether an error of Run is that the command ran to its end and returned a failure:
+// after any other one it may not have run, or still run.
+func Exited(err error) bool {
+	var exit exec.ExitError
+	return errors.As(err, &exit)
 }
 
 func (c *Client) executor(cmd *Command) (remotecommand.Executor, error) {

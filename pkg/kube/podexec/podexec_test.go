@@ -52,9 +52,11 @@ func TestACommandRunsInItsContainer(t *testing.T) {
 			require.Equal(t, podexec.Output{Stdout: "{Namespace:a Pod:db Container:main Command:[fsfreeze --freeze /var lib]}", Stderr: "and more"}, out)
 			out, err = run("fail")
 			require.ErrorContains(t, err, "exit code 3")
+			require.True(t, podexec.Exited(err))
 			require.Equal(t, "and more", out.Stderr)
 			_, err = run("no")
 			require.ErrorContains(t, err, "no such container")
+			require.False(t, podexec.Exited(err))
 		})
 	}
 }

@@ -3,9 +3,11 @@ package podhook
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
@@ -14,45 +16,42 @@ var ErrEarly = errors.New("the bucket did not answer while the pod was between i
 
 // RunEarly runs the post hooks of the Opened Pods that are between their hooks, without a record of
 // each: what lies between the hooks, or the record that they run, waits for too long. announce is
-// called before the first, and not where none is to run. A pre hook that runs is waited for, and no
-// other one of these Pods runs afterwards. cfg needs no Set and no Intents. Safe beside the runner of
-// the Pods.
+// called before the first, and not where none is to run. A pre hook that runs is waited for, which
+// delays no other Pod, and no other one of these Pods runs afterwards. A hook of which it is not known
+// how it ended is left to the next call, and to Post. cfg needs no Set and no Intents. Safe beside the
+// runner of the Pods.
 func RunEarly(ctx context.Context, cfg Config, announce func(context.Context)) {
 	runner := New(cfg)
-	var waiting []*opened
-	for _, o := range cfg.Opened.all() {
-		if o.waits() {
-			waiting = append(waiting, o)
-		}
-	}
-	if len(waiting) == 0 || cfg.Confirm != nil && cfg.Confirm(ctx) != nil {
-		return
-	}
-	announce(ctx)
+	places := make(chan struct{}, owedAtOnce)
+	announced := sync.OnceFunc(func() { announce(ctx) })
 	var group errgroup.Group
-	group.SetLimit(owedAtOnce)
-	for _, o := range waiting {
+	for _, o := range cfg.Opened.all() {
 		group.Go(func() error {
-			runner.early(ctx, o)
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if !o.changed || len(o.ends) >= len(o.pod.Post) {
+				return nil
+			}
+			select {
+			case places <- struct{}{}:
+				defer func() { <-places }()
+			case <-ctx.Done():
+				return nil
+			}
+			announced()
+			if runner.Confirm == nil || runner.Confirm(ctx) == nil {
+				runner.early(ctx, o)
+			}
 			return nil
 		})
 	}
 	_ = group.Wait() // none returns an error
 }
 
-// waits reports whether a pre hook of the Pod began, and its post hooks have not all run. It waits for
-// a hook that runs.
-func (o *opened) waits() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.changed && !o.early && len(o.ends) < len(o.pod.Post)
-}
-
-// early runs the post hooks of a Pod that have not run.
+// early runs the post hooks of a Pod that have not run, with its mu locked.
 func (r *Runner) early(ctx context.Context, o *opened) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	r.Log.WarnContext(ctx, "post hooks run early", "namespace", o.pod.Namespace, "pod", o.pod.Name)
+	o.early = true
 	p := r.Owed(&o.pod)
 	for i := range p.hooks.Post {
 		if _, ended := o.ends[i]; ended {
@@ -61,9 +60,16 @@ func (r *Runner) early(ctx context.Context, o *opened) {
 		e := &p.hooks.Post[i]
 		failure := r.run(ctx, p, e, e.Container, checkpoint.HookPost)
 		if failure != nil && ctx.Err() != nil {
-			return // how it ended is not known
+			break
 		}
-		o.ends[i] = failure
+		o.end(i, failure)
 	}
-	o.early, o.entries = true, p.Entries()
+	o.entries = append(o.entries, p.Entries()...)
+}
+
+// end notes how a post hook ended, unless the command may not have run to its end.
+func (o *opened) end(index int, failure error) {
+	if failure == nil || podexec.Exited(failure) {
+		o.ends[index] = failure
+	}
 }

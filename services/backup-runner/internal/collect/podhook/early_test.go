@@ -59,7 +59,11 @@ func (b *bed) Hook(_ context.Context, opens *checkpoint.HookedPod, runs *checkpo
 	return nil
 }
 
-func (b *bed) EndHook(out *checkpoint.HookOutcome) { b.outcomes = append(b.outcomes, *out) }
+func (b *bed) EndHook(out *checkpoint.HookOutcome) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.outcomes = append(b.outcomes, *out)
+}
 
 func (b *bed) SetResult(context.Context) error { return nil }
 
@@ -74,13 +78,15 @@ func (b *bed) config(t *testing.T, past *history.Hooks) podhook.Config {
 	return podhook.Config{Set: set, Exec: b, Intents: b, Past: past, Opened: &podhook.Opened{}, Log: slog.New(slog.DiscardHandler)}
 }
 
-func pod(t *testing.T) *itemspool.Item {
+func pod(t *testing.T) *itemspool.Item { return podOf(t, "p") }
+
+func podOf(t *testing.T, name string) *itemspool.Item {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "a", "name": "p"},
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "a", "name": name},
 		"spec": map[string]any{"containers": []any{map[string]any{"name": "main"}}}, "status": map[string]any{"phase": "Running"}})
 	require.NoError(t, err)
-	return &itemspool.Item{Version: "v1", Kind: "Pod", Resource: "pods", Namespace: "a", Name: "p", Raw: raw}
+	return &itemspool.Item{Version: "v1", Kind: "Pod", Resource: "pods", Namespace: "a", Name: name, Raw: raw}
 }
 
 func failures(p *podhook.Pod) (n int) {

@@ -24,8 +24,8 @@ type opened struct {
 
 	mu      sync.Mutex
 	changed bool // a pre hook began
-	early   bool // its post hooks ran ahead of their turn
-	// ends are the post hooks that ended, by their index, and how.
+	early   bool // its post hooks ran ahead of their turn, or were about to
+	// ends are the post hooks whose commands ran to their end, by their index, and how.
 	ends map[int]error
 	// entries are what the post hooks that ran early logged.
 	entries []joblog.Entry
@@ -83,7 +83,7 @@ func (o *Opened) Pods() []checkpoint.HookedPod {
 	var out []checkpoint.HookedPod
 	for _, one := range o.all() {
 		one.mu.Lock()
-		if !one.early {
+		if !one.early || len(one.ends) < len(one.pod.Post) {
 			out = append(out, one.pod)
 		}
 		one.mu.Unlock()

@@ -180,9 +180,7 @@ func (r *Runner) alone(ctx context.Context, p *Pod, e *hook.Exec, container stri
 		return failure
 	}
 	failure := r.run(ctx, p, e, container, h.Phase)
-	if failure == nil || ctx.Err() == nil {
-		o.ends[h.Index] = failure
-	}
+	o.end(h.Index, failure)
 	return failure
 }
 
