@@ -13,6 +13,10 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
+// ErrUnrecorded means that the post hooks which the records have as owed ran, and that the bucket did
+// not take, or give, the record of that.
+var ErrUnrecorded = errors.New("post hooks ran, which may not be recorded")
+
 // RunPostHooks runs the post hooks that a backup owes which ended without a runner, as far as the
 // records have it; of Holder only Confirm is called.
 func RunPostHooks(ctx context.Context, job Job) error { return runPostHooks(ctx, New(job)) }
@@ -60,14 +64,17 @@ func runPostHooks(ctx context.Context, s *State) error {
 		}
 		err = recordHooks(ctx, s.Store, layout.PostHooks(name, uid, s.Epoch), open)
 	}
-	if err != nil {
-		_, failed := s.runOwed(ctx, &past, open)
+	ended, failed := s.runOwed(ctx, &past, open)
+	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	if ended, err = s.runOwed(ctx, &past, open); err != nil {
-		return err
+	if err == nil {
+		err = recordHooks(ctx, s.Store, layout.PostHooksEnded(name, uid), ended)
 	}
-	return recordHooks(ctx, s.Store, layout.PostHooksEnded(name, uid), ended)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
+	}
+	return nil
 }
 
 // maxEnded bounds the record of post hooks that ended, in bytes.

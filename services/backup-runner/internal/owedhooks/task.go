@@ -115,6 +115,10 @@ func (t *Task) settle(ctx context.Context, b *velerov1.Backup) (err error) {
 	}
 	err = finalize.RunPostHooks(ctx, finalize.Job{
 		Backup: b, Epoch: held.Epoch, Holder: ended{}, Store: store, Clock: t.Clock, Log: t.Log.With("backup", b.Name), Exec: t.Exec})
+	if errors.Is(err, finalize.ErrUnrecorded) {
+		t.Log.WarnContext(ctx, "post hooks of an ended backup are not recorded", "backup", b.Name, "error", err)
+		err = nil // else they would run again with each pass
+	}
 	if err != nil {
 		return err
 	}

@@ -112,6 +112,22 @@ func TestABackupThatMayHaveARunnerIsLeftAlone(t *testing.T) {
 	}
 }
 
+// Post hooks that ran are owed no more, though the bucket does not take the record of that.
+func TestABucketThatRefusesRecordsHasPostHooksRunOnce(t *testing.T) {
+	b := newBed(t, func(*velerov1.Backup) {})
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpCreate || op == memstore.OpPut {
+			return objectstore.ErrAccess
+		}
+		return nil
+	})
+	for range 2 {
+		b.task.Pass(t.Context())
+		require.Equal(t, []string{"a/frozen main thaw"}, b.ran)
+		require.False(t, b.owes(t))
+	}
+}
+
 // A bucket that cannot be read is tried again, for a day.
 func TestABucketThatIsAwayIsTriedAgain(t *testing.T) {
 	b := newBed(t, func(*velerov1.Backup) {})
