@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
@@ -156,11 +157,23 @@ func TestALostBackupLeavesNoPodFrozen(t *testing.T) {
 			other.Namespace, other.Name, other.UID = b.Namespace, b.Name, "uid-2"
 			require.NoError(t, w.client.Create(t.Context(), other))
 		}, false},
-		"ended": {func(t *testing.T, w *world, b *velerov1.Backup) {
+		"ended without its runner": {func(t *testing.T, w *world, b *velerov1.Backup) {
+			ended := w.read(t, b)
+			ended.Status.Phase = velerov1.BackupPhaseFailed
+			require.NoError(t, posthooks.Set(ended, posthooks.Mark{Owed: true}))
+			require.NoError(t, w.client.Update(t.Context(), ended))
+		}, false},
+		"completed by a successor": {func(t *testing.T, w *world, b *velerov1.Backup) {
+			ended := w.read(t, b)
+			ended.Status.Phase = velerov1.BackupPhaseCompleted
+			require.NoError(t, w.client.Update(t.Context(), ended))
+		}, true},
+		"cancelled, and ended by a successor": {func(t *testing.T, w *world, b *velerov1.Backup) {
+			w.ask(t, b, false)
 			ended := w.read(t, b)
 			ended.Status.Phase = velerov1.BackupPhaseFailed
 			require.NoError(t, w.client.Update(t.Context(), ended))
-		}, false},
+		}, true},
 		"cancelled, and taken": {func(t *testing.T, w *world, b *velerov1.Backup) {
 			w.ask(t, b, false)
 			taken := w.read(t, b)

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 )
 
 // lostLimit bounds what is done for a backup whose claim was lost.
@@ -21,13 +22,13 @@ const lostLimit = 10 * time.Minute
 type loss int
 
 const (
-	lossTaken loss = iota // another holder goes on with it, or may
-	lossEnded             // it has ended, or was asked to: it is not completed
+	lossTaken loss = iota // another holder goes on with it, may, or has ended it and owes nothing
+	lossEnded             // it has ended without its runner, or was asked to: it is not completed
 	lossGone              // its object was deleted
 )
 
 // lost does what no other holder does for a backup whose claim was lost: it runs the post hooks that
-// are owed of one that ended, is asked to, or was deleted, and removes the CSI snapshots of a deleted
+// are owed of one that ended without its runner, is asked to, or was deleted, and removes the CSI snapshots of a deleted
 // one. Nothing is recorded. What is not done for a deleted one here is left to the sweep.
 func (a *attempt) lost() {
 	ctx, done := engine.Until(context.WithoutCancel(a.owned), a.Clock, a.held.Stopping().Done(), GracePeriod, engine.ErrStopped)
@@ -72,7 +73,12 @@ func (a *attempt) lossOf(ctx context.Context) (loss, error) {
 	if err != nil {
 		return lossTaken, err
 	}
-	if _, asked := cancel.Requested(b); asked && !cancel.Committing(b) || b.Status.Phase.Terminal() {
+	_, ends := cancel.Requested(b)
+	ends = ends && !cancel.Committing(b)
+	if b.Status.Phase.Terminal() {
+		ends = posthooks.Of(b).Owed // else its holder ran them, and a later backup may have the Pods
+	}
+	if ends {
 		return lossEnded, nil
 	}
 	return lossTaken, nil
