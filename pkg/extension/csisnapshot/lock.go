@@ -72,7 +72,7 @@ func (s *Snapshotter) lock(ctx context.Context, of *subject) (*held, error) {
 	return nil, err
 }
 
-// aheadAtOnce is for how many claims of a block snapshots are made at once.
+// aheadAtOnce is for how many claims of a block objects of snapshots are created at once.
 const aheadAtOnce = 32
 
 // Ahead makes the snapshots of several claims without waiting for any, so that they are cut side by
@@ -93,8 +93,8 @@ func (s *Snapshotter) Ahead(ctx context.Context, about []action.Keyed) {
 	}
 }
 
-// begin makes a snapshot beside everything else, unless that was begun, and once it has a place. It
-// gives the place up when it has the volume.
+// begin makes a snapshot beside everything else, unless that was begun. It has a place while it
+// creates the object, not while it waits for the volume.
 func (s *Snapshotter) begin(ctx context.Context, of *subject, places chan struct{}) {
 	b := &begun{ready: make(chan struct{})}
 	s.mu.Lock()
@@ -107,12 +107,10 @@ func (s *Snapshotter) begin(ctx context.Context, of *subject, places chan struct
 	}
 	s.ahead[of.lockName()] = b
 	s.watching.Go(func() {
-		places <- struct{}{}
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
-		h, made := s.beginOne(ctx, of, b, stop)
+		h, made := s.beginOne(ctx, of, b, places, stop)
 		close(b.ready)
-		<-places
 		if made == nil {
 			return
 		}
@@ -126,7 +124,7 @@ func (s *Snapshotter) begin(ctx context.Context, of *subject, places chan struct
 
 // beginOne locks the volume and makes the snapshot, and sets what the turn of the claim goes by: once
 // that unlocks the volume, stop is called. It returns nil where nothing is to be waited for.
-func (s *Snapshotter) beginOne(ctx context.Context, of *subject, b *begun, stop func()) (*held, *snapshotv1.VolumeSnapshot) {
+func (s *Snapshotter) beginOne(ctx context.Context, of *subject, b *begun, places chan struct{}, stop func()) (*held, *snapshotv1.VolumeSnapshot) {
 	h, err := s.lock(ctx, of)
 	if err != nil {
 		if errors.Is(err, ErrBusy) {
@@ -134,7 +132,14 @@ func (s *Snapshotter) beginOne(ctx context.Context, of *subject, b *begun, stop 
 		}
 		return nil, nil
 	}
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done(): // nothing was made
+		h.unlock()
+		return nil, nil
+	}
 	made, err := s.create(ctx, of)
+	<-places
 	if err != nil {
 		if ctx.Err() == nil { // else nothing is known of it
 			h.unlock()

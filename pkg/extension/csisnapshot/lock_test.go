@@ -153,17 +153,21 @@ func TestAWaitForAVolumeIsBounded(t *testing.T) {
 	require.Equal(t, []int{0, 2, 0}, []int{held, times, twice})
 }
 
-// The claims behind one whose volume is busy are cut meanwhile.
+// The claims behind those whose volumes are busy are cut meanwhile, however many wait.
 func TestABusyVolumeDelaysNoOtherClaim(t *testing.T) {
-	b := newBed(t, 3)
+	const waiting = 40
+	b := newBed(t, waiting+2)
 	b.backup.Spec.CSISnapshotTimeout.Duration = time.Hour
-	s, l := b.snapshotter(), &locks{busy: map[string]bool{volumeOf("c0"): true}}
+	s, l := b.snapshotter(), &locks{busy: map[string]bool{}}
+	for i := range waiting {
+		l.busy[volumeOf(fmt.Sprintf("c%d", i))] = true
+	}
 	s.Lock = l.lock
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ahead(ctx, s, 3)
+		ahead(ctx, s, waiting+2)
 		s.Wait()
 	}()
 	require.Eventually(t, func() bool {
