@@ -28,6 +28,7 @@ func TestCSISnapshots(t *testing.T) {
 	t.Run("a snapshot that is never ready, of a backup that is cancelled", b.cancelled)
 	t.Run("a driver that fails", b.fails)
 	t.Run("a driver that hangs", b.hangs)
+	t.Run("a snapshot that the driver has lost before the restore", b.lost)
 }
 
 // statefulSet makes a StatefulSet in a namespace of its name, and returns the volumes by claim.

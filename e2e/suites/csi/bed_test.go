@@ -55,6 +55,7 @@ func newBed(t *testing.T) *bed {
 			"async-operation-monitor": {feature, "--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=4s"},
 			"queue-scheduler":         {"--claim-timeout=2s"},
 			"deletion":                {feature, "--claim-timeout=2s"},
+			"restore-runner":          {feature, "--claim-timeout=2s", "--resource-timeout=20s"},
 		},
 	})
 	var dir string

@@ -232,21 +232,3 @@ func (b *bed) store(t *testing.T, name string) {
 		}
 	}
 }
-
-// lost restores a claim whose snapshot somebody removed from the driver.
-func (b *bed) lost(t *testing.T) {
-	const name = "lost"
-	b.application(t, name, 1)
-	b.Backup(t, name, b.bucket, name)
-	require.Equal(t, velerov1.BackupPhaseCompleted, b.BackupEnds(t, name).Status.Phase)
-	b.clean(t, 1)
-	handle := b.driver.Stored()[0]
-	b.driver.Forget(handle)
-	b.Restore(t, name, name, name, "lost-copy")
-	r, results := b.ends(t, name)
-	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase)
-	require.Contains(t, results, "claim lost-copy/data-0 is not bound to a volume of CSI snapshot "+handle+" after 20s: driver "+driver+": snapshot "+handle+" does not exist")
-	b.destroy(t, "lost-copy")
-	require.Eventually(t, func() bool { return b.objects(t) == 0 }, site.Patience, site.Look, "the pair goes with the claim")
-	b.delete(t, name)
-}

@@ -37,7 +37,6 @@ func TestRestoresOfCSISnapshots(t *testing.T) {
 	t.Run("files come back as they were at the cut", b.restored)
 	t.Run("a killed runner restores no claim twice", b.restorerDies)
 	t.Run("a backup as Velero writes it", b.velero)
-	t.Run("a snapshot that the driver has lost", b.lost)
 }
 
 func newBed(t *testing.T) *bed {
