@@ -28,7 +28,7 @@ func TestCSISnapshots(t *testing.T) {
 	t.Run("a snapshot that is never ready, of a backup that is cancelled", b.cancelled)
 	t.Run("a driver that fails", b.fails)
 	t.Run("a driver that hangs", b.hangs)
-	t.Run("restores", b.restores)
+	t.Run("a snapshot that the driver has lost before the restore", b.lost)
 }
 
 // statefulSet makes a StatefulSet in a namespace of its name, and returns the volumes by claim.
@@ -160,7 +160,7 @@ func (b *bed) runnerDies(t *testing.T) {
 	before := b.driver.Taken()
 	b.Backup(t, name, b.bucket, name)
 	require.Eventually(t, func() bool { return b.objects(t) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
-	b.kill(t, "backup-runner")
+	b.killRunner(t)
 	b.behave(volumes, directorydriver.Behaviour{})
 	backup := b.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
@@ -178,7 +178,7 @@ func (b *bed) runnerDiesAndCancelled(t *testing.T) {
 	made := b.Backup(t, name, b.bucket, name)
 	require.Eventually(t, func() bool { return b.objects(t) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
 	b.cancel(t, made)
-	b.kill(t, "backup-runner")
+	b.killRunner(t)
 	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
 	b.behave(volumes, directorydriver.Behaviour{})
 	b.clean(t, volumes, 0)

@@ -29,7 +29,6 @@ import (
 const (
 	driver = "directory.example.com"
 	class  = "directories" // of storage, and of snapshots
-	late   = "late"        // of storage whose volumes are made for their first consumers
 )
 
 // bed is a site whose cluster has CSI volumes and snapshots, and a node that runs commands.
@@ -40,7 +39,6 @@ type bed struct {
 	node        *kubelet.Node
 	apps        *applications
 	bucket      *site.Bucket
-	dir         string // that the bucket is in
 }
 
 func newBed(t *testing.T) *bed {
@@ -60,8 +58,9 @@ func newBed(t *testing.T) *bed {
 			"restore-runner":          {feature, "--claim-timeout=2s", "--resource-timeout=20s"},
 		},
 	})
-	b.bucket, b.dir = site.FileBucket(t, "default")
-	b.ReachFiles(t, b.dir, b.bucket)
+	var dir string
+	b.bucket, dir = site.FileBucket(t, "default")
+	b.ReachFiles(t, dir, b.bucket)
 	var err error
 	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.run})
 	require.NoError(t, err)
@@ -87,12 +86,10 @@ func (b *bed) storage(t *testing.T, s *site.Site) {
 			t.Log(b.controllers.Logs(15))
 		}
 	})
-	for name, mode := range map[string]storagev1.VolumeBindingMode{class: storagev1.VolumeBindingImmediate, late: storagev1.VolumeBindingWaitForFirstConsumer} {
-		reclaim := corev1.PersistentVolumeReclaimDelete
-		require.NoError(t, s.Client.Create(t.Context(), &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, VolumeBindingMode: &mode, ReclaimPolicy: &reclaim,
-		}))
-	}
+	at, retain := storagev1.VolumeBindingImmediate, corev1.PersistentVolumeReclaimDelete
+	require.NoError(t, s.Client.Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: driver, VolumeBindingMode: &at, ReclaimPolicy: &retain,
+	}))
 	require.NoError(t, s.Client.Create(t.Context(), &snapshotv1.VolumeSnapshotClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class}, Driver: driver, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 	}))
@@ -153,32 +150,20 @@ func (b *bed) behave(volumes []string, is directorydriver.Behaviour) {
 	}
 }
 
-// objects returns how many VolumeSnapshots of some namespaces there are, and VolumeSnapshotContents
-// of such; no namespaces are all.
-func (b *bed) objects(t *testing.T, namespaces ...string) (n int) {
+// objects returns how many VolumeSnapshots and VolumeSnapshotContents there are.
+func (b *bed) objects(t *testing.T) int {
 	t.Helper()
 	var vs snapshotv1.VolumeSnapshotList
 	var vsc snapshotv1.VolumeSnapshotContentList
 	require.NoError(t, errors.Join(b.Client.List(t.Context(), &vs), b.Client.List(t.Context(), &vsc)))
-	count := func(namespace string) {
-		if len(namespaces) == 0 || slices.Contains(namespaces, namespace) {
-			n++
-		}
-	}
-	for i := range vs.Items {
-		count(vs.Items[i].Namespace)
-	}
-	for i := range vsc.Items {
-		count(vsc.Items[i].Spec.VolumeSnapshotRef.Namespace)
-	}
-	return n
+	return len(vs.Items) + len(vsc.Items)
 }
 
-// clean waits until the cluster has no snapshot objects of some namespaces, all if none is named, and
-// the driver this number of snapshots of the volumes.
-func (b *bed) clean(t *testing.T, volumes []string, stored int, namespaces ...string) {
+// clean waits until the cluster has no snapshot objects, and the driver this number of snapshots of
+// the volumes.
+func (b *bed) clean(t *testing.T, volumes []string, stored int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return b.objects(t, namespaces...) == 0 && len(b.snapshots(volumes)) == stored },
+	require.Eventually(t, func() bool { return b.objects(t) == 0 && len(b.snapshots(volumes)) == stored },
 		site.Patience, site.Look, "no snapshot objects, and %d snapshots", stored)
 }
 
@@ -229,10 +214,10 @@ func (b *bed) cancel(t *testing.T, backup *velerov1.Backup) {
 	require.NoError(t, b.Client.Patch(t.Context(), changed, client.MergeFrom(backup)))
 }
 
-// kill kills a service and starts another of it in its place.
-func (b *bed) kill(t *testing.T, service string) {
+// killRunner kills the backup-runner and starts another in its place.
+func (b *bed) killRunner(t *testing.T) {
 	t.Helper()
-	b.Fleet.Of(service)[0].Kill()
+	b.Fleet.Of("backup-runner")[0].Kill()
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
 }

@@ -1,6 +1,7 @@
-// Package csitest has, for unit tests, a snapshot controller with a driver that keeps its snapshots in
-// memory. It answers VolumeSnapshots as external-snapshotter does, and claims that are filled from
-// them as external-provisioner does, without a node or a storage system, and fails on request.
+// Package csitest has, for tests, what a cluster with CSI snapshots has: the definitions of the
+// snapshot API, and a snapshot controller with a driver that keeps its snapshots in memory. It
+// answers VolumeSnapshots as external-snapshotter does, and claims that are filled from them as
+// external-provisioner does, without a node or a storage system, and fails on request.
 package csitest
 
 import (
@@ -52,6 +53,8 @@ type Driver struct {
 	// Provision has claims be filled from snapshots. Bind binds them as well, which real clusters do by
 	// themselves.
 	Provision, Bind bool
+	// Subresource writes the status by its subresource, as real API servers want it.
+	Subresource bool
 
 	mu     sync.Mutex
 	claims map[string]Behaviour // by namespace/name
@@ -205,7 +208,7 @@ func (d *Driver) mirror(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc 
 			vs.Status.RestoreSize = apiresource.NewQuantity(*s.RestoreSize, apiresource.BinarySI)
 		}
 	}
-	return d.Client.Patch(ctx, vs, client.MergeFrom(old))
+	return d.status(ctx, vs, old)
 }
 
 // make makes the content of a VolumeSnapshot; nil where its claim or class is of no use.
@@ -251,7 +254,7 @@ func (d *Driver) content(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCont
 	}
 	old := vsc.DeepCopy()
 	vsc.Status = d.progress(ctx, vsc)
-	return d.Client.Patch(ctx, vsc, client.MergeFrom(old))
+	return d.status(ctx, vsc, old)
 }
 
 // progress takes the snapshot of a content as far as it has come.
@@ -333,6 +336,13 @@ func (d *Driver) finalizer(ctx context.Context, o client.Object, name string, wa
 		o.SetFinalizers(append(o.GetFinalizers(), name))
 	} else {
 		o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == name }))
+	}
+	return d.Client.Patch(ctx, o, client.MergeFrom(old))
+}
+
+func (d *Driver) status(ctx context.Context, o, old client.Object) error {
+	if d.Subresource {
+		return d.Client.Status().Patch(ctx, o, client.MergeFrom(old))
 	}
 	return d.Client.Patch(ctx, o, client.MergeFrom(old))
 }
