@@ -54,9 +54,12 @@ func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
 	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data-db-0", nil)
 	b.add("statefulsets.apps", "apps/v1", "StatefulSet", "a", "db", nil)
 	s.Serve("apps/v1", "statefulsets", "StatefulSet", true)
+	var mu sync.Mutex // the owners come at once
 	reconciled := 0
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if isCreate(r, "widgets") || isCreate(r, "statefulsets") {
+			mu.Lock()
+			defer mu.Unlock()
 			reconciled++
 			for _, looked := range []string{secretsPath + "/s0", secretsPath + "/s4", secretsPath + "/unowned", "/api/v1/namespaces/a/persistentvolumeclaims/data-db-0"} {
 				if s.Object(looked) == nil {
