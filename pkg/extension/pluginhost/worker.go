@@ -31,6 +31,8 @@ type worker struct {
 	key      string // what the deaths of its processes are counted under
 	backoffs *backoffs
 
+	isolating chan struct{} // holds one token, of the call that has a process of its own
+
 	shared bool                          // by all jobs, see home.go
 	homes  map[action.Operation]*process // operations that live in a process; nil if not shared
 }
@@ -44,7 +46,7 @@ type attempt struct {
 // newWorker returns a worker that shares no backoffs.
 func newWorker(ctx context.Context, s *spec) *worker {
 	ctx, cancel := context.WithCancel(ctx)
-	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, backoffs: newBackoffs()}
+	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, backoffs: newBackoffs(), isolating: make(chan struct{}, 1)}
 }
 
 // call describes one call.
@@ -69,14 +71,18 @@ func (c *call) fail(err error, sent bool) error {
 
 // do runs fn, which makes one call on a process, and returns an *Error when it fails. A crash fails
 // all calls that the process had; those that it cannot have seen, or that only read, are made once
-// more.
+// more: on a process of their own, which no other call can end, unless the process is one that jobs
+// share and that operations live in.
 func (w *worker) do(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
-	err := w.once(ctx, c, fn)
+	err := w.once(ctx, c, w.at, fn)
 	var failed *Error
-	if errors.As(err, &failed) && errors.Is(err, ErrCrashed) && (c.reads || !failed.Sent) {
-		err = w.once(ctx, c, fn)
+	switch {
+	case !errors.As(err, &failed) || !errors.Is(err, ErrCrashed) || failed.Sent && !c.reads:
+		return err
+	case w.shared:
+		return w.once(ctx, c, w.at, fn)
 	}
-	return err
+	return w.isolated(ctx, c, fn)
 }
 
 // ready returns when a process can take the call.
@@ -89,8 +95,9 @@ func (w *worker) ready(ctx context.Context, c call) error {
 	return nil
 }
 
-func (w *worker) once(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
-	p, err := w.at(ctx, &c)
+// once makes the call on the process that acquire returns.
+func (w *worker) once(ctx context.Context, c call, acquire func(context.Context, *call) (*process, error), fn func(context.Context, *process) error) error {
+	p, err := acquire(ctx, &c)
 	if err != nil {
 		return c.fail(err, false)
 	}

@@ -1,0 +1,62 @@
+package pluginhost
+
+import "context"
+
+// isolated makes a call on a process that is started for it and answers no other call. One call of
+// a worker has such a process at a time.
+func (w *worker) isolated(ctx context.Context, c call, fn func(context.Context, *process) error) error {
+	select {
+	case w.isolating <- struct{}{}:
+		defer func() { <-w.isolating }()
+	case <-ctx.Done():
+		return c.fail(ended(ctx), false)
+	}
+	return w.once(ctx, c, w.acquireIsolated, fn)
+}
+
+// acquireIsolated starts a process for one call; release ends it. The end of ctx, and of the
+// session, interrupts the start.
+func (w *worker) acquireIsolated(ctx context.Context, c *call) (*process, error) {
+	if err := w.beginIsolated(c.who); err != nil {
+		return nil, err
+	}
+	defer w.ending.Done()
+	starting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.ctx, cancel)()
+	p, err := w.spec.start(starting)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ended(ctx)
+	case err != nil && w.ctx.Err() == nil:
+		w.backoffs.count(w.backoffKey(who{}), err, w.spec)
+		return nil, err
+	case err != nil:
+		return nil, err
+	case w.closed:
+		w.ending.Add(1)
+		go w.finish(p)
+		return nil, ErrClosed
+	}
+	p.calls, p.draining = 1, true
+	w.live[p] = struct{}{}
+	return p, nil
+}
+
+// beginIsolated checks that a process may start, and makes close wait until ending.Done.
+func (w *worker) beginIsolated(by who) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return ErrClosed
+	}
+	for _, of := range []who{by, {}} {
+		if err := w.backoffs.check(w.backoffKey(of), w.spec); err != nil {
+			return err
+		}
+	}
+	w.ending.Add(1)
+	return nil
+}
