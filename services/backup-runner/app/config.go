@@ -26,7 +26,7 @@ const (
 
 const (
 	defaultWorkers       = 4
-	defaultPartItems     = 1000
+	defaultPartItems     = 2000
 	defaultJobs          = 10
 	defaultBlockWorkers  = 1
 	defaultClaimTimeout  = 30 * time.Second
@@ -39,7 +39,7 @@ type Config struct {
 	// Workers is the number of lists one backup reads at once. Default 4.
 	Workers int
 	// PartBytes (compressed) and PartItems are when a part is closed and made durable: what is not
-	// is lost with the process. Defaults 8 MiB and 1,000.
+	// is lost with the process. Defaults 8 MiB and 2,000.
 	PartBytes int64
 	PartItems int
 	// Jobs is the number of backups this process runs at once. Default 10; the queue limits how
