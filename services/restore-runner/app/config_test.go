@@ -20,7 +20,7 @@ func TestTheZeroConfigIsThatOfTheFlags(t *testing.T) {
 	require.Equal(t, flags, zero)
 }
 
-// --claim-timeout=-5s became 30s, and no one was told.
+// --claim-timeout=-5s became 30s without an error.
 func TestAValueThatIsTooSmallIsRefused(t *testing.T) {
 	for flag, change := range map[string]func(*Config){
 		"--concurrent-jobs":                func(c *Config) { c.Concurrency = -1 },

@@ -11,8 +11,8 @@ import (
 )
 
 // mergeAccount adds what the stored ServiceAccount has more than the live one, whatever the policy:
-// every namespace has its "default" account before anything is restored into it. Where both say
-// something the live one wins.
+// every namespace has its "default" account before anything is restored into it. Values of the live
+// one win over stored ones.
 func (c *Client) mergeAccount(ctx context.Context, r *Request, live map[string]any, uid types.UID) Result {
 	merged := clone(live)
 	for _, key := range []string{"secrets", "imagePullSecrets"} {

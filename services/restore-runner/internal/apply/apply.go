@@ -30,7 +30,7 @@ type Intent string
 
 // The intents.
 const (
-	// IntentUpdate is to make the object what the backup says.
+	// IntentUpdate is a patch that gives the object its state in the backup.
 	IntentUpdate Intent = "update"
 	// IntentLabel is to mark an unchanged object as this restore's.
 	IntentLabel Intent = "label"
@@ -77,7 +77,7 @@ type Request struct {
 	without string // why it is not created as asked for
 }
 
-// Unblocked is what is said about an object whose owner references lack blockOwnerDeletion.
+// Unblocked is the message about an object whose owner references lack blockOwnerDeletion.
 const Unblocked = "blockOwnerDeletion of its owner references is left out: setting it needs the right to update the finalizers of the owner"
 
 // unblock takes blockOwnerDeletion off the owner references, and returns the object encoded.

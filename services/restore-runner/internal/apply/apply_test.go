@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// watcher remembers what the client told about the server.
+// watcher keeps what the client reported about the server.
 type watcher struct {
 	answers, throttled atomic.Int64
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
-// Observer learns how the server answers.
+// Observer receives the latency and the throttling of each request to the API server.
 type Observer interface {
-	// Observe is told the latency of each answer and whether it asked to slow down.
+	// Observe is called for each response: its latency, and whether it was a 429 or an overload.
 	Observe(latency time.Duration, throttled bool)
 }
 
@@ -33,8 +33,8 @@ const (
 	patience   = 5 * time.Minute
 	firstPause = 50 * time.Millisecond
 	maxPause   = 5 * time.Second
-	// metadataOnly asks for the metadata of the answer alone, and takes the whole where a server
-	// cannot do that.
+	// metadataOnly is the Accept header for a response with metadata only, or with the whole object
+	// from a server that does not support that.
 	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	wholeObject  = "application/json"
 )
@@ -124,7 +124,7 @@ func (c *Client) get(ctx context.Context, t Target) ([]byte, error) {
 // free confirms requests that change nothing.
 func free(context.Context) error { return nil }
 
-// Get reads a whole object. It is absent when apierrors.IsNotFound says so.
+// Get reads a whole object. The error of an absent object satisfies apierrors.IsNotFound.
 func (c *Client) Get(ctx context.Context, t Target) ([]byte, error) { return c.get(ctx, t) }
 
 // Patch sends a JSON merge patch for an object that this restore created, and returns what the

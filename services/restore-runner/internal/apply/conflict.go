@@ -33,7 +33,7 @@ func (c *Client) meet(ctx context.Context, r *Request, raw []byte, maybe bool) R
 	deleting := meta["deletionTimestamp"] != nil
 	switch {
 	case created && r.Resumed && deleting:
-		return Result{Action: Created} // whoever deletes it does so after it was restored; it is no owner
+		return Result{Action: Created} // deleted by another client after it was restored; it is no owner
 	case created && (r.Resumed || maybe && !deleting):
 		return Result{Action: Created, UID: uid, Fresh: true}
 	}
@@ -70,8 +70,8 @@ func (r *Request) stored() map[string]any {
 	return out
 }
 
-// refused is the message of an object left as it is; its beginning is Velero's, for tools that look
-// for it.
+// refused is the message of an object left as it is; it begins as Velero's, for tools that match
+// it.
 func (r *Request) refused(why string) string {
 	return fmt.Sprintf("could not restore, %s %q %s", r.Kind, r.Name, why)
 }
@@ -141,7 +141,7 @@ func (r *Request) restoreLabels() map[string]any {
 	return reset.RestoreLabels(labels)
 }
 
-// update makes the live object what the backup says, by a merge patch.
+// update gives the live object its state in the backup, by a merge patch.
 func (c *Client) update(ctx context.Context, r *Request, live map[string]any, uid types.UID) Result {
 	patch, err := mergePatch(live, r.Object)
 	if err != nil {

@@ -2,6 +2,6 @@
 // compares what is there with what was stored, and follows the existing-resource policy (Velero
 // 1.18's rules).
 //
-// Requests go out without a client-side rate limit. What the server says about its load is told to
-// an Observer, and answers that only mean "not now" are tried again with growing pauses.
+// Requests go out without a client-side rate limit. Latencies and throttling are reported to an
+// Observer, and requests that fail for a transient reason are retried with growing pauses.
 package apply

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
-// Children of an object that is being deleted are collected with it: it has no UID to refer to,
-// whoever created it.
+// Children of an object that is being deleted are collected with it: no reference is made to its
+// UID, even if the restore created it.
 func TestATerminatingObjectIsInTheWayAndNoOwner(t *testing.T) {
 	for name, tt := range map[string]struct {
 		managers []string
@@ -95,8 +95,9 @@ func TestOnlyTheFieldManagerShowsWhoseAnObjectIs(t *testing.T) {
 	}
 }
 
-// Every request that creates or changes an object names the restore; those that change one which
-// was there before do so in a way that a successor without records can tell from a creation.
+// Every request that creates or changes an object names the restore; requests that change an
+// existing object use another field manager than creations, which a successor without records
+// relies on.
 func TestEveryWriteCarriesAFieldManager(t *testing.T) {
 	require.LessOrEqual(t, len(ours)+len("-existing"), 128, "the API server refuses longer ones")
 	s, c, _ := start(t)

@@ -37,8 +37,8 @@ type Orphan struct {
 
 // Adopted is what came of adding owner references.
 type Adopted struct {
-	// Notes say which references were left out, and why: they would be its second controller, or it
-	// is gone.
+	// Notes name the references that were left out, with the reason: a second controller, or an owner
+	// that is gone.
 	Notes []string
 	// Unblocked reports that the references were written without blockOwnerDeletion, which the API
 	// server did not let this client set.
@@ -68,8 +68,8 @@ func (c *Client) Adopt(ctx context.Context, o Orphan) (out Adopted, err error) {
 			o.Missing, out.Unblocked = unblock(o.Missing), true
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 			tested := o.Version
-			// A test that failed is reported like a value that is refused: only the object tells
-			// them apart.
+			// A failed "test" of the patch and a refused value are both reported as Invalid; a read of the
+			// object distinguishes them.
 			if o.Version = ""; apierrors.IsInvalid(err) && c.referenced(ctx, &o) == nil && o.Version == tested {
 				return out, err
 			}

@@ -35,8 +35,8 @@ func TestAnOwnerIsAddedToTheObjectThatWasCreated(t *testing.T) {
 
 // Catches a patch without the child's UID, and a read that does not compare it: an object that took
 // the name of the restored one would get an owner, and the garbage collector would delete it with
-// that owner. Only the UID tells the two apart: the request names the version, which the other
-// object may have as well.
+// that owner. Only the UID distinguishes the two: the other object may have the requested version
+// as well.
 func TestAnotherObjectOfTheNameGetsNoOwner(t *testing.T) {
 	for name, version := range map[string]string{"of the same version": "7", "of another version": "6", "at an unknown version": ""} {
 		t.Run(name, func(t *testing.T) {

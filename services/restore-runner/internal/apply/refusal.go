@@ -19,8 +19,8 @@ var (
 	conversionWebhook = regexp.MustCompile(`conversion webhook for (.+?) failed`)
 )
 
-// Internal reports that the server failed at a request (500), which says nothing about the object:
-// a webhook could not be asked, or something in the server broke. by names the webhook, "" where
+// Internal reports that the server failed at a request (500), for a reason other than the object: a
+// webhook could not be called, or the server has an internal error. by names the webhook, "" where
 // there is none: requests that need the same one fail together.
 func Internal(err error) (by string, ok bool) {
 	var status apierrors.APIStatus

@@ -218,8 +218,8 @@ func (l *Retrier) take() []int32 {
 	return due
 }
 
-// look finds whose time has come: the next try of each cause, and those that may not wait any
-// longer.
+// look wakes the objects that are due: the next retry of each cause, and those whose deadline has
+// passed.
 func (l *Retrier) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

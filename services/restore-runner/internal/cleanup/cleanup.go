@@ -33,7 +33,7 @@ type Cleaner struct {
 }
 
 // Clean deletes everything under restores/<name>/ in the location of the restore's backup, then the
-// finalizer. When backup or location are gone there is nothing to look for (Velero 1.18). A
+// finalizer. When backup or location are gone no files are deleted (Velero 1.18). A
 // read-only location keeps the files and does not hold the object. Other errors leave the
 // finalizer: the caller tries again.
 func (c *Cleaner) Clean(ctx context.Context, restore *velerov1.Restore) error {

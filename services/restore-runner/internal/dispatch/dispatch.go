@@ -13,7 +13,7 @@ import (
 // ErrStopped means that not every vertex was started.
 var ErrStopped = errors.New("stopped")
 
-// Graph says what waits for what; it must have no cycles.
+// Graph is the order of the vertices; it must have no cycles.
 type Graph interface {
 	// Vertices is the number of vertices.
 	Vertices() int
@@ -38,8 +38,8 @@ func (n Independent) Successors(int32) []int32 { return nil }
 // Work is what a vertex means.
 type Work struct {
 	// Do works on vertex v. It reports failures by its own means: successors start all the same. It
-	// must not panic. Nil means that v is done; otherwise Do is called for it again once what the
-	// Wait says has come.
+	// must not panic. Nil means that v is done; otherwise Do is called for it again once the Wait is
+	// over.
 	Do func(ctx context.Context, v int32) *Wait
 	// Weight is the memory Do takes for v, in bytes; vertices for which Passive is true are not
 	// asked.
@@ -206,8 +206,8 @@ func (r *run) pass(v int32) bool {
 	return true
 }
 
-// release tells the successors of v that it is done. Chains of passive vertices are followed
-// without recursion.
+// release lowers the count of unfinished predecessors of the successors of v. Chains of passive
+// vertices are followed without recursion.
 func (r *run) release(v int32) {
 	stack := []int32{v}
 	for len(stack) > 0 {
@@ -217,7 +217,7 @@ func (r *run) release(v int32) {
 	}
 }
 
-// loose tells vertices that one which they were held up by is done.
+// loose removes one reason from vertices that were held up by a vertex which is done.
 func (r *run) loose(held []int32) {
 	for _, v := range r.less(nil, held) {
 		r.release(v)

@@ -43,8 +43,8 @@ func (l *Limiter) current() float64 {
 	return l.limit
 }
 
-// Observe reports one answer of the server: how long it took, and whether it told to slow down (429
-// or overload).
+// Observe reports one answer of the server: how long it took, and whether it was throttled (429 or
+// overload).
 func (l *Limiter) Observe(latency time.Duration, throttled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

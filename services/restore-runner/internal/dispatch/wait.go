@@ -94,7 +94,8 @@ func (r *run) suspend(v int32, w *Wait) {
 	}
 }
 
-// yield releases the successors of v before it is done. It goes on to hold up some vertices.
+// yield releases the successors of v before it is done. The vertices in hold still wait until v is
+// done.
 func (r *run) yield(v int32, hold []int32) {
 	for _, h := range hold {
 		if r.indegree[h] > 0 { // else it has begun
@@ -117,7 +118,7 @@ func (r *run) wake(v int32) {
 	r.came(v, p)
 }
 
-// arrive tells those who wait for v that it is done.
+// arrive wakes the vertices that wait for v.
 func (r *run) arrive(v int32) {
 	for _, w := range r.waiters[v] {
 		r.came(w, r.waiting[w])

@@ -101,8 +101,8 @@ func TestOfACircleTheOneThatClosedItGoesFirst(t *testing.T) {
 
 func TestReservesRunOnlyWhenWaitedFor(t *testing.T) {
 	for limit := range 3 {
-		// 1 is passed before 3 asks for it, and its successor 2 with it; 5 is asked for while its
-		// predecessor runs; 6 never is.
+		// 1 and its successor 2 are passed before 3 waits for 1; 5 is requested while its predecessor
+		// runs; 6 never is.
 		w := &waits{on: map[int32][]int32{3: {1, 5}}, reserve: map[int32]bool{1: true, 5: true, 6: true}}
 		order := w.run(t, graph{0: {1}, 1: {2}, 2: nil, 3: nil, 4: {5}, 5: nil, 6: {4}}, limit)
 		require.ElementsMatch(t, []int32{0, 1, 2, 3, 4, 5}, order)

@@ -41,7 +41,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var verbs = metav1.Verbs{"create", "get", "list", "patch"}
 
-// create answers with what the caller looks at.
+// create answers with the fields that the client reads.
 func (a *api) create(w http.ResponseWriter) {
 	id := strconv.FormatInt(a.created.Add(1), 10)
 	w.Header().Set("Content-Type", "application/json")

@@ -17,8 +17,7 @@ import (
 const (
 	manifestFile = "manifest.json.gz"
 	namespaces   = 200
-	// bodyBytes is what the manifest says about the size of each object, memberBytes about the gzip
-	// member it lies in.
+	// bodyBytes is the size of each object in the manifest, memberBytes the size of its gzip member.
 	bodyBytes   = 500
 	memberBytes = 1 << 20
 )

@@ -16,12 +16,13 @@ import (
 type ActionSet struct {
 	// Items are the actions in the order in which they run.
 	Items []action.RestoreItem
-	// Warnings say what is left out of Items as it should be, Errors what the restore does without.
+	// Warnings are about actions that are left out of Items on purpose, Errors about missing ones.
 	Warnings, Errors []string
-	// Collateral tells of an error of Items that the call may have failed because of another one.
-	// Nil is always false.
+	// Collateral reports whether a call of Items may have failed because of another call in the same
+	// process. Nil is always false.
 	Collateral func(error) bool
-	// Unsent tells of an error of Items that the call was certainly not made. Nil is always false.
+	// Unsent reports whether an error of Items means that the call was certainly not made. Nil is
+	// always false.
 	Unsent func(error) bool
 	// Close ends what belongs to the set; no action is called afterwards. Nil needs no call.
 	Close func()
@@ -31,7 +32,7 @@ type ActionSet struct {
 type acted struct {
 	set   ActionSet
 	bound []action.Bound[action.RestoreItem]
-	// complaints are about actions that do not say what they apply to.
+	// complaints are the errors of actions whose AppliesTo failed.
 	complaints []error
 	object     *action.Restore
 }
@@ -55,8 +56,8 @@ func (a *acted) close() {
 	}
 }
 
-// bind asks the actions what they apply to, and returns whether they may ask for what is not
-// selected. A successor plans as the first holder did.
+// bind calls AppliesTo of the actions, and returns whether they may return additional items that
+// are not selected. A successor plans as the first holder did.
 func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.Resolver, before *outcome.Planned) (reserve bool, err error) {
 	a.bound, a.complaints = action.Bind(ctx, a.set.Items, names)
 	if ctx.Err() != nil {
@@ -73,8 +74,8 @@ func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.R
 	return false, nil
 }
 
-// complain reports the actions that are left out: warnings once, by the first holder, what the
-// restore does without by whoever does so first, and those it could not ask by each.
+// complain reports the actions that are left out: warnings by the first holder only, missing
+// actions by the first holder without them, and failures of AppliesTo by each holder.
 func (p *planner) complain(a *acted) {
 	before := p.in.records.head.Planned
 	if before == nil {

@@ -114,7 +114,7 @@ func TestWhatARestoreDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
 	require.Equal(t, 1, strings.Count(results, "plugin y cannot be asked"))
 }
 
-// mute does not say what it applies to.
+// mute is an action whose AppliesTo fails.
 type mute struct{ *stuck }
 
 func (mute) AppliesTo(context.Context) (action.Selector, error) {

@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
 )
 
-// finalizing tells of the phases in which another server left a restore whose objects it had
-// created: this version writes the terminal phase under the claim of InProgress.
+// finalizing reports whether another server left a restore in this phase after it had created its
+// objects: this version writes the terminal phase under the claim of InProgress.
 func finalizing(p velerov1.RestorePhase) bool {
 	return p == velerov1.RestorePhaseFinalizing || p == velerov1.RestorePhaseFinalizingPartiallyFailed
 }
 
-// begun tells of the phases in which a restore may have a holder. Waiting* belongs to
+// begun reports whether a restore in this phase may have a holder. Waiting* belongs to
 // async-operation-monitor.
 func begun(p velerov1.RestorePhase) bool {
 	return p == velerov1.RestorePhaseInProgress || finalizing(p)

@@ -16,7 +16,7 @@ const shown = 5
 
 // admitted compares the plan with what the restore was admitted for: in another namespace it could
 // meet a job that runs. That happens when the backup was replaced since. Backups that the restore
-// was told to ignore are a warning.
+// ignores by its annotation are a warning.
 func (p *planner) admitted(ctx context.Context, made *plan.Plan) error {
 	var entry ledger.Entry
 	var found bool

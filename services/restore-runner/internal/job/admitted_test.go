@@ -26,7 +26,7 @@ func TestNothingIsRestoredOutsideWhatWasAdmitted(t *testing.T) {
 	require.Empty(t, b.cluster.Requests("POST "), "nothing was created")
 }
 
-// A restore that was told to ignore running backups says so where its outcome is read.
+// A restore that ignores running backups has a warning about them in its results.
 func TestARestoreBesideRunningBackupsWarns(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, 3)

@@ -115,8 +115,8 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 	}
 }
 
-// A runner that is killed right after it has announced a call: the item is named, whoever has made
-// the call or not.
+// A runner that is killed right after it has announced a call: the item is named, whether the call
+// was made or not.
 func TestACallThatWasAnnouncedIsNotMadeByTheNextRunner(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, 3)

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// ask writes a request on the restore, and lets the guard see it if told.
+// ask writes a request to cancel on the restore, and passes it to the guard if told is set.
 func (b *bench) ask(t *testing.T, told bool) {
 	t.Helper()
 	r := b.get(t)
@@ -120,7 +120,7 @@ func TestARequestAfterTheEndIsMarkedIsTooLate(t *testing.T) {
 	require.False(t, cancel.Committing(r), "nothing is left of the mark")
 }
 
-// The first holder died; whoever takes over creates nothing, and tells what the first one did.
+// The first holder died; its successor creates nothing, and reports what the first one restored.
 func TestASuccessorOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, manyMaps)

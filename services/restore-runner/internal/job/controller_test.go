@@ -247,7 +247,7 @@ func TestDeletedRestoresAreCleanedOnceNobodyWritesThem(t *testing.T) {
 	require.Equal(t, []string{"r", "r"}, c.cleaner.cleaned)
 }
 
-// The files of a restore that left objects paused say how these are resumed.
+// The files of a restore that left objects paused are needed to resume these.
 func TestTheFilesOfADeletedRestoreWaitForWhatItPaused(t *testing.T) {
 	b := newBench(t)
 	now := &later{}

@@ -4,6 +4,6 @@
 // runner that held it is gone. One write claims it: claim, phase InProgress, startTimestamp. From
 // then on the claim alone decides. The parts of an attempt hand values on: session (claim and
 // settings), inputs (backup, store, records), planned (what is to be restored), and ending (the
-// last record, which decides the phase, and the files). Whoever takes the restore next resumes from
-// the records in the bucket.
+// last record, which decides the phase, and the files). The next holder resumes from the records in
+// the bucket.
 package job

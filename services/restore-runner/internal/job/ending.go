@@ -19,9 +19,9 @@ type ending struct {
 	undecided bool
 }
 
-// decide fixes how the restore ends, in the last record of all, before anything is published:
-// whoever comes after follows it, so that files and phase agree whoever writes them. A reason means
-// Failed. Where a holder before has decided, that stands.
+// decide writes the outcome of the restore as its last record, before any file is uploaded: every
+// later holder follows it, so that files and phase agree. A reason means Failed. The decision of an
+// earlier holder is kept.
 func (e *ending) decide(ctx context.Context, end outcome.Finished) (*outcome.Finished, error) {
 	in := e.inputs
 	if in.records.head.Finished != nil {

@@ -39,7 +39,8 @@ func TestAWokenRunnerDoesNoHarm(t *testing.T) {
 }
 
 // awake pauses a runner at a request that changes the cluster, lets another take over, and wakes it
-// at its end, or at its first request. Unless confirmed it learns of that from the records alone.
+// at its end, or at its first request. Unless confirmed it detects the takeover by the records
+// alone.
 func awake(t *testing.T, b *bench, at int64, confirmed, meanwhile bool) {
 	t.Helper()
 	var requests atomic.Int64
@@ -183,7 +184,7 @@ func TestAHandedOverRestoreGoesOnWithoutAnyMessage(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// Nobody can go on from records in the work directory of a dead runner.
+// No successor can read the records in the work directory of a dead runner.
 func TestATakeoverAtAReadOnlyLocationStartsFromThePlan(t *testing.T) {
 	want := scene(t, "")
 	want.live(t, 0, false)

@@ -45,8 +45,8 @@ func newFiles(dir string, restore *velerov1.Restore) (*files, error) {
 func (f *files) close() { _ = f.logFile.Close() }
 
 // publish puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file
-// that cannot be stored does not change what was restored: the service's log tells. A restore that
-// failed as a whole has its log only, and its operations; a cancelled one has them all.
+// that cannot be stored does not change the outcome; it is logged. A restore that failed as a whole
+// has its log only, and its operations; a cancelled one has them all.
 func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
 	in := e.inputs
 	if err := in.recorder.Files().CloseLog(); err != nil {

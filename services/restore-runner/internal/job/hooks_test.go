@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// shell runs commands in Pods, and counts them; "hang" goes on until it is cut off.
+// shell runs commands in Pods, and counts them; "hang" runs until it is cut off.
 type shell struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -118,7 +118,7 @@ func (b *bench) kubelet(r *http.Request) {
 const unclearHook = "the runner ended while the hook ran, which is not run again: how it ended is not known"
 
 // Promise P3: a hook runs again after a takeover. One that was announced when its holder died is
-// told of; the others run once, and everything else ends as in an undisturbed run.
+// reported; the others run once, and everything else ends as in an undisturbed run.
 func TestNoHookIsRunTwice(t *testing.T) {
 	t.Parallel()
 	undisturbed, all := hooked(t)
@@ -177,7 +177,7 @@ func waitingForWeb(t *testing.T, then func(b *bench)) (*bench, *shell) {
 	return b, s
 }
 
-// A restore that is cancelled waits for no Pod, and says which hooks did not run.
+// A restore that is cancelled waits for no Pod, and reports which hooks did not run.
 func TestACancelledRestoreRunsNoFurtherHook(t *testing.T) {
 	b, s := waitingForWeb(t, func(b *bench) { b.ask(t, true) })
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
@@ -188,7 +188,7 @@ func TestACancelledRestoreRunsNoFurtherHook(t *testing.T) {
 	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 3, HooksFailed: 1}, b.get(t).Status.HookStatus)
 }
 
-// A runner that is told to stop leaves what is owed to the next one.
+// A runner that stops leaves the hooks that have not run to the next one.
 func TestTheNextRunnerRunsTheHooksThatAreOwed(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	b, s := waitingForWeb(t, func(*bench) { stop() })
@@ -205,7 +205,7 @@ func TestTheNextRunnerRunsTheHooksThatAreOwed(t *testing.T) {
 	require.Equal(t, map[string]int{"db first": 1, "db second": 1, "web load": 1}, s.ran())
 }
 
-// A restore is not over while a Pod owes a hook; that a hook is cut off by a drain is told.
+// A restore does not end before the hooks of its Pods; one that is cut off by a drain is reported.
 func TestAHookThatIsCutOffIsNotRunAgain(t *testing.T) {
 	b, s := hooked(t)
 	b.started = []string{"db", "web"}

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// inherit ends a restore that another server left in a finalizing phase, from what its files say.
-// Whoever does it again comes to the same end. A failure leaves the restore PartiallyFailed: its
+// inherit ends a restore that another server left in a finalizing phase, with the counts of its
+// files. Repeating it has the same result. A failure leaves the restore PartiallyFailed: its
 // objects are in the cluster.
 func (a *attempt) inherit(ctx context.Context) error {
 	quick, done := a.quick(ctx, false)

@@ -146,8 +146,8 @@ func (in *inputs) close() {
 
 // unlessDeleting refuses to begin with a backup whose data is being removed. The backup was read
 // after the claim was written, and a deletion looks for restores in progress after it has marked
-// the backup: one of the two sees the other. A deletion waits for a restore that an earlier holder
-// has begun, which therefore goes on.
+// the backup: one of the two detects the other. A deletion waits for a restore that an earlier
+// holder has begun, which is therefore continued.
 func (in *inputs) unlessDeleting() error {
 	if in.backup.Status.Phase == velerov1.BackupPhaseDeleting && in.records.head.Planned == nil {
 		return fatal("spec.backupName: backup %q is being deleted", in.backup.Name)
@@ -156,8 +156,8 @@ func (in *inputs) unlessDeleting() error {
 }
 
 // openStore returns the store of a location. The API server is waited for while the claim lasts,
-// the bucket only for the configured patience: what looks like the network may last, such as a
-// wrong name or an unknown certificate.
+// the bucket only for the configured patience: an error that seems to be the network's may be
+// permanent, such as a wrong name or an unknown certificate.
 func (s *session) openStore(ctx context.Context, name string) (store objectstore.Store, err error) {
 	var since time.Time // the first failure of the bucket
 	err = s.retry(ctx, "open the backup's location", func() error {

@@ -254,7 +254,7 @@ func (b *bench) marksDeleting(t *testing.T) {
 	require.NoError(t, b.client.Update(t.Context(), backup))
 }
 
-// A deletion that marks the backup between admission and the claim sees no restore in progress and
+// A deletion that marks the backup between admission and the claim finds no restore in progress and
 // removes the data: a restore that begins nevertheless restores half of it.
 func TestARestoreDoesNotBeginFromABackupThatIsBeingDeleted(t *testing.T) {
 	b := newBench(t)
@@ -268,8 +268,8 @@ func TestARestoreDoesNotBeginFromABackupThatIsBeingDeleted(t *testing.T) {
 	require.Empty(t, b.cluster.Requests("POST "))
 }
 
-// A deletion that was admitted beside the restore waits for it, so that whoever takes the restore
-// over must not end it.
+// A deletion that was admitted beside the restore waits for it, so that a successor must not end
+// the restore.
 func TestATakeoverGoesOnWhileADeletionWaits(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// Grace is how long objects in flight, or the end of a restore, may take once the process was told
-// to stop or the restore was asked to cancel.
+// Grace is how long objects in flight, or the end of a restore, may take once the process stops or
+// the restore has a request to cancel.
 const Grace = 5 * time.Second
 
 // soon is the pause before a deleted restore is looked at whose job is still stopping.
@@ -76,13 +76,13 @@ type Config struct {
 	Exec restore.Executor
 	// CSI has claims be filled from their CSI snapshots.
 	CSI bool
-	// ReadyTimeout is how long an object waits until its additional items are ready, where the
-	// action does not say.
+	// ReadyTimeout is how long an object waits until its additional items are ready, unless the action
+	// sets it.
 	ReadyTimeout time.Duration
 	// StorePatience is how long a location is waited for that cannot be reached.
 	StorePatience time.Duration
-	// RecordEvery and RecordBatch say after what time, and after how many records, outcomes are
-	// stored: a death loses no more. Zero means one second and a thousand.
+	// RecordEvery and RecordBatch are the time, and the number of records, after which outcomes are
+	// stored: a crash loses no more. Zero means one second and a thousand.
 	RecordEvery time.Duration
 	RecordBatch int
 	// Ended is called with each restore that got a terminal phase, after that is durable.

@@ -20,7 +20,7 @@ const (
 	failedPrefix = "the restore failed: "
 	// deletedReason is the reason of a sealed list whose restore is deleted.
 	deletedReason = "the restore is deleted"
-	// mayGoOn is told of a restore whose operations could not be sealed.
+	// mayGoOn is part of the message about a restore whose operations could not be sealed.
 	mayGoOn = "operations that it began may go on"
 )
 
@@ -61,8 +61,9 @@ func ends(failure error) bool {
 }
 
 // awaitOperations seals what actions began before the restore ends, and reports whether it has to
-// wait until that has ended. One that fails has its operations cancelled meanwhile, and its failure
-// returned when it goes on. The error is another one only where the restore does not end here.
+// wait until that has ended. The operations of a restore that fails are cancelled, and its failure
+// is returned once they have ended. Any other error means that the restore does not end in this
+// process.
 func (e *ending) awaitOperations(ctx context.Context, failure error) (waits bool, _ error) {
 	in := e.inputs
 	if !ends(failure) || ctx.Err() != nil {

@@ -83,7 +83,7 @@ func TestTheDecisionWaitsForTheBucket(t *testing.T) {
 	require.Contains(t, b.file(t, layout.RestoreLog("r")), "level=info")
 }
 
-// No other process looks at the restore while its records are opened or its end is stored.
+// No other process reads the restore while its records are opened or its outcome is stored.
 func TestWaitingForTheBucketEndsWithTheRestore(t *testing.T) {
 	for name, stop := range map[string]func(*testing.T, *bench){
 		"deleted": func(t *testing.T, b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.get(t))) },

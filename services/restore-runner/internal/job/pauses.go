@@ -14,8 +14,8 @@ import (
 
 // pauses returns the rules by which objects are created paused: those that the first holder had,
 // else the ones of now. Only the order of stages has any, and only while records are durable:
-// nothing else says how a mark was. A key of the ConfigMap that holds no rule is an error of the
-// restore.
+// only the records have the former value of a mark. A key of the ConfigMap that holds no rule is an
+// error of the restore.
 func (p *planner) pauses(ctx context.Context, order restoreorder.Order) (pause.Rules, error) {
 	if planned := p.in.records.head.Planned; planned != nil {
 		return planned.Pauses, nil

@@ -61,7 +61,8 @@ func TestAPausedOwnerIsResumedAtTheEnd(t *testing.T) {
 	require.Equal(t, object{"size": 1.0}, b.gadget())
 }
 
-// An owner that a cancelled restore left paused would stand still, and nothing would say why.
+// An owner that a cancelled restore left paused would not be reconciled, without a message about
+// it.
 func TestACancelledRestoreResumesWhatItPaused(t *testing.T) {
 	b := scene(t, "")
 	b.atGadgetsSecret(func() { b.ask(t, true) })

@@ -18,8 +18,8 @@ const (
 
 // pausing is what a restore that ends leaves paused.
 type pausing struct {
-	// location holds the records that say what is paused, as the mark on the Restore says; "" when
-	// nothing was created paused.
+	// location is the location with the records of what is paused, from the mark on the Restore; ""
+	// when nothing was created paused.
 	location string
 	// read reports that all of the records were read when the objects were resumed.
 	read bool
@@ -30,7 +30,7 @@ type pausing struct {
 // none reports that everything is resumed.
 func (p *pausing) none() bool { return p.location == "" || p.read && len(p.names) == 0 }
 
-// text says what is paused, in about limit bytes.
+// text lists what is paused, in about limit bytes.
 func (p *pausing) text(limit int) string {
 	switch {
 	case len(p.names) == 0:
@@ -52,7 +52,7 @@ func (p *pausing) reason(failure *fatalError) string {
 	return failure.Error() + "; " + p.text(namesInReason)
 }
 
-// tell logs what is left paused, if anything is.
+// tell logs the objects that are left paused, if there are any.
 func (p *pausing) tell(ctx context.Context, log *slog.Logger, cause error) {
 	if !p.none() {
 		log.ErrorContext(ctx, "the restore leaves objects paused", "objects", p.text(namesInLog), "location", p.location, "error", cause)

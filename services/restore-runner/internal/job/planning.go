@@ -53,9 +53,9 @@ type planner struct {
 	actions *acted
 }
 
-// prepare opens the backup and makes the plan. What has to be said about them is recorded by the
-// first holder only. Without an error, a result without a plan is a backup that cannot be read. A
-// result beside an error has to be closed too.
+// prepare opens the backup and makes the plan. Messages about them are recorded by the first holder
+// only. Without an error, a result without a plan is a backup that cannot be read. A result beside
+// an error has to be closed too.
 func (p *planner) prepare(ctx context.Context) (*planned, error) {
 	head, backup := &p.in.records.head, p.in.backup.Name
 	if head.Finished != nil && head.Planned == nil {
@@ -103,7 +103,7 @@ type damageError struct{ message string }
 func (e *damageError) Error() string { return e.message }
 
 // unreadable makes damage found by the first holder an error of the restore, and damage found later
-// its end: what was restored cannot be told from what was not.
+// its end: what was restored cannot be distinguished from what was not.
 func (p *planner) unreadable(err error, what string) error {
 	switch {
 	case !damaged(err):

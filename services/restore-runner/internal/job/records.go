@@ -29,8 +29,8 @@ type records struct {
 	replayed atomic.Bool // the recorder is where the earlier holders came
 }
 
-// openRecords makes the records of this restore this holder's: it says whose they are, closes the
-// epochs of earlier holders and finds out how far they came.
+// openRecords makes the records of this restore this holder's: it creates the owner file, closes
+// the epochs of earlier holders and reads their first and last records.
 func openRecords(ctx context.Context, s *session, store objectstore.Store, dir string) (*records, error) {
 	out := &records{session: s, bucket: store}
 	if err := s.own(ctx, store); errors.Is(err, objectstore.ErrReadOnly) || errors.Is(err, objectstore.ErrAccess) {
@@ -54,7 +54,7 @@ func openRecords(ctx context.Context, s *session, store objectstore.Store, dir s
 	return out, out.look(ctx)
 }
 
-// own creates the owner file unless it is there; its name says whose it is.
+// own creates the owner file unless it is there; its name has the UID of the restore.
 func (s *session) own(ctx context.Context, store objectstore.Store) error {
 	ns := &corev1.Namespace{}
 	err := s.retry(ctx, "read namespace kube-system", func() error {
@@ -77,7 +77,7 @@ func (s *session) own(ctx context.Context, store objectstore.Store) error {
 	return err
 }
 
-// fenced tells a journal closed by a later holder as what it is: the loss of the claim.
+// fenced turns the error of a journal that a later holder closed into the loss of the claim.
 func fenced(err error) error {
 	if errors.Is(err, journal.ErrFenced) {
 		return fmt.Errorf("%w: %w", claim.ErrLost, err)
@@ -85,7 +85,7 @@ func fenced(err error) error {
 	return err
 }
 
-// look reads what has to be known first: it is in the first and the last record.
+// look reads the first and the last record.
 func (r *records) look(ctx context.Context) error {
 	if len(r.earlier) == 0 {
 		return nil

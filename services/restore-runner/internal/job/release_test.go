@@ -12,7 +12,7 @@ import (
 
 // Catches a hand-over that frees whatever claim is there: the restore was taken over, or its name,
 // while this process was paused, and a third one would begin beside the holder. Another object can
-// carry the very same claim; only its UID tells.
+// carry the very same claim; only its UID differs.
 func TestAnInterruptedRestoreFreesItsOwnClaimAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		there  claim.Claim

@@ -7,14 +7,15 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
-// resolver remembers what the names of a restore meant when it was planned: the definitions it
-// brings into the cluster could give them another meaning.
+// resolver keeps the resources that the names of a restore resolved to when it was planned: the
+// definitions it brings into the cluster could give them another meaning.
 type resolver struct {
 	now     plan.Resolver
 	planned outcome.Planned
 }
 
-// newResolver returns a resolver that knows what an earlier holder planned with, if there was one.
+// newResolver returns a resolver that begins with the resources an earlier holder planned with, if
+// there was one.
 func newResolver(now plan.Resolver, before *outcome.Planned) *resolver {
 	r := &resolver{now: now}
 	if before != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
 )
 
-// markPaused writes on the Restore, before the first object is created paused, where the records
-// are that say how it is resumed.
+// markPaused writes on the Restore, before the first object is created paused, the location of the
+// records that a resumption needs.
 func (in *inputs) markPaused(ctx context.Context) error {
 	location := in.backup.Spec.StorageLocation
 	if in.paused.location == location {

@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// reader fails reads as the test says.
+// reader fails the reads that the test selects.
 type reader struct {
 	client.Reader
 	fail func(client.Object) error
@@ -72,8 +72,8 @@ func (b *bench) forbidResuming() {
 
 const mayBePaused = "objects that it created may still be paused"
 
-// Whatever ends a restore at its takeover comes after the records of the former runner: they say
-// what is paused.
+// A successor reads the records of the former runner, which list what is paused, before anything
+// can end the restore.
 func TestATakeoverThatFailsResumesWhatADeadRunnerPaused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		prepare func(*testing.T, *bench)
@@ -140,7 +140,8 @@ func TestARequestWaitsForTheRecords(t *testing.T) {
 	require.Equal(t, object{"size": 1.0}, b.gadget())
 }
 
-// Nothing says any more what is paused: the reason and the log do, and the mark stays.
+// Without records it is not known what is paused: the failure reason and the log report that, and
+// the mark stays.
 func TestATakeoverWithoutRecordsSaysThatObjectsMayBePaused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		prepare func(*testing.T, *bench)
@@ -172,7 +173,7 @@ func TestATakeoverWithoutRecordsSaysThatObjectsMayBePaused(t *testing.T) {
 	}
 }
 
-// A record that is damaged ends the restore; what the others say is paused is resumed.
+// A damaged record ends the restore; the paused objects of the other records are resumed.
 func TestADamagedRecordLeavesTheOthers(t *testing.T) {
 	b := orphanedPaused(t)
 	prefix := layout.RestoreRecords("r", "uid-r") + "record-"
@@ -197,7 +198,7 @@ func TestASuccessorThatCannotWriteResumesWhatADeadRunnerPaused(t *testing.T) {
 	require.Empty(t, paused.Of(r))
 }
 
-// Objects that cannot be resumed are named where a user looks.
+// Objects that cannot be resumed are named in the failure reason and the log.
 func TestWhatCannotBeResumedIsNamed(t *testing.T) {
 	const still = "still paused: gadgets.example.com a/g"
 	t.Run("cancelled", func(t *testing.T) {
@@ -229,8 +230,8 @@ func TestWhatCannotBeResumedIsNamed(t *testing.T) {
 	})
 }
 
-// A successor that knows the mark only finds the records; it is there before anything is paused,
-// and gone once all is resumed.
+// A successor finds the records by the mark alone; it is written before anything is paused, and
+// removed once everything is resumed.
 func TestTheMarkIsThereWhileObjectsArePaused(t *testing.T) {
 	b := scene(t, "")
 	var mu sync.Mutex

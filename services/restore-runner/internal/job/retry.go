@@ -90,7 +90,7 @@ func transient(err error) bool {
 	return !errors.As(err, &fatal) && kube.IsTransient(err)
 }
 
-// unlessAway makes an error fatal, unless it only says that the API server is away now.
+// unlessAway makes an error fatal, unless it means that the API server is temporarily unavailable.
 func unlessAway(err error, what string) error {
 	var status apierrors.APIStatus
 	var network net.Error // *url.Error is one too

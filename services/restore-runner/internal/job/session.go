@@ -36,8 +36,8 @@ type session struct {
 	held    *engine.Held[*velerov1.Restore]
 	restore *velerov1.Restore // as it was claimed
 	log     *slog.Logger
-	// stopped ends when the process is told to stop, and when the restore is asked to cancel: no
-	// object is begun any more.
+	// stopped ends when the process stops, and when the restore has a request to cancel: no object is
+	// begun any more.
 	stopped context.Context //nolint:containedctx // as long as the attempt
 	// paused is for the goroutine of the attempt alone.
 	paused pausing
@@ -57,8 +57,8 @@ func newSession(cfg *Config, held *engine.Held[*velerov1.Restore]) (*session, co
 // fresh reports that no earlier holder can have restored anything.
 func (s *session) fresh() bool { return s.held.Claim.Epoch == 1 }
 
-// quick returns a context for work that leaves nothing behind: it ends at once when the process is
-// told to stop and, unless there is something to be replayed, when the restore is asked to cancel.
+// quick returns a context for work that leaves nothing behind: it ends at once when the process
+// stops and, unless there are records to replay, with a request to cancel.
 func (s *session) quick(ctx context.Context, replays bool) (context.Context, context.CancelFunc) {
 	if replays {
 		return engine.Join(ctx, s.held.Stopping())
@@ -66,9 +66,9 @@ func (s *session) quick(ctx context.Context, replays bool) (context.Context, con
 	return engine.Join(ctx, s.stopped)
 }
 
-// opening returns the context in which the inputs are opened. As long as there is nothing to be
-// replayed a request to cancel ends it at once, and otherwise after cancelledLimit: what is open by
-// then decides what can be resumed and told.
+// opening returns the context in which the inputs are opened. A request to cancel ends it at once
+// if there are no records to replay, and otherwise after cancelledLimit: what is open by then can
+// be resumed and reported.
 func (s *session) opening(ctx context.Context) (context.Context, context.CancelFunc) {
 	if s.fresh() {
 		return s.quick(ctx, false)
@@ -150,7 +150,7 @@ func cancelled(err error) *cancel.Error {
 }
 
 // guarded turns a panic of do, which would be a defect of ours, into the end of this restore:
-// another attempt would panic again, under a claim that lives as long as the process does.
+// another attempt would panic again, under a claim that lasts as long as the process does.
 func (s *session) guarded(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -133,7 +133,7 @@ func TestAVolumeComesBackThroughAPlugin(t *testing.T) {
 }
 
 // The volume information of a restore has what was restored, under the name it has in the cluster,
-// whoever writes it.
+// whichever holder writes it.
 func TestTheVolumeInformationNamesTheVolumeThatWasMade(t *testing.T) {
 	b := newBench(t)
 	b.snapshotted(t)

@@ -287,7 +287,7 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 	l := &life{b: b, at: at, after: after, claims: &claims{holder: fmt.Sprint("process of death ", at)}}
 	l.claims.lose = func(error) {} // until it is guarded
 	config := b.config
-	config.Clock = quick{} // a dead process gives up soon
+	config.Clock = quick{} // a killed process ends its retries soon
 	config.WorkDir, config.Claims, config.Client = t.TempDir(), l.claims, mortalClient{b.client, l}
 	config.Locations = &locations{store: mortalStore{b.locations.store, l}}
 	config.Ended = func(context.Context, *velerov1.Restore) {}

@@ -12,8 +12,8 @@ var terminalPhases = []velerov1.RestorePhase{
 	velerov1.RestorePhaseFailedValidation, velerov1.RestorePhaseCompleted, velerov1.RestorePhasePartiallyFailed, velerov1.RestorePhaseFailed,
 }
 
-// An ended Restore is left as it is, although a ledger entry of it is still there and a message
-// asks to run it.
+// An ended Restore is left as it is, although it still has a ledger entry and a message requests to
+// run it.
 func TestAnEndedRestoreIsNotRunAgain(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
@@ -28,8 +28,8 @@ func TestAnEndedRestoreIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// The phase is terminal by the time the runner wants to write its own: a runner that only looked
-// when it began would overwrite it.
+// The phase becomes terminal before the runner writes its own: a runner that checked only at its
+// start would overwrite it.
 func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {

@@ -71,8 +71,8 @@ func decodeVolumeInfos(r io.Reader) ([]volume.Info, error) {
 	return infos, nil
 }
 
-// snapshots reads the backup's list of native snapshots, where its volume information says that
-// there are any, or is missing.
+// snapshots reads the backup's list of native snapshots, if its volume information lists any, or is
+// missing.
 func (p *planner) snapshots(ctx context.Context, infos []volume.Info) ([]nativesnapshot.Snapshot, error) {
 	if !ptr.Deref(p.in.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volume.Info.Native) {
 		return nil, nil
@@ -86,7 +86,7 @@ func (p *planner) snapshots(ctx context.Context, infos []volume.Info) ([]natives
 	})
 }
 
-// taken reads what the files of the backup say of the data of its volumes.
+// taken reads from the files of the backup how the data of its volumes was backed up.
 func (p *planner) taken(ctx context.Context) (t volume.Taken, err error) {
 	t.Infos, err = retried(ctx, p.in.stores(), "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, p.in.store, p.in.backup.Name) })
 	if err != nil {
@@ -114,8 +114,8 @@ func (p *planner) elsewhere(ctx context.Context) ([]volumedata.Data, error) {
 	})
 }
 
-// unclaimed reports snapshots that are of some claim in the namespaces of the plan, but no file of
-// the backup tells which.
+// unclaimed reports snapshots in the namespaces of the plan whose claim no file of the backup
+// names.
 func (p *planner) unclaimed(out *planned) {
 	from := map[string]bool{}
 	for _, ns := range out.plan.Namespaces() {

@@ -71,8 +71,8 @@ func waiting(p velerov1.RestorePhase) bool {
 }
 
 // finalize ends a restore whose operations have ended: that of a runner of this version, by its
-// records, or that of another server, by its files. Which one it is cannot be told without the
-// bucket, and without it both end alike.
+// records, or that of another server, by its files. Distinguishing the two needs the bucket; while
+// that is unavailable both end alike.
 func (a *attempt) finalize(ctx context.Context) error {
 	ours, err := a.ours(ctx)
 	if err != nil {

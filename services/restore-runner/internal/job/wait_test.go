@@ -28,7 +28,7 @@ import (
 
 var restoreJob = operation.Job{Kind: operation.KindRestore, Name: "r", UID: "uid-r"}
 
-// waits tells of the phases that belong to async-operation-monitor.
+// waits reports whether a phase belongs to async-operation-monitor.
 func waits(p velerov1.RestorePhase) bool {
 	return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
 }
@@ -63,7 +63,7 @@ func (b *bench) moveOn(t *testing.T, failure string) bool {
 	return true
 }
 
-// finish lives the restore to its end, through its operations.
+// finish runs the restore to its end, through its operations.
 func (b *bench) finish(t *testing.T, failure string) {
 	t.Helper()
 	for b.live(t, 0, false); b.moveOn(t, failure); {
@@ -203,8 +203,8 @@ func TestASuccessorWaitsForWhatADeadRunnerBegan(t *testing.T) {
 	}
 }
 
-// The records do not say that all have ended, whatever the phase does; a list that is missing is
-// sealed once more.
+// Whether all operations have ended is decided by the records, not by the phase; a list that is
+// missing is sealed once more.
 func TestARestoreWaitsAgainForWhatHasNotEnded(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *bench){
 		"not ended": func(*testing.T, *bench) {},
@@ -253,7 +253,8 @@ func (b *bench) atLast(s *starter, do func()) {
 	})
 }
 
-// None of its operations outlives a restore that is cancelled or deleted, whose last holder lives.
+// The operations of a restore that is cancelled or deleted while its last holder runs are
+// cancelled.
 func TestARestoreThatIsStoppedHasItsOperationsCancelled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stop   func(*testing.T, *bench)
@@ -268,8 +269,8 @@ func TestARestoreThatIsStoppedHasItsOperationsCancelled(t *testing.T) {
 			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 			require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
 			if name == "deleted" {
-				// One that came to its end before it saw that is sealed like any other: the monitor
-				// sees it.
+				// A restore that ended before it read the request is sealed like any other: the monitor reads
+				// it.
 				require.Contains(t, []string{"", tc.reason}, b.operations(t).Reason())
 				require.NotNil(t, b.get(t).DeletionTimestamp)
 				return
@@ -348,7 +349,7 @@ func TestASuccessorCancelledWhileItOpensHasOperationsCancelled(t *testing.T) {
 	b.requireCancelled(t)
 }
 
-// Where not even what was begun can be read, the failure says so.
+// If the records of begun operations cannot be read, the failure reason reports that.
 func TestASuccessorThatCannotReadWhatWasBegunSaysSo(t *testing.T) {
 	b := orphanedOperation(t)
 	b.locations.err = objectstore.ErrAccess
@@ -357,7 +358,7 @@ func TestASuccessorThatCannotReadWhatWasBegunSaysSo(t *testing.T) {
 	require.Contains(t, b.get(t).Status.FailureReason, "operations that it began may go on")
 }
 
-// No reader would take the list, however often it is written: that is told at once.
+// The list exceeds the limit of its readers, so that writing it is not retried.
 func TestAListOfOperationsThatIsTooLargeIsNotRetried(t *testing.T) {
 	b, _ := beginning(t)
 	b.config.StorePatience, b.config.Clock = time.Second, quick{}
@@ -376,7 +377,7 @@ func TestAListOfOperationsThatIsTooLargeIsNotRetried(t *testing.T) {
 	require.Contains(t, b.file(t, layout.RestoreLog("r")), "operations that it began may go on")
 }
 
-// A successor whose code panics before anything is open leaves the end to whoever comes when the
+// A successor whose code panics before anything is open leaves the end to the holder after the
 // operations have ended.
 func TestAPanicHasOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
@@ -395,7 +396,7 @@ func TestAPanicHasOperationsCancelled(t *testing.T) {
 	require.Equal(t, object{"size": 1.0}, b.gadget())
 }
 
-// Nobody takes a deleted restore over: its operations are cancelled before its records go.
+// A deleted restore is not taken over: its operations are cancelled before its records are removed.
 func TestADeletedRestoreWithoutAHolderHasItsOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
 	r := b.get(t)
@@ -483,9 +484,8 @@ func (k *keyedStarter) Start(ctx context.Context, o, _ *action.Object, _ *action
 	return action.RestoreResult{Object: o, OperationID: "op of " + key, Skip: id.Name == "c000"}, nil
 }
 
-// A call that carries a key is repeated with the same one by whoever comes next: the same key means
-// the same operation, and no other call has it. An action that leaves its object out has begun one
-// too.
+// A successor repeats a call that has an idempotency key with the same key: the same key means the
+// same operation, and no other call has it. An action that leaves its object out has begun one too.
 func TestACallWithAKeyIsRepeatedWithTheSame(t *testing.T) {
 	b := newBench(t)
 	b.tarball(t, 3)

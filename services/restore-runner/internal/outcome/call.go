@@ -15,7 +15,7 @@ type Call struct {
 	Begun *Begun `json:"begun,omitempty"`
 }
 
-// Answer is what an action answered. Whoever has it need not make the call again.
+// Answer is what an action answered. A holder that has it does not make the call again.
 type Answer struct {
 	// Body is the object as the action left it; nil if it changed nothing.
 	Body []byte `json:"body,omitempty"`
@@ -41,8 +41,8 @@ type Item struct {
 
 // Call records a call. The first record has to be durable (Sync) before the call is made, which
 // cannot be taken back; calls that are about to be made at the same time share the file that makes
-// them durable. An answer that is larger than any object an API server takes is not kept, but for
-// the operation that it names: to whoever goes on it is not known how the call ended.
+// them durable. An answer that is larger than any object an API server takes is not kept, except
+// for the operation that it names: a successor does not know how the call ended.
 func (r *Recorder) Call(node int32, call Call) {
 	if call.Answer != nil {
 		if text, err := json.Marshal(call.Answer); err != nil || len(text) > maxAnswer {

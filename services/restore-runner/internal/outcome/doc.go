@@ -1,6 +1,6 @@
 // Package outcome keeps what becomes of each object of a restore: counts, the messages of the
 // results file, the log, the resource list, and immutable records in the bucket from which another
-// process goes on.
+// process resumes.
 //
 // Every change goes through one path, a Record: what was recorded is applied by a successor exactly
 // as it was when it happened, so that files and counts come out the same. A Record is one line;

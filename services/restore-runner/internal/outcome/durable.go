@@ -2,8 +2,8 @@ package outcome
 
 import "context"
 
-// Open says that what is recorded may be stored from now on. Before that everything would be done
-// again by a successor, and is kept back.
+// Open lets records be stored from now on. Those before are held in memory: a successor would do
+// everything again.
 func (r *Recorder) Open() { r.batch.begin() }
 
 // Wanted delivers when it is time to call Flush, besides the regular calls.

@@ -11,7 +11,7 @@ import (
 )
 
 // Entry gathers what happens to one object, or to the restore (General), until Commit makes all of
-// it count at once. What is not committed never happened: whoever goes on does it again. One
+// it count at once. What is not committed is done again by a successor. One
 // goroutine uses it.
 type Entry struct {
 	recorder *Recorder
@@ -29,7 +29,7 @@ const (
 	maxSaid    = 512 << 10
 )
 
-// bounded cuts a message that is too long, and says so.
+// bounded cuts a message that is too long, and marks the cut.
 func bounded(message string) string {
 	if len(message) <= maxMessage {
 		return message
@@ -57,10 +57,10 @@ func (e *Entry) add(level, message string) {
 	e.record.Log = append(e.record.Log, Line{Time: e.recorder.clock.Now().UnixMilli(), Level: level, Message: message})
 }
 
-// Mark is how much the entry says so far, for Rewind.
+// Mark is the number of messages in the entry so far, for Rewind.
 func (e *Entry) Mark() int { return len(e.record.Log) }
 
-// Rewind takes back what was said since Mark: what it was about is tried again.
+// Rewind removes the messages since Mark: what they are about is retried.
 func (e *Entry) Rewind(mark int) {
 	for _, line := range e.record.Log[mark:] {
 		e.said -= len(line.Message)

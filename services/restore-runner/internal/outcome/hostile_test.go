@@ -21,7 +21,7 @@ import (
 const bound = 128 << 20
 
 // A record of 100 KiB in the bucket unpacks to one line of 32 MiB, and that to maps of a gigabyte:
-// whoever takes the restore over dies of it.
+// a successor runs out of memory.
 func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 	for name, text := range map[string]io.Reader{
 		"references": limittest.List(`{"owes":{"uid":"u","later":[`, "{}", "]}}\n", 7<<20), "now": limittest.List(`{"owes":{"uid":"u","now":[`, `{"":0}`, "]}}\n", 7<<20),

@@ -17,7 +17,7 @@ type Begun struct {
 	Item operation.Resource `json:"item"`
 	// Key is the idempotency key of the call; empty for an action that takes none.
 	Key string `json:"key,omitempty"`
-	// Instance and Process are where the operation lives, if it lives in the plugin's process.
+	// Instance and Process identify the plugin process that keeps the operation, if it is kept there.
 	Instance string `json:"instance,omitempty"`
 	Process  string `json:"process,omitempty"`
 	// Restartable means that it may be begun once more when that process has ended.
@@ -33,8 +33,8 @@ type Operation struct {
 	Node int32
 }
 
-// Operations returns what was begun, each operation once, oldest first: all that the records say
-// once they were replayed or recalled. A call that was repeated with its key may have recorded the
+// Operations returns what was begun, each operation once, oldest first: all that are in the records
+// once these were replayed or recalled. A call that was repeated with its key may have recorded the
 // same one twice.
 func (r *Recorder) Operations() []Operation {
 	r.mu.Lock()
@@ -56,7 +56,7 @@ func (r *Recorder) Operations() []Operation {
 	})
 }
 
-// began keeps what a record says that a call began; the caller holds the lock.
+// began keeps the operation of a record; the caller holds the lock.
 func (r *Recorder) began(node int32, rec *Record) {
 	if rec.Call == nil || rec.Call.Begun == nil {
 		return

@@ -21,7 +21,7 @@ func begun(id string, after time.Duration) Call {
 	}}
 }
 
-// Whoever comes next has to wait for what was begun, with the plan and without it.
+// The next holder has to wait for the operations that were begun, with the plan and without it.
 func TestOperationsAreInTheRecords(t *testing.T) {
 	r, bucket := recorder(t, io.Discard), &flaky{}
 	r.Open()

@@ -309,8 +309,7 @@ func TestCallsThatAreAnnouncedTogetherShareARecord(t *testing.T) {
 	require.LessOrEqual(t, store.files, 2, "what was announced first, and what came meanwhile")
 }
 
-// A plugin may answer with more than a record may hold: then nobody could read the records after a
-// takeover.
+// A plugin's answer may exceed the limit of a record: the successor could not read the records.
 func TestAnAnswerThatIsTooLargeIsNotRecorded(t *testing.T) {
 	r, bucket := recorder(t, io.Discard), &flaky{}
 	r.Open()

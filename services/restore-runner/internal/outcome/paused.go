@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
-// Pause records that an object is about to be created paused. It has to be durable (Sync) before:
-// nothing in the cluster says how its mark was.
+// Pause records that an object is about to be created paused. It has to be durable (Sync) before
+// that: the cluster does not keep the former value of the mark.
 func (r *Recorder) Pause(p *Paused) {
 	e := r.Begin(General)
 	e.record.Paused = p

@@ -110,7 +110,7 @@ type Line struct {
 	Time    int64  `json:"t"`
 	Level   string `json:"l"`
 	Message string `json:"m"`
-	// Source is the plugin that said it; empty for the runner.
+	// Source is the plugin that logged it; empty for the runner.
 	Source string `json:"s,omitempty"`
 }
 
@@ -138,11 +138,11 @@ type Owes struct {
 // plan: a restore whose backup cannot be read any more ends too.
 type Paused struct {
 	Target apply.Target `json:"target"`
-	// Back is the merge patch that makes its mark what the backup says.
+	// Back is the merge patch that gives its mark the value in the backup.
 	Back map[string]any `json:"back,omitempty"`
 	// Resumed reports that this was done, or is not to be done any more.
 	Resumed bool `json:"resumed,omitempty"`
-	// Failed reports that it could not be done, which an error says.
+	// Failed reports that it could not be done; an error is recorded with it.
 	Failed bool `json:"failed,omitempty"`
 }
 
@@ -192,7 +192,7 @@ type Lost struct {
 // same one.
 type Planned struct {
 	Resolved []Resolved `json:"resolved,omitempty"`
-	// Missing is what the first holder did without, as its errors say it.
+	// Missing are the actions that the first holder did not have, in the words of its errors.
 	Missing []string `json:"missing,omitempty"`
 	// Reserve reports that the plan keeps what actions may ask for.
 	Reserve bool `json:"reserve,omitempty"`

@@ -32,7 +32,7 @@ type Recorder struct {
 	hooks   hooks
 }
 
-// NewRecorder returns a recorder that writes to log and asks for a flush after each batch of that
+// NewRecorder returns a recorder that writes to log and requests a flush after each batch of that
 // many records. Messages that do not fit into a little memory are kept in dir; empty is the
 // system's directory for temporary files. The plan is set once it is known.
 func NewRecorder(log *Log, clk clock.PassiveClock, batch int, dir string) *Recorder {
@@ -40,7 +40,7 @@ func NewRecorder(log *Log, clk clock.PassiveClock, batch int, dir string) *Recor
 	return &Recorder{plan: none, tally: tally{plan: none}, clock: clk, dir: dir, batch: newBatch(batch), report: report{log: log, results: results.New(dir)}}
 }
 
-// SetPlan says what is being restored, before the first outcome of an object.
+// SetPlan sets the plan, before the first outcome of an object.
 func (r *Recorder) SetPlan(p *plan.Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,8 @@ func (r *Recorder) SetPlan(p *plan.Plan) {
 }
 
 // Ask makes an object that was kept in reserve one of those to restore. It is recorded with its
-// outcome: until then, who asks for it has none either. For one that does not wait there is Owe.
+// outcome: until then the object that waits for it has none either. Owe is for an object that does
+// not wait.
 func (r *Recorder) Ask(node int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +143,7 @@ func (r *Recorder) Note(line *joblog.Entry) {
 }
 
 // Intend records what is about to be done to an object that was there before. It has to be durable
-// (Sync) before it is done: afterwards nothing in the cluster would tell.
+// (Sync) before it is done: afterwards the cluster has no trace of it.
 func (r *Recorder) Intend(node int32, intent apply.Intent) {
 	e := r.Begin(node)
 	e.record.Intent = intent
@@ -158,8 +159,8 @@ func (r *Recorder) Provision(node int32, v Volume) {
 	e.Commit()
 }
 
-// Planned records the remarks of the plan, and that with them everything which can be said before
-// the first effect was said. From then on records may be stored.
+// Planned records the remarks of the plan, which are the last messages before the first effect.
+// From then on records may be stored.
 func (r *Recorder) Planned(planned *Planned) {
 	for _, note := range r.plan.Notes() {
 		if note.Warning {

@@ -24,7 +24,7 @@ func (j Journal) Add(ctx context.Context, data []byte) error {
 	return err
 }
 
-// Dir stores records as files, for locations that are read-only. No runner goes on from them; they
+// Dir stores records as files, for locations that are read-only. No runner resumes from them; they
 // are for people.
 type Dir struct {
 	Path string

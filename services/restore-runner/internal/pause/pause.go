@@ -1,6 +1,6 @@
-// Package pause knows how the resources of some operators are paused: such a resource is restored
-// paused and first, what it owns has its reference from the beginning, and its mark is as in the
-// backup again when the restore ends.
+// Package pause has the rules by which the resources of some operators are paused: such a resource
+// is restored paused and first, what it owns has its reference from the beginning, and its mark is
+// as in the backup again when the restore ends.
 package pause
 
 import (
@@ -27,7 +27,7 @@ type Rule struct {
 	Field      string `json:"field,omitempty"`
 	Annotation string `json:"annotation,omitempty"`
 	Label      string `json:"label,omitempty"`
-	// Value pauses. Without one the rule says that the kind is not paused.
+	// Value is the value that pauses. Without one the rule excludes the kind from being paused.
 	Value any `json:"value,omitempty"`
 	// Source is where that is documented.
 	Source string `json:"source,omitempty"`

@@ -1,7 +1,7 @@
 package pause
 
-// builtin are the marks of operators that let their resources be paused. Source says where that is
-// documented.
+// builtin are the marks of operators that let their resources be paused. Source is the
+// documentation of the mark.
 var builtin = []Rule{
 	{Group: "cluster.x-k8s.io", Kind: "Cluster", Field: "spec.paused", Value: true,
 		Source: "https://cluster-api.sigs.k8s.io/developer/core/controllers/cluster: holds up all objects of the cluster, where the annotation holds up its own object only"},

@@ -27,7 +27,7 @@ type Filter interface {
 	MatchesLabels(set labels.Labels) bool
 }
 
-// Config says what to select.
+// Config is what to select.
 type Config struct {
 	Filter Filter
 	// Mapping gives the target of each namespace that is not restored under its own name.
@@ -36,7 +36,7 @@ type Config struct {
 	// bound to. A volume whose claim is selected is selected with it, unless NoClusterResources.
 	// Nil returns none.
 	Claim func(volume string) (namespace, name string)
-	// NoClusterResources says that cluster-scoped objects were refused outright.
+	// NoClusterResources is set if the restore excludes all cluster-scoped objects.
 	NoClusterResources bool
 	// Dir is an existing directory for temporary files, removed from it once open, that hold the
 	// fields of items that only their restore needs; empty is the system's for temporary files.
@@ -51,7 +51,7 @@ type Config struct {
 	Paused func(kind schema.GroupKind) bool
 }
 
-// admits reports whether an object may be restored because an action asks for it: the lists of
+// admits reports whether an object may be restored as an additional item of an action: the lists of
 // resources and namespaces decide, labels and the scope do not.
 func (c *Config) admits(gr schema.GroupResource, namespace string) bool {
 	if slices.Contains(nonRestorable, gr.String()) || !c.Filter.Resource(gr, true) {

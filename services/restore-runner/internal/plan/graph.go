@@ -2,8 +2,8 @@ package plan
 
 import "github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 
-// Graph says which nodes wait for which. It has no cycles. Vertices up to Plan.Len are nodes; the
-// others are gates: they stand for "all of these" and are passed as soon as nothing holds them.
+// Graph is the order of nodes. It has no cycles. Vertices up to Plan.Len are nodes; the others are
+// gates, which are done as soon as all their predecessors are.
 type Graph struct {
 	indegree   []int32
 	first      []int32 // of the successors of each vertex
@@ -36,7 +36,7 @@ const (
 	need
 )
 
-// edge says that to waits for from.
+// edge makes to wait for from.
 type edge struct {
 	from, to int32
 	bond     bond
@@ -62,7 +62,7 @@ func (d *draft) of(name string) span {
 	return span{}
 }
 
-// gate adds a vertex that stands for others.
+// gate adds a vertex without a node, which is done when its predecessors are.
 func (d *draft) gate() int32 {
 	d.vertices++
 	return d.vertices - 1

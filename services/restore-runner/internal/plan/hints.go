@@ -12,7 +12,7 @@ import (
 // place names an object of a known kind in the backup.
 type place struct{ namespace, name string }
 
-// hints is what the references of single objects say about the order, besides owners. It is needed
+// hints is the order that the references of single objects require, besides owners. It is needed
 // only while a plan is built.
 type hints struct {
 	volumes    map[place]string    // claims that name a volume which is not bound to them
@@ -35,7 +35,7 @@ func newHints() *hints {
 // definitions.
 const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 
-// take keeps what an item says.
+// take keeps the references of an item.
 func (h *hints) take(item *manifest.Item, gr schema.GroupResource, bound func(volume string) (namespace, name string)) {
 	switch gr.String() {
 	case claimsResource:

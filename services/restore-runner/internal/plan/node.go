@@ -14,7 +14,7 @@ type Kind struct {
 	// GVK and Resource name the kind as it was stored.
 	GVK      schema.GroupVersionKind
 	Resource string
-	// Namespaced is what the stored objects say.
+	// Namespaced reports whether the stored objects have a namespace.
 	Namespaced bool
 	rank       int
 	name       string

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
-// Class says in which pass a node is restored.
+// Class is the pass in which a node is restored.
 type Class uint8
 
 // The classes, in the order of the passes.
@@ -52,7 +52,7 @@ type Note struct {
 	Node int32
 	// Message is for people.
 	Message string
-	// Warning asks for an entry in the results, not only in the log.
+	// Warning is set for an entry in the results, not only in the log.
 	Warning bool
 }
 
@@ -62,11 +62,11 @@ func (p *Plan) Len() int { return len(p.nodes) }
 // Selected is the number of objects to restore.
 func (p *Plan) Selected() int { return len(p.nodes) - p.reserve }
 
-// Reserve reports that node i is restored only if an action asks for it.
+// Reserve reports that node i is restored only as an additional item of an action.
 func (p *Plan) Reserve(i int32) bool { return p.nodes[i].reserve }
 
 // Admits reports whether the restore's filters let an object of the namespace, as in the backup, be
-// restored because an action asks for it.
+// restored as an additional item of an action.
 func (p *Plan) Admits(gr schema.GroupResource, namespace string) bool {
 	return p.admits != nil && p.admits(gr, namespace)
 }

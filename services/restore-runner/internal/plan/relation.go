@@ -26,7 +26,7 @@ const (
 	Remake
 )
 
-// Relate tells how the reference of an object of a kind to an owner is brought back.
+// Relate returns how the reference of an object of a kind to an owner is restored.
 func Relate(kind schema.GroupKind, owner objmeta.Owner) Relation {
 	if r, ok := ownerRule(kind, owner); ok {
 		return r

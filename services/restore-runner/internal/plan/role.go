@@ -35,7 +35,7 @@ var roles = map[schema.GroupKind]role{
 	{Group: "apps", Kind: "Deployment"}: roleWorkload, {Group: "apps", Kind: "ReplicaSet"}: roleWorkload,
 	{Group: "apps", Kind: "StatefulSet"}: roleWorkload, {Group: "apps", Kind: "DaemonSet"}: roleWorkload,
 	{Group: "batch", Kind: "Job"}: roleWorkload, {Group: "batch", Kind: "CronJob"}: roleWorkload,
-	// Controllers make certificates, with new keys, for what an Ingress asks for and does not find:
+	// Controllers make certificates, with new keys, for an Ingress whose Secret is missing:
 	// https://cert-manager.io/docs/usage/ingress/
 	{Group: "networking.k8s.io", Kind: "Ingress"}:                                     roleCustom,
 	{Group: "extensions", Kind: "Ingress"}:                                            roleCustom,
@@ -48,7 +48,7 @@ var roles = map[schema.GroupKind]role{
 	{Group: "quota.openshift.io", Kind: "ClusterResourceQuota"}:                       roleAdmission,
 	{Group: "kyverno.io", Kind: "ClusterPolicy"}:                                      roleAdmission,
 	{Group: "kyverno.io", Kind: "Policy"}:                                             roleAdmission,
-	// Admission of Pods looks it up, so that it must not wait for them.
+	// Admission of Pods reads it, so that it must not wait for them.
 	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: roleNone,
 }
 

@@ -1,6 +1,6 @@
 package plan
 
-// rule says that all objects of one resource wait for all objects of another, of the same namespace
+// rule makes all objects of one resource wait for all objects of another, of the same namespace
 // unless the latter is cluster-scoped: creating them earlier fails or has other effects.
 type rule struct{ before, after string }
 

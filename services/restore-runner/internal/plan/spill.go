@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// detail is what a plan knows of a node and keeps in a file: it is looked at only when the node is
-// worked on.
+// detail is the part of a node that a plan keeps in a file: it is read only when the node is worked
+// on.
 type detail struct {
 	name, path, uid string
 	// size is the length of the body in bytes, offset and length are those of its gzip member.

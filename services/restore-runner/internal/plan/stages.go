@@ -31,8 +31,8 @@ func (d *draft) stages() {
 	}
 }
 
-// stageGates returns the gate of each namespace that has one. What admission looks up for a Pod,
-// whatever its namespace, comes before all of them.
+// stageGates returns the gate of each namespace that has one. What admission of Pods reads, in any
+// namespace, comes before all of them.
 func (d *draft) stageGates() []int32 {
 	gates := make([]int32, len(d.plan.namespaces))
 	classes := d.classes("priorityclasses.scheduling.k8s.io", "runtimeclasses.node.k8s.io")

@@ -19,9 +19,9 @@ func refers(i manifest.Item, refs ...manifest.Reference) manifest.Item {
 
 func all(items ...manifest.Item) *listing { return &listing{items: items} }
 
-// A live operator that sees its custom resource before the Secrets and claims which it looks for
-// makes new ones, and the stored ones are lost: no owner reference shows those that it does not
-// own. So does a StatefulSet with its claims.
+// A live operator whose custom resource comes before the Secrets and claims which it reads makes
+// new ones, and the stored ones are lost: those that it does not own have no owner reference. So
+// does a StatefulSet with its claims.
 func TestWhatControllersLookForComesBeforeThem(t *testing.T) {
 	material := []string{"secrets a/x", "configmaps a/x", "serviceaccounts a/x", "services a/x", "endpoints a/x", "persistentvolumeclaims a/x"}
 	acting := []string{"pods a/y", "statefulsets.apps a/y", "deployments.apps a/y", "jobs.batch a/y", "widgets.example.com a/y", "replicationcontrollers a/y"}
@@ -147,8 +147,8 @@ func TestWhatAdmitsComesAfterEverythingElse(t *testing.T) {
 }
 
 // The API server hands requests for the group of an APIService to its Service: what serves it comes
-// first, its objects after it. APIServices of definitions are made by the API server and hold
-// nobody up.
+// first, its objects after it. APIServices of definitions are made by the API server, and no object
+// waits for them.
 func TestAPIServicesComeBetweenTheRestAndTheirObjects(t *testing.T) {
 	own := item("apiservices.apiregistration.k8s.io v1.example.com")
 	own.Labels = map[string]string{automanaged: "onstart"}
@@ -167,7 +167,7 @@ func TestAPIServicesComeBetweenTheRestAndTheirObjects(t *testing.T) {
 }
 
 // An APIService of a group that the API server serves by itself, whose label a user removed, put
-// all objects of that group behind the workloads that look for them.
+// all objects of that group behind the workloads that need them.
 func TestAnAPIServiceOfABuiltInGroupHoldsNobodyUp(t *testing.T) {
 	p := planOf(t, all(item("apiservices.apiregistration.k8s.io v1."), item("apiservices.apiregistration.k8s.io v1.apps"),
 		item("secrets a/s"), item("deployments.apps a/d")), options{})
@@ -194,7 +194,7 @@ func TestLimitRangesComeAfterPodsAndBeforeWhatMakesThem(t *testing.T) {
 	require.False(t, before(t, p, "pods b/p", "limitranges a/l"))
 }
 
-// Admission looks classes up: a Pod whose RuntimeClass comes after it is refused.
+// Admission reads classes: a Pod whose RuntimeClass comes after it is refused.
 func TestWhatAdmissionLooksUpComesFirst(t *testing.T) {
 	p := planOf(t, &listing{items: items("runtimeclasses.node.k8s.io r", "priorityclasses.scheduling.k8s.io p", "storageclasses.storage.k8s.io s",
 		"ingressclasses.networking.k8s.io i", "pods a/p", "deployments.apps b/d", "persistentvolumeclaims a/c", "persistentvolumes v", "ingresses.networking.k8s.io a/i")}, options{})

@@ -24,7 +24,7 @@ type Survey struct {
 	Namespaces []string
 	// Volumes are the PersistentVolumes of the backup.
 	Volumes []manifest.Item
-	// Snapshots are the VolumeSnapshots of the backup and their contents, whatever the filters say.
+	// Snapshots are the VolumeSnapshots of the backup and their contents, regardless of the filters.
 	Snapshots *Snapshots
 	kinds     map[schema.GroupResource]surveyed
 }

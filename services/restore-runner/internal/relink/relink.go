@@ -57,10 +57,10 @@ type Patch struct {
 	Lost []Lost
 }
 
-// Due is an object whose owners all have an outcome. Patch tells what is to be written to it.
+// Due is an object whose owners all have an outcome. Patch returns what is to be written to it.
 type Due int32
 
-// Book knows the owners of one restore. Safe for concurrent use.
+// Book keeps the owners of one restore. Safe for concurrent use.
 type Book struct {
 	mu       sync.Mutex
 	resolved map[int32]*Owner // nil: has an outcome and does not exist
@@ -83,7 +83,7 @@ type record struct {
 	Later []Reference
 }
 
-// look is a look for an owner that may be in the cluster from before.
+// look is a lookup of an owner that may be in the cluster from before.
 type look struct {
 	done  chan struct{}
 	owner *Owner
@@ -235,7 +235,7 @@ func (b *Book) Patch(due Due) (Patch, error) {
 }
 
 // rewrite returns the reference with the owner's present identity, or why there can be none. The
-// garbage collector looks an owner up by all of version, kind, name and UID, in the object's own
+// garbage collector reads an owner by all of version, kind, name and UID, in the object's own
 // namespace unless it is cluster-scoped.
 func rewrite(namespace string, stored map[string]any, owner *Owner) (value map[string]any, reason string) {
 	switch {

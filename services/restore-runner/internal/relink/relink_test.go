@@ -110,9 +110,9 @@ func TestTwoReferencesToOneOwner(t *testing.T) {
 	require.Len(t, b.Resolve(1, owner("d", "a")), 1)
 }
 
-// Dependants come before their owner now; one that is in the cluster already owns them from their
-// creation, so that its controller never sees objects that seem to be strangers'. Each owner is
-// looked for once, however many it owns.
+// Dependants come before their owner now; they are created with the reference to one that is in the
+// cluster already, so that its controller never reads them without it. Each owner is read once,
+// however many it owns.
 func TestAnOwnerFoundInTheClusterIsWrittenAtOnce(t *testing.T) {
 	b := New(t.TempDir())
 	looks := 0

@@ -15,8 +15,8 @@ func resetWebhooks(obj object, _ *Options) {
 	}
 }
 
-// resetDefinition says in v1's way what spec.preserveUnknownFields said in v1beta1's, which v1
-// refuses to create.
+// resetDefinition converts spec.preserveUnknownFields of v1beta1, which v1 refuses to create, to
+// its form in v1.
 func resetDefinition(obj object, _ *Options) {
 	spec := child(obj, "spec")
 	if keep, ok := spec["preserveUnknownFields"].(bool); !ok || !keep || !strings.HasSuffix(text(obj, "apiVersion"), "/v1") {

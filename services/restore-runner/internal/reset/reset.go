@@ -19,12 +19,11 @@ type Options struct {
 	Reprovision func(volume string) bool
 }
 
-// Skip says that an object must not be restored.
+// Skip is the reason why an object must not be restored.
 type Skip struct {
 	// Reason is for people, without the object's name.
 	Reason string
-	// Report asks for a warning; otherwise skipping is what everyone expects and only the log
-	// tells.
+	// Report makes it a warning; otherwise skipping is expected and only logged.
 	Report bool
 }
 
@@ -50,7 +49,7 @@ var byResource = map[string]kindReset{
 
 // Object makes a stored object ready to be created in namespace ("" for cluster-scoped ones):
 // Normalize, the target namespace, and the labels velero.io/backup-name and velero.io/restore-name.
-// Owner references are removed; who knows the new owners adds them.
+// Owner references are removed; the caller adds those to the new owners.
 func Object(obj map[string]any, gr schema.GroupResource, namespace string, o *Options) {
 	Normalize(obj, gr, o)
 	Place(obj, namespace, o)

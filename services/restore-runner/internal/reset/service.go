@@ -39,7 +39,7 @@ type ports struct {
 	healthCheck bool
 }
 
-// portKey is what tells the ports of a Service apart in managed fields.
+// portKey is the merge key of the ports of a Service in managed fields.
 type portKey struct {
 	port     float64
 	protocol string
@@ -68,8 +68,8 @@ func number(v any) float64 {
 	return 0
 }
 
-// askedPorts looks where explicit values leave traces: the last applied configuration and the
-// managed fields. The API server's own allocations appear in neither.
+// askedPorts reads the explicit values from the last applied configuration and the managed fields.
+// The API server's own allocations appear in neither.
 func askedPorts(obj object) *ports {
 	p := &ports{named: map[string]bool{}, numbered: map[float64]bool{}, keyed: map[portKey]bool{}}
 	meta := child(obj, "metadata")

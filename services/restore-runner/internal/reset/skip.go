@@ -43,8 +43,9 @@ func skippedPod(obj, meta object) *Skip {
 	return nil
 }
 
-// Unsupported returns the annotation of a stored object that asks for something this version cannot
-// do, "" when there is none. Ignoring it silently would be a lie about what was restored.
+// Unsupported returns the annotation of a stored object that requests something this version does
+// not do, "" when there is none. Its caller reports it: otherwise the results would be wrong about
+// what was restored.
 func Unsupported(obj map[string]any) string {
 	if text(child(obj, "metadata", "annotations"), "velero.io/restore-status") == "true" {
 		return "velero.io/restore-status"

@@ -58,7 +58,7 @@ func (f *fake) times(id string) int {
 	return len(slices.DeleteFunc(slices.Clone(f.seen), func(s string) bool { return s != id }))
 }
 
-// nothing knows no short names.
+// nothing resolves no short names.
 type nothing struct{}
 
 func (nothing) Resolve(string) (gr schema.GroupResource, namespaced, ok bool) {
@@ -95,7 +95,7 @@ func change(name string, selector action.Selector, do func(u *unstructured.Unstr
 	}}
 }
 
-// asks is an action that wants further objects for some, named as Identity does.
+// asks is an action that returns additional items for some objects, named as Identity does.
 func asks(name string, additional map[string][]action.Item) *fake {
 	return &fake{name: name, execute: func(o, _ *action.Object) (action.RestoreResult, error) {
 		id, err := o.Identity()
@@ -332,7 +332,7 @@ func TestObjectsThatAskForEachOtherAreRestoredWithAWarning(t *testing.T) {
 	require.True(t, slices.IsSorted(order(s, "/serviceaccounts", "/pods")))
 }
 
-// An owner that was not selected is one only if an action asks for it, and a Job that was not
+// An owner that was not selected is restored only as an additional item, and a Job that was not
 // selected makes no pods.
 func TestOwnersInReserveAreNone(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}

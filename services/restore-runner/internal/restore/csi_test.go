@@ -152,7 +152,7 @@ func TestAClaimIsFilledFromItsCSISnapshot(t *testing.T) {
 		"csiSnapshotInfo":{"snapshotHandle":"physical","size":5368709120,"driver":"disk.example.com","vscName":"`+pairName+`"}}]`, infos.String())
 }
 
-// An application that begins anew on an empty volume looks restored: its claim is not created.
+// An application on an empty volume would seem to be restored: its claim is not created.
 func TestAClaimWhoseSnapshotCannotBeRestoredIsAnErrorAndNotCreated(t *testing.T) {
 	change := func(path string, change func(o object)) func(*testing.T, *kubetest.Server, *backup) {
 		return func(t *testing.T, _ *kubetest.Server, b *backup) {
@@ -237,7 +237,7 @@ func TestClaimsThatAreNotBound(t *testing.T) {
 	}
 }
 
-// A claim that somebody made anew, on a volume of another's, is none of the restore.
+// A claim that another client created anew, on another volume, does not belong to the restore.
 func TestAClaimThatWasReplacedWhileItWaitedIsAnErrorAndItsVolumeIsLeftAlone(t *testing.T) {
 	ref := func(kind, name string, more object) object {
 		maps.Copy(more, object{"apiGroup": "snapshot.storage.k8s.io", "kind": kind, "name": name})
@@ -356,8 +356,8 @@ func TestSnapshotsOfOneNameInTwoNamespaces(t *testing.T) {
 	require.Equal(t, "of another volume", d.File(claimSpec(s, "z")["volumeName"].(string)))
 }
 
-// Promise P3: whoever takes a restore over makes no second content and no second volume, whatever
-// the first holder came to, with its records or without.
+// Promise P3: a successor makes no second content and no second volume, however far the first
+// holder came, with its records or without.
 func TestNoPairIsMadeTwice(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		for writes := 1; writes <= 5; writes++ { // namespace, content, snapshot, claim, volume
@@ -428,7 +428,7 @@ func below(s *kubetest.Server, path string) (n int) {
 	return n
 }
 
-// A restore that is to stop leaves the claims to whoever goes on.
+// A restore that is to stop leaves the claims to its successor.
 func TestARestoreThatIsToStopWaitsForNoClaim(t *testing.T) {
 	s, d := disks(t)
 	f := filled(t, s, cutClaim(t), toB(), func(config *restore.Config) {

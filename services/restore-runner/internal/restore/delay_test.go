@@ -66,7 +66,7 @@ func TestATerminatingOwnerIsWaitedForAndReplaced(t *testing.T) {
 	require.NotEqual(t, "doomed", s.UID(ownerPath))
 }
 
-// Its children are brought back without it, and that is said.
+// Its children are restored without the reference, which is reported.
 func TestAnOwnerThatDoesNotGoAwayIsAnErrorAndNoOwner(t *testing.T) {
 	s := kubetest.Start(t)
 	b := family()

@@ -31,7 +31,7 @@ func deleting(pv object) object {
 	return pv
 }
 
-// looked does something at the n-th look at the volume.
+// looked calls do at the n-th read of the volume.
 func looked(s *kubetest.Server, n int, do func()) {
 	looks := 0
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
@@ -141,8 +141,7 @@ func TestAVolumeThatVanishesIsMadeOfItsSnapshot(t *testing.T) {
 	}
 }
 
-// A restore that is to stop does not stay for a volume that goes away: whoever goes on waits for
-// it.
+// A restore that is to stop does not wait until a volume is deleted: its successor does.
 func TestAStopEndsTheWaitForAVolume(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
 	s.Put(pvPath, leftover("Released", "Delete"))

@@ -23,8 +23,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// node starts the containers of Pods as the test says, and runs commands in them: "fail" fails, and
-// "hang" goes on until it is cut off.
+// node sets the container states that the test configures, and runs commands: "fail" fails, and
+// "hang" runs until it is cut off.
 type node struct {
 	cluster *kubetest.Server
 	// look sets the status of a Pod before it is read for the n-th time, from 1 on.
@@ -185,7 +185,7 @@ func TestHooksFollowTheirContainers(t *testing.T) {
 	require.Equal(t, []string{"a/db side two", "a/db main one"}, n.commands())
 }
 
-// One hook that wants readiness decides for all hooks of the Pod.
+// One hook that waits for readiness makes all hooks of the Pod wait.
 func TestHooksWaitUntilTheContainerIsReady(t *testing.T) {
 	n, b := newNode(t), &backup{}
 	b.pod("a", "db", nil)
@@ -273,7 +273,7 @@ func TestAFailureEndsAllHooks(t *testing.T) {
 	require.Equal(t, []int{3, 3, 2}, []int{c.Hooks, c.HooksFailed, c.Errors})
 }
 
-// A Pod whose hooks cannot run any more is not waited for, and the message says why.
+// A Pod whose hooks cannot run any more is not waited for, and the message has the reason.
 func TestHooksOfPodsThatWillNeverRunThem(t *testing.T) {
 	const path = "/api/v1/namespaces/a/pods/db"
 	waiting := func(n *node, state object) {
@@ -346,7 +346,7 @@ func TestHooksOfManyPods(t *testing.T) {
 	require.Empty(t, f.results.Warnings.all())
 }
 
-// hasty is a clock on which every look takes a minute.
+// hasty is a clock that advances a minute with every reading.
 type hasty struct {
 	clock.RealClock
 	looks atomic.Int64
@@ -379,8 +379,8 @@ func TestTheLogHasWhatAHookWaitsFor(t *testing.T) {
 	require.Equal(t, []string{"hooks wait for container main: it waits: ImagePullBackOff"}, said)
 }
 
-// Where the bucket cannot be written nothing tells whether an earlier holder ran the hooks of a Pod
-// that is there.
+// Without a writable bucket it is not known whether an earlier holder ran the hooks of an existing
+// Pod.
 func TestWithoutRecordsNoHookIsRunTwice(t *testing.T) {
 	n, b := newNode(t), &backup{}
 	b.pod("a", "db", nil)

@@ -83,8 +83,8 @@ func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
 	require.Empty(t, s.Requests("GET "+secretsPath), "nothing but the restore touched them")
 }
 
-// A live owner is there before its dependants whatever the order: its controller must not meet
-// objects that seem to be somebody else's. It is looked for once, not once per object.
+// A live owner is there before its dependants whatever the order: its controller must not read them
+// without their owner reference. It is read once, not once per object.
 func TestDependantsOfALiveOwnerAreCreatedWithTheReference(t *testing.T) {
 	s, b := kubetest.Start(t), widget(8)
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})

@@ -18,8 +18,8 @@ import (
 // resumeTries is how often a mark is written to an object that changes meanwhile.
 const resumeTries = 4
 
-// Resume makes the marks of all objects that this restore created paused, by this holder or an
-// earlier one, what the backup says. It needs UID, Recorder, REST, Clock and Confirm only. An
+// Resume gives the marks of all objects that this restore created paused, by this holder or an
+// earlier one, their value in the backup. It needs UID, Recorder, REST, Clock and Confirm only. An
 // object whose mark cannot be written is an error of the restore and stays among the recorder's
 // paused ones; the error returned is the cause of ctx's end.
 func Resume(ctx context.Context, config Config) error {
@@ -54,7 +54,7 @@ func (r *resumer) resumeOne(ctx context.Context, p *outcome.Paused) {
 	err := survive(func() error { return r.bringBack(ctx, p) })
 	failpoint.Hit("restore-runner/mark-back")
 	if ctx.Err() != nil {
-		return // whoever goes on does it
+		return // the next holder does it
 	}
 	if err == nil {
 		e.Resumed(p.Target)
@@ -67,8 +67,8 @@ func (r *resumer) resumeOne(ctx context.Context, p *outcome.Paused) {
 	e.Commit()
 }
 
-// bringBack makes the mark of an object what the backup says, if this restore made it and it is
-// there.
+// bringBack gives the mark of an object its value in the backup, if this restore made the object
+// and it exists.
 func (r *resumer) bringBack(ctx context.Context, p *outcome.Paused) error {
 	var last error
 	for range resumeTries {
@@ -83,7 +83,7 @@ func (r *resumer) bringBack(ctx context.Context, p *outcome.Paused) error {
 		patch["metadata"] = own
 		_, err = r.existing.Client.Patch(ctx, p.Target, patch)
 		// A patch for another object of the same name is invalid, since a UID cannot be changed:
-		// what is there now is looked at.
+		// the present object is read.
 		if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 			return err
 		}

@@ -27,9 +27,9 @@ func pausable(secrets int) *backup {
 	return b
 }
 
-// An operator that can be paused sees its resource first, with all that it owns, and acts only once
-// the mark is as in the backup: dependants came before it, without the reference, whether it could
-// be paused or not.
+// The resource of an operator that can be paused comes first, then all that it owns, and last its
+// mark as in the backup: dependants came before it, without the reference, whether it could be
+// paused or not.
 func TestAPausedOwnerComesFirstAndIsResumedAtTheEnd(t *testing.T) {
 	s, b := kubetest.Start(t), pausable(3)
 	var mu sync.Mutex
@@ -164,7 +164,7 @@ func TestWhatCouldNotBeResumedIsTriedAgain(t *testing.T) {
 	}
 }
 
-// An object that was deleted and made anew by somebody else meanwhile is theirs.
+// An object that another client deleted and created anew meanwhile is left alone.
 func TestAnObjectOfSomebodyElseIsNotResumed(t *testing.T) {
 	for name, change := range map[string]func(s *kubetest.Server){
 		"gone": func(s *kubetest.Server) { s.Delete(widgetPath) },

@@ -130,8 +130,7 @@ func TestAVolumeThatCannotBeMadeIsAnError(t *testing.T) {
 	}
 }
 
-// Promise P3: whoever takes a restore over makes no volume that an earlier holder made, or was
-// about to make.
+// Promise P3: a successor makes no volume that an earlier holder made, or was about to make.
 func TestNoVolumeIsMadeTwice(t *testing.T) {
 	for name, tt := range map[string]struct {
 		during  bool // the holder dies during the call, else right after it
@@ -238,7 +237,7 @@ func (p *starting) CreateVolume(ctx context.Context, snapshot, zone string, v ac
 	return p.cloud.CreateVolume(ctx, snapshot, zone, v)
 }
 
-// A stop while the plugin starts leaves the volume to who goes on: nothing was sent.
+// A stop while the plugin starts leaves the volume to the successor: nothing was sent.
 func TestAStopWhileThePluginStartsCostsNoVolume(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
 	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) {

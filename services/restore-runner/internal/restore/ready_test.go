@@ -299,8 +299,8 @@ func TestAHangingQuestionEndsWithTheTimeoutAndHoldsUpNoOther(t *testing.T) {
 	require.Equal(t, 1, f.recorder.Counts().Errors)
 }
 
-// What waits when a stop or a death comes has no outcome; the next holder asks again and creates
-// nothing twice.
+// An object that waits at a stop or a crash has no outcome; the next holder calls the action again
+// and creates nothing twice.
 func TestTakeoverInTheMiddleOfAWait(t *testing.T) {
 	for name, interrupt := range map[string]func(*restore.Config) (context.Context, func()){
 		"stop": func(c *restore.Config) (context.Context, func()) {
@@ -341,9 +341,9 @@ func TestTakeoverInTheMiddleOfAWait(t *testing.T) {
 	}
 }
 
-// A Secret comes after the ServiceAccounts of its namespace: the one that asks for it does not wait
-// for it. When the holder dies between the two, the successor does not put the account to the
-// action again, and restores the Secret all the same.
+// A Secret comes after the ServiceAccounts of its namespace: the account of which it is an
+// additional item does not wait for it. When the holder dies between the two, the successor does
+// not call the action for the account again, and restores the Secret nevertheless.
 func TestASuccessorRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	b.add("serviceaccounts", "v1", "ServiceAccount", "a", "sa", nil)
@@ -380,8 +380,8 @@ func TestASuccessorRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
 	require.Equal(t, 1, x.times("ServiceAccount a/sa"))
 }
 
-// A namespace that is only needed by what an action asks for, and was there before, is not the
-// restore's: a successor does not give it the owners that it has in the backup.
+// A namespace that only an additional item needs, and that existed before, does not belong to the
+// restore: a successor does not give it the owners that it has in the backup.
 func TestASuccessorLeavesANamespaceAloneThatWasThere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		manager string

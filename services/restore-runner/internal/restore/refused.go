@@ -25,7 +25,7 @@ type refusal struct {
 func (r *refusal) Error() string { return r.err.Error() }
 
 // refusedAsIs reports that the API server, or what admits, would not have the object as it is.
-// Whether it is for its missing owners only another attempt with them tells.
+// Whether the missing owners are the reason is known only after another attempt with them.
 func refusedAsIs(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

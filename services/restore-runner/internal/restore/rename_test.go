@@ -64,8 +64,8 @@ func TestAVolumeForAnotherNamespaceGetsAnotherName(t *testing.T) {
 	}
 }
 
-// The volume is not selected, and comes because an action on its claim asks for it, as Velero's
-// built-in one does.
+// The volume is not selected, and is an additional item of an action on its claim, as of Velero's
+// built-in one.
 func TestAClaimNamesTheVolumeThatItsActionAskedFor(t *testing.T) {
 	s, c, b := kubetest.Start(t), &cloud{}, &backup{snapshots: snapshotted().snapshots}
 	pv := leftover("Bound", "Delete")
@@ -90,8 +90,8 @@ func TestAClaimNamesTheVolumeThatThePluginRenamed(t *testing.T) {
 	require.Equal(t, "another", s.Object("/api/v1/namespaces/a/persistentvolumeclaims/claim")["spec"].(object)["volumeName"])
 }
 
-// holder lets a runner work on a restore until it dies; at says where. It returns the directory of
-// its records.
+// holder runs a restore until its runner is killed at the request that at selects. It returns the
+// directory of its records.
 func holder(t *testing.T, config restore.Config, at func(r *http.Request) bool, s *kubetest.Server, earlier ...string) (records string) {
 	t.Helper()
 	ctx, die := context.WithCancel(t.Context())
@@ -123,7 +123,7 @@ func creating(path string) func(r *http.Request) bool {
 	return func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == path }
 }
 
-// Whoever goes on gives the volume, and its claim, the name that was recorded.
+// A successor gives the volume, and its claim, the name that was recorded.
 func TestASuccessorUsesTheOtherNameOfAVolume(t *testing.T) {
 	for name, tt := range map[string]struct {
 		at   string
@@ -149,8 +149,8 @@ func TestASuccessorUsesTheOtherNameOfAVolume(t *testing.T) {
 	}
 }
 
-// The name was free when the volume was made, and is taken when the second runner goes on, which
-// dies too.
+// The name was free when the volume was made, and is taken when the second runner resumes, which is
+// killed too.
 func TestANameThatIsTakenMeanwhileIsRecorded(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
 	f := run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {

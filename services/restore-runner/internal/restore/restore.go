@@ -68,13 +68,13 @@ type Config struct {
 	ResourceTimeout time.Duration
 	// Actions are put every object they match, one after the other in this order.
 	Actions []action.Bound[action.RestoreItem]
-	// Collateral tells of an action's error that the call may have failed because of another one,
-	// which took the process of both along: the object is put to the action again then, or the
-	// question repeated. Nil is always false.
+	// Collateral reports whether a call of an action may have failed because another one ended the
+	// plugin process of both: the call is repeated then. Nil is always false.
 	Collateral func(error) bool
-	// Unsent tells of an action's error that the call was certainly not made. Nil is always false.
+	// Unsent reports whether an action's error means that the call was certainly not made. Nil is
+	// always false.
 	Unsent func(error) bool
-	// Unrecorded says that outcomes are not durable: no operation of an action can be followed.
+	// Unrecorded is set if outcomes are not durable: operations of actions are not supported then.
 	Unrecorded bool
 	// KeepInput is that of package call.
 	KeepInput func(ctx context.Context, key string, in operation.Input) error
@@ -90,8 +90,8 @@ type Config struct {
 	Exec Executor
 	// Object is the Restore as actions get it. It is needed with Actions only.
 	Object *action.Restore
-	// ReadyTimeout is how long an object waits until its additional items are ready, where the
-	// action does not say.
+	// ReadyTimeout is how long an object waits until its additional items are ready, unless the action
+	// sets it.
 	ReadyTimeout time.Duration
 	// Dir is an existing directory for objects that wait, once they are many. Empty keeps all of
 	// them in memory.

@@ -31,7 +31,7 @@ func served(t *testing.T) (*kubetest.Server, *backup) {
 	return s, b
 }
 
-// available lets the API answer at the n-th look at its APIService.
+// available lets the API answer from the n-th read of its APIService on.
 func available(s *kubetest.Server, n int64) {
 	var looks atomic.Int64
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {

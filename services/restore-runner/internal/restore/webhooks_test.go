@@ -22,7 +22,7 @@ func injector() object {
 }
 
 // A mesh whose webhook is restored after the workloads let their Pods start without its sidecar,
-// and nothing said which ones.
+// without a message that names them.
 func TestWorkloadsBeforeTheirInjectingWebhookAreNamed(t *testing.T) {
 	for name, there := range map[string]bool{"the webhook is restored": false, "the webhook was there": true} {
 		t.Run(name, func(t *testing.T) {

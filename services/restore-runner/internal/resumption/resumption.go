@@ -1,4 +1,4 @@
-// Package resumption ends the pauses that a restore left, by what its records say: without its
+// Package resumption ends the pauses that a restore left, from its records alone: without its
 // Backup, its plan, or a holder. Task does so for restores that no runner works on any more.
 package resumption
 
@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// ErrNoRecords means that nothing says any more what a restore paused.
+// ErrNoRecords means that what a restore paused is no longer known.
 var ErrNoRecords = errors.New("there are no records")
 
 // Locations opens the stores of backups; location.Opener is one.
@@ -71,8 +71,8 @@ func (r *Resumer) load(ctx context.Context, o *velerov1.Restore, location string
 	return LoadUnfinished(ctx, store, o, recorder)
 }
 
-// LoadUnfinished loads into a recorder what the records of a restore say is paused, and which
-// operations were begun. It reads all that it can: an error means that there may be more.
+// LoadUnfinished loads into a recorder what is paused, and which operations were begun, from the
+// records of a restore. It reads all that it can: an error means that there may be more.
 func LoadUnfinished(ctx context.Context, store objectstore.Reader, o *velerov1.Restore, recorder *outcome.Recorder) error {
 	dir := layout.RestoreRecords(o.Name, string(o.UID))
 	var keys []string

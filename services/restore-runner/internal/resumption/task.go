@@ -52,7 +52,7 @@ func (t *Task) Run(ctx context.Context) error {
 	return periodic.Run(ctx, t.Clock, period, nil, t.Pass)
 }
 
-// Pass looks at all restores once. Calls must not overlap.
+// Pass checks all restores once. Calls must not overlap.
 func (t *Task) Pass(ctx context.Context) {
 	var list velerov1.RestoreList
 	if err := t.Cached.List(ctx, &list, client.InNamespace(t.Namespace)); err != nil {

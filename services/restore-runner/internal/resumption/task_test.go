@@ -27,7 +27,7 @@ type object = map[string]any
 
 const widgetPath = "/apis/example.com/v1/namespaces/a/widgets/w"
 
-// bed is a cluster with a paused Widget, and the bucket that says how it is resumed.
+// bed is a cluster with a paused Widget, and the bucket with the records for its resumption.
 type bed struct {
 	cluster *kubetest.Server
 	client  client.Client
@@ -178,7 +178,7 @@ func TestResumingIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Nothing will ever say how the objects are resumed.
+// Without records the objects can never be resumed.
 func TestWithoutRecordsTheMarkGoes(t *testing.T) {
 	b := newBed(t, unchanged)
 	b.store = memstore.New()

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// Jobs tells about the restores this process works on.
+// Jobs returns the restores this process works on.
 type Jobs interface {
 	// Running returns how far a restore is; false when it is not worked on here.
 	Running(uid types.UID) (outcome.Counts, bool)
@@ -59,7 +59,7 @@ func (s *Server) WatchProgress(req *restorev1.WatchProgressRequest, stream grpc.
 	})
 }
 
-// describe is what the object says, and the job itself where it runs here.
+// describe returns the progress from the object, and from the job itself if this process runs it.
 func (s *Server) describe(r *velerov1.Restore) *restorev1.Progress {
 	status := &r.Status
 	p := &restorev1.Progress{

@@ -17,7 +17,7 @@ type lost struct {
 // name is an object's in the backup.
 type name struct{ namespace, name string }
 
-// notRestored is what is said of data that is not restored.
+// notRestored is the message about data that is not restored.
 func (t *Taken) notRestored(method string) string {
 	why := "this version does not restore"
 	switch {
@@ -95,18 +95,17 @@ func (d *Decisions) Filled(namespace, claim string) bool {
 	return d.lost.filled[name{namespace, claim}]
 }
 
-// ClaimProblem says why the data of a claim, named as in the backup, is not restored although it
+// ClaimProblem returns why the data of a claim, named as in the backup, is not restored although it
 // was backed up; "" when nothing is known to be lost.
 func (d *Decisions) ClaimProblem(namespace, claim string) string {
 	return d.lost.claims[name{namespace, claim}]
 }
 
 // PodProblems does so for the volumes of a pod that are no claims, or whose claims the backup does
-// not tell, by the volume's name.
+// not name, by the volume's name.
 func (d *Decisions) PodProblems(namespace, pod string) map[string]string {
 	return d.lost.pods[name{namespace, pod}]
 }
 
-// Unclaimed returns the CSI snapshots, as namespace/name, of which no file of the backup says what
-// claim they are of.
+// Unclaimed returns the CSI snapshots, as namespace/name, whose claim no file of the backup names.
 func (d *Decisions) Unclaimed() []string { return d.lost.snapshots }

@@ -70,7 +70,7 @@ type stored struct {
 	} `json:"spec"`
 }
 
-// Taken is what the files of a backup say of the data of its volumes.
+// Taken is how the data of the volumes was backed up, from the files of the backup.
 type Taken struct {
 	// Infos are the volume information, nil for backups without it.
 	Infos []Info
@@ -199,8 +199,8 @@ func (d *Decisions) Original(volume string) (policy string, labels map[string]st
 	return v.policy, v.labels
 }
 
-// Problem says why the data of a volume is not restored although the backup has it; "" when nothing
-// is lost.
+// Problem returns why the data of a volume is not restored although the backup has it; "" when
+// nothing is lost.
 func (d *Decisions) Problem(volume string) string { return d.volumes[volume].problem }
 
 // Claim returns namespace and name, as in the backup, of the claim a volume is bound to; empty when

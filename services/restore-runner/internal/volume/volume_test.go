@@ -80,8 +80,8 @@ func TestDecisions(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// What volume information or a native snapshot decides stands; beside it claims and pods are told
-// of data that stays behind.
+// Decisions from volume information or a native snapshot are kept; data that is not restored is a
+// problem of its claim or pod as well.
 func TestDataElsewhere(t *testing.T) {
 	read := func(_ context.Context, i manifest.Item) ([]byte, error) {
 		return []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain","claimRef":{"namespace":"a","name":"of-` + i.Name + `"}}}`), nil

@@ -26,16 +26,16 @@ type Config struct {
 	Restore *action.Restore
 	// Confirm is called before each call, which does not take place after an error. Nil allows all.
 	Confirm func(ctx context.Context) error
-	// Collateral tells of an error that the call may have failed because of another one, which took
-	// the process of both along: the call is repeated then. Nil is always false.
+	// Collateral reports whether a call may have failed because another one ended the plugin process
+	// of both: the call is repeated then. Nil is always false.
 	Collateral func(error) bool
-	// Unsent tells of an error that the call was certainly not made. Nil is always false.
+	// Unsent reports whether an error means that the call was certainly not made. Nil is always false.
 	Unsent func(error) bool
 	Stop   stop.Signal
 	// Plan and Target name the objects of operations.
 	Plan   *plan.Plan
 	Target func(node int32) apply.Target
-	// Unrecorded says that the location cannot be written: no operation can be followed.
+	// Unrecorded is set if the location cannot be written: operations are not supported then.
 	Unrecorded bool
 	// KeepInput keeps what an action was called with, of an operation that may be begun once more; see
 	// operation.KeepInput. Nil has none begun so.

@@ -22,11 +22,11 @@ var errUnclear = errors.New("the runner ended around this call; it is not made a
 // errUnrecorded is why an operation is not begun.
 var errUnrecorded = errors.New("the call is not made: it may begin an operation, which could not be followed since the location cannot be written")
 
-// once makes a call that may begin an operation, once per restore whoever holds it: that it is made
-// is durable before it, and how it ended is recorded soon afterwards. A later holder takes the
-// recorded answer; where there is none it repeats a call that carries an idempotency key, and no
-// other. Such a call is also repeated when its process dies. An operation that was begun is durable
-// when once returns, and among those of the restore, whatever becomes of the object.
+// once makes a call that may begin an operation, once per restore even after a takeover: the intent
+// is durable before the call, and how it ended is recorded soon afterwards. A later holder takes
+// the recorded answer; where there is none it repeats a call that carries an idempotency key, and
+// no other. Such a call is also repeated when its process dies. An operation that was begun is
+// durable when once returns, and among those of the restore, whatever the outcome of the object.
 func (c *Caller) once(ctx context.Context, q Request, kind string) (result action.RestoreResult, err error) {
 	name, node := q.Action.Name(), q.Node
 	starter, repeatable := q.Action.(action.RestoreStarter)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/readiness"
 )
 
-// await finds what has to come before the object goes on after an action; nil is nothing.
+// await returns the wait for the additional items of an action; nil is none.
 func (r *run) await(ctx context.Context, b *bound, result *action.RestoreResult) *dispatch.Wait {
 	if len(result.Additional) == 0 && !result.Wait {
 		return nil
@@ -50,8 +50,8 @@ func (r *run) await(ctx context.Context, b *bound, result *action.RestoreResult)
 	return r.comeBack(ctx)
 }
 
-// find returns the node that an action means, by the name of its resource in the backup or any that
-// the cluster knows.
+// find returns the node that an action means, by the name of its resource in the backup or any name
+// that the cluster serves.
 func (r *run) find(item action.Item) (int32, bool) {
 	node, ok := r.chains.Plan.Find(item.GroupResource.String(), item.Namespace, item.Name)
 	if !ok {

@@ -33,8 +33,8 @@ type Config struct {
 	Pending  *pending.Store
 	Caller   *call.Caller
 	Clock    clock.WithTicker
-	// ReadyTimeout is how long an object waits until its additional items are ready, where the
-	// action does not say.
+	// ReadyTimeout is how long an object waits until its additional items are ready, unless the action
+	// sets it.
 	ReadyTimeout time.Duration
 }
 

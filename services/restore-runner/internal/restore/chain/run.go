@@ -1,5 +1,5 @@
 // Package chain runs the restore item actions that match an object, one after the other: each gets
-// the object as the one before it left it, once what that one asks for is there.
+// the result of the one before it, after the additional items of that one exist.
 package chain
 
 import (
@@ -101,7 +101,7 @@ func (r *run) suspend(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wai
 	return wait, false
 }
 
-// put asks an action about the object, if it wants it. A zero result is that of one that does not.
+// put calls an action with the object, if it applies to it. Otherwise the result is zero.
 func (r *run) put(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
 	if wants, err := r.wanted(ctx, b); err != nil || !wants {
 		return result, err

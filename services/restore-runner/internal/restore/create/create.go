@@ -27,7 +27,7 @@ type Creator struct {
 	Finisher *finish.Finisher
 	Existing *existing.Reader
 	Names    *naming.Names
-	// PreserveNodePorts and Update are what the spec of the restore says.
+	// PreserveNodePorts and Update are fields of the spec of the restore.
 	PreserveNodePorts, Update bool
 }
 
@@ -61,7 +61,7 @@ func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
 }
 
 // Complete notes what came of a request, and completes the object. False when it has its outcome
-// already, or none because ctx ended: a request cut off says nothing about the object.
+// already, or none because ctx ended: the result of a request that was cut off is unknown.
 func (c *Creator) Complete(ctx context.Context, e *outcome.Entry, o *object.Object, result *apply.Result) bool {
 	if result.Err != nil {
 		c.Finisher.Fail(ctx, e, o.Node, result.Err)

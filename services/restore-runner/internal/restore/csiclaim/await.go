@@ -30,7 +30,7 @@ var (
 	contents   = snapshotv1.SchemeGroupVersion.WithResource(csisnapshot.Contents.Resource)
 )
 
-// Pauses between two looks at the claims.
+// Pauses between two reads of the claims.
 const (
 	firstPause = 100 * time.Millisecond
 	longPause  = 5 * time.Second
@@ -46,7 +46,7 @@ type Awaiter struct {
 	Stop    stop.Signal
 }
 
-// settled is what there is to say when a claim is not waited for any more.
+// settled is the result of waiting for a claim.
 type settled struct{ volume, message, problem string }
 
 // Await returns once each claim is bound to its volume, which gets reclaim policy and labels that it
@@ -112,7 +112,7 @@ func (a *Awaiter) read(ctx context.Context, t apply.Target, into any) (found boo
 	return true, jsonlimit.Unmarshal(raw, into, jsonlimit.Object)
 }
 
-// look looks at a claim once. Without an end, why is what it waits for.
+// look reads a claim once. Without an end, why is what it waits for.
 func (a *Awaiter) look(ctx context.Context, f *outcome.Filled) (end *settled, why string, err error) {
 	var claim corev1.PersistentVolumeClaim
 	found, err := a.read(ctx, apply.Target{GVR: claimsGVR, Namespace: f.Volume.ClaimNamespace, Name: f.Volume.Claim}, &claim)

@@ -1,6 +1,6 @@
-// Package csiclaim fills claims from the CSI snapshots of a backup: before such a claim is created it
-// makes a VolumeSnapshot for it and the content that stands for what the driver stored, and when
-// everything is restored it waits until the claims are bound to their volumes.
+// Package csiclaim fills claims from the CSI snapshots of a backup: before such a claim is created
+// it makes a VolumeSnapshot for it and a VolumeSnapshotContent with the handle of the stored
+// snapshot, and when everything is restored it waits until the claims are bound to their volumes.
 package csiclaim
 
 import (
@@ -144,7 +144,7 @@ func (f *Filler) fill(ctx context.Context, e *outcome.Entry, o *object.Object, s
 	return nil
 }
 
-// read reads a snapshot from the backup, whatever the filters of the restore say.
+// read reads a snapshot from the backup, regardless of the filters of the restore.
 func (f *Filler) read(ctx context.Context, name types.NamespacedName) (*restored.Stored, error) {
 	item, ok := f.Snapshots.Snapshot(name)
 	if !ok {
@@ -189,8 +189,8 @@ func (f *Filler) make(ctx context.Context, gr schema.GroupResource, o client.Obj
 	return nil
 }
 
-// from has a claim be filled from a VolumeSnapshot. It asks for the storage at least that a volume of
-// the snapshot needs. Actions may hold parts of the body still.
+// from makes a VolumeSnapshot the data source of a claim. It requests at least the storage that a
+// volume of the snapshot needs. Actions may still refer to parts of the body.
 func from(o *object.Object, snapshot string, size int64) error {
 	spec := maps.Clone(decoded.Object(o.Body, "spec"))
 	if spec == nil {

@@ -48,7 +48,7 @@ type Config struct {
 	Existing *existing.Reader
 	Catalog  *served.Catalog
 	Reset    *reset.Options
-	// Report reports what an object asks for and is not done.
+	// Report reports what an object requests and is not done.
 	Report   func(*outcome.Entry, *object.Object)
 	Timeouts delay.Timeouts
 	Poller   delay.Poller
@@ -208,8 +208,7 @@ func (r *Restorer) established(ctx context.Context, t apply.Target) (bool, error
 	return live.True("Established", "NamesAccepted"), nil
 }
 
-// discover asks the cluster again what it serves, until it names every kind that was just
-// established.
+// discover repeats the discovery until it lists every kind that was just established.
 func (r *Restorer) discover(ctx context.Context) error {
 	start := r.Clock.Now()
 	for {

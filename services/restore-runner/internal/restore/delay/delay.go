@@ -29,7 +29,7 @@ const (
 	// internalPatience is how long requests are repeated at which the server fails by itself, not
 	// because of a webhook.
 	internalPatience = time.Minute
-	// pollEvery is the pause between two looks at the same thing.
+	// pollEvery is the pause between two reads of an object.
 	pollEvery = 250 * time.Millisecond
 )
 
@@ -97,13 +97,13 @@ func (w Waiter) Wait(err error) *dispatch.Wait {
 	return &dispatch.Wait{Wake: true}
 }
 
-// Poller looks at the same thing again and again.
+// Poller paces repeated reads of an object.
 type Poller struct {
 	Clock clock.WithTicker
 	Stop  stop.Signal
 }
 
-// Pause waits between two looks. An error means that ctx ended or that the restore is to stop; then
+// Pause waits between two reads. An error means that ctx ended or that the restore is to stop; then
 // what was waited for has no outcome.
 func (p *Poller) Pause(ctx context.Context) error {
 	timer := p.Clock.NewTimer(pollEvery)

@@ -1,4 +1,4 @@
-// Package existing looks at the objects that the cluster has.
+// Package existing reads the objects that the cluster has.
 package existing
 
 import (

@@ -22,8 +22,8 @@ type Finisher struct {
 	Owners   *owners.Linker
 }
 
-// Fail is the outcome of an object that got no further than err. When the restore ends here it has
-// no outcome: whoever goes on restores it.
+// Fail records the failure of an object with err. When this process stops it has no outcome: the
+// next holder restores it.
 func (s *Finisher) Fail(ctx context.Context, e *outcome.Entry, v int32, err error) {
 	if stop.Ending(ctx, err) {
 		return

@@ -38,7 +38,7 @@ type Config struct {
 	Finisher *finish.Finisher
 	Existing *existing.Reader
 	Names    *naming.Names
-	// Targets learns which namespaces this process created, and which cannot be prepared.
+	// Targets receives the namespaces that this process created, and those that cannot be prepared.
 	Targets  *target.Namespaces
 	Timeouts delay.Timeouts
 	Poller   delay.Poller
@@ -210,8 +210,8 @@ func (c *Creator) ensure(ctx context.Context, name string, body map[string]any, 
 	}
 }
 
-// existing is the outcome of a namespace that is there: this restore's work if its field
-// manager says so. An earlier holder made it then, or a request that failed.
+// existing is the outcome of a namespace that is there: created by this restore if it has its field
+// manager. An earlier holder made it then, or a request that failed.
 func (c *Creator) existing(live *existing.Object, stored bool) apply.Result {
 	if stored && live.MadeBy(c.Existing.Manager) {
 		return apply.Result{Action: apply.Created, UID: live.Metadata.UID, Fresh: true}

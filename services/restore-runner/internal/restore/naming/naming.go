@@ -1,4 +1,4 @@
-// Package naming says what the objects of a restore are called in the cluster, and which other
+// Package naming gives the objects of a restore their names in the cluster, and finds which other
 // object of the restore has the name already.
 package naming
 

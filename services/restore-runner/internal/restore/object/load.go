@@ -28,7 +28,7 @@ type Loader struct {
 	Catalog *served.Catalog
 }
 
-// Load reads and decodes a body and checks that it is what the plan says.
+// Load reads and decodes a body and checks that it is the object of the plan.
 func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 	raw, err := l.Source.Read(ctx, l.Plan.Item(v))
 	if err != nil {

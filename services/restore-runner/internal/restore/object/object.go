@@ -1,5 +1,5 @@
 // Package object is one object on its way into the cluster: it is read from the backup, changed by
-// actions, and gets what this restore knows of it.
+// actions, and has its node, target and owners in this restore.
 package object
 
 import (

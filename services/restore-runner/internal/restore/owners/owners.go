@@ -55,7 +55,7 @@ type References struct {
 	lost  []relink.Lost
 }
 
-// Report tells what is dropped.
+// Report records the references that are dropped.
 func (r *References) Report(e *outcome.Entry) {
 	for _, lost := range r.lost {
 		dropped(e, lost)
@@ -101,7 +101,7 @@ func (l *Linker) Remade(o *object.Object) string {
 	return ""
 }
 
-// relate tells how the reference of an object to an owner is brought back. An owner that was
+// relate returns how the reference of an object to an owner is restored. An owner that was
 // created paused makes and adopts nothing; one that was in the cluster before is not paused.
 func (l *Linker) relate(v int32, owner objmeta.Owner) plan.Relation {
 	if node, ok := l.Plan.Owner(owner.UID); ok && l.Plan.Paused(node) && l.Recorder.Action(node) == apply.Created {
@@ -116,8 +116,8 @@ func (l *Linker) node(uid string) (int32, bool) {
 	return node, ok && l.Recorder.Concerns(node)
 }
 
-// find looks once for an owner that may be in the cluster from before the restore: what it owns is
-// created with the reference then. In a namespace that this restore made it cannot be.
+// find reads, once, an owner that may be in the cluster from before the restore: what it owns is
+// created with the reference then. A namespace that this restore made has no such owner.
 func (l *Linker) find(ctx context.Context, node int32) {
 	if l.Plan.Class(node) != plan.Other || l.Namespaces.Created(l.Plan.Target(node)) {
 		return
@@ -125,7 +125,7 @@ func (l *Linker) find(ctx context.Context, node int32) {
 	l.book.Look(node, func() *relink.Owner {
 		live, err := l.Existing.Get(ctx, l.Names.Target(node))
 		if live == nil || err != nil {
-			return nil // its own creation will tell
+			return nil // its own creation decides
 		}
 		meta := decoded.Object(live, "metadata")
 		if meta["deletionTimestamp"] != nil {

@@ -29,7 +29,7 @@ type State struct {
 	Wait *dispatch.Wait
 	// Additional are the additional items of the action before Next.
 	Additional []Additional
-	// Probe is what the action before Next wants to be asked about them, nil for nothing.
+	// Probe is the readiness check of the action before Next, nil for none.
 	Probe *readiness.Probe
 	// Object is what the actions made of it; nil for one that can be read from the backup again.
 	Object *action.Object
@@ -136,8 +136,8 @@ func (f *encoded) read() ([]byte, error) {
 	return raw, nil
 }
 
-// Delay keeps an object if err is a delay that there is time for, and what was said about it since
-// mark will be said again. Without a wait it returns why the object gets no further.
+// Delay keeps an object if err is a delay within its deadline, and removes the messages since mark,
+// which the retry repeats. Without a wait it returns why the object fails.
 func (s *Store) Delay(ctx context.Context, node int32, st *State, w delay.Waiter, err error, mark int) (*dispatch.Wait, error) {
 	if stop.Ending(ctx, err) {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// tick is the time between two looks for Pods that are due.
+	// tick is the time between two checks for Pods that are due.
 	tick = 250 * time.Millisecond
 	// perTick bounds the Pods that are read in a tick, and with it the requests of a restore with
 	// many hooks: 48 a second.

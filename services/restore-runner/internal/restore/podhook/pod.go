@@ -48,8 +48,8 @@ func (p *pod) until(i int) time.Time {
 	return time.UnixMilli(p.Since).Add(p.Hooks[i].Wait)
 }
 
-// ready reports that the containers of the Pod are waited for until they are ready: one hook that
-// wants that decides for all of them (Velero 1.18).
+// ready reports that the containers of the Pod are waited for until they are ready: one hook with
+// that option makes all of them wait (Velero 1.18).
 func (p *pod) ready() bool {
 	for i := range p.Hooks {
 		if p.Hooks[i].Ready {
@@ -118,7 +118,7 @@ func (r *Runner) advance(ctx context.Context, p *pod) (again bool) {
 	return false
 }
 
-// tell logs once what the hooks of a Pod wait for.
+// tell logs what the hooks of a Pod wait for, once.
 func (r *Runner) tell(p *pod, now time.Time, live *live, names []string) {
 	if p.told || p.Left() == 0 || now.Sub(time.UnixMilli(p.Since)) < tellAfter {
 		return

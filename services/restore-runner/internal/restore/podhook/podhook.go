@@ -71,7 +71,7 @@ func New(cfg Config) *Runner {
 // Hooks are those that a Pod owes once its outcome is recorded; nil is none.
 type Hooks struct {
 	pod *outcome.HookedPod
-	// unclear: whether they ran before cannot be told.
+	// unclear: it is not known whether they ran before.
 	unclear bool
 }
 

@@ -29,15 +29,15 @@ func (p *Provisioner) existing(ctx context.Context, o *object.Object) (there boo
 		Err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", o.Target.Name, p.Timeouts.Terminating, going)}
 }
 
-// look looks at the PersistentVolume once. going is why it will not stay, "" when it does
-// or is not there.
+// look reads the PersistentVolume once. going is why it will be deleted, "" when it stays or does
+// not exist.
 func (p *Provisioner) look(ctx context.Context, o *object.Object) (there bool, going string, err error) {
 	live, err := p.Existing.Get(ctx, o.Target)
 	if live == nil || err != nil {
 		return false, "", err
 	}
 	if p.History.Resumed && p.History.Intents[o.Node] == "" && p.Existing.Manager.Made(decoded.Object(live, "metadata")) {
-		return true, "", nil // an earlier holder created it: what became of it since is not for the restore to say
+		return true, "", nil // created by an earlier holder, and left as it is
 	}
 	going, err = p.goingAway(ctx, live)
 	return true, going, err

@@ -1,5 +1,5 @@
 // Package provision makes the volumes of a restore's PersistentVolumes of which the backup has
-// native snapshots, each once per restore, whoever holds it.
+// native snapshots, each once per restore, even after a takeover.
 package provision
 
 import (

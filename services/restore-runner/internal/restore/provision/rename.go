@@ -17,8 +17,8 @@ import (
 const clonePrefix = "velero-clone-"
 
 // name gives the PersistentVolume another name if its claim goes to another namespace than the
-// backup's while its own name is taken: the claim it was saved with may live on beside the restored
-// one. Whoever takes the restore over uses the recorded name.
+// backup's while its own name is taken: the claim it was saved with may still exist beside the
+// restored one. A successor uses the recorded name.
 func (p *Provisioner) name(ctx context.Context, o *object.Object) error {
 	stored := p.Plan.Node(o.Node).Name
 	if o.Renamed != "" {
@@ -32,8 +32,8 @@ func (p *Provisioner) name(ctx context.Context, o *object.Object) error {
 	if namespace == p.Plan.MapNamespace(namespace) {
 		return nil
 	}
-	// The same for every holder of the restore, so that one without records recognizes what is
-	// there.
+	// The same for every holder of the restore, so that one without records recognizes an existing
+	// volume.
 	clone := apply.Target{GVR: o.Target.GVR, Name: clonePrefix + uuid.NewSHA1(uuid.NameSpaceOID, []byte(string(p.UID)+"/"+stored)).String()}
 	there, mine, err := p.Existing.Owned(ctx, o.Target)
 	renamed := there && !mine
@@ -71,9 +71,9 @@ func (p *Provisioner) record(ctx context.Context, o *object.Object, made *outcom
 	return nil
 }
 
-// FollowVolume makes a claim name its volume as that is called in the cluster. Volumes come before
-// their claims, also where an action on the claim asks for the volume: only when the claim is about
-// to be created is the name certain.
+// FollowVolume sets the volume name of a claim to the name in the cluster. Volumes come before
+// their claims, also as additional items of an action on the claim: the name is certain only when
+// the claim is about to be created.
 func (p *Provisioner) FollowVolume(o *object.Object) {
 	spec := decoded.Object(o.Body, "spec")
 	stored := decoded.Text(spec, "volumeName")

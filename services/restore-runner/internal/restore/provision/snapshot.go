@@ -84,7 +84,7 @@ func (p *Provisioner) ready(ctx context.Context, location string) (by action.Vol
 	return by, err
 }
 
-// volume makes the volume, once per restore whoever holds it.
+// volume makes the volume, once per restore even after a takeover.
 func (p *Provisioner) volume(ctx context.Context, o *object.Object, by action.VolumeSnapshotter, s *nativesnapshot.Snapshot) (made outcome.Volume, err error) {
 	made = p.planned(o, s)
 	switch before := p.before(o.Node); {

@@ -23,8 +23,8 @@ const (
 	maxRetries = 2
 )
 
-// Probe is to be put to an action until it says yes or fails, or the time is over. The exported
-// fields are set before Add, and Err is read once the node is woken.
+// Probe is a check that is repeated until the action reports readiness or fails, or the time is
+// over. The exported fields are set before Add, and Err is read once the node is woken.
 type Probe struct {
 	Node      int32
 	Action    string
@@ -42,11 +42,11 @@ type Probe struct {
 	cancel context.CancelFunc // of the call under way, nil for none
 }
 
-// Prober asks the actions of all objects that wait, and wakes them.
+// Prober calls the actions of all objects that wait, and wakes them.
 type Prober struct {
 	clock   clock.WithTicker
 	restore *action.Restore
-	// collateral tells of an error that the call may not be to blame for; nil is always false.
+	// collateral reports whether another call may have caused an error; nil is always false.
 	collateral func(error) bool
 	woken      chan int32 // nodes that need not wait any longer
 	added      chan *Probe
@@ -65,8 +65,8 @@ type answer struct {
 }
 
 // New returns a prober that sends the nodes of probes that came to an end to woken. restore is the
-// Restore as actions get it; collateral tells of an error that the call may have failed because of
-// another one, nil is always false.
+// Restore as actions get it; collateral reports whether another call may have caused an error, nil
+// is always false.
 func New(c clock.WithTicker, restore *action.Restore, collateral func(error) bool, woken chan int32) *Prober {
 	return &Prober{
 		clock: c, restore: restore, collateral: collateral, woken: woken, added: make(chan *Probe), answers: make(chan answer), calls: map[string]int{},
@@ -173,7 +173,7 @@ func (p *Prober) ask(ctx context.Context) {
 	}
 }
 
-// call asks once. A panic is the action's defect and an error.
+// call makes one check. A panic of the action is returned as an error.
 func (p *Prober) call(ctx, all context.Context, q *Probe) {
 	r := answer{probe: q}
 	func() {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
-// Screen looks at objects before they are changed. Safe for concurrent use.
+// Screen checks objects before they are changed. Safe for concurrent use.
 type Screen struct {
 	Plan    *plan.Plan
 	Volumes *volume.Decisions
@@ -43,7 +43,7 @@ func (s *Screen) Skipped(o *object.Object) *reset.Skip {
 	return nil
 }
 
-// Report reports what the object asks for and this version does not do.
+// Report reports what the object requests and this version does not do.
 func (s *Screen) Report(e *outcome.Entry, o *object.Object) {
 	if annotation := reset.Unsupported(o.Body); annotation != "" {
 		e.Error("annotation " + annotation + " asks for what this version does not do; the object is restored without it")

@@ -10,9 +10,10 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
-// snapshot keeps the objects of CSI snapshots out, which would take a new snapshot or stand for one
-// that is not theirs to remove. Those that the backup made come back with the claims that are filled
-// from them, and not at all where volumes are not restored; nor do classes then (Velero 1.18).
+// snapshot keeps the objects of CSI snapshots out, which would take a new snapshot or, when
+// deleted, remove the snapshot of the backup. Those that the backup made are restored with the
+// claims that are filled from them, and not at all where volumes are not restored; nor do classes
+// then (Velero 1.18).
 func (s *Screen) snapshot(o *object.Object, gr schema.GroupResource) *reset.Skip {
 	switch gr {
 	case csisnapshot.Classes:

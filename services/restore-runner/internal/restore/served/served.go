@@ -1,5 +1,5 @@
-// Package served says what the cluster serves by now: kinds appear with the definitions and
-// APIServices of a restore.
+// Package served keeps which kinds the cluster serves, updated as the definitions and APIServices
+// of a restore add some.
 package served
 
 import (
@@ -38,7 +38,7 @@ func (c *Catalog) Resolve(name string) (schema.GroupResource, bool) {
 	return gr, ok
 }
 
-// Discover asks the cluster again what it serves.
+// Discover repeats the discovery.
 func (c *Catalog) Discover(ctx context.Context) error {
 	discovered, err := resource.Discover(ctx, c.config)
 	if err != nil {
@@ -48,8 +48,8 @@ func (c *Catalog) Discover(ctx context.Context) error {
 	return nil
 }
 
-// Find asks the cluster again what it serves, unless the catalog names the resource. It names it
-// afterwards, or there is an error and the catalog is as before.
+// Find repeats the discovery unless the catalog has the resource. Afterwards it has it, or there is
+// an error and the catalog is as before.
 func (c *Catalog) Find(ctx context.Context, gr schema.GroupResource) error {
 	if _, ok := c.Lookup(gr); ok {
 		return nil

@@ -83,7 +83,7 @@ func Find(ctx context.Context, cfg Config) *Late {
 		raw, err := l.Source.Read(ctx, l.Plan.Item(v))
 		var config admissionv1.MutatingWebhookConfiguration
 		if err != nil || jsonlimit.Unmarshal(raw, &config, jsonlimit.Object) != nil {
-			continue // its own outcome says so
+			continue // its own outcome reports it
 		}
 		for i := range config.Webhooks {
 			hook := &config.Webhooks[i]
