@@ -20,7 +20,7 @@ var (
 	volumes     = schema.GroupResource{Resource: "persistentvolumes"}
 )
 
-// resolver knows what a cluster would.
+// resolver resolves resource names as a cluster would.
 type resolver map[string]schema.GroupResource
 
 func (r resolver) Resolve(name string) (schema.GroupResource, bool, bool) {

@@ -13,7 +13,7 @@ type Action interface {
 	// Name is the registered name, "vendor.example/what". It is unique among actions of one
 	// concern.
 	Name() string
-	// AppliesTo returns which objects the action wants to see. It is asked once per job.
+	// AppliesTo returns which objects the action is called for. It is called once per job.
 	AppliesTo(ctx context.Context) (Selector, error)
 }
 
@@ -39,7 +39,7 @@ func (b *Backup) Backup() *velerov1.Backup { return b.backup }
 // JSON returns the object as JSON, which must not be changed.
 func (b *Backup) JSON() []byte { return b.raw }
 
-// BackupItem looks at an object while it is backed up, and may change what is stored.
+// BackupItem is called for an object while it is backed up, and may change what is stored.
 type BackupItem interface {
 	Action
 	// Execute gets the object as the actions before it left it. The result's Object has the same
@@ -53,11 +53,11 @@ type BackupResult struct {
 	Object *Object
 	// Additional are objects to back up with this one.
 	Additional []Item
-	// OperationID, when not empty, names an operation that goes on after the call, see Operations.
+	// OperationID, when not empty, names an operation that continues after the call, see Operations.
 	// It may come with an error, where the rest of the answer could not be used.
 	OperationID string
-	// Process is the start ID of the plugin's process that the operation lives in and dies with;
-	// empty for an operation outside of it.
+	// Process is the start ID of the plugin's process that runs the operation and whose end is its
+	// end; empty for an operation outside of it.
 	Process string
 	// Restartable means that the operation may be begun once more when Process has ended.
 	Restartable bool
@@ -107,7 +107,7 @@ type ItemBlock interface {
 	Related(ctx context.Context, object *Object, backup *Backup) ([]Item, error)
 }
 
-// DeleteItem looks at each object of a backup before the backup is deleted.
+// DeleteItem is called for each object of a backup before the backup is deleted.
 type DeleteItem interface {
 	Action
 	// Execute gets the object as it is stored.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Why Operations cannot say anything about an operation.
+// Why Operations cannot report the state of an operation.
 var (
 	// ErrUnknownOperation means that the action answered that it has no such operation.
 	ErrUnknownOperation = errors.New("no such operation")
@@ -20,7 +20,7 @@ var (
 // ErrNotRestartable means that an action does not allow its operations to be begun once more.
 var ErrNotRestartable = errors.New("operations of the action are not begun once more")
 
-// Operation names work that goes on after the call of an action that began it.
+// Operation names work that continues after the call of an action that began it.
 type Operation struct {
 	// Kind and Action are what the action is registered as, and its name.
 	Kind, Action string
@@ -28,18 +28,18 @@ type Operation struct {
 	ID string
 }
 
-// Operations asks actions about operations that they began, in processes that all jobs of this
-// instance share. Except for ErrUnknownOperation, an error says nothing about the operation. job is
+// Operations follows operations that actions began, in processes that all jobs of this instance
+// share. Except for ErrUnknownOperation, an error does not mean that the operation failed. job is
 // the Backup or Restore as JSON.
 type Operations interface {
 	// Progress returns how far the operation has come.
 	Progress(ctx context.Context, op Operation, job []byte) (Progress, error)
-	// Cancel asks the operation to stop; its Progress says when it has. grace is how long the
-	// caller waits for that, 0 for no limit. accepted is false for an operation that cannot be
-	// stopped and goes on to its own end.
+	// Cancel requests the operation to stop; Progress reports its end. grace is how long the
+	// caller waits for that, 0 for no limit. accepted is false for an operation that cannot be stopped
+	// and runs to its own end.
 	Cancel(ctx context.Context, op Operation, job []byte, grace time.Duration) (accepted bool, err error)
 	// Logs returns what the operation has logged from since on, oldest first, all of it where since
-	// is zero. With follow it goes on until the operation or ctx has ended. An error is the last
+	// is zero. With follow it continues until the operation or ctx has ended. An error is the last
 	// element. An action that keeps no logs has no lines; one whose protocol has none gives
 	// ErrNoLogs.
 	Logs(ctx context.Context, op Operation, job []byte, since time.Time, follow bool) iter.Seq2[LogLine, error]
@@ -80,7 +80,7 @@ type Progress struct {
 	Completed, Total int64
 	// Units names what is counted, for people.
 	Units string
-	// Description says what is going on, for people.
+	// Description is the current step, for people.
 	Description string
 	// Started and Updated are the plugin's own times; zero means it gave none.
 	Started, Updated time.Time

@@ -31,7 +31,7 @@ func (r *Restore) Restore() *velerov1.Restore { return r.restore }
 // JSON returns the object as JSON, which must not be changed.
 func (r *Restore) JSON() []byte { return r.raw }
 
-// RestoreItem looks at an object before it is created, and may change or skip it.
+// RestoreItem is called for an object before it is created, and may change or skip it.
 type RestoreItem interface {
 	Action
 	// Execute gets the object as the actions before it left it, and as it was backed up. The
@@ -54,12 +54,12 @@ type RestoreResult struct {
 	Wait bool
 	// WaitTimeout bounds that wait; 0 means the restore's default.
 	WaitTimeout time.Duration
-	// OperationID, when not empty, names an operation that goes on after the call, see Operations,
+	// OperationID, when not empty, names an operation that continues after the call, see Operations,
 	// also of an object with Skip. It may come with an error, where the rest of the answer could not
 	// be used.
 	OperationID string
-	// Process is the start ID of the plugin's process that the operation lives in and dies with;
-	// empty for an operation outside of it.
+	// Process is the start ID of the plugin's process that runs the operation and whose end is its
+	// end; empty for an operation outside of it.
 	Process string
 	// Restartable means that the operation may be begun once more when Process has ended.
 	Restartable bool

@@ -17,15 +17,15 @@ import (
 // ErrExpression means that an action's expression cannot be evaluated for an object.
 var ErrExpression = errors.New("selector cannot be evaluated")
 
-// Selector is which objects an action wants to see; empty lists and strings want everything.
+// Selector selects the objects that an action is called for; empty lists and strings select all.
 type Selector struct {
 	// IncludedNamespaces and ExcludedNamespaces are names or patterns with '*', '?' and '[..]'.
 	IncludedNamespaces, ExcludedNamespaces []string
 	// IncludedResources and ExcludedResources are names as people type them, with or without a
 	// group.
 	IncludedResources, ExcludedResources []string
-	// Touches are the only resources the action may be called for, whatever else it asks; empty or
-	// "*" means any.
+	// Touches are the only resources the action may be called for, whatever its other fields select;
+	// empty or "*" means any.
 	Touches []string
 	// Labels is a label selector in its text form.
 	Labels string
@@ -34,7 +34,7 @@ type Selector struct {
 	Expression string
 }
 
-// Matcher answers for one action what its selector wants. Immutable, safe for concurrent use; only
+// Matcher evaluates the selector of one action. Immutable, safe for concurrent use; only
 // Accepts allocates.
 type Matcher struct {
 	resources          matchList
@@ -126,8 +126,8 @@ func (m *Matcher) Resource(gr schema.GroupResource) bool {
 	return m.resources.includes(gr) && m.touches.includes(gr)
 }
 
-// Namespace reports whether objects of the namespace can match; "" stands for cluster-scoped
-// objects, which match only where no namespace is left out.
+// Namespace reports whether objects of the namespace can match; "" means cluster-scoped objects,
+// which match only where no namespace is left out.
 func (m *Matcher) Namespace(name string) bool {
 	if m.allNames || name == "" {
 		return m.allNames
@@ -135,7 +135,7 @@ func (m *Matcher) Namespace(name string) bool {
 	return (len(m.inNames) == 0 || selection.MatchesAny(m.inNames, name)) && !selection.MatchesAny(m.outNames, name)
 }
 
-// Labels reports whether an object with these labels matches; nil stands for none.
+// Labels reports whether an object with these labels matches; nil means none.
 func (m *Matcher) Labels(set labels.Labels) bool {
 	if m.everythingSelected {
 		return true
@@ -146,15 +146,15 @@ func (m *Matcher) Labels(set labels.Labels) bool {
 	return m.selector.Matches(set)
 }
 
-// Matches reports whether the action wants the object, as far as that is known without looking into
-// it; Accepts tells the rest.
+// Matches reports whether the object matches everything but the expression, without decoding it;
+// Accepts evaluates the expression.
 func (m *Matcher) Matches(gr schema.GroupResource, namespace string, set labels.Labels) bool {
 	return m.Resource(gr) && m.Namespace(namespace) && m.Labels(set)
 }
 
-// Accepts reports whether the expression wants the object; without one it is true. It decodes the
-// object. An expression that fails, such as by asking for a field that is not there, is an error
-// that wraps ErrExpression, and of that object.
+// Accepts reports whether the expression is true for the object; without one it is. It decodes the
+// object. An expression that fails, such as on a missing field, is an error of that object that
+// wraps ErrExpression.
 func (m *Matcher) Accepts(ctx context.Context, o *Object) (bool, error) {
 	if m.expression == nil {
 		return true, nil

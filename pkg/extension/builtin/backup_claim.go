@@ -56,8 +56,8 @@ func boundVolume(claim object) (string, error) {
 }
 
 // boundFields returns the fields of a bound claim's spec and the labels that are not to be stored.
-// The selector stays where the class is "": such a claim can only be bound to a volume that exists,
-// and the selector says to which.
+// The selector stays where the class is "": such a claim can only be bound to an existing volume,
+// which the selector selects.
 func boundFields(claim object, backup string) (fields, stale []string, err error) {
 	spec, err := child(claim, "spec")
 	if err != nil {

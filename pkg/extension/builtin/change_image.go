@@ -15,12 +15,13 @@ import (
 // Each value of the ConfigMap is a rule "old,new".
 type changeImage struct{ configured[imageRules] }
 
-// imageRules are in the order they are tried: the longest old part first, because it says most.
+// imageRules are in the order they are tried: the longest old part first, because it is the most
+// specific.
 type imageRules []imageRule
 
 type imageRule struct{ key, old, new string }
 
-// errAmbiguous means that a rule does not say which part of an image it means.
+// errAmbiguous means that a rule matches more than one part of an image.
 var errAmbiguous = errors.New("the old part occurs more than once")
 
 func newChangeImage(target Target) changeImage {

@@ -13,14 +13,14 @@ import (
 // ErrConfig means that the ConfigMap of an action cannot be used.
 var ErrConfig = errors.New("invalid action configuration")
 
-// configured is an action that a ConfigMap configures. The configuration is read once per job; who
-// asks after a failure of the API server tries again.
+// configured is an action that a ConfigMap configures. The configuration is read once per job;
+// after a failure of the API server the next call retries.
 type configured[T any] struct {
 	named
 	config *lazy[settings[T]]
 }
 
-// settings is what a ConfigMap says, or what is wrong with it: that does not change during a job.
+// settings is the content of a ConfigMap, or why it is invalid: neither changes during a job.
 type settings[T any] struct {
 	found bool
 	value T

@@ -106,7 +106,7 @@ func FuzzActions(f *testing.F) {
 	})
 }
 
-// judge asks of every answer that it is an object or an error of the outside.
+// judge requires that every answer is an object or an error from outside of the action.
 func judge(t *testing.T, o *action.Object, err error) {
 	t.Helper()
 	require.NotErrorIs(t, err, builtin.ErrPanic)

@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// lazy is a value that is made when it is first asked for, once; after a failure the next who asks
-// tries again.
+// lazy is a value that is made once, by the first get; after a failure the next get retries.
 type lazy[T any] struct {
 	turn  chan struct{} // holds a token while one makes the value or reads it
 	build func(context.Context) (T, error)

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
 
-// podClaims returns the claims that a Pod of the namespace mounts. Claims that the Pod's own
-// ephemeral volumes stand for are not among them: they belong to the Pod and are made anew with it.
+// podClaims returns the claims that a Pod of the namespace mounts. Claims of the Pod's own
+// ephemeral volumes are not among them: they belong to the Pod and are made anew with it.
 func podClaims(pod object, namespace string) ([]action.Item, error) {
 	var items []action.Item
 	err := each(pod, func(volume object) error {

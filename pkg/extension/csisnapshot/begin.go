@@ -47,7 +47,7 @@ func (s *Snapshotter) create(ctx context.Context, of *subject) (*snapshotv1.Volu
 	return nil, errors.New("no name is free for a VolumeSnapshot")
 }
 
-// Pauses between two looks at a snapshot that is not cut.
+// Pauses between two reads of a snapshot that is not cut.
 const (
 	firstPause = 100 * time.Millisecond
 	longPause  = 2 * time.Second

@@ -170,7 +170,7 @@ func (s *Snapshotter) marked(o *action.Object, vs *snapshotv1.VolumeSnapshot, vs
 	}, nil
 }
 
-// enlarge raises the storage that the stored claim asks for to what a volume of the snapshot needs.
+// enlarge raises the storage request of the stored claim to what a volume of the snapshot needs.
 func enlarge(u *unstructured.Unstructured, size int64) error {
 	text, found, err := unstructured.NestedString(u.Object, "spec", "resources", "requests", "storage")
 	if err != nil || size <= 0 {

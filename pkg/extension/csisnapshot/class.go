@@ -15,7 +15,7 @@ import (
 // annotationDefaultClass marks the default class of its driver, with any value (Velero 1.18).
 const annotationDefaultClass = "snapshot.storage.kubernetes.io/is-default-class"
 
-// ClassError says why no VolumeSnapshotClass can be chosen for a claim.
+// ClassError is why no VolumeSnapshotClass can be chosen for a claim.
 type ClassError struct {
 	Claim  types.NamespacedName
 	Driver string
@@ -43,7 +43,7 @@ func (e *ClassError) Unserved() bool { return e.Reason == "" }
 // maxClasses bounds the classes that an error names.
 const maxClasses = 20
 
-// wish names a class that an annotation asks for.
+// wish is a class that an annotation names.
 type wish struct{ where, class string }
 
 // choose returns the class for a claim: the one that an annotation of the claim or of the backup

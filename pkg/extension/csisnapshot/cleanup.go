@@ -24,8 +24,8 @@ func (a API) Discard(ctx context.Context, namespace, name string) error {
 }
 
 // annotationDeleted on a content has its sidecar remove it, which ignores the deletion otherwise
-// (external-snapshotter 8.7). The snapshot controller writes it where it sees the deletion of the
-// VolumeSnapshot; it does not where that is gone.
+// (external-snapshotter 8.7). The snapshot controller writes it when it observes the deletion of
+// the VolumeSnapshot, and not when that no longer exists.
 const annotationDeleted = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted"
 
 // Release removes the objects of a snapshot, either of which may be nil, and leaves what the driver

@@ -25,7 +25,7 @@ func (b *bed) cut(t *testing.T) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeS
 	return vs, read(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
 }
 
-// look has the controller and the driver do what there is to do.
+// look runs the controller and the driver once.
 func (b *bed) look(t *testing.T) {
 	t.Helper()
 	for range 3 {
@@ -34,7 +34,7 @@ func (b *bed) look(t *testing.T) {
 }
 
 // A sidecar removes only snapshots whose handle is in the status of the content. It does not write
-// that where it sees the content when it is being deleted already.
+// that to a content which is being deleted when it first reads it.
 func TestADeletionDoesNotDependOnWhatTheSidecarSaw(t *testing.T) {
 	b := newBed(t, 1)
 	_, vsc := b.cut(t)

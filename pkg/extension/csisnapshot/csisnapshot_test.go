@@ -134,7 +134,7 @@ func (b *bed) count(t *testing.T) (snapshots, contents int) {
 	return len(vs.Items), len(vsc.Items)
 }
 
-// What is stored is what Velero 1.18 looks for when it restores and deletes the backup.
+// What is stored is what Velero 1.18 reads when it restores and deletes the backup.
 func TestAClaimIsStoredWithItsSnapshot(t *testing.T) {
 	b := newBed(t, 1)
 	b.driver.Behave("a/c0", csitest.Behaviour{Cut: 2, Ready: -1})

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
-// finalizerContent keeps a VolumeSnapshotContent until its driver has removed what it stands for.
+// finalizerContent keeps a VolumeSnapshotContent until its driver has removed the snapshot.
 const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
 
 // Served reports whether the cluster serves the snapshot API.
@@ -41,8 +41,8 @@ func (a API) DeleteActions() []action.DeleteItem {
 	return []action.DeleteItem{&deleteAction{named{NameDelete, Contents}, a}}
 }
 
-// deleteAction has the driver remove the snapshot that a stored content stands for. It begins that:
-// Gone says when it is done.
+// deleteAction has the driver remove the snapshot of a stored content. It only begins that; Gone
+// waits for its end.
 type deleteAction struct {
 	named
 	API
@@ -90,13 +90,13 @@ func (d *deleteAction) endLive(ctx context.Context, live *snapshotv1.VolumeSnaps
 	return d.end(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
 }
 
-// twin makes a content that stands for the same snapshot, and deletes it. Its finalizer keeps it
-// until the driver has removed the snapshot. Its name follows from the handle, so that another
+// twin creates a second content with the same snapshot handle, and deletes it. Its finalizer keeps
+// it until the driver has removed the snapshot. Its name follows from the handle, so that another
 // attempt finds it.
 //
 // The sidecar has the driver remove only snapshots whose handle is in the status of the content
-// (external-snapshotter 8.7). It writes that itself if it sees the content before the deletion and
-// the driver knows the snapshot, neither of which is certain.
+// (external-snapshotter 8.7). It writes that itself if it reads the content before the deletion and
+// the driver has the snapshot, neither of which is certain.
 func (d *deleteAction) twin(ctx context.Context, stored *snapshotv1.VolumeSnapshotContent, handle string) error {
 	twin := &snapshotv1.VolumeSnapshotContent{
 		ObjectMeta: metav1.ObjectMeta{
@@ -155,7 +155,7 @@ const (
 var ErrRemains = errors.New("not removed by its driver yet")
 
 // Gone waits until no content of the backup is left. An error wraps ErrRemains where drivers take
-// longer than two minutes, and says what they report.
+// longer than two minutes, and has the messages that they report.
 func (a API) Gone(ctx context.Context, of Owner) error {
 	loop := retry.Loop{
 		Clock: a.Clock, Log: slog.New(slog.DiscardHandler), // a content that is there is no failure

@@ -1,10 +1,10 @@
 // Package csisnapshot takes the data of claims on CSI drivers with the snapshot API of the cluster,
-// snapshot.storage.k8s.io/v1: the actions that a backup runs for it, what is asked about its
-// operations, and how what they made goes away again. Names, labels and annotations are Velero
-// 1.18's, so that either server restores and deletes the other's backups.
+// snapshot.storage.k8s.io/v1: the actions that a backup runs for it, the progress of its
+// operations, and the removal of what they made. Names, labels and annotations are Velero 1.18's,
+// so that either server restores and deletes the other's backups.
 //
-// A snapshot is named after the idempotency key of the call that makes it. Whoever repeats the call
-// finds the VolumeSnapshot that there is, and makes no second one.
+// A snapshot is named after the idempotency key of the call that makes it. A repetition of the call
+// finds the existing VolumeSnapshot, and makes no second one.
 package csisnapshot
 
 import (

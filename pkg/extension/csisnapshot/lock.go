@@ -150,7 +150,7 @@ func (s *Snapshotter) beginOne(ctx context.Context, of *subject, b *begun, place
 	return h, made
 }
 
-// lastLook bounds the look at a snapshot after the end of a context.
+// lastLook is the timeout of the read of a snapshot after the end of a context.
 const lastLook = 2 * time.Second
 
 // release unlocks a volume after the wait for its snapshot ended with err. Where the end of ctx ended

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
 
-// DefaultTimeout is how long the driver has to cut a snapshot where the backup does not say.
+// DefaultTimeout is how long the driver has to cut a snapshot unless the backup sets it.
 const DefaultTimeout = 10 * time.Minute
 
 // Snapshotter takes the snapshots of one backup. Safe for concurrent use.
@@ -78,7 +78,7 @@ func (s *Snapshotter) wanted() bool {
 }
 
 // find returns what a snapshot is to be taken of; nil where none is: the claim is not bound, its
-// volume is of no CSI driver, or no class can be chosen, which Why tells.
+// volume is of no CSI driver, or no class can be chosen, with the reason in Why.
 func (s *Snapshotter) find(ctx context.Context, c *claim, key string) (*subject, error) {
 	if !s.wanted() || c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "" {
 		return nil, nil

@@ -14,8 +14,7 @@ import (
 )
 
 // OperationID is the identifier of the operation that waits until a snapshot is ready, as Velero
-// 1.18 has it: namespace, name, and a time, of which this is the one that whoever repeats the call
-// arrives at again.
+// 1.18 has it: namespace, name, and a time, which is the same when the call is repeated.
 func OperationID(vs *snapshotv1.VolumeSnapshot) string {
 	return fmt.Sprintf("%s/%s/%s", vs.Namespace, vs.Name, vs.CreationTimestamp.UTC().Format(time.RFC3339))
 }
@@ -74,8 +73,7 @@ func (a *snapshotAction) Start(_ context.Context, o *action.Object, _ *action.Ba
 	return r, err
 }
 
-// including is the object with the request that its additional items are stored whatever the
-// filters say.
+// including annotates the object so that its additional items are stored regardless of the filters.
 func including(o *action.Object) (*action.Object, error) {
 	u, err := o.Copy()
 	if err != nil {

@@ -21,15 +21,15 @@ import (
 
 // Peers finds instances by the names of their Leases; claim.Peers is one.
 type Peers interface {
-	// Find returns where the instance answers gRPC, or that it has ended. An error says nothing about
-	// the instance.
+	// Find returns the gRPC address of the instance, or that it has ended. An error does not mean that
+	// it has.
 	Find(ctx context.Context, instance string) (address string, gone bool, err error)
 	// Serving returns the instances where operations of a kind of job can be begun, the one that was
 	// seen last first.
 	Serving(ctx context.Context, kind string) (instances []string, err error)
 }
 
-// Client asks the instances that operations live in. Safe for concurrent use.
+// Client calls the instances whose plugin processes run operations. Safe for concurrent use.
 type Client struct {
 	peers Peers
 	dial  func(address string) (*grpc.ClientConn, error)
@@ -59,7 +59,7 @@ func (c *Client) Close() {
 	}
 }
 
-// drop forgets a connection. The caller holds the lock.
+// drop closes and removes a connection. The caller holds the lock.
 func (c *Client) drop(instance string) {
 	if conn, ok := c.conns[instance]; ok {
 		_ = conn.Close() // nothing is lost with it
@@ -98,7 +98,7 @@ func (c *Client) connect(ctx context.Context, instance string) (operationv1.Oper
 	return operationv1.NewOperationServiceClient(made), nil
 }
 
-// Home asks about the operations in one process of an instance.
+// Home follows the operations in one process of an instance.
 type Home struct {
 	client            *Client
 	instance, process string
@@ -202,7 +202,7 @@ func (h *Home) logs(ctx context.Context, req *operationv1.StreamLogsRequest, tak
 	}
 }
 
-// Forget says that nobody asks about the operation any more.
+// Forget lets the instance stop keeping the operation's process for it.
 func (c *Client) Forget(ctx context.Context, instance, process string, op action.Operation) error {
 	api, err := c.connect(ctx, instance)
 	if err != nil {
@@ -213,7 +213,7 @@ func (c *Client) Forget(ctx context.Context, instance, process string, op action
 	return h.failed(err)
 }
 
-// maxTried bounds how many instances Live asks.
+// maxTried bounds how many instances Live calls.
 const maxTried = 8
 
 // Live returns an instance that answers where operations of a kind of job can be begun, which is

@@ -1,5 +1,5 @@
-// Package operationhome is about operations that live in a plugin's process: the instance of a
-// service that has the process answers for them over gRPC, and whoever follows them asks there.
+// Package operationhome follows operations that run in a plugin's process: the instance of a
+// service that has the process reports their progress over gRPC to the other instances.
 package operationhome
 
 import (
@@ -10,7 +10,7 @@ import (
 // ErrGone means that the process is gone, and the operation with it.
 var ErrGone = errors.New("the process that the operation lived in is gone")
 
-// errNoProcess is ErrGone where the instance itself says so.
+// errNoProcess is the ErrGone that the instance itself returned.
 var errNoProcess = fmt.Errorf("%w", ErrGone)
 
 // Reasons of the service's errors.

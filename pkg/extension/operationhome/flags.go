@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
-// DefaultDrainTimeout is Flags.DrainTimeout where nothing is said.
+// DefaultDrainTimeout is used if Flags.DrainTimeout is nil.
 const DefaultDrainTimeout = time.Minute
 
 // Flags are those of a service whose plugins' processes operations live in.
 type Flags struct {
-	// DrainTimeout is how long a process that was told to stop is kept by operations that live in
-	// its plugins' processes; 0 is not at all, nil DefaultDrainTimeout.
+	// DrainTimeout is how long a stopping process waits for operations in its plugins' processes; 0 is
+	// not at all, nil DefaultDrainTimeout.
 	DrainTimeout *time.Duration
 }
 

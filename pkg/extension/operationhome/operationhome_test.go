@@ -60,8 +60,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// moving is an action whose operations live in its process until they are cancelled; Progress says
-// which process that is.
+// moving is an action whose operations run in its process until they are cancelled; Progress
+// returns which process that is.
 type moving struct {
 	plugin.Everything
 	mu sync.Mutex
@@ -233,8 +233,8 @@ func TestAnInstanceAnswersForItsProcesses(t *testing.T) {
 	require.ErrorIs(t, err, action.ErrUnknownAction)
 }
 
-// That the process is gone is said by the instance itself, or by the end of its Lease; a call that
-// fails says nothing.
+// A process is gone when its instance reports that, or when the instance's Lease ends; not when a
+// call fails.
 func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 	b := newBed(t)
 	op, process := b.begin("one")
@@ -335,8 +335,8 @@ func TestALiveInstanceIsFound(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A service that was told to stop stays while operations live in its plugins' processes, and its
-// Lease with it; those that nobody asks about do not keep it.
+// A stopping service waits for the operations in its plugins' processes and keeps its Lease;
+// operations that are no longer polled do not keep it.
 func TestOperationsKeepTheirInstance(t *testing.T) {
 	b := newBed(t)
 	one, process := b.begin("one")

@@ -18,9 +18,9 @@ import (
 type Processes interface {
 	action.Operations
 	action.Restarter
-	// Alive reports whether the process with this start ID is one of these and lives.
+	// Alive reports whether the process with this start ID is one of these and runs.
 	Alive(process string) bool
-	// Forget lets the process of an operation end that nobody asks about any more.
+	// Forget lets the process of an operation end that is no longer polled.
 	Forget(op action.Operation)
 }
 

@@ -9,14 +9,14 @@ import (
 
 // Drainer are processes that operations live in; pluginhost.Operations is one.
 type Drainer interface {
-	// Drain returns when no operation lives in them any more, or the end of ctx, with how many do.
+	// Drain returns the number of operations that run in them, once there is none or ctx has ended.
 	Drain(ctx context.Context) int
 	// Close ends the processes.
 	Close()
 }
 
-// Stay keeps a service that was told to stop alive while operations live in its plugins' processes:
-// nobody else can tell how they end.
+// Stay keeps a stopping service running while its plugins' processes have operations: no other
+// process can report how they end.
 type Stay struct {
 	Processes Drainer
 	// Limit is for how long at most.
@@ -46,8 +46,8 @@ func (s *Stay) Run(ctx context.Context) error {
 	return nil
 }
 
-// Before returns a part of a service that goes on until Run has waited: the Lease that says that
-// this instance can be asked.
+// Before returns a part of a service that runs until Run has returned, such as the renewal of the
+// Lease by which other instances find this one.
 func (s *Stay) Before(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		longer, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -199,7 +199,7 @@ func TestPrepareStartsTheProcess(t *testing.T) {
 	require.False(t, failed.Sent)
 }
 
-// An operation that an action began goes on, whatever object it answered with.
+// An operation that an action began continues, even if the returned object is invalid.
 func TestAnOperationIsKnownWhoseAnswerCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	s := open(t, host(t, nil))

@@ -8,7 +8,7 @@ import (
 )
 
 // async is what the SDK's asynchronous actions have in common. They are called in the process that
-// all jobs share: an operation that lives there outlives the session.
+// all jobs share: an operation in it can last longer than the session.
 type async struct{ plugin }
 
 // AppliesTo calls the plugin.
@@ -26,7 +26,7 @@ type begun interface {
 	GetInProcess() bool
 }
 
-// begin makes the call that may begin an operation, and has a process stay that one lives in.
+// begin makes the call that may begin an operation, and keeps the process running if one is in it.
 func (a *async) begin(ctx context.Context, p *process, ask func() (begun, error)) (id, process string, err error) {
 	startID, err := p.startID(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ type who struct {
 	name string
 }
 
-// backoff counts deaths of processes in a row. They are counted per process, not per call, or one
-// crash under many calls would look like many.
+// backoff counts crashes of processes in a row. They are counted per process, not per call: one
+// crash during many calls is one.
 type backoff struct {
 	deaths int
 	last   error
@@ -68,7 +68,7 @@ func (t *backoffs) check(key backoffKey, s *spec) error {
 	return t.all[key].check(s)
 }
 
-// clear forgets the deaths of a plugin that answered.
+// clear resets the crashes of a plugin that answered.
 func (t *backoffs) clear(key backoffKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

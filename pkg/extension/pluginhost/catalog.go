@@ -23,8 +23,8 @@ type Registration struct {
 	described bool // the process serves Holdfast's own contract too
 }
 
-// BinaryError is something in the plugin directory that cannot be used. It is a reason to tell
-// somebody, not to stop: the other plugins work.
+// BinaryError is something in the plugin directory that cannot be used. It is reported, and does
+// not stop the service: the other plugins work.
 type BinaryError struct {
 	// Path is the binary.
 	Path string
@@ -86,7 +86,7 @@ type plugged struct {
 	name string
 }
 
-// add takes a registration in, or says why not.
+// add adds a registration, or returns why it cannot.
 func (c *catalog) add(p Registration, owners map[plugged]string) {
 	fail := func(kind Kind, err error) {
 		c.failures = append(c.failures, BinaryError{Path: p.Path, Kind: kind, Err: err})

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// maxHandshake bounds the line in which a process says where it listens.
+// maxHandshake bounds the handshake line with the address of a process, in bytes.
 const maxHandshake = 4 << 10
 
 // errAddress means that a process listens somewhere else than on a unix socket.

@@ -56,8 +56,8 @@ func identifiersOf(items []action.Item) []*velero.ResourceIdentifier {
 	return ids
 }
 
-// decodeAnswer decodes an object and goes on from what it found: were the text passed on, another
-// decoder could find another object in it, because a field may come twice.
+// decodeAnswer decodes an object and drops its text: with a duplicate field another decoder could
+// read another object from that text.
 func decodeAnswer(answer []byte) (*action.Object, action.Identity, error) {
 	content, err := action.FromJSON(answer).Content()
 	if err != nil {

@@ -84,7 +84,7 @@ func (l *listing) describe(ctx context.Context, w *worker, c call) error {
 	return err
 }
 
-// add completes what the list of Velero's kinds said of a plugin, or adds one of our kinds.
+// add completes the entry of a plugin from the list of Velero's kinds, or adds one of our kinds.
 func (l *listing) add(described *pluginv1.Plugin) error {
 	kind, ok := ours[described.GetKind()]
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
-// TestPluginsGetNoSecretsOfTheirServer: a plugin is a stranger's binary and was given the whole
-// environment but HOLDFAST_*, with the database's password of whoever started the server.
+// TestPluginsGetNoSecretsOfTheirServer: a plugin is a third party's binary and had the server's
+// whole environment except for HOLDFAST_*, such as a database password.
 func TestPluginsGetNoSecretsOfTheirServer(t *testing.T) {
 	env := environ(Config{
 		Environ: []string{

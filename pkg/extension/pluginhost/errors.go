@@ -87,7 +87,7 @@ func (e *RemoteError) Is(target error) bool {
 	return target == action.ErrUnknownOperation && e.Code == codes.NotFound && e.Reason == ReasonNoOperation
 }
 
-// What an ErrorInfo of the SDK says, see async.proto.
+// Values of an ErrorInfo of the SDK, see async.proto.
 const (
 	// ReasonNoOperation means that the action does not know the operation. NotFound alone may come
 	// from anywhere.

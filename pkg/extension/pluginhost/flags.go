@@ -9,7 +9,7 @@ import (
 )
 
 // Flags are the settings of plugins that a service adds to the shared ones, of which --plugin-dir
-// says where plugins are. The zero value of a field means its default.
+// is the directory of plugins. The zero value of a field means its default.
 type Flags struct {
 	// CallTimeout bounds one call about one object.
 	CallTimeout time.Duration

@@ -78,8 +78,8 @@ func TestAFloodOfBytesIsBoundedAsOneOfLinesIs(t *testing.T) {
 	require.Contains(t, logged.String(), `"lines":40`)
 }
 
-// An answer of 8 MiB, the most that is taken, becomes 180 MiB of maps; the runner dies, the one
-// that takes the job over asks again, and dies too.
+// An answer of 8 MiB, the limit, decodes to 180 MiB of maps; the runner is out of memory, its
+// successor repeats the call, and is as well.
 func TestAnAnswerOfManyValuesIsAnError(t *testing.T) {
 	for name, element := range map[string]string{"objects": "{}", "arrays": "[[]]", "fields": `{"":0}`, "numbers": "0"} {
 		answer := limittest.Text(t, limittest.List(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"},"spec":[`, element, `]}`, 8<<20-2000))

@@ -11,7 +11,7 @@ import (
 )
 
 // This file is what a worker that all jobs share does beyond others: it keeps a process as long as
-// operations live in it, asks about them there, and ends it when it was not needed for a while.
+// operations run in it, follows them there, and ends the process once it has been idle for a while.
 
 // maxStartID bounds the start ID of a process.
 const maxStartID = 256
@@ -30,7 +30,7 @@ func (p *process) startID(ctx context.Context) (string, error) {
 	return *p.started.Load(), nil
 }
 
-// checkStartID refuses what cannot tell a process from another one.
+// checkStartID refuses an ID that does not distinguish processes.
 func checkStartID(id string) error {
 	if id == "" || len(id) > maxStartID {
 		return fmt.Errorf("%w: Describe: process_id %q, and an operation lives in the process", ErrMalformed, clip(id))
@@ -38,7 +38,7 @@ func checkStartID(id string) error {
 	return nil
 }
 
-// runs reports whether a process with this start ID lives.
+// runs reports whether a process with this start ID is running.
 func (w *worker) runs(startID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *worker) runs(startID string) bool {
 	return false
 }
 
-// at returns the process that the operation of the call lives in, else any, for one call.
+// at returns the process of the operation of the call, else any, for one call.
 func (w *worker) at(ctx context.Context, c *call) (*process, error) {
 	if c.operation != (action.Operation{}) {
 		if p := w.home(c.operation); p != nil {
@@ -60,7 +60,7 @@ func (w *worker) at(ctx context.Context, c *call) (*process, error) {
 	return w.acquire(ctx, c.who)
 }
 
-// home returns the living process that the operation lives in for one call, or nil.
+// home returns the running process of the operation, for one call, or nil.
 func (w *worker) home(op action.Operation) *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +91,7 @@ func (w *worker) dwell(op action.Operation, p *process) {
 	p.operations++
 }
 
-// leave says that the operation does not live in a process any more.
+// leave removes the operation from those that keep a process.
 func (w *worker) leave(op action.Operation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *worker) evict(p *process) {
 	p.operations = 0
 }
 
-// tend ends the process when it was idle for long enough, and forgets its operations when it dies.
+// tend ends the process when it was idle for long enough, and removes its operations when it ends.
 func (w *worker) tend(p *process) {
 	defer w.ending.Done()
 	for pause := w.spec.limits.Idle; ; {
@@ -139,7 +139,7 @@ func (w *worker) tend(p *process) {
 	}
 }
 
-// idle takes a process out of use that is not needed, and returns when to look again.
+// idle takes a process out of use that is not needed, and returns when to check again.
 func (w *worker) idle(p *process) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

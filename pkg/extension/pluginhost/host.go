@@ -14,14 +14,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config says where plugins are and how they are run.
+// Config is where plugins are and how they are run.
 type Config struct {
 	// Dir is searched for executables, with the directories below it. Empty or absent means that
 	// there are none.
 	Dir string
 	// Namespace is the server namespace, which plugins get as VELERO_NAMESPACE.
 	Namespace string
-	// Kubeconfig is given to plugins as KUBECONFIG; empty leaves what Environ says.
+	// Kubeconfig is given to plugins as KUBECONFIG; empty leaves the value in Environ.
 	Kubeconfig string
 	// LogLevel and Features are given to plugins as flags; LogLevel is debug, info, warn or error.
 	LogLevel string
@@ -29,8 +29,8 @@ type Config struct {
 	// Environ is the environment of this process. Plugins get what is on a list of names, see
 	// AllowEnv, and what that allows.
 	Environ []string
-	// AllowEnv are names of variables that plugins get beyond the list; a * at the end stands for
-	// any rest.
+	// AllowEnv are names of variables that plugins get beyond the list; a * at the end matches any
+	// rest.
 	AllowEnv []string
 	// SocketDir is where sockets are put; empty means the system's directory for temporary files.
 	// Its path must be short, at most 55 bytes, because that of a socket is limited.

@@ -22,7 +22,7 @@ import (
 // caller calls a plugin of one kind that is registered with some behaviour.
 type caller func(t *testing.T, s *pluginhost.Session, behaviour string) error
 
-// callers have every kind and version, and say which answers each of them has.
+// callers have every kind and version, with the answers that each of them can give.
 var callers = map[string]caller{
 	"BackupItemAction": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
 		_, err := named(t, s.BackupItems(), "test.io/"+behaviour).Execute(t.Context(), pod(), theBackup(t))

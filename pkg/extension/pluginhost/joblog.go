@@ -10,7 +10,7 @@ import (
 
 // JobLog returns a logger for [Host.Open] that hands every line of the plugins from level on to
 // note, as a line of the job's log whose source is the plugin. Warnings and errors among them are
-// warnings and errors of the job, as in Velero, and are handed on whatever level says. note is
+// warnings and errors of the job, as in Velero, and are handed on regardless of level. note is
 // called from many goroutines at once.
 func JobLog(level slog.Level, note func(joblog.Entry)) *slog.Logger {
 	return slog.New(&jobHandler{level: min(level, slog.LevelWarn), note: note})

@@ -4,7 +4,7 @@ import "time"
 
 // Limits bound what a plugin may cost. Zero fields mean the defaults stated.
 type Limits struct {
-	// Start is how long a process may take to say where it listens: 1 minute, as in Velero.
+	// Start is how long a process may take until its handshake: 1 minute, as in Velero.
 	Start time.Duration
 	// Stop is how long a process may take to end before it is killed: 2 seconds, as in Velero.
 	Stop time.Duration
@@ -26,8 +26,8 @@ type Limits struct {
 	Deaths int
 	// Backoff is for how long none is started: 1 minute.
 	Backoff time.Duration
-	// Idle is how long a process that jobs share runs on without a call and without an operation
-	// that lives in it: 5 minutes.
+	// Idle is how long a process that jobs share runs on without a call and without an operation in
+	// it: 5 minutes.
 	Idle time.Duration
 	// LogRate and LogBurst bound the lines a process may log: 1,000 a second after the first
 	// 10,000, where every 4 KiB of a long line count as one more. What is over is counted and

@@ -151,8 +151,7 @@ func annotations(t testing.TB, o *action.Object) map[string]string {
 	return u.GetAnnotations()
 }
 
-// eventuallyGone waits for the end of a process; dead ones that nobody has reaped yet count as
-// gone.
+// eventuallyGone waits for the end of a process; zombies count as gone.
 func eventuallyGone(t testing.TB, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return gone(pid) }, patience, tick, "process %d lives", pid)

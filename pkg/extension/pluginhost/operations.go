@@ -17,10 +17,10 @@ var (
 	_ action.Restarter  = (*Operations)(nil)
 )
 
-// Operations asks plugins about operations that they began, and begins those of the SDK's
-// asynchronous actions for all sessions, which may live in the plugin's process. It has a process
-// per binary, started at the first call. A call that is not answered in time fails alone. Safe for
-// concurrent use.
+// Operations follows operations that plugins began, and begins those of the SDK's asynchronous
+// actions for all sessions, which may run in the plugin's process. It has a process per binary,
+// started at the first call. A call that is not answered in time fails alone. Safe for concurrent
+// use.
 type Operations struct {
 	host *Host
 	ctx  context.Context
@@ -53,11 +53,11 @@ func (o *Operations) Close() {
 	all.Wait()
 }
 
-// drainLook is the time between two looks at what a drain waits for.
+// drainLook is the time between two checks of Drain.
 const drainLook = 100 * time.Millisecond
 
-// Drain returns when no operation lives in a process any more, or the end of ctx, with how many do.
-// Operations leave with the answer to Progress that says that they ended.
+// Drain returns the number of operations in processes, once there is none or ctx has ended. An
+// operation counts until Progress has reported its end.
 func (o *Operations) Drain(ctx context.Context) int {
 	ticker := o.host.cfg.Clock.NewTicker(drainLook)
 	defer ticker.Stop()
@@ -84,7 +84,7 @@ func (o *Operations) inside() (n int) {
 }
 
 // Alive reports whether the process with this start ID, see action.BackupResult.Process, is one of
-// these and lives.
+// these and runs.
 func (o *Operations) Alive(process string) bool {
 	o.mu.Lock()
 	workers := slices.Collect(maps.Values(o.workers))

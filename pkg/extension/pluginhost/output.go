@@ -130,8 +130,8 @@ func (o *output) reportDropped() {
 	_ = o.handler.Handle(o.ctx, record)
 }
 
-// end logs what is left when the process has gone, and returns why it says it died; empty when it
-// does not.
+// end logs the remaining output when the process has ended, and returns the reason of a crash in
+// it; empty when there is none.
 func (o *output) end() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -44,8 +44,8 @@ type selecting interface {
 	GetResourceSelector() *velero.ResourceSelector
 }
 
-// selector asks what an action applies to: in Holdfast's own contract, which can say more, where
-// the process speaks it, else with Velero's of the action's kind.
+// selector calls AppliesTo of an action: of Holdfast's own contract, which has more fields, if the
+// process serves it, else of Velero's for the action's kind.
 func (p *plugin) selector(ctx context.Context, veleros func(context.Context, *process) (selecting, error)) (s action.Selector, err error) {
 	err = p.worker.do(ctx, p.query("AppliesTo"), func(ctx context.Context, at *process) error {
 		if p.registration.described {

@@ -68,8 +68,8 @@ type process struct {
 	spec    *spec
 	sockets string // the directory of its socket
 
-	// dialed is every connection go-plugin opened: it forgets those that are lost while they are
-	// set up.
+	// dialed is the last connection that go-plugin opened: go-plugin itself does not close one whose
+	// setup fails.
 	dialed atomic.Pointer[grpc.ClientConn]
 
 	// These belong to the worker.
@@ -80,7 +80,7 @@ type process struct {
 	silences   int       // calls in a row that were not answered in time, where that does not end it
 	used       time.Time // when it was last given back
 
-	// started is what it says its start ID is, once it was asked.
+	// started is the start ID that it reported, once that was read.
 	started atomic.Pointer[string]
 
 	// initialized belongs to the storage whose turn it is: the process has the configuration.
@@ -169,7 +169,7 @@ func (p *process) config() *goplugin.ClientConfig {
 		SkipHostEnv:      true,
 		StartTimeout:     s.limits.Start,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: p.sockets},
-		Logger:           hclog.NewNullLogger(), // what it would say is in the errors
+		Logger:           hclog.NewNullLogger(), // its messages are in the errors
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.limits.Answer), grpc.ForceCodecV2(newCodec())),
 			grpc.WithMaxHeaderListSize(maxHeaders),

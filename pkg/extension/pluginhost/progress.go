@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 )
 
-// What is said of an operation that ended badly and whose plugin does not say why.
+// Messages about an operation that failed without a reason from its plugin.
 const (
 	unexplained = "the operation failed, and the plugin does not say why"
 	cancelled   = "the operation was cancelled"

@@ -24,8 +24,8 @@ func (hasty) NewTimer(d time.Duration) clock.Timer {
 	return clock.RealClock{}.NewTimer(d)
 }
 
-// A binary that does not start at the moment when the service does is not used until somebody
-// restarts the service.
+// A binary that failed to start together with the service was not used until a restart of the
+// service.
 func TestABinaryThatDidNotStartIsAskedAgain(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "vendor")
@@ -55,7 +55,8 @@ func TestABinaryThatDidNotStartIsAskedAgain(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A plugin of a kind that nobody calls is registered, and nothing says that its work is not done.
+// A plugin of a kind that no service calls was registered, without a message that its work is not
+// done.
 func TestWhatNobodyServesIsMissingFromTheJobsItIsFor(t *testing.T) {
 	registered := func(kind Kind, name string) Registration {
 		return Registration{Kind: kind, Name: name, Path: "/p/x", described: asynchronous(kind)}

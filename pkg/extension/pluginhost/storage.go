@@ -24,7 +24,7 @@ func newStorage(p plugin, init func(context.Context, grpc.ClientConnInterface) e
 
 func (s *storage) slow(method string) call { return s.call(method, s.worker.spec.limits.Storage) }
 
-// look is a slow call that changes nothing.
+// look is a slow call that changes nothing, and may be repeated.
 func (s *storage) look(method string) call {
 	c := s.slow(method)
 	c.reads = true

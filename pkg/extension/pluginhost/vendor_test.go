@@ -130,7 +130,7 @@ func speakGarbage() {
 	}
 }
 
-// listen says where it listens, with more fields after the usual ones.
+// listen prints a handshake line, with more fields after the usual ones.
 func listen(more string) net.Listener {
 	socket := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "own")
 	listener, err := net.Listen("unix", socket)
@@ -264,7 +264,7 @@ func (v *vendor) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	return nil
 }
 
-// do behaves as the plugin's name says and returns the item to answer with.
+// do behaves according to the plugin's name and returns the item to answer with.
 func (v *vendor) do(ctx context.Context, plugin string, item []byte) ([]byte, error) {
 	_, behaviour, _ := strings.Cut(plugin, "/")
 	switch behaviour {

@@ -15,9 +15,9 @@ type watchdog struct {
 }
 
 // watch returns the transfer's context, whose first step has begun; cancel ends it, and the
-// watchdog with it. The context ends with ctx but does not have its deadline: gRPC would tell that
-// to the plugin's side, which could answer it first, with an error that looks like the plugin's
-// own.
+// watchdog with it. The context ends with ctx but does not have its deadline: gRPC sends deadlines
+// to the plugin's side, which could fail first, with an error that is not distinguishable from the
+// plugin's own.
 func watch(ctx context.Context, c clock.WithTicker, limit time.Duration) (w *watchdog, cancel context.CancelFunc) {
 	inner, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { end(ended(ctx)) })

@@ -15,7 +15,7 @@ import (
 )
 
 // worker keeps one process of a binary at work: it starts it at the first call, replaces it when it
-// was lost, and gives up for a while when that happens too often in a row.
+// was lost, and fails calls for a while when that happens too often in a row.
 type worker struct {
 	ctx    context.Context // of the session; its end interrupts starts
 	cancel context.CancelFunc
@@ -101,8 +101,7 @@ func (w *worker) once(ctx context.Context, c call, acquire func(context.Context,
 	if err != nil {
 		return c.fail(err, false)
 	}
-	// Not a deadline: gRPC would tell it to the plugin's side, which could answer it before ours
-	// sees it.
+	// Not a deadline: gRPC sends it to the plugin's side, which could fail the call first.
 	dog, cancel := watch(ctx, w.spec.clock, c.within)
 	defer cancel()
 	sent := new(atomic.Bool)
@@ -292,7 +291,7 @@ func (w *worker) drain(p *process) {
 	w.retire(p)
 }
 
-// retire ends a draining process that answers no call any more, and that no operation lives in. The
+// retire ends a draining process that has neither a call nor an operation. The
 // caller holds the lock.
 func (w *worker) retire(p *process) {
 	if _, live := w.live[p]; !live || !p.draining || p.calls > 0 || p.operations > 0 {

@@ -36,8 +36,8 @@ const Size = 5 << 30
 
 // Behaviour is what the driver does about the snapshots of a claim.
 type Behaviour struct {
-	// Cut and Ready are after how many looks the snapshot has a handle, and is ready; negative is
-	// never.
+	// Cut and Ready are the number of calls of Look after which the snapshot has a handle, and is
+	// ready; negative is never.
 	Cut, Ready int
 	// Error is in the status of the content until the snapshot is ready.
 	Error string
@@ -115,7 +115,7 @@ func (d *Driver) Run(ctx context.Context, period time.Duration, failed func(erro
 	}
 }
 
-// Look does once what there is to do.
+// Look reconciles all objects once.
 func (d *Driver) Look(ctx context.Context) error {
 	var snapshots snapshotv1.VolumeSnapshotList
 	if err := d.Client.List(ctx, &snapshots); err != nil {
@@ -167,7 +167,7 @@ func (d *Driver) snapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) er
 			return err
 		}
 	case missing:
-		return nil // somebody removed it
+		return nil // removed meanwhile
 	case vsc.Spec.VolumeSnapshotRef.UID == "":
 		bound := vsc.DeepCopy()
 		bound.Spec.VolumeSnapshotRef.UID = vs.UID
@@ -195,7 +195,7 @@ func (d *Driver) unbind(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc 
 	return d.finalizer(ctx, vs, FinalizerSnapshot, false)
 }
 
-// mirror writes into the status of a VolumeSnapshot what its content says.
+// mirror copies the status of a content to its VolumeSnapshot.
 func (d *Driver) mirror(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
 	old := vs.DeepCopy()
 	vs.Status = &snapshotv1.VolumeSnapshotStatus{BoundVolumeSnapshotContentName: &vsc.Name, ReadyToUse: ptr.To(false)}
@@ -301,8 +301,8 @@ func (d *Driver) progress(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCon
 	return s
 }
 
-// remove ends a content that is being deleted, which is told by its annotation unless no
-// VolumeSnapshot was ever bound to it. Only a snapshot whose handle is in the status is removed.
+// remove ends a content that is being deleted, which needs its annotation unless no VolumeSnapshot
+// was ever bound to it. Only a snapshot whose handle is in the status is removed.
 func (d *Driver) remove(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent) error {
 	unbound := vsc.Spec.Source.SnapshotHandle != nil && vsc.Spec.VolumeSnapshotRef.UID == ""
 	if !unbound && vsc.Annotations[AnnotationDeleted] == "" {
@@ -347,7 +347,7 @@ func (d *Driver) status(ctx context.Context, o, old client.Object) error {
 	return d.Client.Patch(ctx, o, client.MergeFrom(old))
 }
 
-// String tells what the driver has.
+// String lists the snapshots of the driver.
 func (d *Driver) String() string {
 	return fmt.Sprintf("driver %s with snapshots %v", d.Name, d.Stored())
 }

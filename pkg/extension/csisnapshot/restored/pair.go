@@ -81,15 +81,15 @@ type Restore struct {
 	Labels map[string]string
 }
 
-// stale annotations tell of work that was under way in the cluster of the backup.
+// stale annotations are about work that was under way in the cluster of the backup.
 var stale = []string{
 	"snapshot.storage.kubernetes.io/volumesnapshot-being-created", "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted",
 	"kubectl.kubernetes.io/last-applied-configuration",
 	csisnapshot.AnnotationKey, csisnapshot.AnnotationVolume,
 }
 
-// Content is the content that stands for the snapshot in another cluster, for the VolumeSnapshot
-// that has its name there. What the driver stored outlives it. class is empty for none.
+// Content is the VolumeSnapshotContent of the snapshot in another cluster, for the VolumeSnapshot
+// that has its name there. Its deletion keeps the driver's snapshot. class is empty for none.
 func (s *Stored) Content(r Restore, in types.NamespacedName, class string) *snapshotv1.VolumeSnapshotContent {
 	vsc := &snapshotv1.VolumeSnapshotContent{
 		TypeMeta:   metav1.TypeMeta{APIVersion: snapshotv1.SchemeGroupVersion.String(), Kind: "VolumeSnapshotContent"},

@@ -43,7 +43,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	})
 }
 
-// Pass looks at all objects once.
+// Pass checks all objects once.
 func (s *Sweeper) Pass(ctx context.Context) error {
 	var snapshots snapshotv1.VolumeSnapshotList
 	var contents snapshotv1.VolumeSnapshotContentList
@@ -67,7 +67,7 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 	return p.remove(ctx, snapshots.Items, contents.Items)
 }
 
-// pass is one look at all objects.
+// pass is the state of one Pass.
 type pass struct {
 	*Sweeper
 	under  map[types.UID]bool         // restores that are under way

@@ -149,7 +149,7 @@ func TestAContentWhoseSnapshotIsGoneGoes(t *testing.T) {
 	require.Zero(t, w.left(t))
 }
 
-// A policy that somebody changed must not take the snapshot of the backup along.
+// A deletion policy that was changed must not remove the snapshot of the backup.
 func TestAPolicyThatWasChangedRemovesNoData(t *testing.T) {
 	w := newWorld(t)
 	vsc := &snapshotv1.VolumeSnapshotContent{}

@@ -1,9 +1,8 @@
-// Package selfplugin makes the test binary of a package serve as its plugins: its TestMain sees by
-// the environment or by its own name that it was started as one.
+// Package selfplugin makes the test binary of a package serve as its plugins: its TestMain detects
+// by the environment or by its own name that it was started as one.
 //
-// Below the race detector a process needs about a second of processor time to start, and such tests
-// start hundreds. What they watch is the host, so that the plugins are then the same tests compiled
-// without it.
+// With the race detector a process needs about a second of CPU time to start, and such tests start
+// hundreds. They test the host, so the plugins are then the same tests compiled without it.
 package selfplugin
 
 import (
@@ -15,7 +14,7 @@ import (
 	"testing"
 )
 
-// Directory makes a plugin directory, which lives as long as the test, in which the test binary has
+// Directory makes a plugin directory, which is removed after the test, in which the test binary has
 // these names. Slashes make directories.
 func Directory(t testing.TB, names ...string) string {
 	t.Helper()
