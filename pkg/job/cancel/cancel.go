@@ -30,9 +30,9 @@ const maxName = 256
 type Request struct {
 	// By is the requester; empty if unknown.
 	By string `json:"by,omitempty"`
-	// Time is when it was asked; zero when it is not said.
+	// Time is the time of the request; zero when it is not known.
 	Time time.Time `json:"time,omitzero"`
-	// UID is the object's that is asked to stop; empty when a person wrote it. Ask sets it.
+	// UID is the UID of the object to stop; empty when a person wrote the annotation. Ask sets it.
 	UID types.UID `json:"uid,omitempty"`
 }
 
@@ -53,20 +53,20 @@ const (
 	but    = "; "
 )
 
-// IsReason reports whether a failureReason says that the job was cancelled.
+// IsReason reports whether a failureReason is that of a cancelled job.
 func IsReason(text string) bool {
 	return text == reason || strings.HasPrefix(text, reason+by) || strings.HasPrefix(text, reason+but)
 }
 
-// Error ends the work of a job that was asked to stop. Its text is the reason.
+// Error ends the work of a job with a request to stop. Its text is the reason.
 type Error struct{ Request Request }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Request.Reason() }
 
 // Requested returns the request to stop a job; false when there is none, or when it came after the
-// job began to commit. Any text a person might set counts: "true" asks without a name, "false" does
-// not ask, others are a name.
+// job began to commit. Any text is valid: "true" is a request without a name, "false" is none,
+// others are the requester's name.
 func Requested(obj metav1.Object) (Request, bool) {
 	r, ok := own(obj)
 	return r, ok && !Committing(obj)
@@ -140,7 +140,7 @@ func Mark(obj metav1.Object, epoch int64) error {
 	return nil
 }
 
-// Unmark removes the mark, for an object whose phase says the rest.
+// Unmark removes the mark, for an object with a terminal phase.
 func Unmark(obj metav1.Object) {
 	annotations := obj.GetAnnotations()
 	delete(annotations, holdfast.AnnotationCommitting)

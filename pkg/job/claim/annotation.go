@@ -7,8 +7,8 @@
 //
 // Leader election of client-go, one for each job, would give the exclusion and no epoch, and would
 // renew one Lease for each job: at its usual two seconds, a hundred jobs write fifty times a
-// second. Here an instance renews one, whatever it holds. No benchmark says so, it follows from the
-// number of writes.
+// second. Here an instance renews one, whatever it holds. No benchmark shows that, it follows from
+// the number of writes.
 package claim
 
 import (
@@ -71,8 +71,8 @@ func Set(obj metav1.Object, c Claim) error {
 	return nil
 }
 
-// Release empties the holder and keeps the epoch: the next successor goes on at once. An object
-// without a claim stays without.
+// Release empties the holder and keeps the epoch: the next successor resumes at once. An object
+// without a claim is not changed.
 func Release(obj metav1.Object) error {
 	c, ok, err := Parse(obj)
 	if err != nil || !ok {

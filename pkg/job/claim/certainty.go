@@ -43,8 +43,8 @@ func (t *certainty) renewed(begin, end time.Time) {
 }
 
 // fresh reports whether the Lease was renewed less than the timeout minus a margin ago: the margin
-// is left to the caller. The wall clock has a say too, because the monotonic one may stand still
-// while a machine sleeps.
+// is left to the caller. The wall clock is compared as well, because the monotonic one may stop
+// while a machine is suspended.
 func (t *certainty) fresh(now time.Time) bool {
 	limit := t.timeout - t.timeout/marginsPerTimeout
 	return !t.begin.IsZero() && now.Sub(t.begin) < limit && now.Round(0).Sub(t.begin.Round(0)) < limit

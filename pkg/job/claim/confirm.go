@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// confirmPause is the pause of Confirm after a failed read, unless the timeout asks for less.
+// confirmPause is the pause of Confirm after a failed read, unless the timeout requires less.
 const confirmPause = time.Second
 
 // Confirm returns nil when the claim that obj carries is this instance's at this moment. Call it
@@ -53,7 +53,7 @@ func (i *Instance) certain(g *guard) bool {
 	return i.certainty.certain(g.uid, g.mine.Epoch, i.cfg.Clock.Now())
 }
 
-// guardOf returns what looks after the claim that obj carries.
+// guardOf returns the guard of the claim that obj carries.
 func (i *Instance) guardOf(obj client.Object) (*guard, error) {
 	mine, found, err := Parse(obj)
 	if err == nil && !found {

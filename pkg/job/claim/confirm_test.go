@@ -32,7 +32,7 @@ func steal(t *testing.T, b *bed, successor *Instance, obj *corev1.ConfigMap) {
 	require.NoError(t, b.client.Update(t.Context(), stored))
 }
 
-// requireReads tells how often the object was read for one Confirm.
+// requireReads checks how often the object was read for one Confirm.
 func requireReads(t *testing.T, b *bed, want int64, confirm func()) {
 	t.Helper()
 	before := b.reads.Load()
@@ -71,8 +71,8 @@ func TestConfirmNoticesAPauseAtOnce(t *testing.T) {
 	}
 }
 
-// A claim that outlived a gap is read indefinitely after: a successor that saw the death may have
-// stood still just before its write, and for how long nobody knows.
+// A claim that was kept over a gap is read at every Confirm from then on: a successor that found
+// the holder dead may have been paused just before its write, for an unknown time.
 func TestAfterAGapEveryConfirmReads(t *testing.T) {
 	b, one, two, obj := claimed(t)
 	b.pass(t, timeout, two)
@@ -188,7 +188,7 @@ func TestRememberedClaimsAreBounded(t *testing.T) {
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), last)) })
 }
 
-// A stopped and continued process: its first tick is late, and looks.
+// A stopped and continued process: its first tick is late, and reads the object.
 func TestGuardLooksAtOnceAfterAPause(t *testing.T) {
 	b, one, _, obj := claimed(t)
 	ctx, cancel := one.Guard(t.Context(), obj)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// guardPeriod is how often a guarded object is read, unless the timeout asks for more. Safety does
+// guardPeriod is how often a guarded object is read, unless the timeout requires more. Safety does
 // not rest on it: every write of a holder is fenced.
 const guardPeriod = 2 * time.Second
 
@@ -67,8 +67,8 @@ func (g *guard) run(ctx context.Context, cancel context.CancelCauseFunc) {
 			return
 		case <-ticker.C():
 		}
-		// A tick missed by a process that stood still is there the moment it goes on: this look is
-		// the first thing the job does.
+		// A tick missed by a paused process is delivered as soon as it continues: the job's first step is
+		// this read.
 		if late := g.cfg.Clock.Since(waiting) - period; late > period {
 			g.cfg.Log.Warn("process was paused, looking whether the claim still holds", "object", g.key.String(), "late", late)
 		}
@@ -80,7 +80,7 @@ func (g *guard) run(ctx context.Context, cancel context.CancelCauseFunc) {
 }
 
 // look reads the object: an error wrapping ErrLost when the claim is lost, any other when the
-// server did not answer within a beat or two.
+// server did not answer within the time of a beat or two.
 func (g *guard) look(ctx context.Context) error {
 	obj, ok := reflect.New(g.kind).Interface().(client.Object)
 	if !ok {

@@ -114,10 +114,9 @@ func (i *Instance) nextDeath(looked bool) (due <-chan time.Time, stop func()) {
 	return timer.C(), func() { timer.Stop() }
 }
 
-// beat renews the Lease and looks at the others once. An answer counts only if this instance could
+// beat renews the Lease and reads the others once. An answer counts only if this instance could
 // renew just before and finds that very renewal in it: with a server that takes no writes no
-// instance can renew, and one that answers from an old cache shows renewals as missing that took
-// place.
+// instance can renew, and one that answers from an old cache omits renewals that took place.
 func (i *Instance) beat(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout/gapsPerTimeout)
 	defer cancel()

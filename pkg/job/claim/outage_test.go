@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// An API server that is away for a minute, in every way one can be, expires nobody, however often
-// successors look and however late the holder is back.
+// An API server that is away for a minute, in every way it can be, expires no holder, however often
+// successors read and however late the holder is back.
 func TestAnOutageExpiresNobody(t *testing.T) {
 	refuse := errors.New("etcdserver: mvcc: database space exceeded")
 	for name, outage := range map[string]func(t *testing.T, b *bed) interceptor.Funcs{
@@ -62,8 +62,8 @@ func TestAnOutageExpiresNobody(t *testing.T) {
 	}
 }
 
-// Cut off alone, a successor learns nothing; the others take over from a dead holder all the same,
-// and a holder without writes loses its claim to them.
+// A successor that is cut off alone expires no holder; the others take over from a dead holder
+// nevertheless, and a holder without writes loses its claim to them.
 func TestOnePartitionedSuccessor(t *testing.T) {
 	b, one, two, obj := claimed(t)
 	three := b.instance("three")

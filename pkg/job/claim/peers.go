@@ -20,7 +20,7 @@ import (
 const (
 	// peersFresh is for how long an answer about an instance is used again.
 	peersFresh = time.Second
-	// peersTick is the shortest time between two looks of Run, looksPerTimeout how many it takes
+	// peersTick is the shortest time between two reads of Run, looksPerTimeout the number of reads
 	// within the duration of a Lease.
 	peersTick       = 500 * time.Millisecond
 	looksPerTimeout = 6
@@ -30,8 +30,8 @@ const (
 
 // Peers finds instances for a process that holds no claims. One has ended when its Lease was
 // released, or was seen unchanged, or absent, for its whole duration: by the clock of this process,
-// and without a gap in which the API server did not answer, or no look was taken. Safe for concurrent
-// use.
+// and without a gap in which the API server did not answer, or the Lease was not read. Safe for
+// concurrent use.
 type Peers struct {
 	reader    client.Reader
 	namespace string
@@ -59,14 +59,14 @@ func NewPeers(reader client.Reader, namespace string, clk clock.WithTicker) *Pee
 	return &Peers{reader: reader, namespace: namespace, clock: clk, seen: map[string]*peer{}}
 }
 
-// Run looks at the instances that were asked about until ctx ends, and returns nil: between two
-// questions too, the end of an instance is seen.
+// Run reads the Leases of instances that Find was called for until ctx ends, and returns nil: the
+// end of an instance is detected between two calls as well.
 func (p *Peers) Run(ctx context.Context) error {
 	ticker := p.clock.NewTicker(peersTick)
 	defer ticker.Stop()
 	for {
 		for _, instance := range p.due() {
-			_, _, _ = p.see(ctx, instance) // the question that follows says what failed
+			_, _, _ = p.see(ctx, instance) // the next Find returns the error
 		}
 		select {
 		case <-ctx.Done():
@@ -76,7 +76,7 @@ func (p *Peers) Run(ctx context.Context) error {
 	}
 }
 
-// due lists the instances to look at, and forgets those that are not asked about.
+// due lists the instances to read, and removes those without recent calls of Find.
 func (p *Peers) due() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,8 +96,8 @@ func (p *Peers) due() (names []string) {
 	return names
 }
 
-// Find returns where the instance answers gRPC, empty where it does not say, or that it has ended.
-// An error is one of the API server and says nothing about the instance.
+// Find returns the gRPC address of the instance, empty if its Lease has none, or that it has ended.
+// An error is one of the API server and does not mean that the instance has ended.
 func (p *Peers) Find(ctx context.Context, instance string) (address string, gone bool, err error) {
 	one := p.get(instance)
 	one.looking.Lock()
@@ -128,7 +128,7 @@ func renewed(lease *coordinationv1.Lease) time.Time {
 	return ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 }
 
-// see looks at an instance, unless somebody just did.
+// see reads the Lease of an instance, unless that was done just before.
 func (p *Peers) see(ctx context.Context, instance string) (address string, gone bool, err error) {
 	one := p.get(instance)
 	one.looking.Lock()
@@ -158,8 +158,8 @@ func (p *Peers) get(instance string) *peer {
 	return one
 }
 
-// look takes in an answer, asked for and received at these times; the Lease is empty where there is
-// none.
+// look updates the peer by a read that was sent and answered at these times; the Lease is empty
+// where there is none.
 func (o *peer) look(lease *coordinationv1.Lease, asked, got time.Time) {
 	gap := o.looked.IsZero() || asked.Sub(o.looked) > o.timeout
 	if gap || lease.ResourceVersion != o.version {

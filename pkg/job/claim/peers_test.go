@@ -37,8 +37,8 @@ func TestPeersFindInstancesThatServe(t *testing.T) {
 	require.Equal(t, []string{"young", "old"}, instances)
 }
 
-// A process that only asks about others sees them end as those do that hold claims: by a release, or
-// by a silence that it has watched itself.
+// A process without claims detects the end of instances as those with claims do: by a release, or
+// by a Lease that it observed unchanged for its duration.
 func TestPeersSeeAnInstanceEnd(t *testing.T) {
 	var broken error
 	api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kube.Scheme()).Build(), interceptor.Funcs{

@@ -15,8 +15,8 @@ import (
 )
 
 // TestADeathIsSeenWhenTheTimeoutIsOver kills an instance right after a renewal, at several moments
-// between two looks of the other, whose looks take a while: they must not find it a moment too
-// young to be dead and come back a beat later.
+// between two reads of the other, which take a while: a read must not come a moment before the
+// timeout, with the next one a beat later.
 func TestADeathIsSeenWhenTheTimeoutIsOver(t *testing.T) {
 	const latency = 40 * time.Millisecond
 	for _, after := range []time.Duration{time.Millisecond, beat / 2, beat - time.Millisecond} {

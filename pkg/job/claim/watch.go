@@ -23,7 +23,7 @@ type holder struct {
 	since     time.Time // unchanged since, as far as answers reach back without a gap
 	dead      bool
 	announced bool
-	final     bool // a predecessor: whatever its Lease says
+	final     bool // a predecessor: regardless of its Lease
 }
 
 func newWatch(cfg Config) watch {
@@ -69,7 +69,7 @@ func (w *watch) outdated(now time.Time) bool {
 	return now.Sub(w.answer) > w.timeout/gapsPerTimeout
 }
 
-// restart forgets how long each holder was watched: there was a gap in which the API server did not
+// restart resets how long each holder was watched: there was a gap in which the API server did not
 // answer, or this process did not run.
 func (w *watch) restart(now time.Time) {
 	for _, h := range w.seen {
@@ -77,8 +77,8 @@ func (w *watch) restart(now time.Time) {
 	}
 }
 
-// look notes one holder. A death is final: names are never used again, except that a Lease renewed
-// after all (a process that was paused) counts as alive.
+// look updates one holder. A death is final: names are never used again, except that a Lease
+// renewed after all (a process that was paused) counts as alive.
 func (w *watch) look(name, version string, released bool) {
 	if name == w.self {
 		return

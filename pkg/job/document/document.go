@@ -1,5 +1,5 @@
-// Package document keeps JSON documents of a job in its bucket that are created once: the first one
-// decides, and later ones follow what is there.
+// Package document keeps JSON documents of a job in its bucket that are created once: the first
+// writer decides, and later ones read what it stored.
 package document
 
 import (

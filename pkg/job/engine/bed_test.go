@@ -115,7 +115,7 @@ func (b *bed) get(name string) *job {
 	return o
 }
 
-// edit is somebody's change of an object.
+// edit changes an object as another client.
 func (b *bed) edit(name string, change func(*job)) {
 	b.Helper()
 	o := b.get(name)
@@ -166,7 +166,7 @@ type replica struct {
 	kill     func() // as a power failure does: nothing is written any more
 }
 
-// errDead is what a dead process sees of the world.
+// errDead is the error of every call of a dead process.
 var errDead = errors.New("dead")
 
 // start brings a replica to life. configure may be nil.
@@ -269,7 +269,7 @@ func (r *replica) watch(ctx context.Context) {
 	}
 }
 
-// kind has jobs that do what a test says.
+// kind has jobs that run a test's function.
 type kind struct {
 	*bed
 	replica  string

@@ -21,7 +21,7 @@ var errNotNow = errors.New("nothing to do")
 func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], error) {
 	var decision Decision[T]
 	var mine claim.Claim
-	var refused error // what the kind says; not to be taken for an answer about the object
+	var refused error // the kind's error, distinct from one of the API server about the object
 	obj := e.cfg.New()
 	obj.SetNamespace(e.cfg.Namespace)
 	obj.SetName(next.name)

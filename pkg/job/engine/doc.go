@@ -1,10 +1,10 @@
-// Package engine is how a job lives: a Backup, a Restore or a DeleteBackupRequest that one process
-// at a time works on.
+// Package engine runs jobs: a Backup, a Restore or a DeleteBackupRequest that one process at a time
+// works on.
 //
 // An Engine observes the objects of one kind through the cache, takes the hints of the message bus,
 // finds jobs that no message announced, and takes over those of instances that died. It claims a
 // job in the write that begins it, guards the claim, passes on requests to cancel, gives a job that
-// is told to stop a grace period, survives its panics, and releases the claim of a job that did not
-// come to its end. What a job does and how it ends is its Kind's: the engine knows no store, no
-// journal and no phase.
+// has to stop a grace period, recovers its panics, and releases the claim of a job that did not
+// end. What a job does and how it ends is decided by its Kind: the engine is independent of stores,
+// journals and phases.
 package engine

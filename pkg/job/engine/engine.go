@@ -28,7 +28,7 @@ const (
 	// Overdue is how long a job may wait for the effect of its hint: the queue may hold one that it
 	// never delivers, and then refuses every other.
 	Overdue = 2 * Period
-	// starting is the pause before a look that found this instance without its Lease.
+	// starting is the pause before the next attempt while this instance has no Lease.
 	starting = 200 * time.Millisecond
 	// idleJobs bounds the jobs under way for each place of a pool that takes places from idle jobs.
 	idleJobs = 8
@@ -62,7 +62,7 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Config is what an Engine works with. Every field is required unless it says otherwise.
+// Config is what an Engine works with. Every field is required unless its comment states otherwise.
 type Config[T client.Object] struct {
 	// Service names the controller and begins the names of the failpoints, such as "deletion".
 	Service string

@@ -139,7 +139,7 @@ func TestAHintForAnotherObjectOfTheNameIsDone(t *testing.T) {
 	})
 }
 
-// A Secret that a kind reads for its decision is not there: that says nothing about the job.
+// A Secret that a kind reads for its decision is missing: that does not mean that the job is gone.
 func TestAnObjectThatIsMissingElsewhereIsNoVerdict(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		one := b.start("one", &kind{admit: cause(notFound("secret"))}, nil)
@@ -218,7 +218,8 @@ func TestAKindEndsAJobThatNobodyMayTake(t *testing.T) {
 	})
 }
 
-// Before its own Lease exists an instance watches no other: it cannot tell that a holder lives.
+// Before its own Lease exists an instance watches no other: it cannot detect that a holder is
+// alive.
 func TestAnInstanceWithoutALeaseEndsNoJob(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		k := &kind{admit: func(*job) (engine.Decision[*job], error) { return engine.End[*job](setPhase(phaseFailed), nil), nil }}

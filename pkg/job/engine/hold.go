@@ -31,7 +31,7 @@ func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) error {
 		return nil
 	case errors.Is(err, claim.ErrLost), errors.Is(context.Cause(owned), claim.ErrLost):
 		h.Log.WarnContext(ctx, "claim lost, job stopped", "error", err, "cause", context.Cause(owned))
-		return nil // its new holder goes on
+		return nil // its new holder continues
 	}
 	e.release(ctx, h)
 	if ctx.Err() != nil {

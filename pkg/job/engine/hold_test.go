@@ -140,7 +140,7 @@ func TestADecisionThatPanicsCostsNoProcess(t *testing.T) {
 	})
 }
 
-// A job that fails is released, which its own process sees at once.
+// A job that fails is released, which its own process observes at once.
 func TestAJobThatFailsRestsBeforeItIsBegunAgain(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.bus.Down(true)
@@ -245,8 +245,8 @@ func TestAnEndThatDidNotArriveIsNotOurs(t *testing.T) {
 	}
 }
 
-// The first write of the end arrives behind the second one's read. What an end says may differ from
-// one attempt to the next, by its time at least.
+// The first write of the end arrives after the second one's read. The content of an end may differ
+// between attempts, by its time at least.
 func TestAnEndThatArrivesLateIsOurs(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var late *job
@@ -277,8 +277,8 @@ func TestAnEndThatArrivesLateIsOurs(t *testing.T) {
 	})
 }
 
-// Somebody writes between the decision and the claim: the decision is made again, about what is
-// there now.
+// Another client writes between the decision and the claim: the decision is repeated with the new
+// version.
 func TestADecisionIsAboutTheVersionThatIsReplaced(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.add("j", phaseNew)
@@ -370,7 +370,7 @@ func TestTheClaimOfAJobThatEndedIsNotLoggedAsReleased(t *testing.T) {
 	})
 }
 
-// What is left of an earlier holding of this very process has no say in the later one.
+// A write that is left of an earlier holding by the same process does not affect the later one.
 func TestAHoldingThatEndedIsNotTheNextOne(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var first, second *engine.Held[*job]

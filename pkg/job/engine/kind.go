@@ -28,9 +28,9 @@ const (
 
 // Kind is one kind of job. Its methods are safe for concurrent use.
 type Kind[T client.Object] interface {
-	// Pending says what to do about an object of the cache that is not being deleted and that this
-	// process does not work on. It may make calls; the object must not be changed. An error has the
-	// object looked at again soon.
+	// Pending returns what to do about an object of the cache that is not being deleted and that this
+	// process does not work on. It may make calls; the object must not be changed. After an error it
+	// is called again soon.
 	Pending(ctx context.Context, obj T) (Interest, error)
 	// Terminal reports that the job ended: nothing is written over its phase.
 	Terminal(obj T) bool

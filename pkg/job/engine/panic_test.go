@@ -21,7 +21,8 @@ func (h *handler) AdmitPanicked(*job) engine.Decision[*job] {
 	return engine.End(setPhase(phaseFailed), func(_ context.Context, o *job) { h.note("ended " + o.Name) })
 }
 
-// What panics before it has a claim, or at its end, would panic at every look and for every message.
+// A kind that panics before the claim, or at the end of the job, would panic at every pass and for
+// every message.
 func TestAJobThatKeepsPanickingEnds(t *testing.T) {
 	panics := func(b *bed) { b.note("panicked"); panic("a defect") }
 	for name, defect := range map[string]func(b *bed, k *kind){
@@ -46,7 +47,7 @@ func TestAJobThatKeepsPanickingEnds(t *testing.T) {
 					attempts := func() int {
 						return strings.Count(fmt.Sprint(b.noted()), "panicked")
 					}
-					for i, within := range []int{9, 20, 50, 110, 200} { // pauses of 10, 20, 40, 80 s, and looks 15 s apart
+					for i, within := range []int{9, 20, 50, 110, 200} { // pauses of 10, 20, 40, 80 s, and passes 15 s apart
 						b.pass(time.Duration(within)*time.Second - time.Since(time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC)))
 						require.LessOrEqual(b, attempts(), i+1, "after %d s", within)
 					}

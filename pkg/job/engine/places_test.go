@@ -85,7 +85,7 @@ func TestAHintOfAHeldJobIsDone(t *testing.T) {
 	})
 }
 
-// events are what an engine says about objects.
+// events records the events of an engine.
 type events struct{ *bed }
 
 // Eventf implements engine.Events.
@@ -95,7 +95,7 @@ func (e events) Eventf(about, _ runtime.Object, _, reason, _, note string, args 
 	e.note(fmt.Sprintf("%s %s/%s %s: %s", reason, o.Namespace, o.Name, o.UID, fmt.Sprintf(note, args...)))
 }
 
-// A job whose holder died has none until a place is free: it looks as if it hung.
+// A job whose holder died has none until a place is free: without an event it would seem to hang.
 func TestATakeoverThatWaitsForAPlaceIsReported(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		dying := b.start("one", &kind{run: untilStopped}, func(c *engine.Config[*job]) { c.Concurrency = 3 })

@@ -22,7 +22,7 @@ func (e *Engine[T]) takeOver(ctx context.Context) {
 	}
 }
 
-// findJobsOf finds the jobs of a dead holder. A claim that cannot be read names none; the next look
+// findJobsOf finds the jobs of a dead holder. A claim that cannot be read names none; the next pass
 // finds its object.
 func (e *Engine[T]) findJobsOf(ctx context.Context, holder string) {
 	list := e.cfg.NewList()

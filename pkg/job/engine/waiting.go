@@ -43,8 +43,8 @@ func (e *Engine[T]) acquire(ctx context.Context, next item) (*workerpool.Place, 
 	return place, nil
 }
 
-// reportWait says on the object and in the log that a job waits for a place: one that is taken over
-// has no holder until then.
+// reportWait writes an event and a log line about a job that waits for a place: one that is taken
+// over has no holder until then.
 func (e *Engine[T]) reportWait(ctx context.Context, i item) {
 	if e.tracker.active(i.uid) {
 		return // it has a place since it was found

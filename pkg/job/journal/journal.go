@@ -3,8 +3,8 @@
 //
 // The holder of an epoch numbers its records from 1 without gaps and creates each only if there is
 // none. The holder that takes the job over first closes every earlier epoch, by creating that
-// epoch's next record itself: the next record of a holder that still lives fails with ErrFenced, and
-// it stops before the effect that the record would have stood for.
+// epoch's next record itself: the next record of a holder that still runs fails with ErrFenced, and
+// it stops before the effect that the record would have announced.
 package journal
 
 import (
@@ -171,10 +171,10 @@ func (j *Journal) closes(ctx context.Context, key string) (bool, error) {
 // appear.
 func (j *Journal) Earlier() []string { return j.earlier }
 
-// Append makes data durable as the next record and returns its key. What the record speaks of must
-// be durable already. After an error other than ErrFenced Append may be called again with the same
-// data, which is then stored once, whatever others appended meanwhile; without that the record may
-// exist or not.
+// Append makes data durable as the next record and returns its key. Whatever the record refers to
+// must be durable already. After an error other than ErrFenced Append may be called again with the
+// same data, which is then stored once, even if other calls appended meanwhile; without that the
+// record may exist or not.
 func (j *Journal) Append(ctx context.Context, data []byte) (string, error) {
 	return j.AppendNumbered(ctx, func(int64) ([]byte, error) { return data, nil })
 }
@@ -237,8 +237,8 @@ func (j *Journal) append(ctx context.Context, data []byte) (string, error) {
 	return key, nil
 }
 
-// mine accepts a record that an earlier call, whose answer was lost, has written. If that was the
-// call of somebody else, who may repeat it, the error is errTaken.
+// mine accepts a record that an earlier call, whose answer was lost, has written. If that was a
+// concurrent call, which may be repeated, the error is errTaken.
 func (j *Journal) mine(ctx context.Context, key string, seq int64, data []byte) error {
 	stored, err := Read(ctx, j.store, key)
 	if err != nil || bytes.Equal(stored, data) {

@@ -8,12 +8,13 @@ import (
 // shown is how many names an error message lists before it only counts.
 const shown = 5
 
-// FullError says that the limit of a kind is reached.
+// FullError is returned when the limit of a kind is reached.
 type FullError struct {
 	Kind    string
 	Limit   int
 	Running []Entry // the admitted jobs of that kind
-	// Space says that it is not the limit: the list has no space for another entry of that size.
+	// Space is set if the reason is not the limit: the list has no space for another entry of that
+	// size.
 	Space bool
 }
 
@@ -29,7 +30,7 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("all %d places for %ss are taken, by %s", e.Limit, strings.ToLower(e.Kind), some(names))
 }
 
-// OverlapError says which admitted job is in the way, and on which namespaces.
+// OverlapError is the admitted job that overlaps, and the namespaces.
 type OverlapError struct {
 	With       Entry
 	Namespaces []string

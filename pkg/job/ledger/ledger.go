@@ -2,8 +2,8 @@
 // namespace, changed by compare-and-swap only.
 //
 // No two entries overlap, for any number of schedulers and any pause of one of them; only a restore
-// that was told so (IgnoreBackups) is admitted beside backups that run already. A job is first
-// written here, then set ReadyToStart; a runner claims only what is listed.
+// with IgnoreBackups is admitted beside backups that run already. A job is first written here, then
+// set ReadyToStart; a runner claims only what is listed.
 package ledger
 
 import (
@@ -33,7 +33,7 @@ const (
 // ErrInvalidEntry reports an entry that cannot be admitted, naming the field.
 var ErrInvalidEntry = errors.New("invalid ledger entry")
 
-// ErrMoved reports that a job something waits for is over: look again.
+// ErrMoved is returned when a job that another one waits for has ended: read the ledger again.
 var ErrMoved = errors.New("the ledger has moved on")
 
 // retry paces compare-and-swap: 3 to 9 ms between attempts, about a minute in all.

@@ -114,7 +114,7 @@ func TestOverlapNamesWhatIsInTheWay(t *testing.T) {
 	}
 }
 
-// A restore may be told to ignore backups that run, and nobody else.
+// A restore may ignore backups that run, and no other job.
 func TestARestoreThatIgnoresBackups(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
@@ -336,7 +336,7 @@ func size(m *sync.Map) int {
 	return n
 }
 
-// A job passed over may start once what stood in its way is gone: nobody behind it is admitted on
+// A job passed over may start once the overlapping job has ended: no job behind it is admitted by
 // the older list.
 func TestAdmitWhileOthersStand(t *testing.T) {
 	c := fake.NewClientBuilder().Build()

@@ -1,5 +1,5 @@
 // Package operation keeps the asynchronous operations of a job in its bucket: work that an action
-// began for an item, and that goes on after the call.
+// began for an item, and that continues after the call.
 //
 // Everything is an immutable record that is created once. The list of what was begun is sealed by
 // the holder of the job, once no action can begin another operation; a job without a sealed list
@@ -39,7 +39,7 @@ func (r *Resource) String() string {
 	return r.GroupResource() + " " + r.Namespace + "/" + r.Name
 }
 
-// Home is the process that an operation lives in and dies with.
+// Home is the process that runs an operation and whose end is the operation's end.
 type Home struct {
 	// Instance is the instance of the runner, as its Lease names it.
 	Instance string `json:"instance"`

@@ -21,22 +21,22 @@ type Event struct {
 
 // Request is that an operation has to end: the process that polls it next intends to cancel it.
 type Request struct {
-	// Reason is why, as the failed operation says it: "cancelled by ann".
+	// Reason is the error of the failed operation: "cancelled by ann".
 	Reason string `json:"reason"`
 }
 
 // Cancel is the intent to cancel an operation. It is recorded before the action is called, which is
 // done once for each record of it.
 type Cancel struct {
-	// Reason is why, as the failed operation says it: "timed out after 4h0m0s".
+	// Reason is the error of the failed operation: "timed out after 4h0m0s".
 	Reason string `json:"reason"`
 }
 
-// Answer is what an action said to a call of Cancel.
+// Answer is the answer of an action to a call of Cancel.
 type Answer struct {
 	// Accepted means that the action tries to end the operation.
 	Accepted bool `json:"accepted"`
-	// Error is what the call failed with, which says nothing of the operation.
+	// Error is the error of the call, which is not one of the operation.
 	Error string `json:"error,omitempty"`
 }
 

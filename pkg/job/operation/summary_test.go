@@ -35,7 +35,7 @@ func TestASummaryNamesTheFirstTenThatRun(t *testing.T) {
 	require.Equal(t, "11", s.Running[9].ID)
 }
 
-// An action may say what it likes, and an object takes 256 KiB of annotations in all.
+// Texts of actions have any length, and an object has at most 256 KiB of annotations in all.
 func TestASummaryIsBounded(t *testing.T) {
 	var ids []string
 	for i := range 10 {

@@ -1,6 +1,6 @@
 // Package paused is the mark on a Restore that created objects paused, or is about to, and has not
-// resumed all of them. It names the location whose records say how each object is resumed, so that
-// this is found without the Backup.
+// resumed all of them. It names the location with the records that resume each object, so that
+// these are found without the Backup.
 //
 // The mark is written before the first such object is created, and removed with the terminal phase
 // or later. It holds the UID of its object, for annotations are copied.
@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
-// Remark is what the failureReason of a Restore says that ends with the mark, where the names of
-// the objects are not known.
+// Remark is part of the failureReason of a Restore that ends with the mark, where the names of the
+// objects are not known.
 const Remark = "objects that it created may still be paused"
 
 type mark struct {

@@ -17,7 +17,7 @@ import (
 type Mark struct {
 	UID types.UID `json:"uid"` // of the object; Set sets it
 	// Early: post hooks of Pods that the records have between their hooks ran, or were about to,
-	// before what they follow. It is written before they run, while the backup goes on.
+	// before what they follow. It is written before they run, while the backup continues.
 	Early bool `json:"early,omitempty"`
 	// Owed: the backup ended, and the post hooks of Pods that the records have between their hooks
 	// may not have run. It is written with the terminal phase, and removed when they have.

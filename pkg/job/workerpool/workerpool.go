@@ -198,7 +198,8 @@ func (s *Place) Leave() {
 	s.pool.slots <- struct{}{}
 }
 
-// release frees the place if it is held and may says so. idle: for others, while the job goes on.
+// release frees the place if it is held and may returns true. idle: for other jobs, while this one
+// continues.
 func (s *Place) release(may func() bool, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
