@@ -37,7 +37,7 @@ func Identities(t *testing.T, cluster *testbed.Cluster, c client.Client, namespa
 	return flags
 }
 
-// User is the name that the API server knows a service's account by.
+// User is the user name of a service's account at the API server.
 func User(namespace, service string) string {
 	return fmt.Sprintf("system:serviceaccount:%s:%s-%s", namespace, Release, service)
 }

@@ -101,7 +101,7 @@ func DiffLive(ctx context.Context, config *rest.Config, scope Scope, before *Sna
 		return report.Same(), nil
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		err = nil // the time is up: the last report tells
+		err = nil // the time is up: the last report has the differences
 	}
 	return report, after, err
 }

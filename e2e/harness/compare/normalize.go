@@ -12,7 +12,7 @@ import (
 // account token.
 var tokenVolume = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
 
-// excluded says why an object is left out, or "" when it is compared. These are made by
+// excluded returns why an object is left out, or "" when it is compared. These are made by
 // controllers, under a new name each time.
 func excluded(object *unstructured.Unstructured) string {
 	gvk := object.GroupVersionKind()

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Scope says which objects belong to a snapshot.
+// Scope is which objects belong to a snapshot.
 type Scope struct {
 	Namespaces []string // every object of every kind in these namespaces
 	Selector   string   // cluster-scoped objects with these labels; empty means none

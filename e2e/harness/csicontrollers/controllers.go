@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-// Config says for what they run. Every field is required.
+// Config is what the controllers run for. Every field is required.
 type Config struct {
 	// Kubeconfig is an administrator's.
 	Kubeconfig string
@@ -40,7 +40,7 @@ func Start(config Config) (_ *Controllers, err error) {
 		"--retry-interval-start=100ms", "--retry-interval-max=500ms", // what fails on purpose is soon tried again
 	}
 	sidecar := []string{"--csi-address=" + config.Socket, "--timeout=5s"}
-	// csi-snapshotter may forget, until it looks at everything again, that a snapshot is not ready.
+	// csi-snapshotter may lose, until its next resync, that a snapshot is not ready.
 	again := "--resync-period=2s"
 	for name, more := range map[string][]string{
 		"snapshot-controller": {again}, "csi-snapshotter": {sidecar[0], sidecar[1], again}, "csi-provisioner": sidecar,

@@ -13,7 +13,7 @@ import (
 type Behaviour struct {
 	// Err is the answer, and nothing is cut. It is final unless it has a gRPC status.
 	Err error
-	// Hang cuts and answers nothing until the behaviour changes or the caller gives up.
+	// Hang cuts and answers nothing until the behaviour changes or the call is cancelled.
 	Hang bool
 	// NotReady cuts, and answers that the snapshot is not ready to use.
 	NotReady bool

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config says where a driver works. Every field is required.
+// Config is where a driver works. Every field is required.
 type Config struct {
 	// Name is the driver's, as StorageClasses and VolumeSnapshotClasses have it.
 	Name string

@@ -30,7 +30,7 @@ func start(t *testing.T) (d *directorydriver.Driver, socket string) {
 	return d, socket
 }
 
-// What Kubernetes CSI asks of drivers, by its own test suite.
+// The requirements of CSI on drivers, by the test suite of Kubernetes CSI.
 func TestSanity(t *testing.T) {
 	_, socket := start(t)
 	suite, err := testbed.Binary("csi-sanity")

@@ -25,8 +25,7 @@ type volume struct {
 	writes  sync.Mutex // held by Write and by what cuts a snapshot
 }
 
-// idOf names a volume or a snapshot by the name that it is asked for with: whoever repeats the
-// request gets the same.
+// idOf names a volume or a snapshot by the name in its request: a repeated request gets the same.
 func idOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:16])

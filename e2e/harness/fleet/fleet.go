@@ -33,7 +33,7 @@ const (
 	startTries   = 4 // another process may take a free port before the service listens on it
 )
 
-// Config says what to run. Dir, Kubeconfig and Rest are required.
+// Config is what to run. Dir, Kubeconfig and Rest are required.
 type Config struct {
 	Dir        string              // NATS data, work directories and logs
 	Kubeconfig string              // what the services are given
@@ -163,7 +163,7 @@ func (f *Fleet) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// probe gives up on a process that accepts a connection and does not answer.
+// probe has a timeout for a process that accepts a connection and does not answer.
 var probe = &http.Client{Timeout: 5 * time.Second}
 
 func isReady(ctx context.Context, m *Member) bool {
@@ -196,7 +196,8 @@ func (f *Fleet) Of(service string) []*Member {
 	return found
 }
 
-// Stop asks every service to end, all at once as a cluster does, waits for them, and stops NATS.
+// Stop sends SIGTERM to every service, all at once as a cluster does, waits for them, and stops
+// NATS.
 func (f *Fleet) Stop() {
 	f.stop.Do(func() {
 		var wait sync.WaitGroup

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Restart asks a member to end (SIGTERM), as a rolling update does, starts a process in its place
+// Restart ends a member by SIGTERM, as a rolling update does, starts a process in its place
 // and returns it when all members are ready. A member that ends with an error, or that has to be
 // killed, is an error. Not safe for concurrent use.
 func (f *Fleet) Restart(ctx context.Context, m *Member) (*Member, error) {

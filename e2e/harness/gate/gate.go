@@ -1,5 +1,5 @@
 // Package gate is an HTTP proxy in front of an S3 server that can hold requests until a test lets
-// them go, slow them down, and tell which came by. A held request stops a job at a known step for
+// them go, slow them down, and list them. A held request stops a job at a known step for
 // as long as a test needs, without a change to the product.
 package gate
 
@@ -136,7 +136,7 @@ func parse(r *http.Request) Request {
 	return Request{Method: r.Method, Key: key}
 }
 
-// Slow makes every matching request wait before it goes on, until Slow is called again; nil slows
+// Slow delays every matching request until Slow is called again; nil slows
 // nothing.
 func (g *Gate) Slow(match Match, delay time.Duration) {
 	g.mu.Lock()

@@ -1,6 +1,6 @@
 // Package kubelet is as much of a node as running commands in containers takes: a Node, Pods on it
-// whose status says that they run, and a server on loopback to which the API server proxies what is
-// to be run.
+// with the status Running, and a server on loopback to which the API server proxies what is to be
+// run.
 package kubelet
 
 import (
@@ -63,7 +63,7 @@ func (n *Node) register(ctx context.Context) error {
 	return err
 }
 
-// Run creates a Pod on the node and lets its status say that it runs.
+// Run creates a Pod on the node and sets its status to Running.
 func (n *Node) Run(ctx context.Context, pod *corev1.Pod) error {
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = n.name
@@ -74,8 +74,8 @@ func (n *Node) Run(ctx context.Context, pod *corev1.Pod) error {
 	return n.Ready(ctx, made)
 }
 
-// Adopt takes a Pod that may have no node yet, and lets its status say that the containers with these
-// names run, and whether they are ready; no names are all containers.
+// Adopt takes a Pod that may have no node yet, and sets its status so that the containers with
+// these names run, ready or not; no names are all containers.
 func (n *Node) Adopt(ctx context.Context, namespace, name string, ready bool, containers ...string) error {
 	pods := n.client.CoreV1().Pods(namespace)
 	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
@@ -91,7 +91,7 @@ func (n *Node) Adopt(ctx context.Context, namespace, name string, ready bool, co
 	return n.report(ctx, pod, ready, containers)
 }
 
-// Ready lets the status of a Pod say that its containers run and are ready.
+// Ready sets the status of a Pod so that its containers run and are ready.
 func (n *Node) Ready(ctx context.Context, pod *corev1.Pod) error {
 	return n.report(ctx, pod, true, nil)
 }

@@ -19,7 +19,7 @@ import (
 
 // Apply creates the sample estate and returns how many objects it created, once the controllers
 // have made what they make of it (Pods, ReplicaSets, bound claims, …). An object that exists
-// already is an error: the estate is not mixed with what is there.
+// already is an error: the estate is not mixed with existing objects.
 func Apply(ctx context.Context, config *rest.Config, options Options) (int, error) {
 	options = options.withDefaults()
 	c, err := newClient(config)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// BulkOptions says which plain objects Bulk makes.
+// BulkOptions is which plain objects Bulk makes.
 type BulkOptions struct {
 	Namespace string // must exist
 	Name      string // prefix of the names; "bulk" when empty

@@ -130,7 +130,7 @@ func (h *History) Reaches(t *testing.T, kind, name string, phases ...string) Ste
 	return found
 }
 
-// RanOnce wants a job that one holder took, at epoch 1, and that completed once.
+// RanOnce requires that one holder took the job, at epoch 1, and that it completed once.
 func (h *History) RanOnce(t *testing.T, kind, name string) {
 	t.Helper()
 	steps := h.ended(t, kind, name)
@@ -149,8 +149,7 @@ func (h *History) RanOnce(t *testing.T, kind, name string) {
 	require.Equal(t, 1, ends, "%s %s:\n%s", kind, name, text(steps))
 }
 
-// ended waits until the history has seen the job's end: it comes a moment after the test's own
-// look.
+// ended waits until the history has the job's end, which may come after the test's own read of it.
 func (h *History) ended(t *testing.T, kind, name string) []Step {
 	t.Helper()
 	var steps []Step
@@ -204,7 +203,7 @@ func text(steps []Step) string {
 	return lines.String()
 }
 
-// wait looks at a condition for as long as Patience lasts and reports whether it came true.
+// wait checks a condition for as long as Patience lasts and reports whether it came true.
 func wait(t *testing.T, condition func() bool) bool {
 	t.Helper()
 	ticker := time.NewTicker(Look)

@@ -29,11 +29,11 @@ const (
 	Server = "velero"
 	// Patience bounds every wait: generous, since the machine may be busy with other tests.
 	Patience = 3 * time.Minute
-	// Look is how often a condition is looked at.
+	// Look is the time between two checks of a condition.
 	Look = 50 * time.Millisecond
 )
 
-// Config says what runs on a site.
+// Config is what runs on a site.
 type Config struct {
 	Replicas int                 // of each service
 	Counts   map[string]int      // of single services, in place of Replicas
@@ -76,7 +76,7 @@ func Start(t *testing.T, config Config) *Site {
 	s.Client, err = client.New(s.Cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
 	s.Namespace(t, Server)
-	ctrllog.SetLogger(logr.Discard()) // what informers say about outages
+	ctrllog.SetLogger(logr.Discard()) // drops what informers log about outages
 	s.History = watch(t, s.Cluster.RestConfig())
 	if config.Arrange != nil {
 		config.Args = with(config.Args, config.Arrange(s))

@@ -16,9 +16,9 @@ const AssetsVariable = "KUBEBUILDER_ASSETS"
 var ErrMissingBinary = errors.New("binary of the test bed is missing")
 
 // Binary returns the path of a binary of the test bed (etcd, kube-apiserver,
-// kube-controller-manager, kubectl, versitygw, grpcurl). KUBEBUILDER_ASSETS is looked at first when
-// set, then .tools/bin of the repository. The error wraps ErrMissingBinary and says where it was
-// looked for.
+// kube-controller-manager, kubectl, versitygw, grpcurl). KUBEBUILDER_ASSETS is searched first when
+// set, then .tools/bin of the repository. The error wraps ErrMissingBinary and names the
+// directories.
 func Binary(name string) (string, error) {
 	var tried []string
 	if dir := os.Getenv(AssetsVariable); dir != "" {

@@ -20,7 +20,7 @@ const (
 	startTries   = 3               // a free port may be taken before it is used
 )
 
-// Config says where and how a cluster is started. The zero value of every field but Dir is fine.
+// Config is where and how a cluster is started. The zero value of every field but Dir is fine.
 type Config struct {
 	Dir            string    // data, keys, kubeconfig and logs; created when missing; must be empty or new
 	Log            io.Writer // progress lines; nil is silent
@@ -191,7 +191,7 @@ func (c *Cluster) Dir() string { return c.dir }
 func (c *Cluster) URL() string { return c.url }
 
 // EtcdURL returns the address of the cluster's etcd (plain HTTP on loopback), for tests that
-// compact revisions or look at raw keys.
+// compact revisions or read raw keys.
 func (c *Cluster) EtcdURL() string { return c.etcdURL }
 
 // Pids returns the process ids in the order the processes were started.
@@ -218,7 +218,7 @@ func (c *Cluster) KubeconfigFor(user string, groups ...string) (string, error) {
 }
 
 // Stop stops every process of the control plane, newest first, and returns when they are gone. The
-// directory is left for a look at the logs.
+// directory is kept for its logs.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		for i := len(c.processes) - 1; i >= 0; i-- {

@@ -109,7 +109,7 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 	return answers(client, request)
 }
 
-// controllersReady looks at what the controllers make first: the service account and the
+// controllersReady checks what the controllers make first: the service account and the
 // authority's ConfigMap of a namespace.
 func (c *Cluster) controllersReady(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.config)
@@ -123,7 +123,7 @@ func (c *Cluster) controllersReady(ctx context.Context) error {
 	return err
 }
 
-// probeClient asks servers on loopback whether they are ready; it keeps no connection.
+// probeClient checks the readiness of servers on loopback; it keeps no connection.
 var probeClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 func answers(client *http.Client, request *http.Request) error {

@@ -19,7 +19,7 @@ const pidFile = "pids"
 // ErrRunning reports that a detached cluster already runs in a directory.
 var ErrRunning = errors.New("a control plane runs there already")
 
-// writePids remembers the processes of a detached cluster for StopDetached.
+// writePids stores the process IDs of a detached cluster for StopDetached.
 func (c *Cluster) writePids() error {
 	var text strings.Builder
 	for _, pid := range c.Pids() {
@@ -32,8 +32,8 @@ func (c *Cluster) writePids() error {
 }
 
 // StopDetached stops the cluster that was started with Config.Detach in dir and removes the
-// directory. Only processes that still have dir in their command line are touched: an id may belong
-// to someone else by now. No cluster in dir is not an error.
+// directory. Only processes that still have dir in their command line are touched: an ID may belong
+// to another process by now. No cluster in dir is not an error.
 func StopDetached(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -4,6 +4,6 @@
 // server.
 //
 // Everything listens on free ports of 127.0.0.1, logs into files below the given directory, is
-// stopped by process id, and dies with the process that started it. A missing binary is an error
-// that names it and says how to build it; nothing is skipped.
+// stopped by process id, and ends with the process that started it. A missing binary is an error
+// that names it and how to build it; nothing is skipped.
 package testbed

@@ -28,7 +28,7 @@ var held struct {
 }
 
 // FreePorts returns n different TCP ports of 127.0.0.1 that are free and that no other process gets
-// from FreePorts while this one lives.
+// from FreePorts while this one runs.
 func FreePorts(n int) ([]int, error) {
 	dir := filepath.Join(os.TempDir(), "holdfast-ports")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

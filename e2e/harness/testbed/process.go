@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// ProcessSpec says what to run.
+// ProcessSpec is what to run.
 type ProcessSpec struct {
 	Name   string   // names the log file and the process in errors
 	Path   string   // the executable
 	Args   []string // its arguments
 	Env    []string // added to this process's environment
 	LogDir string   // standard output and error go to LogDir/Name.log, appended
-	Detach bool     // lives on when this process ends
+	Detach bool     // keeps running when this process ends
 }
 
 // Process is a running child process. Its methods are safe for concurrent use.
@@ -43,7 +43,7 @@ func StartProcess(spec ProcessSpec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
-	cmd := exec.Command(spec.Path, spec.Args...) //nolint:noctx // it lives until Stop, not until the end of the context it was started in
+	cmd := exec.Command(spec.Path, spec.Args...) //nolint:noctx // it runs until Stop
 	cmd.Env = append(os.Environ(), spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes(!spec.Detach)
@@ -97,7 +97,7 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Stop asks the process to end (SIGTERM), kills it after the grace period, and returns when it is
+// Stop sends SIGTERM to the process, kills it after the grace period, and returns when it is
 // gone.
 func (p *Process) Stop(grace time.Duration) {
 	p.stop.Do(func() { _ = p.Signal(syscall.SIGTERM) })

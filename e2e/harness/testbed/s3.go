@@ -73,10 +73,10 @@ func startS3Once(ctx context.Context, binary, dir string) (*S3, error) {
 	return server, nil
 }
 
-// storage says where the server keeps objects and their attributes: in extended attributes where
-// the file system has them, else in files. An attribute file gets lost when the neighbour's, the
-// last one in the same directory, is deleted at that moment: the object is there then and is not
-// found.
+// storage returns the arguments for where the server keeps objects and their attributes: in
+// extended attributes where the file system has them, else in files. An attribute file gets lost
+// when the neighbour's, the last one in the same directory, is deleted at that moment: the object
+// exists then and is not found.
 func storage(data, sidecar string) []string {
 	if extendedAttributes(data) {
 		return []string{data}

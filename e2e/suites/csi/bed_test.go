@@ -95,7 +95,7 @@ func (b *bed) storage(t *testing.T, s *site.Site) {
 	}))
 }
 
-// wanted is what a claim asks for.
+// wanted is the spec of a claim.
 func wanted() corev1.PersistentVolumeClaimSpec {
 	name := class
 	return corev1.PersistentVolumeClaimSpec{
@@ -206,7 +206,7 @@ func (b *bed) waits(t *testing.T, name string) *velerov1.Backup {
 	return backup
 }
 
-// cancel asks for a backup to be cancelled.
+// cancel requests to cancel a backup.
 func (b *bed) cancel(t *testing.T, backup *velerov1.Backup) {
 	t.Helper()
 	changed := backup.DeepCopy()

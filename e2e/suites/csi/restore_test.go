@@ -37,7 +37,7 @@ func (b *bed) destroy(t *testing.T, namespace string) {
 	}, site.Patience, site.Look, "the volumes of namespace %s are gone", namespace)
 }
 
-// lost restores a claim whose snapshot somebody removed from the driver.
+// lost restores a claim whose snapshot was removed from the driver.
 func (b *bed) lost(t *testing.T) {
 	const name, to = "lost", "lost-copy"
 	volumes := b.pod(t, name, 1, nil)

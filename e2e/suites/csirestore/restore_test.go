@@ -68,7 +68,7 @@ func (b *bed) destroy(t *testing.T, namespace string) {
 	}
 }
 
-// ends waits for the end of a restore, and returns it with what its results say.
+// ends waits for the end of a restore, and returns it with the text of its results.
 func (b *bed) ends(t *testing.T, name string) (*velerov1.Restore, string) {
 	t.Helper()
 	r := b.RestoreEnds(t, name)

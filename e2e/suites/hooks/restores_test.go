@@ -72,7 +72,7 @@ func (b *bed) becomes(t *testing.T, namespace string, want ...string) {
 	require.Equal(t, want, ran)
 }
 
-// restoreSpec waits for each container, and for it to be ready as one of the hooks wants.
+// restoreSpec waits for each container, and for its readiness where a hook requires that.
 func (b *bed) restoreSpec(t *testing.T) {
 	const name = "spec"
 	ready := exec("side", "two")

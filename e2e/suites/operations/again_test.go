@@ -14,15 +14,15 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// The actions on LimitRanges whose operations live in the plugin's process, and may be begun once
+// The actions on LimitRanges whose operations run in the plugin's process, and may be begun once
 // more when it has ended.
 const (
 	againAction   = "own.example.com/again"
 	againRestores = "own.example.com/again-restores"
 )
 
-// limits makes objects that operations of those actions are begun for: "ends" has one that ends once
-// it was begun a second time, "endless" one that goes on.
+// limits makes objects that operations of those actions are begun for: "ends" has one that ends
+// once it was begun a second time, "endless" one that never ends.
 func (b *bed) limits(t *testing.T, namespace, annotation string) {
 	t.Helper()
 	for name, o := range map[string]order{"ends": {Seconds: 1e6, Start: second}, "endless": {Seconds: 1e6}} {
@@ -33,7 +33,7 @@ func (b *bed) limits(t *testing.T, namespace, annotation string) {
 	}
 }
 
-// deaths are what operations in a process of a plugin die of.
+// deaths are the ways to end operations in a process of a plugin.
 func (b *bed) deaths(runner string) map[string]func(t *testing.T, pid int) {
 	return map[string]func(t *testing.T, pid int){
 		"-plugin": func(t *testing.T, pid int) { require.NoError(t, syscall.Kill(pid, syscall.SIGKILL)) },
@@ -41,8 +41,8 @@ func (b *bed) deaths(runner string) map[string]func(t *testing.T, pid int) {
 	}
 }
 
-// diesTwice ends what operations live in, each time when it is asked about them: each is begun once
-// more, with its key, and the second time the one that goes on has failed.
+// diesTwice kills the process of the operations twice while it is polled: each operation is begun
+// once more, with its key, and the endless one fails the second time.
 func (b *bed) diesTwice(t *testing.T, job string, kill func(t *testing.T, pid int), completed func() int) {
 	t.Helper()
 	kill(t, b.insiders(t, job))
@@ -50,7 +50,7 @@ func (b *bed) diesTwice(t *testing.T, job string, kill func(t *testing.T, pid in
 	kill(t, b.insiders(t, job))
 }
 
-// startedTwice wants two calls of Start with one key for each of the objects.
+// startedTwice requires two calls of Start with one key for each of the objects.
 func (b *bed) startedTwice(t *testing.T, job string) {
 	t.Helper()
 	starts := b.calls.of(t, "start", job)

@@ -59,7 +59,7 @@ func (c *controller) holds(w *work) bool {
 	return c.held[w.Namespace] || c.held[w.Namespace+"/"+w.Spec.Item]
 }
 
-// run looks at everything again and again: a failed read or write is made good by the next look.
+// run reconciles all objects in a loop: a failed read or write is repeated by the next pass.
 func (c *controller) run(ctx context.Context) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()

@@ -35,7 +35,7 @@ func (b *bed) runnerDies(t *testing.T) {
 	require.Len(t, b.calls.of(t, "start", name)["blocked"], 2, "the Start in flight is repeated")
 }
 
-// pluginDies has a plugin end once it has begun an operation and before it says so.
+// pluginDies has a plugin exit once it has begun an operation and before it returns.
 func (b *bed) pluginDies(t *testing.T) {
 	const name = "plugin"
 	b.Namespace(t, name)
@@ -95,8 +95,8 @@ func (b *bed) polled(t *testing.T, backup string) (pids []int) {
 	return pids
 }
 
-// completes wants a backup that completes with one operation for each of n items, each of which was
-// begun with one key.
+// completes requires that a backup completes with one operation for each of n items, each of which
+// was begun with one key.
 func (b *bed) completes(t *testing.T, name string, n int) {
 	t.Helper()
 	backup := b.ends(t, name, velerov1.BackupPhaseCompleted, n, 0)

@@ -44,7 +44,7 @@ var (
 )
 
 // operations reads the file of operations of a backup, by the identifiers of the operations, and
-// wants it as Velero writes it.
+// requires it to be as Velero writes it.
 func (b *bed) operations(t *testing.T, backup string) map[string]operation {
 	t.Helper()
 	text := b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+"-itemoperations.json.gz")
@@ -62,7 +62,7 @@ func (b *bed) operations(t *testing.T, backup string) map[string]operation {
 	return found
 }
 
-// requireShape looks at the very keys, whose case Go's decoder does not mind.
+// requireShape compares the keys themselves, since Go's decoder ignores their case.
 func requireShape(t *testing.T, text []byte) {
 	t.Helper()
 	var list []struct{ Spec, Status map[string]json.RawMessage }
@@ -98,7 +98,7 @@ func (w *work) item() (of identifier, action string) {
 	return identifier{Resource: "configmaps", Namespace: w.Namespace, Name: w.Spec.Item}, ownAction
 }
 
-// entry returns the entry of a work, and wants it to say what was begun.
+// entry returns the entry of a work, and requires that it has what was begun.
 func entry(t *testing.T, file map[string]operation, w *work) operation {
 	t.Helper()
 	require.Contains(t, file, w.id())
@@ -111,7 +111,7 @@ func entry(t *testing.T, file map[string]operation, w *work) operation {
 	return o
 }
 
-// requireCompleted wants an operation that completed, with its last progress.
+// requireCompleted requires that an operation completed, with its last progress.
 func requireCompleted(t *testing.T, file map[string]operation, w *work) {
 	t.Helper()
 	o := entry(t, file, w)
@@ -126,7 +126,7 @@ func requireCompleted(t *testing.T, file map[string]operation, w *work) {
 	require.True(t, w.started().Truncate(time.Second).Equal(*o.Status.Started), "%s: %s is not %s", w.id(), o.Status.Started, w.started())
 }
 
-// requireFailed wants an operation that failed, and every place that says why.
+// requireFailed requires that an operation failed, with the reason in every place that reports it.
 func (b *bed) requireFailed(t *testing.T, backup string, file map[string]operation, w *work, why string) {
 	t.Helper()
 	o := entry(t, file, w)

@@ -58,7 +58,7 @@ func (a *inside) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.
 	return &plugin.AsyncBackupOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
 }
 
-// begin begins an operation for an item that asks for one.
+// begin begins an operation for an item with an order in its annotation.
 func (a *inside) begin(item *unstructured.Unstructured, annotation, job, key string) (bool, error) {
 	text, ok := item.GetAnnotations()[annotation]
 	if !ok {
@@ -141,7 +141,7 @@ func (a *inside) Logs(_ context.Context, op plugin.Operation, _ plugin.LogOption
 	}
 }
 
-// lives makes an object that an operation in the plugin's process is begun for.
+// lives creates an object that an operation in the plugin's process is begun for.
 func (b *bed) lives(t *testing.T, namespace, name string, o order) {
 	t.Helper()
 	require.NoError(t, b.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: ordered(t, namespace, name, o)}))
@@ -167,7 +167,7 @@ func (b *bed) commandLine(t *testing.T) func(args ...string) (string, error) {
 }
 
 // byCommand follows and cancels operations in and outside of the plugin's process by the command
-// line: the backup goes on with the others.
+// line: the backup continues with the others.
 func (b *bed) byCommand(t *testing.T) {
 	const name = "by-command"
 	b.Namespace(t, name)
@@ -231,9 +231,9 @@ func (b *bed) insiders(t *testing.T, backup string) (pid int) {
 	return pid
 }
 
-// homesDie ends the process that operations live in, then the runner that has the process: what
-// lived there has failed and says why, and what lives elsewhere goes on. The death of others is
-// nothing to them.
+// homesDie kills the process of operations, then the runner that has the process: the operations in
+// it have failed with a reason, and those elsewhere continue. The end of other processes does not
+// affect them.
 func (b *bed) homesDie(t *testing.T) {
 	for name, kill := range map[string]func(pid int){
 		"plugin-gone": func(pid int) { require.NoError(t, syscall.Kill(pid, syscall.SIGKILL)) },
@@ -255,8 +255,7 @@ func (b *bed) homesDie(t *testing.T) {
 	}
 }
 
-// homesDrain tells the runner to stop: it stays until the operations in its plugins' processes have
-// ended.
+// homesDrain stops the runner: it exits once the operations in its plugins' processes have ended.
 func (b *bed) homesDrain(t *testing.T) {
 	const name = "drained"
 	b.Namespace(t, name)

@@ -106,7 +106,7 @@ func (b *bed) many(t *testing.T) {
 	b.begunOnce(t, "many", operations)
 }
 
-// begunOnce wants one Start for each of n items.
+// begunOnce requires one Start for each of n items.
 func (b *bed) begunOnce(t *testing.T, backup string, n int) {
 	t.Helper()
 	starts := b.calls.of(t, "start", backup)
@@ -124,7 +124,7 @@ func (b *bed) create(t *testing.T, name string, spec velerov1.BackupSpec) {
 	require.NoError(t, b.Client.Create(t.Context(), backup))
 }
 
-// summarized waits until the Backup tells of its running operations.
+// summarized waits until the Backup has the summary of its running operations.
 func (b *bed) summarized(t *testing.T, name string, total int) {
 	t.Helper()
 	var summary struct {
@@ -148,7 +148,7 @@ func (b *bed) summarized(t *testing.T, name string, total int) {
 	}
 }
 
-// letGo wants that nothing held the backup while it waited.
+// letGo requires that no process held the backup while it waited.
 func (b *bed) letGo(t *testing.T, name string) {
 	t.Helper()
 	free := false

@@ -36,8 +36,8 @@ func newProvider(plugin string) (*provider, error) {
 	return &provider{plugin: plugin, works: c, calls: calls(filepath.Join(filepath.Dir(filepath.Dir(os.Args[0])), "calls"))}, nil
 }
 
-// start begins the operation that an object asks for in an annotation, and returns nil for one that
-// asks for none.
+// start begins the operation that an object orders in an annotation, and returns nil for one
+// without it.
 func (p *provider) start(ctx context.Context, item *unstructured.Unstructured, annotation, backup, key string) (*work, error) {
 	text, ok := item.GetAnnotations()[annotation]
 	if !ok {
@@ -116,7 +116,7 @@ func (p *provider) progress(ctx context.Context, id string) (*work, error) {
 	return w, nil
 }
 
-// cancel asks an operation to end.
+// cancel requests an operation to end.
 func (p *provider) cancel(ctx context.Context, id string) (accepted bool, err error) {
 	w, err := p.get(ctx, id)
 	if err != nil {

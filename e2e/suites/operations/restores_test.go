@@ -64,7 +64,7 @@ func (v *vendorRestore) Execute(ctx context.Context, r *velerov2.RestoreItemActi
 	return answer, err
 }
 
-// Progress tells how an operation goes.
+// Progress returns the progress of an operation.
 func (v *vendorRestore) Progress(ctx context.Context, r *velerov2.RestoreItemActionProgressRequest) (*velerov2.RestoreItemActionProgressResponse, error) {
 	w, err := v.progress(ctx, r.GetOperationId())
 	if err != nil {

@@ -69,7 +69,7 @@ func (b *bed) dial(t *testing.T, service string) *grpc.ClientConn {
 	return connection
 }
 
-// define makes the kind of the operations before any service looks at what there is.
+// define creates the definition of the operations' kind before any service discovers kinds.
 func (b *bed) define(t *testing.T) func(*site.Site) map[string][]string {
 	return func(s *site.Site) map[string][]string {
 		d := definition()
@@ -131,7 +131,7 @@ func (b *bed) waits(t *testing.T, name string, phase velerov1.BackupPhase) *vele
 	return backup
 }
 
-// ends waits for a backup's end and wants this phase and these counts of operations.
+// ends waits for a backup's end and requires this phase and these counts of operations.
 func (b *bed) ends(t *testing.T, name string, phase velerov1.BackupPhase, completed, failed int) *velerov1.Backup {
 	t.Helper()
 	backup := b.BackupEnds(t, name)

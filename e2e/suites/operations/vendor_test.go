@@ -75,7 +75,7 @@ func (v *vendor) Execute(ctx context.Context, r *velerov2.ExecuteRequest) (*vele
 	return answer, nil
 }
 
-// Progress tells how an operation goes.
+// Progress returns the progress of an operation.
 func (v *vendor) Progress(ctx context.Context, r *velerov2.BackupItemActionProgressRequest) (*velerov2.BackupItemActionProgressResponse, error) {
 	w, err := v.progress(ctx, r.GetOperationId())
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	unit = "Steps"
 )
 
-// order is what an object asks of the plugins, as JSON in its annotation.
+// order is what the plugins do for an object, as JSON in its annotation.
 type order struct {
 	// Seconds is how long the operation takes once it runs, Fails what it ends with; empty for
 	// success.
@@ -46,7 +46,7 @@ const (
 	fails   behaviour = "fails"   // the call ends with an error
 	forgets behaviour = "forgets" // the operation is not known
 	refuses behaviour = "refuses" // Cancel is not accepted
-	ignores behaviour = "ignores" // Cancel is accepted, and the operation goes on
+	ignores behaviour = "ignores" // Cancel is accepted, and the operation continues
 )
 
 // What operations end as.

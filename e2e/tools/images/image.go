@@ -17,10 +17,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is who images run as: nobody's number, and no name, for there is no /etc/passwd.
+// user is the non-root UID and GID of the process: numbers, since images have no /etc/passwd.
 const user = "65532:65532"
 
-// rootsPath is where Go looks for authorities first.
+// rootsPath is the first file that Go's crypto/x509 reads root certificates from on Linux.
 const rootsPath = "etc/ssl/certs/ca-certificates.crt"
 
 // index is an image for several architectures in the making.
