@@ -32,7 +32,7 @@ type Config struct {
 	// another one, as "action=duration".
 	Frequency   time.Duration
 	Frequencies []string
-	// Timeouts are of actions whose operations may take another time than their job says, as
+	// Timeouts are of actions whose operations have another timeout than their job's, as
 	// "action=duration".
 	Timeouts []string
 	// Grace is how long a cancelled operation has to end.

@@ -265,7 +265,7 @@ func show(ctx context.Context, key, version string, name types.NamespacedName, d
 	}
 }
 
-// plugins have operations that are as far as the test says. Safe for concurrent use.
+// plugins have operations with the progress that the test sets. Safe for concurrent use.
 type plugins struct {
 	mu       sync.Mutex
 	progress map[string]action.Progress
@@ -331,7 +331,7 @@ func (silence) Ended(string) {}
 // Stalled implements poll.Metrics.
 func (silence) Stalled() {}
 
-// events keeps what people are told. Safe for concurrent use.
+// events keeps recorded events. Safe for concurrent use.
 type events struct {
 	mu   sync.Mutex
 	list []string

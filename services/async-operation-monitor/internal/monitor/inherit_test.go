@@ -50,8 +50,8 @@ const (
 	finalPF   = velerov1.BackupPhaseFinalizingPartiallyFailed
 )
 
-// Operations that another server began wait indefinitely: nothing here asks about them. They count
-// as failed.
+// Operations that another server began are never polled: they count as failed, and the job does not
+// wait for them.
 func TestJobsMoveOnWhateverTheirOperationsDo(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase, want       velerov1.BackupPhase

@@ -30,9 +30,9 @@ const (
 	overdue = 3
 )
 
-// observe looks at a job in the cache, and announces it where this process has not polled it for a
-// while: its hint may be lost, or go to other replicas. It is polled here where it cannot be
-// announced, where that has no effect, and at once where it was asked to stop.
+// observe handles a job in the cache, and announces it if this process has not polled it for a
+// while: its hint may be lost, or go to other replicas. It is polled here if it cannot be
+// announced, if that has no effect, and at once if it has a request to cancel.
 func observe[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req reconcile.Request) (reconcile.Result, error) {
 	obj := k.new()
 	err := m.Client.Get(ctx, req.NamespacedName, obj)
@@ -50,7 +50,7 @@ func observe[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req r
 	return result, nil
 }
 
-// see looks at a job that is in the cache.
+// see handles a job that is in the cache.
 func see[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req reconcile.Request, obj T) reconcile.Result {
 	key := k.name + "/" + req.Name
 	switch {
@@ -120,7 +120,7 @@ func look[T client.Object](ctx context.Context, m *Monitor, k *kind[T], name, ui
 		return 0, nil
 	}
 	if err == nil && !k.waits(obj) {
-		m.jobs.waitsNoMore(key, k.finalizes(obj)) // the controller sees that phase too, and ends what is open
+		m.jobs.waitsNoMore(key, k.finalizes(obj)) // the controller ends what is open
 		return 0, nil
 	}
 	if err != nil {
@@ -155,7 +155,8 @@ func follow[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *ent
 	return 0, fmt.Errorf("read the operations of %s %q: %w", k.name, obj.GetName(), err)
 }
 
-// noLocation tells of a location that does not exist. A Secret of it that does not may come back.
+// noLocation reports whether a location does not exist. A missing Secret of it may be created
+// again.
 func noLocation(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {

@@ -84,8 +84,8 @@ func TestTheOperationsOfADeletedBackupAreCancelled(t *testing.T) {
 	}
 }
 
-// A job whose phase somebody ends leaves no operation running: it is cancelled, once. One that moves on
-// as usual is left to its runner.
+// A job that another client sets to a terminal phase leaves no operation running: each is
+// cancelled, once. One that moves on as usual is left to its runner.
 func TestTheOperationsOfAJobThatIsEndedOverThemAreCancelled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase velerov1.BackupPhase

@@ -52,7 +52,7 @@ type Bus interface {
 	Consume(ctx context.Context, what messaging.What, cfg messaging.ConsumerConfig, handle messaging.Handler) error
 }
 
-// Events tells people about an object; an events.EventRecorder is one.
+// Events records events about an object; an events.EventRecorder is one.
 type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }

@@ -34,8 +34,8 @@ func moveOn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T,
 	})
 }
 
-// abandon moves a job on whose operations are not known: they count as failed, and the runner says
-// so.
+// abandon moves a job on whose operations are not known: they count as failed, and the runner
+// reports that.
 func abandon[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, reason error) error {
 	m.Log.ErrorContext(ctx, "the operations of a job are not known, it moves on as failed", "kind", k.name, "name", obj.GetName(), "error", reason)
 	m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationsUnknown", "Poll", "the operations cannot be followed: %.512s", reason.Error())
@@ -64,7 +64,7 @@ func move[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, f
 	return nil
 }
 
-// gone tells of an object that is no more, or another one of its name.
+// gone reports whether an object was deleted, or another one has its name.
 func gone(err error) bool { return apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) }
 
 // note writes how far the operations are, when one has ended and else once a period. A failure is

@@ -28,7 +28,7 @@ const ReasonNotCollected = "OPERATIONS_NOT_COLLECTED"
 // alone: nothing can be recorded about them.
 const ReasonNotRecorded = "OPERATIONS_NOT_RECORDED"
 
-// Target says which operations of a job are meant: those of an ID, or all where it is empty.
+// Target selects operations of a job: those of an ID, or all where it is empty.
 type Target struct {
 	ID string
 	// Action is needed where several actions gave the same ID.
@@ -118,7 +118,7 @@ func (s *Source) request(ctx context.Context, f *found, owner Owner, target Targ
 	return n, err
 }
 
-// append records requests. Of several writers one is first, and the others look again.
+// append records requests. Of several writers one is first, and the others read its records.
 func (s *Source) append(ctx context.Context, log *operation.Log, owner Owner, target Target, reason string) (n int, err error) {
 	var actions []string
 	for i := range log.Operations() {

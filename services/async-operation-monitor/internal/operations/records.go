@@ -86,7 +86,7 @@ func (s *Source) follow(kind string, job client.Object, ops []operation.Operatio
 	}
 	sum, _, err := operation.Noted(job)
 	if err != nil {
-		return // what it says is not needed
+		return // its content is not needed
 	}
 	for i := range sum.Running {
 		r := &sum.Running[i]

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
-// WatchPeriod is the time between two looks at a job that is watched.
+// WatchPeriod is the time between two reads of a job that is watched.
 const WatchPeriod = time.Second
 
 // State is what there is to know of a job's operations.

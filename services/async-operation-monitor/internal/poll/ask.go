@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
-// ask asks about the operations that are due, longest overdue first, and waits for the answers as
-// long as the window is open.
+// ask calls Progress of the operations that are due, longest overdue first, and waits for the
+// answers as long as the window is open.
 func (j *Job) ask(ctx context.Context, turn Turn) {
 	list := j.due(turn)
 	if len(list) == 0 {
@@ -65,7 +65,7 @@ func (j *Job) askOne(ctx context.Context, i int, op operation.Operation, job []b
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	m.calling = false
-	if j.poller.life.Err() == nil || a.err == nil { // what the end of this process cut off says nothing
+	if j.poller.life.Err() == nil || a.err == nil { // else the end of this process cut it off
 		m.answer = &a
 	}
 }

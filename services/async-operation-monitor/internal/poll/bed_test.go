@@ -26,7 +26,7 @@ const (
 
 var theJob = operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}
 
-// plugins are actions whose operations go on as the test says. Safe for concurrent use.
+// plugins are actions whose operations proceed as the test sets. Safe for concurrent use.
 type plugins struct {
 	mu       sync.Mutex
 	progress map[string]func(ctx context.Context) (action.Progress, error) // by ID; without one an operation runs
@@ -259,7 +259,7 @@ func (p *process) run(d time.Duration) bool {
 	}
 }
 
-// recorded are the operations as another process sees them.
+// recorded are the operations as another process reads them.
 func (b *bed) recorded() []operation.State {
 	b.Helper()
 	l, err := operation.Open(b.Context(), b.store, theJob)

@@ -9,8 +9,8 @@ import (
 )
 
 // settle records what is due, and calls the actions whose intents to cancel it recorded. An intent
-// is recorded once its call has a slot. Where operations wait for one, it goes on while the window is
-// open and calls return.
+// is recorded once its call has a slot. Where operations wait for one, it continues while the
+// window is open and calls return.
 func (j *Job) settle(ctx context.Context, turn Turn) error {
 	timer := j.poller.Clock.NewTimer(window)
 	defer timer.Stop()
@@ -99,7 +99,7 @@ func (j *Job) cancelOne(ctx context.Context, i int, op *operation.Operation, job
 	j.memos[i].reply = reply
 }
 
-// observe notes when this process sees the intents that others recorded.
+// observe notes when this process first read the intents that others recorded.
 func (j *Job) observe(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

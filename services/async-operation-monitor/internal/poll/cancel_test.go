@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
-// The text of an operation that timed out says what became of the attempt to cancel it.
+// The error of an operation that timed out has the result of the attempt to cancel it.
 func TestAnOperationThatTakesTooLongIsCancelledAndFails(t *testing.T) {
 	accepts := func(context.Context, time.Duration) (bool, error) { return true, nil }
 	refuses := func(context.Context, time.Duration) (bool, error) { return false, nil }
@@ -162,7 +162,8 @@ func TestTheOperationsOfACancelledJobAreCancelled(t *testing.T) {
 	})
 }
 
-// A process died between the record of an intent and the call, or in it: nothing says which.
+// A process died between the record of an intent and the call, or during it: the two cannot be
+// distinguished.
 func TestAnIntentThatADeadProcessLeftIsRepeatedOnce(t *testing.T) {
 	inBubble(t, []string{"a"}, func(b *bed) {
 		log, err := operation.Open(b.Context(), b.store, theJob)

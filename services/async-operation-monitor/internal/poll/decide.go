@@ -120,7 +120,7 @@ func (j *Job) intend(events []operation.Event) {
 			m.restart.intent = e.Time
 		case e.Cancel != nil:
 			m.intent, m.sent, m.reply = e.Time, time.Time{}, nil
-			m.due = e.Time // how it goes on matters now
+			m.due = e.Time // its progress matters now
 		}
 	}
 }

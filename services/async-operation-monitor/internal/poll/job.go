@@ -39,7 +39,7 @@ type Job struct {
 type Turn struct {
 	// JSON is the Backup or Restore.
 	JSON []byte
-	// Timeout is what the job says.
+	// Timeout is the timeout in the job's spec.
 	Timeout time.Duration
 	// Cancel is the reason why all operations have to end; empty while there is none.
 	Cancel string
@@ -115,12 +115,12 @@ func (j *Job) Open() int {
 	return n
 }
 
-// Summary tells how far the operations are. It must not be called while Poll is under way.
+// Summary returns how far the operations are. It must not be called while Poll is under way.
 func (j *Job) Summary() operation.Summary { return j.log.Summary() }
 
-// Poll asks about the operations that are due, and records what follows in store. It does not wait
-// for calls that hang: what they answer counts in a later poll. An error means that the store
-// failed, in which case the next poll goes on, or is ErrClosed.
+// Poll calls Progress of the operations that are due, and records what follows in store. It does
+// not wait for calls that hang: their answers count in a later poll. An error means that the store
+// failed, in which case the next poll continues, or is ErrClosed.
 func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Report, error) {
 	ctx, done, err := j.poller.begin(ctx)
 	if err != nil {
@@ -181,8 +181,8 @@ func (j *Job) report(now time.Time, turn Turn) Report {
 	return r
 }
 
-// count tells of the operations that ended or are begun once more, and the processes of those that
-// were given up: the others know.
+// count counts the operations that ended or are begun once more, and drops those that were given up
+// from their processes, which have reported all other ends themselves.
 func (j *Job) count(events []operation.Event) {
 	ops, states := j.log.Operations(), j.log.States()
 	var givenUp []int

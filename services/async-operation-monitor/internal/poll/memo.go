@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// denials is in how many polls in a row an action has to say that it has no such operation.
+	// denials is the number of polls in a row that have to return ErrUnknownOperation before it
+	// counts.
 	denials = 3
 	// longestPause bounds the pause after calls that failed.
 	longestPause = 5 * time.Minute
@@ -22,13 +23,13 @@ type memo struct {
 	calling bool
 	asked   time.Time      // when the last call began that was answered
 	answer  *answer        // not looked at yet
-	ended   *operation.End // what the action says, or that nothing can be asked
+	ended   *operation.End // the end that the action reported, or that it cannot be called
 	// failures and unknown count calls in a row, problem is the last error; empty after a call that
 	// did not fail.
 	failures, unknown int
 	problem           string
 
-	// process is the start ID of the one that the operation lives in, gone that it has ended.
+	// process is the start ID of the process that runs the operation, gone that it has ended.
 	process string
 	gone    bool
 	restart restart
@@ -58,7 +59,7 @@ func (m *memo) mine(s *operation.State) bool {
 	return s.Cancel != nil && !m.intent.IsZero() && m.intent.Equal(s.CancelTime)
 }
 
-// absorb looks at the answers that came since the last poll.
+// absorb evaluates the answers since the last poll.
 func (j *Job) absorb(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -144,7 +144,7 @@ func TestAThousandOperationsAreAskedAFewAtATime(t *testing.T) {
 	})
 }
 
-// A process that died and a plugin that is missing for hours say nothing of the operation. Velero
+// A process that died and a plugin that is missing for hours do not fail the operation. Velero
 // fails it at once.
 func TestAFailedCallSaysNothingOfTheOperation(t *testing.T) {
 	inBubble(t, []string{"a"}, func(b *bed) {
@@ -179,8 +179,8 @@ func TestAnUnknownOperationFailsOnceThatWasSaidThreeTimesInARow(t *testing.T) {
 	})
 }
 
-// An action that this replica does not have may be there in another, or after a restart: it says
-// nothing of the operation, which has its time.
+// An action that this replica does not have may be there in another, or after a restart: that does
+// not fail the operation before its timeout.
 func TestAMissingActionFailsNoOperationBeforeItsTimeout(t *testing.T) {
 	inBubble(t, []string{"a", "b"}, func(b *bed) {
 		p := b.start()
@@ -226,7 +226,7 @@ func TestWithoutALimitNothingStalls(t *testing.T) {
 	})
 }
 
-// A record is bounded, and so is what an action may say in it.
+// A record is bounded, and so are an action's texts in it.
 func TestRecordsAreBounded(t *testing.T) {
 	var ids []string
 	for i := range 4100 {
@@ -256,7 +256,7 @@ func TestNothingIsPolledAfterTheEnd(t *testing.T) {
 	})
 }
 
-// What a process that is told to stop cut off is no failed call.
+// A call that a stopping process cut off is no failed call.
 func TestAStopEndsTheCallsUnderWay(t *testing.T) {
 	inBubble(t, []string{"a"}, func(b *bed) {
 		p := b.start()

@@ -1,9 +1,9 @@
-// Package poll asks actions about the operations of a job, and decides what becomes of those that
-// end, fail, take too long or are cancelled.
+// Package poll polls actions for the progress of a job's operations, and handles those that end,
+// fail, time out or are cancelled.
 //
-// What must not be forgotten is a record of package operation: the end of an operation, the intent
-// to cancel it, and the answer. The rest is in the memory of a Job, which a restart loses: how far
-// an operation is, when it is asked again, and how often a call failed.
+// The end of an operation, the intent to cancel it, and the answer are durable, as records of
+// package operation. The rest is in the memory of a Job, which a restart loses: how far an
+// operation is, when it is polled again, and how often a call failed.
 package poll
 
 import (
@@ -55,7 +55,7 @@ type Homes interface {
 	Restart(ctx context.Context, instance string, call *action.Restart) (action.Restarted, error)
 }
 
-// Config is what a Poller works with. Every field is required unless it says otherwise.
+// Config is what a Poller works with. Every field is required unless its comment states otherwise.
 type Config struct {
 	Actions action.Operations
 	// Homes are asked about operations that live in a plugin's process.
@@ -66,7 +66,7 @@ type Config struct {
 	// action that has another one.
 	Frequency   time.Duration
 	Frequencies map[string]time.Duration
-	// Timeouts are by the name of the action, and count instead of what the job says.
+	// Timeouts are by the name of the action, and replace the timeout of the job.
 	Timeouts map[string]time.Duration
 	// Grace is how long an operation has to end after its action was called to cancel it.
 	Grace time.Duration
@@ -134,7 +134,7 @@ func (p *Poller) frequency(op *operation.Operation) time.Duration {
 
 // hurry is the pause between two calls about an operation that is being cancelled.
 func (p *Poller) hurry(op *operation.Operation) time.Duration {
-	return min(p.frequency(op), max(p.Grace/10, time.Second)) //nolint:mnd // ten looks in the time that it has
+	return min(p.frequency(op), max(p.Grace/10, time.Second)) //nolint:mnd // ten polls per grace
 }
 
 // bounded makes a call that ends with the process or after a limit.

@@ -47,8 +47,8 @@ func (r *restart) mine(s *operation.State) bool {
 	return !r.intent.IsZero() && r.intent.Equal(s.RestartTime)
 }
 
-// restarts reports whether an operation is to be begun once more: its process has ended, that never
-// happened before, and nothing wants it to end.
+// restarts reports whether an operation is to be begun once more: its process has ended for the
+// first time, and the operation is neither cancelled nor timed out.
 func (j *Job) restarts(m *memo, s *operation.State, op *operation.Operation, now time.Time, turn Turn) bool {
 	free := s.Restart == nil && s.Cancel == nil && s.Request == nil && turn.Cancel == ""
 	return m.gone && op.Restartable && free && !s.Phase.Ended() && m.restart.refused == "" && now.Before(j.deadline(op, turn))
@@ -169,7 +169,7 @@ func (j *Job) callRestart(ctx context.Context, i int, call *action.Restart) {
 		p.bounded(ctx, restartLimit, func(ctx context.Context) { again, err = p.Homes.Restart(ctx, instance, call) })
 	}
 	if p.life.Err() != nil && err != nil {
-		return // what the end of this process cut off says nothing
+		return // a call that the end of this process cut off is no failed one
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -192,7 +192,7 @@ func (j *Job) resetRestarted(now time.Time) {
 	}
 }
 
-// processOf is the start ID of the process that an operation lives in; empty for none.
+// processOf is the start ID of the process that runs an operation; empty for none.
 func processOf(op *operation.Operation) string {
 	if op.Home == nil {
 		return ""

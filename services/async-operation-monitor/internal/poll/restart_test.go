@@ -76,8 +76,8 @@ func TestAnOperationIsBegunOnceMoreAtMostOnce(t *testing.T) {
 	})
 }
 
-// Of two replicas that see the end of a process one makes the call. What the other was answered about
-// the process before says nothing of the operation that was begun since.
+// Of two replicas that detect the end of a process one makes the call. An answer that the other got
+// about the former process does not apply to the operation that was begun since.
 func TestReplicasBeginAnOperationOnceMoreTogether(t *testing.T) {
 	restartable(t, func(b *bed, h *homes, p *process) {
 		other := b.with(h)

@@ -44,7 +44,7 @@ func (s *slots) take(action string, job *Job) (release func()) {
 	return s.releasing(action, func() { one.shared-- })
 }
 
-// releasing forgets an action that has no calls: their names come from buckets.
+// releasing removes an action that has no calls: names come from buckets and must not accumulate.
 func (s *slots) releasing(action string, free func()) func() {
 	return sync.OnceFunc(func() {
 		s.mu.Lock()

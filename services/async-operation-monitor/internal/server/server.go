@@ -23,7 +23,7 @@ import (
 
 const defaultPage = 100
 
-// Operations knows the operations of jobs; operations.Source is one.
+// Operations reads and cancels the operations of jobs; operations.Source is one.
 type Operations interface {
 	OfBackup(ctx context.Context, name string) ([]itemoperation.Operation, error)
 	OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error)
@@ -97,5 +97,5 @@ func stamp(t *metav1.Time) *timestamppb.Timestamp {
 	if t == nil {
 		return nil
 	}
-	return timestamppb.New(t.Time.Truncate(time.Second)) // as the file of operations has it: a watch ends with what that says
+	return timestamppb.New(t.Time.Truncate(time.Second)) // as in the file of operations
 }

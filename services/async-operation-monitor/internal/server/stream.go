@@ -42,7 +42,7 @@ func keyOf(o *operationv1.Operation) key {
 	return key{o.GetAction(), o.GetId(), o.GetGroupResource(), o.GetNamespace(), o.GetName()}
 }
 
-// watch remembers what one stream has sent.
+// watch keeps what one stream has sent.
 type watch struct {
 	server *Server
 	send   func(*operationv1.WatchOperationsResponse) error

@@ -314,7 +314,7 @@ func TestAWatchSendsTheStateThenChangesThenEnds(t *testing.T) {
 	requireRefused(t, err, codes.NotFound, "NOT_FOUND", `restore "absent"`)
 }
 
-// A state that is too large for one message comes in several, of which the last says so.
+// A state that is too large for one message comes in several, of which the last is marked.
 func TestALargeStateComesInSeveralMessages(t *testing.T) {
 	var ops []operation.Operation
 	for i := range 1200 {

@@ -154,7 +154,7 @@ func TestADeletionThatOvertakesASyncIsNotUndone(t *testing.T) {
 				require.Greater(t, k, 8, "every call was reached")
 				break
 			}
-			if k < 8 { // up to the second look
+			if k < 8 { // up to the second read
 				require.Empty(t, b.phases(), "%s at call %d", name, k)
 				continue
 			}
@@ -166,8 +166,8 @@ func TestADeletionThatOvertakesASyncIsNotUndone(t *testing.T) {
 	}
 }
 
-// A process that dies between the creation of the object and the look whether the backup is still
-// there leaves an object that the next sync removes.
+// A process that dies between the creation of the object and the check whether the backup still
+// exists leaves an object that the next sync removes.
 func TestDeathBeforeTheSecondLook(t *testing.T) {
 	b := newBed(t)
 	b.put(stored("b", velerov1.BackupPhaseCompleted))

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// Whoever writes into a bucket makes every cluster that reads it take gigabytes: a list of
+// A forged file in a bucket makes every cluster that reads it allocate gigabytes: a list of
 // PodVolumeBackups "{},{}," is structs of a kilobyte for three bytes each, and one of a backup's
 // hooks in velero-backup.json is not much better.
 func TestForgedFilesOfABackupCostBoundedMemory(t *testing.T) {

@@ -134,10 +134,10 @@ func (s *Syncer) adopt(ctx context.Context, b *velerov1.Backup, loc *velerov1.Ba
 	return nil
 }
 
-// metadata keeps the name, labels and annotations of what a bucket holds. What is ours among them,
-// such as claims, requests to cancel and the leave to delete without volume data, was said of an
-// object in another cluster, or by whoever writes the bucket. A finalizer would be one that nothing
-// here removes.
+// metadata keeps the name, labels and annotations of what a bucket holds. Holdfast's own are
+// dropped, such as claims, requests to cancel and the permission to delete without volume data:
+// they are about an object in another cluster, or forged by a writer of the bucket. Finalizers are
+// dropped because no controller here would remove them.
 func (s *Syncer) metadata(from metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: from.Name, Namespace: s.Namespace, Labels: notOurs(from.Labels), Annotations: notOurs(from.Annotations)}
 }

@@ -39,7 +39,7 @@ type Config struct {
 	Opener    Opener
 	Clock     clock.WithTicker
 	Log       *slog.Logger
-	// Period is how often a location that says nothing itself is synced; 0 means never.
+	// Period is how often a location without a period of its own is synced; 0 means never.
 	Period time.Duration
 }
 
@@ -96,8 +96,8 @@ func (s *Syncer) Pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// due follows Velero 1.18: available, and not synced for as long as the location or else the server
-// says.
+// due follows Velero 1.18: available, and not synced for the period of the location or else of the
+// server.
 func (s *Syncer) due(loc *velerov1.BackupStorageLocation) bool {
 	if loc.Status.Phase != velerov1.LocationPhaseAvailable {
 		return false
@@ -148,7 +148,7 @@ func (s *Syncer) sync(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 const maxFailures = 5
 
 // maxBackups is how many backups the namespace may hold before no more are made from a bucket.
-// Whoever writes a bucket could fill the API server with them otherwise.
+// Otherwise a writer of the bucket could fill the API server with them.
 const maxBackups = 50_000
 
 // importNew makes the objects that are missing. One that fails does not hold up the others; the

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// ttl is how long a URL, and a request, lives (Velero 1.18).
+	// ttl is how long a URL is valid and a request is kept (Velero 1.18).
 	ttl = 10 * time.Minute
 	// retry is how soon a request for something that does not exist (yet) is looked at again.
 	// Clients wait half a minute or more.

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// signing has stores that sign URLs as the test says, as those behind a plugin do or do not.
+// signing has stores that sign URLs or not, as the test sets, like those behind a plugin.
 type signing struct {
 	Locations
 	sign func() (string, error)

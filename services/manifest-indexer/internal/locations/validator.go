@@ -46,7 +46,7 @@ type Config struct {
 	Checker   Checker
 	Clock     clock.WithTicker
 	Log       *slog.Logger
-	// Frequency is how often a location that says nothing itself is validated; 0 means once.
+	// Frequency is how often a location without a frequency of its own is validated; 0 means once.
 	Frequency time.Duration
 	// Default is the location made the default at every start, if it exists; empty means none.
 	Default string
@@ -95,7 +95,7 @@ func (v *Validator) Run(ctx context.Context) error {
 	})
 }
 
-// Pass looks at every location once.
+// Pass checks every location once.
 func (v *Validator) Pass(ctx context.Context) error {
 	var list velerov1.BackupStorageLocationList
 	if err := v.Reader.List(ctx, &list, client.InNamespace(v.Namespace)); err != nil {
@@ -115,8 +115,8 @@ func (v *Validator) Pass(ctx context.Context) error {
 	return group.Wait()
 }
 
-// due follows Velero 1.18: never validated, changed, or not for as long as the location or else the
-// server says.
+// due follows Velero 1.18: never validated, changed, or not for the frequency of the location or
+// else of the server.
 func (v *Validator) due(loc *velerov1.BackupStorageLocation) bool {
 	last := loc.Status.LastValidationTime
 	if last == nil || loc.Status.Phase == "" {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// checker fails where told and counts.
+// checker fails where the test sets it, and counts.
 type checker struct {
 	mu    sync.Mutex
 	fail  map[string]error

@@ -61,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, client.IgnoreNotFound(r.Client.Delete(ctx, ssr, client.Preconditions{UID: &ssr.UID}))
 }
 
-// processed is when the request was answered; one that does not say so counts from its creation.
+// processed is when the request was answered; one without a timestamp counts from its creation.
 func processed(ssr *velerov1.ServerStatusRequest) time.Time {
 	if t := ssr.Status.ProcessedTimestamp; t != nil {
 		return t.Time
