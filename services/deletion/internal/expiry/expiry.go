@@ -28,7 +28,7 @@ type Locations interface {
 	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
 }
 
-// Collector looks for expired backups.
+// Collector requests the deletion of expired backups.
 type Collector struct {
 	Reader    client.Reader // uncached
 	Client    client.Client
@@ -36,16 +36,16 @@ type Collector struct {
 	Locations Locations
 	Clock     clock.WithTicker
 	Log       *slog.Logger
-	// Period is how often it looks, and how long a failed attempt rests at least.
+	// Period is the time between two passes, and the least pause after a failed attempt.
 	Period time.Duration
 	// Running reports whether a backup cannot be deleted yet.
 	Running func(*velerov1.Backup) bool
 	// PermanentlyRefused reports of a processed request that another one would be refused for the
-	// same reason. It stands for that one until it is removed, a day after it was made.
+	// same reason. No other one is made until it is removed, a day after its creation.
 	PermanentlyRefused func(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool
 }
 
-// Run looks until ctx ends. Failures are logged and tried again.
+// Run makes passes until ctx ends. Failures are logged and retried.
 func (c *Collector) Run(ctx context.Context) error {
 	return periodic.Run(ctx, c.Clock, c.Period, nil, func(ctx context.Context) {
 		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
@@ -54,7 +54,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	})
 }
 
-// Pass looks at every backup once. One that fails does not hold up the others.
+// Pass checks every backup once. One that fails does not hold up the others.
 func (c *Collector) Pass(ctx context.Context) error {
 	var list velerov1.BackupList
 	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {

@@ -156,8 +156,8 @@ func TestPausesGrowFromRequestToRequest(t *testing.T) {
 	require.Equal(t, 7, tries.Of(&got[0]).Failed)
 }
 
-// An expired backup with volume data that cannot be removed is not asked about every minute: the
-// refused request stands for a day, or until the backup is annotated.
+// An expired backup with volume data that cannot be removed gets no new request every minute: the
+// refused one is kept for a day, or until the backup is annotated.
 func TestARefusalThatStandsIsNotAskedForAgain(t *testing.T) {
 	k := backup("b", velerov1.BackupPhaseCompleted, 0)
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{

@@ -115,7 +115,7 @@ func (b *bed) note(line string) {
 	b.diary = append(b.diary, line)
 }
 
-// said returns what was noted since it was asked last.
+// said returns what was noted since its last call.
 func (b *bed) said() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +148,7 @@ func (b *bed) next() error {
 	return b.run(b.t.Context())
 }
 
-// records returns what the bucket says has been done, sorted.
+// records returns the done pairs in the bucket, sorted.
 func (b *bed) records() []string {
 	b.t.Helper()
 	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Store: b.store}, slog.New(slog.DiscardHandler))

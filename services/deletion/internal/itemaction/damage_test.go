@@ -44,7 +44,7 @@ func TestWithADamagedManifestTheTarballIsRead(t *testing.T) {
 	}
 }
 
-// Somebody wrote the tarball anew, with another program.
+// The tarball was written anew by another program.
 func TestAManifestOfAnotherTarballIsNotUsed(t *testing.T) {
 	b := newBed(t)
 	backuptest.Write(t, b.store, "b", items("p")...)

@@ -92,8 +92,8 @@ func TestWithoutTarballAndPartsNothingIsAsked(t *testing.T) {
 	require.ErrorIs(t, b.run(context.WithoutCancel(t.Context())), errStore)
 }
 
-// The tarball of a completed backup goes first: an attempt that goes on afterwards shows parts that
-// it never was made of.
+// The tarball of a completed backup goes first: an attempt that continues afterwards would read
+// parts that the backup was not made of.
 func TestPartsOfACompletedBackupAreNotRead(t *testing.T) {
 	b := newBed(t)
 	backuptest.WritePart(t, b.store, "b", 1, 0, items("superseded")...)

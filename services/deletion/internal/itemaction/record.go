@@ -33,8 +33,8 @@ type record struct {
 	job    Job
 	log    *slog.Logger
 	prefix string
-	known  map[id]struct{} // of earlier attempts, and of this one if it remembers
-	// remembers makes has know what this attempt did.
+	known  map[id]struct{} // of earlier attempts, and of this one if remembers
+	// remembers adds what this attempt did to known.
 	remembers bool
 
 	mu      sync.Mutex
@@ -48,7 +48,7 @@ type record struct {
 // pair is an action and the path of an item it has done its work for.
 type pair struct{ action, path string }
 
-// id stands for a pair in memory: a million take 30 MiB or so.
+// id is the hash of a pair: a million take 30 MiB or so.
 type id [16]byte
 
 func (p pair) id() (short id) {
@@ -106,7 +106,7 @@ func (r *record) learn(data []byte) error {
 }
 
 // has reports whether the action had done its work for the item when the record was loaded, or
-// since if the record remembers.
+// since if remembers is set.
 func (r *record) has(action, path string) bool {
 	if len(r.known) == 0 {
 		return false
@@ -175,7 +175,7 @@ func (r *record) flush(ctx context.Context) error {
 		}
 		key := fmt.Sprintf("%s%s-%06d.json", r.prefix, r.job.Attempt, r.written)
 		err := objectstore.CreateBytes(ctx, r.job.Store, key, r.batch)
-		// One that exists is this batch: its first creation succeeded and said it did not.
+		// One that exists is this batch: its first creation succeeded although it returned an error.
 		if err != nil && !errors.Is(err, objectstore.ErrExists) {
 			return err
 		}

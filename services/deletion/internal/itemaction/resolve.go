@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// resolver returns what names in selectors mean: what the cluster says, and for what it does not
-// serve any more, such as objects of a definition that was removed, what the backup itself says.
+// resolver resolves the resource names in selectors by what the cluster serves, and for resources
+// that it no longer serves, such as of a removed definition, by the backup itself.
 func (w *attempt) resolver(cluster selection.Resolver) selection.Resolver {
 	if w.manifest == nil {
 		return cluster

@@ -45,7 +45,8 @@ func TestTheNextAttemptDoesOnlyWhatIsLeft(t *testing.T) {
 	})
 }
 
-// A plugin that was installed after a failed attempt sees what the others have been shown before.
+// A plugin that was installed after a failed attempt is called for all items, those of the earlier
+// attempt included.
 func TestANewActionSeesEverything(t *testing.T) {
 	inBothWays(t, items("o", "p"), func(b *bed) {
 		b.register("a.io/b", everything, failing("Pod a/p", errBoom))
@@ -92,8 +93,8 @@ func TestAnInterruptedAttemptIsRecorded(t *testing.T) {
 	})
 }
 
-// TestWhatWasDoneIsRecordedWhileAnActionTakesLong: a process dies while an action hangs, and
-// whoever takes over does not repeat what was done a second before.
+// TestWhatWasDoneIsRecordedWhileAnActionTakesLong: a process dies while an action hangs, and its
+// successor does not repeat what was done a second before.
 func TestWhatWasDoneIsRecordedWhileAnActionTakesLong(t *testing.T) {
 	inBothWays(t, items("o", "p", "q"), func(b *bed) {
 		ctx, die := context.WithCancel(b.t.Context())
@@ -237,7 +238,7 @@ func TestARecordThatWasWrittenAfterAll(t *testing.T) {
 	require.Len(t, b.store.Keys(), 2)
 }
 
-// lossy does what it is told, and says that it did not.
+// lossy makes each write, and returns an error nevertheless.
 type lossy struct{ *memstore.Store }
 
 func (l lossy) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {

@@ -34,9 +34,9 @@ type Session interface {
 type Runner struct {
 	// Open begins a session; the lines that plugins log go to log.
 	Open func(ctx context.Context, log *slog.Logger) Session
-	// Unknown are the plugin binaries that did not say what they register. While there are any, no
-	// item is shown to any plugin and every backup with items stays: one of them may be what cleans
-	// up. Nil means none.
+	// Unknown are the errors of plugin binaries whose registrations could not be listed. While there
+	// are any, no plugin is called and every backup with items is kept: one of them may have the
+	// cleanup action. Nil means none.
 	Unknown func() []error
 	// Discover finds the resources that the names in selectors mean.
 	Discover func(ctx context.Context) (selection.Resolver, error)

@@ -33,7 +33,7 @@ type keptError struct {
 // Unwrap returns the reason.
 func (e *keptError) Unwrap() error { return e.error }
 
-// messages returns what the request says.
+// messages returns the errors for the request's status.
 func (e *keptError) messages() []string {
 	texts := []string{e.Error()}
 	failed := new(itemaction.FailedError)

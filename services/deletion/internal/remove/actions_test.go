@@ -192,8 +192,8 @@ func TestTheRecordIsNamedAfterTheStoredBackup(t *testing.T) {
 	}
 }
 
-// A user deleted the Backup after a process died in the middle: actions get what the bucket says of
-// it.
+// A user deleted the Backup after a process died in the middle: actions get it from its file in the
+// bucket.
 func TestActionsOfADeletionWhoseObjectIsGone(t *testing.T) {
 	d := request("d")
 	d.Labels = map[string]string{velerov1.LabelBackupUID: "b-uid"}

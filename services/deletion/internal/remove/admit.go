@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// refusalNotFound is what a request for an absent backup says (Velero 1.18).
+// refusalNotFound is the error of a request for an absent backup (Velero 1.18).
 const refusalNotFound = "backup not found"
 
 // job is one attempt to carry out a request.
@@ -37,8 +37,8 @@ type job struct {
 	permanent bool
 }
 
-// admit checks whether the backup may be deleted now. refusal is what the request says if not
-// (texts as Velero 1.18's where it has one).
+// admit checks whether the backup may be deleted now. refusal is the request's error if not (texts
+// as Velero 1.18's where it has one).
 func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
 	name := req.Spec.BackupName
 	if name == "" {
@@ -93,7 +93,7 @@ func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, 
 	return r.Restoring(ctx, b)
 }
 
-// resume goes on with a deletion whose Backup is gone: as its last step, or because a client
+// resume continues a deletion whose Backup is gone: as its last step, or because a client
 // deleted the object meanwhile. What is left of its data is recognised by the UID alone.
 func (r *Remover) resume(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
 	j := &job{remover: r, request: req, backup: &velerov1.Backup{}, resumed: true}
@@ -151,7 +151,7 @@ func neverWritten(b *velerov1.Backup) bool {
 		b.Status.Phase != velerov1.BackupPhasePartiallyFailed
 }
 
-// errRunning is what a request for a backup that is being written says (Velero 1.18).
+// errRunning is the error of a request for a backup that is being written (Velero 1.18).
 var errRunning = errors.New("backup is still in progress")
 
 // markDeleting is the swap against a runner that would start the backup: the first write wins.

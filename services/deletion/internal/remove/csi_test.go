@@ -34,8 +34,8 @@ func (d *drivers) Run(context.Context, itemaction.Job) error {
 	return nil
 }
 
-// A backup goes once the drivers have removed its CSI snapshots, and stays while they have not:
-// nothing else knows of them.
+// A backup goes once the drivers have removed its CSI snapshots, and is kept until then: no other
+// object names them.
 func TestCSISnapshotsGoBeforeTheirBackup(t *testing.T) {
 	snapshots := `[{"pvcName":"data","pvcNamespace":"n","pvName":"pv","backupMethod":"CSISnapshot","csiSnapshotInfo":{"snapshotHandle":"h"}}]`
 	for name, tc := range map[string]struct {

@@ -28,9 +28,9 @@ const (
 	shown = 3
 )
 
-// removeData empties the backup's directory if it is this backup's. The tarball goes first: whoever
-// finds velero-backup.json without one knows that the backup is being removed. velero-backup.json,
-// by which a backup is known to exist, goes last, and right before it the owner file.
+// removeData empties the backup's directory if it is this backup's. The tarball goes first:
+// velero-backup.json without one means that the backup is being removed. velero-backup.json, by
+// which a backup is known to exist, goes last, and right before it the owner file.
 func (j *job) removeData(ctx context.Context) (err error) {
 	if j.location == nil {
 		return nil
@@ -103,9 +103,8 @@ func (e *emptying) all(ctx context.Context) error {
 	return errors.New("objects keep being written to the backup's directory")
 }
 
-// rest deletes everything in the directory but the two files that say what it is and what the
-// deletion has to remember as long as there may be a tarball, and reports whether there was
-// anything.
+// rest deletes everything in the directory except for the two files that identify it and, as long
+// as there may be a tarball, the records of the deletion, and reports whether there was anything.
 func (e *emptying) rest(ctx context.Context) (found bool, err error) {
 	name := e.j.backup.Name
 	var failed failures
@@ -159,7 +158,8 @@ func (e *emptying) one(ctx context.Context, key string) error {
 	return nil
 }
 
-// end deletes what says what the directory is, and what no list shows.
+// end deletes the files that identify the directory, and unfinished uploads, which lists do not
+// show.
 func (e *emptying) end(ctx context.Context) error {
 	name := e.j.backup.Name
 	if err := e.still(ctx); err != nil {

@@ -64,7 +64,7 @@ func (m *mortal) read() error {
 	return nil
 }
 
-// client is c as the process sees it.
+// client is c as the mortal process uses it.
 func (m *mortal) client(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -149,7 +149,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 }
 
 // TestTheObjectIsDeletedByHandMeanwhile: a process dies in the middle and a user deletes the
-// Backup, so that only the request knows that there is something left to delete. A new backup of
+// Backup, so that only the request is left as a trace of undeleted data. A new backup of
 // that name is not harmed.
 func TestTheObjectIsDeletedByHandMeanwhile(t *testing.T) {
 	for _, again := range []bool{false, true} {
@@ -205,8 +205,8 @@ func TestANewBackupReservesTheDirectoryMeanwhile(t *testing.T) {
 	require.Greater(t, len(b.store.Keys()), 200, "and the rest is for a sweep")
 }
 
-// TestANewBackupIsCommittedWhileUploadsAreSwept: the same, while the last thing before the files
-// that say whose the directory is takes long. The new backup's files have the same names.
+// TestANewBackupIsCommittedWhileUploadsAreSwept: the same, while the last removal before the files
+// that identify the directory takes long. The new backup's files have the same names.
 func TestANewBackupIsCommittedWhileUploadsAreSwept(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
 	b.reserve("b-uid")
@@ -329,7 +329,7 @@ func TestARunnerThatComesFirstWins(t *testing.T) {
 	}
 }
 
-// One process gets the same hint twice, or finds by itself what a hint told it.
+// One process gets the same hint twice, or finds by itself the object of a hint.
 func TestOneProcessWorksOnARequestOnce(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))
@@ -371,7 +371,7 @@ func TestUnfinishedUploadsGoWithTheBackup(t *testing.T) {
 	}
 }
 
-// Whoever sees velero-backup.json without a tarball knows that the backup is being deleted.
+// velero-backup.json without a tarball means that the backup is being deleted.
 func TestTheTarballGoesFirst(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))

@@ -15,13 +15,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
-// restorePause is how soon a deletion that waits for a restore looks again.
+// restorePause is the time between two checks of a deletion that waits for a restore.
 const restorePause = 15 * time.Second
 
-// busyPause is how soon a deletion looks again whose action works for as many others as it may.
+// busyPause is the time between two attempts of a deletion whose action is called for its maximum
+// of other deletions.
 const busyPause = 15 * time.Second
 
-// pauses reports whether the next try of a request under way is due only later. Leave to go on
+// pauses reports whether the next try of a request under way is due only later. Permission to continue
 // without actions ends the pause.
 func (r *Remover) pauses(req *velerov1.DeleteBackupRequest) bool {
 	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && tries.Of(req).After.After(r.Clock.Now())
@@ -40,9 +41,9 @@ func (j *job) postpone(ctx context.Context, next tries.Tries, reasons []string) 
 	return err
 }
 
-// unsuccessful ends a try that removed nothing or not everything. What may succeed later is tried
-// again, with growing pauses and a bounded number of times; then the request ends and says what
-// failed.
+// unsuccessful ends a try that removed nothing or not everything. What may succeed later is
+// retried, with growing pauses and a bounded number of times; then the request ends with the
+// errors.
 func (j *job) unsuccessful(ctx context.Context, failures []string, again bool) error {
 	next := tries.Of(j.request).Fail(j.remover.Clock.Now())
 	limit := j.remover.Tries
@@ -68,7 +69,7 @@ func skipsActions(obj metav1.Object) bool {
 	return obj.GetAnnotations()[holdfast.AnnotationSkipDeleteActions] == "true"
 }
 
-// checkSkip finds a leave that says neither yes nor no; "" is none.
+// checkSkip returns the problem of an annotation that is neither true nor false; "" is none.
 func checkSkip(obj metav1.Object) string {
 	value, set := obj.GetAnnotations()[holdfast.AnnotationSkipDeleteActions]
 	if !set || value == "true" || value == "false" {

@@ -47,8 +47,8 @@ func TestAFailedActionIsTriedAgainWithGrowingPauses(t *testing.T) {
 	require.Equal(t, b.clock.Now().Add(4*time.Minute), tries.Of(d).After, "when the next request for an expired backup is due")
 }
 
-// An action that will never succeed again keeps its backups, and their data, until somebody removes
-// the plugin.
+// An action that will never succeed again keeps its backups, and their data, until the plugin is
+// removed.
 func TestALeaveToSkipActionsLetsTheDeletionGoOn(t *testing.T) {
 	leave := func(obj client.Object) {
 		obj.SetAnnotations(map[string]string{holdfast.AnnotationSkipDeleteActions: "true"})
@@ -170,8 +170,7 @@ func TestADeletionOfABusyActionComesAgain(t *testing.T) {
 	require.Nil(t, b.backup())
 }
 
-// A defect must neither take the process down nor hold the request for as long as the process
-// lives.
+// A defect must neither take the process down nor hold the request for as long as the process runs.
 func TestADeletionThatPanicsIsTriedABoundedNumberOfTimes(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))

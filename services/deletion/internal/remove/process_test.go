@@ -111,7 +111,7 @@ func (s *site) inject(fault func(op, key string) error) {
 	s.fault = fault
 }
 
-// tell orders an action to misbehave at an object; an empty order takes it back.
+// tell makes an action misbehave at an object; an empty order ends that.
 func (s *site) tell(action, object, what string) {
 	s.t.Helper()
 	path := orderPath(s.orders, action, object)
@@ -161,7 +161,7 @@ func (s *site) files() []string {
 	return keys
 }
 
-// noProcessIsLeft looks for every process that was ever called.
+// noProcessIsLeft checks every process that was ever called.
 func (s *site) noProcessIsLeft() {
 	entries, err := filepath.Glob(filepath.Join(s.orders, "pid-*"))
 	require.NoError(s.t, err)

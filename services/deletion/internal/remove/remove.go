@@ -121,8 +121,8 @@ func (r *Remover) Restoring(ctx context.Context, b *velerov1.Backup) (string, er
 	return r.restores().running(ctx, b.Name)
 }
 
-// refusal ends a request that cannot be carried out; permanent marks it as one that stands for
-// those to come.
+// refusal ends a request that cannot be carried out; permanent marks it as one that would be
+// refused again.
 func refusal(reason string, permanent bool) func(*velerov1.DeleteBackupRequest) error {
 	return func(d *velerov1.DeleteBackupRequest) error {
 		if permanent {

@@ -47,7 +47,7 @@ type bed struct {
 	location *velerov1.BackupStorageLocation
 	held     bool // another live instance holds every claim
 	confirm  func() error
-	stopped  context.Context // of the process: once it has ended, a job goes on when its own has
+	stopped  context.Context // of the process: once it has ended, a job continues when its own has
 	lose     context.CancelCauseFunc
 	r        *replica
 }
@@ -503,8 +503,8 @@ func TestManyFailedObjectsAreSummedUp(t *testing.T) {
 }
 
 // Catches requests of the same backup that are left behind by a deletion that succeeded: each would
-// end with "backup not found", and stand for a day for a failure that there was none. What asks for
-// another backup of the name, by its UID, stays.
+// end with "backup not found", and be kept for a day although nothing failed. A request for another
+// backup of the name, by its UID, is kept.
 func TestOtherRequestsGoWithTheBackup(t *testing.T) {
 	labelled := func(name, uid string, phase velerov1.DeleteBackupRequestPhase) *velerov1.DeleteBackupRequest {
 		d := request(name)
@@ -566,7 +566,7 @@ func TestAnInterruptedDeletionLeavesTheClaimOfAnother(t *testing.T) {
 }
 
 // Catches the same where the request was deleted meanwhile and another of its name is carried out:
-// only the UID tells the two apart.
+// only the UID distinguishes the two.
 func TestAnInterruptedDeletionLeavesTheClaimOfAnotherRequest(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))

@@ -53,7 +53,7 @@ func (b *bed) crowded(c client.WithWatch, claims engine.Instance, places int) *r
 	})}
 }
 
-// Process is one look of the replica at a request, and its work on it.
+// Process handles a request once in this replica.
 func (r *replica) Process(ctx context.Context, name string) (Outcome, error) {
 	req, err := r.request(ctx, name)
 	if req == nil || err != nil {

@@ -38,8 +38,7 @@ func (r requests) others(ctx context.Context, req *velerov1.DeleteBackupRequest)
 }
 
 // inFront reports whether an older unprocessed request for the same backup goes first; processed
-// ones that are younger than a day but stand for failed attempts are removed when a new attempt
-// ends.
+// ones of failed attempts that are younger than a day are removed when a new attempt ends.
 func (r requests) inFront(ctx context.Context, req *velerov1.DeleteBackupRequest) (bool, error) {
 	others, err := r.others(ctx, req)
 	if err != nil {

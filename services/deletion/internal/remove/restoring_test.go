@@ -53,8 +53,8 @@ func TestABackupThatIsBeingRestoredIsNotDeleted(t *testing.T) {
 }
 
 // A restore is claimed after the deletion was admitted and before the backup is Deleting: its
-// runner has seen nothing of the deletion and works on. The deletion waits, without a claim, and
-// goes on when the restore has ended.
+// runner did not read the deletion and works on. The deletion waits, without a claim, and continues
+// when the restore has ended.
 func TestADeletionWaitsForARestoreThatWasClaimedMeanwhile(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreIn(velerov1.RestorePhaseNew))
 	b.fill(backup(velerov1.BackupPhaseCompleted))

@@ -17,7 +17,7 @@ import (
 // order of registration.
 var vendors = map[string][]string{"first": {"b.io/a", "a.io/x"}, "second": {"a.io/b"}}
 
-// How a binary is told what to do: a directory with a file for every misbehaviour, named
+// The configuration of a binary: a directory with a file for every misbehaviour, named
 // "<action>~<object>" without slashes.
 const (
 	envOrders   = "VENDOR_ORDERS"
@@ -61,7 +61,7 @@ func beAVendor() {
 	os.Exit(0)
 }
 
-// vendor is an action that keeps a diary and does as it is told.
+// vendor is an action that logs its calls and follows its orders.
 type vendor string
 
 func (v vendor) AppliesTo(context.Context) (plugin.Selector, error) {
@@ -91,7 +91,7 @@ func (v vendor) Execute(_ context.Context, in *plugin.BackupInput) error {
 			fmt.Fprintf(rawStderr, "%d%s\n", i, strings.Repeat("x", 1<<10))
 		}
 	case "hang":
-		// until somebody writes to the pipe, whatever becomes of the call
+		// until the test writes to the pipe, even after the end of the call
 		_, _ = os.ReadFile(orderPath(os.Getenv(envOrders), string(v), in.Item.GetName()+".pipe"))
 	}
 	return nil

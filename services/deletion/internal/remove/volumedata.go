@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// annotationRefused on a processed request says that it was refused for volume data, and would be
+// annotationRefused on a processed request means that it was refused for volume data, and would be
 // again.
 const (
 	annotationRefused = "holdfast.io/deletion-refused"
@@ -49,7 +49,7 @@ func PermanentlyRefused(req *velerov1.DeleteBackupRequest, backup *velerov1.Back
 }
 
 // admitVolumeData returns a *volumeDataError when the backup has volume data that cannot be
-// removed. Where that cannot be told now, the removal of the data asks again before it removes
+// removed. Where that cannot be read now, the removal of the data checks it again before it removes
 // anything.
 func (j *job) admitVolumeData(ctx context.Context) error {
 	store, err := j.remover.Locations.Open(ctx, j.location)
@@ -79,7 +79,7 @@ func (j *job) keepsVolumeData(ctx context.Context, store objectstore.Reader) err
 	if j.checked || leaves(j.backup, j.request) {
 		return nil
 	}
-	if j.resumed { // what the annotations of the Backup said is not known any more
+	if j.resumed { // the annotations of the Backup are not known any more
 		untouched, err := objectstore.Exists(ctx, store, layout.BackupTarball(j.backup.Name))
 		if err != nil || !untouched {
 			return err
@@ -155,7 +155,7 @@ func (t *tally) add(d volumedata.Data) {
 	}
 }
 
-// addLive adds what the objects of Velero's data movers say: a backup that failed early has no
+// addLive adds the volumes of objects of Velero's data movers: a backup that failed early has no
 // files.
 func (t *tally) addLive(ctx context.Context, reader client.Reader, namespace string, b *velerov1.Backup) error {
 	of := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name)}}

@@ -101,7 +101,7 @@ func TestABackupWithoutVolumeDataIsDeleted(t *testing.T) {
 	require.Nil(t, b.backup())
 }
 
-// A file that cannot be read may tell of volume data: nothing is removed, and the request names the
+// A file that cannot be read may list volume data: nothing is removed, and the request names the
 // reason.
 func TestVolumeDataThatCannotBeToldKeepsTheBackup(t *testing.T) {
 	away := errors.New("bucket is away")
@@ -138,9 +138,8 @@ func TestVolumeDataThatCannotBeToldKeepsTheBackup(t *testing.T) {
 	}
 }
 
-// While it cannot be told whether there is volume data the Backup shows as Deleting, and somebody
-// in a hurry removes the object. The deletion goes on with what the bucket holds, and loses the
-// only record of that data.
+// While it is not known whether there is volume data the Backup is Deleting, and a user removes the
+// object. A deletion that continues with the bucket alone loses the only record of that data.
 func TestVolumeDataIsAskedForAfterTheBackupObjectIsGone(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))

@@ -133,8 +133,8 @@ func TestAPluginDeletesSnapshots(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left, "credentials stay on the disk")
 
-	// A wrong password is told as the plugin tells it, and corrected takes effect at the next
-	// attempt.
+	// A wrong password is reported with the plugin's error, and a corrected one takes effect at the
+	// next attempt.
 	secret.Data["key"] = []byte("guess")
 	require.NoError(t, cluster.Update(t.Context(), secret))
 	require.ErrorContains(t, b.run(t.Context()), "access denied")

@@ -162,7 +162,7 @@ func idOf(s *nativesnapshot.Snapshot) string {
 	return s.Spec.Location + "/" + s.Status.ProviderSnapshotID
 }
 
-// record is one object of the bucket that says what an attempt deleted.
+// record is one object of the bucket that lists what an attempt deleted.
 type record struct {
 	Version int      `json:"version"`
 	Deleted []string `json:"deletedSnapshots"`

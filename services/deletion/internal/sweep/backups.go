@@ -23,7 +23,7 @@ type directory struct {
 	uids            []string // with parts
 }
 
-// backups looks at every directory of backups/ in one list, as a stream.
+// backups checks every directory of backups/ in one list, as a stream.
 func (p *pass) backups(ctx context.Context) error {
 	var dir directory
 	err := p.store.List(ctx, layout.BackupsDir, func(i objectstore.Info) error {
@@ -120,7 +120,7 @@ func (p *pass) wholeDirectory(ctx context.Context, name string) error {
 		return err
 	}
 	p.log.Info("removing the directory of a backup that is gone and was never finished", "backup", name, "uid", own.uid)
-	// Snapshots first: with the owner file goes what says that there may be some.
+	// Snapshots first: without the owner file they could not be found.
 	if err := p.sweeper.CSI.End(ctx, csisnapshot.Owner{Name: name, UID: types.UID(own.uid)}, func(types.NamespacedName) bool { return false }); err != nil {
 		return fmt.Errorf("remove the CSI snapshots of backup %q: %w", name, err)
 	}

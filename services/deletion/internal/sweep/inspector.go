@@ -104,7 +104,7 @@ func (j *inspector) keepsFailed() bool { return j.keepFailed != nil && j.keepFai
 // maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
 const maxMetadata = 8 << 20
 
-// committed returns the phase that the backup was committed with, "" if the file says none;
+// committed returns the phase that the backup was committed with, "" if the file has none;
 // objectstore.ErrNotFound if there is none.
 func (j *inspector) committed(ctx context.Context, name string) (velerov1.BackupPhase, error) {
 	data, err := objectstore.ReadAll(ctx, j.store, layout.BackupMetadata(name), maxMetadata)

@@ -18,7 +18,7 @@ const (
 	unreadableKind
 )
 
-// owner is what an owner file says.
+// owner is the content of an owner file.
 type owner struct {
 	kind ownerKind
 	uid  string
@@ -56,7 +56,7 @@ func (j *inspector) readOwner(ctx context.Context, key string, decode func([]byt
 	uid, cluster, err := decode(data)
 	switch {
 	case err != nil:
-		return owner{kind: unreadableKind}, nil //nolint:nilerr // it says nothing, so the directory is left alone
+		return owner{kind: unreadableKind}, nil //nolint:nilerr // left alone as of an unknown owner
 	case cluster != j.cluster:
 		return owner{kind: foreignKind}, nil
 	}

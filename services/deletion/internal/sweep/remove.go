@@ -96,7 +96,7 @@ func (r *remover) remove(ctx context.Context, infos []objectstore.Info, leftover
 	return true, nil
 }
 
-// removeOwner deletes the file that says whose a directory is, which is empty but for it.
+// removeOwner deletes the owner file of a directory that has no other objects.
 func (r *remover) removeOwner(ctx context.Context, key string, leftover still) error {
 	failpoint.Hit("deletion/sweep-before-owner")
 	info, err := r.store.Stat(ctx, key)

@@ -25,7 +25,7 @@ func recordsOf(key string) (records, bool) {
 	return records{name, uid}, ok && uid != "" && layout.CheckName(name) == nil
 }
 
-// restores looks at every restore with records in one list, as a stream.
+// restores checks every restore with records in one list, as a stream.
 func (p *pass) restores(ctx context.Context) error {
 	var last records
 	return p.store.List(ctx, layout.RestoresDir, func(i objectstore.Info) error {

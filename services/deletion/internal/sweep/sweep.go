@@ -1,11 +1,10 @@
 // Package sweep removes from the bucket what dead or deleted backups and restores left: parts,
 // sidecars, checkpoints, owner files, records and unfinished uploads.
 //
-// It trusts nothing it saw before: right before it removes something it reads again, uncached,
-// whose the directory is and what became of the object it was made for. What is another cluster's,
-// what says nothing about its owner (Velero's backups) and what cannot be read is left alone. Every
-// removal may be repeated and interrupted anywhere: the file that says whose a directory is goes
-// last. So the Lease behind it only saves work.
+// Right before a removal it reads again, uncached, the owner of the directory and the object that
+// it was made for. Directories of another cluster, without an owner file (Velero's backups) or with
+// an unreadable one are left alone. Every removal may be repeated and interrupted anywhere: the
+// owner file is removed last. So the Lease behind it only saves work.
 package sweep
 
 import (
@@ -28,8 +27,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/periodic"
 )
 
-// scanPeriod is how often it is looked whether a location is due, unless the interval asks for
-// more.
+// scanPeriod is the time between two checks for locations that are due, unless the interval is
+// shorter.
 const scanPeriod = 10 * time.Second
 
 // Snapshots removes the objects of CSI snapshots; csisnapshot.API does.
@@ -74,7 +73,7 @@ type Sweeper struct {
 	places  map[string]*place
 }
 
-// place is what a Sweeper remembers of a location.
+// place is the state that a Sweeper keeps of a location.
 type place struct {
 	next time.Time
 	gone map[string]time.Time // directory to when its object was first seen to be gone
@@ -153,7 +152,7 @@ func (s *Sweeper) location(ctx context.Context, loc *velerov1.BackupStorageLocat
 	return err
 }
 
-// clusterUID returns the UID of namespace kube-system, which stands for the cluster.
+// clusterUID returns the UID of namespace kube-system, which identifies the cluster.
 func (s *Sweeper) clusterUID(ctx context.Context) (string, error) {
 	if s.cluster != "" {
 		return s.cluster, nil

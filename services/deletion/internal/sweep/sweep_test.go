@@ -206,7 +206,7 @@ func TestPartsOfFailedBackupsStayForDeleteItemActions(t *testing.T) {
 }
 
 // A Backup that exists and has not ended needs everything, however long ago it wrote, and in
-// whatever namespace it lives.
+// whatever namespace it is.
 func TestLiveBackupsAreNotTouched(t *testing.T) {
 	for _, phase := range []velerov1.BackupPhase{
 		"", "New", "Queued", "ReadyToStart", "InProgress", "WaitingForPluginOperations", "WaitingForPluginOperationsPartiallyFailed",
@@ -257,8 +257,8 @@ func TestTheDirectoryOfABackupThatIsGoneIsRemovedOwnerLast(t *testing.T) {
 	require.Equal(t, []string{layout.BackupTarball("b2")}, b.store.Uploads(), "whose backup is unknown")
 }
 
-// The CSI snapshots that a backup took whose object was deleted with no runner alive go before the
-// directory that says that there may be some.
+// The CSI snapshots of a backup whose object was deleted while no runner ran are removed before the
+// directory with the record of them.
 func TestTheSnapshotsOfABackupThatIsGoneAreRemoved(t *testing.T) {
 	b := newBed(t)
 	b.own("b", "u", "here")
@@ -350,7 +350,7 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 	}
 }
 
-// They are all that says which post hooks a backup owes that ended without its runner.
+// They are the only record of the post hooks that a backup owes which ended without its runner.
 func TestRecordsOfABackupThatOwesPostHooksStay(t *testing.T) {
 	o := backup("b", "velero", "u", velerov1.BackupPhaseFailed)
 	require.NoError(t, posthooks.Set(o, posthooks.Mark{Owed: true}))
@@ -367,7 +367,7 @@ func TestRecordsOfABackupThatOwesPostHooksStay(t *testing.T) {
 	require.Empty(t, b.under(layout.PartsDir("b")))
 }
 
-// They are all that says how the objects are resumed.
+// They are the only record of how the objects are resumed.
 func TestRecordsOfARestoreThatLeftObjectsPausedStay(t *testing.T) {
 	o := restore("done", "d", "Failed")
 	require.NoError(t, paused.Set(o, "default"))
@@ -433,7 +433,7 @@ func TestUploads(t *testing.T) {
 	require.Equal(t, []string{layout.BackupTarball("foreign"), layout.Part("live", "l", 2, "u", 0, 0), layout.BackupManifest("unknown")}, b.store.Uploads())
 }
 
-// Policies that grant what Velero asks for do not allow to list uploads.
+// Policies with the permissions that Velero documents do not allow to list uploads.
 func TestWithoutPermissionForUploadsTheRestIsSwept(t *testing.T) {
 	b := newBed(t)
 	b.own("b", "u", "here")
@@ -547,7 +547,7 @@ func TestManyObjectsInPages(t *testing.T) {
 	require.Empty(t, b.under(layout.PartsDir("b")))
 }
 
-// TestNothingIsRemovedOnAGuess: an API server or a bucket that does not answer says nothing.
+// TestNothingIsRemovedOnAGuess: an API server or a bucket that does not answer proves nothing.
 func TestNothingIsRemovedOnAGuess(t *testing.T) {
 	fill := func(b *bed) []string {
 		b.own("b", "u", "here")
