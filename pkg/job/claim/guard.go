@@ -70,7 +70,7 @@ func (g *guard) run(ctx context.Context, cancel context.CancelCauseFunc) {
 		// A tick missed by a paused process is delivered as soon as it continues: the job's first step is
 		// this read.
 		if late := g.cfg.Clock.Since(waiting) - period; late > period {
-			g.cfg.Log.Warn("process was paused, looking whether the claim still holds", "object", g.key.String(), "late", late)
+			g.cfg.Log.Warn("process was paused; checking its claim", "object", g.key.String(), "late", late)
 		}
 		if err := g.look(ctx); errors.Is(err, ErrLost) {
 			cancel(err)
