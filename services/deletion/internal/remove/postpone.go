@@ -22,8 +22,8 @@ const restorePause = 15 * time.Second
 // of other deletions.
 const busyPause = 15 * time.Second
 
-// pauses reports whether the next try of a request under way is due only later. Permission to continue
-// without actions ends the pause.
+// pauses reports whether the next try of a request under way is due only later. The permission to
+// skip actions ends the pause.
 func (r *Remover) pauses(req *velerov1.DeleteBackupRequest) bool {
 	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && tries.Of(req).After.After(r.Clock.Now())
 }
