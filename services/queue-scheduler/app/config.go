@@ -61,7 +61,7 @@ type Config struct {
 	// DutyTimeout is after how long without a sign of life another replica makes the passes; a
 	// replica that stops in good order is followed sooner. At least 1 s.
 	DutyTimeout time.Duration
-	// ScheduleSkipImmediately is the skipImmediately of schedules that do not say.
+	// ScheduleSkipImmediately is the skipImmediately of schedules that do not set it.
 	ScheduleSkipImmediately bool
 	// Plugins bounds what object store plugins may cost.
 	Plugins pluginhost.Flags

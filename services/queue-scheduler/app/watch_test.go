@@ -11,7 +11,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// Progress and positions are written several times a second: they wake nobody.
+// Progress and positions are written several times a second: they do not wake the scheduler.
 func TestWhatWakesTheScheduler(t *testing.T) {
 	wakes := func(before, after client.Object) bool {
 		return moves().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})

@@ -40,7 +40,7 @@ func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine
 	alone := err != nil
 	switch {
 	case errors.Is(err, commit.ErrForeign), apierrors.IsNotFound(err):
-		// Nothing in the bucket stands for this backup, or there is no location.
+		// The bucket has nothing of this backup, or there is no location.
 		final = commit.Failed(b, r.Reason(), c.Clock.Now())
 	case err != nil && ctx.Err() == nil && (refused(err) || waited.request >= c.requestTimeout()):
 		c.Log.WarnContext(ctx, "cancelled backup ends without its bucket", "backup", b.Name, "error", err)

@@ -1,7 +1,7 @@
-// Package cancellation stops jobs that were asked to stop.
+// Package cancellation ends jobs with a request to cancel.
 //
-// A job that no process works on ends by one write. One that runs is left to its holder, which sees
-// the request on the object. A holder that does not stop it in time loses the claim, and this
+// A job that no process works on ends by one write. One that runs is left to its holder, which
+// reads the request on the object. A holder that does not stop it in time loses the claim, and this
 // service ends the job in its place.
 //
 // Every replica does this, for every job it observes: all of it is decided by compare-and-swap and
@@ -54,8 +54,8 @@ type Config struct {
 	Client    client.Client
 	Namespace string
 	// Instance begins the names of the holders of claims that are taken from runners; unique per
-	// process start. They have no Lease: should this process die, a runner that lives finds the
-	// claim free after the claim timeout.
+	// process start. They have no Lease: should this process die, a running runner finds the claim
+	// free after the claim timeout.
 	Instance string
 	// Deadline is how long a holder has to stop a job.
 	Deadline time.Duration

@@ -230,7 +230,7 @@ func TestRequestsOnObjectsAreFound(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseQueued, read(t, b, quiet).Status.Phase)
 }
 
-// A runner claims the backup between the look at it and the write.
+// A runner claims the backup between the read of it and the write.
 func TestAClaimMayComeFirst(t *testing.T) {
 	o := backup("b", velerov1.BackupPhaseReadyToStart, holdfast.AnnotationCancel, "bob")
 	b := newBed(o)
@@ -253,7 +253,7 @@ func TestAClaimMayComeFirst(t *testing.T) {
 	require.Empty(t, b.phases)
 }
 
-// overdue asks, and lets the deadline pass.
+// overdue requests to cancel, and lets the deadline pass.
 func overdue(t *testing.T, b *bed, c *cancellation.Canceller, name string) reconcile.Result {
 	t.Helper()
 	result, err := c.ReconcileBackup(t.Context(), request(name))
@@ -293,9 +293,9 @@ func TestABackupThatIsNotStoppedInTimeIsEndedHere(t *testing.T) {
 	}
 }
 
-// What the bucket says counts, whoever wrote it: a runner that stopped the backup
-// may have died before it could tell.
-// A runner that watched the holder of one claim must not take that of the next for dead.
+// The phase in the bucket counts, whichever process wrote it: a runner that stopped the backup may
+// have died before it updated the object. A runner that watched the holder of one claim must not
+// take that of the next for dead.
 func TestEachTakenClaimHasAHolderOfItsOwn(t *testing.T) {
 	b := newBed(running("one"), running("two"))
 	c := b.replica(t, "scheduler")
@@ -479,8 +479,8 @@ func TestOneReplicaTakesTheClaim(t *testing.T) {
 	require.Equal(t, []string{"b Failed"}, b.phases, "told once")
 }
 
-// A restore is left to the runners for as long as its former holder could create anything, and for
-// one that lives to take it; then it ends without files.
+// A restore is left to the runners for as long as its former holder could create anything, and long
+// enough for a running one to take it; then it ends without files.
 func TestARestoreThatIsNotStoppedInTime(t *testing.T) {
 	o := restore("r", velerov1.RestorePhaseInProgress)
 	o.Annotations = map[string]string{holdfast.AnnotationCancel: "bob"}
@@ -509,7 +509,7 @@ func TestARestoreThatIsNotStoppedInTime(t *testing.T) {
 	require.Equal(t, "cancelled by bob", got.Status.FailureReason)
 }
 
-// Without a runner nothing is resumed: the reason says so.
+// Without a runner nothing is resumed: the failure reason reports that.
 func TestARestoreThatIsEndedWithoutARunnerMayLeaveObjectsPaused(t *testing.T) {
 	o := restore("r", velerov1.RestorePhaseInProgress)
 	o.Annotations = map[string]string{holdfast.AnnotationCancel: "bob"}

@@ -19,7 +19,7 @@ var unfinished = []velerov1.BackupPhase{
 }
 
 // A job that another server left waiting for operations, or finalizing, cannot be cancelled, or it
-// stays in that phase: the metadata file in the bucket says so.
+// stays in that phase, which is that of the metadata file in the bucket.
 func TestAJobThatAnotherServerLeftIsCancelled(t *testing.T) {
 	for _, phase := range unfinished {
 		t.Run(string(phase), func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestAJobThatAnotherServerLeftIsCancelled(t *testing.T) {
 	}
 }
 
-// A backup whose operations go on is left to async-operation-monitor, which cancels them; the
-// deadline of whoever ends it then begins when they have ended.
+// A backup whose operations continue is left to async-operation-monitor, which cancels them; the
+// deadline for its runner begins when they have ended.
 func TestOperationsAreCancelledBeforeTheDeadlineOfTheirJob(t *testing.T) {
 	o := running("b", holdfast.AnnotationCancel, "bob")
 	o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations

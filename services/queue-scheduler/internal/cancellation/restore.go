@@ -11,9 +11,9 @@ import (
 )
 
 // silences is for how many claim timeouts a restore that was taken is left to the runners. After
-// the first one the former holder, if it still moves, has found out that it lost the claim, and
-// creates nothing more; and a runner that lives finds the claim free, replays the records and
-// stores log and results.
+// the first one the former holder, if it still runs, has detected the loss of its claim, and
+// creates nothing more; and another runner finds the claim free, replays the records and stores log
+// and results.
 const silences = 3
 
 // concludeRestore ends a restore without files: only a runner can read from the records what was

@@ -20,7 +20,7 @@ const (
 	// atOnce is how many jobs of a kind are looked at at once: one whose bucket does not answer
 	// must not hold up the others.
 	atOnce = 4
-	// lookLimit bounds one look at a job.
+	// lookLimit is the timeout of reconciling one job.
 	lookLimit = time.Minute
 	// bucketLimit bounds the part of it that needs a bucket.
 	bucketLimit = 45 * time.Second
@@ -52,12 +52,12 @@ func (c *Canceller) asked() predicate.Predicate {
 	})
 }
 
-// ReconcileBackup looks at one backup and does what is due.
+// ReconcileBackup checks one backup and does what is due.
 func (c *Canceller) ReconcileBackup(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	return look(ctx, c, backups, req, &velerov1.Backup{}, c.concludeBackup)
 }
 
-// ReconcileRestore looks at one restore and does what is due.
+// ReconcileRestore checks one restore and does what is due.
 func (c *Canceller) ReconcileRestore(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	return look(ctx, c, restores, req, &velerov1.Restore{}, c.concludeRestore)
 }

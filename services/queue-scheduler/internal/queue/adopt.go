@@ -163,7 +163,7 @@ func (a *adopter) checkForeign(ctx context.Context, r *velerov1.Restore) (valida
 }
 
 // admitForeign enters a job into the ledger. One that overlaps others waits for them: no process
-// works on it, whatever its phase says.
+// works on it, in any phase.
 func (a *adopter) admitForeign(ctx context.Context, v *view, j job, e ledger.Entry) (bool, error) {
 	if err := a.ledger.Admit(ctx, e, ledger.Limits{}); err != nil {
 		v.unlisted = append(v.unlisted, e)

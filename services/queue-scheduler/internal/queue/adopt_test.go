@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// A job that Velero left in ReadyToStart or InProgress is run without a look at its spec: hooks,
-// resource policies and whatever else is not built are dropped in silence, and a scheduleName
+// A job that Velero left in ReadyToStart or InProgress was run without a validation of its spec:
+// hooks, resource policies and other unsupported fields were dropped silently, and a scheduleName
 // beside the backupName, which Velero fills in, is no problem.
 func TestJobsThatAnotherServerLeftAreValidated(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -108,8 +108,8 @@ func TestOwnJobsAreNotValidatedAgain(t *testing.T) {
 	require.Equal(t, []string{"b", "r"}, b.admitted())
 }
 
-// A job that no process works on does not run beside others of its namespaces because its phase
-// says that it was begun, and delays no other job while it cannot be looked at.
+// A job that no process works on does not run beside others of its namespaces although its phase is
+// InProgress, and delays no other job while it cannot be validated.
 func TestAnAdoptedJobWaitsForThoseItOverlaps(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-else", Kind: ledger.KindRestore, Namespace: "velero", Name: "else",

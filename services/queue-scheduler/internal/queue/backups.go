@@ -151,7 +151,7 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 }
 
 // obstacle is why a backup that is not admitted has to wait; nil if it may start. While namespaces
-// cannot be read no backup may, and the first one says so.
+// cannot be read no backup may, which is reported on the first one.
 func (s *Scheduler) obstacle(v *view, b *Waiting, w *admission) (reason, err error) {
 	if err := v.live.err; err != nil {
 		if w.blind {

@@ -42,7 +42,7 @@ type Obstacle struct {
 	Jobs []Ref
 	// Namespaces are those that both need, sorted; none with NoPlace.
 	Namespaces []string
-	// Since is when it got into the way of this backup, as far as the objects say.
+	// Since is when it began to delay this backup, as far as the objects have timestamps.
 	Since time.Time
 	// Limit is how many backups may run at once, with NoPlace.
 	Limit int
@@ -63,11 +63,11 @@ type Explanation struct {
 	Obstacles []Obstacle
 }
 
-// looks bounds how often Explain reads again because the backup went on meanwhile.
+// looks bounds how often Explain reads again because the backup changed meanwhile.
 const looks = 5
 
-// Explain returns what a backup waits for, by the code that admits backups, over what the cluster
-// says now. An absent backup is errgrpc.ErrNotFound; other errors are the API server's.
+// Explain returns what a backup waits for, by the code that admits backups, with the present state
+// of the cluster. An absent backup is errgrpc.ErrNotFound; other errors are the API server's.
 func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, error) {
 	for range looks {
 		b := &velerov1.Backup{}
@@ -99,7 +99,7 @@ func (s *Scheduler) explainOne(ctx context.Context, uid types.UID) (*Explanation
 	jobs := v.jobs(line)
 	i := slices.IndexFunc(jobs, func(j Job) bool { return j.Kind == ledger.KindBackup && j.Object.GetUID() == uid })
 	if i < 0 {
-		return nil, nil //nolint:nilnil // the caller looks again
+		return nil, nil //nolint:nilnil // the caller reads again
 	}
 	out := &Explanation{Job: jobs[i]}
 	if jobs[i].Waits {

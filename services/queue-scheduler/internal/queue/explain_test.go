@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
-// still returns a scheduler that makes a pass only when told to.
+// still returns a scheduler that makes a pass only when the test calls it.
 func (b *bed) still() *queue.Scheduler { return b.stillBy(b.rules) }
 
 func (b *bed) stillBy(validator queue.Validator) *queue.Scheduler {
@@ -297,7 +297,7 @@ func submit(b *bed, s *queue.Scheduler, random *rand.Rand) []string {
 	})
 }
 
-// inOrder wants the backups that still wait in the order the snapshot had.
+// inOrder requires the backups that still wait to be in the order of the snapshot.
 func inOrder(t *testing.T, b *bed, before []queue.Job) {
 	t.Helper()
 	list := &velerov1.BackupList{}

@@ -35,5 +35,5 @@ func ViewOf(limits ledger.Limits, entries []ledger.Entry, backups []*velerov1.Ba
 // Admit lets a test walk the queue alone.
 func (s *Scheduler) Admit(ctx context.Context, v *View) error { return s.admit(ctx, v) }
 
-// Told is how many jobs were told why they wait.
+// Told is how many jobs have a reported reason why they wait.
 func (s *Scheduler) Told() int { return len(s.reasons.reported) }

@@ -28,7 +28,7 @@ type inadmissible struct {
 	events    Events
 	log       *slog.Logger
 
-	mu       sync.Mutex              // of refused and backoffs, which readers of the queue look at too
+	mu       sync.Mutex              // of refused and backoffs, which readers of the queue read too
 	away     map[types.UID]time.Time // since when the location of a queued backup is unavailable
 	refused  map[types.UID]refusal
 	backoffs map[types.UID]backoff // suspended backups
@@ -134,7 +134,7 @@ func (i *inadmissible) noteRefused(o client.Object, version string, err error) b
 	return true
 }
 
-// maxNote is how much an Event may say.
+// maxNote is the maximal length of an Event's note, in bytes.
 const maxNote = 1000
 
 func clipped(text string) string {

@@ -165,7 +165,7 @@ func (th *theatre) play(limits ledger.Limits, jobs int) {
 		})
 		go func() {
 			for ctx.Err() == nil {
-				_ = s.Pass(ctx) // injected faults end passes; the next one goes on
+				_ = s.Pass(ctx) // injected faults end passes; the next one continues
 			}
 			ended <- struct{}{}
 		}()

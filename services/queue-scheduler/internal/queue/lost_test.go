@@ -46,7 +46,7 @@ func (b *bed) dropLedger() {
 	require.NoError(b.t, b.c.Delete(b.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: ledger.Name}}))
 }
 
-// While a running job is not in the ledger again, nothing knows what it runs on.
+// While a running job is not in the ledger again, its namespaces are not known.
 func TestNothingIsAdmittedWhileALostLedgerIsIncomplete(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5}, interceptor.Funcs{})
 	book := &frail{Ledger: b.ledger}

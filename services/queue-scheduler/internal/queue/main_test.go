@@ -195,7 +195,7 @@ func newBed(t *testing.T, limits ledger.Limits, funcs interceptor.Funcs) *bed {
 	return &bed{t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, voice: &voice{}, limits: limits, tracer: noop.NewTracerProvider()}
 }
 
-// scheduler is one that nobody runs yet.
+// scheduler returns one that does not run yet.
 func (b *bed) scheduler() *queue.Scheduler { return b.schedulerWith(b.rules) }
 
 func (b *bed) schedulerWith(rules queue.Validator) *queue.Scheduler {
@@ -205,7 +205,7 @@ func (b *bed) schedulerWith(rules queue.Validator) *queue.Scheduler {
 	})
 }
 
-// run starts a scheduler; the test wakes it whenever it looks.
+// run starts a scheduler; every check of the test wakes it.
 func (b *bed) run() *queue.Scheduler { return b.runWith(b.rules) }
 
 func (b *bed) runWith(rules queue.Validator) *queue.Scheduler {

@@ -72,7 +72,7 @@ func arranged(queued []*velerov1.Backup, at time.Time) []*velerov1.Backup {
 	return out
 }
 
-// all returns what there is, as shallow copies: it looks after every write.
+// all returns all objects, as shallow copies: it is called after every write.
 func (h *history) all() (backups []velerov1.Backup, restores []velerov1.Restore) {
 	for _, o := range h.store.objects {
 		switch o := o.(type) {
@@ -100,7 +100,7 @@ func restoreWork(r *velerov1.Restore) work {
 	return work{name: r.Name, namespaces: scope(r.Spec.IncludedNamespaces), ignores: r.Annotations["holdfast.io/ignore-running"] == "true"}
 }
 
-// holds up o: the two overlap, and o was not told to ignore it.
+// holds up o: the two overlap, and o does not ignore it.
 func (w work) holdsUp(o work) bool {
 	return meet(w.namespaces, o.namespaces) && !(w.backup && o.ignores)
 }
@@ -141,7 +141,7 @@ func (h *history) beside(who string) {
 	}
 }
 
-// wrote looks at what a scheduler did.
+// wrote checks what a scheduler did.
 func (h *history) wrote(a *actor) {
 	h.beside("a scheduler")
 	before := h.listed
@@ -279,7 +279,7 @@ func (h *history) overtaken(a *actor, b *velerov1.Backup, before []ledger.Entry)
 	}
 }
 
-// present are those of a queue whose location its scheduler knows to be available: the others are
+// present are those of a queue whose location is available to its scheduler: the others are
 // inadmissible and hold up no backup, and so are suspended ones at first.
 func (a *actor) present(queued []*velerov1.Backup, admitted []ledger.Entry, started types.UID) []*velerov1.Backup {
 	return slices.DeleteFunc(queued, func(b *velerov1.Backup) bool {
@@ -291,7 +291,7 @@ func contains(entries []ledger.Entry, uid types.UID) bool {
 	return slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.UID == uid })
 }
 
-// quiet lets the schedulers come to rest and compares with what plain rules say.
+// quiet runs the schedulers until nothing changes and compares the result with plain rules.
 func (h *history) quiet() {
 	h.calm = true
 	defer func() { h.calm = false }()

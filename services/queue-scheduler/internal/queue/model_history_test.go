@@ -50,7 +50,7 @@ func newHistory(ctx context.Context, seed uint64) *history {
 	return h
 }
 
-// setLimits changes them while everything goes on.
+// setLimits changes them while everything continues.
 func (h *history) setLimits() {
 	h.limits = ledger.Limits{Backups: 1 + h.random.IntN(3), Restores: 1 + h.random.IntN(2)}
 	h.most.Backups, h.most.Restores = max(h.most.Backups, h.limits.Backups), max(h.most.Restores, h.limits.Restores)
@@ -64,7 +64,7 @@ func (h *history) setLimits() {
 	_ = h.store.Update(h.ctx, cm)
 }
 
-// cancel ends a queued backup, as whoever cancels one does.
+// cancel ends a queued backup, as a cancellation does.
 func (h *history) cancel() {
 	if o, ok := h.store.objects[h.random.IntN(len(h.store.objects))].DeepCopyObject().(*velerov1.Backup); ok && o.Status.Phase == velerov1.BackupPhaseQueued {
 		o.Status.Phase, o.Status.QueuePosition = velerov1.BackupPhaseFailed, 0

@@ -36,17 +36,17 @@ type actor struct {
 	known    []velerov1.Backup
 	restores map[types.UID]bool // that were new
 	targets  [][]string         // what those write to
-	away     map[string]bool    // locations it was told are unavailable, in this pass
+	away     map[string]bool    // locations that were unavailable to it in this pass
 }
 
-// Away notes what the actor is told of a location.
+// Away notes whether a location is unavailable to the actor.
 func (a *actor) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
 	message, err := a.h.rules.Away(ctx, b)
 	a.away[b.Spec.StorageLocation] = message != ""
 	return message, err
 }
 
-// hearing is a validator that notes what an actor is told.
+// hearing is a validator that notes its answers to an actor.
 type hearing struct {
 	*rules
 	actor *actor
@@ -77,7 +77,7 @@ func (a *actor) advance() {
 		a.away = map[string]bool{}
 		a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
 			a.yield = yield
-			_ = a.pass.Pass(a.h.ctx) // injected faults end passes; the next one goes on
+			_ = a.pass.Pass(a.h.ctx) // injected faults end passes; the next one continues
 		})
 	}
 	a.h.acting = a

@@ -23,7 +23,7 @@ func replayed(t *testing.T) uint64 {
 	return n
 }
 
-// lives plays histories, or the one that is replayed, until one goes wrong, and returns how many
+// lives runs histories, or the one that is replayed, until one fails, and returns how many
 // backups were admitted in them, past how many with lower numbers, and the first that did.
 func lives(t *testing.T, histories uint64) (admitted, overtaken, seed uint64, problems []string) {
 	t.Helper()
@@ -56,7 +56,7 @@ func lives(t *testing.T, histories uint64) (admitted, overtaken, seed uint64, pr
 
 // Two schedulers, faults, pauses, deaths and old lists, priorities that age, queued backups
 // cancelled, limits changed and locations unavailable on the way: never two overlapping jobs, never
-// out of order, nobody stuck or starved, positions dense when it is quiet.
+// out of order, no job stuck or starved, positions dense once nothing changes.
 func TestModel(t *testing.T) {
 	admitted, overtaken, seed, problems := lives(t, *histories)
 	require.Empty(t, problems, "%s=%d replays it", jobtest.Variable, seed)

@@ -17,10 +17,10 @@ const (
 )
 
 // setNamespaces notes on a job what it is admitted for. A list that is too large is left out, and
-// whoever needs it resolves it anew.
+// its readers resolve it anew.
 func setNamespaces(obj metav1.Object, namespaces []string) error {
 	if namespaces == nil {
-		namespaces = []string{} // null would say that nothing was noted
+		namespaces = []string{} // null would mean that nothing was noted
 	}
 	text, err := json.Marshal(namespaces)
 	if err != nil {

@@ -46,7 +46,7 @@ func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
 	inOrder := true
 	for i := range waiting {
 		w := &waiting[i]
-		class, _ := priority.Of(w.Backup.Annotations) // validation speaks about a bad one
+		class, _ := priority.Of(w.Backup.Annotations) // validation reports a bad one
 		w.Class = class.After(now.Sub(w.Backup.CreationTimestamp.Time), ageing)
 		inOrder = inOrder && (i == 0 || waiting[i-1].Class >= w.Class)
 	}

@@ -20,7 +20,7 @@ import (
 
 const ageing = 30 * time.Minute
 
-// waitingFor is a queued backup that has waited for as long as age says.
+// waitingFor is a queued backup that has waited for age.
 func waitingFor(sequence int, class string, age time.Duration, namespaces ...string) queue.Waiting {
 	b := &velerov1.Backup{ObjectMeta: meta(strconv.Itoa(sequence), 0)}
 	b.CreationTimestamp = metav1.NewTime(start.Add(-age))

@@ -26,8 +26,8 @@ func (a *asked) Namespaces(context.Context) (live, excluded []string, err error)
 	return nil, nil, errDown
 }
 
-// While namespaces cannot be listed a pass tries once, whoever waits, says so once and starts
-// nobody.
+// While namespaces cannot be listed a pass tries once for all jobs that wait, reports that once and
+// starts no job.
 func TestAnOutageIsAskedAboutOnceAPass(t *testing.T) {
 	entries, backups := crowd(500)
 	a := &asked{rules: &rules{}}

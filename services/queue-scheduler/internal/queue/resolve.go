@@ -14,7 +14,7 @@ import (
 // too.
 type liveNamespaces struct {
 	names    []string
-	excluded []string // those of them no backup takes, whatever its filters say
+	excluded []string // those of them that no backup takes, regardless of its filters
 	err      error
 	expanded map[string][]string // what filters with patterns came to
 }
@@ -31,12 +31,12 @@ func (r *resolver) namespaces(ctx context.Context, v *view) *liveNamespaces {
 }
 
 // resolve expands the namespaces a backup selects, sorted; no filter at all is [ledger.All],
-// without what carries the exclude label. What it answered stands for the whole pass.
+// without what carries the exclude label. Its results are kept for the whole pass.
 func (r *resolver) resolve(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
 	if found, ok := v.spaces[b.UID]; ok {
 		return found, nil
 	}
-	if suspended(b) { // it goes on with what it was admitted for
+	if suspended(b) { // it continues with what it was admitted for
 		if noted, ok, err := notedNamespaces(b); ok && err == nil {
 			v.spaces[b.UID] = noted
 			return noted, nil
@@ -68,7 +68,7 @@ func (l *liveNamespaces) everything(spec *velerov1.BackupSpec) bool {
 		!slices.ContainsFunc(spec.ExcludedNamespaces, named)
 }
 
-// expand looks through the namespaces only for patterns, and once for the same ones: the backups of
+// expand lists the namespaces only for patterns, and once for the same ones: the backups of
 // a schedule share them.
 func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
 	if l.everything(spec) {
@@ -93,8 +93,8 @@ func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
 	return found
 }
 
-// compact keeps a set that does not fit into the ledger as what it leaves out, where that is all
-// the filter says and smaller: it overlaps with no less.
+// compact stores a set that does not fit into the ledger as its complement, if the filter only
+// excludes and the complement is smaller: it overlaps with at least as much.
 func (l *liveNamespaces) compact(spec *velerov1.BackupSpec, found, excludes []string) []string {
 	all := len(spec.IncludedNamespaces) == 0 || slices.Contains(spec.IncludedNamespaces, selection.All)
 	if ledger.Size(found) <= ledger.MaxNamespaces || !all || slices.ContainsFunc(excludes, open) {

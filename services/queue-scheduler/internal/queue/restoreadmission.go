@@ -83,7 +83,7 @@ func validated(r *velerov1.Restore) bool {
 }
 
 // targets are the namespaces a restore writes to, sorted: those noted when it was validated, which
-// is done once, else what its spec alone says.
+// is done once, else those of its spec alone.
 func targets(r *velerov1.Restore) []string {
 	if validated(r) {
 		if noted, ok, err := notedNamespaces(r); ok && err == nil {

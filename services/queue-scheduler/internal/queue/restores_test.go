@@ -101,7 +101,7 @@ func TestTargetsOfARestoreAreNoted(t *testing.T) {
 	require.JSONEq(t, `["*"]`, b.getRestore("r2").Annotations[holdfast.AnnotationNamespaces])
 }
 
-// A restore that was told so starts beside backups that run, never beside a restore.
+// A restore that ignores backups starts beside those that run, never beside a restore.
 func TestARestoreIgnoresRunningBackups(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2, Restores: 3}, interceptor.Funcs{})
 	b.backup("running", 1, "ns1")
@@ -126,7 +126,7 @@ func TestARestoreIgnoresRunningBackups(t *testing.T) {
 	b.reaches(velerov1.BackupPhaseReadyToStart, "next")
 }
 
-// A lost ledger is built again with what restores were told and admitted for.
+// A lost ledger is rebuilt with whether restores ignore backups, and what they were admitted for.
 func TestARunningRestoreIsReadmittedAsItWas(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2, Restores: 1}, interceptor.Funcs{})
 	b.backup("running", 1, "ns1")

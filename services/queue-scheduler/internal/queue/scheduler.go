@@ -1,9 +1,9 @@
 // Package queue moves Backups and Restores from submitted to dispatched.
 //
-// One pass looks at everything: new objects are validated and enter the queue, the queue is walked
+// One pass reads everything: new objects are validated and enter the queue, the queue is walked
 // in order and what may run is admitted through the ledger, entries of jobs past running leave the
 // ledger, hints go out. A pass decides from uncached reads only and every write is a
-// compare-and-swap, so passes of several replicas at once cost work and nothing else.
+// compare-and-swap, so concurrent passes of several replicas cost work and have no other effect.
 package queue
 
 import (
@@ -216,8 +216,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// pass looks at everything once; due publishes hints again. Errors are collected: one object in
-// trouble does not hold up the others, except those behind it.
+// pass reads everything once; due publishes hints again. Errors are collected: the failure of one
+// object does not hold up the others, except those behind it.
 func (s *Scheduler) pass(ctx context.Context, due bool) error {
 	view, err := s.views.look(ctx)
 	if err != nil {

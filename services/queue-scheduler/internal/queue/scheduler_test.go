@@ -150,7 +150,7 @@ func TestAnInterruptedAdmissionIsCompleted(t *testing.T) {
 	b.reaches(velerov1.BackupPhaseQueued, "first")
 }
 
-// Whoever deletes the ledger costs nobody a job.
+// The deletion of the ledger loses no job.
 func TestALostLedgerIsRebuilt(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
 	b.backup("one", 1, "ns1")

@@ -37,7 +37,7 @@ type Job struct {
 }
 
 // Snapshot reads the whole queue: what is admitted or further, oldest first, then the restores that
-// wait, then the backups that wait in the order in which the next pass looks at them. New backups
+// wait, then the backups that wait in the order in which the next pass handles them. New backups
 // are placed where that pass will put them. It may be called at any time, on every replica; errors
 // are the API server's.
 func (s *Scheduler) Snapshot(ctx context.Context) ([]Job, error) {

@@ -22,14 +22,14 @@ func suspended(b *velerov1.Backup) bool {
 }
 
 // suspendedUnder reports that the admission of that time is the one the backup was suspended under.
-// Any other is a new one, to be completed; zero stands for none.
+// Any other is a new one, to be completed; zero means none.
 func suspendedUnder(b *velerov1.Backup, admission time.Time) bool {
 	m, _ := suspend.Of(b)
 	return suspended(b) && (admission.IsZero() || m.Admission.Equal(admission))
 }
 
 // admissionTime is when a backup is admitted: for one that was suspended another time than before,
-// whatever the clocks of replicas say.
+// regardless of the clocks of replicas.
 func admissionTime(b *velerov1.Backup, now time.Time) time.Time {
 	if m, _ := suspend.Of(b); suspended(b) && !now.After(m.Admission) {
 		return m.Admission.Add(1)

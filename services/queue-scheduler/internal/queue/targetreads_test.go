@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
-// blackHole is a bucket that never answers; a look into it ends with its ctx.
+// blackHole is a bucket that never answers; a read of it ends with its ctx.
 type blackHole struct {
 	*rules
 	clock *clocktesting.FakeClock

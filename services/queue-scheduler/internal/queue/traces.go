@@ -24,7 +24,7 @@ func (t *traces) begin(ctx context.Context, what string, obj metav1.Object) (con
 	return t.span(ctx, what, obj, options...)
 }
 
-// resume goes on with the trace noted on an object.
+// resume continues the trace noted on an object.
 func (t *traces) resume(ctx context.Context, what string, obj metav1.Object) (context.Context, func(error)) {
 	return t.span(messaging.WithTrace(ctx, obj), what, obj)
 }

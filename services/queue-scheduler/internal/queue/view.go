@@ -158,8 +158,8 @@ func (v *view) admitted(uid types.UID) bool {
 	return ok
 }
 
-// plausible bounds the numbers that lastSequence believes: a hand that edits an annotation must not
-// use up all there are.
+// plausible bounds the numbers that lastSequence accepts: an annotation edited by a user must not
+// use up all numbers.
 const plausible = 1 << 53
 
 // lastSequence is the highest number of a backup that waits; 0 without one.

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// job as the witness sees it, from the API server itself.
+// seen is a job as the API server has it.
 type seen struct {
 	name       string
 	kind       string
@@ -39,8 +39,8 @@ func (th *theatre) jobs() map[types.UID]seen {
 	return jobs
 }
 
-// witness looks after every write: what is admitted and not over never overlaps and keeps the
-// limits, what runs is admitted, and no entry of a job that is not over ever left the ledger.
+// witness checks after every write that admitted jobs which have not ended never overlap and keep
+// the limits, that what runs is admitted, and that the ledger has every such job.
 func (th *theatre) witness(limits ledger.Limits) {
 	th.t.Helper()
 	jobs := th.jobs()

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 5, 6, 7, 0, 30, 0, time.UTC)
 
-// told keeps what was told to people.
+// told keeps recorded events.
 type told struct {
 	mu     sync.Mutex
 	events []string

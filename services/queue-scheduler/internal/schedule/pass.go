@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
 )
 
-// pass is one look at all Schedules.
+// pass is one pass over all Schedules.
 type pass struct {
 	*Scheduler
 	now  time.Time
@@ -89,7 +89,7 @@ func (p *pass) complete(ctx context.Context, s *velerov1.Schedule, slot time.Tim
 	return p.write(ctx, s, func(s *velerov1.Schedule) { delete(s.Annotations, holdfast.AnnotationPendingSlot) })
 }
 
-// adopt looks at the object that has the name of a slot's Backup already: nearly always an earlier
+// adopt handles an existing object with the name of a slot's Backup: nearly always an earlier
 // try's. Another user's keeps the name, and the slot is over.
 func (p *pass) adopt(ctx context.Context, s *velerov1.Schedule, b *velerov1.Backup) error {
 	found := &velerov1.Backup{}
@@ -131,7 +131,7 @@ func blocks(b *velerov1.Backup) bool {
 }
 
 // write changes the Schedule if it is still as it was read; false means that it is not, or is gone,
-// and that the next pass looks again.
+// and that the next pass reads it again.
 func (p *pass) write(ctx context.Context, s *velerov1.Schedule, mutate func(*velerov1.Schedule)) (bool, error) {
 	before := s.DeepCopy()
 	mutate(s)

@@ -222,7 +222,7 @@ func TestASkipDropsAReservation(t *testing.T) {
 }
 
 // history is one schedule under random downtime, crashes, conflicts and stale reads of two
-// replicas, beside what a plain reading of its slots says.
+// replicas, beside a plain computation of its slots.
 type history struct {
 	*bed
 	r         *rand.Rand

@@ -31,7 +31,7 @@ type Config struct {
 	Reader    client.Reader // uncached
 	Client    client.Client
 	Namespace string
-	// SkipImmediately is for Schedules that do not say.
+	// SkipImmediately is for Schedules that do not set it.
 	SkipImmediately bool
 	Events          Events
 	Metrics         Counter
@@ -92,7 +92,7 @@ func (s *Scheduler) until(next time.Time) time.Duration {
 	return min(period, max(0, next.Sub(s.Now())))
 }
 
-// pass looks at every Schedule once and returns when the next slot starts, zero for none. Schedules
+// pass checks every Schedule once and returns when the next slot starts, zero for none. Schedules
 // are read before the Backups and written only as they were read: a slot that another replica
 // reserved in between is a conflict.
 func (s *Scheduler) pass(ctx context.Context) (time.Time, error) {

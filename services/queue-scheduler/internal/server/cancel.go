@@ -36,6 +36,6 @@ func (s *Server) CancelRestore(ctx context.Context, req *queuev1.CancelRestoreRe
 	return &queuev1.CancelRestoreResponse{Namespace: r.Namespace, Name: r.Name, Uid: string(r.UID), Phase: string(r.Status.Phase)}, nil
 }
 
-// asker is who calls, as far as that is known: what callers say of themselves counts only where
-// no caller is authenticated.
+// asker is the caller's name, as far as it is known: the name in the request counts only if callers
+// are not authenticated.
 func asker(ctx context.Context, said string) string { return cmp.Or(kubeauth.UserFrom(ctx), said) }

@@ -87,7 +87,7 @@ func TestExplanationsDoNotGrowWithTheQueue(t *testing.T) {
 	require.Equal(t, "backup big runs on all namespaces; 79 more things are in the way", resp.GetMessage())
 }
 
-// What stands beside the queue says what is wrong.
+// A backup outside of the queue is explained by what is wrong with it.
 func TestExplainABackupWithoutItsLocation(t *testing.T) {
 	b := queued("waits", 1, "a")
 	b.Spec.StorageLocation = "main"

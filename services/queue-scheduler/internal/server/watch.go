@@ -31,7 +31,7 @@ func (s *Server) WatchQueue(_ *queuev1.WatchQueueRequest, stream grpc.ServerStre
 	}
 }
 
-// diff makes seen what entries say, and returns what that took.
+// diff updates seen to entries, and returns the changes.
 func diff(seen map[string]*queuev1.QueueEntry, entries []*queuev1.QueueEntry) (changed []*queuev1.QueueEntry, removed []string) {
 	present := make(map[string]bool, len(entries))
 	for _, e := range entries {

@@ -136,8 +136,8 @@ func TestWatchQueueSendsTheQueueAndThenChanges(t *testing.T) {
 	w.pace()
 	changed, _ = next(t, other)
 	require.Equal(t, []string{"b1 1", "b3 2"}, changed)
-	// Without a notice the queue is read now and then; the first stream, which had no change to
-	// tell, goes on.
+	// Without a notice the queue is read now and then; the first stream, which had no change to send,
+	// continues.
 	require.NoError(t, w.c.Create(t.Context(), job("b4", "", "", 1)))
 	w.pace()
 	w.clock.Step(time.Minute)

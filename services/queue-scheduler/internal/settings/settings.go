@@ -21,8 +21,8 @@ import (
 // Name is the name of the ConfigMap.
 const Name = "holdfast-settings"
 
-// Keys of the ConfigMap's data. Values are whole numbers from 1 on; an absent key means what the
-// flag of that name says.
+// Keys of the ConfigMap's data. Values are whole numbers from 1 on; an absent key means the value
+// of the flag of that name.
 const (
 	ConcurrentBackups  = "concurrent-backups"
 	ConcurrentRestores = "concurrent-restores"
@@ -37,7 +37,7 @@ type Events interface {
 type Config struct {
 	Reader    client.Reader // uncached
 	Namespace string
-	Flags     ledger.Limits // what holds where the ConfigMap says nothing
+	Flags     ledger.Limits // the limits without the ConfigMap
 	Events    Events
 	Log       *slog.Logger
 }

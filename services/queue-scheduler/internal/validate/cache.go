@@ -11,7 +11,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// recently is how long an answer of the API server stands for the same question.
+// recently is how long an answer of the API server is reused for the same read.
 const recently = time.Second
 
 // cache holds what the API server answered a moment ago: hundreds of backups that arrive together

@@ -96,8 +96,8 @@ func (v *Validator) source(ctx context.Context, r *velerov1.Restore, problems *P
 	return err
 }
 
-// Source checks again that the backup of a restore that has waited is not being deleted by now. One
-// that is gone is found by whoever runs the restore.
+// Source checks again that the backup of a restore that has waited is not being deleted by now. A
+// backup that is gone is detected by the runner of the restore.
 func (v *Validator) Source(ctx context.Context, r *velerov1.Restore) (Problems, error) {
 	var problems Problems
 	b := &velerov1.Backup{}
@@ -111,8 +111,7 @@ func (v *Validator) Source(ctx context.Context, r *velerov1.Restore) (Problems, 
 	return problems, nil
 }
 
-// deleting says that nothing can be restored from a backup whose data is being removed; "" if it is
-// not.
+// deleting is the error of a restore from a backup whose data is being removed; "" if it is not.
 func deleting(b *velerov1.Backup) string {
 	if b.Status.Phase != velerov1.BackupPhaseDeleting {
 		return ""

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// What a look into the bucket may cost: the queue waits for it.
+// Limits on reading the bucket, which the queue waits for.
 const (
 	listingTime  = 15 * time.Second
 	tarballBytes = 32 << 20 // of a backup without a manifest; a larger one is not read
@@ -53,10 +53,11 @@ func bounded(names []string) []string {
 	return names
 }
 
-// Targets returns the namespaces a restore writes to, sorted. Where the spec does not list them the
-// backup's manifest says, or its tarball if it is small, and else it is [selection.All]; none at
-// all means that the restore has only cluster-scoped objects. An error means that the backup could
-// not be read, or not in a short time: the function Targets returns then what is sure.
+// Targets returns the namespaces a restore writes to, sorted. If the spec does not list them they
+// are those of the backup's manifest, or of its tarball if that is small, else [selection.All];
+// none at all means that the restore has only cluster-scoped objects. An error means that the
+// backup could not be read, or not in a short time: the function Targets returns then what is
+// certain.
 func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
 	sure := Targets(&r.Spec)
 	if !slices.Contains(sure, selection.All) {

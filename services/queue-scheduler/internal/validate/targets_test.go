@@ -83,8 +83,8 @@ func (s *shelf) manifest(backup string, size int64, own string, namespaces ...st
 	s.put(layout.BackupManifest(backup), out.Bytes())
 }
 
-// What the spec does not list, the backup tells: a restore delays no job that has nothing to do
-// with it.
+// Namespaces that the spec does not list are read from the backup: a restore delays no job of
+// others.
 func TestTargetsComeFromTheBackup(t *testing.T) {
 	s := newShelf(t)
 	s.manifest("whole", s.tarball("whole", "resources/configmaps/namespaces/a/c.json"), "lone", "a", "b", "team-a", "team-b")
@@ -120,7 +120,7 @@ func TestTargetsComeFromTheBackup(t *testing.T) {
 	}
 }
 
-// A backup that is not cheap to look into may hold anything.
+// A backup that is expensive to read may have any namespace.
 func TestTargetsOfALargeForeignBackupAreAll(t *testing.T) {
 	s := newShelf(t)
 	s.tarball("large", "resources/configmaps/namespaces/a/c.json")

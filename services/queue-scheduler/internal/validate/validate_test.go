@@ -63,7 +63,7 @@ func backup(spec velerov1.BackupSpec) *velerov1.Backup {
 	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "u"}, Spec: spec}
 }
 
-// What Velero's server writes back on a backup that says nothing.
+// What Velero's server writes back on a backup with an empty spec.
 func TestBackupIsCompletedAsVeleroDoes(t *testing.T) {
 	v := validator(t, bsl("main", isDefault), namespace("kept", nil), namespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}))
 	b := backup(velerov1.BackupSpec{})
@@ -93,7 +93,7 @@ func TestBackupIsCompletedAsVeleroDoes(t *testing.T) {
 	require.Equal(t, b, again, "completing twice changes nothing")
 }
 
-// A backup keeps the ttl it asks for, and expires by it: the default would delete one that is to be
+// A backup keeps the ttl of its spec, and expires by it: the default would delete one that is to be
 // kept for longer.
 func TestABackupExpiresByItsOwnTTL(t *testing.T) {
 	v := validator(t, bsl("main", isDefault))

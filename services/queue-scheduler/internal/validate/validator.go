@@ -39,7 +39,7 @@ type Locations interface {
 	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
 }
 
-// Validator checks and completes objects. What it reads of the cluster stands for a second, see
+// Validator checks and completes objects. What it reads of the cluster is reused for a second, see
 // Forget. Safe for concurrent use.
 type Validator struct {
 	Reader    client.Reader // uncached
@@ -115,8 +115,8 @@ func (v *Validator) locationName(ctx context.Context, b *velerov1.Backup) (strin
 }
 
 // passing reports that a location is unavailable for now: it worked before, is to be validated yet,
-// or the backup was queued while it worked. One that never worked is a mistake, which whoever makes
-// a backup for it learns at once.
+// or the backup was queued while it worked. One that never worked is a mistake, which fails a new
+// backup at once.
 func passing(loc *velerov1.BackupStorageLocation, phase velerov1.BackupPhase) bool {
 	return loc.Status.Phase != velerov1.LocationPhaseAvailable &&
 		(loc.Status.Phase != velerov1.LocationPhaseUnavailable || loc.Status.LastSyncedTime != nil || !phase.IsNew())
