@@ -12,8 +12,9 @@ import (
 // memoryLimit is what a runner promises to work in.
 const memoryLimit = 96 << 20
 
-// garbagePercent is how much garbage the heap may hold beside what lives. Pages of lists are large,
-// since an API server takes longer for many small ones: most of the heap is garbage at once.
+// garbagePercent is GOGC: how much garbage the heap may hold beside live objects. Pages of lists
+// are large, since an API server takes longer for many small ones: most of the heap is garbage at
+// once.
 const garbagePercent = 70
 
 func main() {

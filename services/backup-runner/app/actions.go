@@ -76,8 +76,9 @@ func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *re
 }
 
 // selective reports whether labels select. Only then, and where CSI snapshots of a block are cut
-// together, the built-in block actions say anything new: what they name is in the selection itself or brought by the item actions, and they read the Pods
-// of every namespace that has claims.
+// together, the built-in block actions add anything: what they name is in the selection itself or
+// an additional item of the item actions, and they read the Pods of every namespace that has
+// claims.
 func selective(b *velerov1.Backup) bool {
 	return b.Spec.LabelSelector != nil || len(b.Spec.OrLabelSelectors) > 0
 }
@@ -85,8 +86,8 @@ func selective(b *velerov1.Backup) bool {
 // claimAction is the built-in action on claims.
 const claimAction = "velero.io/pv"
 
-// withoutVolume is that action without the volumes it asks for: these come with their claims
-// whatever actions there are, all at once and not one by one.
+// withoutVolume is that action without the volumes among its additional items: these come with
+// their claims whatever actions there are, all at once and not one by one.
 type withoutVolume struct{ action.BackupItem }
 
 // Execute implements action.BackupItem.

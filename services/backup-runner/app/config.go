@@ -33,7 +33,8 @@ const (
 	defaultStorePatience = 15 * time.Minute
 )
 
-// Config is what the service is told. The zero value of a field other than Base means its default.
+// Config is the configuration of the service. The zero value of a field other than Base means its
+// default.
 type Config struct {
 	service.Base
 	// Workers is the number of lists one backup reads at once. Default 4.

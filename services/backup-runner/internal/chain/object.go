@@ -69,8 +69,8 @@ func (r *Result) take(answer *action.Object) error {
 	return nil
 }
 
-// mustInclude reports whether an annotation asks that its additional items are to be taken past the
-// filters. That is a message, and not stored.
+// mustInclude reports whether an annotation requests that additional items are included regardless
+// of the filters. It is removed before the object is stored.
 func (r *Result) mustInclude() (bool, error) {
 	value, says := r.Object.Meta.Annotations.Lookup(velerov1.AnnotationMustIncludeAdditional)
 	if !says {

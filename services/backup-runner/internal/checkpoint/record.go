@@ -1,8 +1,8 @@
 // Package checkpoint keeps the durable progress of a backup: immutable records in the bucket, one
 // for each sealed part, that is never edited.
 //
-// What one holder recorded is all that the next one knows: a record holds everything that later
-// steps need of its part beside the part itself.
+// The next holder has nothing but the records of the former one: a record holds everything that
+// later steps need of its part beside the part itself.
 package checkpoint
 
 import (
@@ -91,8 +91,7 @@ const maxDecoded = 128 << 20
 type Start struct {
 	// LiveNamespaces is how many namespaces the cluster had.
 	LiveNamespaces int `json:"liveNamespaces"`
-	// Unbound are the actions that could not be asked what they apply to, and what else was missing
-	// of them, as the errors say it.
+	// Unbound are the errors of actions whose AppliesTo failed, and of missing actions.
 	Unbound []string `json:"unbound,omitempty"`
 	// Actions are the names of those that could be, sorted; older records have none.
 	Actions []string `json:"actions,omitempty"`
@@ -172,7 +171,7 @@ type Call struct {
 	Object Object `json:"object"`
 }
 
-// Outcome is how a call ended. Whoever has it need not make the call again.
+// Outcome is how a call ended. A holder that has it does not make the call again.
 type Outcome struct {
 	Call
 	// Body is the object as the action left it; nil if it changed nothing.
@@ -200,7 +199,7 @@ type Begun struct {
 	Resource string `json:"resource"`
 	// Key is the idempotency key of the call; empty for an action that takes none.
 	Key string `json:"key,omitempty"`
-	// Instance and Process are where the operation lives, if it lives in the plugin's process.
+	// Instance and Process identify the plugin process that keeps the operation, if it is kept there.
 	Instance string `json:"instance,omitempty"`
 	Process  string `json:"process,omitempty"`
 	// Restartable means that it may be begun once more when that process has ended.

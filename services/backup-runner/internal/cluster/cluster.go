@@ -29,7 +29,7 @@ func New(cfg *rest.Config, clk clock.WithTicker, dir string) (*Cluster, error) {
 	return &Cluster{Client: lists, Kinds: cut.NewKinds(lists, clk), config: cfg}, nil
 }
 
-// Discover asks what the cluster serves.
+// Discover returns the resources that the cluster serves.
 func (c *Cluster) Discover(ctx context.Context) (*resource.Catalog, error) {
 	return resource.Discover(ctx, c.config)
 }

@@ -214,8 +214,7 @@ func withBusyActions(sc scenario) scenario {
 	return sc
 }
 
-// What an action could not tell when the run was told to stop is no error of the backup: the next
-// holder asks again.
+// A call that fails while the run stops is no error of the backup: the next holder repeats it.
 func TestAnActionThatAStopInterruptsIsAskedAgain(t *testing.T) {
 	stop := make(chan struct{})
 	starts := &interrupted{fakeAction: annotate("a.io/starts", resources("nodes")), stop: stop}
@@ -231,7 +230,7 @@ func TestAnActionThatAStopInterruptsIsAskedAgain(t *testing.T) {
 	require.Equal(t, 1, trace.called(t))
 }
 
-// interrupted is an action whose process is starting when the run is told to stop.
+// interrupted is an action whose process is starting when the run is stopped.
 type interrupted struct {
 	*fakeAction
 	stop chan struct{}
@@ -264,8 +263,8 @@ func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 	require.Contains(t, trace.calls, "ConfigMap a/cm-060")
 }
 
-// Catches a successor that believes any file of held objects: one with other bytes than its record
-// says would be stored as the cluster's.
+// Catches a successor that accepts any file of spooled objects: one with another hash than in its
+// record would be stored as the cluster's.
 func TestHeldObjectsWithAnotherHashEndTheJob(t *testing.T) {
 	stop := make(chan struct{})
 	s := newSetup(t, estate(), fifty(), "a")

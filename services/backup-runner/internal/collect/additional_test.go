@@ -46,7 +46,7 @@ func itemOf(text string) action.Item {
 	return item
 }
 
-// only asks for items for one object.
+// only returns items for one object.
 func only(name string, items ...string) func(action.Identity) []string {
 	return func(id action.Identity) []string {
 		if id.Name == name {
@@ -228,7 +228,7 @@ func TestWhatBecomesOfAnObjectWhoseAdditionalItemIsNotStored(t *testing.T) {
 
 func TestObjectsThatAskForOneAnotherAreStored(t *testing.T) {
 	for _, workers := range []int{1, 4} {
-		// cm-000 → cm-002 → cm-004 → … → cm-000, and everything asks for itself.
+		// cm-000 → cm-002 → cm-004 → … → cm-000, and each object is an additional item of itself.
 		ring := asks("a.io/ring", resources("configmaps"), false, func(id action.Identity) []string {
 			var n int
 			if _, err := fmt.Sscanf(id.Name, "cm-%d", &n); err != nil || n >= 60 {
@@ -321,7 +321,7 @@ func TestOnlyWhatActionsAskForIsRemembered(t *testing.T) {
 	require.Equal(t, 300, got.of("configmaps"))
 }
 
-// What was put off is in the part of what asked for it: a holder that dies, or is told to stop,
+// Deferred items are in the part of the object that named them: a holder that dies, or is stopped,
 // leaves neither or both.
 func TestAStopInTheMiddleOfALongChain(t *testing.T) {
 	t.Parallel()
@@ -354,8 +354,8 @@ func TestAStopInTheMiddleOfALongChain(t *testing.T) {
 	require.Equal(t, 150, got.of("configmaps"))
 }
 
-// What an action makes and asks for did not exist at the revision of the lists, and was left out
-// with a warning.
+// An additional item that an action creates did not exist at the revision of the lists, and was
+// left out with a warning.
 func TestAnAdditionalItemThatAnActionMadeIsStored(t *testing.T) {
 	api := estate()
 	s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{"nodes", "widgets.example.com"}})

@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// Again stores items as they are now, whatever the filters of the backup say, and returns all the
+// Again stores items as they are now, regardless of the filters of the backup, and returns all the
 // parts that hold them, those of earlier holders among them. All items are read before the actions
-// of the backup see the first one, at one revision where job.Cut has one; a later holder goes on
+// of the backup see the first one, at one revision where job.Cut has one; a later holder continues
 // with what was read. No action begins another operation. The items have to be the same for every
 // holder. Errors and the epoch are as for Run.
 func Again(ctx context.Context, cfg Config, job Job, items []operation.Resource) (Result, error) {
@@ -106,7 +106,7 @@ func (r *run) resumeAgain(ctx context.Context) error {
 	return nil
 }
 
-// bindAgain asks the actions what they apply to. One that is missing now, and was not when the
+// bindAgain calls AppliesTo of the actions. One that is missing now, and was not when the
 // backup was collected, is an error of the backup, noted once.
 func (r *run) bindAgain(ctx context.Context) (*actionset.Bound, error) {
 	var before checkpoint.Start

@@ -63,7 +63,7 @@ func TestItemsAreReadBeforeAnActionSeesOneAgain(t *testing.T) {
 	}
 }
 
-// A holder that takes over goes on with what was read, at the revision of the first one, and stores
+// A successor continues with what was read, at the revision of the first holder, and stores
 // nothing twice.
 func TestASuccessorGoesOnWithTheItemsThatWereReadAgain(t *testing.T) {
 	items, names := postOperation(12)

@@ -92,7 +92,7 @@ func (r *run) unanswered(f *resource.GroupFailure) error {
 		Message: fmt.Sprintf("API group %s does not answer; the filters select nothing of it", f.GroupVersion), Err: f.Err.Error()})
 }
 
-// bind asks the actions what they apply to. One that does not answer is an error of the backup,
+// bind calls AppliesTo of the actions. One that fails is an error of the backup,
 // noted unless an earlier holder did; all of these are returned.
 func (r *run) bind(ctx context.Context, noted []string) (bound *actionset.Bound, unbound []string, err error) {
 	out, actions := r.workers.writers[0], &r.job.Actions

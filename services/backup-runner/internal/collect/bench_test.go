@@ -20,7 +20,7 @@ import (
 // benchPage is how many objects of a benchmark make a page.
 const benchPage = 500
 
-// unmatched are actions that look at none of the benchmarks' objects: by their resource, their
+// unmatched are actions that match none of the benchmarks' objects: by their resource, their
 // namespace, their labels, and because nothing is of concern.
 func unmatched(names ...schema.GroupResource) Actions {
 	concerned := screening{annotate("d.io/x", action.Selector{})}
@@ -30,7 +30,7 @@ func unmatched(names ...schema.GroupResource) Actions {
 	}}
 }
 
-// screening is an action that has nothing to say about any object.
+// screening is an action that no object concerns.
 type screening struct{ *fakeAction }
 
 func (screening) Concerns([]byte) bool { return false }

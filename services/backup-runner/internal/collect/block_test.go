@@ -131,7 +131,7 @@ func TestRelatedObjectsOutsideTheSelection(t *testing.T) {
 	require.Equal(t, []string{"configmaps a/nosuch: an action puts this object into an item block, and it does not exist"}, got.at(joblog.Warning))
 }
 
-// A block that is not finished when the run is told to stop is begun anew: what is related to an
+// A block that is not finished when the run is stopped is begun anew: what is related to an
 // object may be known through it alone.
 func TestAStopInTheMiddleOfABlock(t *testing.T) {
 	t.Parallel()

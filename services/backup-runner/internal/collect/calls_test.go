@@ -25,7 +25,7 @@ var _ action.BackupOperations = starter{}
 
 func (starter) OperationKind() string { return "BackupItemActionV2" }
 
-// intended returns the objects that records in the bucket say a call is made for.
+// intended returns the objects with an intent in the records of the bucket.
 func (s *setup) intended(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -69,7 +69,7 @@ func TestACallThatMayBeginAnOperationIsRecordedBefore(t *testing.T) {
 	}
 }
 
-// begins changes objects, begins operations, fails, and asks for others.
+// begins changes objects, begins operations, fails, and returns additional items.
 func begins() *fakeAction {
 	return &fakeAction{name: "a.io/begins", selector: resources("configmaps"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
 		switch id.Name {
@@ -142,7 +142,7 @@ func requireSame(t *testing.T, want, got map[string]map[string]any, unclear []st
 	missing := map[string]bool{}
 	for _, name := range unclear {
 		missing[configMap(name)] = true
-		if name == "cm-024" { // it asks for these
+		if name == "cm-024" { // its additional items
 			missing["resources/nodes/cluster/n1.json"], missing[configMap("cm-002")] = true, true
 		}
 		if name == "cm-002" {

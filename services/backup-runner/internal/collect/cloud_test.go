@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// cloud is a provider that has the volumes disk-<name> of the PersistentVolumes it knows.
+// cloud is a provider that has the volumes disk-<name> of some PersistentVolumes.
 type cloud struct {
 	action.VolumeSnapshotter // nothing else is asked
 
@@ -91,7 +91,7 @@ func disk(name string) kubetest.Object {
 		Body: map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": "Delete"}}}
 }
 
-// decided returns what the records say of volumes and snapshots, by volume.
+// decided returns the volumes and snapshots of the records, by volume.
 func decided(t *testing.T, got stored) (infos map[string]volume.Info, snapshots map[string]nativesnapshot.Snapshot) {
 	t.Helper()
 	infos, snapshots = map[string]volume.Info{}, map[string]nativesnapshot.Snapshot{}

@@ -28,7 +28,7 @@ import (
 type (
 	// Lister lists raw objects; rawlist.Client is one.
 	Lister = listing.Lister
-	// Actions look at objects before they are stored.
+	// Actions are called for objects before they are stored.
 	Actions = actionset.Actions
 	// Lines takes what plugins log.
 	Lines = pluginlog.Lines
@@ -38,7 +38,7 @@ type (
 	Counts = progress.Counts
 )
 
-// ErrStopped means that the run was told to stop: what was listed is recorded, and another holder
+// ErrStopped means that the run was stopped: what was listed is recorded, and another holder
 // resumes behind it.
 var ErrStopped = stop.ErrStopped
 
@@ -103,8 +103,8 @@ type Job struct {
 	// Confirm returns an error if the backup may be another holder's by now; nil means that it
 	// never is. It is asked before calls that no epoch fences, unless it answered a moment ago.
 	Confirm func(ctx context.Context) error
-	// Snapshots takes snapshots of volumes if the backup wants any, or did when it began; nil takes
-	// none.
+	// Snapshots takes snapshots of volumes if the backup's spec selects any, or did when it began; nil
+	// takes none.
 	Snapshots *snapshot.Taker
 	// LockVolume waits until no other backup takes a snapshot of a volume, named by its provider,
 	// and keeps others from it until unlock is called. Nil waits for nothing.
@@ -115,15 +115,15 @@ type Job struct {
 	Stop <-chan struct{}
 }
 
-// pageGrace is how long a list may take to come to the end of its page when the run is told to
-// stop. What it read of the page then is dropped.
+// pageGrace is how long a list may take to come to the end of its page when the run is stopped.
+// What it read of the page then is dropped.
 const pageGrace = 2 * time.Second
 
 // lastLimit bounds the write of what calls had begun when a run ended.
 const lastLimit = 5 * time.Second
 
-// lastOutcomes records how calls ended that no record has, whatever ended the run: what they began
-// goes on without it. It is best effort; the holder of a later epoch fences it.
+// lastOutcomes records how calls ended that no record has, for any end of the run: the operations
+// that they began continue. It is best effort; the holder of a later epoch fences it.
 func (r *run) lastOutcomes(ctx context.Context) {
 	if r.intents == nil || !r.intents.Pending() {
 		return

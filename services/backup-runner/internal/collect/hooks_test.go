@@ -108,7 +108,7 @@ func (s *setup) hooks(t *testing.T, apps *applications) *setup {
 	return s
 }
 
-// ended sums up the hooks that records say have ended.
+// ended sums up the hooks that have ended by the records.
 func (s stored) ended() (pods, attempted, failed int) {
 	for i := range s.records {
 		for _, e := range s.records[i].HooksEnded {
@@ -131,7 +131,7 @@ func watching(apps *applications, users func(id action.Identity) []string) *fake
 }
 
 // Pods that share a claim are in one block with it: what actions do with the claim is done while
-// both are frozen, whichever object comes first, and whichever action asks for the claim.
+// both are frozen, whichever object comes first, and whichever action names the claim.
 func TestActionsRunBetweenHooks(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		api := estate()
@@ -159,8 +159,9 @@ func TestActionsRunBetweenHooks(t *testing.T) {
 	}
 }
 
-// A claim that the filters do not select is backed up with the first Pod that asks for it. A Pod
-// without hooks asks for it between the hooks of those with some, also where these are not stored.
+// A claim that the filters do not select is backed up with the first Pod whose action names it. A
+// Pod without hooks is processed between the hooks of those with some, also where these are not
+// stored.
 func TestAnUnselectedClaimIsBackedUpBetweenHooks(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"stored":     around(),
@@ -282,7 +283,7 @@ func TestAsManyPodsAreFrozenAsThereAreWorkers(t *testing.T) {
 	}
 }
 
-// What is recorded of a post hook names the container that it asks for, also one that the Pod does not
+// The record of a post hook names the container in its definition, also one that the Pod does not
 // have: a later holder does not run it in another.
 func TestTheRecordKeepsTheContainerOfAPostHook(t *testing.T) {
 	api := estate()

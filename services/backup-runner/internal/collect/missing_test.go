@@ -21,7 +21,7 @@ func TestWhatABackupDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
 		require.Equal(t, 1, res.Errors)
 		require.Equal(t, []string{" /: plugin x cannot be asked"}, got.at(joblog.Error))
 
-		for n := 2; ; n++ { // also after a takeover, and what is missing there alone is told too
+		for n := 2; ; n++ { // also after a takeover, with what is missing there alone
 			s := base.first(t)
 			died := dieAt(s.store, n)
 			_, err := Run(t.Context(), s.cfg, s.job)

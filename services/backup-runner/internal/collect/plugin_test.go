@@ -43,7 +43,7 @@ func servePlugins() int {
 // hostile does what the name of the object is.
 type hostile struct{ env plugin.Env }
 
-// inA are the objects both hostile actions look at.
+// inA selects the objects of both hostile actions.
 var inA = plugin.Selector{IncludedNamespaces: []string{"a"}}
 
 func (hostile) AppliesTo(context.Context) (plugin.Selector, error) { return inA, nil }

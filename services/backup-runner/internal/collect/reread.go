@@ -108,8 +108,8 @@ func (r *run) missed(before []string, bound *actionset.Bound, noted []string) (m
 	return missing, nil
 }
 
-// postOperation returns what the records say of the items of operations; nil while a backup is
-// collected.
+// postOperation returns the progress with the items of operations for the records; nil while a
+// backup is collected.
 func (r *run) postOperation() *checkpoint.PostOperation {
 	if r.afterwards == nil {
 		return nil

@@ -66,8 +66,8 @@ func TestDeathAtEachWrite(t *testing.T) {
 	}
 }
 
-// A holder that takes over goes on at the revision of the last one, also where that had none: a cut
-// that is taken anew would call a backup of two moments consistent.
+// A successor continues at the revision of the last holder, also if that had none: with a new cut a
+// backup of two revisions would be marked consistent.
 func TestASuccessorKeepsTheRecordedCut(t *testing.T) {
 	t.Parallel()
 	for name, consistent := range map[string]bool{"a revision": true, "no revision": false} {
@@ -183,8 +183,8 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// A holder that learns of its successor when it records a part takes the part back: the successor's
-// sweep may be over.
+// A holder that is fenced when it records a part removes the part: the successor's sweep may be
+// over.
 func TestAFencedHolderLeavesNoPart(t *testing.T) {
 	sc := scenarios()["everything"]
 	s, _ := sc.setup(t, 1)

@@ -120,7 +120,7 @@ func (sc *scenario) setup(t *testing.T, workers int) (*setup, *kubetest.Server) 
 	return s, api
 }
 
-// holder makes the setup that of another holder, which knows nothing but what is in the bucket.
+// holder turns the setup into that of another holder, which has nothing but the bucket.
 func (s *setup) holder(t *testing.T, epoch int64) *setup {
 	t.Helper()
 	next := *s

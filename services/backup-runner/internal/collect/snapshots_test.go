@@ -74,8 +74,8 @@ func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
 	require.Equal(t, []int{2, 3}, []int{counts.Warnings, counts.Errors})
 }
 
-// A volume that no plugin knows is skipped with a warning; who insists on snapshots has an error
-// (P10).
+// A volume that no plugin supports is skipped with a warning; with snapshotVolumes: true that is an
+// error (P10).
 func TestAVolumeThatNobodyKnows(t *testing.T) {
 	for _, insists := range []bool{false, true} {
 		spec := velerov1.BackupSpec{}
@@ -108,8 +108,8 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// With EnableCSI the volume of a CSI driver without a snapshot is an error of its claim that says
-// why, whatever locations know, or a listed skip where no class is for the driver.
+// With EnableCSI the volume of a CSI driver without a snapshot is an error of its claim with the
+// reason, whatever the locations support, or a listed skip where no class is for the driver.
 func TestTheVolumeOfACSIDriverSaysWhyItHasNoSnapshot(t *testing.T) {
 	csi := func(name string) kubetest.Object {
 		return kubetest.Object{Name: name, Body: map[string]any{"spec": map[string]any{"csi": map[string]string{"driver": "ebs.csi.aws.com", "volumeHandle": name}}}}
@@ -255,7 +255,7 @@ func TestRecordsWithoutSnapshotsKeepTheirFormat(t *testing.T) {
 	require.True(t, slices.ContainsFunc(got.records, func(r checkpoint.Record) bool { return r.FormatVersion == 4 }))
 }
 
-// stopped is a cloud that is told to stop while its process starts, which costs it that start.
+// stopped is a cloud that is stopped while its process starts, which ends that start.
 type stopped struct {
 	*cloud
 	stop chan struct{}

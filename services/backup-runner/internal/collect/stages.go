@@ -117,8 +117,8 @@ func (s *stages) pass(ctx context.Context, units iter.Seq[plan.Unit]) error {
 	return s.workers.flush(ctx)
 }
 
-// each lets the workers collect the units and returns when all are done, or when the run is told to
-// stop. A unit is made when a worker is free for it.
+// each lets the workers collect the units and returns when all are done, or when the run is
+// stopped. A unit is made when a worker is free for it.
 func (s *stages) each(ctx context.Context, units iter.Seq[plan.Unit]) error {
 	next, end := iter.Pull(units)
 	defer end()

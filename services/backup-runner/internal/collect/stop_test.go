@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// Told to stop during any list request, a run ends with everything recorded that it listed: the
+// Stopped during any list request, a run ends with everything recorded that it listed: the
 // next holder lists only the rest.
 func TestStoppedAtEachPage(t *testing.T) {
 	t.Parallel()

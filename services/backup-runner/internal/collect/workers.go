@@ -16,7 +16,7 @@ type workers struct {
 	log     *slog.Logger
 }
 
-// flush makes durable what the workers did. The error is ErrStopped if the run is told to stop.
+// flush makes durable what the workers did. The error is ErrStopped if the run was stopped.
 func (c *workers) flush(ctx context.Context) error {
 	err := protect.Each(ctx, c.log, c.writers, func(_ context.Context, w *partwriter.Writer) error { return w.Flush() })
 	if err == nil && c.stop.Requested() {

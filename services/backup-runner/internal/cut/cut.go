@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Revisioner reads the newest revision of the cluster by a consistent read, and knows which kinds
-// it holds for. cluster.Cluster is one.
+// Revisioner reads the newest revision of the cluster by a consistent read, and returns which kinds
+// it is valid for. cluster.Cluster is one.
 type Revisioner interface {
 	Revision(ctx context.Context) (string, error)
 	// Shares is that of Kinds.

@@ -50,7 +50,7 @@ type kind struct {
 	shares bool
 }
 
-// NewKinds returns a Kinds that knows nothing yet.
+// NewKinds returns an empty Kinds.
 func NewKinds(source Source, clk clock.PassiveClock) *Kinds {
 	return &Kinds{source: source, clock: clk, kinds: map[schema.GroupVersionResource]*kind{}}
 }

@@ -51,7 +51,7 @@ func (c *Cut) Of(ctx context.Context, res *resource.Resource, namespace string) 
 const comparisons = 16
 
 // CompareAll finds out ahead which kinds share the cut's revisions, as Compare does for one: Of
-// needs the answer. What it cannot find out Of asks again. protect wraps the calls that it makes
+// needs the answer. Of repeats a comparison that fails. protect wraps the calls that it makes
 // concurrently.
 func (c *Cut) CompareAll(ctx context.Context, kinds []resource.Resource, protect func(func() error) error) error {
 	since, err := c.Newest(ctx)

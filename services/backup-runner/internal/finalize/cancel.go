@@ -18,15 +18,15 @@ import (
 //   - Claimed, the bucket not opened, and nothing in it can be this backup's: it ends as Failed on
 //     the object alone.
 //   - From there to the mark: the step that runs is ended (Step.Cancellable), and the backup is
-//     committed as Failed, with log and results that say so. Steps that are not cancellable run to
-//     their end first.
+//     committed as Failed, with log and results that report it. Steps that are not cancellable run
+//     to their end first.
 //   - The mark holdfast.io/committing is written by compare-and-swap on the object that carries the
 //     request. So one of them is first: with a request on it there is no mark, and with a mark on it
 //     Requested finds no request.
 //   - From the mark on the request is too late, also for a holder that takes over.
-//   - A holder that does not react loses the claim to queue-scheduler, which commits the backup as
-//     Failed. Without the claim no mark can be written, and without the mark nothing but a failure is
-//     committed.
+//   - A holder that does not stop in time loses the claim to queue-scheduler, which commits the
+//     backup as Failed. Without the claim no mark can be written, and without the mark nothing but a
+//     failure is committed.
 
 // unlessCancelled runs a step, which a request to cancel ends where the step allows it.
 func (s *State) unlessCancelled(ctx context.Context, step *Step) error {
@@ -63,8 +63,8 @@ func (s *State) present(ctx context.Context) error {
 	return s.Holder.Present(ctx)
 }
 
-// Stopped reports whether an error does not fail the backup: the process stops, or another
-// holder goes on.
+// Stopped reports whether an error does not fail the backup: the process stops, or another holder
+// continues.
 func Stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, journal.ErrFenced) || errors.Is(err, claim.ErrLost)
 }

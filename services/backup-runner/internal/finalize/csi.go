@@ -38,8 +38,8 @@ func (s *State) countSnapshots() (attempted, completed int) {
 	return attempted, completed
 }
 
-// errUnlisted means that a backup which did not fail has no list of operations to tell which
-// snapshots it names.
+// errUnlisted means that a backup which did not fail has no list of operations with the snapshots
+// that it names.
 var errUnlisted = errors.New("the backup has no list of operations")
 
 // endSnapshots removes the objects of the backup's CSI snapshots from the cluster. What the drivers

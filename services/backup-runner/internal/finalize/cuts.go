@@ -28,7 +28,7 @@ func appendCuts(cuts []manifest.Cut, ranges []checkpoint.Range, main string) []m
 	return cuts
 }
 
-// extends reports whether b goes on where a ends.
+// extends reports whether b begins where a ends.
 func extends(a, b *manifest.Cut) bool {
 	return a.Kind == b.Kind && a.Revision == b.Revision && a.Reason == b.Reason && a.To == b.From && a.To != ""
 }

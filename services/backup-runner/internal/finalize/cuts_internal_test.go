@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// A range that begins with its namespace has it: without From the manifest would say that all
-// objects of the kind before it are of that revision too.
+// A range that begins with its namespace has it: without From the manifest would give all objects
+// of the kind before it that revision too.
 func TestTheCutOfANamespaceBeginsWithIt(t *testing.T) {
 	cuts := appendCuts(nil, []checkpoint.Range{
 		{Kind: "v1/Pod", Namespace: "b", Revision: "7", Last: "b/z"},
@@ -24,7 +24,7 @@ func TestTheCutOfANamespaceBeginsWithIt(t *testing.T) {
 	}, cuts)
 }
 
-// Ranges of the backup's own revision and those without an object are not told.
+// Ranges of the backup's own revision and those without an object are not in the manifest.
 func TestOnlyRangesOfOtherRevisionsAreCuts(t *testing.T) {
 	cuts := appendCuts(nil, []checkpoint.Range{
 		{Kind: "v1/Pod", Revision: "5", Last: "a/p"},

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call that panics ends the context of those beside it: they went on with their whole work, and
-// the panic was the caller's only after it.
+// A call that panics ends the context of those beside it: they did their whole work, and the panic
+// reached the caller only after it.
 func TestAPanicEndsTheCallsBesideIt(t *testing.T) {
 	require.Panics(t, func() {
 		_ = each(t.Context(), 2, 2, func(ctx context.Context, i int) error {

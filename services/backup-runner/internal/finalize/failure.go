@@ -89,7 +89,7 @@ func (s *State) unrecorded(ctx context.Context, failure checkpoint.Failure, err 
 	return failure, nil
 }
 
-// explainFailure leaves a log and results that say why the backup failed. It is best effort: the
+// explainFailure stores a log and results with the reason of the failure. It is best effort: the
 // metadata file, written next, has it too.
 func explainFailure(ctx context.Context, s *State) error {
 	err := commit.Explain(ctx, s.Store, s.Dir, s.Backup, s.Cluster,
@@ -110,9 +110,9 @@ func commitFailure(ctx context.Context, s *State) error {
 }
 
 // listSnapshots lists the native snapshots of a backup that fails, since the list is what a
-// deletion finds them by: what the records say, whether or not they belong to a composition. One
+// deletion finds them by: those of the records, whether or not they belong to a composition. One
 // without a recorded result is of phase New; without any there is no list. A record that cannot be
-// understood, which may be why the backup fails, is left out. What the records say of operations is
+// understood, which may be why the backup fails, is left out. The operations of the records are
 // kept for endOperations.
 func listSnapshots(ctx context.Context, s *State) error {
 	intended, about := map[string]nativesnapshot.Snapshot{}, newAboutVolumes(s.Dir)

@@ -31,8 +31,8 @@ func taken(pv, id, phase string) nativesnapshot.Snapshot {
 		Status: nativesnapshot.Status{ProviderSnapshotID: id, Phase: phase}}
 }
 
-// A backup that fails because a record cannot be understood ends all the same, with the snapshots
-// that the others tell of.
+// A backup that fails because a record cannot be understood ends nevertheless, with the snapshots
+// of the others.
 func TestAFailureListsTheSnapshotsOfReadableRecords(t *testing.T) {
 	begun, done := taken("pv-1", "", nativesnapshot.PhaseNew), taken("pv-1", "snap-1", nativesnapshot.PhaseCompleted)
 	unanswered := taken("pv-2", "", nativesnapshot.PhaseNew)

@@ -68,7 +68,7 @@ func TestAFailureRunsThePostHooksItOwes(t *testing.T) {
 	require.Equal(t, []string{"frozen main thaw"}, exec.ran, "once")
 }
 
-// A bucket that refuses the record of post hooks, or to say what was recorded, leaves no Pod frozen.
+// A bucket that refuses writes or reads of the records of post hooks leaves no Pod frozen.
 func TestPostHooksRunThoughTheBucketRefuses(t *testing.T) {
 	pod := checkpoint.HookedPod{Object: checkpoint.Object{Kind: "Pod", Namespace: "a", Name: "frozen"}, Pre: 1,
 		Post: []checkpoint.HookCommand{{Container: "main", Command: []string{"thaw"}, Timeout: time.Minute}}}

@@ -55,7 +55,7 @@ type Job struct {
 	Tracer trace.Tracer
 	// Collect lists and stores what is not stored yet, and fixes the composition.
 	Collect func(ctx context.Context) (checkpoint.Composition, error)
-	// Again stores items as they are now, whatever the filters of the backup say, and returns the
+	// Again stores items as they are now, regardless of the filters of the backup, and returns the
 	// keys of the records. The namespaces are those the backup was admitted for.
 	Again func(ctx context.Context, namespaces []string, items []operation.Resource) (records []string, err error)
 	// Snapshots are the CSI snapshots of the cluster; nil where there are none.

@@ -21,7 +21,7 @@ const (
 	Repeats Successor = "repeats"
 	// Adopts: what is in the bucket is compared with what would be written, and stays.
 	Adopts Successor = "adopts"
-	// Follows: the first write decides for every holder; the successor goes on from it.
+	// Follows: the first write decides for every holder; the successor continues from it.
 	Follows Successor = "follows"
 	// Overwrites: the successor comes to the same content and writes it again.
 	Overwrites Successor = "overwrites"

@@ -2,8 +2,8 @@
 // writes the terminal phase and removes what no reader needs any more.
 //
 // The lists of steps in this file are the whole of it, in order. A step takes what it needs from
-// the State and leaves there what it gives. The process may die in any of them: what a holder that
-// takes over does with the step is said beside it. Every object of the bucket is created once, from
+// the State and leaves there what it gives. The process may die in any of them: what a successor
+// does with the step is declared beside it. Every object of the bucket is created once, from
 // content that depends on the composition and the parts alone, so that any holder arrives at the
 // same.
 //
@@ -20,7 +20,7 @@ const (
 	Ended Value = "ended operations"
 	// Again is what was stored again after the operations: State.later.
 	Again Value = "post-operation items"
-	// Plan is what the records say of parts and volumes: State.plan, State.volumes.
+	// Plan is the parts and volumes of the records: State.plan, State.volumes.
 	Plan Value = "plan"
 	// Tarball is the composed tarball: State.Tarball.
 	Tarball Value = "tarball"
@@ -98,8 +98,8 @@ func markStep(needs ...Value) Step {
 	}
 }
 
-// Failure are the steps that commit a backup as Failed, for State.Cause. Should it have been
-// committed before, what is there stands. They end with a *WaitingError while operations go on.
+// Failure are the steps that commit a backup as Failed, for State.Cause. If it was committed
+// before, that commit is kept. They end with a *WaitingError while operations continue.
 func Failure() []Step {
 	return []Step{
 		{Name: "look for a commit", Successor: Repeats, Run: lookForCommit},
@@ -114,8 +114,8 @@ func Failure() []Step {
 }
 
 // Inherited are the steps that end a backup which another server stored and left unfinished, from
-// what the bucket holds: State.Stored is its metadata file. Whoever begins them again comes to the
-// same end. Where a request to cancel ends them, InheritedCancelled is the end.
+// what the bucket holds: State.Stored is its metadata file. Repeating them has the same result.
+// Where a request to cancel ends them, InheritedCancelled is the end.
 func Inherited() []Step {
 	return []Step{
 		{

@@ -72,7 +72,7 @@ func TestAnEmptyTarballIsVerified(t *testing.T) {
 	require.Zero(t, s.Contents.Items)
 }
 
-// docs/adding-a-step.md shows this step: what it quotes is what is there.
+// docs/adding-a-step.md shows this step: its quotations equal the code.
 func TestTheGuideQuotesTheCode(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "..")
 	var code strings.Builder

@@ -111,7 +111,7 @@ func (v *volumes) write(w io.Writer) (err error) {
 // close releases what the entries took; what was not written is lost.
 func (v *volumes) close() { _ = v.sorter.Close() }
 
-// aboutVolumes is what the records say of volumes.
+// aboutVolumes is the volumes of the records.
 type aboutVolumes struct {
 	info, snapshots  *volumes
 	begun, completed int
@@ -166,7 +166,7 @@ func (a *aboutVolumes) conclude(v *volume.Info) {
 	v.CompletionTimestamp = &ended
 }
 
-// errUndecided means that a backup would say nothing of volume data that it lacks.
+// errUndecided means that a backup would not report missing volume data.
 var errUndecided = errors.New("no record tells what became of the data of volumes of the backup")
 
 // complete returns an error naming volumes of which nothing would be stored.

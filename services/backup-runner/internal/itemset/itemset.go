@@ -1,6 +1,6 @@
 // Package itemset has what became of each object of a backup, so that none is processed twice,
-// whichever action asks for it, and lets a worker that needs an object wait for the one that
-// processes it.
+// whichever action names it, and lets a worker that needs an object wait for the one that processes
+// it.
 package itemset
 
 import "sync"

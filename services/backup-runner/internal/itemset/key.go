@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Key stands for an object. Keys are compared within one process only.
+// Key is the hash of an object's identity. Keys are compared within one process only.
 type Key [12]byte
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}

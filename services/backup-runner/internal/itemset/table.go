@@ -3,7 +3,7 @@ package itemset
 import "encoding/binary"
 
 // shards is how many tables share the keys: each grows by itself, so that growing needs little
-// memory beside what is there.
+// additional memory.
 const shards = 64
 
 // table maps keys to their slots in 22 to 28 bytes for each: Go's map takes up to 47. Nothing is

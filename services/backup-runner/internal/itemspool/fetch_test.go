@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
-// A spool that was fetched has the objects of the one that was uploaded; one with other bytes than
-// its record says leaves no file.
+// A spool that was fetched has the objects of the one that was uploaded; one with another hash than
+// in its record leaves no file.
 func TestFetch(t *testing.T) {
 	w, err := itemspool.Create(t.TempDir())
 	require.NoError(t, err)

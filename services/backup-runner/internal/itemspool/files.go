@@ -27,7 +27,7 @@ func (f *Files) Path(number uint32) string {
 	return f.paths[number]
 }
 
-// Drop forgets a file that is gone.
+// Drop removes a file that is gone from the set.
 func (f *Files) Drop(number uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

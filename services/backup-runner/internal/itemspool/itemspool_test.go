@@ -87,8 +87,7 @@ func TestLengthsOfARecordAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzFile reads files that somebody else wrote: no panic, and nothing but the sentinel for what is
-// wrong with them.
+// FuzzFile reads arbitrary files: no panic, and no other error than the sentinel.
 func FuzzFile(f *testing.F) {
 	w, err := itemspool.Create(f.TempDir())
 	require.NoError(f, err)

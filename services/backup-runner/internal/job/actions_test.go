@@ -57,8 +57,8 @@ func (o *opened) Execute(_ context.Context, object *action.Object, _ *action.Bac
 	return action.BackupResult{Object: object}, nil
 }
 
-// A plugin's process that is starting when the service is told to stop has not failed: the backup
-// goes to the next holder, which asks the plugin again.
+// A plugin's process that is starting when the service stops has not failed: the backup goes to the
+// next holder, which calls the plugin again.
 func TestAStopWhileAPluginStartsIsAHandOver(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1")

@@ -30,8 +30,7 @@ type attempt struct {
 	// collecting: this attempt came as far as the actions of the backup.
 	collecting bool
 	held       *Held
-	// owned ends with the claim, or when the grace period is over after the process was told to
-	// stop.
+	// owned ends with the claim, or when the grace period is over after the process was stopped.
 	owned context.Context //nolint:containedctx // as long as the run
 	// reserved: the bucket's directory is or may be this backup's, so that the metadata file
 	// decides how it ends.
@@ -81,8 +80,9 @@ func (a *attempt) Panicked(ctx context.Context, held *Held, _ any) error {
 	return a.conclude(a.run(ctx))
 }
 
-// conclude is what the engine is told of an attempt. The ledger entry of a backup that is gone is
-// removed, and a backup whose bucket is away is suspended, after the post hooks of its Pods.
+// conclude returns the error of an attempt for the engine. The ledger entry of a backup that is
+// gone is removed, and a backup whose bucket is away is suspended, after the post hooks of its
+// Pods.
 func (a *attempt) conclude(err error) error {
 	if err == nil {
 		return nil
@@ -104,8 +104,8 @@ func (a *attempt) conclude(err error) error {
 }
 
 // run carries the claimed backup to its end. An error means that the end was not reached: the claim
-// was lost, the process stops, or the API is away. Told to stop, a backup that is collected comes
-// to the end of its pages; everything else ends at once.
+// was lost, the process stops, or the API is away. When the process stops, a backup that is
+// collected comes to the end of its pages; everything else ends at once.
 func (a *attempt) run(ctx context.Context) error {
 	ctx, release := engine.Join(ctx, a.held.Stopping())
 	defer release()

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-// ask writes a request on the backup; told, the guard sees it at once.
+// ask writes a request to cancel on the backup; with told set, the guard gets it at once.
 func (w *world) ask(t *testing.T, b *velerov1.Backup, told bool) {
 	t.Helper()
 	asked := w.read(t, b)
@@ -117,7 +117,7 @@ func TestPartsOfAFailedBackupStayForDeleteItemActions(t *testing.T) {
 	}
 }
 
-// The commit has begun: the request is not obeyed, neither by this holder nor by one that goes on.
+// The commit has begun: the request has no effect, neither in this holder nor in a successor.
 func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1")
@@ -160,7 +160,7 @@ func TestABackupCancelledBeforeItStartedIsNotBegun(t *testing.T) {
 	require.Empty(t, w.store.Keys())
 }
 
-// askedAt asks when the location is opened, which does not succeed.
+// askedAt requests to cancel when the location is opened, which does not succeed.
 type askedAt struct {
 	locations
 	ask func()

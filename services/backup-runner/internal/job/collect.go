@@ -117,7 +117,7 @@ func (c *collection) work(catalog *resource.Catalog, filter *selection.Filter) c
 }
 
 // graceful returns ctx without its end: it ends with the claim, once the grace period is over after
-// the process was told to stop, or once the backup is asked to cancel.
+// the process was stopped, or with a request to cancel the backup.
 func (c *collection) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
 	lasting, release := engine.Join(context.WithoutCancel(ctx), c.owned)
 	working, stop := engine.Join(lasting, c.held.Cancelling())
@@ -138,7 +138,7 @@ func (c *collection) actions(ctx context.Context, catalog *resource.Catalog) col
 	return a
 }
 
-// discover asks the cluster what it serves and builds the filter with its names.
+// discover reads the resources that the cluster serves and builds the filter with their names.
 func (c *collection) discover(ctx context.Context) (catalog *resource.Catalog, filter *selection.Filter, err error) {
 	err = c.calls(c.held.Log).Do(ctx, "discover resources", func() error {
 		catalog, err = c.Cluster.Discover(ctx)

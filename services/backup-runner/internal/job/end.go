@@ -50,7 +50,7 @@ func (a *attempt) withStore(ctx context.Context, store objectstore.Store, dir st
 	return s.Run(ctx, finalize.End())
 }
 
-// clusterUID returns the UID of namespace kube-system, which stands for the cluster.
+// clusterUID returns the UID of namespace kube-system, which identifies the cluster.
 func (a *attempt) clusterUID(ctx context.Context) (string, error) {
 	ns := &corev1.Namespace{}
 	err := a.calls(a.held.Log).Do(ctx, "read namespace kube-system", func() error {

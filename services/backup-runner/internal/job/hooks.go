@@ -19,7 +19,7 @@ const (
 	patienceOf   = 4
 )
 
-// failing is told for how long a call of the bucket has been failing.
+// failing is called with the time since which a call of the bucket has been failing.
 func (a *attempt) failing(since time.Duration) {
 	if since < min(hookPatience, a.StorePatience/patienceOf) {
 		return

@@ -112,7 +112,7 @@ func TestABucketThatIsAwayLeavesNoPodFrozen(t *testing.T) {
 	require.Contains(t, w.document(t, layout.BackupResults("b1")), "its post hooks ran before it was backed up")
 }
 
-// The runner that goes on with a suspended backup does not take its Pods for frozen.
+// The runner that resumes a suspended backup does not treat its Pods as frozen.
 func TestASuspendedBackupLeavesNoPodFrozen(t *testing.T) {
 	w, db := newDatabase(t)
 	w.StorePatience = 0
@@ -141,8 +141,8 @@ func TestASuspendedBackupLeavesNoPodFrozen(t *testing.T) {
 	require.NotContains(t, got.Annotations, holdfast.AnnotationPostHooks)
 }
 
-// A holder that loses a backup which no other holder goes on with runs the post hooks that it owes;
-// where another goes on, that one does.
+// A holder that loses a backup without a successor runs the post hooks that are owed; otherwise the
+// successor does.
 func TestALostBackupLeavesNoPodFrozen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lose   func(t *testing.T, w *world, b *velerov1.Backup)

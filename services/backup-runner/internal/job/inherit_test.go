@@ -130,7 +130,7 @@ func TestABackupThatAnotherServerStoredIsFinalized(t *testing.T) {
 	}
 }
 
-// Where nothing in the bucket stands for the backup it would be collected anew, hours later and
+// Without anything of the backup in the bucket it would be collected anew, hours later and
 // under the same name.
 func TestAFinalizingBackupThatTheBucketDoesNotHoldFails(t *testing.T) {
 	for name, prepare := range map[string]func(*world){

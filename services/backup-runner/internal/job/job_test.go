@@ -515,8 +515,8 @@ func (*timeoutError) Error() string   { return "i/o timeout" }
 func (*timeoutError) Timeout() bool   { return true }
 func (*timeoutError) Temporary() bool { return true }
 
-// Catches a sweep that goes on after an error: it would remove the owner file while objects of the
-// dead backup are left, which then belong to no backup and are never removed.
+// Catches a sweep that continues after an error: it would remove the owner file while objects of
+// the dead backup are left, which then belong to no backup and are never removed.
 func TestADirectoryThatCannotBeSweptKeepsItsOwnerFile(t *testing.T) {
 	for _, failing := range []memstore.Op{memstore.OpList, memstore.OpDelete} {
 		t.Run(string(failing), func(t *testing.T) {

@@ -29,8 +29,8 @@ import (
 // Service is the name of the service, which begins those of its failpoints.
 const Service = "backup-runner"
 
-// GracePeriod is how long a backup may go on once the process was told to stop, until what it holds
-// is recorded.
+// GracePeriod is how long a backup may continue once the process stops, to record what it has
+// listed.
 const GracePeriod = 5 * time.Second
 
 // Ledger is the list of what was admitted; ledger.Ledger is one.

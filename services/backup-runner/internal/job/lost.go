@@ -22,7 +22,7 @@ const lostLimit = 10 * time.Minute
 type loss int
 
 const (
-	lossTaken loss = iota // another holder goes on with it, may, or has ended it and owes nothing
+	lossTaken loss = iota // another holder continues it, may, or has ended it and owes nothing
 	lossEnded             // it has ended without its runner, or was asked to: it is not completed
 	lossGone              // its object was deleted
 )

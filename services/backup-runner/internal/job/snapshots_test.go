@@ -149,7 +149,7 @@ func TestSnapshotsOfAPluginAreTaken(t *testing.T) {
 	require.Equal(t, "failed", infos[2]["result"])
 }
 
-// A backup that asks for no volume data has nothing to do with plugins.
+// A backup without volume data calls no plugin.
 func TestNoSnapshotsByChoice(t *testing.T) {
 	w := newWorld(t)
 	disks := w.snapshotting(t)
@@ -188,8 +188,8 @@ func (l startingLocations) Open(ctx context.Context, location string) (action.Vo
 	return l.Locations.Open(ctx, location)
 }
 
-// Told to stop, a runner gives a snapshotter's process the time it gives any other work, and the
-// volume to the next one.
+// A runner that stops gives a snapshotter's process the grace period of any other work, and leaves
+// the volume to the next one.
 func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
 	w := newWorld(t)
 	disks := w.snapshotting(t)
@@ -218,8 +218,8 @@ func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
 	require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
 }
 
-// What a holder left to be decided on is, though by then the spec wants no snapshots: a claim never
-// goes without a word (P10).
+// A volume that a holder left undecided is decided on, although the spec selects no snapshots by
+// then: each claim is reported (P10).
 func TestASpecThatChangesOnTheWayLosesNoVolume(t *testing.T) {
 	w := newWorld(t)
 	disks := w.snapshotting(t)

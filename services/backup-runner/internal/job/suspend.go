@@ -47,9 +47,9 @@ func (a *attempt) suspend(ctx context.Context, cause error) bool {
 	return true
 }
 
-// releaseEntry takes a deleted backup out of the ledger, now that nothing works on it any more.
-// Where another instance may have taken it over before, its entry stays until queue-scheduler knows
-// that this one has stopped too.
+// releaseEntry takes a deleted backup out of the ledger, now that no process works on it any more.
+// If another instance may have taken it over before, its entry stays until queue-scheduler has
+// detected the end of this one too.
 func (a *attempt) releaseEntry(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWriteLimit)
 	defer stop()

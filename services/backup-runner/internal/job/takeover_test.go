@@ -79,7 +79,7 @@ func richWorld(t *testing.T, workers int) (*world, *velerov1.Backup) {
 type process struct {
 	mu     sync.Mutex
 	writes int
-	limit  int // 0: lives indefinitely
+	limit  int // 0: runs indefinitely
 }
 
 var errDead = errors.New("the process is dead")
@@ -125,7 +125,7 @@ func (w *world) mortal(n int) *process {
 	return p
 }
 
-// reborn makes the world's runner another holder, which lives.
+// reborn replaces the world's runner by another holder, which runs.
 func (w *world) reborn(name string) {
 	w.store.Inject(nil)
 	w.Client, w.instance.name = w.client, name

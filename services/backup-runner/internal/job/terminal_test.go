@@ -17,8 +17,8 @@ var terminalPhases = []velerov1.BackupPhase{
 	velerov1.BackupPhaseFailed, velerov1.BackupPhaseDeleting,
 }
 
-// An ended Backup is left as it is, although a ledger entry of it is still there and a message asks
-// to run it.
+// An ended Backup is left as it is, although it still has a ledger entry and a message requests to
+// run it.
 func TestAnEndedBackupIsNotRunAgain(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
@@ -32,8 +32,8 @@ func TestAnEndedBackupIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// The phase is terminal by the time the runner wants to write its own: a runner that only looked
-// when it began would overwrite it.
+// The phase becomes terminal before the runner writes its own: a runner that checked only at its
+// start would overwrite it.
 func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {

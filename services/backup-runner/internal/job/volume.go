@@ -21,7 +21,7 @@ const volumePause = time.Second
 type volumes struct {
 	ledger Ledger
 	uid    types.UID       // of the backup
-	stop   <-chan struct{} // closed when the process is told to stop
+	stop   <-chan struct{} // closed when the process stops
 	clock  clock.WithTicker
 	log    *slog.Logger
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
-// A runner that waits for a volume goes on once the other backup lets go of it or ends, and stops
-// when it is told to.
+// A runner that waits for a volume continues once the other backup releases it or ends, and stops
+// with its process.
 func TestAVolumeOfAnotherBackupIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	b := w.admit(t, "b1")

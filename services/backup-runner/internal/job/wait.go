@@ -58,7 +58,7 @@ func (a *attempt) ours(ctx context.Context, store objectstore.Store) error {
 		return &failedError{reason: fmt.Sprintf("another server left the backup in phase %s, and the bucket holds no %s", b.Status.Phase, layout.BackupMetadata(b.Name))}
 	}
 	if errors.Is(err, checkpoint.ErrDamaged) {
-		return nil // the steps say so
+		return nil // the steps report it
 	}
 	return err
 }

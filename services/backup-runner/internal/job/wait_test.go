@@ -30,7 +30,7 @@ import (
 type beginning struct {
 	count int
 	begun atomic.Int32
-	asks  string // the configmap that it asks for once operations have ended
+	asks  string // the configmap that it names as an item to store once operations have ended
 }
 
 func (s *beginning) Open(context.Context, *velerov1.Backup, *resource.Catalog, func(joblog.Entry), Lock) collect.Actions {
@@ -239,8 +239,8 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 	}
 }
 
-// The namespaces that the backup was admitted for count when items are stored again: nothing that
-// an action asks for then was in them, and it was left out without a word.
+// The namespaces that the backup was admitted for count when items are stored again: no additional
+// item was in them, and all were left out without a message.
 func TestWhatActionsAskForIsStoredAgainWithTheItem(t *testing.T) {
 	w, b, log := waiting(t)
 	w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "late"})

@@ -144,7 +144,7 @@ func (t *Task) clear(ctx context.Context, b *velerov1.Backup) error {
 	return client.IgnoreNotFound(err)
 }
 
-// ended stands for the claim of a backup that has ended: it changes no more.
+// ended replaces the claim of a backup that has ended: it changes no more.
 type ended struct{ finalize.Holder }
 
 // Confirm implements finalize.Holder.

@@ -57,15 +57,14 @@ func (e *CSIError) Unserved() bool {
 	return errors.As(e.Err, &class) && class.Unserved()
 }
 
-// Wanted reports whether the volumes of the backup are to be looked at: there are locations to ask,
-// or CSI snapshots are taken. Once the backup runs, its records say whether they are: a spec
-// can be changed.
+// Wanted reports whether snapshots of the backup's volumes are to be taken: there are locations, or
+// CSI snapshots are enabled. Once the backup runs, its records decide that: a spec can be changed.
 func (t *Taker) Wanted() bool {
 	spec := &t.Backup.Spec
 	return (t.CSI != nil || len(spec.VolumeSnapshotLocations) > 0) && (spec.SnapshotVolumes == nil || *spec.SnapshotVolumes)
 }
 
-// Volume is a volume that a snapshotter knows.
+// Volume is a volume that a snapshotter supports.
 type Volume struct {
 	// PV is the PersistentVolume.
 	PV *corev1.PersistentVolume
@@ -75,10 +74,10 @@ type Volume struct {
 	by action.VolumeSnapshotter
 }
 
-// Find asks the locations which of them knows the volume, the PersistentVolume as JSON, and what it
-// is. Without an error and without Snapshot.Spec.Location none does. An error together with one
-// means that it could not be described; else no location knows the volume, and the error is a
-// *CSIError or names the locations that could not be asked: one that wraps a
+// Find returns the location that supports the volume, the PersistentVolume as JSON, with its
+// description. Without an error and without Snapshot.Spec.Location none does. An error together
+// with one means that it could not be described; else no location supports the volume, and the
+// error is a *CSIError or names the locations that could not be called: one that wraps a
 // *nativesnapshot.NoPluginError means that only plugins are missing.
 func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
 	v := Volume{PV: &corev1.PersistentVolume{}}

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// zoneKeys are where a volume's node affinity may say its zone, in the order in which they count
-// (Velero 1.18).
+// zoneKeys are that a volume's node affinity may have for its zone, in the order in which they
+// count (Velero 1.18).
 var zoneKeys = []string{
 	"topology.ebs.csi.aws.com/zone", "topology.disk.csi.azure.com/zone", gkeZone, "topology.cinder.csi.openstack.org/zone",
 	"topology.manila.csi.openstack.org/zone", corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone,
@@ -41,7 +41,7 @@ func Zone(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// affine returns the values of a node label that the volume asks for.
+// affine returns the values of a node label that the volume requires.
 func affine(pv *corev1.PersistentVolume, key string) (values []string) {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil

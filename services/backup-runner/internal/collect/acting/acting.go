@@ -80,7 +80,7 @@ type Pool struct {
 func New(cfg Config) *Pool { return &Pool{Config: cfg, retrying: make(chan struct{}, 1)} }
 
 // Process processes the blocks that arrange sends, one at a time for each writer, and returns when
-// all are done, or when the run is told to stop. What was stored is not durable before the writers
+// all are done, or when the run is stopped. What was stored is not durable before the writers
 // are flushed.
 func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<- itemblock.Block) error, writers []*partwriter.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)

@@ -149,8 +149,8 @@ func (a *actor) process(ctx context.Context, key itemset.Key, s *subject) (items
 	return result, nil
 }
 
-// decide runs the actions and does with the object what they say. One that its pre hooks refused is
-// not stored.
+// decide runs the actions and stores or skips the object by their result. One whose pre hooks
+// failed is not stored.
 func (a *actor) decide(ctx context.Context, s *subject, refused error) (itemset.Result, error) {
 	if refused != nil {
 		return a.failed(s, "a pre hook failed: the object is not backed up", refused)

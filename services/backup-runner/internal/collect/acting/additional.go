@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// maxDepth bounds how many objects wait for one another: each of them is in memory until those it
-// asked for are done. The last of them goes on without waiting.
+// maxDepth bounds how many objects wait for one another: each of them is in memory until its
+// additional items are done. The last of them continues without waiting.
 const maxDepth = 64
 
 var errFailed = errors.New("it could not be backed up")
@@ -122,8 +122,8 @@ func (a *actor) waiting(ctx context.Context, x *extra, at itemset.Place) (itemse
 	return a.process(ctx, x.key, &subject{Item: it, depth: x.depth + 1, detached: x.detached, extra: later, live: later})
 }
 
-// unlisted reads an additional item by its name and processes it. The action that asks for it may
-// have made it, after the revision of the lists.
+// unlisted reads an additional item by its name and processes it. The action that names it may have
+// created it, after the revision of the lists.
 func (a *actor) unlisted(ctx context.Context, x *extra) (itemset.Result, error) {
 	found, err := a.pool.Finder.ReadMade(ctx, &x.res, x.item)
 	if ctx.Err() != nil {

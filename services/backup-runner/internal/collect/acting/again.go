@@ -14,9 +14,9 @@ import (
 // before stays.
 const NotStoredAgain = "an item that an operation named could not be stored again"
 
-// Store takes the items that wait through the actions and stores them, whatever the filters of the
-// backup say, one after the other, with what actions ask for. One that cannot be stored is an error
-// of the backup. It returns early when the run is told to stop.
+// Store runs the actions for the items that wait and stores them, regardless of the filters of the
+// backup, one after the other, with their additional items. One that cannot be stored is an error
+// of the backup. It returns early when the run is stopped.
 func (p *Pool) Store(ctx context.Context, items []action.Item, out *partwriter.Writer) error {
 	a := &actor{pool: p, out: out}
 	for _, item := range items {

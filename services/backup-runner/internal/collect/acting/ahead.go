@@ -10,7 +10,7 @@ import (
 )
 
 // ahead lets actions begin their work for those objects of a block that have not had their turn, so
-// that it goes on side by side. What they begin is named by the keys of the calls that follow.
+// that it runs concurrently. What they begin is named by the keys of the calls that follow.
 func (a *actor) ahead(ctx context.Context, b *itemblock.Block) error {
 	if len(b.Members) < 2 || a.pool.Again { //nolint:mnd // alone there is nothing beside it
 		return nil

@@ -103,8 +103,7 @@ func (l *lanes) begin(ctx context.Context, h *hooked) {
 func (l *lanes) end(ctx context.Context, h *hooked) { l.each(ctx, h, l.ended, l.pool.Hooks.Post) }
 
 // each runs hooks of the Pods of a block, beside everything else, and hands the block on. When the
-// run is told to stop a block that is not processed yet is left to the next holder, with its post
-// hooks.
+// run is stopped a block that is not processed yet is left to the next holder, with its post hooks.
 func (l *lanes) each(ctx context.Context, h *hooked, to chan<- *hooked, run func(context.Context, *podhook.Pod) error) {
 	l.group.Go(func() error {
 		return protect.Call(l.pool.Log, func() error {
@@ -126,8 +125,8 @@ func (l *lanes) each(ctx context.Context, h *hooked, to chan<- *hooked, run func
 	})
 }
 
-// work processes blocks; those between their hooks first. One that ends because the run was told to
-// stop does not cut short what the other workers are at.
+// work processes blocks; those between their hooks first. One that ends because the run is stopped
+// does not cut short the other workers.
 func (a *actor) work(ctx context.Context, l *lanes) error {
 	plain, done := l.plain, l.done
 	for plain != nil || done != nil {
@@ -177,7 +176,7 @@ func (a *actor) between(ctx context.Context, l *lanes, h *hooked) error {
 		a.own[h.Members[i].Key] = struct{}{}
 	}
 	err := a.block(ctx, &h.Block)
-	if err != nil || a.pool.Items.Result(h.Members[0].Key) == itemset.Waiting { // told to stop
+	if err != nil || a.pool.Items.Result(h.Members[0].Key) == itemset.Waiting { // stopped
 		<-l.places
 		return err
 	}
@@ -205,7 +204,7 @@ func (a *actor) ended(l *lanes, h *hooked) error {
 	return nil
 }
 
-// tell notes what hooks have to say.
+// tell notes the messages of hooks.
 func (a *actor) tell(pod *podhook.Pod) error {
 	for _, e := range pod.Entries() {
 		if err := a.out.Tell(e); err != nil {

@@ -43,7 +43,7 @@ func (a *actor) store(s *subject, r *chain.Result) (itemset.Result, error) {
 			return itemset.Unknown, err
 		}
 	}
-	if a.pool.Again { // what is to be said about it was said
+	if a.pool.Again { // its remarks were noted before
 		return itemset.Stored, nil
 	}
 	return itemset.Stored, a.remark(s.GroupResource(), o)
@@ -73,7 +73,7 @@ func appendSorted(list []string, text string) []string {
 	return slices.Insert(list, at, text)
 }
 
-// remark notes what is to be said about a stored object.
+// remark notes the messages about a stored object.
 func (a *actor) remark(gr schema.GroupResource, o *chain.Object) error {
 	remarks, info := a.pool.Remarks.Of(gr, o.Meta, o.Raw)
 	if info != nil {

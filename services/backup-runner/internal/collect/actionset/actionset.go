@@ -9,20 +9,18 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/pluginlog"
 )
 
-// Actions look at the objects of one backup before they are stored. The zero value has none.
+// Actions are called for the objects of one backup before they are stored. The zero value has none.
 type Actions struct {
 	// Items may change what is stored, and run in this order.
 	Items []action.BackupItem
-	// Blocks say which objects are processed together.
+	// Blocks decide which objects are processed together.
 	Blocks []action.ItemBlock
-	// Asks are the only resources of which the actions name objects, so that nothing is remembered
-	// of others. Empty means any.
+	// Asks are the only resources of which the actions name objects, so that no state is kept of
+	// others. Empty means any.
 	Asks []schema.GroupResource
-	// Warnings say what is not among the actions as it should be; the backup's first holder notes
-	// them.
+	// Warnings are about actions that are left out on purpose; the backup's first holder notes them.
 	Warnings []string
-	// Errors say what the backup does without, as long as it is not known what that would have
-	// changed.
+	// Errors are about missing actions, whose effect on the backup is not known.
 	Errors []string
 	// Collateral reports whether the call with an error of Items may have failed because of another
 	// one. Nil is always false.

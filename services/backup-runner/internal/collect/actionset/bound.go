@@ -32,14 +32,14 @@ type Bound struct {
 	kinds map[schema.GroupResource]*Wants
 }
 
-// Failure is an action that did not say what it applies to.
+// Failure is an action whose AppliesTo failed.
 type Failure struct {
 	Action string
 	Err    error
 }
 
-// Bind asks the actions what they apply to. Those that do not answer are failures; an error ends
-// the job.
+// Bind calls AppliesTo of the actions. Those that return an error are failures; an error of Bind
+// ends the job.
 func (a *Actions) Bind(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, stop stop.Signal) (*Bound, []Failure, error) {
 	seen, err := action.NewBackup(backup)
 	if err != nil {
@@ -65,7 +65,7 @@ func ask[A action.Action](ctx context.Context, all []A, catalog *resource.Catalo
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case len(errs) > 0 && signal.Requested():
-			return nil, stop.ErrStopped // perhaps that is why, and the next holder asks again
+			return nil, stop.ErrStopped // perhaps the reason; the next holder repeats the call
 		}
 		for _, err := range errs {
 			*failures = append(*failures, Failure{a.Name(), err})
@@ -99,7 +99,7 @@ func (b *Bound) FormBlocksOf(gr schema.GroupResource) bool {
 	return w != nil && len(w.Blocks) > 0
 }
 
-// Wants returns what actions see of the resource, nil for nothing.
+// Wants returns which objects of the resource actions match, nil for none.
 func (b *Bound) Wants(gr schema.GroupResource) *Wants {
 	if len(b.items)+len(b.blocks) == 0 && b.Hooked == nil {
 		return nil
@@ -124,7 +124,7 @@ func of[A action.Action](all []action.Bound[A], gr schema.GroupResource) []actio
 	return slices.DeleteFunc(slices.Clone(all), func(b action.Bound[A]) bool { return !b.Resource(gr) })
 }
 
-// Wants is what actions see of the objects of one resource. Immutable.
+// Wants is which objects of one resource actions match. Immutable.
 type Wants struct {
 	Chain  chain.Chain
 	Blocks []action.Bound[action.ItemBlock]
@@ -132,8 +132,8 @@ type Wants struct {
 	Hooked func(m *objmeta.Meta) bool
 }
 
-// Touch reports whether an action or a hook may want the object, as far as that is known without decoding it.
-// It allocates nothing; nil wants nothing.
+// Touch reports whether an action or a hook may match the object, without decoding it. It allocates
+// nothing; nil matches nothing.
 func (w *Wants) Touch(m *objmeta.Meta, raw []byte) bool {
 	if w == nil {
 		return false

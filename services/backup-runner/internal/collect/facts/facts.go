@@ -212,7 +212,7 @@ func (f *Facts) Extras() bool {
 	return f.extras
 }
 
-// Replay learns from a record of an earlier holder.
+// Replay adds a record of an earlier holder.
 func (f *Facts) Replay(rec *checkpoint.Record) {
 	for i := range rec.Ranges {
 		if rec.Ranges[i].Items > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// A holder that resumes a backup knows from its records what the lists told the one before.
+// A holder that resumes a backup has, from its records, the facts of the former holder's lists.
 func TestReplayedRecordsAreAsWhatWasListed(t *testing.T) {
 	backup := &velerov1.Backup{Spec: velerov1.BackupSpec{IncludedNamespaces: []string{"a", "gone", "team-*"}}}
 	claim := volume.Info{PVName: "pv-1", PVCName: "data", PVCNamespace: "a", Pending: true}

@@ -61,9 +61,9 @@ type Loader struct {
 	Progress *progress.Counter
 }
 
-// Load learns what earlier holders did with each object: what their parts have is done, and the
-// rest of what they spooled waits. It reads their sidecars and is therefore not done before
-// something waits or an action may ask. Once it succeeded it does nothing.
+// Load reads what earlier holders did with each object: what their parts have is done, and the rest
+// of what they spooled waits. It reads their sidecars and is therefore called only once items wait
+// or actions may name some. After a success it does nothing.
 func (l *Loader) Load(ctx context.Context, a *Acted) error {
 	if len(a.parts)+len(a.Spools) == 0 {
 		return nil

@@ -7,8 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// Units are how far each list has come. It remembers of one that is done no more than that: about
-// 30 bytes, and no text.
+// Units are how far each list has come. It keeps about 30 bytes, and no text, of one that is done.
 type Units struct {
 	open map[string]Position // that were begun and are not done
 	done map[itemset.Key]struct{}

@@ -19,8 +19,7 @@ func live() uint64 {
 	return m.HeapAlloc
 }
 
-// A holder that takes over remembers of a list that is done no more than that: about 30 bytes, and
-// no text.
+// A successor keeps about 30 bytes, and no text, of a list that is done.
 func TestListsThatAreDoneAreRememberedShortly(t *testing.T) {
 	const n = 100_000
 	base := live()

@@ -33,7 +33,7 @@ type Log struct {
 	hooks     []checkpoint.HookOutcome
 	hooksGone int
 	next      *intents
-	// begun are the outcomes with an operation, without what else they say.
+	// begun are the outcomes with an operation, without their other fields.
 	begun []checkpoint.Outcome
 
 	// writing is locked while a record of intents is written; others gather for the next one

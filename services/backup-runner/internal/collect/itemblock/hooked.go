@@ -87,7 +87,7 @@ type group struct {
 	of    map[itemset.Key]int   // Pods by their keys
 	users map[itemset.Key][]int // by claim
 	// others are the Pods without hooks that mount a claim of these which no list selected. Such a
-	// claim has no turn of its own: it is backed up with the first Pod that asks for it.
+	// claim has no turn of its own: it is backed up with the first Pod whose action names it.
 	others map[itemset.Key][]itemset.Key // by claim
 }
 

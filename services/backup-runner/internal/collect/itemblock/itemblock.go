@@ -66,7 +66,7 @@ type Arranger struct {
 	reserved reserved
 }
 
-// errArranged ends the reading of a spool when the run is told to stop.
+// errArranged ends the reading of a spool when the run is stopped.
 var errArranged = errors.New("no more blocks")
 
 // Arrange sends the blocks to the queue, in the order in which objects were spooled.
@@ -81,7 +81,7 @@ func (a *Arranger) Arrange(ctx context.Context, queue chan<- Block) error {
 }
 
 // each calls fn with the objects that wait, in the order in which they were spooled, until the run
-// is told to stop.
+// is stopped.
 func (a *Arranger) each(fn func(key itemset.Key, it *itemspool.Item) error) error {
 	for number, path := range a.Spools.All() {
 		if path == "" {
@@ -162,8 +162,7 @@ func (a *Arranger) complete(ctx context.Context, b *Block) error {
 	return nil
 }
 
-// asks reports whether actions may relate something to a member, as far as that is known without
-// looking at it.
+// asks reports whether actions may relate something to a member, without decoding it.
 func (a *Arranger) asks(m *Member) bool {
 	if _, done := a.Joined[m.Key]; done {
 		return false

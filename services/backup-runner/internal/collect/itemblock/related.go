@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
-// related asks the actions that match the object. What they cannot answer is an error of the
-// backup.
+// related calls the actions that match the object. A failure of one is an error of the backup.
 func (a *Arranger) related(ctx context.Context, m *Member, it *itemspool.Item) ([]action.Item, error) {
 	w := a.Actions.Wants(it.GroupResource())
 	if w == nil || len(w.Blocks) == 0 {
@@ -37,7 +36,7 @@ func (a *Arranger) related(ctx context.Context, m *Member, it *itemspool.Item) (
 	return out, nil
 }
 
-// relatedBy asks one action. A panic is an error.
+// relatedBy calls one action. A panic is an error.
 func relatedBy(ctx context.Context, b *action.Bound[action.ItemBlock], m *objmeta.Meta, o *action.Object, backup *action.Backup) (items []action.Item, err error) {
 	name := b.Action.Name()
 	defer func() {

@@ -37,8 +37,8 @@ type Config struct {
 	Filter *selection.Filter
 	// PartItems is how many objects a page has at most.
 	PartItems int
-	// Actions may want objects, and Items learns what becomes of those that actions may ask for.
-	// Both are nil while no action may ask.
+	// Actions may match objects, and Items receives the results of objects that actions may name. Both
+	// are nil if no action may name any.
 	Actions *actionset.Bound
 	Items   *itemset.Set
 	// Past is how far earlier holders came with each unit.
@@ -125,7 +125,7 @@ func (w *Worker) list(ctx context.Context, s *sink, token string) error {
 	}
 }
 
-// renew prepares the request that goes on after an expired one: behind the last sealed key where
+// renew prepares the request that continues after an expired one: behind the last sealed key where
 // the server lets it, else from the start of a newer revision.
 func (w *Worker) renew(ctx context.Context, s *sink, req *rawlist.Request, expired *rawlist.ExpiredError) error {
 	old := s.revision

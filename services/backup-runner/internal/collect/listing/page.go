@@ -37,7 +37,7 @@ type page struct {
 // empty returns a page that reuses the memory of a finished one.
 func (p *page) empty() page { return page{stored: p.stored[:0], spooled: p.spooled[:0]} }
 
-// touch remembers where the part was before this page.
+// touch keeps the position of the part before this page.
 func (s *sink) touch() error {
 	if s.page.part != nil {
 		return nil

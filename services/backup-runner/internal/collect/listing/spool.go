@@ -66,7 +66,7 @@ func (s *sink) spool(key itemset.Key, item jsonlist.Item) error {
 	return nil
 }
 
-// touchSpool remembers where the item spool was before this page.
+// touchSpool keeps the position of the item spool before this page.
 func (s *sink) touchSpool() error {
 	if s.page.spool != nil {
 		return nil

@@ -57,7 +57,7 @@ func (s *sink) inNamespace(ns string) {
 	s.page.namespaces[strings.Clone(ns)] = struct{}{}
 }
 
-// remark notes what is to be said about the object in s.meta, which is stored.
+// remark notes the messages about the object in s.meta, which is stored.
 func (s *sink) remark(raw []byte) error {
 	remarks, info := s.w.cfg.Remarks.Of(s.gr, &s.meta, raw)
 	if info != nil {

@@ -63,7 +63,7 @@ func (f *Finder) Locate(item action.Item) (resource.Resource, action.Item, error
 	return res, item, nil
 }
 
-// Admits reports whether the filters let an additional item in, as far as that can be told without
+// Admits reports whether the filters let an additional item in, as far as that is known without
 // reading it. Labels are not compared with the selectors, and a cluster-scoped resource only must
 // not be excluded (as in Velero 1.18).
 func (f *Finder) Admits(res *resource.Resource, namespace string) bool {

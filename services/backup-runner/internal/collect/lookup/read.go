@@ -28,7 +28,7 @@ type Object struct {
 }
 
 // Read reads one object by its name: at the revision of the backup's lists where the server lets
-// it, and not by get, which knows no revisions.
+// it, and not by get, which has no exact revisions.
 func (f *Finder) Read(ctx context.Context, res *resource.Resource, item action.Item) (*Object, error) {
 	revision, _, err := f.Cut.Of(ctx, res, item.Namespace)
 	if err != nil {

@@ -33,7 +33,7 @@ func (w *Writer) Fail(e joblog.Entry) error {
 	return w.Note(e)
 }
 
-// Tell notes an entry of this service at its own level. A warning or an error counts.
+// Tell logs an entry of this service at its own level. A warning or an error counts.
 func (w *Writer) Tell(e joblog.Entry) error {
 	switch e.Level {
 	case joblog.Warning:

@@ -48,8 +48,8 @@ type Config struct {
 	Records   Records
 	// Revisions returns the common revisions taken so far.
 	Revisions func() []string
-	// PostOperation returns what the records say of the items that operations named; nil, and a nil
-	// result, say nothing.
+	// PostOperation returns the progress with the items that operations named, for the records; nil,
+	// and a nil result, mean none.
 	PostOperation func() *checkpoint.PostOperation
 	Spools        *itemspool.Files
 	// Lines has what plugins log; nil if they do not.
@@ -64,8 +64,8 @@ const MaxRanges = 1000
 
 // Writer writes one part after another. Used by one goroutine at a time.
 type Writer struct {
-	// Record will stand for the open part; callers add to it. It also has the pages without objects
-	// since the last part.
+	// Record becomes the record of the open part; callers add to it. It also has the pages without
+	// objects since the last part.
 	Record checkpoint.Record
 
 	cfg *Config

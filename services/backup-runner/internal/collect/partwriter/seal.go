@@ -18,7 +18,7 @@ type batch struct {
 }
 
 // Seal finishes what is open, if there is anything in it, and starts to make it durable while the
-// caller goes on; at most one batch is under way.
+// caller continues; at most one batch is under way.
 func (w *Writer) Seal() error {
 	sealed, err := w.close()
 	if err != nil || (sealed.empty() && w.unstored() == 0 && len(w.Record.Ranges) < MaxRanges) {

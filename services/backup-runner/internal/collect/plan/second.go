@@ -89,7 +89,7 @@ const NamedLists = 16
 
 // volumes returns the units of the volumes that collected claims are bound to, where the first pass
 // did not list all volumes and the filters do not exclude them: a claim that is restored without
-// its volume would stay unbound (Velero 1.18: action velero.io/pv, which does not look at labels).
+// its volume would stay unbound (Velero 1.18: action velero.io/pv, which ignores labels).
 func (s *Second) volumes(c Collected) []Unit {
 	u, ok := s.boundVolume()
 	if !ok {

@@ -16,8 +16,7 @@ type Counter struct {
 // Counts is one reading of a Counter.
 type Counts struct{ Items, Total, Warnings, Errors int }
 
-// Read returns the counts now. Total grows while lists are read: it knows only of lists already
-// begun.
+// Read returns the counts now. Total grows while lists are read: it has only lists already begun.
 func (p *Counter) Read() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()

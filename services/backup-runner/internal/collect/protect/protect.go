@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrPanic stands for a panic.
+// ErrPanic is the error of a panic.
 var ErrPanic = errors.New("internal error")
 
 // Call turns a panic of fn into an error that wraps ErrPanic; log gets its stack.

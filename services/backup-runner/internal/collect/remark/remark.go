@@ -56,9 +56,9 @@ type Rules struct {
 	Backup, UID string
 }
 
-// Of returns what is to be said about a stored pod, claim or volume: what a pod's annotations ask
-// for and this version does not do, and what becomes of a claim's volume, unless that is decided
-// once everything is collected.
+// Of returns the messages about a stored pod, claim or volume: what a pod's annotations request and
+// this version does not do, and whether a claim's volume is backed up, unless that is decided once
+// everything is collected.
 func (r Rules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries []joblog.Entry, _ *volume.Info) {
 	switch gr {
 	case wellknown.Pods:

@@ -3,7 +3,7 @@ package stop
 
 import "errors"
 
-// ErrStopped means that the collection was told to stop: what was listed is recorded, and another
+// ErrStopped means that the collection was stopped: what was listed is recorded, and another
 // holder resumes behind it.
 var ErrStopped = errors.New("told to stop")
 

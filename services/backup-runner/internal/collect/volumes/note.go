@@ -40,11 +40,11 @@ func (d *decision) taken(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot
 	return d.out.Fail(remark.About(wellknown.Volumes, "", d.name, "no snapshot of this volume: its data is not backed up", cause))
 }
 
-// untaken notes that there is no way to take the volume: a warning, or an error where that could
-// not be asked, the backup insists on snapshots, or a CSI snapshot could have been taken. A
-// location without its plugin is often one that Velero left behind. Nothing is said of the volume
-// of a CSI driver whose claim is not in the backup: no snapshot is taken of such a volume, and a
-// claim that failed was reported.
+// untaken notes that there is no way to take the volume: a warning, or an error where that is not
+// known, the backup requires snapshots, or a CSI snapshot could have been taken. A location without
+// its plugin is often one that Velero left behind. There is no message about the volume of a CSI
+// driver whose claim is not in the backup: no snapshot is taken of such a volume, and a claim that
+// failed was reported.
 func (d *decision) untaken(cause error) error {
 	missing, csi := new(nativesnapshot.NoPluginError), new(snapshot.CSIError)
 	reason, note := volume.ReasonNoSnapshotter, d.out.Warn

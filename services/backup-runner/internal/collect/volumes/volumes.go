@@ -46,7 +46,7 @@ type Config struct {
 // Decide decides on volumes that were collected, all of which are durable, one at a time for each
 // writer. That a snapshot is taken is durable before the call, and how it came out right after it.
 // Other decisions are not durable before the writers are flushed. The error is stop.ErrStopped if
-// the run is told to stop.
+// the run is stopped.
 func Decide(ctx context.Context, cfg *Config, volumes map[string]facts.Volume, writers []*partwriter.Writer) error {
 	res, _ := cfg.Finder.Catalog.Lookup(wellknown.Volumes)
 	maps.DeleteFunc(volumes, func(name string, _ facts.Volume) bool {
@@ -76,8 +76,8 @@ func Decide(ctx context.Context, cfg *Config, volumes map[string]facts.Volume, w
 }
 
 // keep makes decisions durable that are not to be made again, and then unlocks the volume. After an
-// error the lock stays with the backup: without a record the next holder cannot tell whether there
-// is a snapshot.
+// error the lock stays with the backup: without a record the next holder does not know whether
+// there is a snapshot.
 func (d *decision) keep() error {
 	if err := d.out.Drain(); err != nil {
 		return err
@@ -106,8 +106,8 @@ type decision struct {
 	unlock func() // nil unless the volume is locked
 }
 
-// interrupted returns why what failed, or seemed to, is no fact about the volume: the next holder
-// asks again.
+// interrupted returns why a failure is not one of the volume, for which the next holder repeats the
+// call: a stop, or the end of ctx.
 func (c *Config) interrupted(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
