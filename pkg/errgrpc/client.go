@@ -22,7 +22,7 @@ var sentinelOf = map[codes.Code]error{
 }
 
 // FromStatus turns the error of an RPC into the error it was in the service, as far as the code,
-// reason and field violations tell: errors.Is finds the sentinel, errors.As the *FieldError and
+// reason and field violations allow: errors.Is finds the sentinel, errors.As the *FieldError and
 // *ReasonError. An error that is no status is returned as it is.
 func FromStatus(err error) error {
 	st, ok := status.FromError(err)

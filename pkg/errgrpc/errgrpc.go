@@ -24,7 +24,7 @@ var (
 	// ErrPrecondition: the object is not in a state that allows this; retrying is useless until it
 	// changes (FAILED_PRECONDITION).
 	ErrPrecondition = errors.New("not possible now")
-	// ErrConflict: someone else changed or replaced the object; read again and retry (ABORTED).
+	// ErrConflict: another client changed or replaced the object; read again and retry (ABORTED).
 	ErrConflict = errors.New("changed by someone else")
 	// ErrUnavailable: something this service needs is away; retry the call (UNAVAILABLE).
 	ErrUnavailable = errors.New("unavailable")

@@ -19,7 +19,7 @@ const (
 	// ReasonUnreachable: the API server, or an object store, gave no answer. The text, which may
 	// hold more of a URL than callers should see, is in the service's log.
 	ReasonUnreachable = "UNREACHABLE"
-	// ReasonInternal stands for errors that are only explained in the service's log.
+	// ReasonInternal is the reason of errors that are only explained in the service's log.
 	ReasonInternal = "INTERNAL"
 )
 
@@ -68,7 +68,7 @@ func isApiserverAway(err error) bool {
 		apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
-// Status is the status a client sees for err; nil gives OK. An error that already is a gRPC status
+// Status is the status a client gets for err; nil gives OK. An error that already is a gRPC status
 // passes unchanged. Internal reports whether the text was withheld, that is, whether the error is
 // only explained if the service logs it.
 func Status(err error) (st *status.Status, internal bool) {

@@ -44,7 +44,7 @@ func (r *run) write(s Stream) error {
 		}
 		n := binary.PutUvarint(head[:], uint64(len(key)))
 		n += binary.PutUvarint(head[n:], uint64(len(value)))
-		// bufio remembers the first error until Flush
+		// bufio keeps the first error until Flush
 		_, _ = w.Write(head[:n])
 		_, _ = w.Write(key)
 		if _, err := w.Write(value); err != nil {

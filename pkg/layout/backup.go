@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// BackupDir is the prefix under which everything of backup b lives.
+// BackupDir is the prefix of everything of backup b.
 func BackupDir(b string) string { return BackupsDir + b + "/" }
 
 // BackupMetadata is velero-backup.json, the Backup object as uncompressed JSON. Its existence

@@ -38,7 +38,7 @@ func IsRestoreKind(kind string) bool {
 	return ok
 }
 
-// ForDownload returns the key a DownloadRequest's target stands for. Errors wrap ErrUnknownKind or
+// ForDownload returns the key of a DownloadRequest's target. Errors wrap ErrUnknownKind or
 // ErrInvalidName.
 func ForDownload(kind, name string) (string, error) {
 	if err := CheckName(name); err != nil {

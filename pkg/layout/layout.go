@@ -1,7 +1,7 @@
 // Package layout names every object of a backup location, relative to the location's root.
 //
 // The names of backups/ and restores/ are Velero 1.18's, so that each system reads what the other
-// wrote. What is Holdfast's own lives inside them: Velero makes a location Unavailable when it
+// wrote. Holdfast's own objects are inside of them: Velero makes a location Unavailable when it
 // finds other top-level directories.
 package layout
 

@@ -1,7 +1,6 @@
 package layout
 
-// RestoreDir is the prefix under which everything of restore r lives, in the location of its
-// backup.
+// RestoreDir is the prefix of everything of restore r, in the location of its backup.
 func RestoreDir(r string) string { return RestoresDir + r + "/" }
 
 // RestoreLog is the gzip text log.

@@ -70,7 +70,7 @@ func TestHeartbeatsKeepALongJob(t *testing.T) {
 	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "acked")
 }
 
-// The consumer's lost heartbeat must not end the job: its context lives on.
+// The consumer's lost heartbeat must not end the job: its context does not end.
 func TestADeadQueueDoesNotStopAJob(t *testing.T) {
 	b := newBed(t)
 	started, finish := make(chan struct{}), make(chan struct{})

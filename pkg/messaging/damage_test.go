@@ -75,7 +75,7 @@ func TestAServerThatWentBackInTime(t *testing.T) {
 	b.reaches("u2", seen)
 }
 
-// Whoever else writes to the subject: each message is handled for itself.
+// Messages of other publishers on the subject: each is handled by itself.
 func TestDuplicatesAreHandledLikeAnyOther(t *testing.T) {
 	b := newBed(t)
 	seen := b.watched()

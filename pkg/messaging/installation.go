@@ -51,7 +51,8 @@ func overlaps(err error) bool {
 }
 
 // leaveUnnamed removes the consumer that receives the hints of every installation, and its hints:
-// it is from before subjects named the installation. Whoever needs them publishes again.
+// it is from before subjects named the installation. Hints that are still needed are published
+// again.
 func (w *worker) leaveUnnamed(ctx context.Context) error {
 	stream, err := w.js.Stream(ctx, StreamWork)
 	if err != nil {

@@ -50,9 +50,8 @@ type Config struct {
 	// Tracer makes the producer and consumer spans; nil makes none, trace context is passed on all
 	// the same.
 	Tracer trace.TracerProvider
-	// Installation names what this client works for, in letters, digits and "-": it hears and is
-	// heard by clients of the same name only. It is asked until it has answered once; nil stands
-	// for no name.
+	// Installation names what this client works for, in letters, digits and "-": messages reach
+	// clients of the same name only. It is called until it has succeeded once; nil means no name.
 	Installation func(ctx context.Context) (string, error)
 	// Replicas of the streams when they are created; 0 means 1. Existing streams keep theirs.
 	Replicas int
@@ -70,7 +69,7 @@ type Client struct {
 }
 
 // Connect starts a connection. An unreachable server is not an error: the client keeps trying in
-// the background (Connected tells). A malformed URL or unreadable credentials file is.
+// the background (see Connected). A malformed URL or unreadable credentials file is.
 func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("connect to nats: %w", err)

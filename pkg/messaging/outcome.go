@@ -28,8 +28,8 @@ func Retry(after time.Duration, err error) Outcome {
 	return Outcome{kind: outcomeRetry, after: max(after, time.Millisecond), err: err}
 }
 
-// DeadLetter gives up: the hint and err are stored in the dead letter stream, then the hint is
-// terminated.
+// DeadLetter ends the retries: the hint and err are stored in the dead letter stream, then the hint
+// is terminated.
 func DeadLetter(err error) Outcome { return Outcome{kind: outcomeDead, err: err} }
 
 // Retries reports that the hint is delivered again.

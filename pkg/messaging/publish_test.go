@@ -51,7 +51,7 @@ func TestPublishCreatesMissingStreams(t *testing.T) {
 	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
 }
 
-// A stream somebody made by hand is brought to the wanted form, what is in it kept.
+// A stream that was created by hand gets the required settings, and keeps its messages.
 func TestEnsureStreamsRepairsSettings(t *testing.T) {
 	b := newBed(t)
 	b.publish("u1")
@@ -99,7 +99,7 @@ func TestAPasswordIsNotPartOfAnError(t *testing.T) {
 	require.NoError(t, messaging.CheckURL("host, nats://u:se%25cret@host:4222,tls://x"))
 }
 
-// The header is the wire: exact lower-case names, whoever reads it.
+// The header is part of the protocol: exact lower-case names, for any reader.
 func TestTraceContextTravels(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := trace.NewTracerProvider(trace.WithSyncer(spans))

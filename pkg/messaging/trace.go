@@ -51,7 +51,7 @@ func (c *Client) startProducer(ctx context.Context, destination, uid string) (co
 }
 
 // startConsumer continues the publisher's trace: one backup is one trace from admission to commit.
-// A redelivery is linked too, so that it can be told apart.
+// A redelivery is linked too, to distinguish it.
 func (c *Client) startConsumer(ctx context.Context, destination, uid string, msg jetstream.Msg, deliveries uint64) (context.Context, func(error)) {
 	ctx = propagator.Extract(ctx, headerCarrier(msg.Headers()))
 	options := []trace.SpanStartOption{
@@ -74,7 +74,7 @@ func endSpan(span trace.Span, err error) {
 }
 
 // AnnotationTrace keeps the trace of an object's admission (W3C traceparent), so that every hint
-// for it belongs to one trace, whoever publishes it.
+// for it belongs to one trace, whichever process publishes it.
 const AnnotationTrace = "holdfast.io/traceparent"
 
 const traceParent = "traceparent"

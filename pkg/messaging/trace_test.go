@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 )
 
-// Whoever publishes for an object later stays in the trace of its admission, unless already in one.
+// Later messages about an object belong to the trace of its admission, unless their publisher has
+// one.
 func TestAnObjectKeepsItsTrace(t *testing.T) {
 	tracer := sdktrace.NewTracerProvider().Tracer("test")
 	obj := &metav1.ObjectMeta{}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Info describes a stored object. A store behind a plugin lists keys alone and never knows times:
-// such fields are zero.
+// Info describes a stored object. A store behind a plugin lists keys alone and has no times: such
+// fields are zero.
 type Info struct {
 	// Key is the object's full key in the store it was asked from.
 	Key string
@@ -59,7 +59,7 @@ type Reader interface {
 	ListPrefixes(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Writer writes whole objects: until a call succeeds no reader sees anything of it, and a failed
+// Writer writes whole objects: until a call succeeds no reader gets anything of it, and a failed
 // call leaves nothing visible. size is the exact length of r from its current position; any other
 // length is ErrSize. Readers are rewound for retries, so r must stay unused until the call returns.
 type Writer interface {
@@ -83,8 +83,8 @@ type Store interface {
 	Close() error
 }
 
-// Exister is implemented by stores that can tell whether an object exists for less than Stat costs.
-// Callers use [Exists].
+// Exister is implemented by stores that can check the existence of an object for less than Stat
+// costs. Callers use [Exists].
 type Exister interface {
 	// Exists reports whether there is an object named key.
 	Exists(ctx context.Context, key string) (bool, error)

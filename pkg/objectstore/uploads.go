@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Upload is a write that was begun and is not finished: its process still lives, or died on the
-// way. No list of objects shows it, and it takes up space.
+// Upload is a write that was begun and is not finished: its process is still running, or died
+// before its end. No list of objects shows it, and it takes up space.
 type Upload struct {
 	// Key is the object it would become.
 	Key string
@@ -19,10 +19,10 @@ type Upload struct {
 // UploadSweeper is implemented by stores in which a writer that dies leaves something that Delete
 // cannot reach: incomplete multipart uploads, temporary files.
 type UploadSweeper interface {
-	// SweepUploads removes the unfinished writes to keys under prefix that abandoned says are
-	// nobody's any more, and returns how many. A writer that lives all the same fails and leaves no
-	// object. It is a stream of bounded memory; an error of abandoned ends it and is returned.
-	// Writes whose key the store does not remember are left alone.
+	// SweepUploads removes the unfinished writes to keys under prefix for which abandoned returns
+	// true, and returns how many. A writer that still runs fails and leaves no object. It is a stream
+	// of bounded memory; an error of abandoned ends it and is returned. Writes whose key the store has
+	// not kept are left alone.
 	SweepUploads(ctx context.Context, prefix string, abandoned func(Upload) (bool, error)) (int, error)
 }
 

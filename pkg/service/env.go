@@ -9,19 +9,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// EnvPrefix begins the name of every variable that stands for a flag: --log-level is
+// EnvPrefix begins the name of every variable that sets a flag: --log-level is
 // HOLDFAST_LOG_LEVEL.
 const EnvPrefix = "HOLDFAST_"
 
-// EnvName is the variable that stands for a flag.
+// EnvName is the variable that sets a flag.
 func EnvName(flag string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // ApplyEnv sets the flags of fs that the command line left alone from environ ("NAME=value" each,
-// as os.Environ gives it). It is called after fs was parsed. Every HOLDFAST_ variable that no flag
-// stands for is an error that names it, except those Kubernetes sets for Services whose names begin
-// with "holdfast-".
+// as os.Environ gives it). It is called after fs was parsed. Every HOLDFAST_ variable without a
+// flag is an error that names it, except those Kubernetes sets for Services whose names begin with
+// "holdfast-".
 func ApplyEnv(fs *pflag.FlagSet, environ []string) error {
 	vars := holdfastVars(environ)
 	var errs []error

@@ -30,8 +30,8 @@ func TestAnEndpointBeyondLoopbackNeedsTLS(t *testing.T) {
 	require.ErrorContains(t, err, "--artifact-address: ", "the port of metrics is taken")
 }
 
-// TestAnEndpointServesItsHandlerOnly: whoever may fetch artifacts, or scrape metrics, reached both
-// on one port.
+// TestAnEndpointServesItsHandlerOnly: a client that may fetch artifacts, or scrape metrics, reached
+// both on one port.
 func TestAnEndpointServesItsHandlerOnly(t *testing.T) {
 	w := newWorld(t)
 	cert, key, ca := filepath.Join(w.dir, "tls.crt"), filepath.Join(w.dir, "tls.key"), filepath.Join(w.dir, "ca.crt")

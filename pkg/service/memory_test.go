@@ -11,7 +11,7 @@ import (
 
 const keep = -1 // for debug.SetMemoryLimit, which then only returns the limit
 
-// Whoever gives a process more memory says so with GOMEMLIMIT: one runner did not honour it.
+// GOMEMLIMIT takes precedence in every service: one runner did not honour it.
 func TestTheEnvironmentLimitsMemoryFirst(t *testing.T) {
 	before := debug.SetMemoryLimit(keep)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })

@@ -19,7 +19,7 @@ const (
 )
 
 // FeatureCSI is Velero's feature of CSI snapshots: backups take them of volumes of CSI drivers, and
-// native snapshots leave such volumes out. Plugins are told of it.
+// native snapshots leave such volumes out. It is passed on to plugins.
 const FeatureCSI = "EnableCSI"
 
 // Options are the settings all services share. Each is a flag and a HOLDFAST_* variable of the same

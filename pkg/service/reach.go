@@ -23,7 +23,7 @@ const (
 	probeLimit = 5 * time.Second
 )
 
-// reach remembers when something was last reached. It is safe for concurrent use.
+// reach keeps when something was last reached. It is safe for concurrent use.
 type reach struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex

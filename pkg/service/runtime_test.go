@@ -34,8 +34,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is what a service needs around it: an API server that knows nothing, and a real NATS
-// server.
+// world is what a service needs around it: an empty API server, and a real NATS server.
 type world struct {
 	kubeconfig, nats, dir string
 	api                   *httptest.Server

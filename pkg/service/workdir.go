@@ -12,7 +12,7 @@ import (
 )
 
 // lockName is the file that marks the work directory of one process; it is locked as long as the
-// process lives.
+// process runs.
 const lockName = ".holdfast-work"
 
 // workDir is the directory of one process below --work-dir, which several may share.
@@ -23,7 +23,7 @@ type workDir struct {
 
 // newWorkDir makes root where it is missing and refuses one of another user, see [private.MakeDir].
 // It removes what processes of this service that have died left below root, and makes the directory
-// of this one. It gets its name when it is locked, so that another process that starts never sees
+// of this one. It gets its name when it is locked, so that another process that starts never finds
 // it unlocked.
 func newWorkDir(root, service, instance string) (_ *workDir, err error) {
 	if err := private.MakeDir(root); err != nil {
@@ -77,7 +77,7 @@ func removeUnlocked(dir string) (err error) {
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil // its process lives
+			return nil // its process runs
 		}
 		return fmt.Errorf("lock %s: %w", dir, err)
 	}

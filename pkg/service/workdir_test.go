@@ -34,8 +34,8 @@ func TestWorkDirOfADeadProcessIsRemoved(t *testing.T) {
 	require.NoError(t, living.close(), "closing twice is harmless")
 }
 
-// TestAWorkDirOfSomebodyElseIsRefused: the default is below /tmp, where whoever comes first can
-// make it and read what is spilled there: Secrets among it.
+// TestAWorkDirOfSomebodyElseIsRefused: the default is below /tmp, where any user can create it
+// first and read what is spilled there: Secrets among it.
 func TestAWorkDirOfSomebodyElseIsRefused(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "work")
 	require.NoError(t, os.Mkdir(root, 0o700))

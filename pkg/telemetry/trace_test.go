@@ -33,7 +33,7 @@ func TestTracingIsOffWithoutAnEndpoint(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none"},
 		{"OTEL_TRACES_EXPORTER": "None"},
 		{"OTEL_TRACES_EXPORTER": "console", "OTEL_SDK_DISABLED": "true"},
-		// Whoever turns the SDK off does not mean the service, which refused to start.
+		// A disabled SDK does not disable the service, which refused to start.
 		{"OTEL_SDK_DISABLED": "TRUE", "OTEL_TRACES_EXPORTER": "jaeger", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
 	} {
 		tracing, err := telemetry.NewTracing(t.Context(), "queue-scheduler", "q-1", env(vars))

@@ -36,8 +36,8 @@ type merger struct {
 }
 
 // Merge reads the sidecars and writes manifest, resource list, results and log into dir, in bounded
-// memory. Where two parts hold the same object the later one counts, as for whoever unpacks the
-// tarball. The caller removes the files.
+// memory. Where two parts hold the same object the later one counts, as when the tarball is
+// unpacked. The caller removes the files.
 func Merge(ctx context.Context, store Getter, plan Plan, dir string) (*Merged, error) {
 	m := &merger{store: store, plan: plan, dir: dir, notes: newNotes(dir, &plan)}
 	defer m.notes.close()

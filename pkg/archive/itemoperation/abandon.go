@@ -23,7 +23,7 @@ func (o *Operation) Abandoned() bool {
 }
 
 // Abandon copies a file of operations from r to w, where those that had not ended have failed with
-// the error Abandoned at now, and whatever else stands there is kept. each sees every operation as
+// the error Abandoned at now, and everything else is kept. each is called with every operation as
 // it was. changed reports whether the copy differs. What cannot be read wraps ErrCorrupt; errors of
 // each and of w are returned as they are.
 func Abandon(r io.Reader, w io.Writer, now time.Time, each func(*Operation) error) (changed bool, err error) {

@@ -14,7 +14,7 @@ import (
 const bound = 192 << 20
 
 // A file of 90 KiB unpacks to a list of empty objects, each of which becomes a struct of 300 bytes:
-// 26 GiB in whoever asks for a job's operations.
+// 26 GiB in a reader of a job's operations.
 func TestAForgedFileOfOperationsCostsBoundedMemory(t *testing.T) {
 	for name, element := range map[string]string{"empty": "{}", "nulls": "null", "texts": `{"spec":{"operationID":"an operation"}}`} {
 		file := limittest.Packed(t, limittest.List("[", element, "]", 64<<20))

@@ -64,7 +64,7 @@ func plain(t testing.TB, items []byte) []byte {
 	})
 }
 
-// Sixteen KiB in a bucket become a GiB in whoever opens them: the directory's text of 256 MiB, and
+// Sixteen KiB in a bucket become a GiB in their reader: the directory's text of 256 MiB, and
 // the structs that three bytes of it each become.
 func TestAForgedManifestCostsBoundedMemory(t *testing.T) {
 	none := member(t, func(io.Writer) {})

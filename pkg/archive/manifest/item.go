@@ -11,7 +11,7 @@ import (
 // status.formatVersion.
 const FormatVersion = "1.2.0"
 
-// Hidden stands for an annotation value that the manifest does not publish.
+// Hidden replaces an annotation value that the manifest does not publish.
 type Hidden struct {
 	// Length of the value in bytes.
 	Length int `json:"length"`

@@ -135,7 +135,7 @@ func TestLocationsAreOpenedWithTheirCredentials(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// As for object stores: what nobody gave the location is not in its configuration.
+// As for object stores: only the location's own credential is in its configuration.
 func TestTheInstallationsCredentialsAreNotInTheConfiguration(t *testing.T) {
 	loc := &velerov1.VolumeSnapshotLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "plain"}}
 	loc.Spec.Provider = "known"

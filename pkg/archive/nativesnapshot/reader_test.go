@@ -32,7 +32,7 @@ var (
 	secrets = schema.GroupResource{Resource: "secrets"}
 )
 
-// failing is a cluster with a location and its Secret; fail tells of each read how it fails.
+// failing is a cluster with a location and its Secret; fail returns the error of each read.
 func failing(fail func(client.Object) error) client.Reader {
 	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "s"}, Data: map[string][]byte{"k": []byte("sesame")}},

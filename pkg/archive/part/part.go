@@ -81,7 +81,7 @@ type Item struct {
 	References []manifest.Reference
 }
 
-// File is a file of the work dir. Whoever receives it removes it.
+// File is a file of the work dir. Its receiver removes it.
 type File struct {
 	Path string
 	Size int64

@@ -11,7 +11,7 @@ import (
 //	stored: key, value: 's', offset, length, UID, path, JSON of the manifest's item as manifest.AppendEntry makes it
 //	failed: key, value: 'f'
 //
-// While the part is written, the number of the member stands for offset and length.
+// While the part is written, the number of the member replaces offset and length.
 const (
 	recordStored = 's'
 	recordFailed = 'f'

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// FromTarball reads a tarball once, whoever wrote it, and re-segments it into files under dir: gzip
+// FromTarball reads a tarball of any server once, and re-segments it into files under dir: gzip
 // members and a manifest like those of our own backups. Objects are those of the un-versioned
 // paths, which is what Velero restores. They are a work copy; Close removes it.
 func FromTarball(ctx context.Context, store objectstore.Reader, backup, dir string, l Limits) (_ Source, err error) {

@@ -1,5 +1,5 @@
-// Package tarball reads the objects of a backup out of its tarball: by range where a manifest tells
-// where they are, else after one pass that re-segments the tarball in the work dir. Nothing is ever
+// Package tarball reads the objects of a backup out of its tarball: by range if a manifest has
+// their places, else after one pass that re-segments the tarball in the work dir. Nothing is ever
 // unpacked into files named by the archive.
 package tarball
 

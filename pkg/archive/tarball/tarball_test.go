@@ -279,7 +279,7 @@ func holdfastBackup(t *testing.T, store objectstore.Store, items int) map[string
 	return want
 }
 
-// counting counts range reads and can be told to fail.
+// counting counts range reads and fails on request.
 type counting struct {
 	objectstore.Store
 	reads atomic.Int64

@@ -65,7 +65,7 @@ func fromVolumeInfo(i *info) (d Data, is bool) {
 
 func fromPodVolumeBackup(p *velerov1.PodVolumeBackup) (Data, bool) { return OfPodVolumeBackup(p), true }
 
-// OfPodVolumeBackup returns what a PodVolumeBackup stands for.
+// OfPodVolumeBackup returns the data that a PodVolumeBackup is about.
 func OfPodVolumeBackup(p *velerov1.PodVolumeBackup) Data {
 	return Data{
 		Method: PodVolumeBackup, Namespace: p.Spec.Pod.Namespace, Claim: p.Annotations[velerov1.AnnotationPVCName],

@@ -28,10 +28,10 @@ var ErrMalformed = errors.New("malformed file of volume data")
 // Data is what was taken of one volume. A volume may come more than once, from several files.
 type Data struct {
 	Method Method
-	// Namespace and Claim name the PersistentVolumeClaim, as in the backup; Claim is empty where
-	// the files do not tell it.
+	// Namespace and Claim name the PersistentVolumeClaim, as in the backup; Claim is empty where the
+	// files do not have it.
 	Namespace, Claim string
-	// Volume is the PersistentVolume's name, empty where the file does not tell it.
+	// Volume is the PersistentVolume's name, empty where the file does not have it.
 	Volume string
 	// Pod and PodVolume name the volume of a pod; only file system backups have them.
 	Pod, PodVolume string
@@ -55,7 +55,7 @@ func (d Data) String() string {
 	return fmt.Sprintf("%s %s/%s", d.Method, d.Namespace, d.Snapshot)
 }
 
-// file is one that may tell of volume data.
+// file is one that may list volume data.
 type file struct {
 	key  func(backup string) string
 	list list

@@ -79,7 +79,7 @@ func TestDamagedFiles(t *testing.T) {
 }
 
 // A hostile bucket lists millions of volumes in a file of some kilobytes, and callers keep what
-// they are told.
+// they read.
 func TestEndlessListsAreRefused(t *testing.T) {
 	store := memstore.New()
 	store.Set(layout.BackupVolumeInfo("b"), zipped(t, "["+strings.Repeat(`{"pvName":"v","backupMethod":"CSISnapshot"},`, 200_001)+"{}]"))

@@ -88,7 +88,7 @@ func checkItem(t *testing.T, want json.RawMessage, it got) {
 	require.Len(t, left, len(fields))
 }
 
-// isList tells by encoding/json whether the body is a list as the package understands it.
+// isList reports by encoding/json whether the body is a list as the package understands it.
 func isList(body []byte) bool {
 	fields := map[string]json.RawMessage{}
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -103,7 +103,7 @@ func isList(body []byte) bool {
 		}
 		key := name.(string) //nolint:forcetypeassert // names are strings
 		if _, twice := fields[key]; twice {
-			return false // which of the two counts is nobody's business
+			return false // which of the two counts is undefined
 		}
 		fields[key] = value
 	}

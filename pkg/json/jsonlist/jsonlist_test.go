@@ -211,7 +211,7 @@ func TestListMetadataIsBounded(t *testing.T) {
 	}
 }
 
-// Whoever reads many lists decides when one may hold a large item.
+// The caller that reads many lists decides when one may hold a large item.
 func TestLargeItemsAreAskedFor(t *testing.T) {
 	refused := errors.New("not now")
 	for size, want := range map[int]error{900 << 10: nil, 1100 << 10: refused} {

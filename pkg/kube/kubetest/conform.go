@@ -23,7 +23,7 @@ import (
 // Site is an API server that Conform compares, the one of this package or a real one.
 type Site struct {
 	Config *rest.Config
-	// Compact forgets every revision up to now, as etcd does on its own.
+	// Compact drops every revision up to now, as etcd does on its own.
 	Compact func(ctx context.Context) error
 	// Collect returns when garbage has been collected, or will be without help.
 	Collect func()

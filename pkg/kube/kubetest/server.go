@@ -1,7 +1,7 @@
 // Package kubetest is an API server for tests, with behaviour: it stores objects and their history,
-// assigns identities and revisions, pages lists at exact revisions, compacts, knows namespaces,
-// definitions and discovery, applies patches, collects garbage when told to, and fails on request.
-// It imports nothing of ours; only tests import it.
+// assigns identities and revisions, pages lists at exact revisions, compacts, has namespaces,
+// definitions and discovery, applies patches, collects garbage when a test calls for it, and fails
+// on request. It imports nothing of ours; only tests import it.
 //
 // Conform compares it with what a real API server does. It differs on purpose in these: a create
 // with a UID is refused, where a real server replaces the UID; definitions are established at once;
@@ -32,8 +32,8 @@ type Kind struct {
 	// Custom kinds are defined by a CustomResourceDefinition: they send their list metadata last
 	// and type meta with each item.
 	Custom bool
-	// Own, if not zero, is the revision of the storage that holds this kind alone. It was empty
-	// before that revision, and forgets none.
+	// Own, if not zero, is the revision of the storage that holds this kind alone. It was empty before
+	// that revision, and keeps every later one.
 	Own int64
 	// Dead kinds are discovered and answer every list with 500.
 	Dead bool
@@ -68,7 +68,7 @@ var usual = []Kind{
 
 // Server is the API server, an http.Handler. Safe for concurrent use.
 type Server struct {
-	// Before, if set, sees every list request before it is answered, one at a time.
+	// Before, if set, is called with every list request before it is answered, one at a time.
 	Before func(s *Server, r *http.Request)
 	// Exec, if set, answers requests to run commands in Pods (podexec/podexectest).
 	Exec http.Handler
@@ -148,7 +148,7 @@ func (s *Server) Lists() int {
 	return s.seen.lists
 }
 
-// Compact forgets every revision up to now and moves on to the next one.
+// Compact drops every revision up to now and moves on to the next one.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +169,8 @@ func (t target) key() string { return strings.TrimPrefix(t.namespace+"/"+t.name,
 
 func (t target) groupResource() string { return strings.TrimSuffix(t.resource+"."+t.group, ".") }
 
-// parse reads the path of a collection, an object, or the status of an object, which stands for the
-// object; false for every other.
+// parse reads the path of a collection, an object, or the status of an object, which is the object
+// as well; false for every other.
 func parse(path string) (t target, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {

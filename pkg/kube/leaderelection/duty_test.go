@@ -64,7 +64,7 @@ func TestOneReplicaAtATime(t *testing.T) {
 	require.EqualValues(t, 1, most.Load())
 }
 
-// Whoever cannot renew is told to stop, and starts again when it can.
+// A leader that cannot renew is stopped, and starts again when it can.
 func TestALostLeaseEndsTheTerm(t *testing.T) {
 	var broken atomic.Bool
 	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{

@@ -99,7 +99,7 @@ func errIf(ended bool, err error) error {
 	return nil
 }
 
-// serve runs fn until it returns; it is told to stop when the Lease is lost or the caller's context
+// serve runs fn until it returns; its context ends when the Lease is lost or the caller's context
 // ends. A panic is an error.
 func serve(ctx, leading context.Context, fn func(ctx context.Context) error) (r result) {
 	office, stop := context.WithCancel(leading)

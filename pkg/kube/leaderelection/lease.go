@@ -70,7 +70,7 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 }
 
 // RecordEvent implements resourcelock.Interface. The elector calls it before it starts the duty,
-// which is how term knows that there is one to wait for.
+// by which term detects that there is one to wait for.
 func (l *lease) RecordEvent(event string) {
 	if event == "became leader" {
 		l.acquired.Store(true)

@@ -232,7 +232,7 @@ func TestStalledAnswerIsAskedForAgain(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`{"items":[`))
 		w.(http.Flusher).Flush()
-		<-r.Context().Done() // the client gives up, not the server
+		<-r.Context().Done() // the client ends the request, not the server
 		return true
 	}
 	c := start(t, s, Options{Stall: 40 * time.Millisecond})

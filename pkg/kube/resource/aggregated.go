@@ -68,10 +68,9 @@ const (
 	definitions // the server itself, out of CustomResourceDefinitions
 )
 
-// origins returns who answers for each group version that the server does not answer out of its own
-// code. A server without the aggregation layer, or one that hides it, yields none: callers must
-// cope with a revision that does not fit anyway, and custom resources are then not told from
-// others.
+// origins returns the origin of each group version that the server does not serve by its own code.
+// A server without the aggregation layer, or one that hides it, yields none: callers must cope with
+// a revision that does not fit anyway, and custom resources are then not distinguished from others.
 func origins(ctx context.Context, client rest.Interface) map[string]origin {
 	out := map[string]origin{}
 	body, err := client.Get().AbsPath(apiServices).

@@ -59,7 +59,7 @@ func (s *dirSyncs) join(dir string) (d *dirSync, round *syncRound, mine bool) {
 	return d, d.next, mine
 }
 
-// leave forgets a directory without users.
+// leave removes a directory without users.
 func (s *dirSyncs) leave(dir string, d *dirSync) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever comes while a directory is synced gets a sync that begins afterwards, and shares it with
-// all others who came meanwhile: no deletion or write is taken for durable by a sync that began
-// before it.
+// A call during a sync of a directory gets a sync that begins afterwards, shared with all other
+// calls meanwhile: no deletion or write is taken for durable by a sync that began before it.
 func TestCallersShareTheNextSyncOfADirectory(t *testing.T) {
 	const callers = 50
 	var mu sync.Mutex

@@ -2,7 +2,7 @@
 // system with working link(2).
 //
 // An object is written to a temporary file, synced, and then linked (create-if-absent) or renamed
-// (replace) to its name, so that no reader ever sees a part of one, also after a power failure.
+// (replace) to its name, so that no reader ever gets a part of one, also after a power failure.
 // Paths cannot leave the directory, not even over symbolic links (os.Root). One segment of a key is
 // at most 255 bytes, and a key may not run through another object ("a" and "a/b").
 package filestore

@@ -46,8 +46,8 @@ func TestKeysOfTheInstallationSignRequests(t *testing.T) {
 	require.NotContains(t, err.Error(), "TOPSECRET")
 }
 
-// A plugin that does not know the key credentialsFile refuses a configuration that has it, though
-// nobody gave the location a credential.
+// A plugin without the key credentialsFile refused a configuration with it, although the location
+// had no credential.
 func TestOnlyALocationsOwnCredentialIsInItsConfiguration(t *testing.T) {
 	o := New(fake.NewClientBuilder().WithObjects(
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "cloud-credentials"}, Data: map[string][]byte{"cloud": []byte("k")}},

@@ -170,7 +170,7 @@ func Provider(loc *velerov1.BackupStorageLocation) string {
 	return providerPrefix + loc.Spec.Provider
 }
 
-// place is where in a bucket a location lives.
+// place is the prefix of a location in a bucket.
 type place struct{ bucket, prefix string }
 
 // placeOf applies Velero's rules: slashes around bucket and prefix do not matter, the bucket holds

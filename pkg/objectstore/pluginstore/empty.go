@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// emptyText stands for an empty object in the bucket. Content that is this text and nothing else is
-// read as empty.
+// emptyText is the content of an empty object in the bucket. Content that is this text and nothing
+// else is read as empty.
 const emptyText = "This object of Holdfast is empty; the protocol of plugins cannot store it otherwise.\n"
 
 // encode returns what is stored for r, whose first byte it reads.

@@ -200,7 +200,7 @@ func (l *limited) create(dir string) {
 
 func (l *limited) drop() {
 	if l.file != nil {
-		_ = l.file.Close() // no reader wants what is in it
+		_ = l.file.Close() // its content is not needed
 		l.file = nil
 	}
 }

@@ -163,7 +163,7 @@ func TestCreateRecognizesItsOwnObject(t *testing.T) {
 	require.ErrorIs(t, s.Create(t.Context(), "other", strings.NewReader("mine"), 4), objectstore.ErrExists)
 }
 
-// tearing is a store whose bodies break off after a few bytes, as often as told.
+// tearing is a store whose bodies break off after a few bytes, as often as the test sets.
 type tearing struct {
 	objectstore.Store
 	tears int
@@ -231,7 +231,8 @@ func TestGivesUp(t *testing.T) {
 	require.Equal(t, before+1, mem.Calls(memstore.OpGet), "a refusal is final")
 }
 
-// What is told of a call that fails is for how long it has, and nothing of a call that is refused.
+// A failing call is reported with the time since its first failure, and a refused one is not
+// reported.
 func TestFailuresAreTold(t *testing.T) {
 	s, mem := newStore(time.Minute)
 	var since []time.Duration

@@ -46,7 +46,7 @@ type Config struct {
 	KMSKeyID             string
 	// Tagging is a URL-encoded tag set put on every object.
 	Tagging string
-	// Condition remembers whether the server honours conditional creation; shared by the stores of
+	// Condition keeps whether the server honours conditional creation; shared by the stores of
 	// one bucket. Nil means that it does.
 	Condition *Condition
 }

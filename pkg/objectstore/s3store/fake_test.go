@@ -240,7 +240,7 @@ func fail(w http.ResponseWriter, status int, code string) {
 	_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>on purpose</Message></Error>", code)
 }
 
-// count tells how many requests of a kind came.
+// count returns how many requests of a kind came.
 func (f *server) count(what string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -124,8 +124,8 @@ func bucketRegion(ctx context.Context, base aws.Config, bucket string) (string, 
 	return "", fmt.Errorf("find the region of bucket %s (config key region is not set): %w", bucket, failed("head", bucket, err))
 }
 
-// newTransport starts from the SDK's client, which knows AWS_CA_BUNDLE, and adds what the
-// location's config says.
+// newTransport starts from the SDK's client, which reads AWS_CA_BUNDLE, and adds the settings of
+// the location's config.
 func newTransport(from aws.HTTPClient, c Config) (*http.Transport, error) {
 	sdk, ok := from.(*awshttp.BuildableClient)
 	if !ok {

@@ -86,7 +86,7 @@ func (s *Store) begin(ctx context.Context, op, key string, create bool) (write, 
 type write struct {
 	op, key, mark string
 	create        bool // must not replace anything
-	conditional   bool // and the server sees to it
+	conditional   bool // and the server enforces it
 }
 
 // creation begins a create-if-absent. Where the server does not honour conditions, the check is

@@ -34,8 +34,8 @@ func checkCompose(t *testing.T, s objectstore.Store) {
 	require.Empty(t, get(t, s, "nothing"))
 }
 
-// checkComposeLarge mixes sizes around the 5 MiB that S3 wants of each part, with many tiny sources
-// in between.
+// checkComposeLarge mixes sizes around the 5 MiB that S3 requires of each part, with many tiny
+// sources in between.
 func checkComposeLarge(t *testing.T, s objectstore.Store) {
 	const mib = 1 << 20
 	var want bytes.Buffer

@@ -176,7 +176,7 @@ func checkCancelled(t *testing.T, s objectstore.Store) {
 	requireAbsent(t, s, "new")
 }
 
-// checkOpenReaderSurvives asserts that a reader sees one version of the object, whatever happens to
+// checkOpenReaderSurvives asserts that a reader gets one version of the object, whatever happens to
 // the name.
 func checkOpenReaderSurvives(t *testing.T, s objectstore.Store) {
 	content := string(pattern(256<<10, 9))

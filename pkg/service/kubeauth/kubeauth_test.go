@@ -21,7 +21,7 @@ import (
 
 const submit = "/holdfast.queue.v1.QueueService/SubmitBackup"
 
-// apiserver knows the tokens of two users, one of whom may submit.
+// apiserver has the tokens of two users, one of whom may submit.
 type apiserver struct {
 	Clientset *fake.Clientset
 	away      bool

@@ -49,7 +49,7 @@ func check(path string, uid int) error {
 }
 
 // checkChain goes from the root directory to path. Who owns a parent counts only below a directory
-// that everyone may write to: elsewhere its owner was chosen by whoever administers the machine.
+// that everyone may write to: elsewhere its owner was chosen by the administrator of the machine.
 func checkChain(path string, uid int) error {
 	shared, at := false, string(filepath.Separator)
 	for _, name := range append([]string{""}, strings.Split(strings.Trim(path, at), at)...) {

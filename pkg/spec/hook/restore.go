@@ -119,8 +119,8 @@ func InitContainers(hooks *velerov1.RestoreHooks, pod *Pod, name string) ([]map[
 	return c, nil
 }
 
-// annotatedInit returns the init container that the annotations of a Pod ask for. One without a name
-// has the same name whoever asks.
+// annotatedInit returns the init container that the annotations of a Pod define. One without a name
+// gets the same name at every call.
 func annotatedInit(pod *Pod, name string) ([]map[string]any, error) {
 	a := annotations{pod.annotation, velerov1.AnnotationInitRestoreHookPrefix}
 	image := a.get(a.prefix + "container-image")

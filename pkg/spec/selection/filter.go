@@ -192,8 +192,8 @@ func (f *Filter) ExcludesResource(gr schema.GroupResource, namespaced bool) bool
 	return f.cluster.excludes(gr)
 }
 
-// MayTakeFrom reports whether objects of a group version could be collected whose resources the
-// cluster announces and does not tell.
+// MayTakeFrom reports whether objects of a group version could be collected that the cluster
+// announces without its resources.
 func (f *Filter) MayTakeFrom(gv schema.GroupVersion) bool {
 	if f.old {
 		return f.resources.mayInclude(gv)

@@ -82,8 +82,8 @@ func (l *list) excludes(gr schema.GroupResource) bool {
 func (l *list) empty() bool { return !l.given && !l.excludeAll && len(l.out) == 0 }
 
 // mayName reports whether an included name may be one of a group version whose resources are not
-// known: it means every resource, or none that is served, in any of the forms that a Resolver knows
-// ("foos", "foos.example", "foos.v1.example.com").
+// known: it means every resource, or none that is served, in any of the forms that a Resolver
+// accepts ("foos", "foos.example", "foos.v1.example.com").
 func (l *list) mayName(gv schema.GroupVersion) bool {
 	return !l.excludeAll && (l.includeAll || slices.ContainsFunc(l.unknown, func(name schema.GroupResource) bool {
 		return strings.HasPrefix(gv.Group, name.Group) || name.Group == gv.Version+"."+gv.Group

@@ -56,10 +56,10 @@ func withoutWildcards(entry string) string {
 	return b.String()
 }
 
-// ExpandNamespaces resolves validated include and exclude lists against the names of the namespaces
-// that live now and returns the sorted set of selected names. ["*"] means every namespace, also one
+// ExpandNamespaces resolves validated include and exclude lists against the names of the existing
+// namespaces and returns the sorted set of selected names. ["*"] means every namespace, also one
 // created later, and is returned only when nothing narrows the choice: includes empty or '*', and
-// no excludes. Included names without a wildcard are kept even if no such namespace lives, so that
+// no excludes. Included names without a wildcard are kept even if no such namespace exists, so that
 // the backup can report them. An empty result selects no namespace at all.
 func ExpandNamespaces(includes, excludes, live []string) []string {
 	includes, excludes = withoutEmpty(includes), withoutEmpty(excludes)

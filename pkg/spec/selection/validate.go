@@ -18,7 +18,7 @@ const (
 	PrefixNamespaces         = "Invalid included/excluded namespace lists: "
 )
 
-// All is the list entry that stands for everything.
+// All is the list entry that selects everything.
 const All = "*"
 
 // Validation failures of lists; ListError wraps one of them and names the entry.

@@ -94,14 +94,14 @@ const (
 	OperationIDPrefixDataDownload = "dd-"
 )
 
-// DefaultNamespace is the namespace a server lives in unless told otherwise.
+// DefaultNamespace is the server's namespace unless configured otherwise.
 const DefaultNamespace = "velero"
 
 // hashedNameLength is how much of a long name LabelValue keeps in clear text; the digits of the
 // hash fill the rest of the 63 characters.
 const hashedNameLength = 57
 
-// LabelValue returns the label value that stands for a name: the name itself up to 63 characters,
+// LabelValue returns the label value of a name: the name itself up to 63 characters,
 // else its first 57 characters followed by the first six hexadecimal digits of its SHA-256 (Velero
 // 1.18's rule for every label whose value is a name).
 func LabelValue(name string) string {

@@ -175,7 +175,7 @@ func (h *Handler) spdy(w http.ResponseWriter, r *http.Request, request *Request)
 	}
 }
 
-// asks reports whether a client wants a stream; API server and kubelet name them differently.
+// asks reports whether a client requests a stream; API server and kubelet name them differently.
 func asks(r *http.Request, stream string) bool {
 	query := r.URL.Query()
 	for _, name := range []string{stream, map[string]string{"stdout": "output", "stderr": "error"}[stream]} {
@@ -191,7 +191,7 @@ type nowhere struct{}
 func (nowhere) Write(data []byte) (int, error) { return len(data), nil }
 func (nowhere) Close() error                   { return nil }
 
-// status is how a command ended, as protocols 4 and 5 tell it.
+// status is how a command ended, as protocols 4 and 5 encode it.
 func status(err error) []byte {
 	s := metav1.Status{Status: metav1.StatusSuccess}
 	exit := new(ExitError)

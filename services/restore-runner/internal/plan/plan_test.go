@@ -69,7 +69,7 @@ func owned(apiVersion, kind, by string, controller bool) objmeta.Owner {
 	return objmeta.Owner{APIVersion: apiVersion, Kind: kind, Name: by, UID: "uid of " + by, Controller: controller}
 }
 
-// nobody resolves no names: they stay literal.
+// literal resolves no names: they stay literal.
 type nobody struct{}
 
 func (nobody) Resolve(string) (schema.GroupResource, bool, bool) {
