@@ -64,7 +64,7 @@ func (j *jobs) location(ctx context.Context, name string, spec velerov1.BackupSt
 	return nil
 }
 
-// backupTimes are measured from the creation of the Backup, as a client sees it.
+// backupTimes are measured from the creation of the Backup, as a client measures it.
 type backupTimes struct{ inProgress, done time.Duration }
 
 func (j *jobs) backup(ctx context.Context, name, namespace string) (backupTimes, error) {

@@ -73,7 +73,7 @@ func (m *listMeter) count(answer *http.Response) error {
 }
 
 // itemCounter counts the elements of the field "items" of one JSON object that comes in pieces. It
-// knows no more of JSON than brackets and strings, and shares no code with the product.
+// parses nothing of JSON but brackets and strings, and shares no code with the product.
 type itemCounter struct {
 	depth    int
 	quoted   bool

@@ -65,7 +65,7 @@ func (m *writeMeter) count(path string, body []byte) {
 	}
 }
 
-// positionOnly tells a merge patch of status.queuePosition and nothing else.
+// positionOnly reports whether a merge patch changes status.queuePosition alone.
 func positionOnly(body []byte) bool {
 	var patch map[string]map[string]json.RawMessage
 	if json.Unmarshal(body, &patch) != nil {

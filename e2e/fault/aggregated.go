@@ -116,7 +116,7 @@ func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // who asked is gone
 }
 
-// answer is what the API says; nothing stands for a failure with the status. The caller holds the
+// answer is the API's response; nil means a failure with the status. The caller holds the
 // lock.
 func (a *aggregated) answer(r *http.Request) (int, map[string]any) {
 	namespace, name := "", ""

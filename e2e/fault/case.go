@@ -20,8 +20,7 @@ type Case struct {
 	Nth      int    // 0 and 1 are the first hit
 	Scenario string // see Scenarios
 	// After is a point that has to be reached first, for points that only a successor or a leaver
-	// reaches: the process that reaches it is killed, or, if Asked, told to end (SIGTERM) right
-	// there.
+	// reaches: the process that reaches it is killed, or, if Asked, stopped (SIGTERM) right there.
 	After string
 	Asked bool
 	// Changes are facts that differ from those of the undisturbed run by right, by name, as regular

@@ -59,7 +59,7 @@ func beginExpiry(ctx context.Context, b *Bed, name string) error {
 	}})
 }
 
-// observeGone waits until neither the cluster nor the bucket knows the backup.
+// observeGone waits until neither the cluster nor the bucket has the backup.
 func observeGone(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if err := b.apiClient.gone(ctx, name, &velerov1.Backup{}); err != nil {
 		return nil, err
@@ -272,8 +272,8 @@ func observeStatus(ctx context.Context, b *Bed, name string) (Facts, error) {
 	return Facts{"version": request.Status.ServerVersion, "plugins": fmt.Sprint(request.Status.Plugins)}, err
 }
 
-// elsewhere is the directory of a location of its own: what a dead validator leaves there is nobody
-// else's concern.
+// elsewhere is the directory of a location of its own: what a dead validator leaves there affects
+// no other case.
 func (b *Bed) elsewhere(name string) string { return filepath.Join(b.dir, "elsewhere", name) }
 
 func beginLocation(ctx context.Context, b *Bed, name string) error {

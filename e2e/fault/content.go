@@ -158,8 +158,8 @@ func (d *bucketDir) texts(dir string, names []string, scrub *strings.Replacer) (
 	return found, nil
 }
 
-// raced matches what becomes, in the resource list of a restore, of the objects that controllers
-// make in every new namespace: whoever is first.
+// raced matches the actions, in the resource list of a restore, on objects that controllers make in
+// every new namespace: they depend on which is first.
 var raced = regexp.MustCompile(`(/kube-root-ca\.crt|/default)\([a-z]+\)`)
 
 // moments matches when something was done.

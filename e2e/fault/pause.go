@@ -117,8 +117,8 @@ func (b *Bed) works(ctx context.Context, c Case, log *logTail) error {
 	return fmt.Errorf("%w: the woken process took none of %d later jobs", ErrDiffers, most)
 }
 
-// marks tell whether a published object of the bucket or an object of the cluster was written
-// again.
+// marks are facts about whether a published object of the bucket or an object of the cluster was
+// written again.
 func (b *Bed) marks(ctx context.Context, j *job) (Facts, error) {
 	f := Facts{}
 	for _, dir := range []string{"backups", "restores"} {

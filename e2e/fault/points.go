@@ -73,7 +73,7 @@ func (p points) forget(point string) error {
 	return errors.Join(errs...)
 }
 
-// clear forgets every order and hit.
+// clear removes every order and hit.
 func (p points) clear() error {
 	entries, err := os.ReadDir(p.dir)
 	for _, entry := range entries {

@@ -112,8 +112,7 @@ func (r *Runner) try(ctx context.Context, m Mutant, sound *results) error {
 	return results.killed(m.Test)
 }
 
-// test runs tests of a package. That they fail is no error. What go's cache knows of them is as
-// good.
+// test runs tests of a package. That they fail is no error. Results of go's test cache count.
 func (r *Runner) test(ctx context.Context, pkg, overlay string, tests ...string) (*results, error) {
 	args := []string{"test", "-json", "-vet=off", "-timeout", testTimeout, "-run", pattern(tests)}
 	if overlay != "" {

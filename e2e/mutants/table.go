@@ -12,9 +12,9 @@ func Table() []Mutant {
 var Processes = map[string][]Edit{
 	// The woken process goes on to the end of a job that is not its own any more.
 	"nofence": {claimUnchecked, journalUnfenced},
-	// The successor trusts the record of a part that is not there.
+	// The successor reads the record of a part that does not exist.
 	"earlycheckpoint": {recordBeforePart, noRecordAfterPart},
-	// The successor trusts the outcome of an object that is not there.
+	// The successor reads the outcome of an object that does not exist.
 	"earlyack": {outcomeBeforeObject},
 	// The successor does not know of a paused owner.
 	"pauseunrecorded": {pauseUnrecorded},

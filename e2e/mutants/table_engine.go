@@ -1,6 +1,6 @@
 package mutants
 
-// How a job lives: pkg/job/engine.
+// The engine of jobs: pkg/job/engine.
 var engine = []Mutant{
 	{
 		Name:    "a job that is interrupted frees the claim of another",

@@ -1,5 +1,5 @@
 // Program compare reads live objects into a file and compares the file with live objects later. It
-// ends with exit code 0 when all are equal, 1 when something differs, and 2 when it could not tell.
+// ends with exit code 0 when all are equal, 1 when something differs, and 2 on an error.
 package main
 
 import (

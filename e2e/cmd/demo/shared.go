@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 )
 
-// sharedNamespace is where the demo's server lives in a cluster that is not its own.
+// sharedNamespace is the namespace of the demo's server in a cluster that is not its own.
 const sharedNamespace = "holdfast-demo"
 
 // checkShared refuses a cluster in which the demo could touch something that it did not make.

@@ -33,7 +33,7 @@ func (d *demo) backup(ctx context.Context) error {
 		"backup", "create", backupName, "--include-namespaces", strings.Join(d.namespaces(), ","), "--include-cluster-resources", "--wait",
 	}
 	if d.kubeconfig != "" {
-		args = append(args, "--selector", seed.Selector()) // not the whole cluster of someone else
+		args = append(args, "--selector", seed.Selector()) // not the whole shared cluster
 	}
 	if _, err := d.holdfast(ctx, args...); err != nil {
 		return err

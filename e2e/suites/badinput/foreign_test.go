@@ -219,7 +219,7 @@ func (b *bed) restoreForeign(t *testing.T) {
 	})
 }
 
-// isBack wants the estate of a restored namespace.
+// isBack requires the estate of a restored namespace.
 func (a *apiClient) isBack(t *testing.T, namespace string) {
 	t.Helper()
 	config, secret := &corev1.ConfigMap{}, &corev1.Secret{}

@@ -104,7 +104,7 @@ func gadgets(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // the other side sees a broken answer
+	_ = json.NewEncoder(w).Encode(answer) // the client gets a broken answer
 }
 
 func (b *bed) startGadgets(t *testing.T) {
@@ -136,7 +136,7 @@ func (b *bed) itemIsBroken(t *testing.T) {
 	require.Contains(t, saved, gadgetGroup+"/v1/Gadget nameless/fine")
 }
 
-// conversionFails stores an object at one version while the server prefers another and nobody
+// conversionFails stores an object at one version while the server prefers another and no webhook
 // converts.
 func (b *bed) conversionFails(t *testing.T) {
 	t.Parallel()

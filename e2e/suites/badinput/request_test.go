@@ -55,7 +55,7 @@ func refusedBackups() []refusal[velerov1.BackupSpec] {
 	}
 }
 
-// refuseBackups wants exactly one problem of each, and nothing in the bucket.
+// refuseBackups requires exactly one problem of each, and nothing in the bucket.
 func (b *bed) refuseBackups(t *testing.T) {
 	t.Parallel()
 	for _, r := range refusedBackups() {

@@ -27,7 +27,7 @@ func (b *bed) dial(t *testing.T, service string) *grpc.ClientConn {
 	return conn
 }
 
-// violations wants InvalidArgument and returns what is said by field.
+// violations requires InvalidArgument and returns the descriptions by field.
 func violations(t *testing.T, err error) map[string]string {
 	t.Helper()
 	require.Equal(t, codes.InvalidArgument, status.Code(err), err)

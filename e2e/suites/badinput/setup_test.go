@@ -221,8 +221,8 @@ func (d *bucketDir) saved(t *testing.T, backup string) []string {
 	return out
 }
 
-// oneError wants a backup that saved the estate of its namespace and counted one error that names
-// all of words.
+// oneError requires a backup that saved the estate of its namespace and counted one error that
+// names all of words.
 func (d *bucketDir) oneError(t *testing.T, backup *velerov1.Backup, namespace string, words ...string) {
 	t.Helper()
 	r := d.results(t, "backups", backup.Name, backup.Name+"-results.gz")

@@ -97,8 +97,8 @@ func (b *bed) waitingAndRunning(t *testing.T) {
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 }
 
-// creates waits until a restore has created some objects in a namespace. What the cluster holds is
-// looked at: the restore itself tells each second, when a quick one may be through already.
+// creates waits until a restore has created some objects in a namespace. It lists the cluster: the
+// restore's own progress is updated each second, when a quick one may have ended.
 func (b *bed) creates(t *testing.T, namespace string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -176,8 +176,8 @@ func (b *bed) hung(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseFailed, b.committed(t, "hung"))
 }
 
-// racing cancels small backups at every moment of their short lives: whatever the answer was, it
-// comes true.
+// racing cancels small backups at every moment between creation and end: their phase agrees with
+// the answer.
 func (b *bed) racing(t *testing.T) {
 	moments := []func(*velerov1.Backup) bool{
 		func(*velerov1.Backup) bool { return true },

@@ -84,7 +84,7 @@ func (b *bed) stores(t *testing.T, name string) {
 	}, site.Patience, site.Look, "backup %s stores parts", name)
 }
 
-// committed is the phase that the bucket tells of a backup; empty when it holds none of that name.
+// committed is the phase of a backup in the bucket; empty when it holds none of that name.
 func (b *bed) committed(t *testing.T, name string) velerov1.BackupPhase {
 	t.Helper()
 	for _, key := range b.bucket.Keys(t) {

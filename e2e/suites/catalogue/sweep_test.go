@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// checkSweep plants what dead jobs leave beside what is needed, another cluster's and nobody's.
+// checkSweep plants what dead jobs leave beside what is needed, another cluster's and objects
+// without an owner.
 func (b *bed) checkSweep(at string) {
 	var system corev1.Namespace
 	require.NoError(b.t, b.client.Get(b.t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, &system))

@@ -72,7 +72,7 @@ func request(t *testing.T, s *site.Site, name string) client.ObjectKey {
 
 func TestDeleteItemActionsOnAnAPIServer(t *testing.T) {
 	diary, plugins := t.TempDir(), selfplugin.Directory(t, "vendor")
-	t.Setenv(envDiary, diary) // inherited by the services, and passed on to plugins as they are told
+	t.Setenv(envDiary, diary) // inherited by the services and configured for plugins
 	require.NoError(t, os.WriteFile(filepath.Join(diary, "refuse"), nil, 0o600))
 
 	s := site.Start(t, site.Config{Args: map[string][]string{"deletion": {"--plugin-dir", plugins, "--plugin-env", envDiary}}})

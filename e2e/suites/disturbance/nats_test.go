@@ -125,7 +125,7 @@ func (b *bed) drained(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// unchanged wants what was in the bucket to be there still, as it was.
+// unchanged requires what was in the bucket to be there still, as it was.
 func (b *bed) unchanged(t *testing.T, before map[string]string) {
 	t.Helper()
 	now := b.bucket.Digests(t)
@@ -152,8 +152,8 @@ func names(t *testing.T, l lister) []string {
 	return found
 }
 
-// isTransient tells what comes and goes in the bucket whatever happens: probes of the location, and
-// parts and records that were not swept yet.
+// isTransient reports what is created and removed in the bucket at any time: probes of the
+// location, and parts and records that were not swept yet.
 func isTransient(key string) bool {
 	return !strings.HasPrefix(key, "backups/") && !strings.HasPrefix(key, "restores/") || strings.Contains(key, "/parts/") || strings.Contains(key, "/records/")
 }

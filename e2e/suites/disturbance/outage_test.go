@@ -30,7 +30,7 @@ func (b *bed) apiServerHangs(t *testing.T) {
 }
 
 // outage takes the API server away for longer than the claim timeout while two backups and a
-// restore are at different steps of their work. Nobody's claim expires, so nothing is taken over. A
+// restore are at different steps of their work. No claim expires, so nothing is taken over. A
 // user edits the jobs all the time, which changes nothing either.
 func (b *bed) outage(t *testing.T, name string, begin, end func() error) {
 	first := name + "-first"
@@ -54,8 +54,8 @@ func (b *bed) outage(t *testing.T, name string, begin, end func() error) {
 	running.ends(t)
 	b.Site.History.RanOnce(t, "Backup", first)
 	b.Site.History.RanOnce(t, "Backup", name)
-	// A restore's runner may end its attempt and make another one, under the next epoch, but nobody
-	// takes it away.
+	// A restore's runner may end its attempt and make another one, under the next epoch, but no other
+	// runner takes it over.
 	for _, over := range b.Site.History.HandOvers(t, "Restore", name) {
 		require.True(t, over.Free, "taken from a live runner: %s", over.Steps)
 	}
@@ -101,7 +101,7 @@ func (b *bed) deaths(t *testing.T) int {
 }
 
 // edit changes a label and an annotation of the objects every 100 ms until the returned function is
-// called, which tells how many edits were made.
+// called, which returns how many edits were made.
 func (b *bed) edit(t *testing.T, edited ...client.Object) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

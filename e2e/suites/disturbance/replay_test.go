@@ -22,7 +22,7 @@ import (
 
 const subjects = "holdfast.work."
 
-// recorder hears every hint that is published, over a connection of its own.
+// recorder receives every hint that is published, over a connection of its own.
 type recorder struct {
 	js jetstream.JetStream
 

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 )
 
-// maxPause bounds how long a job may stand still when its runner is told to stop: long enough for a
+// maxPause bounds how long a job may pause when its runner is stopped: long enough for a
 // busy machine, shorter than the 15 s after which a job would be found again without any hand-over.
 const maxPause = 10 * time.Second
 
@@ -74,7 +74,7 @@ func (b *bed) rollingRestart(t *testing.T) {
 	require.Positive(t, b.checkPauses(t, "Backup", 10, 2)+b.checkPauses(t, "Restore", 5, 1), "runners let go of jobs")
 }
 
-// checkPauses wants hand-overs that are taken up soon. A runner that is stopped in the moment in
+// checkPauses requires hand-overs that are taken up soon. A runner that is stopped in the moment in
 // which it takes a job may not know that it has it; such a job is free once the runner's Lease is,
 // and the pause counts from the taking.
 func (b *bed) checkPauses(t *testing.T, kind string, jobs, least int) (free int) {

@@ -105,7 +105,7 @@ func (b *bed) checkBackup(t *testing.T, name string, namespaces ...string) {
 	}
 }
 
-// checkRestore wants everything from one namespace in the other, each object created and counted
+// checkRestore requires everything from one namespace in the other, each object created and counted
 // once.
 func (b *bed) checkRestore(t *testing.T, restore *velerov1.Restore, from, to string) {
 	t.Helper()
@@ -183,14 +183,14 @@ func reached(t *testing.T, hold *gate.Hold) {
 	}
 }
 
-// ends wants both halves to end like undisturbed ones.
+// ends requires both halves to end like undisturbed ones.
 func (j *job) ends(t *testing.T) {
 	t.Helper()
 	j.bed.checkBackup(t, j.name, j.namespace)
 	j.bed.checkRestore(t, j.bed.Site.RestoreEnds(t, j.name), "alpha", j.name)
 }
 
-// completes wants both halves to end like undisturbed ones, each run once.
+// completes requires both halves to end like undisturbed ones, each run once.
 func (j *job) completes(t *testing.T) {
 	t.Helper()
 	j.ends(t)
@@ -219,5 +219,5 @@ func length(brief time.Duration) time.Duration {
 	return brief
 }
 
-// settles wants nothing in the bucket beside what the jobs published.
+// settles requires nothing in the bucket beside what the jobs published.
 func (b *bed) settles(t *testing.T) { b.bucket.Settles(t, b.expected) }

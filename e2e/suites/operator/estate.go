@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Mark is the annotation that tells a stored object from one that a controller made in its place.
+// Mark is the annotation that a stored object has, and one that a controller made in its place has
+// not.
 const Mark = "operator.test/stored"
 
 // Estate is what was in the cluster when it was backed up.

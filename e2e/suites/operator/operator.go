@@ -42,7 +42,7 @@ func NewOperator(c client.Client) *Operator {
 	return &Operator{client: c, reconciled: map[types.UID]bool{}}
 }
 
-// Start makes Settle reconcile; a started operator remembers nothing of an earlier run.
+// Start makes Settle reconcile; a started operator has no state of an earlier run.
 func (o *Operator) Start() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -111,7 +111,7 @@ func documentedRights(t *testing.T) string {
 	return "apiVersion: rbac.authorization.k8s.io/v1\n" + role
 }
 
-// populate has the operator make the estate, remembers it and backs it up.
+// populate has the operator make the estate, records it and backs it up.
 func (b *bed) populate(t *testing.T) {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}

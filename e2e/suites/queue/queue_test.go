@@ -87,7 +87,7 @@ func (b *bed) submit(t *testing.T, name string, namespaces ...string) {
 	b.History.Reaches(t, "Backup", name, "Queued")
 }
 
-// completes wants backups that end well.
+// completes requires backups that complete.
 func (b *bed) completes(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -96,7 +96,7 @@ func (b *bed) completes(t *testing.T, names ...string) {
 	}
 }
 
-// waits wants backups that are still in the queue.
+// waits requires backups that are still in the queue.
 func (b *bed) waits(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -106,8 +106,7 @@ func (b *bed) waits(t *testing.T, names ...string) {
 	}
 }
 
-// passes shows that the queue was looked at, with a place free: a backup nobody has to do with
-// runs.
+// passes shows that a pass was made, with a place free: an unrelated backup runs.
 func (b *bed) passes(t *testing.T, marker string) {
 	t.Helper()
 	b.space(t, marker)

@@ -23,7 +23,7 @@ func (b *bed) restore(t *testing.T, name, backup string, annotations map[string]
 	}))
 }
 
-// restored wants a restore that ends well.
+// restored requires a restore that completes.
 func (b *bed) restored(t *testing.T, name string) {
 	t.Helper()
 	r := b.RestoreEnds(t, name)

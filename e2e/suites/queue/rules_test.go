@@ -90,8 +90,8 @@ func (b *bed) wholeCluster(t *testing.T) {
 	}
 }
 
-// restoreFirst wants a restore that waits for a running backup to go before backups that were
-// queued earlier, and to delay no job that has nothing to do with what its backup holds.
+// restoreFirst requires a restore that waits for a running backup to go before backups that were
+// queued earlier, and to delay no job of other namespaces than its backup's.
 func (b *bed) restoreFirst(t *testing.T) {
 	b.space(t, "first-a", "first-b", "first-c")
 	b.submit(t, "first-base", "first-a", "first-b")
@@ -115,7 +115,7 @@ func (b *bed) restoreFirst(t *testing.T) {
 	require.Greater(t, b.backupRan(t, "first-behind").from, restore.end)
 }
 
-// restoreNow wants a restore that was told to ignore running backups to run beside one, and no
+// restoreNow requires a restore that ignores running backups to run beside one, and no
 // queued backup to start beside it.
 func (b *bed) restoreNow(t *testing.T) {
 	b.space(t, "now")

@@ -45,8 +45,8 @@ func newObject(apiVersion, kind, namespace, name string, more fields) *unstructu
 	return u
 }
 
-// workload stands for the Pods of a Deployment, which nothing runs here: it serves on a port once
-// the Deployment and the Secret with its certificate are in the cluster, and ready says so.
+// workload replaces the Pods of a Deployment, which have no kubelet here: it serves on a port once
+// the Deployment and the Secret with its certificate are in the cluster, and ready reports that.
 type workload struct {
 	port   int
 	things sync.Map // names of aggregated objects that were created

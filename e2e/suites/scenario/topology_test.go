@@ -72,7 +72,7 @@ func startUp(t *testing.T, w *world) *product.Server {
 	return server
 }
 
-// stopsCleanly wants exit code 0 after SIGTERM.
+// stopsCleanly requires exit code 0 after SIGTERM.
 func stopsCleanly(t *testing.T, server *product.Server) {
 	t.Helper()
 	server.Shutdown()

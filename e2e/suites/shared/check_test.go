@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// identify learns by which UIDs the cluster's things can be told from the other's.
+// identify reads the UIDs by which the cluster's objects are distinguished from the other's.
 func (m *member) identify(t *testing.T, namespace string) {
 	t.Helper()
 	system, own := &corev1.Namespace{}, &corev1.Namespace{}
@@ -53,7 +53,7 @@ func (m *member) identify(t *testing.T, namespace string) {
 	}
 }
 
-// checkWon wants a completed backup of which every object in the bucket is this cluster's.
+// checkWon requires a completed backup of which every object in the bucket is this cluster's.
 func checkWon(t *testing.T, m *member, bucket *site.Bucket, name string) {
 	t.Helper()
 	backup := m.BackupEnds(t, name)
@@ -111,7 +111,7 @@ func listed(t *testing.T, file []byte) map[string]bool {
 	return uids
 }
 
-// checkLost wants a backup that failed because its name was taken, and says so.
+// checkLost requires a backup that failed with the reason that its name was taken.
 func checkLost(t *testing.T, m *member, name string) {
 	t.Helper()
 	backup := m.BackupEnds(t, name)

@@ -43,7 +43,7 @@ func (p *pair) schedule(t *testing.T) (release func()) {
 	}
 }
 
-// oneSchedule wants that of the backups of one slot one cluster's gets the name.
+// oneSchedule requires that of the backups of one slot one cluster's gets the name.
 func (p *pair) oneSchedule(t *testing.T) {
 	name := ""
 	require.Eventually(t, func() bool {

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rounds is how often both clusters try the same name at the same moment, on each kind of bucket.
 const rounds = 4
 
-// TestTwoClustersOnOneBucket wants that of two backups with one name one gets it and the other says
-// clearly that it did not, whatever the moment, and that nothing in the bucket is ever of both.
+// TestTwoClustersOnOneBucket requires that of two backups with one name one gets it and the other
+// reports that it did not, at any moment, and that nothing in the bucket is ever of both.
 func TestTwoClustersOnOneBucket(t *testing.T) {
 	p := newPair(t)
 	t.Run("at once, on files", func(t *testing.T) { p.atOnce(t, p.files) })
@@ -64,7 +64,7 @@ func newPair(t *testing.T) *pair {
 		m := &member{Site: s, name: name, gate: s.ReachS3(t, server, p.s3), objects: map[string]map[string]bool{}}
 		s.ReachFiles(t, dir, p.files)
 		for _, namespace := range []string{"shop", nightly} {
-			s.Estate(t, namespace, 20+5*i, 2000) // unlike in number, so that counts tell them apart
+			s.Estate(t, namespace, 20+5*i, 2000) // unlike in number, so that counts differ
 			m.identify(t, namespace)
 		}
 		p.members[i] = m
@@ -96,7 +96,7 @@ func (p *pair) atOnce(t *testing.T, bucket *site.Bucket) {
 	}
 }
 
-// settle wants that one of the two backups of that name got it and the other did not.
+// settle requires that one of the two backups of that name got it and the other did not.
 func (p *pair) settle(t *testing.T, bucket *site.Bucket, name string) (winner, loser *member) {
 	t.Helper()
 	winner, loser = p.members[0], p.members[1]
@@ -117,7 +117,7 @@ func scheduled(name string, bucket *site.Bucket) *velerov1.Backup {
 	}
 }
 
-// deletions wants that the loser can delete its failed backup, after which it sees the winner's,
+// deletions requires that the loser can delete its failed backup, after which it has the winner's,
 // and that the winner's deletion clears both.
 func (p *pair) deletions(t *testing.T, bucket *site.Bucket, name string, winner, loser *member) {
 	t.Helper()

@@ -135,7 +135,7 @@ func (b *bed) refused(t *testing.T, service, method, request string) status {
 	return s
 }
 
-// refusals wants each bad request answered with the fields at fault and a stable reason.
+// refusals requires each bad request answered with the fields at fault and a stable reason.
 func (b *bed) refusals(t *testing.T) {
 	const submit = "holdfast.queue.v1.QueueService/SubmitBackup"
 	for request, fields := range map[string][]string{

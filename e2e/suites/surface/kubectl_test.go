@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object is a Backup as a user of kubectl sees it. Its spec and status are kept as they are, to
-// notice what should not be there.
+// object is a Backup as kubectl prints it. Its spec and status are kept as they are, to detect
+// unexpected fields.
 type object struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -68,7 +68,7 @@ spec: {storageLocation: absent, ttl: 1h}
 	require.Equal(t, "test", all["by-kubectl"].Metadata.Annotations["example.com/why"])
 }
 
-// completed wants everything Velero writes to a good backup.
+// completed requires everything Velero writes to a good backup.
 func (b *bed) completed(t *testing.T, o object, ttl time.Duration) {
 	t.Helper()
 	require.Equal(t, "Completed", o.Status["phase"])
@@ -102,7 +102,7 @@ func (b *bed) completed(t *testing.T, o object, ttl time.Duration) {
 	}, "defaults are written back")
 }
 
-// refusedBackup wants the reasons, an expiration, and nothing that says that work began.
+// refusedBackup requires the reasons, an expiration, and no sign that work began.
 func (b *bed) refusedBackup(t *testing.T, o object) {
 	t.Helper()
 	reasons, ok := o.Status["validationErrors"].([]any)

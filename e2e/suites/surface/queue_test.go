@@ -53,7 +53,7 @@ func (b *bed) queueByRPC(t *testing.T) {
 	require.Equal(t, "it has ended: Completed", answer["message"])
 }
 
-// badQueueRequests wants the fields at fault named, and absent objects told.
+// badQueueRequests requires the fields at fault named, and absent objects reported.
 func (b *bed) badQueueRequests(t *testing.T) {
 	for _, c := range []struct{ method, request, field string }{
 		{"ListQueue", `{"pageSize":1001}`, "page_size"},

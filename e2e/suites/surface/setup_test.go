@@ -96,7 +96,7 @@ func run(t *testing.T, input, tool string, args ...string) (stdout, stderr strin
 	return out.String(), errs.String(), code
 }
 
-// kubectl wants success.
+// kubectl requires success.
 func (b *bed) kubectl(t *testing.T, input string, args ...string) string {
 	t.Helper()
 	out, errs, code := run(t, input, "kubectl", append([]string{"--kubeconfig", b.cluster.Kubeconfig()}, args...)...)

@@ -7,7 +7,7 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// traces wants one trace for each job, which runs from its validation through NATS to its end.
+// traces requires one trace for each job, which runs from its validation through NATS to its end.
 func (b *bed) traces(t *testing.T) {
 	first := b.wholeTrace(t, "backups", "by-rpc", "backup-runner", []string{"backup", "process backup.run", "publish backup.run", "admit backup", "queue backup"})
 	second := b.wholeTrace(t, "backups", "by-kubectl", "backup-runner", []string{"backup", "process backup.run", "publish backup.run", "admit backup", "queue backup"})

@@ -189,7 +189,7 @@ func refuseFlags(t *testing.T, cli *product.CLI) {
 func nameThePort(t *testing.T, cli *product.CLI) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:8446")
-	if err == nil { // else somebody else has it, which serves as well
+	if err == nil { // else another process has it, which serves as well
 		defer func() { require.NoError(t, listener.Close()) }()
 	}
 	out := refused(t, cli, "--data-dir", t.TempDir())

@@ -85,7 +85,7 @@ func TestVeleroLoadsTheStarter(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, operation)
 	require.Equal(t, "3", item.(*unstructured.Unstructured).GetAnnotations()["example.com/ready-replicas"])
-	// Velero knows no expressions, so the plugin's own process obeys it.
+	// Velero has no expressions, so the plugin's own process evaluates it.
 	item, _, _, _, err = backups[0].Execute(deployment(map[string]any{}), backup)
 	require.NoError(t, err)
 	require.NotContains(t, item.(*unstructured.Unstructured).GetAnnotations(), "example.com/ready-replicas")

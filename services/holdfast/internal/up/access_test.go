@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
-// kubeconfig leads to an API server that knows nothing.
+// kubeconfig leads to an empty API server.
 func kubeconfig(t *testing.T) string {
 	t.Helper()
 	api := httptest.NewServer(http.NotFoundHandler())

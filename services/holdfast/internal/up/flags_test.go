@@ -18,7 +18,7 @@ var decided = []string{
 	"nats-url", "nats-creds-file", "work-dir", "grpc-address", "grpc-advertise-address", "http-address", "tls-cert-file", "tls-key-file", "tls-ca-file", "auth",
 }
 
-// TestUpTakesTheFlagsOfEveryService: up knows --plugin-dir and the format of its log, and refuses
+// TestUpTakesTheFlagsOfEveryService: up has --plugin-dir and the format of its log, and refuses
 // --concurrent-backups and all the others.
 func TestUpTakesTheFlagsOfEveryService(t *testing.T) {
 	g := &global.Global{}

@@ -13,9 +13,9 @@ import (
 // expired by the time they fall off the list.
 const maxInstances = 256
 
-// succeed records the new instances of a service and returns the earlier ones. Whoever holds the
-// data directory's lock knows those to be gone, so that their claims can be taken over at once
-// instead of after the claim timeout.
+// succeed records the new instances of a service and returns the earlier ones. While the data
+// directory's lock is held those have ended, so that their claims can be taken over at once instead
+// of after the claim timeout.
 func (d *dataDir) succeed(service string, instances []string) (predecessors []string, err error) {
 	path := filepath.Join(d.path, "instances", service)
 	data, err := os.ReadFile(path)

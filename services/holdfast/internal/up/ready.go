@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// lookEvery is how often readiness is looked at, sayEvery how often people are told what is
-	// still waited for.
+	// lookEvery is how often readiness is checked, sayEvery how often what is still waited for is
+	// printed.
 	lookEvery = 50 * time.Millisecond
 	sayEvery  = 10 * time.Second
 	// lookLimit bounds one look.

@@ -301,7 +301,7 @@ func TestDescribeARunningBackupAsksForNoFile(t *testing.T) {
 	require.Empty(t, list.Items)
 }
 
-// asked is a queue-scheduler that knows one backup.
+// asked is a queue-scheduler with one backup.
 type asked struct {
 	queuev1.UnimplementedQueueServiceServer
 	uid string

@@ -67,7 +67,7 @@ func (g *Global) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVarP(&g.Namespace, "namespace", "n", g.Namespace, "namespace of the backup server (default: the client configuration's, $VELERO_NAMESPACE, velero)")
 }
 
-// ServerNamespace returns the namespace the server lives in, by the precedence of Velero's CLI: the
+// ServerNamespace returns the namespace of the server, by the precedence of Velero's CLI: the
 // flag, the key "namespace" of ~/.config/velero/config.json, $VELERO_NAMESPACE, "velero".
 func (g *Global) ServerNamespace() (string, error) {
 	namespace := g.Namespace

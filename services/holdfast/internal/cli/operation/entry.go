@@ -88,7 +88,7 @@ func (e *Entry) row(now time.Time) []string {
 	return []string{e.ID, e.Action, item, e.Phase, e.progress(), age, message}
 }
 
-// progress is a bar and what it stands for.
+// progress is a bar and its numbers.
 func (e *Entry) progress() string {
 	return strings.TrimSpace(output.Bar(e.Completed, e.Total) + " " + output.Amount(e.Completed, e.Total, e.Units))
 }

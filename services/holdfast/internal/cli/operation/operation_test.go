@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// service is an async-operation-monitor that knows the operations of backup "b".
+// service is an async-operation-monitor with the operations of backup "b".
 type service struct {
 	operationv1.UnimplementedOperationMonitorServiceServer
 	mu         sync.Mutex

@@ -32,7 +32,7 @@ type Entry struct {
 	Kind string `json:"kind"`
 	// Command is the path of the binary.
 	Command string `json:"command"`
-	// Version is that of the binary's main module, empty when it does not tell.
+	// Version is that of the binary's main module, empty when it has none.
 	Version string `json:"version,omitempty"`
 	// Touches are the resources the plugin may be called for; empty means any.
 	Touches []string `json:"touches,omitempty"`

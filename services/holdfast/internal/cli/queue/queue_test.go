@@ -199,7 +199,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A service that restarts is waited for, and what left meanwhile is told.
+// A service that restarts is waited for, and entries that left meanwhile are printed.
 func TestWatch(t *testing.T) {
 	streams := func() [][]*queuev1.WatchQueueResponse {
 		return [][]*queuev1.WatchQueueResponse{
