@@ -73,7 +73,7 @@ func (d *deleteAction) Execute(ctx context.Context, o *action.Object, b *action.
 	if found && was.handle() == p.handle() {
 		return d.endLive(ctx, live)
 	}
-	return d.twin(ctx, stored, p.handle())
+	return d.deleteDuplicate(ctx, stored, p.handle())
 }
 
 // endLive removes a content that is in the cluster with its snapshot.
@@ -90,15 +90,15 @@ func (d *deleteAction) endLive(ctx context.Context, live *snapshotv1.VolumeSnaps
 	return d.end(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
 }
 
-// twin creates a second content with the same snapshot handle, and deletes it. Its finalizer keeps
-// it until the driver has removed the snapshot. Its name follows from the handle, so that another
-// attempt finds it.
+// deleteDuplicate creates a second content with the same snapshot handle, and deletes it. Its
+// finalizer keeps it until the driver has removed the snapshot. Its name follows from the handle,
+// so that another attempt finds it.
 //
 // The sidecar has the driver remove only snapshots whose handle is in the status of the content
 // (external-snapshotter 8.7). It writes that itself if it reads the content before the deletion and
 // the driver has the snapshot, neither of which is certain.
-func (d *deleteAction) twin(ctx context.Context, stored *snapshotv1.VolumeSnapshotContent, handle string) error {
-	twin := &snapshotv1.VolumeSnapshotContent{
+func (d *deleteAction) deleteDuplicate(ctx context.Context, stored *snapshotv1.VolumeSnapshotContent, handle string) error {
+	duplicate := &snapshotv1.VolumeSnapshotContent{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "vsc-" + uuidOf(stored.Spec.Driver+"/"+handle), Labels: stored.Labels, Annotations: stored.Annotations, Finalizers: []string{finalizerContent},
 		},
@@ -111,22 +111,22 @@ func (d *deleteAction) twin(ctx context.Context, stored *snapshotv1.VolumeSnapsh
 			Source: snapshotv1.VolumeSnapshotContentSource{SnapshotHandle: &handle}, SourceVolumeMode: stored.Spec.SourceVolumeMode,
 		},
 	}
-	err := d.call(ctx, "create VolumeSnapshotContent "+twin.Name, func() error { return d.Client.Create(ctx, twin) })
+	err := d.call(ctx, "create VolumeSnapshotContent "+duplicate.Name, func() error { return d.Client.Create(ctx, duplicate) })
 	if apierrors.IsAlreadyExists(err) {
-		found, err := d.get(ctx, "", twin.Name, twin)
+		found, err := d.get(ctx, "", duplicate.Name, duplicate)
 		if err != nil || !found {
 			return err
 		}
 	} else if err != nil {
 		return err
 	}
-	known := twin.DeepCopy()
+	known := duplicate.DeepCopy()
 	if known.Status == nil {
 		known.Status = &snapshotv1.VolumeSnapshotContentStatus{}
 	}
 	known.Status.SnapshotHandle = &handle
-	err = d.call(ctx, "set the handle of VolumeSnapshotContent "+twin.Name, func() error {
-		return d.Client.Status().Patch(ctx, known.DeepCopy(), client.MergeFrom(twin))
+	err = d.call(ctx, "set the handle of VolumeSnapshotContent "+duplicate.Name, func() error {
+		return d.Client.Status().Patch(ctx, known.DeepCopy(), client.MergeFrom(duplicate))
 	})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -134,7 +134,7 @@ func (d *deleteAction) twin(ctx context.Context, stored *snapshotv1.VolumeSnapsh
 	if err != nil {
 		return err
 	}
-	return d.delete(ctx, twin)
+	return d.delete(ctx, duplicate)
 }
 
 // uuidOf is a text in the form of a UUID.

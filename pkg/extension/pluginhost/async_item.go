@@ -43,7 +43,7 @@ func (a *async) begin(ctx context.Context, p *process, ask func() (begun, error)
 	if id == "" || !answer.GetInProcess() {
 		return id, "", nil
 	}
-	a.worker.dwell(action.Operation{Kind: a.OperationKind(), Action: a.name, ID: id}, p)
+	a.worker.addOperation(action.Operation{Kind: a.OperationKind(), Action: a.name, ID: id}, p)
 	return id, startID, checkStartID(startID)
 }
 

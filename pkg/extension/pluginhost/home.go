@@ -79,27 +79,27 @@ func (w *worker) inhabitants() int {
 	return len(w.homes)
 }
 
-// dwell keeps the process, which is answering a call, until the operation leaves.
-func (w *worker) dwell(op action.Operation, p *process) {
+// addOperation keeps the process, which is answering a call, until the operation is removed.
+func (w *worker) addOperation(op action.Operation, p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.homes[op] == p || p.cmd.gone() || w.closed {
 		return
 	}
-	w.vacate(op)
+	w.removeLocked(op)
 	w.homes[op] = p
 	p.operations++
 }
 
-// leave removes the operation from those that keep a process.
-func (w *worker) leave(op action.Operation) {
+// removeOperation removes the operation from those that keep a process.
+func (w *worker) removeOperation(op action.Operation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.vacate(op)
+	w.removeLocked(op)
 }
 
-// vacate is leave; the caller holds the lock.
-func (w *worker) vacate(op action.Operation) {
+// removeLocked is removeOperation; the caller holds the lock.
+func (w *worker) removeLocked(op action.Operation) {
 	if p := w.homes[op]; p != nil {
 		delete(w.homes, op)
 		p.operations--
@@ -108,8 +108,8 @@ func (w *worker) vacate(op action.Operation) {
 	}
 }
 
-// evict drops all operations of a process that is lost. The caller holds the lock.
-func (w *worker) evict(p *process) {
+// removeOperations drops all operations of a process that is lost. The caller holds the lock.
+func (w *worker) removeOperations(p *process) {
 	for op, home := range w.homes {
 		if home == p {
 			delete(w.homes, op)
@@ -118,8 +118,9 @@ func (w *worker) evict(p *process) {
 	p.operations = 0
 }
 
-// tend ends the process when it was idle for long enough, and removes its operations when it ends.
-func (w *worker) tend(p *process) {
+// endWhenIdle ends the process when it was idle for long enough, and removes its operations when
+// it ends.
+func (w *worker) endWhenIdle(p *process) {
 	defer w.ending.Done()
 	for pause := w.spec.limits.Idle; ; {
 		timer := w.spec.clock.NewTimer(pause)
@@ -129,7 +130,7 @@ func (w *worker) tend(p *process) {
 			continue
 		case <-p.cmd.exited:
 			w.mu.Lock()
-			w.evict(p)
+			w.removeOperations(p)
 			w.retire(p)
 			w.mu.Unlock()
 		case <-w.ctx.Done():

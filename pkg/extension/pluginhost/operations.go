@@ -96,7 +96,7 @@ func (o *Operations) Alive(process string) bool {
 // operation that is given up.
 func (o *Operations) Forget(op action.Operation) {
 	if p, err := o.plugin(op); err == nil {
-		p.worker.leave(op)
+		p.worker.removeOperation(op)
 	}
 }
 

@@ -33,7 +33,7 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 		return err
 	})
 	if err == nil && r.Done || errors.Is(err, action.ErrUnknownOperation) {
-		p.worker.leave(op)
+		p.worker.removeOperation(op)
 	}
 	return r, err
 }

@@ -195,7 +195,7 @@ func (w *worker) offer(by who) (*process, *attempt, error) {
 		if p.calls == 0 { // else it is counted where they end
 			w.backoffs.count(w.backoffKey(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.exitReason()), w.spec)
 		}
-		w.evict(p)
+		w.removeOperations(p)
 		w.drain(p)
 	}
 	if err := w.backoffs.check(w.backoffKey(by), w.spec); err != nil {
@@ -238,7 +238,7 @@ func (w *worker) launch(a *attempt) {
 		if w.shared {
 			p.used = w.spec.clock.Now()
 			w.ending.Add(1)
-			go w.tend(p)
+			go w.endWhenIdle(p)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func (w *worker) release(p *process, by who, v liveness, err error) {
 	switch v {
 	case died:
 		w.blame(p, by, err)
-		w.evict(p)
+		w.removeOperations(p)
 		w.drain(p)
 	case silent:
 		if p.silences++; p.silences >= w.spec.limits.Deaths {

@@ -70,9 +70,9 @@ func owned(apiVersion, kind, by string, controller bool) objmeta.Owner {
 }
 
 // literal resolves no names: they stay literal.
-type nobody struct{}
+type literal struct{}
 
-func (nobody) Resolve(string) (schema.GroupResource, bool, bool) {
+func (literal) Resolve(string) (schema.GroupResource, bool, bool) {
 	return schema.GroupResource{}, false, false
 }
 
@@ -90,7 +90,7 @@ func planOf(t testing.TB, l *listing, o options) *Plan {
 	t.Helper()
 	survey, err := Look(t.Context(), l)
 	require.NoError(t, err)
-	filter, err := selection.NewFilter(o.spec, selection.ExpandNamespaces(o.namespaces, o.excluded, survey.Namespaces), survey.Resolver(nobody{}))
+	filter, err := selection.NewFilter(o.spec, selection.ExpandNamespaces(o.namespaces, o.excluded, survey.Namespaces), survey.Resolver(literal{}))
 	require.NoError(t, err)
 	p, err := Build(t.Context(), l, Config{Filter: filter, Mapping: o.mapping, Claim: o.claim, NoClusterResources: o.noCluster, Order: o.order})
 	require.NoError(t, err)
@@ -167,7 +167,7 @@ func TestBadListing(t *testing.T) {
 	broken := errors.New("broken")
 	_, err := Look(t.Context(), &listing{err: broken})
 	require.ErrorIs(t, err, broken)
-	filter, err := selection.NewFilter(selection.Spec{}, []string{"*"}, nobody{})
+	filter, err := selection.NewFilter(selection.Spec{}, []string{"*"}, literal{})
 	require.NoError(t, err)
 	_, err = Build(t.Context(), &listing{err: broken}, Config{Filter: filter})
 	require.ErrorIs(t, err, broken)
