@@ -93,7 +93,7 @@ func endDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T], ke
 			m.Log.WarnContext(ctx, "operations of a job that is gone or was ended not polled, it is tried again", "kind", k.name, "name", e.object.GetName(), "error", err)
 			next = m.Frequency
 		case err != nil:
-			m.Log.ErrorContext(ctx, "operations of a job that is gone or was ended not cancelled, they may go on", "kind", k.name, "name", e.object.GetName(), "error", err)
+			m.Log.ErrorContext(ctx, "operations of a job that is gone or was ended not cancelled; they may continue", "kind", k.name, "name", e.object.GetName(), "error", err)
 			next = 0
 		}
 		m.jobs.leave(e, next)

@@ -42,7 +42,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 
 		snapshots:       counter("volume_snapshot_attempt_total", "Native snapshots begun"),
 		snapshotsTaken:  counter("volume_snapshot_success_total", "Native snapshots taken"),
-		snapshotsFailed: counter("volume_snapshot_failure_total", "Native snapshots that failed, or of which nobody knows"),
+		snapshotsFailed: counter("volume_snapshot_failure_total", "Native snapshots that failed, or whose result is not known"),
 	}
 	for _, c := range []prometheus.Collector{m.attempts, m.successes, m.partial, m.failures, m.warnings, m.tarball,
 		m.lastSuccess, m.items, m.errors, m.lastStatus, m.duration, m.snapshots, m.snapshotsTaken, m.snapshotsFailed} {

@@ -75,7 +75,7 @@ func (c *Collector) Pass(ctx context.Context) error {
 			}
 		}
 		if needed[b.Name] {
-			c.Log.Info("expired backup stays until its restores have ended", "backup", b.Name)
+			c.Log.Info("expired backup is kept until its restores have ended", "backup", b.Name)
 			continue
 		}
 		if err := c.collect(ctx, b); err != nil {

@@ -33,7 +33,7 @@ func (w *attempt) through(ctx context.Context, key string, list lister) error {
 		case err == nil || damaged(err) || p.passed == before:
 			return err
 		}
-		w.log.Info("reading the tarball was interrupted and goes on", "key", key, "entries", p.passed, "error", err)
+		w.log.Info("reading the tarball was interrupted; resuming", "key", key, "entries", p.passed, "error", err)
 	}
 }
 

@@ -53,7 +53,7 @@ func (j *job) runActions(ctx context.Context, store objectstore.Store, stored *v
 		return nil
 	}
 	if j.skipsActions() {
-		j.remover.Log.Warn("delete item actions are not run, as an annotation asks", "backup", j.backup.Name, "request", j.request.Name)
+		j.remover.Log.Warn("delete item actions skipped by annotation", "backup", j.backup.Name, "request", j.request.Name)
 		return nil
 	}
 	backup := j.backup

@@ -45,7 +45,7 @@ func (j *job) removeData(ctx context.Context) (err error) {
 		return j.unshown(err)
 	}
 	if !own {
-		j.remover.Log.Info("the data under the backup's name is another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
+		j.remover.Log.Info("keeping the data under the backup's name: it is another backup's", "backup", j.backup.Name, "location", j.location.Name)
 		return nil
 	}
 	if err := j.keepsVolumeData(ctx, store); err != nil {
@@ -64,7 +64,7 @@ func (j *job) removeData(ctx context.Context) (err error) {
 	if err := e.all(ctx); !errors.Is(err, errReplaced) {
 		return err
 	}
-	j.remover.Log.Info("the directory of the backup has become another backup's and stays", "backup", j.backup.Name, "location", j.location.Name)
+	j.remover.Log.Info("keeping the directory of the backup: it has become another backup's", "backup", j.backup.Name, "location", j.location.Name)
 	return nil
 }
 

@@ -70,7 +70,7 @@ func (l *releaser) goneSince(e ledger.Entry) time.Time {
 	since, known := l.gone[e.UID]
 	if !known {
 		since = l.clock.Now()
-		l.log.Info("admitted job is gone, its entry stays until its runner has stopped", "kind", e.Kind, "name", e.Name)
+		l.log.Info("admitted job was deleted; keeping its entry until its runner has stopped", "kind", e.Kind, "name", e.Name)
 	}
 	return since
 }

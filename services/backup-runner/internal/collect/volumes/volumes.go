@@ -119,6 +119,6 @@ func (c *Config) interrupted(ctx context.Context, err error) error {
 }
 
 // ErrUnclear is what is known of a snapshot that an earlier holder was about to take.
-var ErrUnclear = errors.New("the runner ended around CreateSnapshot, which is not called again: the provider may have a snapshot with the tags velero.io/backup and velero.io/pv that nobody knows")
+var ErrUnclear = errors.New("the runner ended around CreateSnapshot, which is not called again: the provider may have an unrecorded snapshot with the tags velero.io/backup and velero.io/pv")
 
 var errGone = errors.New("the volume is gone")

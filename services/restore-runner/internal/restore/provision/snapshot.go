@@ -16,7 +16,7 @@ import (
 )
 
 // errVolumeUnclear is what is known of a volume that an earlier holder was about to make.
-var errVolumeUnclear = errors.New("the runner ended around CreateVolumeFromSnapshot, which is not called again: the provider may have a volume of this snapshot that nobody uses")
+var errVolumeUnclear = errors.New("the runner ended around CreateVolumeFromSnapshot, which is not called again: the provider may have an unused volume of this snapshot")
 
 // Provision makes the volume of a PersistentVolume of which the backup has a native snapshot, and
 // points the object, which is about to be created, at it. One that is in the cluster already, and
