@@ -14,7 +14,7 @@ type ObjectStore interface {
 	// Put writes the object, replacing an existing one. An empty body is refused: providers cannot
 	// store it.
 	Put(ctx context.Context, bucket, key string, body io.Reader) error
-	// Exists reports whether the object is there.
+	// Exists reports whether the object exists.
 	Exists(ctx context.Context, bucket, key string) (bool, error)
 	// Get opens the object. The caller closes the reader; ctx ends the transfer.
 	Get(ctx context.Context, bucket, key string) (io.ReadCloser, error)

@@ -82,7 +82,7 @@ func (a API) markDeleted(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCont
 	return err
 }
 
-// delete deletes this very object, if it is there.
+// delete deletes the object with this UID, if it exists.
 func (a API) delete(ctx context.Context, o client.Object) error {
 	uid := o.GetUID()
 	err := a.call(ctx, fmt.Sprintf("delete %T %s", o, client.ObjectKeyFromObject(o)), func() error {

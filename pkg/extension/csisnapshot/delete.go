@@ -158,7 +158,7 @@ var ErrRemains = errors.New("not removed by its driver yet")
 // longer than two minutes, and has the messages that they report.
 func (a API) Gone(ctx context.Context, of Owner) error {
 	loop := retry.Loop{
-		Clock: a.Clock, Log: slog.New(slog.DiscardHandler), // a content that is there is no failure
+		Clock: a.Clock, Log: slog.New(slog.DiscardHandler), // an existing content is no failure
 		Transient: func(err error) bool { return errors.Is(err, ErrRemains) }, Budget: goneLimit, First: firstPause, Longest: longPause,
 	}
 	err := loop.Do(ctx, "wait for the drivers", func() error {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// claimed is a job that one holds; another instance is there.
+// claimed is a job that one holds, beside another instance.
 func claimed(t *testing.T) (b *bed, one, two *Instance, obj *corev1.ConfigMap) {
 	t.Helper()
 	b = newBed()

@@ -84,7 +84,7 @@ type Config[T client.Object] struct {
 	// Idle is how long a job may go without calling Held.Step or Held.Confirm before it gives its
 	// place to another. 0: it never does.
 	Idle time.Duration
-	// Grace is how long a job may go on once the process began to stop; 0 is not at all.
+	// Grace is how long a job may continue once the process began to stop; 0 is not at all.
 	Grace time.Duration
 	// Cancellable: requests to cancel on the object concern this kind.
 	Cancellable bool

@@ -15,10 +15,10 @@ import (
 // releaseLimit bounds the release of a claim.
 const releaseLimit = 5 * time.Second
 
-// Release gives the claim up, so that any instance may go on at once, in one write with what mutate
-// does, which may be nil. A job that ended keeps its claim. Calls that fail because the API server
-// is away are repeated for five seconds. Nothing may be done for the job after that, whatever it
-// returns: the answer to the write may have been lost.
+// Release gives the claim up, so that any instance may resume at once, in one write with what
+// mutate does, which may be nil. A job that ended keeps its claim. Calls that fail because the API
+// server is away are repeated for five seconds. Nothing may be done for the job after that,
+// whatever it returns: the answer to the write may have been lost.
 func (h *Held[T]) Release(ctx context.Context, mutate func(T) error) error {
 	_, err := h.giveUp(ctx, mutate)
 	return err
@@ -62,8 +62,8 @@ func isReleased(o client.Object, epoch int64) bool {
 	return err == nil && found && c == claim.Claim{Epoch: epoch}
 }
 
-// release empties the claim, so that any instance may go on at once. It is the last thing done with
-// the job here.
+// release empties the claim, so that any instance may resume at once. It is the last thing done
+// with the job here.
 func (e *Engine[T]) release(ctx context.Context, h *Held[T]) {
 	failpoint.HitIn(e.cfg.Service, "before-hand-over")
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)

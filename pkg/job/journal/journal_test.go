@@ -87,7 +87,7 @@ func losing(s *memstore.Store, text string) {
 }
 
 // The epoch was not closed: the record behind one whose answer got lost gets the next number, and
-// the lost one is there once when its caller tries again.
+// the lost one is stored once when its caller tries again.
 func TestALostAnswerIsNoFenceForAnother(t *testing.T) {
 	s := memstore.New()
 	j := open(t, s, 1)

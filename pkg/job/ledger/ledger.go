@@ -82,8 +82,8 @@ func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...typ
 }
 
 // Readmit adds the entry of a job that runs already, after the list was damaged: whatever it
-// overlaps with and however many run, for without an entry nothing would keep others away from it.
-// An entry that is there stands.
+// overlaps with and however many run, for without an entry overlapping jobs would be admitted. An
+// existing entry is kept.
 func (l *Ledger) Readmit(ctx context.Context, e Entry) error {
 	if err := e.normalize(); err != nil {
 		return err

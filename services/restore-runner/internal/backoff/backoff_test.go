@@ -36,7 +36,7 @@ func start(t *testing.T) *bed {
 	return p
 }
 
-// wakes lets time go on until n vertices were woken, and returns them and the time it took.
+// wakes advances the clock until n vertices were woken, and returns them and the time it took.
 func (p *bed) wakes(t *testing.T, n int) (out []int32, took time.Duration) {
 	t.Helper()
 	begun := p.clock.Now()

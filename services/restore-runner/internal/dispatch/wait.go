@@ -15,9 +15,9 @@ type Wait struct {
 	On []int32
 	// Cut is what was not waited for. It is set when Do is called again.
 	Cut []int32
-	// Wake reports that Work.Woken delivers the vertex when it may go on.
+	// Wake is set if Work.Woken delivers the vertex when it may continue.
 	Wake bool
-	// Yield lets the successors of the vertex, which may be among On, go on as if it were done, but
+	// Yield lets the successors of the vertex, which may be among On, proceed as if it were done, but
 	// for those of Hold that wait for something yet. It counts once for each vertex.
 	Yield bool
 	Hold  []int32
@@ -107,7 +107,7 @@ func (r *run) yield(v int32, hold []int32) {
 	r.release(v)
 }
 
-// wake reports that a vertex may go on, perhaps before it waits.
+// wake lets a vertex continue, perhaps before it waits.
 func (r *run) wake(v int32) {
 	p := r.waiting[v]
 	if p == nil || !p.wait.Wake {

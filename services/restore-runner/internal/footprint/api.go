@@ -13,7 +13,7 @@ import (
 
 const readHeaderTimeout = 10 * time.Second
 
-// api is an API server without a memory: whatever is created is new, and nothing is there.
+// api is an API server that stores nothing: every creation succeeds, and no object is found.
 type api struct{ created atomic.Int64 }
 
 func newAPI() *api { return &api{} }

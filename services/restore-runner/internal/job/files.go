@@ -97,8 +97,8 @@ func (e *ending) publishOne(ctx context.Context, key string, write func(io.Write
 	return e.upload(ctx, key, file)
 }
 
-// upload stores a file once. One that is there already is what an interrupted holder stored, or
-// what a restore of the same name left, which is replaced.
+// upload stores a file once. An existing one was stored by an interrupted holder, or is of a former
+// restore of the same name and replaced.
 func (e *ending) upload(ctx context.Context, key string, file *os.File) error {
 	failpoint.Hit("restore-runner/before-file")
 	if err := e.held.Confirm(ctx); err != nil {

@@ -45,7 +45,7 @@ func (b *bench) atGadgetsSecret(do func()) {
 
 func (b *bench) gadget() any { return b.cluster.Object(gadgetPath)["spec"] }
 
-// The mark comes back at the end, and what it pauses is there before what it owns.
+// The mark gets its value back at the end, and the paused object is created before those it owns.
 func TestAPausedOwnerIsResumedAtTheEnd(t *testing.T) {
 	b := scene(t, "")
 	var spec, refs any

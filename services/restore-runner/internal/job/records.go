@@ -54,7 +54,7 @@ func openRecords(ctx context.Context, s *session, store objectstore.Store, dir s
 	return out, out.look(ctx)
 }
 
-// own creates the owner file unless it is there; its name has the UID of the restore.
+// own creates the owner file unless it exists; its name has the UID of the restore.
 func (s *session) own(ctx context.Context, store objectstore.Store) error {
 	ns := &corev1.Namespace{}
 	err := s.retry(ctx, "read namespace kube-system", func() error {

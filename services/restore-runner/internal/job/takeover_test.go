@@ -113,7 +113,7 @@ func definition(plural, kind, scope string) object {
 		"versions": []any{object{"name": "v1"}}}}
 }
 
-// scene is a restore with everything in it, into a cluster in which a part is there already.
+// scene is a restore with everything in it, into a cluster that has a part of it already.
 func scene(t *testing.T, policy velerov1.PolicyType) *bench {
 	t.Helper()
 	b := newBench(t)

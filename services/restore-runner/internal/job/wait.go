@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// wait gives the claim and the place in the queue of a restore up whose operations go on, in one
-// write with the phase: async-operation-monitor writes the next one. What was created paused stays
-// so. counts is nil where they are not known.
+// wait gives up the claim and the ledger entry of a restore whose operations continue, in one write
+// with the phase: async-operation-monitor writes the next one. What was created paused stays so.
+// counts is nil where they are not known.
 func (a *attempt) wait(ctx context.Context, log *operation.Log, counts *outcome.Counts, failing bool) error {
 	phase := velerov1.RestorePhaseWaitingForPluginOperations
 	if failing || counts != nil && counts.Errors > 0 || a.restore.Status.Phase == velerov1.RestorePhaseFinalizingPartiallyFailed {

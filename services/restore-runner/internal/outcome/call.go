@@ -2,8 +2,8 @@ package outcome
 
 import "encoding/json"
 
-// Call is a call of an action that may begin an operation, about one object. It is there once
-// before the call is made, and again when it is known how the call ended.
+// Call is a call of an action that may begin an operation, about one object. It is recorded before
+// the call is made, and again when it is known how the call ended.
 type Call struct {
 	Action string `json:"action"`
 	// Answer is nil before the call.

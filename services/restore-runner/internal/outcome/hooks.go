@@ -36,7 +36,7 @@ type HookCommand struct {
 	Ready bool `json:"ready,omitempty"`
 }
 
-// HookRun is about one hook of a Pod. It is there once before the hook runs, and again when it has
+// HookRun is about one hook of a Pod. It is recorded before the hook runs, and again when it has
 // ended, or is not to run any more.
 type HookRun struct {
 	Index int  `json:"index,omitempty"`

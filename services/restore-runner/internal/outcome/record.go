@@ -61,27 +61,27 @@ type Record struct {
 	Asked bool `json:"asked,omitempty"`
 	// Intent is what is about to be done to an object that was there before.
 	Intent apply.Intent `json:"intent,omitempty"`
-	// Call is there before an action is called that may begin an operation, and again afterwards.
+	// Call is set before an action is called that may begin an operation, and again afterwards.
 	Call *Call `json:"call,omitempty"`
-	// Volume is there before a volume is made for a PersistentVolume, and again once it is; and before
+	// Volume is set before a volume is made for a PersistentVolume, and again once it is; and before
 	// a claim is created that is filled from a CSI snapshot, and again once nothing waits for it.
 	Volume *Volume `json:"volume,omitempty"`
 	// Owes are the owner references an object still lacks; Linked reports that they were dealt
 	// with.
 	Owes   *Owes `json:"owes,omitempty"`
 	Linked bool  `json:"linked,omitempty"`
-	// Paused is there before an object is created paused, and again once its mark is as in the
+	// Paused is set before an object is created paused, and again once its mark is as in the
 	// backup.
 	Paused *Paused `json:"paused,omitempty"`
-	// Hooked is there with the outcome of a Pod that owes hooks.
+	// Hooked is set with the outcome of a Pod whose hooks have to run.
 	Hooked *HookedPod `json:"hooked,omitempty"`
-	// Hook is there before a hook of the Pod runs, and again when it has ended.
+	// Hook is set before a hook of the Pod runs, and again when it has ended.
 	Hook *HookRun `json:"hook,omitempty"`
 	// Served reports that a definition was seen established.
 	Served bool `json:"served,omitempty"`
 	// Lost is a target namespace nothing can be restored into.
 	Lost *Lost `json:"lost,omitempty"`
-	// Planned is there once, before anything is restored.
+	// Planned is set in one record, before anything is restored.
 	Planned *Planned `json:"planned,omitempty"`
 	// Step is a part of the restore that is complete.
 	Step string `json:"step,omitempty"`

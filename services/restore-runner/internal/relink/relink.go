@@ -1,8 +1,8 @@
 // Package relink gives restored objects their owners back under the owners' new identities.
 //
-// An owner that is there when an object is created, also from before the restore, is written at
-// once; the others are patched in together, when the last of them has an outcome. The UID of the
-// old cluster is never written: the garbage collector would delete the object.
+// An owner that exists when an object is created, also from before the restore, is written at once;
+// the others are patched in together, when the last of them has an outcome. The UID of the old
+// cluster is never written: the garbage collector would delete the object.
 package relink
 
 import (

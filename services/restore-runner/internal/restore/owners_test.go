@@ -83,7 +83,7 @@ func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
 	require.Empty(t, s.Requests("GET "+secretsPath), "nothing but the restore touched them")
 }
 
-// A live owner is there before its dependants whatever the order: its controller must not read them
+// A live owner comes before its dependants in any order: its controller must not read them
 // without their owner reference. It is read once, not once per object.
 func TestDependantsOfALiveOwnerAreCreatedWithTheReference(t *testing.T) {
 	s, b := kubetest.Start(t), widget(8)
@@ -231,8 +231,8 @@ func TestWhatIsRefusedWithoutItsOwnerComesAfterIt(t *testing.T) {
 	}
 }
 
-// An object that a dead runner made before its owner was there counts as created, and its owner is
-// there by now: that it was created with the reference is not so.
+// An object that a dead runner made before its owner existed counts as created, and its owner
+// exists by now: it was created without the reference.
 func TestATakenOverObjectGetsTheReferenceThatItLacks(t *testing.T) {
 	s, b := kubetest.Start(t), widget(1)
 	mine := []any{object{"manager": "holdfast-restore-uid", "operation": "Update"}}

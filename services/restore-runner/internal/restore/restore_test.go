@@ -493,8 +493,8 @@ func TestVolumes(t *testing.T) {
 }
 
 // A backup of Velero without volume information lists its PodVolumeBackups and operations in files
-// of their own. A claim whose data is there comes up empty in a restore that is Completed, and so
-// does one whose volume the backup does not hold.
+// of their own. A claim whose data is in those came up empty in a restore that was Completed, and
+// so does one whose volume the backup does not hold.
 func TestVolumeDataThatIsNotRestoredIsAnErrorOfItsClaim(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	claim := func(namespace, name, volume string) {

@@ -36,7 +36,7 @@ func (r *Reader) Get(ctx context.Context, t apply.Target) (live map[string]any, 
 	return live, nil
 }
 
-// Owned reports whether an object is there, and whether this restore created it.
+// Owned reports whether an object exists, and whether this restore created it.
 func (r *Reader) Owned(ctx context.Context, t apply.Target) (there, mine bool, err error) {
 	live, err := r.Get(ctx, t)
 	if live == nil || err != nil {

@@ -210,7 +210,7 @@ func (c *Creator) ensure(ctx context.Context, name string, body map[string]any, 
 	}
 }
 
-// existing is the outcome of a namespace that is there: created by this restore if it has its field
+// existing is the outcome of an existing namespace: created by this restore if it has its field
 // manager. An earlier holder made it then, or a request that failed.
 func (c *Creator) existing(live *existing.Object, stored bool) apply.Result {
 	if stored && live.MadeBy(c.Existing.Manager) {

@@ -25,7 +25,7 @@ const (
 )
 
 // Start begins to read Pods and to run hooks. The function that it returns ends that: hooks that run
-// are cut off, unless the restore is to stop, when they go on until ctx ends.
+// are cut off, unless the restore is to stop, when they run until ctx ends.
 func (r *Runner) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.group.Go(func() { r.serve(ctx) })
