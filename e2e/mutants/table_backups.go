@@ -142,4 +142,20 @@ var backups = []Mutant{
 		},
 		Package: "./pkg/extension/csisnapshot", Test: "TestABusyVolumeDelaysNoOtherClaim",
 	},
+	{
+		Name: "the content of a CSI snapshot is removed before its VolumeSnapshot", Edit: Edit{
+			"pkg/extension/csisnapshot/cleanup.go",
+			"a.markDeleted(ctx, p.content, policy); err != nil",
+			"errors.Join(a.markDeleted(ctx, p.content, policy), a.delete(ctx, p.content)); err != nil",
+		},
+		Package: "./pkg/extension/csisnapshot", Test: "TestASnapshotThatABackupNamesOutlivesTheSlowRemovalOfItsObjects",
+	},
+	{
+		Name: "a CSI snapshot is ready before its VolumeSnapshot is", Edit: Edit{
+			"pkg/extension/csisnapshot/begin.go",
+			"return s != nil && ptr.Deref(s.ReadyToUse, false) && p.content",
+			"return s != nil && p.content",
+		},
+		Package: "./pkg/extension/csisnapshot", Test: "TestASnapshotIsReadyOnceBothItsObjectsAre",
+	},
 }

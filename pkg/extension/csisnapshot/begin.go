@@ -113,9 +113,11 @@ func (p *pair) handle() string {
 	return ptr.Deref(p.content.Status.SnapshotHandle, "")
 }
 
-// ready reports that volumes can be made of the snapshot.
+// ready reports that volumes can be made of the snapshot, by the status of both objects: the snapshot
+// controller may make another content for a VolumeSnapshot that is not ready, see end.
 func (p *pair) ready() bool {
-	return p.content != nil && p.content.Status != nil && ptr.Deref(p.content.Status.ReadyToUse, false)
+	s := p.snapshot.Status
+	return s != nil && ptr.Deref(s.ReadyToUse, false) && p.content.Status != nil && ptr.Deref(p.content.Status.ReadyToUse, false)
 }
 
 // failure is the error that the driver or the snapshot controller reports.

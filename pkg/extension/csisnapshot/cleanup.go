@@ -35,7 +35,10 @@ func (a API) Release(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *sn
 }
 
 // end removes a snapshot and its content. What becomes of the data in the driver is decided by the
-// policy, which is set first: nothing is removed where that fails.
+// policy, which is set first: nothing is removed where that fails. The content goes last: the
+// snapshot controller makes another one, with the policy of the class, for a VolumeSnapshot whose
+// content is gone and which is not being deleted itself (external-snapshotter 8.7). With that one the
+// driver would remove what a backup names.
 func (a API) end(ctx context.Context, p pair, policy snapshotv1.DeletionPolicy) error {
 	if err := a.findUnbound(ctx, &p); err != nil {
 		return err
@@ -44,14 +47,16 @@ func (a API) end(ctx context.Context, p pair, policy snapshotv1.DeletionPolicy) 
 		if err := a.markDeleted(ctx, p.content, policy); err != nil {
 			return err
 		}
-		if err := a.delete(ctx, p.content); err != nil {
+	}
+	if p.snapshot != nil {
+		if err := a.delete(ctx, p.snapshot); err != nil {
 			return err
 		}
 	}
-	if p.snapshot == nil {
+	if p.content == nil {
 		return nil
 	}
-	return a.delete(ctx, p.snapshot)
+	return a.delete(ctx, p.content)
 }
 
 // findUnbound adds the content of a snapshot whose status does not name it yet. It has the name that
@@ -80,6 +85,12 @@ func (a API) markDeleted(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCont
 		return nil
 	}
 	return err
+}
+
+// stuck reports that a content is being deleted without the annotation, so that its sidecar does not
+// remove it. The controllers write all annotations as they read them before (external-snapshotter 8.7).
+func stuck(vsc *snapshotv1.VolumeSnapshotContent) bool {
+	return vsc.DeletionTimestamp != nil && vsc.Annotations[annotationDeleted] == ""
 }
 
 // delete deletes the object with this UID, if it exists.
@@ -154,7 +165,7 @@ func (a API) endAll(ctx context.Context, of Owner, belongs func(client.Object) b
 	}
 	for i := range contents { // of snapshots that are gone
 		vsc := &contents[i]
-		if vsc.DeletionTimestamp == nil {
+		if vsc.DeletionTimestamp == nil || stuck(vsc) {
 			failed = append(failed, a.end(ctx, pair{content: vsc}, policy(vsc.Spec.VolumeSnapshotRef.Namespace, vsc.Spec.VolumeSnapshotRef.Name)))
 		}
 	}

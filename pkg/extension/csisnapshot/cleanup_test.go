@@ -1,6 +1,7 @@
 package csisnapshot_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -85,4 +86,82 @@ func TestASnapshotThatIsNotBoundGoesWithItsContent(t *testing.T) {
 	require.NoError(t, b.Discard(t.Context(), vs.Namespace, vs.Name))
 	b.look(t)
 	b.gone(t)
+}
+
+// observed calls after once a deletion or a patch is done.
+type observed struct {
+	client.Client
+	after func()
+}
+
+func (o observed) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	err := o.Client.Delete(ctx, object, options...)
+	o.after()
+	return err
+}
+
+func (o observed) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	err := o.Client.Patch(ctx, object, patch, options...)
+	o.after()
+	return err
+}
+
+// The controllers may do all there is to do between two steps of the removal: with a content that is
+// made anew for a VolumeSnapshot which is still there the driver would remove what the backup names.
+func TestASnapshotThatABackupNamesOutlivesTheSlowRemovalOfItsObjects(t *testing.T) {
+	b := newBed(t, 1)
+	_, vsc := b.cut(t)
+	b.stop()
+	b.look(t)
+	b.Client = observed{b.Client, func() { b.look(t) }}
+	require.NoError(t, b.End(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}, func(types.NamespacedName) bool { return true }))
+	snapshots, contents := b.count(t)
+	require.Zero(t, snapshots+contents)
+	require.Equal(t, []string{*vsc.Status.SnapshotHandle}, b.driver.Stored())
+}
+
+// A content is ready before its VolumeSnapshot, which the snapshot controller writes after it.
+func TestASnapshotIsReadyOnceBothItsObjectsAre(t *testing.T) {
+	b := newBed(t, 1)
+	vs, vsc := b.cut(t)
+	b.stop()
+	b.look(t)
+	op := action.Operation{Action: csisnapshot.NameSnapshot, ID: csisnapshot.OperationID(vs)}
+	vs = read(t, b, action.Item{Namespace: vs.Namespace, Name: vs.Name}, vs)
+	require.True(t, *read(t, b, action.Item{Name: vsc.Name}, vsc).Status.ReadyToUse)
+	for _, known := range []bool{false, true} {
+		late := vs.DeepCopy()
+		late.Status.ReadyToUse = &known
+		require.NoError(t, b.Client.Patch(t.Context(), late, client.MergeFrom(vs)))
+		p, err := (&csisnapshot.Operations{API: b.API}).Progress(t.Context(), op, []byte(`{}`))
+		require.NoError(t, err)
+		require.Equal(t, known, p.Done)
+		vs = late
+	}
+}
+
+// The controllers write all annotations as they read them before, without the mark of a deletion.
+func TestADeletionWhoseMarkWasOverwrittenGoesOn(t *testing.T) {
+	owner := csisnapshot.Owner{Name: "b", UID: "uid-b"}
+	for name, goesOn := range map[string]func(*bed) error{
+		"with the next removal":       func(b *bed) error { return b.DiscardAll(t.Context(), owner) },
+		"while the driver is awaited": func(b *bed) error { return b.Gone(t.Context(), owner) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, 1)
+			vs, vsc := b.cut(t)
+			b.stop()
+			freed := vs.DeepCopy()
+			freed.Finalizers = nil
+			require.NoError(t, b.Client.Patch(t.Context(), freed, client.MergeFrom(vs)))
+			require.NoError(t, b.Client.Delete(t.Context(), freed))
+			require.NoError(t, b.Client.Delete(t.Context(), vsc))
+			b.look(t)
+			_, contents := b.count(t)
+			require.Equal(t, 1, contents)
+			b.Client = observed{b.Client, func() { b.look(t) }}
+			require.NoError(t, goesOn(b))
+			b.gone(t)
+		})
+	}
 }

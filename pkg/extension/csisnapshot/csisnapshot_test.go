@@ -146,7 +146,7 @@ func TestAClaimIsStoredWithItsSnapshot(t *testing.T) {
 	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
 	require.Regexp(t, "^velero-c0-[a-z0-9]{5}$", vs.Name)
 	require.Equal(t, map[string]string{"app": "db", "velero.io/backup-name": "b", "velero.io/backup-uid": "uid-b"}, vs.Labels)
-	require.Equal(t, "physical-"+string(contentUID(t, b, vs)), vs.Annotations["velero.io/csi-volumesnapshot-handle"], "the cut was waited for")
+	require.Equal(t, "physical-"+string(vs.UID), vs.Annotations["velero.io/csi-volumesnapshot-handle"], "the cut was waited for")
 	require.Equal(t, driver, vs.Annotations["velero.io/csi-driver-name"])
 	require.Equal(t, "5Gi", vs.Annotations["velero.io/csi-volumesnapshot-restore-size"])
 	require.Equal(t, "Delete", vs.Annotations["velero.io/csi-vsc-deletion-policy"])
@@ -165,11 +165,6 @@ func TestAClaimIsStoredWithItsSnapshot(t *testing.T) {
 	require.Equal(t, []action.Item{{GroupResource: csisnapshot.Classes, Name: "only"}, content}, r.Additional)
 	require.Equal(t, []action.Item{{GroupResource: csisnapshot.Snapshots, Namespace: "a", Name: vs.Name}, content}, r.PostOperation)
 	require.Equal(t, "b", read(t, b, content, &snapshotv1.VolumeSnapshotContent{}).Labels["velero.io/backup-name"])
-}
-
-func contentUID(t *testing.T, b *bed, vs *snapshotv1.VolumeSnapshot) types.UID {
-	t.Helper()
-	return read(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{}).UID
 }
 
 // A runner is killed after the snapshot and before its record: the next one makes the call again.

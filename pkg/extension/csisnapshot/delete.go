@@ -169,6 +169,13 @@ func (a API) Gone(ctx context.Context, of Owner) error {
 		case err != nil:
 			return err
 		}
+		for i := range left {
+			if vsc := &left[i]; stuck(vsc) {
+				if err := a.markDeleted(ctx, vsc, vsc.Spec.DeletionPolicy); err != nil {
+					return err
+				}
+			}
+		}
 		return remain(left)
 	})
 	if ctx.Err() != nil {

@@ -162,12 +162,14 @@ func (d *Driver) snapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) er
 		return d.finalizer(ctx, vs, FinalizerSnapshot, false)
 	case vs.Spec.Source.PersistentVolumeClaimName == nil && missing:
 		return nil // its content has to come
-	case missing && vs.Status == nil:
+	case missing && vs.Status != nil && ptr.Deref(vs.Status.ReadyToUse, false):
+		old := vs.DeepCopy()
+		vs.Status.ReadyToUse = ptr.To(false)
+		return d.status(ctx, vs, old)
+	case missing: // also if there was one
 		if vsc, err = d.make(ctx, vs, name); err != nil || vsc == nil {
 			return err
 		}
-	case missing:
-		return nil // removed meanwhile
 	case vsc.Spec.VolumeSnapshotRef.UID == "":
 		bound := vsc.DeepCopy()
 		bound.Spec.VolumeSnapshotRef.UID = vs.UID
@@ -280,7 +282,7 @@ func (d *Driver) progress(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCon
 		}
 		s.SnapshotHandle, s.ReadyToUse = handle, ptr.To(true)
 	case b.Cut >= 0 && n >= b.Cut:
-		handle := "physical-" + string(vsc.UID)
+		handle := "physical-" + string(vsc.Spec.VolumeSnapshotRef.UID)
 		if _, twice := d.stored[handle]; !twice {
 			d.stored[handle] = ptr.Deref(vsc.Spec.Source.VolumeHandle, "")
 			if d.cuts == nil {
