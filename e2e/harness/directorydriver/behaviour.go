@@ -78,4 +78,11 @@ func (d *Driver) Taken() int {
 	return d.taken
 }
 
+// Restored returns how many volumes the driver has made of snapshots since it started.
+func (d *Driver) Restored() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.restored
+}
+
 func (d *Driver) path(kind, id string) string { return filepath.Join(d.config.Dir, kind, id) }

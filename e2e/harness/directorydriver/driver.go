@@ -43,6 +43,7 @@ type Driver struct {
 	changed   chan struct{}        // closed when a behaviour changes
 	refused   error                // of removals of snapshots
 	taken     int
+	restored  int
 }
 
 // Start starts a driver. The caller calls Close.

@@ -72,6 +72,7 @@ func (d *Driver) fill(v *volume) error {
 	if err := os.CopyFS(v.dir, os.DirFS(s.dir)); err != nil {
 		return status.Errorf(codes.Internal, "make a volume of a snapshot: %v", err)
 	}
+	d.restored++
 	return nil
 }
 

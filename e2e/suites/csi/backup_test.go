@@ -21,6 +21,7 @@ import (
 
 func TestCSISnapshots(t *testing.T) {
 	b := newBed(t)
+	restores := b.beginRestores(t)
 	t.Run("a StatefulSet whose files change, on a driver that is slow", b.backedUp)
 	t.Run("hooks of a Pod, and the cut between them", b.quiesced)
 	t.Run("a killed runner takes no second snapshot", b.runnerDies)
@@ -28,7 +29,9 @@ func TestCSISnapshots(t *testing.T) {
 	t.Run("a snapshot that is never ready, of a backup that is cancelled", b.cancelled)
 	t.Run("a driver that fails", b.fails)
 	t.Run("a driver that hangs", b.hangs)
-	t.Run("a snapshot that the driver has lost before the restore", b.lost)
+	for _, r := range restores {
+		t.Run("in the end: "+r.name, r.end)
+	}
 }
 
 // statefulSet makes a StatefulSet in a namespace of its name, and returns the volumes by claim.
@@ -70,12 +73,11 @@ func (b *bed) backedUp(t *testing.T) {
 	b.Backup(t, name, b.bucket, name)
 	b.waits(t, name)
 	b.behave(volumes, directorydriver.Behaviour{})
-	backup := b.BackupEnds(t, name)
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
+	backup := b.completes(t, name)
 	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsAttempted)
 	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
 	require.Equal(t, claims, backup.Status.BackupItemOperationsCompleted)
-	b.clean(t, volumes, claims)
+	b.clean(t, volumes, claims, name)
 	for _, s := range b.snapshots(volumes) {
 		n := consistent(t, s.Dir)
 		require.GreaterOrEqual(t, n, floor[s.Volume], "the cut is after the beginning of the backup")
@@ -85,7 +87,7 @@ func (b *bed) backedUp(t *testing.T) {
 	b.claimOfSnapshot(t, "from-"+name, b.snapshots(volumes)[0])
 
 	b.delete(t, name)
-	b.clean(t, volumes, 0)
+	b.clean(t, volumes, 0, name)
 }
 
 // stored checks what a backup has of its snapshots.
@@ -137,8 +139,7 @@ func (b *bed) quiesced(t *testing.T) {
 	w := b.write(t, volumes)
 	b.apps.register(name, w)
 	b.Backup(t, name, b.bucket, name)
-	backup := b.BackupEnds(t, name)
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
+	backup := b.completes(t, name)
 	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, backup.Status.HookStatus)
 	snapshots := b.snapshots(volumes)
 	require.Len(t, snapshots, claims)
@@ -150,7 +151,7 @@ func (b *bed) quiesced(t *testing.T) {
 		w.goesOn(t, s.Volume, number(t, s.Dir, "second"))
 	}
 	b.delete(t, name)
-	b.clean(t, volumes, 0)
+	b.clean(t, volumes, 0, name)
 }
 
 func (b *bed) runnerDies(t *testing.T) {
@@ -159,16 +160,15 @@ func (b *bed) runnerDies(t *testing.T) {
 	b.behave(volumes, directorydriver.Behaviour{Hang: true})
 	before := b.driver.Taken()
 	b.Backup(t, name, b.bucket, name)
-	require.Eventually(t, func() bool { return b.objects(t) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
-	b.killRunner(t)
+	require.Eventually(t, func() bool { return len(b.objects(t, name)) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
+	b.kill(t, "backup-runner")
 	b.behave(volumes, directorydriver.Behaviour{})
-	backup := b.BackupEnds(t, name)
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.file(t, name, "-results.gz"))
+	backup := b.completes(t, name)
 	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
 	require.Equal(t, claims, b.driver.Taken()-before)
-	b.clean(t, volumes, claims)
+	b.clean(t, volumes, claims, name)
 	b.delete(t, name)
-	b.clean(t, volumes, 0)
+	b.clean(t, volumes, 0, name)
 }
 
 func (b *bed) runnerDiesAndCancelled(t *testing.T) {
@@ -176,12 +176,12 @@ func (b *bed) runnerDiesAndCancelled(t *testing.T) {
 	volumes := b.pod(t, name, claims, nil)
 	b.behave(volumes, directorydriver.Behaviour{Hang: true})
 	made := b.Backup(t, name, b.bucket, name)
-	require.Eventually(t, func() bool { return b.objects(t) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
+	require.Eventually(t, func() bool { return len(b.objects(t, name)) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
 	b.cancel(t, made)
-	b.killRunner(t)
+	b.kill(t, "backup-runner")
 	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
 	b.behave(volumes, directorydriver.Behaviour{})
-	b.clean(t, volumes, 0)
+	b.clean(t, volumes, 0, name)
 }
 
 func (b *bed) cancelled(t *testing.T) {
@@ -193,7 +193,7 @@ func (b *bed) cancelled(t *testing.T) {
 	require.Len(t, b.snapshots(volumes), 1)
 	b.cancel(t, made)
 	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
-	b.clean(t, volumes, 0)
+	b.clean(t, volumes, 0, name)
 }
 
 // uncut backs up a Pod whose driver cuts nothing within two seconds.
@@ -215,12 +215,13 @@ func (b *bed) fails(t *testing.T) {
 	const name = "failing"
 	volumes := b.uncut(t, name, directorydriver.Behaviour{Err: errors.New("out of space")})
 	require.Contains(t, b.file(t, name, "-results.gz"), "out of space")
-	b.clean(t, volumes, 0)
+	b.clean(t, volumes, 0, name)
 }
 
 // A driver may cut after the end of the backup what was asked of it before. That goes too.
 func (b *bed) hangs(t *testing.T) {
-	volumes := b.uncut(t, "hanging", directorydriver.Behaviour{Hang: true})
+	const name = "hanging"
+	volumes := b.uncut(t, name, directorydriver.Behaviour{Hang: true})
 	b.behave(volumes, directorydriver.Behaviour{})
-	b.clean(t, volumes, 0)
+	b.clean(t, volumes, 0, name)
 }

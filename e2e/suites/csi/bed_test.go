@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -29,6 +31,7 @@ import (
 const (
 	driver = "directory.example.com"
 	class  = "directories" // of storage, and of snapshots
+	late   = "late"        // of storage whose volumes are made for their first consumers
 )
 
 // bed is a site whose cluster has CSI volumes and snapshots, and a node that runs commands.
@@ -39,6 +42,7 @@ type bed struct {
 	node        *kubelet.Node
 	apps        *applications
 	bucket      *site.Bucket
+	dir         string // that the bucket is in
 }
 
 func newBed(t *testing.T) *bed {
@@ -46,6 +50,7 @@ func newBed(t *testing.T) *bed {
 	b := &bed{apps: &applications{}}
 	feature := "--features=EnableCSI"
 	b.Site = site.Start(t, site.Config{
+		Identities: []string{"--set", "features={EnableCSI}"},
 		Arrange: func(s *site.Site) map[string][]string {
 			b.storage(t, s)
 			return nil
@@ -55,12 +60,11 @@ func newBed(t *testing.T) *bed {
 			"async-operation-monitor": {feature, "--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=4s"},
 			"queue-scheduler":         {"--claim-timeout=2s"},
 			"deletion":                {feature, "--claim-timeout=2s"},
-			"restore-runner":          {feature, "--claim-timeout=2s", "--resource-timeout=20s"},
+			"restore-runner":          {feature, "--claim-timeout=2s", "--resource-timeout=1m"},
 		},
 	})
-	var dir string
-	b.bucket, dir = site.FileBucket(t, "default")
-	b.ReachFiles(t, dir, b.bucket)
+	b.bucket, b.dir = site.FileBucket(t, "default")
+	b.ReachFiles(t, b.dir, b.bucket)
 	var err error
 	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.run})
 	require.NoError(t, err)
@@ -86,10 +90,12 @@ func (b *bed) storage(t *testing.T, s *site.Site) {
 			t.Log(b.controllers.Logs(15))
 		}
 	})
-	at, retain := storagev1.VolumeBindingImmediate, corev1.PersistentVolumeReclaimDelete
-	require.NoError(t, s.Client.Create(t.Context(), &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: driver, VolumeBindingMode: &at, ReclaimPolicy: &retain,
-	}))
+	for name, mode := range map[string]storagev1.VolumeBindingMode{class: storagev1.VolumeBindingImmediate, late: storagev1.VolumeBindingWaitForFirstConsumer} {
+		reclaim := corev1.PersistentVolumeReclaimDelete
+		require.NoError(t, s.Client.Create(t.Context(), &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, VolumeBindingMode: &mode, ReclaimPolicy: &reclaim,
+		}))
+	}
 	require.NoError(t, s.Client.Create(t.Context(), &snapshotv1.VolumeSnapshotClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class}, Driver: driver, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 	}))
@@ -150,21 +156,36 @@ func (b *bed) behave(volumes []string, is directorydriver.Behaviour) {
 	}
 }
 
-// objects returns how many VolumeSnapshots and VolumeSnapshotContents there are.
-func (b *bed) objects(t *testing.T) int {
+// objects returns the VolumeSnapshots of some namespaces and their VolumeSnapshotContents.
+func (b *bed) objects(t *testing.T, namespaces ...string) (found []client.Object) {
 	t.Helper()
 	var vs snapshotv1.VolumeSnapshotList
 	var vsc snapshotv1.VolumeSnapshotContentList
 	require.NoError(t, errors.Join(b.Client.List(t.Context(), &vs), b.Client.List(t.Context(), &vsc)))
-	return len(vs.Items) + len(vsc.Items)
+	for i := range vs.Items {
+		if slices.Contains(namespaces, vs.Items[i].Namespace) {
+			found = append(found, &vs.Items[i])
+		}
+	}
+	for i := range vsc.Items {
+		if slices.Contains(namespaces, vsc.Items[i].Spec.VolumeSnapshotRef.Namespace) {
+			found = append(found, &vsc.Items[i])
+		}
+	}
+	return found
 }
 
-// clean waits until the cluster has no snapshot objects, and the driver this number of snapshots of
-// the volumes.
-func (b *bed) clean(t *testing.T, volumes []string, stored int) {
+// clean waits until the cluster has no snapshot objects of some namespaces, and the driver this number
+// of snapshots of the volumes.
+func (b *bed) clean(t *testing.T, volumes []string, stored int, namespaces ...string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return b.objects(t) == 0 && len(b.snapshots(volumes)) == stored },
-		site.Patience, site.Look, "no snapshot objects, and %d snapshots", stored)
+	clean := func() bool { return len(b.objects(t, namespaces...)) == 0 && len(b.snapshots(volumes)) == stored }
+	if assert.Eventually(t, clean, site.Patience, site.Look, "no snapshot objects, and %d snapshots", stored) {
+		return
+	}
+	left, err := json.Marshal(b.objects(t, namespaces...))
+	require.NoError(t, err)
+	require.FailNow(t, "there are others", "of %v the driver has %v, and the cluster %s", volumes, b.snapshots(volumes), left)
 }
 
 // snapshots returns those that the driver has of the volumes.
@@ -214,10 +235,10 @@ func (b *bed) cancel(t *testing.T, backup *velerov1.Backup) {
 	require.NoError(t, b.Client.Patch(t.Context(), changed, client.MergeFrom(backup)))
 }
 
-// killRunner kills the backup-runner and starts another in its place.
-func (b *bed) killRunner(t *testing.T) {
+// kill kills a service and starts another of it in its place.
+func (b *bed) kill(t *testing.T, service string) {
 	t.Helper()
-	b.Fleet.Of("backup-runner")[0].Kill()
+	b.Fleet.Of(service)[0].Kill()
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
 }

@@ -37,5 +37,5 @@ func (b *bed) claimOfSnapshot(t *testing.T, name string, s directorydriver.Snaps
 	for _, o := range []client.Object{vs, vsc} {
 		require.NoError(t, b.Client.Delete(t.Context(), o))
 	}
-	b.clean(t, []string{s.Volume}, 1)
+	b.clean(t, []string{s.Volume}, 1, name)
 }

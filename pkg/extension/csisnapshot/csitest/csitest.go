@@ -1,12 +1,10 @@
-// Package csitest has, for tests, what a cluster with CSI snapshots has: the definitions of the
-// snapshot API, and a snapshot controller with a driver that keeps its snapshots in memory. It
-// answers VolumeSnapshots as external-snapshotter does, and claims that are filled from them as
-// external-provisioner does, without a node or a storage system, and fails on request.
+// Package csitest has, for unit tests, a snapshot controller with a driver that keeps its snapshots in
+// memory. It answers VolumeSnapshots as external-snapshotter does, and claims that are filled from
+// them as external-provisioner does, without a node or a storage system, and fails on request.
 package csitest
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -53,8 +51,6 @@ type Driver struct {
 	// Provision has claims be filled from snapshots. Bind binds them as well, which real clusters do by
 	// themselves.
 	Provision, Bind bool
-	// Subresource writes the status by its subresource, as real API servers want it.
-	Subresource bool
 
 	mu     sync.Mutex
 	claims map[string]Behaviour // by namespace/name
@@ -64,7 +60,6 @@ type Driver struct {
 	cuts   map[string]string    // the files of snapshots
 	taken  int
 	made   int
-	stuck  bool
 }
 
 // Behave sets what the driver does about a claim, "namespace/name".
@@ -75,13 +70,6 @@ func (d *Driver) Behave(claim string, b Behaviour) {
 		d.claims = map[string]Behaviour{}
 	}
 	d.claims[claim] = b
-}
-
-// Refuse makes the driver refuse to remove snapshots, or not any more.
-func (d *Driver) Refuse(removals bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stuck = removals
 }
 
 // Stored returns the handles of the snapshots that the driver has, sorted.
@@ -165,7 +153,7 @@ func (d *Driver) snapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) er
 	case missing && vs.Status != nil && ptr.Deref(vs.Status.ReadyToUse, false):
 		old := vs.DeepCopy()
 		vs.Status.ReadyToUse = ptr.To(false)
-		return d.status(ctx, vs, old)
+		return d.Client.Patch(ctx, vs, client.MergeFrom(old))
 	case missing: // also if there was one
 		if vsc, err = d.make(ctx, vs, name); err != nil || vsc == nil {
 			return err
@@ -210,7 +198,7 @@ func (d *Driver) mirror(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc 
 			vs.Status.RestoreSize = apiresource.NewQuantity(*s.RestoreSize, apiresource.BinarySI)
 		}
 	}
-	return d.status(ctx, vs, old)
+	return d.Client.Patch(ctx, vs, client.MergeFrom(old))
 }
 
 // make makes the content of a VolumeSnapshot; nil where its claim or class is of no use.
@@ -256,7 +244,7 @@ func (d *Driver) content(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCont
 	}
 	old := vsc.DeepCopy()
 	vsc.Status = d.progress(ctx, vsc)
-	return d.status(ctx, vsc, old)
+	return d.Client.Patch(ctx, vsc, client.MergeFrom(old))
 }
 
 // progress takes the snapshot of a content as far as it has come.
@@ -310,22 +298,10 @@ func (d *Driver) remove(ctx context.Context, vsc *snapshotv1.VolumeSnapshotConte
 	if !unbound && vsc.Annotations[AnnotationDeleted] == "" {
 		return nil
 	}
-	known := vsc.Status != nil && vsc.Status.SnapshotHandle != nil
-	if vsc.Spec.DeletionPolicy == snapshotv1.VolumeSnapshotContentDelete && known && !d.drop(*vsc.Status.SnapshotHandle) {
-		return nil
+	if vsc.Spec.DeletionPolicy == snapshotv1.VolumeSnapshotContentDelete && vsc.Status != nil && vsc.Status.SnapshotHandle != nil {
+		d.Forget(*vsc.Status.SnapshotHandle)
 	}
 	return d.finalizer(ctx, vsc, FinalizerContent, false)
-}
-
-// drop removes a snapshot, and reports whether it is gone.
-func (d *Driver) drop(handle string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.stuck {
-		return false
-	}
-	delete(d.stored, handle)
-	return true
 }
 
 // finalizer adds a finalizer to an object, or removes it.
@@ -340,16 +316,4 @@ func (d *Driver) finalizer(ctx context.Context, o client.Object, name string, wa
 		o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == name }))
 	}
 	return d.Client.Patch(ctx, o, client.MergeFrom(old))
-}
-
-func (d *Driver) status(ctx context.Context, o, old client.Object) error {
-	if d.Subresource {
-		return d.Client.Status().Patch(ctx, o, client.MergeFrom(old))
-	}
-	return d.Client.Patch(ctx, o, client.MergeFrom(old))
-}
-
-// String lists the snapshots of the driver.
-func (d *Driver) String() string {
-	return fmt.Sprintf("driver %s with snapshots %v", d.Name, d.Stored())
 }

@@ -15,16 +15,6 @@ import (
 // annotationNode names the node that a claim is provisioned for, whose class waits for a consumer.
 const annotationNode = "volume.kubernetes.io/selected-node"
 
-// Write stores a file of a volume, by the volume's handle.
-func (d *Driver) Write(volume, content string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.files == nil {
-		d.files = map[string]string{}
-	}
-	d.files[volume] = content
-}
-
 // File returns the file of a volume.
 func (d *Driver) File(volume string) string {
 	d.mu.Lock()
