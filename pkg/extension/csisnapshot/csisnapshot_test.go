@@ -220,14 +220,14 @@ func TestSnapshotsOfABlockAreBegunTogether(t *testing.T) {
 			})
 		}
 	}
-	require.Equal(t, 3, locked)
-	snapshots, _ := b.count(t)
-	require.Equal(t, 3, snapshots, "before the first claim has its turn")
+	require.Eventually(t, func() bool { snapshots, _ := b.count(t); return snapshots == 3 }, 10*time.Second, 5*time.Millisecond,
+		"before the first claim has its turn")
 	for i := range 3 {
 		_, err := start(t, s, csisnapshot.NameClaim, claimOf(fmt.Sprintf("c%d", i)), fmt.Sprintf("k%d", i))
 		require.NoError(t, err)
 	}
 	s.Wait()
+	require.Equal(t, 3, locked)
 	require.Len(t, unlocked, 3)
 	require.Equal(t, 3, b.driver.Taken())
 }
