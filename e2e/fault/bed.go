@@ -190,7 +190,7 @@ func (b *Bed) prepare(ctx context.Context) error {
 	if err := b.apiClient.available(ctx, location); err != nil {
 		return err
 	}
-	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds, small, paused, actions, long)}
+	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds, small, paused, actions, long, hooked)}
 	if err := b.client.Create(ctx, &velerov1.Backup{ObjectMeta: named(prepared), Spec: spec}); err != nil {
 		return err
 	}

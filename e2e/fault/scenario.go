@@ -53,6 +53,7 @@ var Scenarios = map[string]*Scenario{
 	"operations":           {prepare: nothing, begin: beginLongBackup, observe: observeLongBackup, tidy: nothing},
 	"backup-inherited":     {prepare: nothing, begin: beginInheritedBackup, observe: observeInheritedBackup, tidy: nothing},
 	"restore-calls":        {prepare: nothing, begin: beginActedRestore, observe: observeActedRestore, tidy: removeNamespace},
+	"restore-hooks":        {prepare: prepareHooked, begin: beginHookedRestore, observe: observeHookedRestore, tidy: removeHookedRestore},
 	"restore-operations":   {prepare: nothing, begin: beginLongRestore, observe: observeLongRestore, tidy: removeNamespace},
 	"restore-inherited":    {prepare: nothing, begin: beginInheritedRestore, observe: observeInheritedRestore, tidy: nothing},
 	"terminating":          {prepare: prepareTerminating, begin: beginTerminating, observe: observeRestore, tidy: removeNamespace},

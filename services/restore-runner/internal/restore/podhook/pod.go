@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -170,10 +171,12 @@ func (r *Runner) once(ctx context.Context, p *pod, i int) bool {
 	if r.Recorder.Sync(ctx) != nil {
 		return false
 	}
+	failpoint.Hit("restore-runner/hook-announced")
 	h, target := &p.Hooks[i], r.Names.Target(p.Node)
 	limited, cancel := context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("%w: %s", errTimeout, h.Timeout))
 	defer cancel()
 	out, err := r.Exec.Run(limited, &podexec.Command{Namespace: target.Namespace, Pod: target.Name, Container: h.Container, Args: h.Command})
+	failpoint.Hit("restore-runner/hook-ran")
 	if err != nil && ctx.Err() != nil {
 		return false // how it ended is not known
 	}
