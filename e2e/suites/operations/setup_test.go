@@ -30,6 +30,7 @@ const pollInterval = time.Second
 type bed struct {
 	*site.Site
 	bucket     *site.Bucket
+	root       string // of the bucket
 	calls      calls
 	works      client.Client
 	controller *controller
@@ -53,7 +54,7 @@ func newBed(t *testing.T) *bed {
 	}})
 	b.controller = startController(t, b.works)
 	bucket, dir := site.FileBucket(t, "default")
-	b.bucket = bucket
+	b.bucket, b.root = bucket, filepath.Join(dir, bucket.Location)
 	b.ReachFiles(t, dir, bucket)
 	b.queue = queuev1.NewQueueServiceClient(b.dial(t, "queue-scheduler"))
 	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dial(t, "async-operation-monitor"))

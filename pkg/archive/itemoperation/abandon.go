@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
@@ -24,7 +26,8 @@ func (o *Operation) Abandoned() bool {
 
 // Abandon copies a file of operations from r to w, where those that had not ended have failed with
 // the error Abandoned at now, and everything else is kept. each is called with every operation as
-// it was. changed reports whether the copy differs. What cannot be read wraps ErrCorrupt; errors of
+// it was, and may end one that had not: then its status is the one that is copied. changed reports
+// whether the copy differs. What cannot be read wraps ErrCorrupt; errors of
 // each and of w are returned as they are.
 func Abandon(r io.Reader, w io.Writer, now time.Time, each func(*Operation) error) (changed bool, err error) {
 	packed, err := gzip.NewReader(r)
@@ -73,13 +76,17 @@ func (c *copying) one(raw *json.RawMessage) error {
 	if err := jsonlimit.Unmarshal(*raw, &o, 16*operationBytes); err != nil {
 		return err
 	}
+	open := !o.Done()
 	if c.err = c.each(&o); c.err != nil {
 		return c.err
 	}
 	body := []byte(*raw)
-	if !o.Done() {
+	if open {
+		if !o.Done() {
+			o.Status.Phase, o.Status.Error, o.Status.Updated = PhaseFailed, Abandoned, &metav1.Time{Time: c.now.UTC()}
+		}
 		var err error
-		if body, err = abandoned(body, c.now); err != nil {
+		if body, err = withStatus(body, &o.Status); err != nil {
 			return err
 		}
 		c.changed = true
@@ -90,34 +97,39 @@ func (c *copying) one(raw *json.RawMessage) error {
 	return c.err
 }
 
-// abandoned is an operation with another status.
-func abandoned(raw []byte, now time.Time) ([]byte, error) {
-	var operation, status map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &operation); err != nil {
+// withStatus is an operation with what is known of another status. Velero 1.18 leaves out what is
+// empty.
+func withStatus(raw []byte, s *Status) ([]byte, error) {
+	var whole, status map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &whole); err != nil {
 		return nil, err
 	}
-	if text := operation["status"]; text != nil {
+	if text := whole["status"]; text != nil {
 		if err := json.Unmarshal(text, &status); err != nil {
 			return nil, err
 		}
 	}
-	if operation == nil {
-		operation = map[string]json.RawMessage{}
+	if whole == nil {
+		whole = map[string]json.RawMessage{}
 	}
 	if status == nil {
 		status = map[string]json.RawMessage{}
 	}
-	for key, value := range map[string]any{"phase": PhaseFailed, "error": Abandoned, "updated": now.UTC().Truncate(time.Second)} {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return nil, err
-		}
-		status[key] = text
+	known, err := json.Marshal(writtenStatus{
+		Phase: operation.Phase(s.Phase), Error: s.Error, Completed: s.Completed, Total: s.Total, Units: s.Units, Description: s.Description,
+		Created: s.Created, Started: s.Started, Updated: s.Updated,
+	})
+	if err == nil {
+		delete(status, "error")
+		err = json.Unmarshal(known, &status)
+	}
+	if err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(status)
 	if err != nil {
 		return nil, err
 	}
-	operation["status"] = text
-	return json.Marshal(operation)
+	whole["status"] = text
+	return json.Marshal(whole)
 }

@@ -69,6 +69,23 @@ func unpacked(t testing.TB, data []byte) string {
 	return string(text)
 }
 
+// An operation that was followed here ends as it did, and not as one that nothing could ask about.
+func TestAbandonCopiesTheEndThatIsKnown(t *testing.T) {
+	const text = `[{"spec":{"operationID":"a"},"status":{"phase":"InProgress","error":"for now","nTotal":9,"later":2}},{"spec":{"operationID":"b"},"status":{"phase":"New"}}]`
+	var out bytes.Buffer
+	changed, err := itemoperation.Abandon(bytes.NewReader(packed(t, text)), &out, time.Unix(0, 0), func(o *itemoperation.Operation) error {
+		o.Status.Phase, o.Status.Error, o.Status.Completed = itemoperation.PhaseCompleted, "", 9
+		if o.Spec.ID == "b" {
+			o.Status.Phase, o.Status.Error = itemoperation.PhaseFailed, "no space"
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.JSONEq(t, `[{"spec":{"operationID":"a"},"status":{"phase":"Completed","nCompleted":9,"nTotal":9,"later":2}},`+
+		`{"spec":{"operationID":"b"},"status":{"phase":"Failed","error":"no space","nCompleted":9}}]`, unpacked(t, out.Bytes()))
+}
+
 // What has ended stays as it is, fields of later versions are kept, and doing it again changes
 // nothing.
 func TestAbandon(t *testing.T) {

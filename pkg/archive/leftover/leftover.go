@@ -1,6 +1,6 @@
 // Package leftover completes in the bucket what another server left of a job whose items it had
-// done: its operations, which nothing here can ask about, end as failed, and the job's results and
-// log say so. The job's phase is its runner's business.
+// done: its operations end as they were followed here, those that nothing here can ask about as
+// failed, and the job's results and log say so. The job's phase is its runner's business.
 package leftover
 
 import (
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -21,6 +22,8 @@ type Job struct {
 	Store objectstore.Store
 	// Dir is an existing directory for files on their way to the bucket.
 	Dir string
+	// Owner is the job whose operations may have been followed here.
+	Owner operation.Job
 	// Operations, Results and Log are the keys of the job's files.
 	Operations, Results, Log string
 	// Field and Value say in the log which job a line belongs to ("backup", "velero/nightly").
@@ -75,7 +78,15 @@ func (j *Job) Look(ctx context.Context) (*Outcome, error) {
 	for _, e := range j.Notes {
 		o.add(e)
 	}
-	err := j.operations(ctx, o)
+	known, err := j.followed(ctx)
+	if errors.Is(err, operation.ErrDamaged) {
+		o.add(joblog.Entry{Level: joblog.Error, Message: "the records of the operations cannot be read, those that had not ended count as failed", Err: err.Error()})
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = j.operations(ctx, o, known)
 	if errors.Is(err, itemoperation.ErrCorrupt) {
 		o.add(joblog.Entry{Level: joblog.Error, Message: "the operations of the job cannot be read, they count as failed", Err: err.Error()})
 		err = nil
@@ -111,7 +122,7 @@ func (o *Outcome) add(e joblog.Entry) {
 }
 
 // operations reads the file of operations, and writes into Dir what it has to become.
-func (j *Job) operations(ctx context.Context, o *Outcome) error {
+func (j *Job) operations(ctx context.Context, o *Outcome, known followed) error {
 	body, err := j.Store.Get(ctx, j.Operations)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil
@@ -126,6 +137,7 @@ func (j *Job) operations(ctx context.Context, o *Outcome) error {
 	}
 	from := &objectstore.ErrorReader{Reader: body}
 	changed, err := itemoperation.Abandon(from, file, j.Now, func(op *itemoperation.Operation) error {
+		known.end(op)
 		o.operation(op)
 		return nil
 	})
@@ -160,6 +172,8 @@ func (o *Outcome) operation(op *itemoperation.Operation) {
 	}
 	if op.Status.Phase == itemoperation.PhaseFailed {
 		o.Failed++
+		entry.Message, entry.Err = fmt.Sprintf("operation %q of action %q failed", op.Spec.ID, op.Spec.Action()), op.Status.Error
+		o.add(entry)
 		return
 	}
 	o.Completed++

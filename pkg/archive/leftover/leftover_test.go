@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -47,10 +48,12 @@ func results(t testing.TB, store *memstore.Store) (r joblog.Results) {
 	return r
 }
 
+var owner = operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}
+
 func job(t testing.TB, store *memstore.Store) *leftover.Job {
 	t.Helper()
 	return &leftover.Job{
-		Store: store, Dir: t.TempDir(), Operations: layout.BackupItemOperations("b"), Results: layout.BackupResults("b"), Log: layout.BackupLog("b"),
+		Store: store, Dir: t.TempDir(), Owner: owner, Operations: layout.BackupItemOperations("b"), Results: layout.BackupResults("b"), Log: layout.BackupLog("b"),
 		Field: "backup", Value: "velero/b", Source: "holdfast/test", Message: joblog.ResultMessage,
 		Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Confirm: func(context.Context) error { return nil },
 	}
@@ -78,7 +81,7 @@ func TestOperationsOfAnotherServerEndInAllFiles(t *testing.T) {
 		j := job(t, store)
 		o, err := j.Look(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, 2, o.Errors)
+		require.Equal(t, 3, o.Errors)
 		require.Equal(t, 1, o.Warnings)
 		require.Equal(t, []int{3, 2, 1}, []int{o.Completed, o.Failed, o.Snapshots})
 		require.NoError(t, j.Publish(t.Context(), o))
@@ -93,6 +96,7 @@ func TestOperationsOfAnotherServerEndInAllFiles(t *testing.T) {
 			` resource: /persistentvolumeclaims name: /moving message: /operation "du-1" of action "velero.io/csi-pvc-backupper" did not end error: /` + itemoperation.Abandoned,
 			` resource: /persistentvolumeclaims name: /moved message: /operation "du-2" of action "velero.io/csi-pvc-backupper": datauploads.velero.io velero/u2 is not read again after its end` +
 				` error: /the backup does not tell where the data is that was moved, so it cannot be restored`,
+			` resource: /deployments.apps name: /d message: /operation "failed" of action "x/y" failed error: /disk on fire`,
 		}, got.Errors.Namespaces["n"])
 		require.Len(t, got.Warnings.Namespaces["n"], 2)
 		if attempt == 1 {
@@ -110,6 +114,48 @@ func TestOperationsOfAnotherServerEndInAllFiles(t *testing.T) {
 	for _, o := range list {
 		require.True(t, o.Done(), o.Spec.ID)
 	}
+}
+
+// Operations that were followed here ended as they did, also after an attempt that was interrupted.
+func TestOperationsThatWereFollowedHere(t *testing.T) {
+	const text = `[{"spec":{"restoreItemAction":"x/y","operationID":"fine"},"status":{"phase":"InProgress"}},
+		{"spec":{"restoreItemAction":"x/y","operationID":"broken","resourceIdentifier":{"Resource":"pods","Namespace":"n","Name":"p"}},"status":{"phase":"New"}},
+		{"spec":{"restoreItemAction":"x/z","operationID":"fine"},"status":{"phase":"InProgress"}}]`
+	store := memstore.New()
+	store.Set(layout.BackupItemOperations("b"), packed(t, text))
+	list := operation.List{Job: owner, Inherited: true, Operations: []operation.Operation{
+		{Action: "x/y", ID: "fine"}, {Action: "x/y", ID: "broken"}, {Action: "x/z", ID: "fine", End: &operation.End{Error: itemoperation.Abandoned}},
+	}}
+	_, err := operation.Seal(t.Context(), store, list)
+	require.NoError(t, err)
+	log, err := operation.Open(t.Context(), store, owner)
+	require.NoError(t, err)
+	at := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	require.NoError(t, log.Append(t.Context(),
+		operation.Event{Operation: 0, Time: at, End: &operation.End{Progress: operation.Progress{Completed: 4, Total: 4}}},
+		operation.Event{Operation: 1, Time: at, End: &operation.End{Error: "no space"}}))
+	for range 2 {
+		j := job(t, store)
+		o, err := j.Look(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 2, 2}, []int{o.Completed, o.Failed, o.Errors})
+		require.NoError(t, j.Publish(t.Context(), o))
+		require.NoError(t, o.Close())
+		require.Equal(t, []string{` resource: /pods name: /p message: /operation "broken" of action "x/y" failed error: /no space`}, results(t, store).Errors.Namespaces["n"])
+		data, _ := store.Bytes(layout.BackupItemOperations("b"))
+		got, err := itemoperation.Decode(bytes.NewReader(data))
+		require.NoError(t, err)
+		ends := map[string]string{}
+		for _, o := range got {
+			ends[o.Spec.Action()+" "+o.Spec.ID] = o.Status.Phase + " " + o.Status.Error
+			require.NotNil(t, o.Status.Updated)
+		}
+		require.Equal(t, map[string]string{"x/y fine": "Completed ", "x/y broken": "Failed no space", "x/z fine": "Failed " + itemoperation.Abandoned}, ends)
+	}
+	store.Set(layout.BackupOperations("b", "u")+"list", []byte("junk"))
+	o, err := job(t, store).Look(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 3, o.Errors, "that the records are damaged is one more")
 }
 
 func TestAJobWithoutOperationsGetsNoFiles(t *testing.T) {

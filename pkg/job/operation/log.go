@@ -49,6 +49,9 @@ func Open(ctx context.Context, store objectstore.Store, job Job) (*Log, error) {
 	l := &Log{store: store, list: list, states: make([]State, len(list.Operations))}
 	for i := range l.states {
 		l.states[i].Phase = New
+		if op := &list.Operations[i]; op.End != nil {
+			l.states[i].end(op.End, op.Created)
+		}
 	}
 	return l, l.Refresh(ctx)
 }

@@ -90,6 +90,13 @@ type State struct {
 // Restarting reports that the operation is about to be begun once more.
 func (s *State) Restarting() bool { return s.Restart != nil && !s.Restarted }
 
+func (s *State) end(e *End, at time.Time) {
+	s.Phase, s.Error, s.Progress, s.EndTime = Completed, e.Error, e.Progress, at
+	if e.Error != "" {
+		s.Phase = Failed
+	}
+}
+
 // apply changes operations and their states by an event. Nothing happens to an operation that has
 // ended.
 func apply(ops []Operation, states []State, e *Event) error {
@@ -120,10 +127,7 @@ func apply(ops []Operation, states []State, e *Event) error {
 			s.Restarted, s.Phase, s.Progress = true, New, Progress{}
 		}
 	case e.End != nil:
-		s.Phase, s.Error, s.Progress, s.EndTime = Completed, e.End.Error, e.End.Progress, e.Time
-		if e.End.Error != "" {
-			s.Phase = Failed
-		}
+		s.end(e.End, e.Time)
 	default:
 		return fmt.Errorf("%w: an event without content", ErrDamaged)
 	}

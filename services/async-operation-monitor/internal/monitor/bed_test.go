@@ -2,6 +2,7 @@ package monitor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -159,6 +160,20 @@ func (b *bed) pass(d time.Duration) {
 	synctest.Wait()
 }
 
+// here are the actions of all jobs that can be asked about, by name.
+type here map[string]bool
+
+// Kind implements monitor.Actions.
+func (h here) Kind(job, name string) (string, error) {
+	switch {
+	case name == "unclear.io/a":
+		return "", errors.New("a binary was not asked yet")
+	case h[name]:
+		return "Async" + job + "ItemAction", nil
+	}
+	return "", nil
+}
+
 // files has one store.
 type files struct {
 	list
@@ -184,7 +199,7 @@ func (b *bed) start(change ...func(*monitor.Config, *poll.Config)) *replica {
 	log := slog.New(slog.NewTextHandler(b.Output(), nil))
 	polling := poll.Config{Actions: b.plugins, Metrics: silence{}, Clock: clock.RealClock{}, Frequency: frequency, Grace: grace}
 	cfg := monitor.Config{
-		Reader: b.api, Client: b.api, Namespace: namespace, Files: files{store: b.store}, Bus: b.bus, Events: b.events,
+		Reader: b.api, Client: b.api, Namespace: namespace, Files: files{store: b.store}, Actions: here{}, Bus: b.bus, Events: b.events,
 		Frequency: frequency, Clock: clock.RealClock{}, Log: log,
 	}
 	for _, c := range change {
@@ -438,13 +453,14 @@ func (b *bus) settle(hint *workv1.Hint, o messaging.Outcome) {
 
 // list are the operations of every job that another server left.
 type list struct {
-	phases []string
-	err    error
+	phases     []string
+	operations []itemoperation.Operation // instead of phases
+	err        error
 }
 
 // OfBackup implements monitor.Files.
 func (l list) OfBackup(context.Context, string) ([]itemoperation.Operation, error) {
-	var out []itemoperation.Operation
+	out := l.operations
 	for _, p := range l.phases {
 		out = append(out, itemoperation.Operation{Status: itemoperation.Status{Phase: p}})
 	}

@@ -4,23 +4,43 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// inherit moves a job on that another server left: nothing here can ask about its operations.
-func inherit[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T) (time.Duration, error) {
+// inherit follows the operations of a job that another server left, or moves it on where none of
+// them can be asked about here: what has not ended counts as failed. missing is why the job has no
+// sealed list, or why that is not known.
+func inherit[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, store objectstore.Store, obj T, missing error) (time.Duration, error) {
 	if obj.GetDeletionTimestamp() != nil {
 		return 0, nil
 	}
 	list, err := k.inherited(ctx, m.Files, obj.GetName())
+	if err == nil && (store == nil || !errors.Is(missing, objectstore.ErrNotFound)) {
+		err = missing // operations that are followed are not given up for that
+	}
+	if err == nil {
+		var sealed bool
+		sealed, err = adopt(ctx, m, k, store, obj, list)
+		if err == nil && sealed {
+			err = open(ctx, m, k, e, store, obj)
+		}
+		if err == nil && sealed {
+			return turn(ctx, m, k, e, store, obj)
+		}
+	}
 	if err != nil && m.holds(obj, err, k.status(obj)) {
 		return m.Frequency, nil
 	}
@@ -31,6 +51,74 @@ func inherit[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T
 		}
 		return nil
 	})
+}
+
+// adopt seals the operations of a job that another server left, so that they are followed like those
+// that a runner began: no action is called again that begins one. It returns false where none of
+// those that go on can be asked about.
+func adopt[T client.Object](ctx context.Context, m *Monitor, k *kind[T], store objectstore.Store, obj T, list []itemoperation.Operation) (bool, error) {
+	sealed := operation.List{Job: operation.Job{Kind: k.name, Name: obj.GetName(), UID: string(obj.GetUID())}, Inherited: true}
+	followed := 0
+	for i := range list {
+		op := adopted(&list[i], m.Clock.Now())
+		if op.End == nil {
+			var err error
+			if op.Kind, err = m.Actions.Kind(k.name, op.Action); err != nil {
+				return false, fmt.Errorf("look for action %.128q: %w", op.Action, err)
+			}
+			if op.Kind == "" {
+				op.End = &operation.End{Error: itemoperation.Abandoned}
+			} else {
+				followed++
+			}
+		}
+		sealed.Operations = append(sealed.Operations, op)
+	}
+	if followed == 0 {
+		return false, nil
+	}
+	_, err := operation.Seal(ctx, store, sealed)
+	if errors.Is(err, document.ErrTooLarge) {
+		return false, nil
+	}
+	if err == nil {
+		m.Log.InfoContext(ctx, "operations of another server are followed", "kind", k.name, "name", obj.GetName(), "operations", len(list), "followed", followed)
+	}
+	return err == nil, err
+}
+
+// adopted is an operation of a file of operations.
+func adopted(o *itemoperation.Operation, now time.Time) operation.Operation {
+	s := &o.Status
+	op := operation.Operation{
+		Action: o.Spec.Action(), ID: o.Spec.ID, Item: operation.Resource(o.Spec.Resource), Created: now,
+	}
+	if s.Created != nil {
+		op.Created = s.Created.Time
+	}
+	for _, r := range o.Spec.After {
+		op.PostOperation = append(op.PostOperation, operation.Resource(r))
+	}
+	if !o.Done() {
+		return op
+	}
+	op.End = &operation.End{Error: s.Error, Progress: operation.Progress{
+		Completed: s.Completed, Total: s.Total, Units: s.Units, Description: s.Description, Started: timeOf(s.Started), Updated: timeOf(s.Updated),
+	}}
+	switch s.Phase {
+	case itemoperation.PhaseCompleted:
+		op.End.Error = ""
+	default:
+		op.End.Error = cmp.Or(s.Error, "no reason was given")
+	}
+	return op
+}
+
+func timeOf(t *metav1.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return &t.Time
 }
 
 // defaultTimeout is that of jobs that name none (Velero 1.18); queue-scheduler gives every job one

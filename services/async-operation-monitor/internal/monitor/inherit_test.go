@@ -39,7 +39,7 @@ func newMonitor(t *testing.T, l list, objects ...client.Object) (*monitor.Monito
 	poller := poll.New(t.Context(), poll.Config{Actions: &plugins{}, Metrics: silence{}, Clock: clock.RealClock{}, Frequency: time.Second, Grace: grace})
 	t.Cleanup(poller.Close)
 	return monitor.New(monitor.Config{
-		Reader: c, Client: c, Namespace: namespace, Files: files{list: l, store: memstore.New()}, Poller: poller, Bus: down, Events: &events{},
+		Reader: c, Client: c, Namespace: namespace, Files: files{list: l, store: memstore.New()}, Actions: here{}, Poller: poller, Bus: down, Events: &events{},
 		Frequency: time.Second, Clock: clocktesting.NewFakePassiveClock(now), Log: slog.New(slog.DiscardHandler),
 	}), c
 }

@@ -148,7 +148,7 @@ func follow[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *ent
 	case err == nil:
 		return turn(ctx, m, k, e, store, obj)
 	case !unreadable && !ours(obj):
-		return inherit(ctx, m, k, obj)
+		return inherit(ctx, m, k, e, store, obj, err)
 	case unreadable, errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errgrpc.ErrNotFound), noLocation(err):
 		return 0, abandon(ctx, m, k, obj, err)
 	}

@@ -46,6 +46,13 @@ type Files interface {
 	OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error)
 }
 
+// Actions knows which operations can be asked about here.
+type Actions interface {
+	// Kind returns what the action of that name is registered as that may have begun an operation of a
+	// kind of job, empty for none. It is an error where that is not known.
+	Kind(job, action string) (string, error)
+}
+
 // Bus carries hints; messaging.Client is one.
 type Bus interface {
 	Publish(ctx context.Context, what messaging.What, hint *workv1.Hint) error
@@ -64,6 +71,7 @@ type Config struct {
 	Namespace string
 	Files     Files
 	Poller    *poll.Poller
+	Actions   Actions
 	Bus       Bus
 	Events    Events
 	// Frequency is the pause between two polls of a job.

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -61,16 +60,12 @@ func (f *found) one(owner Owner, target Target) (ops []operation.Operation, err 
 			ops, actions = append(ops, op), append(actions, op.Action)
 		}
 	}
-	kinds := []pluginhost.Kind{pluginhost.KindAsyncBackupItemAction, pluginhost.KindBackupItemActionV2}
-	if f.kind == operation.KindRestore {
-		kinds = []pluginhost.Kind{pluginhost.KindAsyncRestoreItemAction, pluginhost.KindRestoreItemActionV2}
-	}
 	for _, o := range f.file {
 		if !target.is(o.Spec.ID, o.Spec.Action()) {
 			continue
 		}
 		actions = append(actions, o.Spec.Action())
-		for _, kind := range kinds {
+		for _, kind := range kindsOf(f.kind) {
 			ops = append(ops, operation.Operation{Kind: string(kind), Action: o.Spec.Action(), ID: o.Spec.ID})
 		}
 	}

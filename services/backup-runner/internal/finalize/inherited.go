@@ -24,7 +24,7 @@ func completeFiles(ctx context.Context, s *State) (err error) {
 	}
 	name := s.Backup.Name
 	files := &leftover.Job{
-		Store: s.Store, Dir: s.Dir, Operations: layout.BackupItemOperations(name), Results: layout.BackupResults(name), Log: layout.BackupLog(name),
+		Store: s.Store, Dir: s.Dir, Owner: s.operationsOf(), Operations: layout.BackupItemOperations(name), Results: layout.BackupResults(name), Log: layout.BackupLog(name),
 		Field: "backup", Value: s.Backup.Namespace + "/" + name, Source: "holdfast/backup-runner", Message: joblog.ResultMessage,
 		Now: s.Clock.Now().UTC(), Confirm: s.Holder.Confirm,
 	}

@@ -56,7 +56,7 @@ func (a *attempt) inherit(ctx context.Context) error {
 func (a *attempt) complete(ctx context.Context, store objectstore.Store, dir string) (found *leftover.Outcome, err error) {
 	name := a.restore.Name
 	files := &leftover.Job{
-		Store: store, Dir: dir, Operations: layout.RestoreItemOperations(name), Results: layout.RestoreResults(name), Log: layout.RestoreLog(name),
+		Store: store, Dir: dir, Owner: a.operationsOf(), Operations: layout.RestoreItemOperations(name), Results: layout.RestoreResults(name), Log: layout.RestoreLog(name),
 		Field: "restore", Value: a.restore.Namespace + "/" + name, Source: "holdfast/restore-runner", Message: plain,
 		Now: a.cfg.Clock.Now().UTC(), Confirm: a.held.Confirm,
 		Notes: []joblog.Entry{{Level: joblog.Warning, Message: fmt.Sprintf("another server left the restore in phase %s: "+

@@ -112,10 +112,10 @@ func (a *attempt) ours(ctx context.Context) (bool, error) {
 }
 
 func (s *session) hasRecords(ctx context.Context, store objectstore.Reader) (bool, error) {
-	_, err := operation.Sealed(ctx, store, s.operationsOf())
+	list, err := operation.Sealed(ctx, store, s.operationsOf())
 	switch {
 	case err == nil, errors.Is(err, operation.ErrDamaged):
-		return true, nil
+		return !list.Inherited, nil
 	case !errors.Is(err, objectstore.ErrNotFound):
 		return false, err
 	}
