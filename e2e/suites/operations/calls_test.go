@@ -92,7 +92,13 @@ func (c calls) letGo(t *testing.T, backup string) {
 }
 
 // gone reports whether letGo was called.
-func (c calls) gone(backup string) bool {
-	_, err := os.Stat(c.name("go", backup))
-	return err == nil
+func (c calls) gone(backup string) bool { return !c.since(backup).IsZero() }
+
+// since is when letGo was called; zero while it was not.
+func (c calls) since(backup string) time.Time {
+	info, err := os.Stat(c.name("go", backup))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }

@@ -18,12 +18,13 @@ type controller struct {
 	works client.Client
 	mu    sync.Mutex
 	held  map[string]bool
+	ended map[string]time.Time // when the last operation of a namespace did
 }
 
 // startController lets a controller run until the test is done.
 func startController(t *testing.T, c client.Client) *controller {
 	t.Helper()
-	controller := &controller{works: c, held: map[string]bool{}}
+	controller := &controller{works: c, held: map[string]bool{}, ended: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { controller.run(ctx) })
@@ -59,6 +60,20 @@ func (c *controller) holds(w *work) bool {
 	return c.held[w.Namespace] || c.held[w.Namespace+"/"+w.Spec.Item]
 }
 
+// note keeps when an operation ended.
+func (c *controller) note(w *work) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended[w.Namespace] = time.Now()
+}
+
+// end is when the last operation of a namespace ended.
+func (c *controller) end(namespace string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended[namespace]
+}
+
 // run reconciles all objects in a loop: a failed read or write is repeated by the next pass.
 func (c *controller) run(ctx context.Context) {
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -67,8 +82,8 @@ func (c *controller) run(ctx context.Context) {
 		var list workList
 		if err := c.works.List(ctx, &list); err == nil {
 			for i := range list.Items {
-				if w := &list.Items[i]; c.advance(w) {
-					_ = c.works.Update(ctx, w)
+				if w := &list.Items[i]; c.advance(w) && c.works.Update(ctx, w) == nil && w.Spec.Result != "" {
+					c.note(w)
 				}
 			}
 		}

@@ -104,10 +104,15 @@ func (a *inside) Progress(_ context.Context, op plugin.Operation) (plugin.Progre
 	if err := a.calls.polled(insideAction[len("own.example.com/"):], run.backup); err != nil {
 		return plugin.Progress{}, err
 	}
+	if run.order.Start == held {
+		run.began = a.calls.since(run.backup)
+	}
 	p := plugin.Progress{State: plugin.Running, Done: 1, Total: total, Unit: unit, Description: fmt.Sprint("in process ", os.Getpid()), Started: run.began}
 	switch {
 	case run.cancelled:
 		p.State = plugin.Cancelled
+	case run.began.IsZero():
+		p.State = plugin.Pending
 	case time.Since(run.began).Seconds() >= run.order.Seconds:
 		p.State, p.Done = plugin.Succeeded, total
 	}

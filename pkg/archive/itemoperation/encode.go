@@ -19,15 +19,16 @@ type written struct {
 }
 
 type writtenSpec struct {
-	BackupName    string     `json:"backupName,omitempty"`
-	BackupUID     string     `json:"backupUID,omitempty"`
-	BackupAction  string     `json:"backupItemAction,omitempty"`
-	RestoreName   string     `json:"restoreName,omitempty"`
-	RestoreUID    string     `json:"restoreUID,omitempty"`
-	RestoreAction string     `json:"restoreItemAction,omitempty"`
-	Resource      Resource   `json:"resourceIdentifier"`
-	ID            string     `json:"operationID"`
-	After         []Resource `json:"postOperationItems,omitempty"`
+	BackupName    string   `json:"backupName,omitempty"`
+	BackupUID     string   `json:"backupUID,omitempty"`
+	BackupAction  string   `json:"backupItemAction,omitempty"`
+	RestoreName   string   `json:"restoreName,omitempty"`
+	RestoreUID    string   `json:"restoreUID,omitempty"`
+	RestoreAction string   `json:"restoreItemAction,omitempty"`
+	Resource      Resource `json:"resourceIdentifier"`
+	ID            string   `json:"operationID"`
+	// After is a []Resource of a backup, null where there are none, and nil of a restore.
+	After any `json:"postOperationItems,omitempty"`
 }
 
 type writtenStatus struct {
@@ -75,13 +76,14 @@ func entry(job operation.Job, op *operation.Operation, state *operation.State) w
 	if w.Status.Updated == nil && state.Phase.Ended() {
 		w.Status.Updated = seconds(&state.EndTime)
 	}
-	for i := range op.PostOperation {
-		w.Spec.After = append(w.Spec.After, resourceOf(&op.PostOperation[i]))
-	}
 	if job.Kind == operation.KindRestore {
 		w.Spec.RestoreName, w.Spec.RestoreUID, w.Spec.RestoreAction = job.Name, job.UID, op.Action
 	} else {
-		w.Spec.BackupName, w.Spec.BackupUID, w.Spec.BackupAction = job.Name, job.UID, op.Action
+		var items []Resource
+		for i := range op.PostOperation {
+			items = append(items, resourceOf(&op.PostOperation[i]))
+		}
+		w.Spec.BackupName, w.Spec.BackupUID, w.Spec.BackupAction, w.Spec.After = job.Name, job.UID, op.Action, items
 	}
 	return w
 }

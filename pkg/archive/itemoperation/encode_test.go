@@ -29,7 +29,7 @@ func TestEncode(t *testing.T) {
 		"resourceIdentifier":{"Group":"g","Resource":"rs","Namespace":"n","Name":"o"},"postOperationItems":[{"Group":"","Resource":"pods","Namespace":"n","Name":"p"}]},
 		"status":{"phase":"Failed","error":"no space","nCompleted":1,"nTotal":2,"operationUnits":"Bytes","description":"d",
 		"created":"2026-01-02T02:04:05Z","started":"2026-01-02T02:04:05Z","updated":"2026-01-02T03:04:05Z"}},
-		{"spec":{"backupName":"b","backupUID":"u","backupItemAction":"x/z","operationID":"op-2","resourceIdentifier":{"Group":"","Resource":"nodes","Namespace":"","Name":"o"}},
+		{"spec":{"backupName":"b","backupUID":"u","backupItemAction":"x/z","operationID":"op-2","resourceIdentifier":{"Group":"","Resource":"nodes","Namespace":"","Name":"o"},"postOperationItems":null},
 		"status":{"phase":"InProgress","created":"2026-01-02T02:05:05Z"}}]`, out.String())
 	list, err := itemoperation.Decode(bytes.NewReader(packed(t, out.String())))
 	require.NoError(t, err)
