@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -235,10 +236,19 @@ func TestSnapshotsOfABlockAreBegunTogether(t *testing.T) {
 // A driver that cuts no snapshot costs the claim, and nothing is left of it.
 func TestASnapshotThatIsNotCutIsRemoved(t *testing.T) {
 	b := newBed(t, 1)
-	b.backup.Spec.CSISnapshotTimeout.Duration = 50 * time.Millisecond
 	b.driver.Behave("a/c0", csitest.Behaviour{Cut: -1, Error: "out of space"})
-	_, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
-	require.ErrorContains(t, err, "was not cut within 50ms (csiSnapshotTimeout): out of space")
+	s, c := b.snapshotter(), clocktesting.NewFakeClock(time.Now())
+	s.Clock = c
+	ahead(t.Context(), s, 1)
+	require.Eventually(t, func() bool {
+		var all snapshotv1.VolumeSnapshotContentList
+		require.NoError(t, b.Reader.List(t.Context(), &all))
+		told := slices.ContainsFunc(all.Items, func(v snapshotv1.VolumeSnapshotContent) bool { return v.Status != nil && v.Status.Error != nil })
+		return told && c.HasWaiters() // and looks again after the pause
+	}, 10*time.Second, time.Millisecond)
+	c.Step(csisnapshot.DefaultTimeout)
+	_, err := start(t, s, csisnapshot.NameClaim, claimOf("c0"), "k0")
+	require.ErrorContains(t, err, "was not cut within 10m0s (csiSnapshotTimeout): out of space")
 	b.gone(t)
 }
 
