@@ -31,6 +31,8 @@ type restart struct {
 	// input is what to call the action with, instance where; nil and empty while that is not known.
 	input    *operation.Input
 	instance string
+	// unread is why input is not known; nil before the first try.
+	unread error
 	// refused is why it is not begun once more; empty if it may be.
 	refused string
 
@@ -104,6 +106,8 @@ func (j *Job) prepareOne(ctx context.Context, i int, instance string) {
 		r.input, r.instance = &in, instance
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, operation.ErrDamaged):
 		r.refused = err.Error()
+	default:
+		r.unread = err
 	}
 }
 
@@ -117,9 +121,15 @@ func (j *Job) decideRestart(m *memo, s *operation.State, now time.Time) []operat
 	case s.Restart == nil && r.input != nil && r.instance != "":
 		return []operation.Event{{Restart: &operation.Restart{Reason: m.ended.Error, Instance: r.instance}}}
 	case s.Restart == nil && now.Sub(r.since) >= j.poller.Grace:
-		return fails(notAgain(m.ended.Error, "no instance answers that can"))
+		why := "no instance answers that can"
+		if r.input == nil && r.unread != nil {
+			why = r.unread.Error()
+		}
+		return fails(notAgain(m.ended.Error, why))
 	case s.Restart == nil:
 		return nil
+	case r.mine(s) && uncalled(r.err):
+		return fails(notAgain(s.Restart.Reason, r.err.Error()))
 	case r.mine(s) && r.err != nil:
 		return fails(fmt.Sprintf("%s; begun once more in instance %s: %v", s.Restart.Reason, s.Restart.Instance, r.err))
 	case r.mine(s) && r.again != nil:
@@ -132,6 +142,11 @@ func (j *Job) decideRestart(m *memo, s *operation.State, now time.Time) []operat
 		return fails(fmt.Sprintf("%s; begun once more in instance %s, and what came of that is not known; %s", s.Restart.Reason, s.Restart.Instance, mayGoOn))
 	}
 	return nil
+}
+
+// uncalled tells of an error with which the action was not called.
+func uncalled(err error) bool {
+	return errors.Is(err, errLate) || errors.Is(err, action.ErrNotRestartable) || errors.Is(err, action.ErrUnknownAction)
 }
 
 // callRestarts makes the calls whose intents this process recorded.

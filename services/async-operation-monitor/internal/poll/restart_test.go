@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
@@ -117,6 +118,19 @@ func TestAnOperationThatIsNotBegunOnceMoreFailsAndSaysWhy(t *testing.T) {
 		"refused": {func(_ *bed, h *homes, _ *process) {
 			h.restart = func(*action.Restart) (action.Restarted, error) { return action.Restarted{}, errors.New("disk full") }
 		}, "begun once more in instance j: disk full", 1},
+		"no such action": {func(_ *bed, h *homes, _ *process) {
+			h.restart = func(*action.Restart) (action.Restarted, error) {
+				return action.Restarted{}, fmt.Errorf("%w: own/x", action.ErrUnknownAction)
+			}
+		}, "it is not begun once more: no such action: own/x", 1},
+		"a bucket that does not give the input": {func(b *bed, _ *homes, _ *process) {
+			b.store.Inject(func(op memstore.Op, key string) error {
+				if op == memstore.OpGet && strings.HasSuffix(key, "/input-k") {
+					return errors.New("the bucket is away")
+				}
+				return nil
+			})
+		}, "it is not begun once more: read input of an operation", 0},
 		"no instance": {func(_ *bed, h *homes, _ *process) { h.live = "" }, "it is not begun once more: no instance answers that can", 0},
 		"no input": {func(b *bed, _ *homes, _ *process) {
 			for _, key := range b.store.Keys() {
