@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -126,6 +127,41 @@ func TestABackupThatAnotherServerStoredIsFinalized(t *testing.T) {
 			require.Contains(t, w.document(t, layout.BackupLog("b1")), "a line of Velero\n")
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID), "once is enough")
 			require.Equal(t, got.Status, w.read(t, b).Status)
+		})
+	}
+}
+
+// Operations that were followed here end as they did, and what was recorded of them goes with the
+// parts.
+func TestABackupWhoseOperationsWereFollowedIsFinalized(t *testing.T) {
+	for name, tc := range map[string]struct {
+		phase, want velerov1.BackupPhase
+		end         operation.End
+		errors      int
+	}{
+		"it completed": {velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseCompleted, operation.End{}, 1},
+		"it failed":    {velerov1.BackupPhaseFinalizingPartiallyFailed, velerov1.BackupPhasePartiallyFailed, operation.End{Error: "no space"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.left(t, tc.phase, velerov1.BackupPhaseWaitingForPluginOperations, running)
+			keys := w.store.Keys()
+			list := operation.List{Job: operation.Job{Kind: operation.KindBackup, Name: "b1", UID: "uid-1"}, Inherited: true,
+				Operations: []operation.Operation{{Action: "x/y", ID: "op-1"}}}
+			_, err := operation.Seal(t.Context(), w.store, list)
+			require.NoError(t, err)
+			log, err := operation.Open(t.Context(), w.store, list.Job)
+			require.NoError(t, err)
+			require.NoError(t, log.Append(t.Context(), operation.Event{Time: time.Now(), End: &tc.end}))
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			got := w.read(t, b)
+			require.Equal(t, tc.want, got.Status.Phase, got.Status.FailureReason)
+			require.Equal(t, tc.errors, got.Status.Errors)
+			completed, failed := log.Count()
+			require.Equal(t, []int{1, completed, failed}, []int{got.Status.BackupItemOperationsAttempted, got.Status.BackupItemOperationsCompleted, got.Status.BackupItemOperationsFailed})
+			require.Contains(t, w.document(t, layout.BackupResults("b1")), tc.end.Error)
+			require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), `"phase":"`+string(log.States()[0].Phase)+`"`)
+			require.Equal(t, keys, w.store.Keys())
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -76,6 +77,47 @@ func TestARestoreThatAnotherServerDidIsFinalized(t *testing.T) {
 			}
 			require.Empty(t, b.cluster.Requests("POST "))
 			require.Equal(t, []velerov1.RestorePhase{tc.want}, b.ended)
+		})
+	}
+}
+
+// A sealed list that was made of another server's operations does not make the restore one of this
+// version's, also for a runner that takes over.
+func TestARestoreWhoseOperationsWereFollowedIsFinalized(t *testing.T) {
+	const fin, finPF = velerov1.RestorePhaseFinalizing, velerov1.RestorePhaseFinalizingPartiallyFailed
+	for name, tc := range map[string]struct {
+		phase, want velerov1.RestorePhase
+		end         operation.End
+		errors      int
+		claim       string
+	}{
+		"it completed":              {fin, velerov1.RestorePhaseCompleted, operation.End{}, 1, ""},
+		"it failed":                 {finPF, velerov1.RestorePhasePartiallyFailed, operation.End{Error: "no space"}, 2, ""},
+		"a runner began before":     {fin, velerov1.RestorePhaseCompleted, operation.End{}, 1, `{"holder":"","epoch":1}`},
+		"with a failed one as well": {finPF, velerov1.RestorePhasePartiallyFailed, operation.End{Error: "no space"}, 2, `{"holder":"","epoch":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.left(t, tc.phase, openOperation, func(r *velerov1.Restore) {
+				if tc.claim != "" {
+					metav1.SetMetaDataAnnotation(&r.ObjectMeta, holdfast.AnnotationClaim, tc.claim)
+				}
+			})
+			list := operation.List{Job: operation.Job{Kind: operation.KindRestore, Name: "r", UID: "uid-r"}, Inherited: true,
+				Operations: []operation.Operation{{Action: "x/y", ID: "op-1"}}}
+			_, err := operation.Seal(t.Context(), b.store, list)
+			require.NoError(t, err)
+			log, err := operation.Open(t.Context(), b.store, list.Job)
+			require.NoError(t, err)
+			require.NoError(t, log.Append(t.Context(), operation.Event{Time: time.Now(), End: &tc.end}))
+			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+			r := b.get(t)
+			require.Equal(t, tc.want, r.Status.Phase, r.Status.FailureReason)
+			require.Equal(t, tc.errors, r.Status.Errors)
+			require.Equal(t, 7, r.Status.Progress.ItemsRestored)
+			require.Contains(t, b.file(t, layout.RestoreResults("r")), tc.end.Error)
+			require.Contains(t, b.file(t, layout.RestoreItemOperations("r")), `"phase":"`+string(log.States()[0].Phase)+`"`)
+			require.Empty(t, b.cluster.Requests("POST "))
 		})
 	}
 }
