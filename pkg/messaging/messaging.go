@@ -44,9 +44,14 @@ var ErrInvalidHint = errors.New("invalid hint")
 type Config struct {
 	URL       string // one URL or a comma-separated list
 	CredsFile string // NATS credentials file; empty means none
-	Name      string // connection name shown by the server
-	Log       *slog.Logger
-	Clock     clock.WithTicker
+	// CAFile is a PEM file that servers are checked against; with it TLS is used whatever the URL
+	// says. CertFile and KeyFile are those of the certificate presented to servers. All are read
+	// again for every connection; empty means none.
+	CAFile, CertFile, KeyFile string
+
+	Name  string // connection name shown by the server
+	Log   *slog.Logger
+	Clock clock.WithTicker
 	// Tracer makes the producer and consumer spans; nil makes none, trace context is passed on all
 	// the same.
 	Tracer trace.TracerProvider
@@ -133,6 +138,12 @@ func connectOptions(cfg Config, line *line) ([]nats.Option, error) {
 			line.renew()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cfg.Log.Warn("nats error", "error", err) }),
+	}
+	if cfg.CAFile != "" {
+		options = append(options, nats.RootCAs(cfg.CAFile))
+	}
+	if cfg.CertFile != "" {
+		options = append(options, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
 	}
 	if cfg.CredsFile == "" {
 		return options, nil

@@ -51,6 +51,12 @@ func NewInstance(service string) string {
 	return service + "-" + strings.ToLower(rand.Text()[:12])
 }
 
+// serviceOf is the service that an instance with a name of [NewInstance] is of.
+func serviceOf(instance string) string {
+	end := strings.LastIndexByte(instance, '-')
+	return instance[:max(end, 0)]
+}
+
 func (b Base) check() error {
 	switch {
 	case b.Name == "":

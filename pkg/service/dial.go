@@ -1,27 +1,26 @@
 package service
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"os"
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 )
 
 // Dial returns a connection to another instance of Holdfast's services, which dials when it is
-// first used: with TLS where this service serves with it, checked against --tls-ca-file. A call that
-// is made for a caller of this service carries the caller's token, any other one that of this
-// process. A token goes over TLS, or to a literal loopback address. The caller closes the
-// connection.
-func (r *Runtime) Dial(address string) (*grpc.ClientConn, error) {
-	transport, secure, err := clientTLS(r.base.Options)
+// first used: with TLS where this service serves with it. The certificate is checked against
+// --tls-ca-file, for the name that --tls-server-names has for the instance's service, else for the
+// host of address. A call that is made for a caller of this service carries the caller's token, any
+// other one that of this process. A token goes over TLS, or to a literal loopback address. The
+// caller closes the connection.
+func (r *Runtime) Dial(instance, address string) (*grpc.ClientConn, error) {
+	transport, secure, err := clientTLS(r.base.Options, r.base.Options.TLSServerNames[serviceOf(instance)])
 	if err != nil {
 		return nil, err
 	}
@@ -34,26 +33,6 @@ func (r *Runtime) Dial(address string) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("address %q: %w", address, err)
 	}
 	return conn, nil
-}
-
-// clientTLS is how other services are called, and whether that is TLS.
-func clientTLS(o Options) (credentials.TransportCredentials, bool, error) {
-	if o.TLSCertFile == "" {
-		return insecure.NewCredentials(), false, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { // renewed files are used
-		cert, err := tls.LoadX509KeyPair(o.TLSCertFile, o.TLSKeyFile)
-		return &cert, err
-	}
-	if o.TLSCAFile != "" {
-		pool, err := loadCAs(o.TLSCAFile)
-		if err != nil {
-			return nil, false, err
-		}
-		config.RootCAs = pool
-	}
-	return credentials.NewTLS(config), true, nil
 }
 
 // tokens presents the token of a call's own caller, else that of this process.
@@ -77,14 +56,14 @@ func (t *tokens) GetRequestMetadata(ctx context.Context, _ ...string) (map[strin
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (t *tokens) RequireTransportSecurity() bool { return t.secure }
 
-// token is that of this process: of the run it belongs to, else the one that it shows to the API
-// server; empty for none.
+// token is that of this process: of the run it belongs to, else of --auth-token-file, else the one
+// that it shows to the API server; empty for none.
 func (r *Runtime) token() (string, error) {
-	switch {
-	case r.base.Token != "":
+	if r.base.Token != "" {
 		return r.base.Token, nil
-	case r.config.BearerTokenFile != "":
-		token, err := os.ReadFile(r.config.BearerTokenFile)
+	}
+	if file := cmp.Or(r.base.Options.AuthTokenFile, r.config.BearerTokenFile); file != "" {
+		token, err := os.ReadFile(file)
 		return strings.TrimSpace(string(token)), err
 	}
 	return r.config.BearerToken, nil

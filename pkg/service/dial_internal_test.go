@@ -38,7 +38,7 @@ func TestDialPresentsTheTokenOfTheCallerElseItsOwn(t *testing.T) {
 	})
 	call := func(r *Runtime, ctx context.Context) []string {
 		t.Helper()
-		conn, err := r.Dial(listener.Addr().String())
+		conn, err := r.Dial("runner-x", listener.Addr().String())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, conn.Close()) }()
 		_, err = healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
@@ -50,14 +50,18 @@ func TestDialPresentsTheTokenOfTheCallerElseItsOwn(t *testing.T) {
 	run := &Runtime{base: Base{Token: "of the run"}, config: &rest.Config{BearerTokenFile: file}}
 	account := &Runtime{base: Base{Options: Options{Auth: AuthKubernetes}}, config: &rest.Config{BearerTokenFile: file}}
 	nobody := &Runtime{base: Base{Options: Options{Auth: AuthNone}}, config: &rest.Config{BearerTokenFile: file}}
+	audience := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(audience, []byte("for services\n"), 0o600))
+	special := &Runtime{base: Base{Options: Options{Auth: AuthKubernetes, AuthTokenFile: audience}}, config: &rest.Config{BearerTokenFile: file}}
 	forwarded := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer of ann"))
 	require.Equal(t, []string{"Bearer of the run"}, call(run, t.Context()))
 	require.Equal(t, []string{"Bearer of ann"}, call(run, forwarded))
 	require.Equal(t, []string{"Bearer of the account"}, call(account, t.Context()))
 	require.Equal(t, []string{"Bearer of ann"}, call(account, forwarded))
+	require.Equal(t, []string{"Bearer for services"}, call(special, t.Context()))
 	require.Empty(t, call(nobody, t.Context()))
 
-	_, err = account.Dial("10.0.0.1:7442")
+	_, err = account.Dial("runner-x", "10.0.0.1:7442")
 	require.Error(t, err, "no token leaves the machine in the clear")
 }
 

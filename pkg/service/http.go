@@ -33,7 +33,7 @@ func (r *Runtime) Listen(ctx context.Context, flag, address string, handler http
 	if err := checkAddress(address); err != nil {
 		return "", errgrpc.Field(flag, "%v", err)
 	}
-	config, err := serverTLS(r.base.Options, tls.NoClientCert, "http/1.1")
+	config, err := serverTLS(r.base.Options, tls.NoClientCert, r.base.Log, "http/1.1")
 	if err != nil {
 		return "", err
 	}

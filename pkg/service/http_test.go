@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/service/certtest"
 )
 
 // TestAnEndpointBeyondLoopbackNeedsTLS: links of artifacts are as good as passwords, and what they
@@ -34,13 +34,9 @@ func TestAnEndpointBeyondLoopbackNeedsTLS(t *testing.T) {
 // both on one port.
 func TestAnEndpointServesItsHandlerOnly(t *testing.T) {
 	w := newWorld(t)
-	cert, key, ca := filepath.Join(w.dir, "tls.crt"), filepath.Join(w.dir, "tls.key"), filepath.Join(w.dir, "ca.crt")
-	issue(t, cert, key)
-	issue(t, ca, filepath.Join(w.dir, "ca.key"))
-	base := w.base(t, "manifest-indexer")
-	base.Options.TLSCertFile, base.Options.TLSKeyFile, base.Options.TLSCAFile = cert, key, ca
-	secure, err := service.New(t.Context(), base)
-	require.NoError(t, err)
+	authority := certtest.New(t, "servers")
+	cert, callers := authority.CAFile, certtest.New(t, "callers")
+	secure := w.secure(t, "manifest-indexer", authority.Issue(t, "own", "127.0.0.1"), func(b *service.Base) { b.Options.TLSClientCAFile = callers.CAFile })
 	for scheme, r := range map[string]*service.Runtime{"http": w.runtime(t, "deletion"), "https": secure} {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /own", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })

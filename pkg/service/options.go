@@ -34,6 +34,14 @@ type Options struct {
 	NATSURL string
 	// NATSCredsFile is the path of a NATS credentials file (JWT and seed); empty means none.
 	NATSCredsFile string
+	// NATSCAFile is a PEM file that NATS servers are checked against; empty means the authorities of
+	// the machine. With it NATS is used over TLS whatever the URL says.
+	NATSCAFile string
+	// NATSCertFile and NATSKeyFile are the PEM files of the certificate presented to NATS servers;
+	// both or neither.
+	NATSCertFile string
+	// NATSKeyFile belongs to NATSCertFile.
+	NATSKeyFile string
 	// PluginDir holds plugin binaries; empty means no plugins.
 	PluginDir string
 	// WorkDir holds what does not fit in memory. It is created when missing.
@@ -50,11 +58,24 @@ type Options struct {
 	TLSCertFile string
 	// TLSKeyFile belongs to TLSCertFile.
 	TLSKeyFile string
-	// TLSCAFile is a PEM file. When set, callers must present a certificate it signed, and other
-	// services are checked against it.
+	// TLSCAFile is a PEM file that other services are checked against; empty means the authorities
+	// of the machine.
 	TLSCAFile string
+	// TLSClientCAFile is a PEM file. When set, a certificate that a caller presents must be signed by
+	// it. With AuthNone callers must present one; otherwise they need a token and may leave it out,
+	// since a certificate says nothing about who calls.
+	TLSClientCAFile string
+	// TLSServerNames are, by service, the names that certificates of other services must have; one
+	// that is not there is checked for the host that is called.
+	TLSServerNames map[string]string
 	// Auth is AuthNone or AuthKubernetes.
 	Auth string
+	// AuthAudience is the audience that callers' tokens must be issued for; empty means that of the
+	// API server.
+	AuthAudience string
+	// AuthTokenFile holds the token to present to other services; empty means the one that is
+	// presented to the API server.
+	AuthTokenFile string
 	// LogLevel is debug, info, warn or error.
 	LogLevel string
 	// LogFormat is text or json.
@@ -92,6 +113,9 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of the backups, restores and locations to serve")
 	fs.StringVar(&o.NATSURL, "nats-url", o.NATSURL, "NATS server URLs, separated by commas")
 	fs.StringVar(&o.NATSCredsFile, "nats-creds-file", o.NATSCredsFile, "path of a NATS credentials file")
+	fs.StringVar(&o.NATSCAFile, "nats-ca-file", o.NATSCAFile, "PEM certificates that NATS servers are checked against")
+	fs.StringVar(&o.NATSCertFile, "nats-cert-file", o.NATSCertFile, "PEM certificate to present to NATS servers")
+	fs.StringVar(&o.NATSKeyFile, "nats-key-file", o.NATSKeyFile, "PEM key of --nats-cert-file")
 	fs.StringVar(&o.PluginDir, "plugin-dir", o.PluginDir, "directory of plugin binaries")
 	fs.StringVar(&o.WorkDir, "work-dir", o.WorkDir, "directory for data that does not fit in memory")
 	fs.StringVar(&o.GRPCAddress, "grpc-address", o.GRPCAddress, "host:port to serve gRPC on")
@@ -99,8 +123,12 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HTTPAddress, "http-address", o.HTTPAddress, "host:port to serve metrics and probes on")
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM certificate to serve gRPC and artifacts with")
 	fs.StringVar(&o.TLSKeyFile, "tls-key-file", o.TLSKeyFile, "PEM key of --tls-cert-file")
-	fs.StringVar(&o.TLSCAFile, "tls-ca-file", o.TLSCAFile, "PEM certificates that callers and other services are checked against")
+	fs.StringVar(&o.TLSCAFile, "tls-ca-file", o.TLSCAFile, "PEM certificates that other services are checked against")
+	fs.StringVar(&o.TLSClientCAFile, "tls-client-ca-file", o.TLSClientCAFile, "PEM certificates that those of callers are checked against; callers with tokens need none")
+	fs.StringToStringVar(&o.TLSServerNames, "tls-server-names", o.TLSServerNames, "names that certificates of other services must have, as service=name,...; the host that is called when a service has none")
 	fs.StringVar(&o.Auth, "auth", o.Auth, "who may call: none (everyone, loopback only) or kubernetes (RBAC decides)")
+	fs.StringVar(&o.AuthAudience, "auth-audience", o.AuthAudience, "audience that tokens of callers must be issued for; the API server's when empty")
+	fs.StringVar(&o.AuthTokenFile, "auth-token-file", o.AuthTokenFile, "file with the token to present to other services; the one for the API server when empty")
 	fs.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "text or json")
 	fs.StringSliceVar(&o.Features, "features", o.Features, "optional features to turn on, separated by commas")

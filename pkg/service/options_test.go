@@ -43,6 +43,14 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"auth unknown":         {"--auth", func(o *service.Options) { o.Auth = "basic" }},
 		"cert without key":     {"--tls-cert-file", func(o *service.Options) { o.TLSCertFile = "x" }},
 		"ca without cert":      {"--tls-ca-file", func(o *service.Options) { o.TLSCAFile = "x" }},
+		"callers without cert": {"--tls-client-ca-file", func(o *service.Options) { o.TLSClientCAFile = "x" }},
+		"names without cert":   {"--tls-server-names", func(o *service.Options) { o.TLSServerNames = map[string]string{"a": "b"} }},
+		"empty server name": {"--tls-server-names", func(o *service.Options) {
+			o.TLSCertFile, o.TLSKeyFile, o.TLSServerNames = "x", "y", map[string]string{"a": ""}
+		}},
+		"nats cert without key": {"--nats-cert-file", func(o *service.Options) { o.NATSCertFile = "x" }},
+		"audience of no token":  {"--auth-audience", func(o *service.Options) { o.AuthAudience = "x" }},
+		"token for no service":  {"--auth-token-file", func(o *service.Options) { o.AuthTokenFile = "x" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := defaults()

@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -114,7 +113,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 		return err
 	}
 	r.fabric, err = messaging.Connect(ctx, messaging.Config{
-		URL: o.NATSURL, CredsFile: o.NATSCredsFile, Name: r.base.Instance,
+		URL: o.NATSURL, CredsFile: o.NATSCredsFile, CAFile: o.NATSCAFile, CertFile: o.NATSCertFile, KeyFile: o.NATSKeyFile, Name: r.base.Instance,
 		Log: r.base.Log, Clock: r.base.Clock, Tracer: r.base.Tracer,
 		Installation: Installation(r.manager.GetAPIReader(), o.Namespace),
 	})
@@ -122,7 +121,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 }
 
 func (r *Runtime) buildGRPC(context.Context) error {
-	tlsConfig, err := serverTLS(r.base.Options, tls.RequireAndVerifyClientCert, "h2")
+	tlsConfig, err := serverTLS(r.base.Options, r.base.callerCertificates(), r.base.Log, "h2")
 	if err != nil {
 		return err
 	}

@@ -1,18 +1,8 @@
 package service_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/credentials"
@@ -20,60 +10,111 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/service/certtest"
 )
 
-// issue writes a self-signed certificate for 127.0.0.1 that is also its own CA.
-func issue(t *testing.T, certFile, keyFile string) tls.Certificate {
+const serving, refused = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_UNKNOWN
+
+// secure is a service of a world with TLS, on 127.0.0.1.
+func (w world) secure(t *testing.T, name string, own certtest.Pair, adjust func(*service.Base)) *service.Runtime {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: serial, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	base := w.base(t, name)
+	base.Options.TLSCertFile, base.Options.TLSKeyFile = own.CertFile, own.KeyFile
+	if adjust != nil {
+		adjust(&base)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	r, err := service.New(t.Context(), base)
 	require.NoError(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	require.NoError(t, os.WriteFile(certFile, certPEM, 0o600))
-	require.NoError(t, os.WriteFile(keyFile, keyPEM, 0o600))
-	cert, err := tls.X509KeyPair(certPEM, keyPEM)
-	require.NoError(t, err)
-	return cert
+	t.Cleanup(r.Close)
+	return r
 }
 
-func client(t *testing.T, caFile string, own ...tls.Certificate) credentials.TransportCredentials {
+func client(t *testing.T, a *certtest.Authority, own ...certtest.Pair) credentials.TransportCredentials {
 	t.Helper()
-	ca, err := os.ReadFile(caFile)
-	require.NoError(t, err)
-	pool := x509.NewCertPool()
-	require.True(t, pool.AppendCertsFromPEM(ca))
-	return credentials.NewTLS(&tls.Config{RootCAs: pool, Certificates: own, MinVersion: tls.VersionTLS12})
+	return credentials.NewTLS(a.Client(t, own...))
 }
 
 func TestMutualTLS(t *testing.T) {
-	w := newWorld(t)
-	cert, key, ca := filepath.Join(w.dir, "tls.crt"), filepath.Join(w.dir, "tls.key"), filepath.Join(w.dir, "ca.crt")
-	issue(t, cert, key)
-	caller := issue(t, ca, filepath.Join(w.dir, "ca.key"))
-	base := w.base(t, "queue-scheduler")
-	base.Options.TLSCertFile, base.Options.TLSKeyFile, base.Options.TLSCAFile = cert, key, ca
-	r, err := service.New(t.Context(), base)
-	require.NoError(t, err)
+	w, servers, callers := newWorld(t), certtest.New(t, "servers"), certtest.New(t, "callers")
+	own, caller, stranger := servers.Issue(t, "own", "127.0.0.1"), callers.Issue(t, "caller"), servers.Issue(t, "stranger")
+	r := w.secure(t, "queue-scheduler", own, func(b *service.Base) { b.Options.TLSClientCAFile = callers.CAFile })
 	stop := running(t, r)
-
-	require.Equal(t, healthpb.HealthCheckResponse_SERVING, health(t, r.GRPCAddr(), client(t, cert, caller), ""))
-	require.Equal(t, healthpb.HealthCheckResponse_UNKNOWN, health(t, r.GRPCAddr(), client(t, cert), ""), "no client certificate")
-	require.Equal(t, healthpb.HealthCheckResponse_UNKNOWN, health(t, r.GRPCAddr(), insecure.NewCredentials(), ""))
-
-	before := client(t, cert, caller)
-	issue(t, cert, key)
-	require.Equal(t, healthpb.HealthCheckResponse_UNKNOWN, health(t, r.GRPCAddr(), before, ""), "the new certificate is in use")
-	require.Equal(t, healthpb.HealthCheckResponse_SERVING, health(t, r.GRPCAddr(), client(t, cert, caller), ""))
+	require.Equal(t, serving, health(t, r.GRPCAddr(), client(t, servers, caller), ""))
+	require.Equal(t, refused, health(t, r.GRPCAddr(), client(t, servers), ""), "without tokens a certificate is needed")
+	require.Equal(t, refused, health(t, r.GRPCAddr(), client(t, servers, stranger), ""))
+	require.Equal(t, refused, health(t, r.GRPCAddr(), insecure.NewCredentials(), ""))
 	require.NoError(t, stop())
+}
+
+// TestACertificateIsNeverAskedOfWhoHasAToken: --tls-ca-file was one flag for peers and callers, and
+// locked out everyone who had a token and no certificate.
+func TestACertificateIsNeverAskedOfWhoHasAToken(t *testing.T) {
+	w, servers, callers := newWorld(t), certtest.New(t, "servers"), certtest.New(t, "callers")
+	own, caller, stranger := servers.Issue(t, "own", "127.0.0.1"), callers.Issue(t, "caller"), servers.Issue(t, "stranger")
+	r := w.secure(t, "queue-scheduler", own, func(b *service.Base) {
+		b.Options.TLSClientCAFile, b.Options.TLSCAFile, b.Options.Auth = callers.CAFile, servers.CAFile, service.AuthKubernetes
+	})
+	stop := running(t, r)
+	require.Equal(t, serving, health(t, r.GRPCAddr(), client(t, servers, caller), ""))
+	require.Equal(t, serving, health(t, r.GRPCAddr(), client(t, servers), ""))
+	require.Equal(t, refused, health(t, r.GRPCAddr(), client(t, servers, stranger), ""), "one that is presented has to be valid")
+	require.NoError(t, stop())
+}
+
+func TestRenewedFilesAreUsed(t *testing.T) {
+	w, old, renewed := newWorld(t), certtest.New(t, "old"), certtest.New(t, "renewed")
+	own, callers := old.Issue(t, "own", "127.0.0.1"), certtest.New(t, "callers")
+	caller := callers.Issue(t, "caller")
+	r := w.secure(t, "queue-scheduler", own, func(b *service.Base) { b.Options.TLSClientCAFile = callers.CAFile })
+	stop := running(t, r)
+	require.Equal(t, serving, health(t, r.GRPCAddr(), client(t, old, caller), ""))
+
+	require.NoError(t, os.WriteFile(own.CertFile, []byte("half"), 0o600))
+	require.Equal(t, serving, health(t, r.GRPCAddr(), client(t, old, caller), ""), "what was read last goes on")
+	move(t, renewed.Issue(t, "own", "127.0.0.1"), own)
+	require.Equal(t, refused, health(t, r.GRPCAddr(), client(t, old, caller), ""), "the new certificate is in use")
+	require.Equal(t, serving, health(t, r.GRPCAddr(), client(t, renewed, caller), ""))
+
+	others := certtest.New(t, "others")
+	require.NoError(t, os.Rename(others.CAFile, callers.CAFile))
+	require.Equal(t, refused, health(t, r.GRPCAddr(), client(t, renewed, caller), ""), "the authority of callers is another one")
+	require.Equal(t, serving, health(t, r.GRPCAddr(), client(t, renewed, others.Issue(t, "caller")), ""))
+	require.NoError(t, stop())
+}
+
+func move(t *testing.T, from, to certtest.Pair) {
+	t.Helper()
+	require.NoError(t, os.Rename(from.CertFile, to.CertFile))
+	require.NoError(t, os.Rename(from.KeyFile, to.KeyFile))
+}
+
+// TestPeersAreCheckedForTheNameOfTheirService: a Pod is called by its IP address, which no
+// certificate of a Service names, and was not reached.
+func TestPeersAreCheckedForTheNameOfTheirService(t *testing.T) {
+	const runnerName = "holdfast-backup-runner.velero.svc"
+	w, authority := newWorld(t), certtest.New(t, "cluster")
+	runner := w.secure(t, "backup-runner", authority.Issue(t, "runner", runnerName), nil)
+	other := w.secure(t, "deletion", authority.Issue(t, "other", "holdfast-deletion.velero.svc"), nil)
+	monitor := w.secure(t, "async-operation-monitor", authority.Issue(t, "monitor", "holdfast-async-operation-monitor.velero.svc"), func(b *service.Base) {
+		b.Options.TLSCAFile = authority.CAFile
+		b.Options.TLSServerNames = map[string]string{"backup-runner": runnerName}
+	})
+	stopRunner, stopOther := running(t, runner), running(t, other)
+	ask := func(instance, address string) error {
+		conn, err := monitor.Dial(instance, address)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close()) }()
+		_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		return err
+	}
+	instance := service.NewInstance("backup-runner")
+	require.NoError(t, ask(instance, runner.AdvertisedAddr()))
+	require.ErrorContains(t, ask(instance, other.AdvertisedAddr()), "holdfast-deletion.velero.svc, not "+runnerName, "the certificate of another service")
+	require.ErrorContains(t, ask(service.NewInstance("restore-runner"), runner.AdvertisedAddr()), "127.0.0.1", "a service without a name is checked for its address")
+
+	strange := certtest.New(t, "cluster")
+	require.NoError(t, os.Rename(strange.CAFile, authority.CAFile))
+	require.Error(t, ask(instance, runner.AdvertisedAddr()), "renewed authorities are used")
+	require.NoError(t, stopRunner())
+	require.NoError(t, stopOther())
 }

@@ -68,11 +68,27 @@ func (o *Options) validateGRPC() []error {
 	default:
 		errs = append(errs, errgrpc.Field("--auth", "%q is not none or kubernetes", o.Auth))
 	}
-	if (o.TLSCertFile == "") != (o.TLSKeyFile == "") {
-		errs = append(errs, errgrpc.Field("--tls-cert-file", "must be given together with --tls-key-file"))
+	return append(errs, o.validateTLS()...)
+}
+
+// validateTLS refuses what would have no effect.
+func (o *Options) validateTLS() []error {
+	var errs []error
+	needs := func(flag string, given bool, what string) {
+		if given {
+			errs = append(errs, errgrpc.Field("--"+flag, "%s", what))
+		}
 	}
-	if o.TLSCAFile != "" && o.TLSCertFile == "" {
-		errs = append(errs, errgrpc.Field("--tls-ca-file", "needs --tls-cert-file and --tls-key-file"))
+	const certificate = "needs --tls-cert-file and --tls-key-file"
+	needs("tls-cert-file", (o.TLSCertFile == "") != (o.TLSKeyFile == ""), "must be given together with --tls-key-file")
+	needs("tls-ca-file", o.TLSCAFile != "" && o.TLSCertFile == "", certificate)
+	needs("tls-client-ca-file", o.TLSClientCAFile != "" && o.TLSCertFile == "", certificate)
+	needs("tls-server-names", len(o.TLSServerNames) > 0 && o.TLSCertFile == "", certificate)
+	needs("nats-cert-file", (o.NATSCertFile == "") != (o.NATSKeyFile == ""), "must be given together with --nats-key-file")
+	needs("auth-audience", o.AuthAudience != "" && o.Auth != AuthKubernetes, "needs --auth kubernetes")
+	needs("auth-token-file", o.AuthTokenFile != "" && o.Auth != AuthKubernetes, "needs --auth kubernetes")
+	for service, name := range o.TLSServerNames {
+		needs("tls-server-names", service == "" || name == "", "must be service=name,...")
 	}
 	return errs
 }

@@ -32,7 +32,7 @@ type Peers interface {
 // Client calls the instances whose plugin processes run operations. Safe for concurrent use.
 type Client struct {
 	peers Peers
-	dial  func(address string) (*grpc.ClientConn, error)
+	dial  func(instance, address string) (*grpc.ClientConn, error)
 
 	mu     sync.Mutex
 	conns  map[string]connection // by instance
@@ -45,7 +45,7 @@ type connection struct {
 }
 
 // NewClient returns a Client that connects with dial. Close ends its connections.
-func NewClient(peers Peers, dial func(address string) (*grpc.ClientConn, error)) *Client {
+func NewClient(peers Peers, dial func(instance, address string) (*grpc.ClientConn, error)) *Client {
 	return &Client{peers: peers, dial: dial, conns: map[string]connection{}}
 }
 
@@ -90,7 +90,7 @@ func (c *Client) connect(ctx context.Context, instance string) (operationv1.Oper
 	case address == "":
 		return nil, fmt.Errorf("instance %s does not say where it can be asked: %w", instance, errgrpc.ErrUnavailable)
 	}
-	made, err := c.dial(address)
+	made, err := c.dial(instance, address)
 	if err != nil {
 		return nil, fmt.Errorf("connect to instance %s: %w", instance, err)
 	}

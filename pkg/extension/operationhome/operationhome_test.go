@@ -153,7 +153,7 @@ func newBed(t *testing.T) *bed {
 	b.action = session.BackupItems()[0].(action.BackupStarter)
 	b.server = &operationhome.Server{Instance: "runner-1", Processes: b.operations}
 	b.address = b.serve()
-	b.client = operationhome.NewClient(b, func(address string) (*grpc.ClientConn, error) {
+	b.client = operationhome.NewClient(b, func(_, address string) (*grpc.ClientConn, error) {
 		return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	})
 	t.Cleanup(b.client.Close)

@@ -1,0 +1,80 @@
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// clientTLS is how another service is called, and whether that is TLS. The certificate of the other
+// one has to name serverName; empty means the host that is dialled.
+func clientTLS(o Options, serverName string) (credentials.TransportCredentials, bool, error) {
+	if o.TLSCertFile == "" {
+		return insecure.NewCredentials(), false, nil
+	}
+	r := &renewing{options: o, serverName: serverName}
+	_, err := r.current()
+	return r, true, err
+}
+
+// renewing is TLS of a client whose files are read again for every handshake. It is safe for
+// concurrent use.
+type renewing struct {
+	options    Options
+	serverName string
+}
+
+func (r *renewing) current() (credentials.TransportCredentials, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: r.serverName}
+	config.GetClientCertificate = func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		cert, err := loadCertificate(r.options)
+		if err != nil {
+			return nil, err
+		}
+		if asked.SupportsCertificate(cert) != nil { // of another authority than the one for clients
+			return &tls.Certificate{}, nil
+		}
+		return cert, nil
+	}
+	if r.options.TLSCAFile != "" {
+		pool, err := loadCAs("--tls-ca-file", r.options.TLSCAFile)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = pool
+	}
+	return credentials.NewTLS(config), nil
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (r *renewing) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	now, err := r.current()
+	if err != nil {
+		return nil, nil, err
+	}
+	return now.ClientHandshake(ctx, authority, conn)
+}
+
+// ServerHandshake implements credentials.TransportCredentials; nothing is served with it.
+func (r *renewing) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, credentials.ErrConnDispatched
+}
+
+// Info implements credentials.TransportCredentials.
+func (r *renewing) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls", ServerName: r.serverName} //nolint:staticcheck // the authority of calls is taken from it
+}
+
+// Clone implements credentials.TransportCredentials.
+func (r *renewing) Clone() credentials.TransportCredentials {
+	return &renewing{options: r.options, serverName: r.serverName}
+}
+
+// OverrideServerName implements credentials.TransportCredentials.
+func (r *renewing) OverrideServerName(name string) error {
+	r.serverName = name
+	return nil
+}
