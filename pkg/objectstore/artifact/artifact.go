@@ -23,6 +23,10 @@ import (
 // PathPrefix begins the path of every artifact.
 const PathPrefix = "/artifacts/"
 
+// MaxAge is how long a URL may be valid: neither is one made for longer, nor is one taken whose end
+// is farther away, whoever has signed it.
+const MaxAge = time.Hour
+
 // KeyBytes is the length of a signing key.
 const KeyBytes = 32
 
@@ -44,10 +48,13 @@ type Signer struct {
 	Clock clock.PassiveClock
 }
 
-// URL returns a link to an object of a location that is valid for ttl. Neither needs to exist.
+// URL returns a link to an object of a location that is valid for ttl, at most MaxAge. Neither needs to exist.
 func (s *Signer) URL(location, key string, ttl time.Duration) (string, error) {
 	if len(s.Key) < KeyBytes {
 		return "", fmt.Errorf("artifact signing key: %d bytes, at least %d are needed", len(s.Key), KeyBytes)
+	}
+	if ttl > MaxAge {
+		return "", fmt.Errorf("artifact link for %s: at most %s", ttl, MaxAge)
 	}
 	base, err := url.Parse(s.Base)
 	if err != nil || base.Host == "" {
@@ -76,11 +83,17 @@ func (s *Signer) Verify(u *url.URL) (location, key string, err error) {
 	if !hmac.Equal(signature, s.sign(location, key, expires)) {
 		return "", "", ErrSignature
 	}
-	if s.Clock.Now().Unix() >= expires {
+	switch now := s.Clock.Now(); {
+	case now.Unix() >= expires:
 		return "", "", ErrExpired
+	case now.Add(MaxAge+clockSkew).Unix() < expires:
+		return "", "", ErrSignature
 	}
 	return location, key, nil
 }
+
+// clockSkew is how much later the clock of the replica may be that made a URL.
+const clockSkew = time.Minute
 
 // sign authenticates all fields; the separator cannot be part of a location's name, nor of a
 // number.

@@ -119,6 +119,21 @@ func TestRefusals(t *testing.T) {
 	require.Contains(t, body, "expired")
 }
 
+// TestALinkIsNotValidForever: a signature was taken whatever end it had.
+func TestALinkIsNotValidForever(t *testing.T) {
+	b := newBed(t)
+	b.store.Set("a", []byte("x"))
+	_, err := b.signer.URL("default", "a", artifact.MaxAge+time.Second)
+	require.ErrorContains(t, err, "at most 1h")
+	url, err := b.signer.URL("default", "a", artifact.MaxAge)
+	require.NoError(t, err)
+	code, _, _ := b.fetch(http.MethodGet, url)
+	require.Equal(t, http.StatusOK, code)
+	b.clock.SetTime(b.clock.Now().Add(-time.Hour)) // signed by a replica whose clock is ahead
+	code, _, _ = b.fetch(http.MethodGet, url)
+	require.Equal(t, http.StatusForbidden, code)
+}
+
 func TestAShortBodyIsSeen(t *testing.T) {
 	b := newBed(t)
 	b.store.Set("a", []byte(strings.Repeat("x", 1<<20)))
