@@ -131,7 +131,7 @@ func (r *Runtime) buildGRPC(context.Context) error {
 	}
 	r.grpc, err = grpcserver.New(grpcserver.Config{
 		Log: r.base.Log, Registerer: r.registry, Tracer: r.base.Tracer, Propagator: telemetry.Propagator(),
-		TLS: tlsConfig, Authorize: authorize,
+		TLS: tlsConfig, Authorize: authorize, Audited: Audited, Clock: r.base.Clock,
 	})
 	return err
 }
@@ -148,7 +148,7 @@ func (r *Runtime) authorizer() (grpcserver.Authorizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--auth kubernetes: %w", err)
 	}
-	return kubeauth.New(client, r.base.Clock).Authorize, nil
+	return kubeauth.New(kubeauth.Config{Client: client, Clock: r.base.Clock, Audience: r.base.Options.AuthAudience}).Authorize, nil
 }
 
 func (r *Runtime) listen(ctx context.Context) (err error) {

@@ -3,16 +3,15 @@ package grpcserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"buf.build/go/protovalidate"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
@@ -24,6 +23,8 @@ type chain struct {
 	reports   reports
 	log       *slog.Logger
 	authorize Authorizer
+	audited   func(fullMethod string) bool
+	clock     clock.WithTicker
 	validator protovalidate.Validator
 	timeout   time.Duration
 	stopping  <-chan struct{} // closed when streams are to end
@@ -32,75 +33,46 @@ type chain struct {
 func (c chain) unary() []grpc.UnaryServerInterceptor {
 	return append(c.reports.unary(),
 		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			resp, err := c.call(ctx, req, info.FullMethod, handler)
-			return resp, c.toStatus(ctx, info.FullMethod, err)
+			call := &call{method: info.FullMethod}
+			resp, err := c.call(ctx, req, call, handler)
+			err = c.toStatus(ctx, info.FullMethod, err)
+			c.audit(ctx, call, err)
+			return resp, err
 		},
 		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(c.recovered)),
 	)
 }
 
-func (c chain) call(ctx context.Context, req any, method string, handler grpc.UnaryHandler) (any, error) {
-	ctx, err := c.authorized(ctx, method)
-	if err != nil {
-		return nil, err
-	}
+// call answers a call within its deadline, which holds for its review too.
+func (c chain) call(ctx context.Context, req any, call *call, handler grpc.UnaryHandler) (_ any, err error) {
 	if _, set := ctx.Deadline(); !set {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
+	if call.user, err = c.review(ctx, call.method); err != nil {
+		return nil, err
+	}
 	if err := validate(c.validator, req); err != nil {
 		return nil, err
 	}
-	return handler(ctx, req)
+	call.received(req)
+	return handler(context.WithValue(ctx, userKey{}, call.user), req)
 }
 
 func (c chain) stream() []grpc.StreamServerInterceptor {
 	return append(c.reports.stream(),
-		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			ctx, err := c.authorized(ss.Context(), info.FullMethod)
-			if err == nil {
-				err = c.follow(ctx, srv, ss, handler)
+		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+			ctx, call := ss.Context(), &call{method: info.FullMethod}
+			if call.user, err = c.review(ctx, call.method); err == nil {
+				err = c.follow(context.WithValue(ctx, userKey{}, call.user), srv, ss, call, handler)
 			}
-			return c.toStatus(ss.Context(), info.FullMethod, err)
+			err = c.toStatus(ctx, info.FullMethod, err)
+			c.audit(ctx, call, err)
+			return err
 		},
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(c.recovered)),
 	)
-}
-
-// errStopping has callers of streams call again: another replica may go on, or this one once
-// it is back.
-var errStopping = fmt.Errorf("the service is stopping: %w", errgrpc.ErrUnavailable)
-
-// follow runs a stream until it ends or the server stops: it is unknown how long a stream would
-// last.
-func (c chain) follow(ctx context.Context, srv any, ss grpc.ServerStream, handler grpc.StreamHandler) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-c.stopping:
-			cancel(errStopping)
-		case <-ctx.Done():
-		}
-	}()
-	err := handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, validator: c.validator})
-	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
-		return errStopping
-	}
-	return err
-}
-
-// open reports which services answer without a token: probes and tools have none.
-func open(method string) bool {
-	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
-}
-
-func (c chain) authorized(ctx context.Context, method string) (context.Context, error) {
-	if c.authorize == nil || open(method) {
-		return ctx, nil
-	}
-	return c.authorize(ctx, method)
 }
 
 func (c chain) toStatus(ctx context.Context, method string, err error) error {
@@ -127,6 +99,7 @@ type checkedStream struct {
 	grpc.ServerStream
 	ctx       context.Context //nolint:containedctx // grpc.ServerStream carries its context by design
 	validator protovalidate.Validator
+	call      *call
 }
 
 // Context is the stream's context as the authorizer returned it.
@@ -137,7 +110,11 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return validate(s.validator, m)
+	if err := validate(s.validator, m); err != nil {
+		return err
+	}
+	s.call.received(m)
+	return nil
 }
 
 // validate gives one FieldError per violated rule of the contract.

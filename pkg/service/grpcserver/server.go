@@ -25,6 +25,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"k8s.io/utils/clock"
 )
 
 // Defaults of Config.
@@ -36,11 +37,6 @@ const (
 	// MinClientPing is how often a client may ping at most.
 	MinClientPing = 30 * time.Second
 )
-
-// Authorizer decides whether a call may go on and returns the context it goes on with. Errors are
-// those of package errgrpc. Health checks and reflection are not asked about. It must be safe for
-// concurrent use.
-type Authorizer func(ctx context.Context, fullMethod string) (context.Context, error)
 
 // Config describes a server.
 type Config struct {
@@ -56,6 +52,11 @@ type Config struct {
 	TLS *tls.Config
 	// Authorize is asked for every call; nil lets everyone in.
 	Authorize Authorizer
+	// Audited reports which methods change or reveal something: each call of one is logged with who
+	// called. nil means none.
+	Audited func(fullMethod string) bool
+	// Clock measures when streams are authorized again; nil means the real one.
+	Clock clock.WithTicker
 	// UnaryTimeout is the deadline of unary calls that bring none; 0 means DefaultUnaryTimeout.
 	UnaryTimeout time.Duration
 	// MaxConnectionAge limits the age of connections; open calls are not cut off. 0 means
@@ -83,13 +84,16 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("request validator: %w", err)
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
 	metrics := newMetrics()
 	if err := cfg.Registerer.Register(metrics); err != nil {
 		return nil, fmt.Errorf("gRPC metrics: %w", err)
 	}
 	s := &Server{health: health.NewServer(), stopping: make(chan struct{})}
 	s.grpc = grpc.NewServer(options(cfg, chain{
-		reports: reports{metrics, callLog{cfg.Log}}, log: cfg.Log, authorize: cfg.Authorize, validator: validator,
+		reports: reports{metrics, callLog{cfg.Log}}, log: cfg.Log, authorize: cfg.Authorize, audited: cfg.Audited, clock: cfg.Clock, validator: validator,
 		timeout: orDefault(cfg.UnaryTimeout, DefaultUnaryTimeout), stopping: s.stopping,
 	})...)
 	healthpb.RegisterHealthServer(s.grpc, s.health)

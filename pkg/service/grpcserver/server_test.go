@@ -182,11 +182,11 @@ func TestInvalidRequestsNameTheField(t *testing.T) {
 
 func TestAuthorizerDecides(t *testing.T) {
 	b := start(t, func(cfg *grpcserver.Config) {
-		cfg.Authorize = func(ctx context.Context, method string) (context.Context, error) {
+		cfg.Authorize = func(_ context.Context, method string) (string, error) {
 			if method == backupv1.BackupService_WatchProgress_FullMethodName {
-				return ctx, nil
+				return "", nil
 			}
-			return nil, errgrpc.ErrUnauthenticated
+			return "", errgrpc.ErrUnauthenticated
 		}
 	})
 	require.Equal(t, codes.Unauthenticated, status.Code(b.progress(t, "fine")))

@@ -18,6 +18,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	authnv1 "k8s.io/api/authentication/v1"
@@ -45,15 +46,31 @@ const (
 // Verb is the verb a caller needs on the path of a method.
 const Verb = "post"
 
-// Reviewer authenticates and authorizes callers by the API server. It is safe for concurrent use.
-type Reviewer struct {
-	client  kubernetes.Interface
-	answers *cache.LRUExpireCache
+// Config describes a Reviewer.
+type Config struct {
+	// Client makes the reviews. Required.
+	Client kubernetes.Interface
+	// Clock measures the age of answers, and how many reviews are made. Required.
+	Clock clock.Clock
+	// Audience is what tokens must be issued for; empty means the audience of the API server.
+	Audience string
 }
 
-// New returns a Reviewer that calls through client and measures the age of answers with clk.
-func New(client kubernetes.Interface, clk clock.Clock) *Reviewer {
-	return &Reviewer{client: client, answers: cache.NewLRUExpireCacheWithClock(Remembered, clk)}
+// Reviewer authenticates and authorizes callers by the API server. It is safe for concurrent use.
+type Reviewer struct {
+	client    kubernetes.Interface
+	audiences []string
+	answers   *cache.LRUExpireCache
+	limits    limits
+}
+
+// New returns a Reviewer.
+func New(cfg Config) *Reviewer {
+	r := &Reviewer{client: cfg.Client, answers: cache.NewLRUExpireCacheWithClock(Remembered, cfg.Clock), limits: newLimits(cfg.Clock)}
+	if cfg.Audience != "" {
+		r.audiences = []string{cfg.Audience}
+	}
+	return r
 }
 
 // question identifies an answer without keeping the token.
@@ -67,48 +84,47 @@ type answer struct {
 	err  error // wraps errgrpc.ErrUnauthenticated or ErrForbidden, or nil
 }
 
-// Authorize is a grpcserver.Authorizer. The returned context carries the user, see [UserFrom]. The
-// error wraps errgrpc.ErrUnauthenticated without a valid token, errgrpc.ErrForbidden without the
-// right, and errgrpc.ErrUnavailable when the API server did not say.
-func (r *Reviewer) Authorize(ctx context.Context, fullMethod string) (context.Context, error) {
+// Authorize is a grpcserver.Authorizer. The error wraps errgrpc.ErrUnauthenticated without a valid
+// token, errgrpc.ErrForbidden without the right, and errgrpc.ErrUnavailable when the API server did
+// not say or would be asked too often.
+func (r *Reviewer) Authorize(ctx context.Context, fullMethod string) (user string, err error) {
 	token, err := grpcserver.BearerToken(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	key := question{token: sha256.Sum256([]byte(token)), method: fullMethod}
 	if known, ok := r.answers.Get(key); ok {
 		if a, ok := known.(answer); ok {
-			return a.apply(ctx)
+			return a.user.Username, a.err
 		}
+	}
+	if err := r.limits.take(ctx); err != nil {
+		return "", err
 	}
 	a, err := r.ask(ctx, token, fullMethod)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	keep := AllowedFor
 	if a.err != nil {
 		keep = DeniedFor
 	}
 	r.answers.Add(key, a, keep)
-	return a.apply(ctx)
-}
-
-func (a answer) apply(ctx context.Context) (context.Context, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
-	return context.WithValue(ctx, userKey{}, a.user.Username), nil
+	return a.user.Username, a.err
 }
 
 // ask returns an error only when there is no answer.
 func (r *Reviewer) ask(ctx context.Context, token, method string) (answer, error) {
 	who, err := r.client.AuthenticationV1().TokenReviews().Create(ctx,
-		&authnv1.TokenReview{Spec: authnv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		&authnv1.TokenReview{Spec: authnv1.TokenReviewSpec{Token: token, Audiences: r.audiences}}, metav1.CreateOptions{})
 	if err != nil {
 		return answer{}, fmt.Errorf("review token: %w: %w", errgrpc.ErrUnavailable, err)
 	}
 	if !who.Status.Authenticated {
 		return answer{err: fmt.Errorf("token is not valid: %w", errgrpc.ErrUnauthenticated)}, nil
+	}
+	if r.audiences != nil && !slices.Contains(who.Status.Audiences, r.audiences[0]) { // an authenticator that knows no audiences names none
+		return answer{err: fmt.Errorf("token is not for audience %q: %w", r.audiences[0], errgrpc.ErrUnauthenticated)}, nil
 	}
 	user := who.Status.User
 	review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
@@ -120,7 +136,7 @@ func (r *Reviewer) ask(ctx context.Context, token, method string) (answer, error
 		return answer{}, fmt.Errorf("review access: %w: %w", errgrpc.ErrUnavailable, err)
 	}
 	if !may.Status.Allowed {
-		return answer{err: fmt.Errorf("%q may not %s to %s: %w", user.Username, Verb, method, errgrpc.ErrForbidden)}, nil
+		return answer{user: user, err: fmt.Errorf("%q may not %s to %s: %w", user.Username, Verb, method, errgrpc.ErrForbidden)}, nil
 	}
 	return answer{user: user}, nil
 }
@@ -131,15 +147,4 @@ func extra(from map[string]authnv1.ExtraValue) map[string]authzv1.ExtraValue {
 		to[name] = authzv1.ExtraValue(value)
 	}
 	return to
-}
-
-type userKey struct{}
-
-// UserFrom is the name of the user whose call ctx belongs to; empty when no one was asked.
-func UserFrom(ctx context.Context) string {
-	name, ok := ctx.Value(userKey{}).(string)
-	if !ok {
-		return ""
-	}
-	return name
 }

@@ -3,11 +3,14 @@ package kubeauth_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	authnv1 "k8s.io/api/authentication/v1"
 	authzv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +29,8 @@ type apiserver struct {
 	Clientset *fake.Clientset
 	away      bool
 	allowed   map[string]bool // by user
+	audiences []string        // of every token
+	asked     []string        // audiences of the last review
 	access    authzv1.SubjectAccessReviewSpec
 }
 
@@ -37,8 +42,9 @@ func newAPIServer() *apiserver {
 			return true, nil, errors.New("connection refused")
 		}
 		review := action.(clienttesting.CreateAction).GetObject().(*authnv1.TokenReview).DeepCopy()
+		api.asked = review.Spec.Audiences
 		name, ok := users[review.Spec.Token]
-		review.Status = authnv1.TokenReviewStatus{Authenticated: ok, User: authnv1.UserInfo{
+		review.Status = authnv1.TokenReviewStatus{Authenticated: ok, Audiences: api.audiences, User: authnv1.UserInfo{
 			Username: name, UID: "uid-" + name, Groups: []string{"people"}, Extra: map[string]authnv1.ExtraValue{"scopes": {"a", "b"}},
 		}}
 		return true, review, nil
@@ -59,24 +65,24 @@ func as(t *testing.T, authorization ...string) context.Context {
 
 func TestRightsDecide(t *testing.T) {
 	api := newAPIServer()
-	r := kubeauth.New(api.Clientset, clocktesting.NewFakeClock(time.Unix(0, 0)))
-	ctx, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
+	user, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
 	require.NoError(t, err)
-	require.Equal(t, "ann", kubeauth.UserFrom(ctx))
+	require.Equal(t, "ann", user)
 	require.Equal(t, authzv1.SubjectAccessReviewSpec{
 		User: "ann", UID: "uid-ann", Groups: []string{"people"}, Extra: map[string]authzv1.ExtraValue{"scopes": {"a", "b"}},
 		NonResourceAttributes: &authzv1.NonResourceAttributes{Path: submit, Verb: "post"},
 	}, api.access, "the whole identity is passed on")
 
-	_, err = r.Authorize(as(t, "Bearer token-of-bob"), submit)
+	user, err = r.Authorize(as(t, "Bearer token-of-bob"), submit)
+	require.Equal(t, "bob", user, "it is known who was refused")
 	require.ErrorIs(t, err, errgrpc.ErrForbidden)
 	require.ErrorContains(t, err, `"bob" may not post to `+submit)
-	require.Empty(t, kubeauth.UserFrom(t.Context()))
 }
 
 func TestNoTokenNoEntry(t *testing.T) {
 	api := newAPIServer()
-	r := kubeauth.New(api.Clientset, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
 	for _, ctx := range []context.Context{
 		t.Context(), as(t), as(t, "token-of-ann"), as(t, "Basic token-of-ann"), as(t, "Bearer "), as(t, "Bearer x", "Bearer token-of-ann"),
 	} {
@@ -92,7 +98,7 @@ func TestNoTokenNoEntry(t *testing.T) {
 func TestAnswersAreUsedAgainForAWhile(t *testing.T) {
 	api := newAPIServer()
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	r := kubeauth.New(api.Clientset, clk)
+	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clk})
 	may := func(user, method string) error {
 		_, err := r.Authorize(as(t, "Bearer token-of-"+user), method)
 		return err
@@ -116,10 +122,64 @@ func TestAnswersAreUsedAgainForAWhile(t *testing.T) {
 func TestOutagesAreNoAnswer(t *testing.T) {
 	api := newAPIServer()
 	api.away = true
-	r := kubeauth.New(api.Clientset, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
 	_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
 	api.away = false
 	_, err = r.Authorize(as(t, "Bearer token-of-ann"), submit)
 	require.NoError(t, err, "an outage is not remembered")
+}
+
+// An authenticator that knows no audiences calls every token valid and names none.
+func TestATokenForAnotherAudienceIsNoToken(t *testing.T) {
+	api := newAPIServer()
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clk, Audience: "holdfast"})
+	for _, audiences := range [][]string{nil, {"https://kubernetes.default.svc"}} {
+		api.audiences = audiences
+		_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+		require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
+		clk.Step(kubeauth.DeniedFor + time.Second)
+	}
+	require.Equal(t, []string{"holdfast"}, api.asked)
+	api.audiences = []string{"other", "holdfast"}
+	_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+	require.NoError(t, err)
+}
+
+func from(ctx context.Context, address string) context.Context {
+	return peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.ParseIP(address), Port: 1}})
+}
+
+// TestMadeUpTokensDoNotFloodTheAPIServer: each of them was a review.
+func TestMadeUpTokensDoNotFloodTheAPIServer(t *testing.T) {
+	api := newAPIServer()
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clk})
+	asked := 0
+	flood := func(address string, n int) {
+		for range n {
+			asked++
+			_, err := r.Authorize(from(as(t, fmt.Sprintf("Bearer made-up-%d", asked)), address), submit)
+			require.Error(t, err)
+		}
+	}
+	_, err := r.Authorize(from(as(t, "Bearer token-of-ann"), "10.0.0.1"), submit)
+	require.NoError(t, err)
+	flood("10.0.0.1", 1000)
+	require.LessOrEqual(t, len(api.Clientset.Actions()), kubeauth.ReviewsOfAddress+1)
+	_, err = r.Authorize(from(as(t, "Bearer token-of-bob"), "10.0.0.1"), submit)
+	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
+	_, err = r.Authorize(from(as(t, "Bearer token-of-ann"), "10.0.0.1"), submit)
+	require.NoError(t, err, "a known answer asks for no review")
+	_, err = r.Authorize(from(as(t, "Bearer token-of-bob"), "10.0.0.2"), submit)
+	require.ErrorIs(t, err, errgrpc.ErrForbidden, "other addresses are answered")
+
+	for i := range 100 {
+		flood(fmt.Sprintf("10.0.1.%d", i), kubeauth.ReviewsOfAddress)
+	}
+	require.LessOrEqual(t, len(api.Clientset.Actions()), kubeauth.ReviewsAtOnce+2, "all addresses together")
+	clk.Step(time.Second)
+	_, err = r.Authorize(from(as(t, "Bearer token-of-bob"), "10.0.0.3"), submit)
+	require.ErrorIs(t, err, errgrpc.ErrForbidden)
 }

@@ -60,14 +60,14 @@ func Read(path string) (string, error) {
 // same length.
 func Authorize(token string) grpcserver.Authorizer {
 	want := []byte(token)
-	return func(ctx context.Context, _ string) (context.Context, error) {
+	return func(ctx context.Context, _ string) (string, error) {
 		got, err := grpcserver.BearerToken(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("%w; the token is in the file %s of the data directory of `holdfast up`", err, FileName)
+			return "", fmt.Errorf("%w; the token is in the file %s of the data directory of `holdfast up`", err, FileName)
 		}
 		if subtle.ConstantTimeCompare([]byte(got), want) != 1 {
-			return nil, fmt.Errorf("not the token of this run of `holdfast up`: %w", errgrpc.ErrUnauthenticated)
+			return "", fmt.Errorf("not the token of this run of `holdfast up`: %w", errgrpc.ErrUnauthenticated)
 		}
-		return ctx, nil
+		return "", nil
 	}
 }

@@ -37,8 +37,7 @@ func TestOnlyTheTokenLetsIn(t *testing.T) {
 	call := func(values ...string) error {
 		md := metadata.MD{}
 		md.Append("authorization", values...)
-		ctx, err := authorize(metadata.NewIncomingContext(t.Context(), md), "/x/y")
-		require.Equal(t, err == nil, ctx != nil)
+		_, err := authorize(metadata.NewIncomingContext(t.Context(), md), "/x/y")
 		return err
 	}
 	require.NoError(t, call("Bearer right"))

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/service/kubeauth"
+	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 )
@@ -91,7 +91,7 @@ func (s *Server) CancelOperation(ctx context.Context, req *operationv1.CancelOpe
 	}
 	reason := "cancelled"
 	// The caller's own word counts where callers are not authenticated.
-	if by := cmp.Or(kubeauth.UserFrom(ctx), req.GetRequestedBy()); by != "" {
+	if by := cmp.Or(grpcserver.UserFrom(ctx), req.GetRequestedBy()); by != "" {
 		reason += " by " + by
 	}
 	done, err := s.Operations.Cancel(ctx, owner, target, reason)

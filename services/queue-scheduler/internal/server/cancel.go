@@ -5,7 +5,7 @@ import (
 	"context"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/service/kubeauth"
+	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
@@ -38,4 +38,4 @@ func (s *Server) CancelRestore(ctx context.Context, req *queuev1.CancelRestoreRe
 
 // asker is the caller's name, as far as it is known: the name in the request counts only if callers
 // are not authenticated.
-func asker(ctx context.Context, said string) string { return cmp.Or(kubeauth.UserFrom(ctx), said) }
+func asker(ctx context.Context, said string) string { return cmp.Or(grpcserver.UserFrom(ctx), said) }

@@ -1,0 +1,106 @@
+package grpcserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+)
+
+const (
+	// ReviewLimit is how long the Authorizer may take for a call.
+	ReviewLimit = 10 * time.Second
+	// StreamReviewInterval is how often the Authorizer is asked again about a stream that goes on:
+	// for so long, and for as long as it uses an answer again, a revoked right still works there.
+	StreamReviewInterval = 2 * time.Minute
+	// streamReviews is how many of these may have no answer in a row before the stream ends.
+	streamReviews = 3
+)
+
+// Authorizer decides whether a call may go on, and returns who calls, as far as it knows. It may
+// know that too where it returns an error. Errors are those of package errgrpc. Health checks and
+// reflection are not asked about. It must be safe for concurrent use.
+type Authorizer func(ctx context.Context, fullMethod string) (user string, err error)
+
+type userKey struct{}
+
+// UserFrom is the name of the user whose call ctx belongs to; empty when it is not known.
+func UserFrom(ctx context.Context) string {
+	name, _ := ctx.Value(userKey{}).(string)
+	return name
+}
+
+// open reports which services answer without a token: probes and tools have none.
+func open(method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
+}
+
+// review asks the Authorizer, within a limit.
+func (c chain) review(ctx context.Context, method string) (user string, err error) {
+	if c.authorize == nil || open(method) {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ReviewLimit)
+	defer cancel()
+	return c.authorize(ctx, method)
+}
+
+// Why streams end.
+var (
+	// errStopping has callers of streams call again: another replica may go on, or this one once
+	// it is back.
+	errStopping = fmt.Errorf("the service is stopping: %w", errgrpc.ErrUnavailable)
+	// errHandled is why a stream ends that its handler has ended.
+	errHandled = errors.New("handled")
+)
+
+// follow runs a stream until it ends, the server stops, or its caller may no longer follow it: it is
+// unknown how long a stream would last.
+func (c chain) follow(ctx context.Context, srv any, ss grpc.ServerStream, call *call, handler grpc.StreamHandler) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(errHandled)
+	go func() { end(c.watch(ctx, call.method)) }()
+	err := handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, validator: c.validator, call: call})
+	if cause := context.Cause(ctx); errors.Is(cause, errStopping) && err != nil || errors.As(cause, new(*deniedError)) {
+		return cause
+	}
+	return err
+}
+
+// watch returns why a stream has to end, once it has.
+func (c chain) watch(ctx context.Context, method string) error {
+	reviews := c.clock.NewTicker(StreamReviewInterval)
+	defer reviews.Stop()
+	unanswered := 0
+	for {
+		select {
+		case <-c.stopping:
+			return errStopping
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-reviews.C():
+		}
+		_, err := c.review(ctx, method)
+		denied := errors.Is(err, errgrpc.ErrForbidden) || errors.Is(err, errgrpc.ErrUnauthenticated)
+		switch {
+		case err == nil:
+			unanswered = 0
+		case denied || unanswered+1 == streamReviews:
+			return &deniedError{err}
+		default:
+			unanswered++
+		}
+	}
+}
+
+// deniedError ends a stream whose caller is not known to have the right any more.
+type deniedError struct{ err error }
+
+func (e *deniedError) Error() string { return "the stream may not go on: " + e.err.Error() }
+
+func (e *deniedError) Unwrap() error { return e.err }

@@ -1,0 +1,70 @@
+package kubeauth
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/peer"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+)
+
+// How many reviews a service asks of the API server at most: per second, and at once after a time
+// without any. Those of one address are fewer than those of all, so that no address uses up all.
+const (
+	ReviewsPerSecond, ReviewsAtOnce             = 50, 200
+	ReviewsPerSecondOfAddress, ReviewsOfAddress = 10, 50
+	addressesRemembered                         = 1024
+)
+
+// limits are the rates of reviews. It is safe for concurrent use.
+type limits struct {
+	clock     clock.PassiveClock
+	all       *rate.Limiter
+	mu        *sync.Mutex
+	addresses *lru.Cache // *rate.Limiter by host
+}
+
+func newLimits(clk clock.PassiveClock) limits {
+	return limits{clock: clk, all: rate.NewLimiter(ReviewsPerSecond, ReviewsAtOnce), mu: &sync.Mutex{}, addresses: lru.New(addressesRemembered)}
+}
+
+// take allows one review, or refuses it with an error that wraps errgrpc.ErrUnavailable.
+func (l limits) take(ctx context.Context) error {
+	now := l.clock.Now()
+	if !l.of(host(ctx)).AllowN(now, 1) || !l.all.AllowN(now, 1) {
+		return fmt.Errorf("too many callers to review: %w", errgrpc.ErrUnavailable)
+	}
+	return nil
+}
+
+func (l limits) of(host string) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known, ok := l.addresses.Get(host); ok {
+		if limiter, ok := known.(*rate.Limiter); ok {
+			return limiter
+		}
+	}
+	limiter := rate.NewLimiter(ReviewsPerSecondOfAddress, ReviewsOfAddress)
+	l.addresses.Add(host, limiter)
+	return limiter
+}
+
+// host is the address of a caller without its port.
+func host(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return p.Addr.String()
+	}
+	return host
+}
