@@ -31,28 +31,28 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const namespace = "default"
 
-// token creates an account and returns a token of it.
-func token(t *testing.T, client kubernetes.Interface, account string) string {
+// token creates an account and returns a token of it, for the API server or other audiences.
+func token(t *testing.T, client kubernetes.Interface, account string, audiences ...string) string {
 	t.Helper()
 	accounts := client.CoreV1().ServiceAccounts(namespace)
 	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	request, err := accounts.CreateToken(t.Context(), account, &authnv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := accounts.CreateToken(t.Context(), account, &authnv1.TokenRequest{Spec: authnv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return request.Status.Token
 }
 
-// allow lets an account call every method of the queue service.
-func allow(t *testing.T, client kubernetes.Interface, account string) {
+// allow lets an account call the methods whose paths match.
+func allow(t *testing.T, client kubernetes.Interface, account, paths string) {
 	t.Helper()
 	_, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "queue-caller"},
-		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/holdfast.queue.v1.QueueService/*"}, Verbs: []string{"post"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{paths}, Verbs: []string{"post"}}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "queue-caller"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "queue-caller"},
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestRBACDecidesWhoCalls(t *testing.T) {
 	client, err := kubernetes.NewForConfig(cluster.RestConfig())
 	require.NoError(t, err)
 	may, mayNot := token(t, client, "may"), token(t, client, "may-not")
-	allow(t, client, "may")
+	allow(t, client, "may", "/holdfast.queue.v1.QueueService/*")
 	queue := serve(t, cluster.Kubeconfig())
 	call := func(token string) codes.Code {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)

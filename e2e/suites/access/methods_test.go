@@ -1,0 +1,204 @@
+package access_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/pkg/service/certtest"
+	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1" // the methods that there are
+	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
+	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
+)
+
+const audience = "holdfast"
+
+// method is one of a service as reflection lists it.
+type method struct {
+	name    string // "/service/method"
+	streams bool   // answers with a stream
+}
+
+// caller is somebody who calls, and what becomes of every call.
+type caller struct {
+	token   string
+	present []certtest.Pair
+	code    codes.Code
+}
+
+// TestEveryMethodRefusesWhoMayNotCall runs the six services as they run in a cluster, and calls each
+// method that they serve.
+func TestEveryMethodRefusesWhoMayNotCall(t *testing.T) {
+	cluster := testbed.StartT(t)
+	client, err := kubernetes.NewForConfig(cluster.RestConfig())
+	require.NoError(t, err)
+	servers, clients := certtest.New(t, "servers"), certtest.New(t, "clients")
+	f := secured(t, cluster, servers.Issue(t, "services", "127.0.0.1"), clients)
+	may, mayNot, wrong := token(t, client, "may-all", audience), token(t, client, "may-nothing", audience), token(t, client, "may-elsewhere")
+	allow(t, client, "may-all", "/holdfast.*")
+	allow(t, client, "may-elsewhere", "/holdfast.*")
+	own := clients.Issue(t, "own")
+	callers := map[string]caller{
+		"no token":             {code: codes.Unauthenticated},
+		"a certificate alone":  {present: []certtest.Pair{own}, code: codes.Unauthenticated},
+		"a foreign token":      {token: foreign, code: codes.Unauthenticated},
+		"another audience":     {token: wrong, code: codes.Unauthenticated},
+		"without the right":    {token: mayNot, code: codes.PermissionDenied},
+		"and with certificate": {token: mayNot, present: []certtest.Pair{own}, code: codes.PermissionDenied},
+		"expired certificate":  {token: may, present: []certtest.Pair{clients.IssueUntil(t, "old", time.Now().Add(-time.Hour))}, code: codes.Unavailable},
+		"of another issuer":    {token: may, present: []certtest.Pair{servers.Issue(t, "stranger")}, code: codes.Unavailable},
+	}
+	tried := map[string]bool{}
+	for _, member := range f.Members {
+		methods := reflected(t, connect(t, member.GRPC, servers))
+		require.NotEmpty(t, methods, member.Service)
+		for name, c := range callers {
+			conn := connect(t, member.GRPC, servers, c.present...)
+			for _, m := range methods {
+				require.Equal(t, c.code, call(t, conn, m, c.token), "%s of %s: %s", m.name, member.Service, name)
+				tried[m.name] = true
+			}
+		}
+		for _, c := range []caller{{}, {present: []certtest.Pair{own}}} { // a certificate is possible and not needed
+			conn := connect(t, member.GRPC, servers, c.present...)
+			letIn(t, conn, methods, may)
+			_, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+			require.NoError(t, err)
+		}
+	}
+	for _, name := range known() {
+		require.True(t, tried[name], "%s is served by no service, or not by reflection", name)
+	}
+}
+
+// foreign is a token of the right form that another cluster has issued.
+const foreign = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJodHRwczovL290aGVyIiwiYXVkIjpbImhvbGRmYXN0Il19.c2lnbmVk"
+
+func secured(t *testing.T, cluster *testbed.Cluster, own certtest.Pair, callers *certtest.Authority) *fleet.Fleet {
+	t.Helper()
+	args := map[string][]string{}
+	for _, service := range fleet.Services {
+		args[service] = []string{
+			"--auth=kubernetes", "--auth-audience=" + audience, "--tls-cert-file=" + own.CertFile, "--tls-key-file=" + own.KeyFile, "--tls-client-ca-file=" + callers.CAFile,
+		}
+	}
+	f, err := fleet.Start(t.Context(), fleet.Config{Dir: t.TempDir(), Kubeconfig: cluster.Kubeconfig(), Rest: cluster.RestConfig(), Namespace: namespace, Args: args})
+	require.NoError(t, err)
+	t.Cleanup(f.Stop)
+	return f
+}
+
+func connect(t *testing.T, address string, servers *certtest.Authority, present ...certtest.Pair) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(servers.Client(t, present...))))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
+}
+
+// call calls a method with an empty request.
+func call(t *testing.T, conn *grpc.ClientConn, m method, token string) codes.Code {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
+	if !m.streams {
+		return status.Code(conn.Invoke(ctx, m.name, &emptypb.Empty{}, &emptypb.Empty{}))
+	}
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, m.name)
+	if err != nil {
+		return status.Code(err)
+	}
+	if err := errors.Join(stream.SendMsg(&emptypb.Empty{}), stream.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
+		return status.Code(err)
+	}
+	return status.Code(stream.RecvMsg(&emptypb.Empty{}))
+}
+
+// letIn waits until the roles have been seen by the API server's authorizer, and calls each method.
+func letIn(t *testing.T, conn *grpc.ClientConn, methods []method, token string) {
+	t.Helper()
+	for _, m := range methods {
+		if m.streams {
+			continue // one that goes on may have nothing to tell for as long as it likes
+		}
+		require.Eventually(t, func() bool {
+			return !slices.Contains([]codes.Code{codes.Unauthenticated, codes.PermissionDenied, codes.Unavailable}, call(t, conn, m, token))
+		}, time.Minute, 100*time.Millisecond, m.name)
+	}
+}
+
+// reflected returns the methods of a server, without a token, but for health and reflection.
+func reflected(t *testing.T, conn *grpc.ClientConn) (all []method) {
+	t.Helper()
+	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	require.NoError(t, err)
+	ask := func(request *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
+		require.NoError(t, stream.Send(request))
+		answer, err := stream.Recv()
+		require.NoError(t, err)
+		return answer
+	}
+	services := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}).GetListServicesResponse().GetService()
+	for _, service := range services {
+		if strings.HasPrefix(service.GetName(), "grpc.health.") || strings.HasPrefix(service.GetName(), "grpc.reflection.") {
+			continue
+		}
+		files := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service.GetName()}})
+		for _, raw := range files.GetFileDescriptorResponse().GetFileDescriptorProto() {
+			file := &descriptorpb.FileDescriptorProto{}
+			require.NoError(t, proto.Unmarshal(raw, file))
+			for _, s := range file.GetService() {
+				if file.GetPackage()+"."+s.GetName() != service.GetName() {
+					continue
+				}
+				for _, m := range s.GetMethod() {
+					all = append(all, method{name: "/" + service.GetName() + "/" + m.GetName(), streams: m.GetServerStreaming()})
+				}
+			}
+		}
+	}
+	require.NoError(t, stream.CloseSend())
+	return all
+}
+
+// known are the methods of the contracts, without those of plugins, which are no callers' business.
+func known() (names []string) {
+	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
+		if name := string(file.Package()); strings.HasPrefix(name, "holdfast.") && !strings.HasPrefix(name, "holdfast.plugin.") {
+			for i := range file.Services().Len() {
+				service := file.Services().Get(i)
+				for j := range service.Methods().Len() {
+					names = append(names, "/"+string(service.FullName())+"/"+string(service.Methods().Get(j).Name()))
+				}
+			}
+		}
+		return true
+	})
+	return names
+}
