@@ -93,7 +93,9 @@ func move(t *testing.T, from, to certtest.Pair) {
 func TestPeersAreCheckedForTheNameOfTheirService(t *testing.T) {
 	const runnerName = "holdfast-backup-runner.velero.svc"
 	w, authority := newWorld(t), certtest.New(t, "cluster")
-	runner := w.secure(t, "backup-runner", authority.Issue(t, "runner", runnerName), nil)
+	runner := w.secure(t, "backup-runner", authority.Issue(t, "runner", runnerName), func(b *service.Base) {
+		b.Options.GRPCAdvertiseAddress = "[127.0.0.1]:0" // as the chart writes a Pod's address
+	})
 	other := w.secure(t, "deletion", authority.Issue(t, "other", "holdfast-deletion.velero.svc"), nil)
 	monitor := w.secure(t, "async-operation-monitor", authority.Issue(t, "monitor", "holdfast-async-operation-monitor.velero.svc"), func(b *service.Base) {
 		b.Options.TLSCAFile = authority.CAFile

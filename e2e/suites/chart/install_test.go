@@ -81,6 +81,7 @@ func TestInstall(t *testing.T) {
 		p.helm(t, "other", "uninstall", chart.Release)
 	})
 	t.Run("an upgrade keeps the token of NATS", p.keepsToken)
+	t.Run("an upgrade keeps the certificates", p.keepsCertificates)
 	t.Run("what is uninstalled leaves the definitions and the data", p.leaves)
 }
 

@@ -1,8 +1,6 @@
 package chart_test
 
 import (
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -11,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,11 +26,12 @@ import (
 var variants = map[string][]string{
 	"default": nil,
 	"full": {
-		"--set", "tls.secretName=certificates,tls.requireClientCertificates=true,features={EnableCSI},nats.replicas=3,nats.credentialsSecret.name=nats",
+		"--set", "tls.mode=secret,tls.secretName=certificates,tls.clientCASecret=callers,nats.tlsSecret=nats-tls,authAudience=holdfast,features={EnableCSI},nats.replicas=3,nats.credentialsSecret.name=nats",
 		"--set", "caCertificates.configMap=authorities,proxy.https=http://proxy:3128,ipFamilyPolicy=PreferDualStack,networkPolicy.egress[0].ports[0].port=443",
 		"--set", "backupRunner.args.workers=8,backupRunner.replicas=3,image.imagePullSecrets={pull},image.tag=v1,networkPolicy.callersFrom[0].podSelector.matchLabels.a=b",
 	},
-	"outside":                  {"--set", "nats.enabled=false,nats.urlSecret.name=nats,auth=none,rbac.create=false,networkPolicy.enabled=false,callerRoles.create=false,hooks.enabled=false"},
+	"plain":                    {"--set", "tls.mode=none"},
+	"outside":                  {"--set", "nats.enabled=false,nats.urlSecret.name=nats,nats.caSecret.name=authority,nats.clientCertificateSecret=client,auth=none,tls.mode=none,rbac.create=false,networkPolicy.enabled=false,callerRoles.create=false,hooks.enabled=false"},
 	"velero-aws":               {"--values", "testdata/velero-aws.yaml"},
 	"velero-workload-identity": {"--values", "testdata/velero-workload-identity.yaml"},
 	"velero-minio":             {"--values", "testdata/velero-minio.yaml"},
@@ -191,32 +189,4 @@ func TestTheChartHasTheDefinitions(t *testing.T) {
 	require.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), "diff", "-r", "--exclude=*.go", filepath.Join(root, "pkg", "apis", "crds"), filepath.Join(dir, "crds")).CombinedOutput()
 	require.NoError(t, err, string(out))
-}
-
-// NATS's own reader understands the configuration, and finds in it what the services rely on.
-func TestTheConfigurationOfNATS(t *testing.T) {
-	t.Setenv("POD_NAME", "holdfast-nats-0")
-	for _, replicas := range []int{1, 3} {
-		objects := render(t, "--set", fmt.Sprintf("nats.replicas=%d", replicas))
-		secret, _, err := unstructured.NestedStringMap(named(objects, "Secret", chart.Release+"-nats").Object, "stringData")
-		require.NoError(t, err)
-		path := filepath.Join(t.TempDir(), "nats.conf")
-		require.NoError(t, os.WriteFile(path, []byte(secret["nats.conf"]), 0o600))
-		options, err := server.ProcessConfigFile(path)
-		require.NoError(t, err)
-		require.True(t, options.SyncAlways && options.JetStream && options.StoreDir == "/data")
-		require.Equal(t, "holdfast-nats-0", options.ServerName)
-		require.Equal(t, secret["token"], options.Authorization)
-		require.Equal(t, "nats://"+secret["token"]+"@holdfast-nats:4222", secret["url"])
-		if replicas == 1 {
-			require.Empty(t, options.Routes)
-			continue
-		}
-		require.Len(t, options.Routes, replicas)
-		password, _ := options.Routes[0].User.Password()
-		require.Equal(t, options.Cluster.Password, password)
-		set, _, err := unstructured.NestedFieldNoCopy(named(objects, "StatefulSet", chart.Release+"-nats").Object, "spec", "replicas")
-		require.NoError(t, err)
-		require.EqualValues(t, replicas, set)
-	}
 }

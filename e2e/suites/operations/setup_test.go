@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
+	"github.com/holdfast-io/holdfast/pkg/service/certtest"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
@@ -31,6 +33,7 @@ type bed struct {
 	*site.Site
 	bucket     *site.Bucket
 	root       string // of the bucket
+	authority  *certtest.Authority // of the runners and the monitor, which calls them by address
 	calls      calls
 	works      client.Client
 	controller *controller
@@ -45,26 +48,40 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, os.Mkdir(string(b.calls), 0o700))
 	selfplugin.Link(t, filepath.Join(root, "plugins"), ownBinary, vendorBinary)
 	plugins := "--plugin-dir=" + filepath.Join(root, "plugins")
+	b.authority = certtest.New(t, "cluster")
 	b.Site = site.Start(t, site.Config{Arrange: b.define(t), Args: map[string][]string{
-		"backup-runner":           {plugins, "--claim-timeout=2s"},
-		"restore-runner":          {plugins, "--claim-timeout=2s"},
-		"async-operation-monitor": {plugins, "--item-operation-sync-frequency=" + pollInterval.String(), "--item-operation-cancel-grace-period=4s", "--plugin-query-timeout=2s"},
-		"queue-scheduler":         {"--concurrent-backups=1", "--claim-timeout=2s"},
-		"deletion":                {"--claim-timeout=2s", "--sweep-interval=1s"},
+		"backup-runner":  append(b.certificate(t, "backup-runner", runnerName("backup-runner")), plugins, "--claim-timeout=2s"),
+		"restore-runner": append(b.certificate(t, "restore-runner", runnerName("restore-runner")), plugins, "--claim-timeout=2s"),
+		"async-operation-monitor": append(b.certificate(t, "async-operation-monitor", "127.0.0.1"), "--tls-ca-file="+b.authority.CAFile,
+			"--tls-server-names=backup-runner="+runnerName("backup-runner")+",restore-runner="+runnerName("restore-runner"),
+			plugins, "--item-operation-sync-frequency="+pollInterval.String(), "--item-operation-cancel-grace-period=4s", "--plugin-query-timeout=2s"),
+		"queue-scheduler": {"--concurrent-backups=1", "--claim-timeout=2s"},
+		"deletion":        {"--claim-timeout=2s", "--sweep-interval=1s"},
 	}})
 	b.controller = startController(t, b.works)
 	bucket, dir := site.FileBucket(t, "default")
 	b.bucket, b.root = bucket, filepath.Join(dir, bucket.Location)
 	b.ReachFiles(t, dir, bucket)
-	b.queue = queuev1.NewQueueServiceClient(b.dial(t, "queue-scheduler"))
-	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dial(t, "async-operation-monitor"))
+	b.queue = queuev1.NewQueueServiceClient(b.dial(t, "queue-scheduler", insecure.NewCredentials()))
+	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dial(t, "async-operation-monitor", credentials.NewTLS(b.authority.Client(t))))
 	return b
 }
 
-// dial connects to the one process of a service.
-func (b *bed) dial(t *testing.T, service string) *grpc.ClientConn {
+// runnerName is what the certificate of a runner names, as in a cluster: not the address that the
+// monitor calls.
+func runnerName(service string) string { return "holdfast-" + service + ".velero.svc" }
+
+// certificate returns the flags of TLS of a service.
+func (b *bed) certificate(t *testing.T, service, name string) []string {
 	t.Helper()
-	connection, err := grpc.NewClient(b.Fleet.Of(service)[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	own := b.authority.Issue(t, service, name)
+	return []string{"--tls-cert-file=" + own.CertFile, "--tls-key-file=" + own.KeyFile}
+}
+
+// dial connects to the one process of a service.
+func (b *bed) dial(t *testing.T, service string, transport credentials.TransportCredentials) *grpc.ClientConn {
+	t.Helper()
+	connection, err := grpc.NewClient(b.Fleet.Of(service)[0].GRPC, grpc.WithTransportCredentials(transport))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, connection.Close()) })
 	return connection

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
 )
 
 // Authority signs certificates.
@@ -39,7 +40,7 @@ func New(t *testing.T, name string) *Authority {
 	t.Helper()
 	a := &Authority{dir: t.TempDir()}
 	a.CAFile = filepath.Join(a.dir, "ca.crt")
-	template := a.template(t, name, time.Now().Add(time.Hour))
+	template := a.template(t, name, clock.RealClock{}.Now().Add(time.Hour))
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -56,7 +57,7 @@ func New(t *testing.T, name string) *Authority {
 // that was issued for the same file name.
 func (a *Authority) Issue(t *testing.T, file string, names ...string) Pair {
 	t.Helper()
-	return a.IssueUntil(t, file, time.Now().Add(time.Hour), names...)
+	return a.IssueUntil(t, file, clock.RealClock{}.Now().Add(time.Hour), names...)
 }
 
 // IssueUntil is Issue with the time when the certificate expires.
@@ -102,7 +103,7 @@ func (a *Authority) template(t *testing.T, name string, end time.Time) *x509.Cer
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	require.NoError(t, err)
 	return &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: end,
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: clock.RealClock{}.Now().Add(-2 * time.Hour), NotAfter: end,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 }

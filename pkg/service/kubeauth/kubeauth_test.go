@@ -167,7 +167,7 @@ func TestMadeUpTokensDoNotFloodTheAPIServer(t *testing.T) {
 	_, err := r.Authorize(from(as(t, "Bearer token-of-ann"), "10.0.0.1"), submit)
 	require.NoError(t, err)
 	flood("10.0.0.1", 1000)
-	require.LessOrEqual(t, len(api.Clientset.Actions()), kubeauth.ReviewsOfAddress+1)
+	require.LessOrEqual(t, len(api.Clientset.Actions()), kubeauth.ReviewsAtOnceOfAddress+1)
 	_, err = r.Authorize(from(as(t, "Bearer token-of-bob"), "10.0.0.1"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
 	_, err = r.Authorize(from(as(t, "Bearer token-of-ann"), "10.0.0.1"), submit)
@@ -176,7 +176,7 @@ func TestMadeUpTokensDoNotFloodTheAPIServer(t *testing.T) {
 	require.ErrorIs(t, err, errgrpc.ErrForbidden, "other addresses are answered")
 
 	for i := range 100 {
-		flood(fmt.Sprintf("10.0.1.%d", i), kubeauth.ReviewsOfAddress)
+		flood(fmt.Sprintf("10.0.1.%d", i), kubeauth.ReviewsAtOnceOfAddress)
 	}
 	require.LessOrEqual(t, len(api.Clientset.Actions()), kubeauth.ReviewsAtOnce+2, "all addresses together")
 	clk.Step(time.Second)

@@ -14,12 +14,19 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
-// How many reviews a service asks of the API server at most: per second, and at once after a time
-// without any. Those of one address are fewer than those of all, so that no address uses up all.
+// How many reviews a service asks of the API server at most. Those for one address are fewer than
+// those for all, so that no address uses up all.
 const (
-	ReviewsPerSecond, ReviewsAtOnce             = 50, 200
-	ReviewsPerSecondOfAddress, ReviewsOfAddress = 10, 50
-	addressesRemembered                         = 1024
+	// ReviewsPerSecond is for all callers.
+	ReviewsPerSecond = 50
+	// ReviewsAtOnce is for all callers, after a time without reviews.
+	ReviewsAtOnce = 200
+	// ReviewsPerSecondOfAddress is for the callers of one address.
+	ReviewsPerSecondOfAddress = 10
+	// ReviewsAtOnceOfAddress is for the callers of one address, after a time without reviews.
+	ReviewsAtOnceOfAddress = 50
+
+	addressesRemembered = 1024
 )
 
 // limits are the rates of reviews. It is safe for concurrent use.
@@ -51,7 +58,7 @@ func (l limits) of(host string) *rate.Limiter {
 			return limiter
 		}
 	}
-	limiter := rate.NewLimiter(ReviewsPerSecondOfAddress, ReviewsOfAddress)
+	limiter := rate.NewLimiter(ReviewsPerSecondOfAddress, ReviewsAtOnceOfAddress)
 	l.addresses.Add(host, limiter)
 	return limiter
 }

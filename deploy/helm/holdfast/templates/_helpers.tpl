@@ -88,10 +88,25 @@ seccompProfile:
 {{- if and (not (hasPrefix "v0.0.0" .Capabilities.KubeVersion.Version)) (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "the cluster is %s, and the preStop hooks of the chart need Kubernetes 1.30" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
-{{- if and .Values.tls.requireClientCertificates (not .Values.tls.secretName) -}}
-{{- fail "tls.requireClientCertificates: needs tls.secretName, a Secret with tls.crt, tls.key and ca.crt" -}}
+{{- if ne (eq .Values.tls.mode "secret") (ne .Values.tls.secretName "") -}}
+{{- fail "tls.secretName: names the Secret of tls.mode: secret, and of no other mode" -}}
 {{- end -}}
-{{- if and (eq .Values.auth "none") .Values.tls.secretName -}}
-{{- fail "auth: none is accepted on loopback only, and with tls.secretName the services listen for others; use kubernetes" -}}
+{{- if and (eq .Values.tls.mode "certManager") (not .Values.tls.certManager.issuerRef.name) -}}
+{{- fail "tls.certManager.issuerRef.name: tls.mode certManager needs the issuer of the certificates" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCASecret (not (include "holdfast.tls" .)) -}}
+{{- fail "tls.clientCASecret: has no effect with tls.mode: none" -}}
+{{- end -}}
+{{- if and (eq .Values.auth "none") (include "holdfast.tls" .) -}}
+{{- fail "auth: none is accepted on loopback only, and with TLS the services listen for others; use kubernetes, or tls.mode: none" -}}
+{{- end -}}
+{{- if and (eq .Values.auth "none") .Values.authAudience -}}
+{{- fail "authAudience: needs auth: kubernetes" -}}
+{{- end -}}
+{{- if and .Values.nats.enabled .Values.nats.caSecret.name -}}
+{{- fail "nats.caSecret.name: is for a NATS of your own; nats.tlsSecret has the certificate of the chart's" -}}
+{{- end -}}
+{{- if and .Values.nats.tlsSecret (not .Values.nats.enabled) -}}
+{{- fail "nats.tlsSecret: is for the chart's NATS; nats.caSecret has the authority of another one" -}}
 {{- end -}}
 {{- end -}}

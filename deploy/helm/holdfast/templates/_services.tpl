@@ -16,26 +16,20 @@ deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, gr
 {{- define "holdfast.flags" -}}
 {{- $root := .root -}}
 {{- $own := dict "namespace" $root.Release.Namespace "work-dir" "/scratch" "plugin-dir" "/plugins" "http-address" (printf ":%v" .facts.http) "auth" $root.Values.auth -}}
-{{- if $root.Values.tls.secretName -}}
+{{- $own = merge $own (fromYaml (include "holdfast.tls.flags" .)) -}}
+{{- if include "holdfast.tls" $root -}}
 {{- $_ := set $own "grpc-address" (printf ":%v" .facts.grpc) -}}
 {{- $_ := set $own "grpc-advertise-address" (printf "[$(POD_IP)]:%v" .facts.grpc) -}}
-{{- $_ := set $own "tls-cert-file" "/tls/tls.crt" -}}
-{{- $_ := set $own "tls-key-file" "/tls/tls.key" -}}
-{{- if $root.Values.tls.requireClientCertificates -}}
-{{- $_ := set $own "tls-ca-file" "/tls/ca.crt" -}}
-{{- end -}}
 {{- else -}}
 {{- $_ := set $own "grpc-address" (printf "127.0.0.1:%v" .facts.grpc) -}}
 {{- end -}}
 {{- with .facts.artifacts -}}
-{{- $_ := set $own "artifact-address" (ternary (printf ":%v" .) (printf "127.0.0.1:%v" .) (ne $root.Values.tls.secretName "")) -}}
-{{- with $root.Values.manifestIndexer.artifactURL -}}{{- $_ := set $own "artifact-url" . -}}{{- end -}}
-{{- end -}}
-{{- if $root.Values.nats.credentialsSecret.name -}}
-{{- $_ := set $own "nats-creds-file" "/nats/nats.creds" -}}
+{{- $_ := set $own "artifact-address" (ternary (printf ":%v" .) (printf "127.0.0.1:%v" .) (ne $root.Values.tls.mode "none")) -}}
+{{- $inside := ternary (printf "https://%s:%v" (include "holdfast.tls.serverName" (dict "root" $root "name" "manifest-indexer")) .) "" (ne $root.Values.tls.mode "none") -}}
+{{- with $root.Values.manifestIndexer.artifactURL | default $inside -}}{{- $_ := set $own "artifact-url" . -}}{{- end -}}
 {{- end -}}
 {{- range $flag, $_ := .values.args -}}
-{{- if or (hasKey $own $flag) (has $flag (list "kubeconfig" "nats-url" "nats-creds-file" "tls-cert-file" "tls-key-file" "tls-ca-file" "grpc-advertise-address" "artifact-url")) -}}
+{{- if or (hasKey $own $flag) (has $flag (list "kubeconfig" "nats-url" "nats-creds-file" "nats-ca-file" "nats-cert-file" "nats-key-file" "tls-cert-file" "tls-key-file" "tls-ca-file" "tls-client-ca-file" "tls-server-names" "auth-audience" "auth-token-file" "grpc-advertise-address" "artifact-url")) -}}
 {{- fail (printf "%s.args.%s: the chart sets this flag, see values.yaml for what decides it" $.facts.key $flag) -}}
 {{- end -}}
 {{- end -}}
