@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,25 @@ type bed struct {
 	store  *memstore.Store
 	clock  *clocktesting.FakeClock
 	signer *artifact.Signer
+	log    record
+}
+
+// record is a log that is written and read by different goroutines.
+type record struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) has(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Contains(r.text.String(), text)
 }
 
 func newBed(t *testing.T) *bed {
@@ -41,7 +61,7 @@ func newBed(t *testing.T) *bed {
 		return b.store, nil
 	}
 	mux := http.NewServeMux()
-	mux.Handle(artifact.PathPrefix, artifact.Handler(b.signer, open, slog.New(slog.DiscardHandler)))
+	mux.Handle(artifact.PathPrefix, artifact.Handler(b.signer, open, slog.New(slog.NewTextHandler(&b.log, nil))))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	b.signer.Base = server.URL
@@ -117,6 +137,19 @@ func TestRefusals(t *testing.T) {
 	code, body, _ = b.fetch(http.MethodGet, good)
 	require.Equal(t, http.StatusForbidden, code)
 	require.Contains(t, body, "expired")
+}
+
+// A link needs no token, so the log is where it is seen who reads backups.
+func TestWhatIsServedIsLogged(t *testing.T) {
+	b := newBed(t)
+	b.store.Set("backups/b/b-logs.gz", []byte("x"))
+	url := b.url("default", "backups/b/b-logs.gz")
+	_, _, _ = b.fetch(http.MethodGet, url+"0")
+	require.False(t, b.log.has("artifact served"))
+	_, _, _ = b.fetch(http.MethodGet, url)
+	const line = `msg="artifact served" location=default key=backups/b/b-logs.gz peer=127.0.0.1:`
+	require.Eventually(t, func() bool { return b.log.has(line) }, time.Minute, time.Millisecond)
+	require.False(t, b.log.has("signature"))
 }
 
 // TestALinkIsNotValidForever: a signature was taken whatever end it had.

@@ -19,7 +19,8 @@ type OpenFunc func(ctx context.Context, location string) (objectstore.Store, err
 
 // Handler serves GET and HEAD of URLs that signer made: the object's bytes as they are stored,
 // without a Content-Encoding, or clients would unzip them twice. 403 for a bad or expired link, 404
-// for an absent object, 502 when the store fails. Mount it at PathPrefix.
+// for an absent object, 502 when the store fails. Each object that is served is a line of the log.
+// Mount it at PathPrefix.
 func Handler(signer *Signer, open OpenFunc, log *slog.Logger) http.Handler {
 	return &handler{signer: signer, open: open, log: log}
 }
@@ -50,6 +51,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sent, err := serve(w, r, store, key)
 	switch {
 	case err == nil:
+		h.log.Info("artifact served", "location", location, "key", key, "peer", r.RemoteAddr)
 	case sent:
 		// The client finds by the announced length that the body is short.
 		h.log.Warn("artifact cut short", "location", location, "key", key, "error", err)
