@@ -1,8 +1,10 @@
 package chart_test
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 )
 
@@ -71,14 +74,7 @@ func TestNATSRefusesWhoHasNoCredentials(t *testing.T) {
 	options, err := server.ProcessConfigFile(path)
 	require.NoError(t, err)
 	options.Host, options.Port, options.HTTPPort, options.StoreDir, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, 0, t.TempDir(), true, true
-	s, err := server.NewServer(options)
-	require.NoError(t, err)
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	require.True(t, s.ReadyForConnections(site.Patience))
+	s := started(t, options)
 	address, ca := "tls://"+s.Addr().String(), filepath.Join(tlsDir, "ca.crt")
 
 	client, err := messaging.Connect(t.Context(), messaging.Config{
@@ -96,4 +92,42 @@ func TestNATSRefusesWhoHasNoCredentials(t *testing.T) {
 		}
 		require.Error(t, err, name)
 	}
+}
+
+// Servers of a cluster present the chart's certificate to each other, and check it.
+func TestTheServersOfAClusterTrustEachOther(t *testing.T) {
+	path, _, secret := natsFiles(t, render(t, "--set", "nats.replicas=3"))
+	ports, err := testbed.FreePorts(2)
+	require.NoError(t, err)
+	var routes []*url.URL
+	for _, port := range ports {
+		routes = append(routes, &url.URL{Scheme: "nats", User: url.UserPassword("route", secret["token"]), Host: fmt.Sprintf("127.0.0.1:%d", port)})
+	}
+	var servers []*server.Server
+	for i, port := range ports {
+		t.Setenv("POD_NAME", fmt.Sprintf("holdfast-nats-%d", i))
+		options, err := server.ProcessConfigFile(path)
+		require.NoError(t, err)
+		require.Equal(t, tls.RequireAndVerifyClientCert, options.Cluster.TLSConfig.ClientAuth)
+		options.Host, options.Port, options.HTTPPort, options.StoreDir, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, 0, t.TempDir(), true, true
+		options.Cluster.Host, options.Cluster.Port, options.Routes = "127.0.0.1", port, routes
+		servers = append(servers, started(t, options))
+	}
+	for _, s := range servers {
+		require.Eventually(t, func() bool { return s.NumRoutes() > 0 }, site.Patience, site.Look)
+	}
+}
+
+// started runs a server until the test ends.
+func started(t *testing.T, options *server.Options) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(options)
+	require.NoError(t, err)
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	require.True(t, s.ReadyForConnections(site.Patience))
+	return s
 }
