@@ -44,8 +44,8 @@ var ErrInvalidHint = errors.New("invalid hint")
 type Config struct {
 	URL       string // one URL or a comma-separated list
 	CredsFile string // NATS credentials file; empty means none
-	// CAFile is a PEM file that servers are checked against; with it TLS is used whatever the URL
-	// says. CertFile and KeyFile are those of the certificate presented to servers. All are read
+	// CAFile is a PEM file that servers are checked against; with it TLS is used with any scheme
+	// of the URL. CertFile and KeyFile are those of the certificate presented to servers. All are read
 	// again for every connection; empty means none.
 	CAFile, CertFile, KeyFile string
 

@@ -35,7 +35,7 @@ type Options struct {
 	// NATSCredsFile is the path of a NATS credentials file (JWT and seed); empty means none.
 	NATSCredsFile string
 	// NATSCAFile is a PEM file that NATS servers are checked against; empty means the authorities of
-	// the machine. With it NATS is used over TLS whatever the URL says.
+	// the machine. With it NATS is used over TLS with any scheme of the URL.
 	NATSCAFile string
 	// NATSCertFile and NATSKeyFile are the PEM files of the certificate presented to NATS servers;
 	// both or neither.
@@ -63,7 +63,7 @@ type Options struct {
 	TLSCAFile string
 	// TLSClientCAFile is a PEM file. When set, a certificate that a caller presents must be signed by
 	// it. With AuthNone callers must present one; otherwise they need a token and may leave it out,
-	// since a certificate says nothing about who calls.
+	// since a certificate is no identity of a caller.
 	TLSClientCAFile string
 	// TLSServerNames are, by service, the names that certificates of other services must have; one
 	// that is not there is checked for the host that is called.

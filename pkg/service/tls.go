@@ -50,8 +50,8 @@ func serverTLS(o Options, clients tls.ClientAuthType, log *slog.Logger, protocol
 	return served, nil
 }
 
-// callerCertificates is what callers have to present where --tls-client-ca-file is given: whoever
-// is asked for a token need not have a certificate, and one that is presented has to be valid.
+// callerCertificates is what callers have to present where --tls-client-ca-file is given:
+// where a token is needed no certificate is, and one that is presented has to be valid.
 func (b Base) callerCertificates() tls.ClientAuthType {
 	if b.Token == "" && b.Options.Auth == AuthNone {
 		return tls.RequireAndVerifyClientCert

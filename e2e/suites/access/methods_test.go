@@ -42,7 +42,7 @@ type method struct {
 	streams bool   // answers with a stream
 }
 
-// caller is somebody who calls, and what becomes of every call.
+// caller is what a client presents, and the code that every call ends with.
 type caller struct {
 	token   string
 	present []certtest.Pair
@@ -145,7 +145,7 @@ func letIn(t *testing.T, conn *grpc.ClientConn, methods []method, token string) 
 	t.Helper()
 	for _, m := range methods {
 		if m.streams {
-			continue // one that goes on may have nothing to tell for as long as it likes
+			continue // one that goes on may send nothing for an unlimited time
 		}
 		require.Eventually(t, func() bool {
 			return !slices.Contains([]codes.Code{codes.Unauthenticated, codes.PermissionDenied, codes.Unavailable}, call(t, conn, m, token))

@@ -66,8 +66,8 @@ func TestTheConfigurationOfNATS(t *testing.T) {
 	}
 }
 
-// A real server runs with the chart's configuration: who has the token and the authority of the chart
-// is let in, nobody else is.
+// A real server runs with the chart's configuration: clients with the token and the authority of the
+// chart are let in, no others are.
 func TestNATSRefusesWhoHasNoCredentials(t *testing.T) {
 	t.Setenv("POD_NAME", "holdfast-nats-0")
 	path, tlsDir, secret := natsFiles(t, render(t))

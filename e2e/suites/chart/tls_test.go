@@ -108,7 +108,7 @@ func TestWhatViewersMayCallIsNotAudited(t *testing.T) {
 	viewer := func(o *unstructured.Unstructured) bool { return o.GetName() == chart.Release+"-viewer" }
 	for _, rule := range rules(t, render(t), viewer) {
 		for _, path := range rule.NonResourceURLs {
-			if prefix, all := strings.CutSuffix(path, "*"); all { // the services that tell of progress
+			if prefix, all := strings.CutSuffix(path, "*"); all { // the services with methods about progress
 				require.False(t, service.Audited(prefix+"GetProgress") || service.Audited(prefix+"WatchProgress"), path)
 			} else {
 				require.False(t, service.Audited(path), path)

@@ -24,7 +24,7 @@ import (
 const PathPrefix = "/artifacts/"
 
 // MaxAge is how long a URL may be valid: neither is one made for longer, nor is one taken whose end
-// is farther away, whoever has signed it.
+// is farther away, with any signature.
 const MaxAge = time.Hour
 
 // KeyBytes is the length of a signing key.

@@ -22,8 +22,8 @@ const (
 	streamReviews = 3
 )
 
-// Authorizer decides whether a call may go on, and returns who calls, as far as it knows. It may
-// know that too where it returns an error. Errors are those of package errgrpc. Health checks and
+// Authorizer decides whether a call may go on, and returns the user who calls, empty when that is
+// not known. It may return one with an error too. Errors are those of package errgrpc. Health checks and
 // reflection are not asked about. It must be safe for concurrent use.
 type Authorizer func(ctx context.Context, fullMethod string) (user string, err error)
 

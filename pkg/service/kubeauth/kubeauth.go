@@ -123,7 +123,7 @@ func (r *Reviewer) ask(ctx context.Context, token, method string) (answer, error
 	if !who.Status.Authenticated {
 		return answer{err: fmt.Errorf("token is not valid: %w", errgrpc.ErrUnauthenticated)}, nil
 	}
-	if r.audiences != nil && !slices.Contains(who.Status.Audiences, r.audiences[0]) { // an authenticator that knows no audiences names none
+	if r.audiences != nil && !slices.Contains(who.Status.Audiences, r.audiences[0]) { // an authenticator without audiences returns none
 		return answer{err: fmt.Errorf("token is not for audience %q: %w", r.audiences[0], errgrpc.ErrUnauthenticated)}, nil
 	}
 	user := who.Status.User

@@ -130,7 +130,7 @@ func TestOutagesAreNoAnswer(t *testing.T) {
 	require.NoError(t, err, "an outage is not remembered")
 }
 
-// An authenticator that knows no audiences calls every token valid and names none.
+// An authenticator without audiences takes every valid token and returns none.
 func TestATokenForAnotherAudienceIsNoToken(t *testing.T) {
 	api := newAPIServer()
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
