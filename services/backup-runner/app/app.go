@@ -101,7 +101,7 @@ func (a *App) build(ctx context.Context) error {
 	kind := job.New(job.Config{
 		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
-		Locations: locations, Cluster: source, Events: rt.Fabric(),
+		Locations: locations, Cluster: source, Events: rt.Fabric(), Recorder: mgr.GetEventRecorder(Name),
 		Actions:   &actions{host: plugins, base: c.Base, lists: source, csi: csi},
 		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).open,
 		CSI:       csi.ends(),

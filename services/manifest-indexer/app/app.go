@@ -82,7 +82,7 @@ func (a *App) build() {
 	c, namespace := a.config, a.config.Options.Namespace
 	a.validator = locations.New(locations.Config{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Checker: a.opener, Clock: c.Clock, Log: c.Log,
-		Frequency: c.ValidationFrequency, Default: c.DefaultLocation, Metrics: a.runtime.Registry(),
+		Frequency: c.ValidationFrequency, Default: c.DefaultLocation, Events: a.runtime.Manager().GetEventRecorder(Name), Metrics: a.runtime.Registry(),
 	})
 	a.syncer = backupsync.New(backupsync.Config{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: c.BackupSyncPeriod,

@@ -40,7 +40,7 @@ func (a *App) canceller() (*cancellation.Canceller, error) {
 	canceller := cancellation.New(cancellation.Config{
 		Reader: reader, Client: rt.Manager().GetClient(), Namespace: c.Options.Namespace, Instance: c.Instance,
 		Deadline: c.CancelDeadline, ClaimTimeout: c.ClaimTimeout, Locations: a.locations,
-		WorkDir: rt.WorkDir(), Events: rt.Fabric(), Metrics: counters, Clock: c.Clock, Log: c.Log,
+		WorkDir: rt.WorkDir(), Events: rt.Fabric(), Recorder: rt.Manager().GetEventRecorder(Name), Metrics: counters, Clock: c.Clock, Log: c.Log,
 	})
 	return canceller, canceller.Setup(rt.Manager(), Name+"-cancel")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -143,9 +144,12 @@ func (a *App) resumption(config *Config, locations resumption.Locations, jobs *e
 	}
 }
 
-// announce publishes the event of a terminal phase. Who misses it reads the object.
+// announce records a terminal phase on the object and publishes its event. Who misses it reads the
+// object.
 func (a *App) announce(config *Config) func(context.Context, *velerov1.Restore) {
+	recorder := a.runtime.Manager().GetEventRecorder(Name)
 	return func(ctx context.Context, o *velerov1.Restore) {
+		ended.Record(recorder, o)
 		err := a.runtime.Fabric().PublishEvent(ctx, &eventv1.Event{
 			Kind: "Restore", Namespace: o.Namespace, Name: o.Name, Uid: string(o.UID),
 			Phase: string(o.Status.Phase), Time: timestamppb.New(config.Clock.Now()),

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
@@ -17,10 +18,11 @@ func (k *Kind) begun(ctx context.Context, log *slog.Logger, b *velerov1.Backup) 
 	k.announce(ctx, log, b)
 }
 
-// ended counts and announces the terminal phase that was written.
+// ended counts, announces and records the terminal phase that was written.
 func (k *Kind) ended(ctx context.Context, log *slog.Logger, b *velerov1.Backup, contents finalize.Contents) {
 	k.Metrics.Finished(b, contents.TarballSize)
 	k.announce(ctx, log, b)
+	ended.Record(k.Recorder, b)
 	log.InfoContext(ctx, "backup finished", "phase", b.Status.Phase, "items", contents.Items,
 		"warnings", b.Status.Warnings, "errors", b.Status.Errors, "reason", b.Status.FailureReason)
 }

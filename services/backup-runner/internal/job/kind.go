@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -70,15 +71,16 @@ type Actions interface {
 // Lock is collect.Job's LockVolume.
 type Lock = func(ctx context.Context, volume string) (unlock func(), err error)
 
-// Config is what backups are made with. Everything is required but Actions, Snapshots, CSI, Exec,
-// ConsistentCut and the sizes, whose zero values mean collect's defaults.
+// Config is what backups are made with. Everything is required but Recorder, Actions, Snapshots,
+// CSI, Exec, ConsistentCut and the sizes, whose zero values mean collect's defaults.
 type Config struct {
 	Reader    client.Reader // uncached
 	Ledger    Ledger
 	Locations Locations
 	Cluster   Cluster
 	Events    Events
-	Actions   Actions // nil for none
+	Recorder  ended.Events // of Kubernetes Events about backups; nil for none
+	Actions   Actions      // nil for none
 	// Snapshots opens what takes native snapshots in one run of a job; its Close must be called.
 	// note gets what plugins log. Nil takes none.
 	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker

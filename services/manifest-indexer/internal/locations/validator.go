@@ -13,7 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +40,12 @@ type Checker interface {
 	Validate(ctx context.Context, loc *velerov1.BackupStorageLocation) (note string, err error)
 }
 
+// Events records Events about a location, without waiting for anything; an events.EventRecorder is
+// one.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
 // Config is what a Validator needs.
 type Config struct {
 	Reader    client.Reader // uncached
@@ -50,6 +58,8 @@ type Config struct {
 	Frequency time.Duration
 	// Default is the location made the default at every start, if it exists; empty means none.
 	Default string
+	// Events gets each change between available and unavailable; nil gets none.
+	Events Events
 	// Metrics takes the validator's gauge.
 	Metrics prometheus.Registerer
 }
@@ -163,6 +173,9 @@ func (v *Validator) validate(ctx context.Context, loc *velerov1.BackupStorageLoc
 	}
 	failpoint.Hit("manifest-indexer/location-status-written")
 	v.record(loc, spec, status, was)
+	if err == nil && loc.Status.Phase != was {
+		v.report(loc)
+	}
 	return nil
 }
 
@@ -178,6 +191,22 @@ func (v *Validator) record(loc *velerov1.BackupStorageLocation, spec [sha256.Siz
 	if was != status.Phase {
 		v.Log.Info("location changed", "location", loc.Name, "phase", string(status.Phase), "message", status.Message)
 	}
+}
+
+// report records the phase of a location as an Event.
+func (v *Validator) report(loc *velerov1.BackupStorageLocation) {
+	if v.Events == nil {
+		return
+	}
+	kind, note := corev1.EventTypeNormal, "can be used"
+	if loc.Status.Phase == velerov1.LocationPhaseUnavailable {
+		kind = corev1.EventTypeWarning
+	}
+	if loc.Status.Message != "" {
+		note = loc.Status.Message
+	}
+	// At most 1024 bytes (events.k8s.io/v1), and a rune has up to four.
+	v.Events.Eventf(loc, nil, kind, string(loc.Status.Phase), "Validate", "%.250s", note)
 }
 
 // forget drops what is known of locations that are gone.

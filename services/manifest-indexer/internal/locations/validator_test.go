@@ -3,6 +3,7 @@ package locations
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +49,13 @@ type bed struct {
 	clock   *clocktesting.FakeClock
 	v       *Validator
 	metrics *prometheus.Registry
+	events  []string
+}
+
+func (b *bed) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	if l, ok := regarding.(*velerov1.BackupStorageLocation); ok {
+		b.events = append(b.events, fmt.Sprintf("%s %s %s: "+note, append([]any{l.Name, kind, reason}, args...)...))
+	}
 }
 
 func newBed(t *testing.T, locs ...client.Object) *bed {
@@ -57,7 +66,7 @@ func newBed(t *testing.T, locs ...client.Object) *bed {
 	}
 	b.v = New(Config{
 		Reader: b.client, Client: b.client, Namespace: "velero", Checker: b.checker, Clock: b.clock,
-		Log: slog.New(slog.DiscardHandler), Frequency: time.Minute, Default: "default", Metrics: b.metrics,
+		Log: slog.New(slog.DiscardHandler), Frequency: time.Minute, Default: "default", Events: b, Metrics: b.metrics,
 	})
 	return b
 }
@@ -113,6 +122,23 @@ func TestValidatesNewChangedAndDueLocations(t *testing.T) {
 	b.pass()
 	require.Equal(t, velerov1.LocationPhaseAvailable, b.get("a").Status.Phase)
 	require.Equal(t, "worth knowing", b.get("a").Status.Message)
+}
+
+// Each change is told once, not at every look.
+func TestEventsTellWhenALocationBecomesUnavailable(t *testing.T) {
+	b := newBed(t, loc("a", 0))
+	b.pass()
+	b.checker.fail["a"] = errors.New("no such bucket")
+	for range 3 {
+		b.clock.Step(time.Minute)
+		b.pass()
+	}
+	delete(b.checker.fail, "a")
+	b.clock.Step(time.Minute)
+	b.pass()
+	require.Equal(t, []string{
+		"a Normal Available: can be used", `a Warning Unavailable: BackupStorageLocation "a" is unavailable: no such bucket`, "a Normal Available: can be used",
+	}, b.events)
 }
 
 // patient is a checker that takes until another location has failed.

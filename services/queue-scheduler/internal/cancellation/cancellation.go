@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
@@ -48,7 +49,7 @@ type Events interface {
 	PublishEvent(ctx context.Context, event *eventv1.Event) error
 }
 
-// Config is what a Canceller works with. All fields are required.
+// Config is what a Canceller works with. All fields but Recorder are required.
 type Config struct {
 	Reader    client.Reader // uncached
 	Client    client.Client
@@ -66,9 +67,11 @@ type Config struct {
 	// WorkDir is for files on their way to the bucket.
 	WorkDir string
 	Events  Events
-	Metrics *Metrics
-	Clock   clock.WithTicker
-	Log     *slog.Logger
+	// Recorder records Events of Kubernetes about jobs; nil records none.
+	Recorder ended.Events
+	Metrics  *Metrics
+	Clock    clock.WithTicker
+	Log      *slog.Logger
 }
 
 // Canceller stops jobs. Safe for concurrent use.
@@ -152,9 +155,10 @@ func end[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) 
 	return fmt.Errorf("cancel %s %q: %w", k.name, obj.GetName(), err)
 }
 
-// reportEnded counts, logs and publishes a job that this service ended.
+// reportEnded counts, logs, records and publishes a job that this service ended.
 func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, how string) {
 	c.Metrics.ended(k.name, how)
+	ended.Record(c.Recorder, obj)
 	c.Log.InfoContext(ctx, "job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj), "how", how)
 	err := c.Events.PublishEvent(ctx, &eventv1.Event{
 		Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: k.phase(obj),

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +53,15 @@ type bed struct {
 
 	mu     sync.Mutex
 	phases []string // announced
+	events []string // recorded on objects
+}
+
+func (b *bed) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o, ok := regarding.(client.Object); ok {
+		b.events = append(b.events, o.GetName()+" "+reason)
+	}
 }
 
 func (b *bed) PublishEvent(_ context.Context, e *eventv1.Event) error {
@@ -84,7 +94,7 @@ func (b *bed) replica(t *testing.T, name string) *cancellation.Canceller {
 	require.NoError(t, err)
 	return cancellation.New(cancellation.Config{
 		Reader: b.client, Client: b.client, Namespace: namespace, Instance: name, Deadline: deadline, ClaimTimeout: claimTimeout,
-		Locations: b, WorkDir: t.TempDir(), Events: b, Metrics: counters, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
+		Locations: b, WorkDir: t.TempDir(), Events: b, Recorder: b, Metrics: counters, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -145,6 +155,7 @@ func TestAJobNobodyWorksOnEndsAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "cancelled", r.Status.FailureReason)
 		require.Equal(t, []string{"b Failed", "r Failed"}, b.phases)
+		require.Equal(t, []string{"b Failed", "r Failed"}, b.events)
 	}
 }
 
@@ -288,6 +299,7 @@ func TestABackupThatIsNotStoppedInTimeIsEndedHere(t *testing.T) {
 			require.Equal(t, got.Status, committed.Status)
 			require.Equal(t, []string{layout.BackupLog("b"), layout.BackupResults("b"), layout.OwnerFile("b"), layout.BackupMetadata("b")}, b.store.Keys())
 			require.Equal(t, []string{"b Failed"}, b.phases)
+			require.Equal(t, []string{"b Failed"}, b.events)
 			require.True(t, posthooks.Of(got).Owed, "a runner runs the post hooks that its last one left")
 		})
 	}

@@ -9,17 +9,20 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-// hints sends hints to runners and events to caches.
+// hints sends hints to runners and events to caches, and records the end of jobs for people.
 type hints struct {
 	publisher Publisher
+	events    Events
 	clock     clock.PassiveClock
 	log       *slog.Logger
 }
@@ -65,8 +68,10 @@ func (h *hints) hint(ctx context.Context, what messaging.What, kind string, obj 
 	})
 }
 
-// announce publishes a phase for caches. A cache that misses it reads the object.
-func (h *hints) announce(ctx context.Context, kind string, obj metav1.Object, phase string) {
+// announce publishes a phase for caches, and records a terminal one on the object. A cache that
+// misses it reads the object.
+func (h *hints) announce(ctx context.Context, kind string, obj client.Object, phase string) {
+	ended.Record(h.events, obj)
 	err := h.publisher.PublishEvent(ctx, &eventv1.Event{
 		Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: phase,
 		Time: timestamppb.New(h.clock.Now()),

@@ -152,7 +152,7 @@ func New(cfg Config) *Scheduler {
 	s := &Scheduler{
 		Config: cfg, wake: make(chan struct{}, 1),
 		traces: &traces{cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler")},
-		hints:  &hints{publisher: cfg.Publisher, clock: cfg.Clock, log: cfg.Log},
+		hints:  &hints{publisher: cfg.Publisher, events: cfg.Events, clock: cfg.Clock, log: cfg.Log},
 		reasons: &reasons{
 			reported: map[types.UID]reasonKey{}, limiter: rate.NewLimiter(eventRate, eventBurst),
 			clock: cfg.Clock, events: cfg.Events, log: cfg.Log,
