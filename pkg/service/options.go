@@ -42,6 +42,9 @@ type Options struct {
 	NATSCertFile string
 	// NATSKeyFile belongs to NATSCertFile.
 	NATSKeyFile string
+	// NATSStreamReplicas is how many copies streams have on NATS that this service creates; existing
+	// ones keep theirs.
+	NATSStreamReplicas int
 	// PluginDir holds plugin binaries; empty means no plugins.
 	PluginDir string
 	// WorkDir holds what does not fit in memory. It is created when missing.
@@ -104,6 +107,8 @@ func Defaults(name string, ports Ports) Options {
 		Auth:        AuthNone,
 		LogLevel:    "info",
 		LogFormat:   "text",
+
+		NATSStreamReplicas: 1,
 	}
 }
 
@@ -116,6 +121,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.NATSCAFile, "nats-ca-file", o.NATSCAFile, "PEM certificates that NATS servers are checked against")
 	fs.StringVar(&o.NATSCertFile, "nats-cert-file", o.NATSCertFile, "PEM certificate to present to NATS servers")
 	fs.StringVar(&o.NATSKeyFile, "nats-key-file", o.NATSKeyFile, "PEM key of --nats-cert-file")
+	fs.IntVar(&o.NATSStreamReplicas, "nats-stream-replicas", o.NATSStreamReplicas, "copies of the streams that are created on NATS, which needs as many servers: 1 to 5")
 	fs.StringVar(&o.PluginDir, "plugin-dir", o.PluginDir, "directory of plugin binaries")
 	fs.StringVar(&o.WorkDir, "work-dir", o.WorkDir, "directory for data that does not fit in memory")
 	fs.StringVar(&o.GRPCAddress, "grpc-address", o.GRPCAddress, "host:port to serve gRPC on")

@@ -29,6 +29,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"namespace":            {"--namespace", func(o *service.Options) { o.Namespace = "Velero" }},
 		"no nats":              {"--nats-url", func(o *service.Options) { o.NATSURL = "" }},
 		"a bad password":       {"--nats-url", func(o *service.Options) { o.NATSURL = "nats://u:p%zz@host" }},
+		"no copies":            {"--nats-stream-replicas", func(o *service.Options) { o.NATSStreamReplicas = 0 }},
 		"no work dir":          {"--work-dir", func(o *service.Options) { o.WorkDir = "" }},
 		"level":                {"--log-level", func(o *service.Options) { o.LogLevel = "loud" }},
 		"format":               {"--log-format", func(o *service.Options) { o.LogFormat = "xml" }},

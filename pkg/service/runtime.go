@@ -113,7 +113,8 @@ func (r *Runtime) connect(ctx context.Context) error {
 		return err
 	}
 	r.fabric, err = messaging.Connect(ctx, messaging.Config{
-		URL: o.NATSURL, CredsFile: o.NATSCredsFile, CAFile: o.NATSCAFile, CertFile: o.NATSCertFile, KeyFile: o.NATSKeyFile, Name: r.base.Instance,
+		URL: o.NATSURL, CredsFile: o.NATSCredsFile, CAFile: o.NATSCAFile, CertFile: o.NATSCertFile, KeyFile: o.NATSKeyFile,
+		Replicas: o.NATSStreamReplicas, Name: r.base.Instance,
 		Log: r.base.Log, Clock: r.base.Clock, Tracer: r.base.Tracer,
 		Installation: Installation(r.manager.GetAPIReader(), o.Namespace),
 	})

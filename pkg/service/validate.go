@@ -25,6 +25,9 @@ func (o *Options) Validate() error {
 	if err := messaging.CheckURL(o.NATSURL); err != nil {
 		bad("nats-url", "%v", err)
 	}
+	if o.NATSStreamReplicas < 1 || o.NATSStreamReplicas > 5 {
+		bad("nats-stream-replicas", "%d is not 1 to 5", o.NATSStreamReplicas)
+	}
 	if o.WorkDir == "" {
 		bad("work-dir", "must not be empty")
 	}

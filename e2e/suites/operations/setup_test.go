@@ -32,7 +32,7 @@ const pollInterval = time.Second
 type bed struct {
 	*site.Site
 	bucket     *site.Bucket
-	root       string // of the bucket
+	root       string              // of the bucket
 	authority  *certtest.Authority // of the runners and the monitor, which calls them by address
 	calls      calls
 	works      client.Client
