@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/backup"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/crd"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/operation"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/plugin"
@@ -30,7 +31,7 @@ func NewCommand(g *global.Global, more ...*cobra.Command) *cobra.Command {
 	cmd.SetOut(g.Out)
 	cmd.SetErr(g.Err)
 	g.BindFlags(cmd.PersistentFlags())
-	cmd.AddCommand(backup.NewCommand(g), restore.NewCommand(g), queue.NewCommand(g), operation.NewCommand(g), plugin.NewCommand(g), version.NewCommand(g))
+	cmd.AddCommand(backup.NewCommand(g), restore.NewCommand(g), queue.NewCommand(g), operation.NewCommand(g), plugin.NewCommand(g), crd.NewCommand(g), version.NewCommand(g))
 	cmd.AddCommand(more...)
 	return cmd
 }
