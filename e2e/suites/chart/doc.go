@@ -1,3 +1,3 @@
-// Package chart_test tests the helm chart: what it renders, what it refuses, that a real API server
+// Package chart tests the helm chart: what it renders, what it refuses, that a real API server
 // takes it, and that the rights it gives are what the services need.
-package chart_test
+package chart

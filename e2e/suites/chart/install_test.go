@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,9 +57,9 @@ func (p *place) pods(t *testing.T, namespace string) {
 			return false
 		}
 		for i := range list.Items {
-			have[list.Items[i].Labels["app.kubernetes.io/component"]] = true
+			have[list.Items[i].Labels[component]] = true
 		}
-		return len(have) == len(want)
+		return !slices.ContainsFunc(want, func(name string) bool { return !have[name] })
 	}, site.Patience, site.Look, "Pods of %v in %s", want, namespace)
 }
 
@@ -69,6 +70,7 @@ func TestInstall(t *testing.T) {
 	require.NoError(t, err)
 	p.restricted(t, namespace)
 	p.restricted(t, "other")
+	p.runJobs(t)
 
 	p.helm(t, namespace, "install", "--values", "testdata/velero-aws.yaml")
 	p.pods(t, namespace)
@@ -82,6 +84,8 @@ func TestInstall(t *testing.T) {
 	})
 	t.Run("an upgrade keeps the token of NATS", p.keepsToken)
 	t.Run("an upgrade keeps the certificates", p.keepsCertificates)
+	t.Run("an upgrade adds to older definitions", p.addsToDefinitions)
+	t.Run("roles of callers", p.callersMay)
 	t.Run("what is uninstalled leaves the definitions and the data", p.leaves)
 }
 
@@ -126,7 +130,7 @@ func (p *place) leaves(t *testing.T) {
 	require.NoError(t, p.client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup))
 	for _, kind := range []schema.GroupVersionKind{
 		{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "apps", Version: "v1", Kind: "StatefulSet"}, {Version: "v1", Kind: "Service"},
-		{Version: "v1", Kind: "Secret"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, {Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		{Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "ServiceAccount"}, {Group: "batch", Version: "v1", Kind: "Job"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, {Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
 		{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
 	} {
 		list := &unstructured.UnstructuredList{}

@@ -50,6 +50,14 @@ var wrong = []struct{ set, names string }{
 	{"nats.enabled=false,nats.url=http://nats", "/nats/url"},
 	{"nats.urlSecret.name=mine", "nats.urlSecret.name"},
 	{"ipFamilyPolicy=DualStack", "/ipFamilyPolicy"},
+	{"nats.streamReplicas=2", "/nats/streamReplicas"},
+	{"nats.streamReplicas=3", "nats.streamReplicas"},
+	{"deletion.args.nats-stream-replicas=3", "deletion.args.nats-stream-replicas"},
+	{"upgradeCRDs=perhaps", "/upgradeCRDs"},
+	{"upgradeJobResources.cpu=1", "/upgradeJobResources"},
+	{"metrics.serviceMonitor.enabled=perhaps", "/metrics/serviceMonitor/enabled"},
+	{"metrics.serviceMonitors.enabled=true", "'serviceMonitors'"},
+	{"metrics.scrapeInterval=often", "/metrics/scrapeInterval"},
 	{"configuration.backupStorageLocation[0].provider=aws", "/configuration/backupStorageLocation/0"},
 	{"configuration.backupStorageLocation[0].provider=aws,configuration.backupStorageLocation[0].bucket=b,configuration.backupStorageLocation[0].accessMode=RW", "/accessMode"},
 	{"configuration.volumeSnapshotLocation[0].name=x", "/configuration/volumeSnapshotLocation/0"},
@@ -91,7 +99,7 @@ func TestValuesWithoutEffectAreWarnedOf(t *testing.T) {
 	dir, err := chart.Dir()
 	require.NoError(t, err)
 	for values, keys := range map[string][]string{
-		"testdata/velero-aws.yaml":               {"image.repository", "metrics", "upgradeCRDs"},
+		"testdata/velero-aws.yaml":               {"image.repository", "metrics.prometheusRule"},
 		"testdata/velero-workload-identity.yaml": {"configuration.clientQPS", "configuration.uploaderType", "nodeAgent", "rbac.clusterAdministrator", "serviceAccount.server.name"},
 		"testdata/velero-minio.yaml":             {"kubectl"},
 	} {

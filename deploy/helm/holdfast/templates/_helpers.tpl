@@ -61,6 +61,18 @@ seccompProfile:
 {{- if .Values.nats.urlSecret.name -}}{{ .Values.nats.urlSecret.name }}{{- else -}}{{ include "holdfast.fullname" . }}-nats{{- end -}}
 {{- end -}}
 
+{{/* How many copies the streams have: as many as the chart's NATS has servers, unless a value says otherwise. Empty: the services' own default. */}}
+{{- define "holdfast.streamReplicas" -}}
+{{- if .Values.nats.streamReplicas -}}
+{{- if and .Values.nats.enabled (gt (int .Values.nats.streamReplicas) (int .Values.nats.replicas)) -}}
+{{- fail (printf "nats.streamReplicas: %v copies need as many servers, and nats.replicas is %v" .Values.nats.streamReplicas .Values.nats.replicas) -}}
+{{- end -}}
+{{- .Values.nats.streamReplicas -}}
+{{- else if and .Values.nats.enabled (gt (int .Values.nats.replicas) 1) -}}
+{{- .Values.nats.replicas -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "holdfast.credentialsSecret" -}}
 {{- .Values.credentials.existingSecret | default .Values.credentials.name | default "cloud-credentials" -}}
 {{- end -}}
@@ -80,6 +92,13 @@ seccompProfile:
 {{/* The account of a service; of a dict of root, name and values. */}}
 {{- define "holdfast.account" -}}
 {{- .values.serviceAccount.name | default (printf "%s-%s" (include "holdfast.fullname" .root) .name) -}}
+{{- end -}}
+
+{{/* The annotations of what exists before an installation or upgrade only; of its order. */}}
+{{- define "holdfast.hook" -}}
+helm.sh/hook: pre-install,pre-upgrade
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
 {{/* What a schema cannot state. */}}

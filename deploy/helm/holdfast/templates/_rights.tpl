@@ -101,6 +101,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 
 {{- define "holdfast.rights.namespaced.manifest-indexer" -}}
 {{ include "holdfast.rights.duty" . }}
+{{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [watch, patch]}
 - {apiGroups: [velero.io], resources: [downloadrequests, serverstatusrequests], verbs: [get, list, watch, patch, delete]}
 - {apiGroups: [velero.io], resources: [backups], verbs: [get, list, create, delete]}
@@ -136,6 +137,18 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{- define "holdfast.rights.reviews" -}}
 - {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
 - {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
+{{- end -}}
+
+{{/* Of the Job that adds to the definitions. create cannot be narrowed to names. */}}
+{{- define "holdfast.rights.definitions" -}}
+- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [create]}
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames:
+    {{- range list "backuprepositories" "backups" "backupstoragelocations" "datadownloads" "datauploads" "deletebackuprequests" "downloadrequests" "podvolumebackups" "podvolumerestores" "restores" "schedules" "serverstatusrequests" "volumesnapshotlocations" }}
+    - {{ . }}.velero.io
+    {{- end }}
+  verbs: [get, update]
 {{- end -}}
 
 {{- define "holdfast.csi" -}}

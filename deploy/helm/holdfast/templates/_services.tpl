@@ -28,8 +28,11 @@ deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, gr
 {{- $inside := ternary (printf "https://%s:%v" (include "holdfast.tls.serverName" (dict "root" $root "name" "manifest-indexer")) .) "" (ne $root.Values.tls.mode "none") -}}
 {{- with $root.Values.manifestIndexer.artifactURL | default $inside -}}{{- $_ := set $own "artifact-url" . -}}{{- end -}}
 {{- end -}}
+{{- with include "holdfast.streamReplicas" $root -}}
+{{- $_ := set $own "nats-stream-replicas" . -}}
+{{- end -}}
 {{- range $flag, $_ := .values.args -}}
-{{- if or (hasKey $own $flag) (has $flag (list "kubeconfig" "nats-url" "nats-creds-file" "nats-ca-file" "nats-cert-file" "nats-key-file" "tls-cert-file" "tls-key-file" "tls-ca-file" "tls-client-ca-file" "tls-server-names" "auth-audience" "auth-token-file" "grpc-advertise-address" "artifact-url")) -}}
+{{- if or (hasKey $own $flag) (has $flag (list "kubeconfig" "nats-url" "nats-stream-replicas" "nats-creds-file" "nats-ca-file" "nats-cert-file" "nats-key-file" "tls-cert-file" "tls-key-file" "tls-ca-file" "tls-client-ca-file" "tls-server-names" "auth-audience" "auth-token-file" "grpc-advertise-address" "artifact-url")) -}}
 {{- fail (printf "%s.args.%s: the chart sets this flag, see values.yaml for what decides it" $.facts.key $flag) -}}
 {{- end -}}
 {{- end -}}
