@@ -63,6 +63,7 @@ func TestServicesNeedNoMoreThanTheirRoles(t *testing.T) {
 		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(download), download) == nil && download.Status.DownloadURL != "" &&
 			s.Client.Get(t.Context(), client.ObjectKeyFromObject(status), status) == nil && status.Status.ServerVersion != ""
 	}, site.Patience, site.Look, "a link and the status are there")
+	eventsTell(t, s, "Backup everything Completed", "Restore again Completed", "BackupStorageLocation "+bucket.Location+" Available")
 	require.NoError(t, s.Client.Create(t.Context(), &velerov1.DeleteBackupRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "delete"}, Spec: velerov1.DeleteBackupRequestSpec{BackupName: "everything"},
 	}))
@@ -75,6 +76,22 @@ func TestServicesNeedNoMoreThanTheirRoles(t *testing.T) {
 	allowed, _ := s.Audit.Requests(t, site.Server)
 	require.Greater(t, len(allowed), 50, "the log has what the services did")
 	report(t, allowed)
+}
+
+// eventsTell waits until there are Events on the named objects, each of the given reason.
+func eventsTell(t *testing.T, s *site.Site, want ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		list, have := &corev1.EventList{}, map[string]bool{}
+		if s.Client.List(t.Context(), list, client.InNamespace(site.Server)) != nil {
+			return false
+		}
+		for i := range list.Items {
+			about := list.Items[i].InvolvedObject
+			have[about.Kind+" "+about.Name+" "+list.Items[i].Reason] = true
+		}
+		return !slices.ContainsFunc(want, func(event string) bool { return !have[event] })
+	}, site.Patience, site.Look, "Events: %v", want)
 }
 
 // access makes what only an account may restore that may do anything: a role of all rights, and a
