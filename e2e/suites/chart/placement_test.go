@@ -1,12 +1,14 @@
 package chart_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -226,4 +228,41 @@ func TestTheServiceMonitorFindsTheServices(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, fleet.Services, found)
+}
+
+// Pods of the release reach NATS, and its servers one another; a runner is reached by
+// async-operation-monitor and by those who may call, other services by the latter only.
+func TestOnlyPeersAreLetIn(t *testing.T) {
+	objects := render(t, "--set", "nats.replicas=3,tls.secretName=certificates,networkPolicy.callersFrom[0].podSelector.matchLabels.a=caller")
+	from := func(component, port string) []map[string]string {
+		var policy networkingv1.NetworkPolicy
+		object := named(objects, "NetworkPolicy", chart.Release+"-"+component)
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &policy))
+		var peers []map[string]string
+		for _, rule := range policy.Spec.Ingress {
+			if slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool { return p.Port.StrVal == port }) {
+				require.NotEmpty(t, rule.From, "%s: everyone reaches %s", component, port)
+				for _, peer := range rule.From {
+					peers = append(peers, peer.PodSelector.MatchLabels)
+				}
+			}
+		}
+		return peers
+	}
+	release := map[string]string{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/instance": chart.Release}
+	with := func(name string) map[string]string {
+		labels := maps.Clone(release)
+		labels[component] = name
+		return labels
+	}
+	caller := map[string]string{"a": "caller"}
+	require.Equal(t, []map[string]string{release}, from("nats", "nats"))
+	require.Equal(t, []map[string]string{with("nats")}, from("nats", "cluster"))
+	for _, service := range fleet.Services {
+		want := []map[string]string{caller}
+		if strings.HasSuffix(service, "-runner") {
+			want = []map[string]string{with("async-operation-monitor"), caller}
+		}
+		require.Equal(t, want, from(service, "grpc"), service)
+	}
 }
