@@ -8,10 +8,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
 const tracerName = "github.com/holdfast-io/holdfast/pkg/messaging"
@@ -45,9 +46,9 @@ func (h headerCarrier) Set(key, value string) { h[key] = []string{value} }
 func (h headerCarrier) Keys() []string { return slices.Sorted(maps.Keys(h)) }
 
 func (c *Client) startProducer(ctx context.Context, destination, uid string) (context.Context, func(error)) {
-	ctx, span := c.tracer.Start(ctx, "publish "+destination, trace.WithSpanKind(trace.SpanKindProducer),
+	ctx, s := c.tracer.Start(ctx, "publish "+destination, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(attrSystem, attrDestination.String(destination), attrUID.String(uid)))
-	return ctx, func(err error) { endSpan(span, err) }
+	return ctx, func(err error) { span.End(s, err) }
 }
 
 // startConsumer continues the publisher's trace: one backup is one trace from admission to commit.
@@ -61,16 +62,8 @@ func (c *Client) startConsumer(ctx context.Context, destination, uid string, msg
 	if remote := trace.SpanContextFromContext(ctx); remote.IsValid() && deliveries > 1 {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: remote}))
 	}
-	ctx, span := c.tracer.Start(ctx, "process "+destination, options...)
-	return ctx, func(err error) { endSpan(span, err) }
-}
-
-func endSpan(span trace.Span, err error) {
-	if err != nil {
-		span.RecordError(err)
-		span.SetStatus(codes.Error, err.Error())
-	}
-	span.End()
+	ctx, s := c.tracer.Start(ctx, "process "+destination, options...)
+	return ctx, func(err error) { span.End(s, err) }
 }
 
 // AnnotationTrace keeps the trace of an object's admission (W3C traceparent), so that every hint

@@ -43,7 +43,7 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 			return acquireErr
 		}
 		mine = acquired
-		return e.write(o, decision, mine)
+		return e.write(ctx, o, decision, mine)
 	})
 	switch {
 	case refused != nil:
@@ -75,7 +75,7 @@ func unreadable(o client.Object) bool {
 }
 
 // write carries a decision out on the object it was made about.
-func (e *Engine[T]) write(o T, d Decision[T], mine claim.Claim) error {
+func (e *Engine[T]) write(ctx context.Context, o T, d Decision[T], mine claim.Claim) error {
 	switch {
 	case d.end != nil:
 		return d.end(o)
@@ -85,6 +85,7 @@ func (e *Engine[T]) write(o T, d Decision[T], mine claim.Claim) error {
 	if err := d.job.Claimed(o, mine); err != nil {
 		return err
 	}
+	noteTrace(ctx, o)
 	failpoint.HitIn(e.cfg.Service, "before-claim")
 	return claim.Set(o, mine)
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
@@ -90,6 +92,8 @@ type Config[T client.Object] struct {
 	Cancellable bool
 	// Events gets the jobs that wait for a place; nil takes none.
 	Events Events
+	// Tracer makes the spans of attempts; nil makes none.
+	Tracer trace.Tracer
 	Clock  clock.WithTicker
 	Log    *slog.Logger
 }
@@ -105,6 +109,9 @@ type Engine[T client.Object] struct {
 
 // New returns an Engine. Setup and Serve bring it to life.
 func New[T client.Object](cfg Config[T]) *Engine[T] {
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.NewTracerProvider().Tracer("")
+	}
 	pool := workerpool.Config{Size: cfg.Concurrency, Idle: cfg.Idle, Clock: cfg.Clock}
 	if cfg.Idle > 0 {
 		pool.Total = idleJobs * max(cfg.Concurrency, 1)

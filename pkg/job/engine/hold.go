@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
 // ErrStopped is the cause of the end of a job's context when the process stops and the grace period
@@ -12,9 +13,11 @@ import (
 var ErrStopped = errors.New("the process stops")
 
 // hold runs a claimed job as long as the claim holds.
-func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) error {
+func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) (err error) {
 	lasting, end := Outlive(ctx, e.cfg.Clock, e.cfg.Grace, ErrStopped)
 	defer end()
+	lasting, attempt := e.traced(lasting, h)
+	defer func() { span.End(attempt, err) }()
 	h.stopping = ctx
 	h.cancelled, h.cancel = context.WithCancelCause(lasting)
 	defer h.cancel(context.Canceled)
@@ -24,7 +27,7 @@ func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) error {
 	defer lose(context.Canceled)
 	h.lose = lose
 	h.observe(h.Object) // an earlier holder may have been asked
-	err := e.attempt(owned, h, job)
+	err = e.attempt(owned, h, job)
 	h.over.Store(true)
 	switch {
 	case err == nil:

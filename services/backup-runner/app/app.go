@@ -106,7 +106,7 @@ func (a *App) build(ctx context.Context) error {
 		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).open,
 		CSI:       csi.ends(),
 		Exec:      exec,
-		Metrics:   counters, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
+		Metrics:   counters, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
 		KeepFailed: func() bool { return plugins.MayServe(pluginhost.KindDeleteItemAction) },
 	})
@@ -115,8 +115,8 @@ func (a *App) build(ctx context.Context) error {
 		NewList: func() client.ObjectList { return &velerov1.BackupList{} },
 		Reader:  mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
 		Bus: rt.Fabric(), Work: messaging.WorkBackupRun, Concurrency: c.Jobs, Grace: job.GracePeriod, Cancellable: true,
-		Events: mgr.GetEventRecorder(Name),
-		Clock:  c.Clock, Log: c.Log,
+		Events: mgr.GetEventRecorder(Name), Tracer: c.Tracer.Tracer(Name),
+		Clock: c.Clock, Log: c.Log,
 	})
 	backupv1.RegisterBackupServiceServer(rt.GRPC(), server.New(mgr.GetAPIReader(), namespace, c.Clock))
 	return a.backups.Setup(mgr)

@@ -84,7 +84,7 @@ func (a *App) build(host *pluginhost.Host) {
 		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },
 		NewList: func() client.ObjectList { return &velerov1.DeleteBackupRequestList{} },
 		Reader:  a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Instance: a.instance,
-		Bus: a.runtime.Fabric(), Work: messaging.WorkDeletionRun, Concurrency: c.Concurrency, Idle: idle, Clock: c.Clock, Log: c.Log,
+		Bus: a.runtime.Fabric(), Work: messaging.WorkDeletionRun, Concurrency: c.Concurrency, Idle: idle, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log,
 	})
 	collector := &expiry.Collector{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,

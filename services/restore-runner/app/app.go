@@ -121,7 +121,8 @@ func (a *App) jobs(config *Config, kind *job.Kind, instance *claim.Instance) *en
 		New: func() *velerov1.Restore { return &velerov1.Restore{} }, NewList: func() client.ObjectList { return &velerov1.RestoreList{} },
 		Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: config.Options.Namespace,
 		Instance: instance, Bus: a.runtime.Fabric(), Work: messaging.WorkRestoreRun,
-		Concurrency: config.Concurrency, Grace: job.Grace, Cancellable: true, Events: mgr.GetEventRecorder(Name), Clock: config.Clock, Log: config.Log,
+		Concurrency: config.Concurrency, Grace: job.Grace, Cancellable: true, Events: mgr.GetEventRecorder(Name),
+		Tracer: config.Tracer.Tracer(Name), Clock: config.Clock, Log: config.Log,
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -67,7 +66,7 @@ func state(t testing.TB, store objectstore.Store, log *bytes.Buffer) *finalize.S
 	b.Status.StartTimestamp = &start
 	b.Spec.VolumeSnapshotLocations = []string{"disks"}
 	s := finalize.New(finalize.Job{Backup: b, Epoch: 1, Cluster: "c", Holder: &holder{object: b.DeepCopy()}, Store: store, Dir: t.TempDir(),
-		Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(log, nil)), Tracer: noop.NewTracerProvider().Tracer("")})
+		Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(log, nil))})
 	t.Cleanup(s.Close)
 	return s
 }

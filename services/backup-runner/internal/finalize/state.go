@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -49,10 +48,9 @@ type Job struct {
 	Holder  Holder
 	Store   objectstore.Store
 	// Dir is a directory for files on their way to the bucket.
-	Dir    string
-	Clock  clock.PassiveClock
-	Log    *slog.Logger
-	Tracer trace.Tracer
+	Dir   string
+	Clock clock.PassiveClock
+	Log   *slog.Logger
 	// Collect lists and stores what is not stored yet, and fixes the composition.
 	Collect func(ctx context.Context) (checkpoint.Composition, error)
 	// Again stores items as they are now, regardless of the filters of the backup, and returns the

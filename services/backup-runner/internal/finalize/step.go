@@ -1,12 +1,14 @@
 package finalize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
 // Value names a part of the State that steps hand on.
@@ -74,10 +76,17 @@ func (s *State) step(ctx context.Context, step *Step) error {
 			return fmt.Errorf("%w: %q needs %q", errOrder, step.Name, need)
 		}
 	}
-	ctx, span := s.Tracer.Start(ctx, step.Name)
-	defer span.End()
 	began := s.Clock.Now()
-	if err := s.unlessCancelled(ctx, step); err != nil {
+	var early error // an end that is no failure
+	err := span.Do(ctx, step.Name, func(ctx context.Context) error {
+		err := s.unlessCancelled(ctx, step)
+		if waits := (*WaitingError)(nil); errors.Is(err, errDecided) || errors.As(err, &waits) {
+			early = err
+			return nil
+		}
+		return err
+	})
+	if err = cmp.Or(err, early); err != nil {
 		return err
 	}
 	for _, value := range step.Gives {

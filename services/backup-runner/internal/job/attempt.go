@@ -7,15 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
-
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
@@ -109,13 +105,6 @@ func (a *attempt) conclude(err error) error {
 func (a *attempt) run(ctx context.Context) error {
 	ctx, release := engine.Join(ctx, a.held.Stopping())
 	defer release()
-	b := a.held.Object
-	// A takeover comes without a message: the trace is the one noted on the backup.
-	ctx, span := a.Tracer.Start(messaging.WithTrace(ctx, b), "backup", trace.WithAttributes(
-		attribute.String("holdfast.object.name", b.Name), attribute.String("holdfast.object.uid", string(b.UID)),
-		attribute.Int64("holdfast.claim.epoch", a.held.Claim.Epoch),
-	))
-	defer span.End()
 	dir, err := makeWorkDir(a.WorkDir, a.held)
 	if err != nil {
 		return err

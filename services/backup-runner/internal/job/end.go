@@ -65,7 +65,7 @@ func (a *attempt) clusterUID(ctx context.Context) (string, error) {
 func (a *attempt) finalization(store objectstore.Store, dir, cluster string) finalize.Job {
 	job := finalize.Job{
 		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: holder{a},
-		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, Tracer: a.Tracer, KeepFailed: a.KeepFailed, Exec: a.Exec, Opened: &a.opened,
+		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, KeepFailed: a.KeepFailed, Exec: a.Exec, Opened: &a.opened,
 		Snapshots: a.CSI,
 	}
 	if a.panicked {

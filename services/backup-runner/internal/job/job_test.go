@@ -19,7 +19,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -168,7 +167,7 @@ func newWorld(t *testing.T) *world {
 	w.Config = Config{
 		Reader: w.client,
 		Ledger: ledger.New(w.client, w.client, namespace), Locations: locations{w.store}, Cluster: source, Events: w.events,
-		Metrics: counters, Tracer: noop.NewTracerProvider().Tracer(""), Clock: fastClock{}, Log: slog.New(slog.DiscardHandler),
+		Metrics: counters, Clock: fastClock{}, Log: slog.New(slog.DiscardHandler),
 		WorkDir: t.TempDir(), ConsistentCut: true, PartItems: 20, StorePatience: time.Minute,
 	}
 	return w

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,7 +88,6 @@ type Config struct {
 	// Exec runs hooks in Pods; nil runs none.
 	Exec    podhook.Executor
 	Metrics *metrics.Metrics
-	Tracer  trace.Tracer
 	Clock   clock.WithTicker
 	Log     *slog.Logger
 	// WorkDir holds a directory for each running job.

@@ -10,9 +10,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
 const (
@@ -51,20 +53,32 @@ func (j *job) removeData(ctx context.Context) (err error) {
 	if err := j.keepsVolumeData(ctx, store); err != nil {
 		return &keptError{err, byVolumeData}
 	}
-	if err := j.runActions(ctx, store, stored); err != nil {
-		return err
-	}
-	if err := j.removeCSI(ctx, store, stored); err != nil {
-		return err
-	}
-	if err := j.removeSnapshots(ctx, store, stored); err != nil {
+	if err := j.runBefore(ctx, store, stored); err != nil {
 		return err
 	}
 	e := &emptying{j: j, store: store}
-	if err := e.all(ctx); !errors.Is(err, errReplaced) {
+	err = span.Do(ctx, "remove the files", e.all)
+	if !errors.Is(err, errReplaced) {
 		return err
 	}
 	j.remover.Log.Info("keeping the directory of the backup: it has become another backup's", "backup", j.backup.Name, "location", j.location.Name)
+	return nil
+}
+
+// runBefore does what is done before the files of a backup go.
+func (j *job) runBefore(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
+	for _, step := range [...]struct {
+		name string
+		do   func(context.Context, objectstore.Store, *velerov1.Backup) error
+	}{
+		{"run the delete item actions", j.runActions},
+		{"remove the CSI snapshots", j.removeCSI},
+		{"remove the native snapshots", j.removeSnapshots},
+	} {
+		if err := span.Do(ctx, step.name, func(ctx context.Context) error { return step.do(ctx, store, stored) }); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

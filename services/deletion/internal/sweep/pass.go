@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
 // maxFailures is how many directories that fail end a pass: the bucket or the API server is away
@@ -42,14 +42,11 @@ type counts struct {
 }
 
 func (p *pass) run(ctx context.Context, loc *velerov1.BackupStorageLocation) (err error) {
-	ctx, span := p.sweeper.Tracer.Start(ctx, "sweep", trace.WithAttributes(attribute.String("holdfast.location", loc.Name)))
+	ctx, swept := p.sweeper.Tracer.Start(ctx, "sweep", trace.WithAttributes(attribute.String("holdfast.location", loc.Name)))
 	defer func() {
 		p.sweeper.Metrics.pass(loc.Name, &p.count, err)
-		span.SetAttributes(attribute.Int64("holdfast.sweep.objects", p.count.objects), attribute.Int64("holdfast.sweep.uploads", p.count.uploads))
-		if err != nil {
-			span.SetStatus(codes.Error, err.Error())
-		}
-		span.End()
+		swept.SetAttributes(attribute.Int64("holdfast.sweep.objects", p.count.objects), attribute.Int64("holdfast.sweep.uploads", p.count.uploads))
+		span.End(swept, err)
 	}()
 	cluster, err := p.sweeper.clusterUID(ctx)
 	if err != nil {

@@ -4,11 +4,11 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
 // traces makes the spans of jobs.
@@ -34,12 +34,6 @@ func (t *traces) span(ctx context.Context, what string, obj metav1.Object, optio
 	options = append(options, trace.WithAttributes(
 		attribute.String("holdfast.object.name", obj.GetName()), attribute.String("holdfast.object.uid", string(obj.GetUID())),
 	))
-	ctx, span := t.tracer.Start(ctx, what, options...)
-	return ctx, func(err error) {
-		if err != nil {
-			span.RecordError(err)
-			span.SetStatus(codes.Error, err.Error())
-		}
-		span.End()
-	}
+	ctx, s := t.tracer.Start(ctx, what, options...)
+	return ctx, func(err error) { span.End(s, err) }
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
@@ -80,7 +81,7 @@ func (a *attempt) run(ctx context.Context) error {
 	a.inputs = in
 	defer in.close()
 	e := &ending{session: a.session, inputs: in}
-	err := a.open(ctx, in)
+	err := span.Do(ctx, "open the backup", func(ctx context.Context) error { return a.open(ctx, in) })
 	if err == nil {
 		err = a.restoring(ctx, in)
 	}
@@ -101,7 +102,7 @@ func (a *attempt) run(ctx context.Context) error {
 	if a.finished, err = e.decide(ctx, outcome.Finished{}); err != nil {
 		return err
 	}
-	if err := e.publish(ctx, a.finished); err != nil {
+	if err := span.Do(ctx, "store the files", func(ctx context.Context) error { return e.publish(ctx, a.finished) }); err != nil {
 		return err
 	}
 	return a.finish(ctx, a.finished)
@@ -177,19 +178,13 @@ func (a *attempt) recorder() *outcome.Recorder {
 
 // finish writes the terminal phase, as it was decided.
 func (a *attempt) finish(ctx context.Context, end *outcome.Finished) error {
-	final, err := a.held.Finish(ctx, func(o *velerov1.Restore) error {
-		o.Status.Phase = end.Phase
-		at := metav1.NewTime(end.At())
-		o.Status.CompletionTimestamp = &at
-		progress(o, end.Counts)
-		if a.inputs != nil {
-			count(o, a.inputs.operations)
-		}
-		o.Status.FailureReason = end.Reason
-		if a.paused.none() {
-			paused.Clear(o)
-		}
-		return nil
+	var final *velerov1.Restore
+	err := span.Do(ctx, "write the phase", func(ctx context.Context) (err error) {
+		final, err = a.held.Finish(ctx, func(o *velerov1.Restore) error {
+			a.setEnd(o, end)
+			return nil
+		})
+		return err
 	})
 	if errors.Is(err, engine.ErrEnded) {
 		return nil
@@ -205,6 +200,21 @@ func (a *attempt) finish(ctx context.Context, end *outcome.Finished) error {
 	}
 	a.cfg.Ended(ctx, final)
 	return nil
+}
+
+// setEnd writes the terminal phase and what belongs to it.
+func (a *attempt) setEnd(o *velerov1.Restore, end *outcome.Finished) {
+	o.Status.Phase = end.Phase
+	at := metav1.NewTime(end.At())
+	o.Status.CompletionTimestamp = &at
+	progress(o, end.Counts)
+	if a.inputs != nil {
+		count(o, a.inputs.operations)
+	}
+	o.Status.FailureReason = end.Reason
+	if a.paused.none() {
+		paused.Clear(o)
+	}
 }
 
 // progress writes counts into the status.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
@@ -33,7 +34,11 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	defer actions.close()
 	planner := &planner{in: in, actions: actions}
-	p, err := planner.prepare(quick)
+	var p *planned
+	err = span.Do(quick, "plan", func(ctx context.Context) (err error) {
+		p, err = planner.prepare(ctx)
+		return err
+	})
 	defer p.close(x.session)
 	var damage *damageError
 	if errors.As(err, &damage) && ctx.Err() == nil {
@@ -52,7 +57,7 @@ func (x *execution) run(ctx context.Context) error {
 		planner.complain(actions)
 		planner.unclaimed(p)
 	}
-	return x.restore(ctx, p, actions, history)
+	return span.Do(ctx, "restore the objects", func(ctx context.Context) error { return x.restore(ctx, p, actions, history) })
 }
 
 // restore creates the objects.

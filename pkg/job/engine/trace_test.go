@@ -1,0 +1,62 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
+)
+
+func recorded() (*tracetest.SpanRecorder, trace.Tracer) {
+	recorder := tracetest.NewSpanRecorder()
+	return recorder, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
+}
+
+func TestAnAttemptContinuesTheTraceNotedOnTheJob(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		const id = "0af7651916cd43dd8448eb211c80319c"
+		recorder, tracer := recorded()
+		b.add("j", phaseNew)
+		b.edit("j", func(o *job) {
+			o.Annotations = map[string]string{messaging.AnnotationTrace: "00-" + id + "-b7ad6b7169203331-01"}
+		})
+		broken := &kind{run: func(context.Context, *engine.Held[*job]) error { return errors.New("the API server is away") }}
+		one := b.start("one", broken, func(c *engine.Config[*job]) { c.Tracer = tracer })
+		b.pass(time.Second)
+		one.stop()
+		spans := recorder.Ended()
+		require.NotEmpty(b, spans)
+		s := spans[0]
+		require.Equal(b, "backup", s.Name())
+		require.Equal(b, id, s.SpanContext().TraceID().String())
+		require.Equal(b, "b7ad6b7169203331", s.Parent().SpanID().String())
+		require.Contains(b, s.Attributes(), attribute.Int64("holdfast.claim.epoch", 1))
+		require.Contains(b, s.Attributes(), attribute.String("holdfast.object.uid", "j-uid"))
+		require.Equal(b, sdktrace.Status{Code: codes.Error, Description: "the API server is away"}, s.Status())
+		require.Contains(b, b.log.String(), "trace_id="+id)
+	})
+}
+
+// Every attempt at a deletion was a trace of its own: no queue admits one and notes a trace.
+func TestTheFirstClaimOfAJobNotesItsTrace(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		_, tracer := recorded()
+		one := b.start("one", &kind{}, func(c *engine.Config[*job]) { c.Tracer = tracer })
+		b.bus.Down(true)
+		b.add("j", phaseNew)
+		ctx, s := tracer.Start(b.Context(), "process")
+		one.engine.Handle(ctx, &workv1.Hint{Kind: "ConfigMap", Namespace: namespace, Name: "j", Uid: "j-uid"})
+		require.Contains(b, b.get("j").Annotations[messaging.AnnotationTrace], s.SpanContext().TraceID().String())
+	})
+}
