@@ -24,7 +24,8 @@ func (r *Runtime) Dial(instance, address string) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast-" + r.base.Name + "/" + buildinfo.Version())}
+	// Without the proxy of the environment, which does not reach addresses of Pods.
+	opts := []grpc.DialOption{grpc.WithNoProxy(), grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast-" + r.base.Name + "/" + buildinfo.Version())}
 	if r.base.Token != "" || r.base.Options.Auth == AuthKubernetes {
 		opts = append(opts, grpc.WithPerRPCCredentials(&tokens{runtime: r, secure: secure || !isLoopback(address)}))
 	}
