@@ -152,7 +152,7 @@ func (j *jobs) read(ctx context.Context, object client.Object) error {
 	return j.client.Get(ctx, client.ObjectKeyFromObject(object), object)
 }
 
-// until calls done repeatedly until it says so.
+// until calls done repeatedly until it returns true.
 func until(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-// Config says what to measure.
+// Config is what to measure.
 type Config struct {
 	Dir     string    // scratch space on a disk
 	Log     io.Writer // progress and figures

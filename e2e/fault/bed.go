@@ -55,7 +55,7 @@ func withPlugins(dir string) map[string][]string {
 	return all
 }
 
-// Config says what to run.
+// Config is what to run.
 type Config struct {
 	Dir      string    // scratch space
 	Binaries string    // directory of services with failpoints; bin/fault of the repository when empty

@@ -170,14 +170,14 @@ func (b *Bed) strike(ctx context.Context, c Case, order string) (_ *job, err err
 	return j, err
 }
 
-// first waits for the point that comes first and does what the case says.
+// first waits for the point that comes first and does what the case requires.
 func (b *Bed) first(ctx context.Context, c Case) error {
 	m, err := b.reached(ctx, c.After)
 	if err != nil {
 		return err
 	}
 	if c.Asked {
-		// It finds the signal when it goes on.
+		// It finds the signal when it continues.
 		return errors.Join(m.Signal(syscall.SIGTERM), m.Signal(syscall.SIGCONT))
 	}
 	<-m.Done()

@@ -189,7 +189,7 @@ var Matrix = []Case{
 	{Point: "queue-scheduler/terminal-written", Scenario: "cancel"},
 }
 
-// Pauses are the points at which a runner is stopped past the claim timeout and goes on when its
+// Pauses are the points at which a runner is stopped past the claim timeout and continued when its
 // job is done elsewhere.
 var Pauses = []Case{
 	{Point: "backup-runner/claimed", Scenario: "backup"},

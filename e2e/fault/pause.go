@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// stopped matches the line by which a woken process says that it goes no further.
+// stopped matches the line by which a woken process logs that it goes no further.
 var stopped = regexp.MustCompile(`job stopped|claim lost|closed by another holder`)
 
-// concluded matches the line by which a process says that it came to the end of a job, and that
+// concluded matches the line by which a process logs that it came to the end of a job, and that
 // another had written that if it had.
 var concluded = regexp.MustCompile(`.*(backup finished|restore ended|has ended already).*`)
 

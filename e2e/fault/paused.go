@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// paused is a namespace with custom resources that a rule says how to pause, and what they own.
+// paused is a namespace with custom resources that a rule pauses, and what they own.
 const paused = "fault-paused"
 
 // pauseRule is for kites.

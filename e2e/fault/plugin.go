@@ -202,7 +202,7 @@ func (backupBegins) Execute(_ context.Context, r *velerov2.ExecuteRequest) (*vel
 	return answer, err
 }
 
-// Progress says that an operation has ended when it is asked for the third time.
+// Progress reports the end of an operation at the third call.
 func (backupBegins) Progress(_ context.Context, r *velerov2.BackupItemActionProgressRequest) (*velerov2.BackupItemActionProgressResponse, error) {
 	p, err := progress(r.GetOperationId())
 	return &velerov2.BackupItemActionProgressResponse{Progress: p}, err
@@ -236,7 +236,7 @@ func (restoreBegins) Execute(_ context.Context, r *velerov2.RestoreItemActionExe
 	return answer, err
 }
 
-// Progress says that an operation has ended when it is asked for the third time.
+// Progress reports the end of an operation at the third call.
 func (restoreBegins) Progress(_ context.Context, r *velerov2.RestoreItemActionProgressRequest) (*velerov2.RestoreItemActionProgressResponse, error) {
 	p, err := progress(r.GetOperationId())
 	return &velerov2.RestoreItemActionProgressResponse{Progress: p}, err

@@ -143,7 +143,7 @@ func observeBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
 	return f, b.apiClient.released(ctx, backup)
 }
 
-// committed checks that the bucket says of a finished backup what its object says.
+// committed checks that bucket and object agree on a finished backup.
 func (d *bucketDir) committed(backup *velerov1.Backup, dir string) error {
 	var committed velerov1.Backup
 	data, err := os.ReadFile(filepath.Join(d.path, dir, "velero-backup.json"))

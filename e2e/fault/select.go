@@ -107,7 +107,7 @@ func Choose(p Part) (*Chosen, error) {
 	return c, nil
 }
 
-// String says what is chosen, with the value that chooses it again.
+// String returns what is chosen, with the value that chooses it again.
 func (p Part) String() string {
 	switch {
 	case p.pattern != nil:

@@ -3,7 +3,7 @@ package fault
 import "maps"
 
 // A call that a dead process had announced may have been made. It is not made again, and what it
-// was made for has an error that says so: that much differs from the undisturbed run by right.
+// was made for has an error about it: that much differs from the undisturbed run by right.
 var (
 	unclearSnapshot = Facts{
 		"phase": "^PartiallyFailed$", "errors": "^1$",

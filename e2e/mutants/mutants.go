@@ -25,7 +25,7 @@ type Edit struct {
 
 // Mutant is a mistake and the test that fails because of it.
 type Mutant struct {
-	Name string // says what is wrong; unique in the table
+	Name string // what is wrong; unique in the table
 	Edit
 	// Also are further edits, where one is not the whole mistake.
 	Also []Edit

@@ -10,7 +10,7 @@ func Table() []Mutant {
 // Processes are mistakes that only processes show which are killed or stopped in the middle of a
 // job, by name. Package e2e/fault builds services with them, which its cases must notice.
 var Processes = map[string][]Edit{
-	// The woken process goes on to the end of a job that is not its own any more.
+	// The woken process continues to the end of a job that is not its own any more.
 	"nofence": {claimUnchecked, journalUnfenced},
 	// The successor reads the record of a part that does not exist.
 	"earlycheckpoint": {recordBeforePart, noRecordAfterPart},

@@ -12,7 +12,7 @@ import (
 var (
 	// ErrSurvived reports that the test passes with the mistake.
 	ErrSurvived = errors.New("the mutant survives")
-	// ErrNoCompile reports that the mistake does not compile, which says nothing about the test.
+	// ErrNoCompile reports that the mistake does not compile, so that nothing is known of the test.
 	ErrNoCompile = errors.New("the mutant does not compile")
 	// ErrNotRun reports that the named test did not run, or did not end by itself.
 	ErrNotRun = errors.New("the test did not run")

@@ -1,4 +1,4 @@
-// Package buildinfo says which Holdfast a binary is.
+// Package buildinfo has the version and commit of a binary.
 package buildinfo
 
 import (

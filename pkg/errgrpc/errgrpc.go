@@ -38,13 +38,13 @@ var (
 	ErrUnsupported = errors.New("not supported")
 )
 
-// FieldError says what is wrong with one field of a request, object or configuration
+// FieldError is what is wrong with one field of a request, object or configuration
 // (INVALID_ARGUMENT).
 type FieldError struct {
 	// Field is the path of the field as the caller wrote it, for example
 	// "spec.includedNamespaces[0]".
 	Field string
-	// Message says what is wrong, without the path.
+	// Message is what is wrong, without the path.
 	Message string
 }
 

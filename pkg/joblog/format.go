@@ -84,7 +84,7 @@ type Results struct {
 	Errors   Result `json:"errors"`
 }
 
-// Add files a message as the entry's scope says. Entries below Warning are left out.
+// Add files a message by the entry's scope. Entries below Warning are left out.
 func (r *Results) Add(e *Entry, message string) {
 	half := &r.Warnings
 	switch e.Level {

@@ -95,7 +95,7 @@ func Checkpoint(b, uid string, epoch, seq int64) string {
 // Composition is the record that fixes the order of parts before anything is published.
 func Composition(b, uid string) string { return PartsPrefix(b, uid) + "composition" }
 
-// Failure is the record that says why a backup fails although its composition was fixed.
+// Failure is the record of why a backup fails although its composition was fixed.
 func Failure(b, uid string) string { return PartsPrefix(b, uid) + "failure" }
 
 // BackupOperations is the prefix of the records of the asynchronous operations of the Backup object

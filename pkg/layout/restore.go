@@ -25,8 +25,8 @@ func RestoreRecordsPrefix(r string) string { return RestoreDir(r) + "records/" }
 // RestoreRecords is the prefix of the records of the Restore object with this UID.
 func RestoreRecords(r, uid string) string { return RestoreRecordsPrefix(r) + uid + "/" }
 
-// RestoreOwnerFile says whose the records of the Restore object with this UID are; it is the first
-// object among them, and the last to be removed.
+// RestoreOwnerFile names the owner of the records of the Restore object with this UID; it is the
+// first object among them, and the last to be removed.
 func RestoreOwnerFile(r, uid string) string { return RestoreRecords(r, uid) + "owner.json" }
 
 // RestoreOperations is the prefix of the records of the asynchronous operations of the Restore

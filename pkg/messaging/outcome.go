@@ -20,7 +20,7 @@ const (
 // Done means that the effect is durable, or that there was nothing to do.
 func Done() Outcome { return Outcome{} }
 
-// Later delivers the hint again after a delay: the work goes on, and nothing has failed.
+// Later delivers the hint again after a delay: the work continues, and nothing has failed.
 func Later(after time.Duration) Outcome { return Retry(after, nil) }
 
 // Retry delivers the hint again after a delay; err, if any, is logged.

@@ -65,7 +65,7 @@ func Exists(ctx context.Context, r Reader, key string) (bool, error) {
 	return err == nil, err
 }
 
-// DeletePrefix deletes every object under prefix and returns how many. It goes on after a failed
+// DeletePrefix deletes every object under prefix and returns how many. It continues after a failed
 // delete, so that as much as possible is gone, and returns all errors joined; an error of the list
 // ends it.
 func DeletePrefix(ctx context.Context, s Store, prefix string) (int, error) {

@@ -90,7 +90,7 @@ type Operations interface {
 	// NoCancel if none can.
 	Cancel(ctx context.Context, op Operation, grace time.Duration) (accepted bool, err error)
 	// Logs returns what an operation has logged, oldest first, and ends at its first error. With
-	// Follow it goes on until the operation or ctx ended. Embed NoLogs if there are none.
+	// Follow it continues until the operation or ctx ended. Embed NoLogs if there are none.
 	Logs(ctx context.Context, op Operation, options LogOptions) iter.Seq2[LogLine, error]
 }
 
@@ -106,7 +106,7 @@ type Operation struct {
 type LogOptions struct {
 	// Since leaves out earlier lines; zero for none.
 	Since time.Time
-	// Follow goes on with new lines.
+	// Follow continues with new lines.
 	Follow bool
 }
 

@@ -82,7 +82,7 @@ func (o *RestoreOutput) WithoutRestore() *RestoreOutput {
 // ItemsReady can be embedded by restore item actions that never wait.
 type ItemsReady struct{}
 
-// AreAdditionalItemsReady says true.
+// AreAdditionalItemsReady returns true.
 func (ItemsReady) AreAdditionalItemsReady(context.Context, *Job, []ResourceIdentifier) (bool, error) {
 	return true, nil
 }

@@ -30,7 +30,7 @@ type Base struct {
 	// Tracer makes the service's spans; its spans name the service.
 	Tracer trace.TracerProvider
 	// Token, when set, is what every caller of a gRPC method must present as its bearer token, in
-	// place of what Options.Auth says. Health and reflection answer without it. It is secret.
+	// place of Options.Auth. Health and reflection answer without it. It is secret.
 	Token string
 	// DrainLimit is how long the parts of [Runtime.GoLast] may take to stop beyond [HandOverLimit].
 	DrainLimit time.Duration

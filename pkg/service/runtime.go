@@ -216,7 +216,7 @@ func (r *Runtime) HTTPAddr() string { return r.httpLis.Addr().String() }
 func (r *Runtime) Go(name string, run func(ctx context.Context) error) { r.parts.Go(name, run) }
 
 // GoLast adds a part like Go does, whose ctx ends only after all parts added with Go have ended. It
-// is for what those need while they hand over: the Lease that says this instance is alive.
+// is for what those need while they hand over: the Lease of this instance.
 func (r *Runtime) GoLast(name string, run func(ctx context.Context) error) { r.last.Go(name, run) }
 
 // ReadyWhen adds a condition to readiness: /readyz and the gRPC health status are positive only

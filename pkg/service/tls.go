@@ -12,7 +12,7 @@ import (
 // serverTLS is how protocols are served, nil for in the clear; clients is what --tls-client-ca-file
 // asks of callers. Files are read once now, so that a mistake shows at the start, and again for
 // every handshake, so that renewed certificates are used without a restart. Files that cannot be
-// used then are logged, and what was read last goes on.
+// used then are logged, and what was read last stays in use.
 func serverTLS(o Options, clients tls.ClientAuthType, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	if o.TLSCertFile == "" {
 		return nil, nil //nolint:nilnil // no TLS asked for is a normal answer, and grpc takes nil for it

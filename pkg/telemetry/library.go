@@ -12,7 +12,7 @@ import (
 const libraryShift = slog.LevelDebug - slog.LevelInfo
 
 // Library returns a logger for a library to write to log with. Its warnings and errors keep their
-// level; everything below appears one level lower than the library says, because the coming and
+// level; everything below appears one level lower than the library's, because the coming and
 // going of a library's workers is no event of Holdfast's.
 func Library(log *slog.Logger) logr.Logger {
 	return logr.FromSlogHandler(libraryHandler{log.Handler()})

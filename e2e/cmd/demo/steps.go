@@ -152,7 +152,7 @@ func (d *demo) compare(ctx context.Context) error {
 	if numbers == nil || numbers[1] != numbers[2] {
 		return fmt.Errorf("the comparison does not say that all objects are equal: %q", output)
 	}
-	d.result.equal, _ = strconv.Atoi(numbers[1]) // digits, says the pattern
+	d.result.equal, _ = strconv.Atoi(numbers[1]) // digits, by the pattern
 	d.result.owned, _ = strconv.Atoi(numbers[3])
 	if d.result.equal < d.result.seeded {
 		return fmt.Errorf("%d objects compared, %d made", d.result.equal, d.result.seeded)

@@ -68,7 +68,7 @@ func TestTheServiceMonitorFindsTheServices(t *testing.T) {
 // Pods of the release reach NATS, and its servers one another; a runner is reached by
 // async-operation-monitor and by those who may call, other services by the latter only.
 func TestOnlyPeersAreLetIn(t *testing.T) {
-	objects := render(t, "--set", "nats.replicas=3,tls.secretName=certificates,networkPolicy.callersFrom[0].podSelector.matchLabels.a=caller")
+	objects := render(t, "--set", "nats.replicas=3,networkPolicy.callersFrom[0].podSelector.matchLabels.a=caller")
 	from := func(component, port string) []map[string]string {
 		var policy networkingv1.NetworkPolicy
 		object := named(objects, "NetworkPolicy", chart.Release+"-"+component)

@@ -24,7 +24,7 @@ import (
 // ErrForeign means that the bucket holds a backup of that name which is not this Backup object's.
 var ErrForeign = errors.New("backup already exists in object storage")
 
-// Final returns what the metadata file says of a backup that ends at now.
+// Final returns what the metadata file has of a backup that ends at now.
 func Final(b *velerov1.Backup, phase velerov1.BackupPhase, now time.Time) *velerov1.Backup {
 	final := b.DeepCopy()
 	delete(final.Annotations, holdfast.AnnotationCommitting)

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Inherited returns what the metadata file says of a backup that another server stored and left
-// unfinished, once it ends at now. stored is what the file says. Its format and counts are that
-// server's.
+// Inherited returns what the metadata file has of a backup that another server stored and left
+// unfinished, once it ends at now. stored is what the file had before. Its format and counts are
+// that server's.
 func Inherited(stored *velerov1.Backup, phase velerov1.BackupPhase, now time.Time) *velerov1.Backup {
 	final := stored.DeepCopy()
 	delete(final.Annotations, holdfast.AnnotationCommitting)

@@ -158,7 +158,7 @@ func (j *Job) operations(ctx context.Context, o *Outcome, known followed) error 
 	return nil
 }
 
-// operation counts one operation and says what is to be said of it.
+// operation counts one operation, and returns its warning or error.
 func (o *Outcome) operation(op *itemoperation.Operation) {
 	item := &op.Spec.Resource
 	entry := joblog.Entry{

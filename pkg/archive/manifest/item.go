@@ -25,7 +25,8 @@ type Reference struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Relation says how; package reference lists them ("claims", "mounts", "runsAs", ...).
+	// Relation is the kind of reference; package reference lists them ("claims", "mounts", "runsAs",
+	// ...).
 	Relation string `json:"relation"`
 }
 

@@ -37,7 +37,7 @@ type Header struct {
 	Foreign bool `json:"foreign,omitempty"`
 }
 
-// Cut says at which revision a range of keys was listed.
+// Cut is the revision that a range of keys was listed at.
 type Cut struct {
 	Kind     string `json:"kind"`
 	Revision string `json:"revision"`
@@ -45,7 +45,7 @@ type Cut struct {
 	// unbounded.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Reason says why it is not the backup's cut, such as "compacted" or "aggregated".
+	// Reason is why it is not the backup's cut, such as "compacted" or "aggregated".
 	Reason string `json:"reason,omitempty"`
 }
 

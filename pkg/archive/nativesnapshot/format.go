@@ -27,7 +27,7 @@ type Snapshot struct {
 	Status Status `json:"status"`
 }
 
-// Spec says what a snapshot is of.
+// Spec is what a snapshot is of.
 type Spec struct {
 	BackupName string `json:"backupName"`
 	BackupUID  string `json:"backupUID"`
@@ -40,7 +40,7 @@ type Spec struct {
 	VolumeIOPS           *int64 `json:"volumeIOPS,omitempty"`
 }
 
-// Status says what became of it.
+// Status is what became of it.
 type Status struct {
 	// ProviderSnapshotID is empty where no snapshot came about.
 	ProviderSnapshotID string `json:"providerSnapshotID,omitempty"`

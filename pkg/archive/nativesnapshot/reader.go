@@ -16,7 +16,7 @@ const readBudget = 5 * time.Minute
 
 // RetryingReader returns a reader whose Get is retried, with growing pauses and for up to five
 // minutes, while the API server or the network is away: a moment's outage would otherwise cost the
-// volumes of a location their snapshots. What the server says about the object, such as that it
+// volumes of a location their snapshots. What the server has of the object, such as that it
 // does not exist or may not be read, is returned at once, and so is any error once ctx ended. List
 // is tried once. Safe for concurrent use.
 func RetryingReader(reader client.Reader, clk clock.WithTicker, log *slog.Logger) client.Reader {

@@ -37,7 +37,7 @@ const (
 	DefaultLevel = 1
 )
 
-// Config says where and how parts are written.
+// Config is where and how parts are written.
 type Config struct {
 	// Dir holds the files; it must exist.
 	Dir string

@@ -232,7 +232,7 @@ func clone(h any) (hash.Cloner, error) {
 	return c.Clone()
 }
 
-// rewind cuts the file back to m. The compressor goes on without history, which a reader does not
+// rewind cuts the file back to m. The compressor continues without history, which a reader does not
 // notice.
 func (s *stream) rewind(m streamMark) error {
 	sum, err := clone(m.sum)

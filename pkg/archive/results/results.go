@@ -29,7 +29,7 @@ func New(dir string) *Results {
 	return &Results{sorter: extsort.New(extsort.Config{Dir: dir, MemoryBytes: memoryBytes})}
 }
 
-// Add files a message as the entry's scope says; entries below Warning are left out. The messages
+// Add files a message by the entry's scope; entries below Warning are left out. The messages
 // of one scope come in the order of the bytes of place.
 func (r *Results) Add(e *joblog.Entry, place []byte, message string) error {
 	switch e.Level {

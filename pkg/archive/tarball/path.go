@@ -9,7 +9,7 @@ import (
 // 1.1.0).
 const preferredSuffix = "-preferredversion"
 
-// Path is what the name of a tar entry says (Velero's format 1.1.0 and before).
+// Path is what the name of a tar entry consists of (Velero's format 1.1.0 and before).
 type Path struct {
 	// Resource is the plural, Group its group.
 	Resource, Group string

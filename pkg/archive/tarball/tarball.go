@@ -18,7 +18,7 @@ var (
 	ErrTooLarge = errors.New("tarball exceeds limit")
 	// ErrPath means that an entry's name leaves the archive or is not Velero's layout.
 	ErrPath = errors.New("invalid path")
-	// ErrMismatch means that an object is not what the manifest says.
+	// ErrMismatch means that an object differs from the manifest.
 	ErrMismatch = errors.New("object differs from manifest")
 )
 

@@ -67,12 +67,12 @@ type Operation struct {
 	PostOperation []Resource `json:"postOperation,omitempty"`
 	// Created is when the call was answered.
 	Created time.Time `json:"created"`
-	// End is how it had ended before the list was sealed; nil for an operation that goes on.
+	// End is how it had ended before the list was sealed; nil for an operation that had not ended.
 	End *End `json:"end,omitempty"`
 }
 
-// Key is the idempotency key of the call of an action about an item: a process that repeats the call
-// arrives at the same one, and no other call does.
+// Key is the idempotency key of the call of an action about an item: a process that repeats the
+// call arrives at the same one, and no other call does.
 func Key(jobUID, action string, item *Resource) string {
 	h := sha256.Sum256([]byte(strings.Join([]string{jobUID, action, item.Group, item.Resource, item.Namespace, item.Name}, "\x00")))
 	return hex.EncodeToString(h[:16])

@@ -17,7 +17,7 @@ const (
 	// DefaultMaxItemBytes is far above what an API server can store (etcd takes 1.5 MiB in one
 	// request by default).
 	DefaultMaxItemBytes = 32 << 20
-	// maxListBytes bounds what a list says about itself: a continue token is one key.
+	// maxListBytes bounds the metadata of a list: a continue token is one key.
 	maxListBytes = 64 << 10
 	// DefaultMaxDepth is the deepest nesting Go's and the API server's decoders accept.
 	DefaultMaxDepth = 10_000
@@ -60,7 +60,7 @@ type Item struct {
 	Spaced bool
 }
 
-// ListMeta is what a list says about itself.
+// ListMeta is the metadata of a list, with its type.
 type ListMeta struct {
 	APIVersion      string
 	Kind            string

@@ -59,7 +59,7 @@ func (r *Reader) Reset(body io.Reader) {
 	r.list, r.state, r.err, r.items = ListMeta{Remaining: -1}, atStart, nil, false
 }
 
-// List returns what the list says about itself. It is complete once Next has returned io.EOF;
+// List returns the metadata of the list. It is complete once Next has returned io.EOF;
 // before that it holds what came ahead of the items, which for custom resources is nothing.
 func (r *Reader) List() ListMeta { return r.list }
 

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// AppendUnquoted appends the string that the JSON string quoted stands for. Like encoding/json it
+// AppendUnquoted appends the string that the JSON string quoted encodes. Like encoding/json it
 // turns invalid UTF-8 and lone surrogates into U+FFFD.
 func AppendUnquoted(dst, quoted []byte) ([]byte, error) {
 	if len(quoted) < 2 || quoted[0] != '"' || quoted[len(quoted)-1] != '"' {
@@ -47,7 +47,7 @@ func replaceInvalid(s []byte) []byte {
 
 const singles = `"\/bfnrt`
 
-// appendEscape appends what the escape at the start of s stands for and returns its length, 0 when
+// appendEscape appends what the escape at the start of s encodes and returns its length, 0 when
 // it is invalid.
 func appendEscape(dst, s []byte) ([]byte, int) {
 	if len(s) < 2 {

@@ -320,8 +320,8 @@ func (c *conformance) pages(t *testing.T) {
 	require.NoError(t, c.maps().Delete(t.Context(), "page-bb", metav1.DeleteOptions{}))
 }
 
-// A token of a revision that was compacted comes back as one that goes on behind the last key, at a
-// newer revision.
+// A token of a revision that was compacted comes back as one that continues behind the last key, at
+// a newer revision.
 func (c *conformance) compactedPages(t *testing.T) {
 	c.paged(t)
 	_, list, err := c.page(t, "")

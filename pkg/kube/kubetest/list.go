@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// token is what a continue token holds. A negative revision goes on at the newest one.
+// token is what a continue token holds. A negative revision continues at the newest one.
 type token struct {
 	Revision int64
 	After    string

@@ -108,7 +108,7 @@ type Request struct {
 	// Revision is the exact revision to list at. Empty takes the newest one by a consistent read;
 	// the pages after the first stay at what it answered.
 	Revision string
-	// Continue goes on after an earlier page, whose revision Revision then is, or after the
+	// Continue continues after an earlier page, whose revision Revision then is, or after the
 	// ExpiredError that carried it, with Revision empty.
 	Continue string
 	// MaxItems, if positive, bounds the items asked for with one page.

@@ -21,7 +21,7 @@ func (s *Store) failed(op, key string, err error) error {
 	return fmt.Errorf("%s %s: %w", op, key, err)
 }
 
-// readError translates what the file system says on reading.
+// readError translates an error of the file system on reading.
 func readError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
@@ -35,7 +35,7 @@ func readError(err error) error {
 	return err
 }
 
-// writeError translates what the file system says on writing.
+// writeError translates an error of the file system on writing.
 func writeError(err error) error {
 	switch {
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):

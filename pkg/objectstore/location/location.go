@@ -104,7 +104,7 @@ func NewestDefault(locs []velerov1.BackupStorageLocation) *velerov1.BackupStorag
 }
 
 // Open returns the location's store; keys are relative to its root, and writes fail with
-// ErrReadOnly where its access mode says so. The caller closes it. It asks the server nothing
+// ErrReadOnly where its access mode is ReadOnly. The caller closes it. It asks the server nothing
 // unless it must: a missing bucket shows on first use. Errors name the field of the location.
 func (o *Opener) Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error) {
 	store, err := o.open(ctx, loc)

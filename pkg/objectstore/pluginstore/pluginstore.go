@@ -199,7 +199,7 @@ func (s *Store) Stat(ctx context.Context, key string) (objectstore.Info, error) 
 	if err := ready(ctx, key); err != nil {
 		return objectstore.Info{}, err
 	}
-	s.spool.forget(key) // what was there at the last range says nothing of now
+	s.spool.forget(key) // the object may have changed since the last range
 	held, err := s.spool.fetch(ctx, key)
 	if err != nil {
 		return objectstore.Info{}, err

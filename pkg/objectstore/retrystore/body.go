@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// body is what a Get returned. When reading breaks off it goes on behind the last byte: one lost
+// body is what a Get returned. When reading breaks off it continues behind the last byte: one lost
 // connection must not cost a backup. Objects that are read here never change.
 type body struct {
 	ctx   context.Context //nolint:containedctx // the call's own, as of every body of a store

@@ -125,9 +125,9 @@ func (s *Store) put(ctx context.Context, w write, body *window) error {
 	return err
 }
 
-// resolve finds out which write won when the server says that the object exists, that another write
-// is under way or that the upload is unknown (it may have been completed by a request whose answer
-// was lost), and always where the server does not decide it.
+// resolve finds out which write won when the server answers that the object exists, that another
+// write is under way or that the upload is unknown (it may have been completed by a request whose
+// answer was lost), and always where the server does not decide it.
 func (s *Store) resolve(ctx context.Context, w write, err error) error {
 	exists := errors.Is(sentinel(err), objectstore.ErrExists) || code(err) == "ConditionalRequestConflict" || code(err) == "NoSuchUpload"
 	if !w.create || err != nil && !exists || err == nil && w.conditional {

@@ -21,7 +21,7 @@ type Lack string
 const (
 	// Times are the ModTime of objects.
 	Times Lack = "times"
-	// ListedInfo is all that a list says of an object beside its key.
+	// ListedInfo is all that a list has of an object beside its key.
 	ListedInfo Lack = "listed info"
 )
 
@@ -146,7 +146,7 @@ func (b *broken) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Seek says that the reader is long enough, as a file with an unreadable sector would.
+// Seek reports that the reader is long enough, as a file with an unreadable sector would.
 func (*broken) Seek(_ int64, whence int) (int64, error) {
 	if whence == io.SeekEnd {
 		return 1 << 20, nil

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 )
 
-// exchangeVariable names the directory through which work is handed over. It stands for the API
-// that your controller serves; without it nothing is handed over.
+// exchangeVariable names the directory through which work is handed over. It takes the place of the
+// API that your controller serves; without it nothing is handed over.
 const exchangeVariable = "EXAMPLE_EXCHANGE"
 
 // request is one operation, as a file of the directory: this plugin writes what it wants, and

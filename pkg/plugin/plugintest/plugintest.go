@@ -114,7 +114,7 @@ func (p *Process) check(t testing.TB, registrations []plugin.Registration) {
 // Conn returns the connection, for calls of the protocols that no client here makes.
 func (p *Process) Conn() *grpc.ClientConn { return p.conn }
 
-// Describe returns what the process says of itself.
+// Describe returns the process's answer to Describe.
 func (p *Process) Describe(ctx context.Context) (*pluginv1.DescribeResponse, error) {
 	return pluginv1.NewPluginServiceClient(p.conn).Describe(ctx, &pluginv1.DescribeRequest{})
 }

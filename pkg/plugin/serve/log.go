@@ -9,7 +9,7 @@ import (
 
 // newLogger writes lines as servers read them from a plugin's standard error: one JSON object each,
 // with the keys @message and @level; the server adds the time. logSource, a file and line, is kept
-// by Velero when @logSourceSetBy says so.
+// by Velero when @logSourceSetBy is set.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, AddSource: true, ReplaceAttr: rename})
 	return slog.New(handler.WithAttrs([]slog.Attr{slog.String("@logSourceSetBy", "plugin")}))

@@ -15,8 +15,8 @@ import (
 const (
 	// ReviewLimit is how long the Authorizer may take for a call.
 	ReviewLimit = 10 * time.Second
-	// StreamReviewInterval is how often the Authorizer is asked again about a stream that goes on:
-	// for so long, and for as long as it uses an answer again, a revoked right still works there.
+	// StreamReviewInterval is how often the Authorizer reviews an open stream: for so long, and for
+	// as long as it uses an answer again, a revoked right still works there.
 	StreamReviewInterval = 2 * time.Minute
 	// streamReviews is how many of these may have no answer in a row before the stream ends.
 	streamReviews = 3

@@ -1,5 +1,5 @@
-// Package kubeauth lets Kubernetes decide who may call a service: the API server says whose token
-// it is (TokenReview) and whether its RBAC lets that user post to the method's path
+// Package kubeauth lets Kubernetes decide who may call a service: it returns the user of a token
+// (TokenReview), and whether its RBAC lets that user post to the method's path
 // (SubjectAccessReview).
 //
 // A caller sends "authorization: Bearer <token>" as gRPC metadata. The right is granted like any

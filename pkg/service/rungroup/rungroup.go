@@ -72,7 +72,7 @@ func New(cfg Config) *Group {
 
 // Go adds a part. Before Run it waits for Run, during Run it starts at once, after the group has
 // ended it is dropped. run must return soon after its context ends. Returning nil earlier means
-// that this part is done and says nothing about the others.
+// that this part is done, whatever the others do.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,7 +147,7 @@ func (g *Group) ended(id int, name string, err error) {
 	g.closeIfIdle()
 }
 
-// isEndOf reports whether err only says that ctx has ended.
+// isEndOf reports whether err is only that ctx has ended.
 func isEndOf(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))
 }

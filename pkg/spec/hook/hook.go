@@ -23,7 +23,7 @@ type Exec struct {
 	// Container is the container's name; empty is the Pod's first one.
 	Container string
 	Command   []string
-	// Fail is true where nothing goes on after it failed: an explicit onError Fail. Unset it is an
+	// Fail is true where nothing follows after it failed: an explicit onError Fail. Unset it is an
 	// error of the job and stops nothing.
 	Fail    bool
 	Timeout time.Duration

@@ -14,7 +14,7 @@ import (
 
 var pods = schema.GroupResource{Resource: "pods"}
 
-// scope says which Pods a set of hooks is for. Lists of resources select Pods or they do not: hooks
+// scope selects the Pods of a set of hooks. Lists of resources select Pods or they do not: hooks
 // of other objects do not exist (Velero 1.18).
 type scope struct {
 	includedNamespaces, excludedNamespaces []string

@@ -103,7 +103,7 @@ func overlap(includes, excludes []string) []error {
 type SelectorError struct {
 	// Field is the selector's, "labelSelector" or "orLabelSelectors[1]".
 	Field string
-	// Err says what is wrong with it.
+	// Err is what is wrong with it.
 	Err error
 }
 

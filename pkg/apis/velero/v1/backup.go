@@ -31,7 +31,7 @@ type BackupList struct {
 	Items           []Backup `json:"items"`
 }
 
-// Metadata is what a Schedule's template says about its Backups' own metadata.
+// Metadata is what a Schedule's template sets in its Backups' own metadata.
 type Metadata struct {
 	// Labels of the Backups produced from the template.
 	// +optional

@@ -144,7 +144,7 @@ func (j *Job) decideRestart(m *memo, s *operation.State, now time.Time) []operat
 	return nil
 }
 
-// uncalled tells of an error with which the action was not called.
+// uncalled reports an error with which the action was not called.
 func uncalled(err error) bool {
 	return errors.Is(err, errLate) || errors.Is(err, action.ErrNotRestartable) || errors.Is(err, action.ErrUnknownAction)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // WaitingError ends the steps of a backup whose operations have not all ended: async-operation-
-// monitor goes on with it, and a runner when they have.
+// monitor continues with it, and a runner when they have.
 type WaitingError struct {
 	// Composition is what the backup consists of but for what the operations bring; nil for a
 	// backup that failed.

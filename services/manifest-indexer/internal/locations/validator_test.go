@@ -49,11 +49,14 @@ type bed struct {
 	clock   *clocktesting.FakeClock
 	v       *Validator
 	metrics *prometheus.Registry
+	mu      sync.Mutex // of events: locations are validated side by side
 	events  []string
 }
 
 func (b *bed) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	if l, ok := regarding.(*velerov1.BackupStorageLocation); ok {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		b.events = append(b.events, fmt.Sprintf("%s %s %s: "+note, append([]any{l.Name, kind, reason}, args...)...))
 	}
 }

@@ -1,5 +1,5 @@
 // Package operation holds the commands `holdfast operation ...`: what plugins began for a backup or
-// restore and that goes on after the call.
+// restore and that continues after the call.
 package operation
 
 import (

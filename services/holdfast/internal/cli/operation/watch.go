@@ -163,7 +163,7 @@ func (w *watcher) count() string {
 	return fmt.Sprintf("%d of %d operations completed, %d failed", completed, len(w.known), failed)
 }
 
-// table shows what goes on, then what failed, then the rest.
+// table shows what runs, then what failed, then the rest.
 func (w *watcher) table() error {
 	if len(w.known) == 0 {
 		return nil
