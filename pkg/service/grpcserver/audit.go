@@ -15,6 +15,7 @@ import (
 type call struct {
 	method  string
 	user    string
+	allowed bool          // by the review
 	request proto.Message // the first one of a stream; nil before it came
 }
 
@@ -29,10 +30,11 @@ func (c *call) received(m any) {
 const auditedText = 253
 
 // audit logs a call that changed or revealed something, or was to, when it has ended with err. Calls
-// of callers that are not known are left out: anyone can make any number of them.
+// that were refused without knowing the user are left out: anyone can make any number of them.
 func (c chain) audit(ctx context.Context, call *call, err error) {
 	code := status.Code(err)
-	if open(call.method) || code == codes.Unauthenticated || c.audited == nil || !c.audited(call.method) {
+	known := call.allowed || call.user != ""
+	if open(call.method) || code == codes.Unauthenticated || !known || c.audited == nil || !c.audited(call.method) {
 		return
 	}
 	from := ""

@@ -50,6 +50,13 @@ func (c chain) review(ctx context.Context, method string) (user string, err erro
 	return c.authorize(ctx, method)
 }
 
+// admit reviews a call before anything is done for it, and notes the outcome for the audit log.
+func (c chain) admit(ctx context.Context, call *call) (err error) {
+	call.user, err = c.review(ctx, call.method)
+	call.allowed = err == nil
+	return err
+}
+
 // Why streams end.
 var (
 	// errStopping has callers of streams call again: another replica may go on, or this one once

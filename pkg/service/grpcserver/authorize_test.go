@@ -93,6 +93,25 @@ func TestAReviewHasADeadline(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestCallersThatAreNotKnownDoNotFloodTheAuditLog: a caller with made-up tokens had a line for each
+// call once the limit of reviews was reached.
+func TestCallersThatAreNotKnownDoNotFloodTheAuditLog(t *testing.T) {
+	b := start(t, func(cfg *grpcserver.Config) {
+		cfg.Authorize = func(context.Context, string) (string, error) { return "", errgrpc.ErrUnavailable }
+		cfg.Audited = func(string) bool { return true }
+	})
+	require.Equal(t, codes.Unavailable, status.Code(b.progress(t, "fine")))
+	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "fine"})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	require.NotContains(t, b.log.String(), "call audited")
+
+	open := start(t, func(cfg *grpcserver.Config) { cfg.Audited = func(string) bool { return true } })
+	require.NoError(t, open.progress(t, "fine"))
+	require.Contains(t, open.log.String(), "call audited", "without an Authorizer every caller is allowed")
+}
+
 func TestCallsThatChangeOrRevealAreLogged(t *testing.T) {
 	gate := &gatekeeper{asked: make(chan struct{}, 10)}
 	b := start(t, func(cfg *grpcserver.Config) {

@@ -44,13 +44,13 @@ func (c chain) unary() []grpc.UnaryServerInterceptor {
 }
 
 // call answers a call within its deadline, which holds for its review too.
-func (c chain) call(ctx context.Context, req any, call *call, handler grpc.UnaryHandler) (_ any, err error) {
+func (c chain) call(ctx context.Context, req any, call *call, handler grpc.UnaryHandler) (any, error) {
 	if _, set := ctx.Deadline(); !set {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
-	if call.user, err = c.review(ctx, call.method); err != nil {
+	if err := c.admit(ctx, call); err != nil {
 		return nil, err
 	}
 	if err := validate(c.validator, req); err != nil {
@@ -64,7 +64,7 @@ func (c chain) stream() []grpc.StreamServerInterceptor {
 	return append(c.reports.stream(),
 		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 			ctx, call := ss.Context(), &call{method: info.FullMethod}
-			if call.user, err = c.review(ctx, call.method); err == nil {
+			if err = c.admit(ctx, call); err == nil {
 				err = c.follow(context.WithValue(ctx, userKey{}, call.user), srv, ss, call, handler)
 			}
 			err = c.toStatus(ctx, info.FullMethod, err)
