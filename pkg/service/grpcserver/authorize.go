@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -40,13 +41,20 @@ func open(method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
 }
 
-// review asks the Authorizer, within a limit.
+// review asks the Authorizer, within a limit. A panic there is no answer: streams are reviewed on a
+// goroutine of their own, where it would end the process.
 func (c chain) review(ctx context.Context, method string) (user string, err error) {
 	if c.authorize == nil || open(method) {
 		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, ReviewLimit)
 	defer cancel()
+	defer func() {
+		if value := recover(); value != nil {
+			c.log.ErrorContext(ctx, "review panicked", "panic", value, "stack", string(debug.Stack()))
+			user, err = "", fmt.Errorf("review of the caller: %w", errgrpc.ErrUnavailable)
+		}
+	}()
 	return c.authorize(ctx, method)
 }
 

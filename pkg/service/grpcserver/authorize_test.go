@@ -22,6 +22,7 @@ import (
 type gatekeeper struct {
 	mu     sync.Mutex
 	answer error
+	panics bool
 	asked  chan struct{}
 }
 
@@ -29,6 +30,9 @@ func (g *gatekeeper) authorize(context.Context, string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked <- struct{}{}
+	if g.panics {
+		panic("review")
+	}
 	return "ann", g.answer
 }
 
@@ -73,6 +77,28 @@ func TestALongStreamIsAuthorizedAgain(t *testing.T) {
 			require.ErrorContains(t, err, "may not go on")
 		})
 	}
+}
+
+// TestAPanicOfAReviewIsNoAnswer: on the goroutine that reviews a stream it ended the process.
+func TestAPanicOfAReviewIsNoAnswer(t *testing.T) {
+	clk, gate := clocktesting.NewFakeClock(time.Unix(0, 0)), &gatekeeper{asked: make(chan struct{}, 10)}
+	b := start(t, func(cfg *grpcserver.Config) { cfg.Clock, cfg.Authorize = clk, gate.authorize })
+	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "waits"})
+	require.NoError(t, err)
+	<-b.impl.started
+	<-gate.asked
+	gate.mu.Lock()
+	gate.panics = true
+	gate.mu.Unlock()
+	for range 3 {
+		require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
+		clk.Step(grpcserver.StreamReviewInterval)
+		<-gate.asked
+	}
+	_, err = stream.Recv()
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	require.Equal(t, codes.Unavailable, status.Code(b.progress(t, "fine")))
+	require.Contains(t, b.log.String(), "review panicked")
 }
 
 // TestAReviewHasADeadline: a call without one waited for the API server for as long as it took.
