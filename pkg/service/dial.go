@@ -15,12 +15,17 @@ import (
 
 // Dial returns a connection to another instance of Holdfast's services, which dials when it is
 // first used: with TLS where this service serves with it. The certificate is checked against
-// --tls-ca-file, for the name that --tls-server-names has for the instance's service, else for the
-// host of address. A call that is made for a caller of this service carries the caller's token, any
+// --tls-ca-file, for the name that --tls-server-names has for the instance's service, which has to
+// have one there; without that flag, for the host of address. A call that is made for a caller of this service carries the caller's token, any
 // other one that of this process. A token goes over TLS, or to a literal loopback address. The
 // caller closes the connection.
 func (r *Runtime) Dial(instance, address string) (*grpc.ClientConn, error) {
-	transport, secure, err := clientTLS(r.base.Options, r.base.Options.TLSServerNames[serviceOf(instance)])
+	names := r.base.Options.TLSServerNames
+	name, ok := names[serviceOf(instance)]
+	if !ok && len(names) > 0 { // the address alone is what the instance wrote into its Lease
+		return nil, fmt.Errorf("--tls-server-names: no name for service %q of instance %q", serviceOf(instance), instance)
+	}
+	transport, secure, err := clientTLS(r.base.Options, name)
 	if err != nil {
 		return nil, err
 	}
