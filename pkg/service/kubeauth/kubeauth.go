@@ -18,9 +18,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	authnv1 "k8s.io/api/authentication/v1"
 	authzv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,12 +63,16 @@ type Reviewer struct {
 	client    kubernetes.Interface
 	audiences []string
 	answers   *cache.LRUExpireCache
+	asking    *singleflight.Group
 	limits    limits
 }
 
 // New returns a Reviewer.
 func New(cfg Config) *Reviewer {
-	r := &Reviewer{client: cfg.Client, answers: cache.NewLRUExpireCacheWithClock(Remembered, cfg.Clock), limits: newLimits(cfg.Clock)}
+	r := &Reviewer{
+		client: cfg.Client, answers: cache.NewLRUExpireCacheWithClock(Remembered, cfg.Clock),
+		asking: &singleflight.Group{}, limits: newLimits(cfg.Clock),
+	}
 	if cfg.Audience != "" {
 		r.audiences = []string{cfg.Audience}
 	}
@@ -86,22 +92,51 @@ type answer struct {
 
 // Authorize is a grpcserver.Authorizer. The error wraps errgrpc.ErrUnauthenticated without a valid
 // token, errgrpc.ErrForbidden without the right, and errgrpc.ErrUnavailable when the API server did
-// not say or would be asked too often.
+// not say or would be asked too often. Callers with one token and method at the same time share a
+// review, which counts for the address of the first one.
 func (r *Reviewer) Authorize(ctx context.Context, fullMethod string) (user string, err error) {
 	token, err := grpcserver.BearerToken(ctx)
 	if err != nil {
 		return "", err
 	}
 	key := question{token: sha256.Sum256([]byte(token)), method: fullMethod}
-	if known, ok := r.answers.Get(key); ok {
-		if a, ok := known.(answer); ok {
-			return a.user.Username, a.err
-		}
+	if a, ok := r.known(key); ok {
+		return a.user.Username, a.err
+	}
+	shared := r.asking.DoChan(string(key.token[:])+fullMethod, func() (_ any, err error) {
+		defer func() { // no caller is on this goroutine to recover
+			if value := recover(); value != nil {
+				err = fmt.Errorf("review panicked: %v\n%s", value, debug.Stack())
+			}
+		}()
+		return r.review(context.WithoutCancel(ctx), token, key)
+	})
+	select {
+	case <-ctx.Done():
+		return "", fmt.Errorf("review token: %w: %w", errgrpc.ErrUnavailable, ctx.Err())
+	case reviewed := <-shared:
+		user, _ = reviewed.Val.(string)
+		return user, reviewed.Err
+	}
+}
+
+func (r *Reviewer) known(key question) (answer, bool) {
+	known, _ := r.answers.Get(key)
+	a, ok := known.(answer)
+	return a, ok
+}
+
+// review gets the answer for all calls that wait for it, within a limit of its own.
+func (r *Reviewer) review(ctx context.Context, token string, key question) (user string, err error) {
+	if a, ok := r.known(key); ok { // of a review that has ended since Authorize had none
+		return a.user.Username, a.err
 	}
 	if err := r.limits.take(ctx); err != nil {
 		return "", err
 	}
-	a, err := r.ask(ctx, token, fullMethod)
+	ctx, cancel := context.WithTimeout(ctx, grpcserver.ReviewLimit)
+	defer cancel()
+	a, err := r.ask(ctx, token, key.method)
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +30,7 @@ const submit = "/holdfast.queue.v1.QueueService/SubmitBackup"
 type apiserver struct {
 	Clientset *fake.Clientset
 	away      bool
+	hold      chan struct{}   // reviews of tokens are answered once it is closed
 	allowed   map[string]bool // by user
 	audiences []string        // of every token
 	asked     []string        // audiences of the last review
@@ -38,6 +41,9 @@ func newAPIServer() *apiserver {
 	api := &apiserver{Clientset: fake.NewClientset(), allowed: map[string]bool{"ann": true}}
 	users := map[string]string{"token-of-ann": "ann", "token-of-bob": "bob"}
 	api.Clientset.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if api.hold != nil {
+			<-api.hold
+		}
 		if api.away {
 			return true, nil, errors.New("connection refused")
 		}
@@ -182,4 +188,58 @@ func TestMadeUpTokensDoNotFloodTheAPIServer(t *testing.T) {
 	clk.Step(time.Second)
 	_, err = r.Authorize(from(as(t, "Bearer token-of-bob"), "10.0.0.3"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrForbidden)
+}
+
+// observed counts contexts that have been waited for.
+type observed struct {
+	context.Context
+	once  *sync.Once
+	count *atomic.Int32
+}
+
+func (o observed) Done() <-chan struct{} {
+	o.once.Do(func() { o.count.Add(1) })
+	return o.Context.Done()
+}
+
+// TestOneTokenIsReviewedOnce: each of the calls that came before the answer was a review, so that a
+// client with many streams used up the reviews of its address.
+func TestOneTokenIsReviewedOnce(t *testing.T) {
+	api, calls := newAPIServer(), kubeauth.ReviewsAtOnceOfAddress+10
+	api.hold = make(chan struct{})
+	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
+	count, results := &atomic.Int32{}, make(chan error, calls)
+	wait := func(ctx context.Context) {
+		_, err := r.Authorize(observed{Context: from(ctx, "10.0.0.1"), once: &sync.Once{}, count: count}, submit)
+		results <- err
+	}
+	waiting := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return int(count.Load()) == n }, time.Minute, time.Millisecond)
+	}
+	first, leave := context.WithCancel(as(t, "Bearer token-of-ann"))
+	go wait(first)
+	waiting(1)
+	for range calls - 1 {
+		go wait(as(t, "Bearer token-of-ann"))
+	}
+	waiting(calls)
+	leave()
+	require.ErrorIs(t, <-results, context.Canceled, "a caller need not wait")
+	close(api.hold)
+	for range calls - 1 {
+		require.NoError(t, <-results, "the review does not end with the call that began it")
+	}
+	require.Len(t, api.Clientset.Actions(), 2, "a review of the token and one of the right")
+}
+
+// TestAPanicOfASharedReviewIsAnError: on the goroutine of a shared review it would end the process.
+func TestAPanicOfASharedReviewIsAnError(t *testing.T) {
+	api := newAPIServer()
+	api.Clientset.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) { panic("on purpose") })
+	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
+	for range 2 {
+		_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+		require.ErrorContains(t, err, "on purpose")
+	}
 }
