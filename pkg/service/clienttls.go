@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"net"
+	"slices"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -34,7 +36,8 @@ func (r *renewing) current() (credentials.TransportCredentials, error) {
 		if err != nil {
 			return nil, err
 		}
-		if asked.SupportsCertificate(cert) != nil { // of another authority than the one for clients
+		// One of another authority than that for clients, or for servers only, would be refused.
+		if !forClients(cert.Leaf) || asked.SupportsCertificate(cert) != nil {
 			return &tls.Certificate{}, nil
 		}
 		return cert, nil
@@ -47,6 +50,15 @@ func (r *renewing) current() (credentials.TransportCredentials, error) {
 		config.RootCAs = pool
 	}
 	return credentials.NewTLS(config), nil
+}
+
+// forClients reports whether cert may be used by a client: RFC 5280, 4.2.1.12, allows every use to
+// one that names none.
+func forClients(cert *x509.Certificate) bool {
+	if len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 {
+		return true
+	}
+	return slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
 // ClientHandshake implements credentials.TransportCredentials.

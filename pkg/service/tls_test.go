@@ -121,3 +121,22 @@ func TestPeersAreCheckedForTheNameOfTheirService(t *testing.T) {
 	require.NoError(t, stopRunner())
 	require.NoError(t, stopOther())
 }
+
+// TestACertificateForServersIsNotPresented: a service that checks certificates of callers refused
+// the connection, though none is needed with a token.
+func TestACertificateForServersIsNotPresented(t *testing.T) {
+	w, authority := newWorld(t), certtest.New(t, "cluster")
+	runner := w.secure(t, "backup-runner", authority.Issue(t, "runner", "127.0.0.1"), func(b *service.Base) {
+		b.Options.TLSClientCAFile, b.Options.Auth = authority.CAFile, service.AuthKubernetes
+	})
+	stop := running(t, runner)
+	own := authority.IssueForServers(t, "monitor", "127.0.0.1")
+	require.Equal(t, refused, health(t, runner.GRPCAddr(), client(t, authority, own), ""), "presented, it is refused")
+	monitor := w.secure(t, "async-operation-monitor", own, func(b *service.Base) { b.Options.TLSCAFile = authority.CAFile })
+	conn, err := monitor.Dial(service.NewInstance("backup-runner"), runner.GRPCAddr())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+	require.NoError(t, err)
+	require.NoError(t, stop())
+}
