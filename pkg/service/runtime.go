@@ -126,6 +126,9 @@ func (r *Runtime) buildGRPC(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, _, err := clientTLS(r.base.Options, ""); err != nil { // else found at the first Dial
+		return err
+	}
 	authorize, err := r.authorizer()
 	if err != nil {
 		return err

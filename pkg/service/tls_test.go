@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -139,4 +140,16 @@ func TestACertificateForServersIsNotPresented(t *testing.T) {
 	_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
 	require.NoError(t, err)
 	require.NoError(t, stop())
+}
+
+// TestAnAuthorityThatCannotBeUsedShowsAtTheStart: it was found when another service was first called.
+func TestAnAuthorityThatCannotBeUsedShowsAtTheStart(t *testing.T) {
+	own, broken := certtest.New(t, "cluster").Issue(t, "own", "127.0.0.1"), filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(broken, []byte("no certificate"), 0o600))
+	for _, file := range []string{broken, broken + ".missing"} {
+		base := newWorld(t).base(t, "async-operation-monitor")
+		base.Options.TLSCertFile, base.Options.TLSKeyFile, base.Options.TLSCAFile = own.CertFile, own.KeyFile, file
+		_, err := service.New(t.Context(), base)
+		require.ErrorContains(t, err, "--tls-ca-file: ")
+	}
 }
