@@ -69,7 +69,7 @@ type Options struct {
 	// since a certificate is no identity of a caller.
 	TLSClientCAFile string
 	// TLSServerNames are, by service, the names that certificates of other services must have; one
-	// that is not there is checked for the host that is called.
+	// that is not there is not called. Empty means the host that is called.
 	TLSServerNames map[string]string
 	// Auth is AuthNone or AuthKubernetes.
 	Auth string
@@ -131,7 +131,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSKeyFile, "tls-key-file", o.TLSKeyFile, "PEM key of --tls-cert-file")
 	fs.StringVar(&o.TLSCAFile, "tls-ca-file", o.TLSCAFile, "PEM certificates that other services are checked against")
 	fs.StringVar(&o.TLSClientCAFile, "tls-client-ca-file", o.TLSClientCAFile, "PEM certificates that those of callers are checked against; callers with tokens need none")
-	fs.StringToStringVar(&o.TLSServerNames, "tls-server-names", o.TLSServerNames, "names that certificates of other services must have, as service=name,...; the host that is called when a service has none")
+	fs.StringToStringVar(&o.TLSServerNames, "tls-server-names", o.TLSServerNames, "names that certificates of other services must have, as service=name,...; a service that is not there is not called; empty: the host that is called")
 	fs.StringVar(&o.Auth, "auth", o.Auth, "who may call: none (everyone, loopback only) or kubernetes (RBAC decides)")
 	fs.StringVar(&o.AuthAudience, "auth-audience", o.AuthAudience, "audience that tokens of callers must be issued for; the API server's when empty")
 	fs.StringVar(&o.AuthTokenFile, "auth-token-file", o.AuthTokenFile, "file with the token to present to other services; the one for the API server when empty")
