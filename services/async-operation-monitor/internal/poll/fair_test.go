@@ -134,9 +134,9 @@ func TestAGracePeriodIsMeasuredByOneClock(t *testing.T) {
 				first.poll()
 				for !second.poll().Ended {
 					require.Less(b, time.Since(began), grace+5*time.Second)
+					time.Sleep(time.Second) // until the call is made
 					_, told := b.plugins.calls("a")
 					require.Equal(b, 1, told)
-					time.Sleep(time.Second)
 					first.job.Open()
 					if time.Since(began) < grace/2 {
 						first.poll()
