@@ -16,10 +16,13 @@ type Plugins interface {
 // Registered knows the actions whose operations can be asked about here.
 type Registered struct{ Plugins Plugins }
 
-// Kind implements monitor.Actions.
+// Kind implements monitor.Actions. The built-in actions of CSI snapshots are not among them: a backup
+// that ended Completed after their operations would leave its VolumeSnapshots with the policy Delete
+// in the cluster, whose removal takes what the backup names with it, since only snapshots that were
+// made here are ended with it.
 func (r Registered) Kind(job, name string) (string, error) {
-	if job == operation.KindBackup && name == csisnapshot.NameSnapshot {
-		return string(pluginhost.KindBackupItemActionV2), nil
+	if job == operation.KindBackup && csisnapshot.Named(name) {
+		return "", nil
 	}
 	for _, kind := range kindsOf(job) {
 		if ok, err := r.Plugins.Has(kind, name); ok || err != nil {
