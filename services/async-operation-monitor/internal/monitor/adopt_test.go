@@ -113,6 +113,20 @@ func TestOperationsOfAnotherServerAreFollowed(t *testing.T) {
 	}
 }
 
+// An operation that the file of another server dates in the future never timed out.
+func TestOperationsOfAnotherServerTimeOutWhateverTheirFileTells(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		o := b.left(operation.KindBackup, "x", waiting)
+		op := foreign("op", "vendor.io/a", "InProgress")
+		op.Status.Created = ptr(metav1.NewTime(time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)))
+		b.adopting(op)
+		b.pass(5 * time.Hour)
+		phase, _, failed := b.phase(o)
+		require.Equal(b, finalPF, phase)
+		require.Equal(b, 1, failed)
+	})
+}
+
 // A request to stop a job of another server cancels what goes on.
 func TestOperationsOfAnotherServerAreCancelled(t *testing.T) {
 	inBubble(t, func(b *bed) {

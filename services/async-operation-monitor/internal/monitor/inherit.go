@@ -87,13 +87,14 @@ func adopt[T client.Object](ctx context.Context, m *Monitor, k *kind[T], store o
 	return err == nil, err
 }
 
-// adopted is an operation of a file of operations.
+// adopted is an operation of a file of operations. A time of its creation that lies in the future is
+// replaced by now: the operation would never time out.
 func adopted(o *itemoperation.Operation, now time.Time) operation.Operation {
 	s := &o.Status
 	op := operation.Operation{
 		Action: o.Spec.Action(), ID: o.Spec.ID, Item: operation.Resource(o.Spec.Resource), Created: now,
 	}
-	if s.Created != nil {
+	if s.Created != nil && s.Created.Time.Before(now) {
 		op.Created = s.Created.Time
 	}
 	for _, r := range o.Spec.After {
