@@ -126,6 +126,11 @@ func (o Owner) has(object client.Object) bool {
 	return o.made(object) || labels[velerov1.LabelRestoreName] == "" && labels[velerov1.LabelBackupUID] == ""
 }
 
+// named reports whether an object has the label of the backup's name, and belongs to it by the others.
+func (o Owner) named(object client.Object) bool {
+	return object.GetLabels()[velerov1.LabelBackupName] == velerov1.LabelValue(o.Name) && o.has(object)
+}
+
 // DiscardAll removes every snapshot of a backup that is deleted, whichever server made it, with what
 // the drivers stored. Where the snapshot API is not served there is none.
 func (a API) DiscardAll(ctx context.Context, of Owner) error {

@@ -355,7 +355,7 @@ func TestProgress(t *testing.T) {
 		return err == nil && p.Done && p.Err == ""
 	}, 10*time.Second, 5*time.Millisecond)
 
-	accepted, err := operations.Cancel(t.Context(), op, nil, time.Minute)
+	accepted, err := operations.Cancel(t.Context(), op, []byte(`{"metadata":{"name":"b","uid":"uid-b"}}`), time.Minute)
 	require.NoError(t, err)
 	require.True(t, accepted)
 	b.gone(t)
@@ -365,6 +365,30 @@ func TestProgress(t *testing.T) {
 	require.Contains(t, p.Err, "was removed before it was ready")
 	_, err = operations.Progress(t.Context(), action.Operation{Action: op.Action, ID: "x"}, nil)
 	require.ErrorIs(t, err, action.ErrUnknownOperation)
+}
+
+// An identifier in a bucket names any VolumeSnapshot of the cluster: the one it named was removed with
+// its data.
+func TestACancelledOperationRemovesNoSnapshotOfOthers(t *testing.T) {
+	b := newBed(t, 1)
+	r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	require.NoError(t, err)
+	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	op := action.Operation{Action: csisnapshot.NameSnapshot, ID: csisnapshot.OperationID(vs)}
+	operations := &csisnapshot.Operations{API: b.API}
+	for _, job := range []string{`{"metadata":{"name":"other","uid":"uid-b"}}`, `{"metadata":{"name":"b","uid":"other"}}`, `{}`, ``} {
+		accepted, err := operations.Cancel(t.Context(), op, []byte(job), time.Minute)
+		require.Error(t, err, job)
+		require.False(t, accepted)
+		require.Nil(t, read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
+		require.Len(t, b.driver.Stored(), 1)
+	}
+	plain := vs.DeepCopy()
+	plain.Labels = nil
+	require.NoError(t, b.Client.Patch(t.Context(), plain, client.MergeFrom(vs)))
+	_, err = operations.Cancel(t.Context(), op, []byte(`{"metadata":{"name":"b","uid":"uid-b"}}`), time.Minute)
+	require.ErrorContains(t, err, `is not labelled as one of backup "b"`)
+	require.Len(t, b.driver.Stored(), 1)
 }
 
 // The objects of a finished backup go, and what the driver stored stays where the backup names it;

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
@@ -81,7 +83,9 @@ func timeoutOf(job []byte) time.Duration {
 	return timeout(b)
 }
 
-// Cancel removes the snapshot: one that is not ready is of no use.
+// Cancel removes the snapshot: one that is not ready is of no use. The identifier of an operation
+// comes from a bucket: a VolumeSnapshot that is not labelled as one of the job is left alone, which is
+// an error.
 func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte, grace time.Duration) (accepted bool, err error) {
 	if op.Action != NameSnapshot {
 		return o.Others.Cancel(ctx, op, job, grace)
@@ -90,7 +94,18 @@ func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte
 	if err != nil {
 		return false, err
 	}
-	err = o.Discard(ctx, namespace, name)
+	b := &velerov1.Backup{}
+	if err := json.Unmarshal(job, b); err != nil {
+		return false, fmt.Errorf("decode the backup: %w", err)
+	}
+	p, err := o.look(ctx, namespace, name)
+	if err != nil {
+		return false, err
+	}
+	if of := (Owner{Name: b.Name, UID: b.UID}); p.snapshot != nil && !of.named(p.snapshot) {
+		return false, fmt.Errorf("VolumeSnapshot %s/%s is not labelled as one of backup %q, it is not removed", namespace, name, b.Name)
+	}
+	err = o.end(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
 	return err == nil, err
 }
 
