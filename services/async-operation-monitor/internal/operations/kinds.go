@@ -1,6 +1,8 @@
 package operations
 
 import (
+	"errors"
+
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -24,12 +26,15 @@ func (r Registered) Kind(job, name string) (string, error) {
 	if job == operation.KindBackup && csisnapshot.Named(name) {
 		return "", nil
 	}
+	var unclear error
 	for _, kind := range kindsOf(job) {
-		if ok, err := r.Plugins.Has(kind, name); ok || err != nil {
-			return string(kind), err
+		ok, err := r.Plugins.Has(kind, name)
+		if err == nil && ok {
+			return string(kind), nil
 		}
+		unclear = errors.Join(unclear, err)
 	}
-	return "", nil
+	return "", unclear
 }
 
 // kindsOf are what an action may be registered as that began an operation of a kind of job, where the

@@ -1,6 +1,7 @@
 package operations_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,5 +29,36 @@ func TestOperationsOfCSISnapshotsAreNotFollowed(t *testing.T) {
 		got, err := all.Kind(operation.KindBackup, name)
 		require.NoError(t, err)
 		require.Equal(t, want, got, name)
+	}
+}
+
+// unclear could not ask what there is of a kind.
+type unclear struct {
+	registered
+	of pluginhost.Kind
+}
+
+var errUnclear = errors.New("a binary was not asked yet")
+
+// Has implements operations.Plugins.
+func (u unclear) Has(kind pluginhost.Kind, name string) (bool, error) {
+	if kind == u.of {
+		return false, errUnclear
+	}
+	return u.registered.Has(kind, name)
+}
+
+// A binary that could not be read kept operations from being followed whose action is registered.
+func TestAnActionIsFoundThoughABinaryCannotBeRead(t *testing.T) {
+	for job, kinds := range map[string][2]pluginhost.Kind{
+		operation.KindBackup:  {pluginhost.KindAsyncBackupItemAction, pluginhost.KindBackupItemActionV2},
+		operation.KindRestore: {pluginhost.KindAsyncRestoreItemAction, pluginhost.KindRestoreItemActionV2},
+	} {
+		got, err := operations.Registered{Plugins: unclear{registered{kinds[1]: true}, kinds[0]}}.Kind(job, "vendor.io/a")
+		require.NoError(t, err)
+		require.Equal(t, string(kinds[1]), got)
+		got, err = operations.Registered{Plugins: unclear{nil, kinds[0]}}.Kind(job, "vendor.io/a")
+		require.ErrorIs(t, err, errUnclear, "it may be what that binary has")
+		require.Empty(t, got)
 	}
 }
