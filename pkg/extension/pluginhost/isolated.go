@@ -3,7 +3,8 @@ package pluginhost
 import "context"
 
 // isolated makes a call on a process that is started for it and answers no other call. One call of
-// a worker has such a process at a time.
+// a worker has such a process at a time. The wait for the calls before it, each of which has a limit,
+// is not part of its own time.
 func (w *worker) isolated(ctx context.Context, c call, fn func(context.Context, *process) error) error {
 	select {
 	case w.isolating <- struct{}{}:
