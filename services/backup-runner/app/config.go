@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
 // Name is the service's name.
@@ -26,7 +27,7 @@ const (
 
 const (
 	defaultWorkers       = 4
-	defaultPartItems     = 2000
+	defaultPartItems     = collect.DefaultPartItems
 	defaultJobs          = 10
 	defaultBlockWorkers  = 1
 	defaultClaimTimeout  = 30 * time.Second

@@ -42,6 +42,9 @@ type (
 // resumes behind it.
 var ErrStopped = stop.ErrStopped
 
+// DefaultPartItems is the number of objects at which a part is sealed where the configuration has none.
+const DefaultPartItems = 2000
+
 // Config is what a process collects with. Zero sizes mean the defaults named.
 type Config struct {
 	Lister Lister
@@ -50,7 +53,7 @@ type Config struct {
 	// Workers is the number of lists read at once. Default 4.
 	Workers int
 	// PartBytes and PartItems are when a part is sealed, at the next page end. Defaults 8 MiB
-	// compressed and 1,000: what is not sealed is lost with the process.
+	// compressed and DefaultPartItems: what is not sealed is lost with the process.
 	PartBytes int64
 	PartItems int
 	// BlockWorkers is the number of item blocks processed at once. Default 1, as in Velero: not
@@ -66,7 +69,7 @@ func (c *Config) setDefaults() {
 		c.PartBytes = 8 << 20
 	}
 	if c.PartItems <= 0 {
-		c.PartItems = 1000
+		c.PartItems = DefaultPartItems
 	}
 	if c.BlockWorkers <= 0 {
 		c.BlockWorkers = 1
