@@ -13,8 +13,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// followed are the operations of a job that were followed here to an end, by action and ID.
-type followed map[[2]string]*operation.State
+// followed are the operations of a job that were followed here to an end, or had ended before, by
+// action and ID.
+type followed map[[2]string]*ending
+
+// ending is how an operation ended.
+type ending struct {
+	operation.State
+	before bool // the other server knew the end
+}
 
 // followed reads the records of the job; nil where nothing was followed here.
 func (j *Job) followed(ctx context.Context) (followed, error) {
@@ -29,10 +36,17 @@ func (j *Job) followed(ctx context.Context) (followed, error) {
 	states := log.States()
 	for i, op := range log.Operations() {
 		if states[i].Phase.Ended() {
-			f[[2]string{op.Action, op.ID}] = &states[i]
+			f[[2]string{op.Action, op.ID}] = &ending{State: states[i], before: op.End != nil}
 		}
 	}
 	return f, nil
+}
+
+// here reports whether an operation ended while it was followed here, so that its end in the file, if
+// any, is of an earlier attempt.
+func (f followed) here(op *itemoperation.Operation) bool {
+	s, ok := f[[2]string{op.Spec.Action(), op.Spec.ID}]
+	return ok && !s.before
 }
 
 // end ends an operation of the file as it did here.

@@ -52,6 +52,9 @@ const (
 type Outcome struct {
 	// Errors and Warnings count what the results and the log get.
 	Errors, Warnings int
+	// Counted are those of Errors that the other server found: it has added them to the errors in the
+	// job's status (Velero 1.18), and to neither the results nor the log.
+	Counted int
 	// Completed and Failed count the operations.
 	Completed, Failed int
 	// Snapshots are the completed operations on VolumeSnapshots.
@@ -137,6 +140,9 @@ func (j *Job) operations(ctx context.Context, o *Outcome, known followed) error 
 	}
 	from := &objectstore.ErrorReader{Reader: body}
 	changed, err := itemoperation.Abandon(from, file, j.Now, func(op *itemoperation.Operation) error {
+		if op.Status.Phase == itemoperation.PhaseFailed && !op.Abandoned() && !known.here(op) {
+			o.Counted++
+		}
 		known.end(op)
 		o.operation(op)
 		return nil

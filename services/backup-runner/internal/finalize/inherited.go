@@ -50,7 +50,7 @@ func (s *State) inherited(found *leftover.Outcome) *velerov1.Backup {
 	}
 	final := commit.Inherited(s.Stored, phase, s.Clock.Now())
 	status := &final.Status
-	status.Errors, status.Warnings = status.Errors+found.Errors, status.Warnings+found.Warnings
+	status.Errors, status.Warnings = status.Errors+found.Errors-min(found.Counted, status.Errors), status.Warnings+found.Warnings
 	status.BackupItemOperationsAttempted = max(status.BackupItemOperationsAttempted, found.Completed+found.Failed)
 	status.BackupItemOperationsCompleted, status.BackupItemOperationsFailed = found.Completed, found.Failed
 	status.CSIVolumeSnapshotsCompleted = max(status.CSIVolumeSnapshotsCompleted, found.Snapshots)

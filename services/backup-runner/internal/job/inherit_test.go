@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,7 @@ func TestABackupThatAnotherServerStoredIsFinalized(t *testing.T) {
 		"finalizing with an error":               {finPF, finPF, noOperations, velerov1.BackupPhasePartiallyFailed, 1},
 		"operations that ended":                  {fin, wait, done, velerov1.BackupPhaseCompleted, 1},
 		"an operation that did not end":          {finPF, wait, running, velerov1.BackupPhasePartiallyFailed, 2},
+		"an operation that failed before":        {finPF, waitPF, strings.Replace(done, "Completed", "Failed", 1), velerov1.BackupPhasePartiallyFailed, 1},
 		"and the phase does not tell":            {fin, wait, running, velerov1.BackupPhasePartiallyFailed, 2},
 		"an error before":                        {finPF, waitPF, done, velerov1.BackupPhasePartiallyFailed, 1},
 		"the phase was not written any more":     {velerov1.BackupPhaseInProgress, fin, noOperations, velerov1.BackupPhaseCompleted, 1},

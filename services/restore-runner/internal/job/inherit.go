@@ -44,7 +44,7 @@ func (a *attempt) inherit(ctx context.Context) error {
 		return err
 	}
 	end := inherited(a.restore, a.cfg.Clock.Now(), nil)
-	end.Counts.Errors += found.Errors
+	end.Counts.Errors += found.Errors - min(found.Counted, end.Counts.Errors)
 	end.Counts.Warnings += found.Warnings
 	if found.Errors > 0 {
 		end.Phase = velerov1.RestorePhasePartiallyFailed

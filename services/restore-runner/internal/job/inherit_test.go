@@ -3,6 +3,7 @@ package job_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ func TestARestoreThatAnotherServerDidIsFinalized(t *testing.T) {
 		"no operations":           {fin, "[]", velerov1.RestorePhaseCompleted, 1},
 		"an error before":         {finPF, "[]", velerov1.RestorePhasePartiallyFailed, 1},
 		"all ended":               {fin, endedOperation, velerov1.RestorePhaseCompleted, 1},
+		"one failed before":       {finPF, strings.Replace(endedOperation, "Completed", "Failed", 1), velerov1.RestorePhasePartiallyFailed, 1},
 		"one did not end":         {finPF, openOperation, velerov1.RestorePhasePartiallyFailed, 2},
 		"the phase does not tell": {fin, openOperation, velerov1.RestorePhasePartiallyFailed, 2},
 	} {
