@@ -21,7 +21,7 @@ func (e *Engine[T]) traced(ctx context.Context, h *Held[T]) (context.Context, tr
 		attribute.Int64("holdfast.claim.epoch", h.Claim.Epoch),
 	))
 	if id := s.SpanContext(); id.HasTraceID() {
-		h.Log = h.Log.With("traceID", id.TraceID().String())
+		h.Log = h.Log.With("traceId", id.TraceID().String())
 	}
 	return ctx, s
 }

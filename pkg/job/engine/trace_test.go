@@ -44,7 +44,7 @@ func TestAnAttemptContinuesTheTraceNotedOnTheJob(t *testing.T) {
 		require.Contains(b, s.Attributes(), attribute.Int64("holdfast.claim.epoch", 1))
 		require.Contains(b, s.Attributes(), attribute.String("holdfast.object.uid", "j-uid"))
 		require.Equal(b, sdktrace.Status{Code: codes.Error, Description: "the API server is away"}, s.Status())
-		require.Contains(b, b.log.String(), "traceID="+id)
+		require.Contains(b, b.log.String(), "traceId="+id)
 	})
 }
 
