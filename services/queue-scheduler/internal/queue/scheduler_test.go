@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -98,7 +99,7 @@ func TestRefusedBackups(t *testing.T) {
 	o := b.get("bad")
 	require.Equal(t, []string{"spec: no good"}, o.Status.ValidationErrors)
 	require.Equal(t, "computed", o.Spec.StorageLocation)
-	require.Contains(t, b.voice.all(), "bad FailedValidation: spec: no good")
+	b.eventually("it is an Event", func() bool { return slices.Contains(b.voice.all(), "bad FailedValidation: spec: no good") })
 	b.reaches(velerov1.BackupPhaseReadyToStart, "later")
 
 	b.backup("soon", 3, "ns1")
