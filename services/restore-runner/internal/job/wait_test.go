@@ -291,6 +291,15 @@ func TestARestoreThatIsStoppedHasItsOperationsCancelled(t *testing.T) {
 // nothing.
 func orphanedOperation(t *testing.T) *bench {
 	t.Helper()
+	for {
+		if b := begunAndDead(t); b.gadget() != nil { // else the runner died before it created what it pauses
+			return b
+		}
+	}
+}
+
+func begunAndDead(t *testing.T) *bench {
+	t.Helper()
 	b, s := beginning(t)
 	ctx, stop := context.WithCancel(t.Context())
 	b.atLast(s, func() {
