@@ -16,7 +16,7 @@ type offer struct {
 }
 
 // ofHomes is what a service offers whose plugins' processes operations live in.
-var ofHomes = offer{"holdfast.operation.v1.OperationService", []string{"Cancel", "Forget", "GetProgress", "StreamLogs"}}
+var ofHomes = offer{"holdfast.operation.v1.OperationService", []string{"Cancel", "Forget", "GetProgress", "Restart", "StreamLogs"}}
 
 // offers are what each service offers, as its contract says.
 var offers = map[string][]offer{
