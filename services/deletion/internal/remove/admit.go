@@ -127,16 +127,17 @@ func (j *job) admitLocation(ctx context.Context) (refusal string, err error) {
 	return "", nil
 }
 
-// Running reports whether a process works on the backup, or operations of it go on, so that it
-// cannot be deleted; it can be cancelled first. One that another server left waiting for
-// operations, or finalizing, has no claim until a runner finalizes it, or a request to cancel it is
-// carried out.
+// Running reports whether a process works on the backup, or operations of it continue, so that it
+// cannot be deleted; it can be cancelled first, which cancels its operations. The claim does not
+// tell of operations: async-operation-monitor follows those of a backup that another server left
+// waiting without one, and ends the wait of every backup. In Finalizing* no operation is left, and
+// such a backup has a claim once a runner finalizes it, or a request to cancel it is carried out.
 func Running(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
-	case velerov1.BackupPhaseInProgress:
+	case velerov1.BackupPhaseInProgress,
+		velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed:
 		return true
-	case velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
-		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
+	case velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
 		_, claimed, err := claim.Parse(b)
 		return err == nil && claimed
 	default:
