@@ -22,8 +22,8 @@ import (
 // again is the pause after something that may work later.
 const again = 5 * time.Second
 
-// operationGrace is how long async-operation-monitor has to cancel the operations of a job that a
-// runner collected or restored, before the deadline of the job begins. It cannot be derived: the
+// operationGrace is how long async-operation-monitor has to cancel the operations of a job that
+// waits for them, before the deadline of the job begins. It cannot be derived: the
 // grace period is that service's flag. It suffices for two calls to cancel, half a grace period apart,
 // and two polls as long as twice --item-operation-cancel-grace-period plus twice
 // --item-operation-sync-frequency is less; the defaults need 2m20s. A job that is ended sooner has
@@ -82,11 +82,11 @@ type conclusion[T client.Object] func(ctx context.Context, obj T, mine claim.Cla
 
 // await gives the holder its time, then takes the claim and ends the job.
 func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, conclude conclusion[T]) (reconcile.Result, error) {
-	held, claimed, err := claim.Parse(obj)
+	held, _, err := claim.Parse(obj) // none of a job that another server left
 	if err != nil {
 		return reconcile.Result{}, nil //nolint:nilerr // no process can take it; its runners end such a job
 	}
-	if claimed && k.waits(obj) && held.Holder != c.holder(obj, held.Epoch) {
+	if k.waits(obj) && held.Holder != c.holder(obj, held.Epoch) {
 		cancelling := c.since(k.name+" with operations", obj.GetName(), obj.GetUID(), held.Epoch)
 		if left := operationGrace - cancelling.request; left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil

@@ -2,6 +2,7 @@ package cancellation_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,14 @@ func TestAJobThatAnotherServerLeftIsCancelled(t *testing.T) {
 			require.NoError(t, err)
 			_, err = c.AskRestore(t.Context(), "r", "alice")
 			require.NoError(t, err)
+			if strings.HasPrefix(string(phase), "WaitingForPluginOperations") { // what is followed here is cancelled first
+				result, err := c.ReconcileBackup(t.Context(), request("b"))
+				require.NoError(t, err)
+				_, err = c.ReconcileRestore(t.Context(), request("r"))
+				require.NoError(t, err)
+				require.Greater(t, result.RequeueAfter, deadline)
+				b.clock.Step(result.RequeueAfter)
+			}
 			require.Zero(t, overdue(t, b, c, "b"))
 			got := read(t, b, backup("b", ""))
 			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
@@ -61,21 +70,28 @@ func TestAJobThatAnotherServerLeftIsCancelled(t *testing.T) {
 }
 
 // A backup whose operations continue is left to async-operation-monitor, which cancels them; the
-// deadline for its runner begins when they have ended.
+// deadline for its runner begins when they have ended. One that another server left, whose
+// operations are followed without a claim, was ended after that deadline, in the middle of them.
 func TestOperationsAreCancelledBeforeTheDeadlineOfTheirJob(t *testing.T) {
-	o := running("b", holdfast.AnnotationCancel, "bob")
-	o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
-	b := newBed(o)
-	c := b.replica(t, "one")
-	result, err := c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Greater(t, result.RequeueAfter, deadline)
-	b.clock.Step(result.RequeueAfter - time.Second)
-	ended := read(t, b, o)
-	ended.Status.Phase = velerov1.BackupPhaseFinalizing
-	require.NoError(t, b.client.Update(t.Context(), ended))
-	require.Zero(t, overdue(t, b, c, "b"), "a runner has the whole deadline")
-	require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
+	for name, o := range map[string]*velerov1.Backup{
+		"of a runner":    running("b", holdfast.AnnotationCancel, "bob"),
+		"another server": backup("b", "", holdfast.AnnotationCancel, "bob"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
+			b := newBed(o)
+			c := b.replica(t, "one")
+			result, err := c.ReconcileBackup(t.Context(), request("b"))
+			require.NoError(t, err)
+			require.Greater(t, result.RequeueAfter, deadline)
+			b.clock.Step(result.RequeueAfter - time.Second)
+			ended := read(t, b, o)
+			ended.Status.Phase = velerov1.BackupPhaseFinalizing
+			require.NoError(t, b.client.Update(t.Context(), ended))
+			require.Zero(t, overdue(t, b, c, "b"), "a runner has the whole deadline")
+			require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
+		})
+	}
 }
 
 // A backup whose operations are never cancelled ends all the same.
