@@ -70,18 +70,21 @@ func (p *pass) backup(ctx context.Context, d *directory) error {
 	if d.name == "" || d.metadata && len(d.uids) == 0 || layout.CheckName(d.name) != nil {
 		return nil // nothing there, a finished backup, or of an unknown owner
 	}
-	if !d.owned {
+	if d.owned {
+		own, err := p.inspector.owner(ctx, d.name)
+		if err != nil || !p.ours(own, d.name) {
+			return err
+		}
+	} else {
 		p.count.unowned++
-		return nil
-	}
-	own, err := p.inspector.owner(ctx, d.name)
-	if err != nil || !p.ours(own, d.name) {
-		return err
 	}
 	for _, uid := range d.uids {
 		if err := p.parts(ctx, d.name, uid); err != nil {
 			return err
 		}
+	}
+	if !d.owned {
+		return nil
 	}
 	return p.wholeDirectory(ctx, d.name)
 }

@@ -3,8 +3,9 @@
 //
 // Right before a removal it reads again, uncached, the owner of the directory and the object that
 // it was made for. Directories of another cluster, without an owner file (Velero's backups) or with
-// an unreadable one are left alone. Every removal may be repeated and interrupted anywhere: the
-// owner file is removed last. So the Lease behind it only saves work.
+// an unreadable one are left alone; in one without an owner file records go of an object of this
+// cluster that has ended. Every removal may be repeated and interrupted anywhere: the owner file is
+// removed last. So the Lease behind it only saves work.
 package sweep
 
 import (

@@ -350,6 +350,24 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 	}
 }
 
+// A backup that another server stored has no owner file. What was recorded of its operations stayed
+// in the bucket where the runner died between the phase and its sweep.
+func TestRecordsOfInheritedOperationsAreRemovedOnceTheirBackupHasEnded(t *testing.T) {
+	b := newBed(t, backup("done", "velero", "d", "PartiallyFailed"), backup("waits", "velero", "w", "WaitingForPluginOperations"),
+		backup("deleting", "velero", "x", "Deleting"), backup("synced", "velero", "made-anew", "Completed"))
+	for name, uid := range map[string]string{"done": "d", "waits": "w", "deleting": "x", "synced": "s", "gone": "g"} {
+		b.committed(name)
+		b.set(layout.BackupOperations(name, uid)+"list", layout.BackupOperations(name, uid)+"0000000001")
+	}
+	before := len(b.store.Keys())
+	b.sweep()
+	b.clock.Step(2 * time.Hour)
+	b.sweep()
+	require.Len(t, b.store.Keys(), before-2)
+	require.Empty(t, b.under(layout.PartsDir("done")))
+	require.Len(t, b.under(layout.BackupDir("done")), 4, "the backup stays")
+}
+
 // They are the only record of the post hooks that a backup owes which ended without its runner.
 func TestRecordsOfABackupThatOwesPostHooksStay(t *testing.T) {
 	o := backup("b", "velero", "u", velerov1.BackupPhaseFailed)
