@@ -15,13 +15,23 @@ import (
 
 // completeFiles completes the files of an inherited backup and finds out how it ends. After a panic
 // the object alone has that, and the bucket stays as it is.
-func completeFiles(ctx context.Context, s *State) (err error) {
+func completeFiles(ctx context.Context, s *State) error {
 	if s.Panicked != nil {
 		final := commit.Inherited(s.Stored, velerov1.BackupPhasePartiallyFailed, s.Clock.Now())
 		final.Status.FailureReason = s.Panicked.Error()
 		s.Decide(final)
 		return errDecided
 	}
+	found, err := s.completed(ctx)
+	if err != nil {
+		return err
+	}
+	s.Final = s.inherited(found)
+	return nil
+}
+
+// completed completes the files of an inherited backup in the bucket and returns what was found.
+func (s *State) completed(ctx context.Context) (_ *leftover.Outcome, err error) {
 	name := s.Backup.Name
 	files := &leftover.Job{
 		Store: s.Store, Dir: s.Dir, Owner: s.operationsOf(), Operations: layout.BackupItemOperations(name), Results: layout.BackupResults(name), Log: layout.BackupLog(name),
@@ -30,16 +40,15 @@ func completeFiles(ctx context.Context, s *State) (err error) {
 	}
 	found, err := files.Look(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, found.Close()) }()
 	if err := files.Publish(ctx, found); errors.Is(err, leftover.ErrLeft) {
 		s.Log.WarnContext(ctx, "results of the backup do not tell what was found while it was finalized", "error", err)
 	} else if err != nil {
-		return fmt.Errorf("complete the files of the backup: %w", err)
+		return nil, fmt.Errorf("complete the files of the backup: %w", err)
 	}
-	s.Final = s.inherited(found)
-	return nil
+	return found, nil
 }
 
 // inherited is how an inherited backup ends with what was found.
@@ -62,14 +71,20 @@ func failing(p velerov1.BackupPhase) bool {
 	return p == velerov1.BackupPhaseFinalizingPartiallyFailed || p == velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
 }
 
-// cancelInherited makes the request to cancel the end.
-func cancelInherited(_ context.Context, s *State) error {
+// cancelInherited makes the request to cancel the end. The files are completed all the same: the
+// list of operations has the ends of those that were cancelled.
+func cancelInherited(ctx context.Context, s *State) error {
 	var asked *cancel.Error
 	if !errors.As(s.Cause, &asked) {
 		return s.Cause
 	}
-	s.Final = commit.Inherited(s.Stored, velerov1.BackupPhaseFailed, s.Clock.Now())
-	s.Final.Status.FailureReason, s.Final.Status.Errors = asked.Error(), max(s.Stored.Status.Errors, 1)
+	found, err := s.completed(ctx)
+	if err != nil {
+		return err
+	}
+	s.Final = s.inherited(found)
+	status := &s.Final.Status
+	status.Phase, status.FailureReason, status.Errors = velerov1.BackupPhaseFailed, asked.Error(), max(status.Errors, 1)
 	return nil
 }
 

@@ -134,7 +134,7 @@ func Inherited() []Step {
 // cancel.
 func InheritedCancelled() []Step {
 	return []Step{
-		{Name: "cancel what was left", Gives: []Value{Final}, Successor: Repeats, Run: cancelInherited},
+		{Name: "cancel what was left", Gives: []Value{Final}, Successor: Overwrites, Run: cancelInherited},
 		{Name: "replace the metadata", Needs: []Value{Final}, Successor: Overwrites, Run: replaceMetadata},
 	}
 }

@@ -161,7 +161,12 @@ func TestABackupWhoseOperationsWereFollowedIsFinalized(t *testing.T) {
 			require.Equal(t, tc.errors, got.Status.Errors)
 			completed, failed := log.Count()
 			require.Equal(t, []int{1, completed, failed}, []int{got.Status.BackupItemOperationsAttempted, got.Status.BackupItemOperationsCompleted, got.Status.BackupItemOperationsFailed})
-			require.Contains(t, w.document(t, layout.BackupResults("b1")), tc.end.Error)
+			var results joblog.Results
+			require.NoError(t, json.Unmarshal([]byte(w.document(t, layout.BackupResults("b1"))), &results))
+			require.Len(t, results.Errors.Namespaces["a"], failed)
+			for _, message := range results.Errors.Namespaces["a"] {
+				require.Contains(t, message, `operation "op-1" of action "x/y" failed error: /no space`)
+			}
 			require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), `"phase":"`+string(log.States()[0].Phase)+`"`)
 			require.Equal(t, keys, w.store.Keys())
 		})
@@ -225,6 +230,34 @@ func TestAFinalizingBackupIsCancelled(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
 	require.Equal(t, got.Status, w.committed(t, b).Status)
+}
+
+// The file of operations kept as running what was cancelled, in a backup that ended so.
+func TestACancelledInheritedBackupHasTheEndsOfItsOperations(t *testing.T) {
+	w := newWorld(t)
+	b := w.left(t, velerov1.BackupPhaseFinalizingPartiallyFailed, velerov1.BackupPhaseWaitingForPluginOperations, running)
+	keys := w.store.Keys()
+	list := operation.List{Job: operation.Job{Kind: operation.KindBackup, Name: "b1", UID: "uid-1"}, Inherited: true,
+		Operations: []operation.Operation{{Action: "x/y", ID: "op-1"}}}
+	_, err := operation.Seal(t.Context(), w.store, list)
+	require.NoError(t, err)
+	log, err := operation.Open(t.Context(), w.store, list.Job)
+	require.NoError(t, err)
+	require.NoError(t, log.Append(t.Context(), operation.Event{Time: time.Now(), End: &operation.End{Error: "the tape was taken out"}}))
+	asked := w.read(t, b)
+	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, holdfast.AnnotationCancel, "alice")
+	require.NoError(t, w.client.Update(t.Context(), asked))
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+	require.Equal(t, []int{1, 0, 1}, []int{got.Status.BackupItemOperationsAttempted, got.Status.BackupItemOperationsCompleted, got.Status.BackupItemOperationsFailed})
+	require.Equal(t, got.Status, w.committed(t, b).Status)
+	require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), `"phase":"Failed"`)
+	for _, key := range []string{layout.BackupItemOperations("b1"), layout.BackupResults("b1"), layout.BackupLog("b1")} {
+		require.Contains(t, w.document(t, key), "the tape was taken out", key)
+	}
+	require.Equal(t, keys, w.store.Keys())
 }
 
 // A runner may die at every call to the bucket; its successor comes to the same end, with no entry
