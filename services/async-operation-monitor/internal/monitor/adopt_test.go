@@ -2,6 +2,7 @@ package monitor_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,10 +97,10 @@ func TestOperationsOfAnotherServerAreFollowed(t *testing.T) {
 					r := b.adopting(tc.list...)
 					b.pass(2 * frequency)
 					phase, _, _ := b.phase(o)
-					require.Equal(b, tc.meanwhile, phase, "it waits for the one that goes on")
+					require.Equal(b, tc.meanwhile, phase, "it waits for the one that continues")
 					require.Zero(b, b.plugins.calls(tc.list[0].Spec.ID), "only that one is asked about")
 					r.stop()
-					b.adopting(tc.list...) // the next replica goes on
+					b.adopting(tc.list...) // the next replica continues
 					b.plugins.set("op", action.Progress{Done: true, Err: tc.ends})
 					b.pass(2 * frequency)
 					phase, completed, failed := b.phase(o)
@@ -110,6 +111,49 @@ func TestOperationsOfAnotherServerAreFollowed(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// What a file names twice is one operation: it was polled twice as often, and cancelled twice.
+func TestAnOperationThatAnotherServerListsTwiceIsFollowedOnce(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		o := b.left(operation.KindBackup, "x", waiting)
+		b.adopting(foreign("op", "vendor.io/a", "InProgress"), foreign("other", "vendor.io/a", "New"), foreign("op", "vendor.io/a", "New"))
+		b.pass(time.Second)
+		require.Len(b, b.recorded(operation.KindBackup, "x"), 2)
+		b.edit("x", func(o *velerov1.Backup) { o.Annotations = map[string]string{holdfast.AnnotationCancel: "ann"} })
+		b.pass(2 * frequency)
+		require.ElementsMatch(b, []string{"op", "other"}, b.plugins.cancelled())
+		phase, _, failed := b.phase(o)
+		require.Equal(b, finalPF, phase)
+		require.Equal(b, 2, failed)
+	})
+}
+
+// Operations of another server that are given up leave an Event with the reason.
+func TestOperationsOfAnotherServerAreNotGivenUpInSilence(t *testing.T) {
+	long := foreign("done", "vendor.io/a", "Completed")
+	long.Status.Description = strings.Repeat("<", 900<<10)
+	for name, tc := range map[string]struct {
+		list   []itemoperation.Operation
+		reason string
+	}{
+		"not known whether the action is here": {[]itemoperation.Operation{foreign("op", "unclear.io/a", "InProgress")}, `look for action "unclear.io/a": a binary was not asked yet`},
+		"too many":                             {[]itemoperation.Operation{foreign("op", "vendor.io/a", "InProgress"), long, long, long, long}, "too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				o := b.left(operation.KindBackup, "x", waiting)
+				b.adopting(tc.list...)
+				b.pass(5 * time.Hour)
+				phase, _, _ := b.phase(o)
+				require.Equal(b, finalPF, phase)
+				told := strings.Join(b.events.told(), "\n")
+				require.Contains(b, told, "x OperationsUnknown: the operations cannot be followed: ")
+				require.Contains(b, told, tc.reason)
+				require.Zero(b, b.plugins.calls("op"))
+			})
+		})
 	}
 }
 
@@ -127,7 +171,7 @@ func TestOperationsOfAnotherServerTimeOutWhateverTheirFileTells(t *testing.T) {
 	})
 }
 
-// A request to stop a job of another server cancels what goes on.
+// A request to stop a job of another server cancels what continues.
 func TestOperationsOfAnotherServerAreCancelled(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		o := b.left(operation.KindBackup, "x", waiting)
@@ -143,7 +187,7 @@ func TestOperationsOfAnotherServerAreCancelled(t *testing.T) {
 }
 
 // A binary that could not be asked what it registers may have the action, and a bucket that is away
-// may have the records: neither gives up operations that go on.
+// may have the records: neither gives up operations that continue.
 func TestOperationsOfAnotherServerAreNotGivenUpEarly(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		unclear, away := b.left(operation.KindBackup, "unclear", waiting), b.left(operation.KindRestore, "away", waiting)

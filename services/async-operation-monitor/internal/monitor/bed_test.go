@@ -458,16 +458,17 @@ type list struct {
 	err        error
 }
 
-// OfBackup implements monitor.Files.
-func (l list) OfBackup(context.Context, string) ([]itemoperation.Operation, error) {
-	out := l.operations
-	for _, p := range l.phases {
-		out = append(out, itemoperation.Operation{Status: itemoperation.Status{Phase: p}})
+// EachLeft implements monitor.Files.
+func (l list) EachLeft(_ context.Context, _, _ string, each func(*itemoperation.Operation) error) error {
+	for i := range l.operations {
+		if err := each(&l.operations[i]); err != nil {
+			return err
+		}
 	}
-	return out, l.err
-}
-
-// OfRestore implements monitor.Files.
-func (l list) OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error) {
-	return l.OfBackup(ctx, name)
+	for _, p := range l.phases {
+		if err := each(&itemoperation.Operation{Status: itemoperation.Status{Phase: p}}); err != nil {
+			return err
+		}
+	}
+	return l.err
 }

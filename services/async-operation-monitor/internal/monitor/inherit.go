@@ -4,15 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/document"
@@ -27,99 +23,71 @@ func inherit[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *en
 	if obj.GetDeletionTimestamp() != nil {
 		return 0, nil
 	}
-	list, err := k.inherited(ctx, m.Files, obj.GetName())
-	if err == nil && (store == nil || !errors.Is(missing, objectstore.ErrNotFound)) {
-		err = missing // operations that are followed are not given up for that
+	select {
+	case m.inheriting <- struct{}{}:
+	default:
+		return busy, nil
 	}
-	if err == nil {
-		var sealed bool
-		sealed, err = adopt(ctx, m, k, store, obj, list)
-		if err == nil && sealed {
-			err = open(ctx, m, k, e, store, obj)
-		}
-		if err == nil && sealed {
-			return turn(ctx, m, k, e, store, obj)
-		}
+	found, sealed, err := takeOver(ctx, m, k, store, obj, missing)
+	if err == nil && sealed {
+		err = open(ctx, m, k, e, store, obj)
+	}
+	if err == nil && sealed {
+		return turn(ctx, m, k, e, store, obj)
 	}
 	if err != nil && m.holds(obj, err, k.status(obj)) {
 		return m.Frequency, nil
 	}
-	failing := err != nil
-	return 0, move(ctx, m, k, obj, failing || failed(list), func(_ T, now status) error {
-		if !failing {
-			*now.completed, *now.failed = count(list)
+	if err != nil {
+		m.unknown(obj, err.Error())
+	}
+	return 0, move(ctx, m, k, obj, err != nil || found.failed > 0, func(_ T, now status) error {
+		if err == nil {
+			*now.completed, *now.failed = found.completed, found.failed
 		}
 		return nil
 	})
 }
 
-// adopt seals the operations of a job that another server left, so that they are followed like those
-// that a runner began: no action is called again that begins one. It returns false where none of
-// those that go on can be asked about.
-func adopt[T client.Object](ctx context.Context, m *Monitor, k *kind[T], store objectstore.Store, obj T, list []itemoperation.Operation) (bool, error) {
-	sealed := operation.List{Job: operation.Job{Kind: k.name, Name: obj.GetName(), UID: string(obj.GetUID())}, Inherited: true}
-	followed := 0
-	for i := range list {
-		op := adopted(&list[i], m.Clock.Now())
-		if op.End == nil {
-			var err error
-			if op.Kind, err = m.Actions.Kind(k.name, op.Action); err != nil {
-				return false, fmt.Errorf("look for action %.128q: %w", op.Action, err)
-			}
-			if op.Kind == "" {
-				op.End = &operation.End{Error: itemoperation.Abandoned}
-			} else {
-				followed++
-			}
-		}
-		sealed.Operations = append(sealed.Operations, op)
-	}
-	if followed == 0 {
-		return false, nil
-	}
-	_, err := operation.Seal(ctx, store, sealed)
-	if errors.Is(err, document.ErrTooLarge) {
-		return false, nil
+// takeOver reads what another server left of the operations of a job, and seals it where one of them
+// can be asked about. It gives back the place in m.inheriting. The result has the counts alone.
+func takeOver[T client.Object](ctx context.Context, m *Monitor, k *kind[T], store objectstore.Store, obj T, missing error) (found *left, sealed bool, err error) {
+	defer func() { <-m.inheriting }()
+	found, err = survey(ctx, m, k.name, obj.GetName())
+	if err == nil && (store == nil || !errors.Is(missing, objectstore.ErrNotFound)) {
+		err = missing // operations that are followed are not given up for that
 	}
 	if err == nil {
-		m.Log.InfoContext(ctx, "operations of another server are followed", "kind", k.name, "name", obj.GetName(), "operations", len(list), "followed", followed)
+		sealed, err = adopt(ctx, m, k, store, obj, found)
 	}
-	return err == nil, err
+	found.operations, found.known = nil, nil
+	return found, sealed, err
 }
 
-// adopted is an operation of a file of operations. A time of its creation that lies in the future is
-// replaced by now: the operation would never time out.
-func adopted(o *itemoperation.Operation, now time.Time) operation.Operation {
-	s := &o.Status
-	op := operation.Operation{
-		Action: o.Spec.Action(), ID: o.Spec.ID, Item: operation.Resource(o.Spec.Resource), Created: now,
+// adopt seals the operations of a job that another server left, so that they are followed like those
+// that a runner began: no action is called again that begins one. It returns false where none of
+// those that continue can be asked about, or where there are too many.
+func adopt[T client.Object](ctx context.Context, m *Monitor, k *kind[T], store objectstore.Store, obj T, found *left) (bool, error) {
+	log := m.Log.With("kind", k.name, "name", obj.GetName(), "completed", found.completed, "others", found.failed, "followed", found.followed)
+	if found.followed == 0 {
+		log.InfoContext(ctx, "no operation of another server is followed")
+		return false, nil
 	}
-	if s.Created != nil && s.Created.Time.Before(now) {
-		op.Created = s.Created.Time
+	err := found.tooLarge()
+	if err == nil {
+		job := operation.Job{Kind: k.name, Name: obj.GetName(), UID: string(obj.GetUID())}
+		_, err = operation.Seal(ctx, store, operation.List{Job: job, Inherited: true, Operations: found.operations})
 	}
-	for _, r := range o.Spec.After {
-		op.PostOperation = append(op.PostOperation, operation.Resource(r))
+	if errors.Is(err, document.ErrTooLarge) {
+		log.WarnContext(ctx, "operations of another server are too many to be followed, they count as failed", "error", err)
+		m.unknown(obj, err.Error())
+		return false, nil
 	}
-	if !o.Done() {
-		return op
+	if err != nil {
+		return false, err
 	}
-	op.End = &operation.End{Error: s.Error, Progress: operation.Progress{
-		Completed: s.Completed, Total: s.Total, Units: s.Units, Description: s.Description, Started: timeOf(s.Started), Updated: timeOf(s.Updated),
-	}}
-	switch s.Phase {
-	case itemoperation.PhaseCompleted:
-		op.End.Error = ""
-	default:
-		op.End.Error = cmp.Or(s.Error, "no reason was given")
-	}
-	return op
-}
-
-func timeOf(t *metav1.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	return &t.Time
+	log.InfoContext(ctx, "operations of another server are followed")
+	return true, nil
 }
 
 // defaultTimeout is that of jobs that name none (Velero 1.18); queue-scheduler gives every job one
@@ -150,25 +118,9 @@ func (m *Monitor) over(obj client.Object, s status, grace time.Duration) bool {
 	return !m.Clock.Now().Before(since.Add(timeout(s) + grace))
 }
 
-// failed reports whether an operation has failed, or counts as that since it has not ended.
-func failed(list []itemoperation.Operation) bool {
-	return slices.ContainsFunc(list, func(o itemoperation.Operation) bool { return o.Status.Phase != itemoperation.PhaseCompleted })
-}
-
 func index(failed bool) int {
 	if failed {
 		return 1
 	}
 	return 0
-}
-
-func count(list []itemoperation.Operation) (completed, failed int) {
-	for i := range list {
-		if list[i].Status.Phase == itemoperation.PhaseCompleted {
-			completed++
-		} else {
-			failed++
-		}
-	}
-	return completed, failed
 }

@@ -1,14 +1,12 @@
 package monitor
 
 import (
-	"context"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
@@ -34,10 +32,9 @@ type status struct {
 
 // kind is what differs between backups and restores.
 type kind[T client.Object] struct {
-	name      string // operation.KindBackup or KindRestore
-	new       func() T
-	status    func(T) status
-	inherited func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error)
+	name   string // operation.KindBackup or KindRestore
+	new    func() T
+	status func(T) status
 	// cancelled is the reason why the operations of a job have to end that is to stop.
 	cancelled string
 	// deleted is the reason for a job whose object is gone.
@@ -54,9 +51,6 @@ var backups = &kind[*velerov1.Backup]{
 		s := &b.Status
 		return status{&s.Phase, s.StartTimestamp, b.Spec.ItemOperationTimeout.Duration, &s.BackupItemOperationsCompleted, &s.BackupItemOperationsFailed}
 	},
-	inherited: func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error) {
-		return f.OfBackup(ctx, name)
-	},
 	cancelled: "the backup is cancelled", deleted: "the backup was deleted", ended: "the backup has ended",
 	moved: func() { failpoint.Hit("async-operation-monitor/backup-moved-on") },
 }
@@ -67,9 +61,6 @@ var restores = &kind[*velerov1.Restore]{
 		s := &r.Status
 		phase := (*velerov1.BackupPhase)(&s.Phase)
 		return status{phase, s.StartTimestamp, r.Spec.ItemOperationTimeout.Duration, &s.RestoreItemOperationsCompleted, &s.RestoreItemOperationsFailed}
-	},
-	inherited: func(ctx context.Context, f Files, name string) ([]itemoperation.Operation, error) {
-		return f.OfRestore(ctx, name)
 	},
 	cancelled: "the restore is cancelled", deleted: "the restore was deleted", ended: "the restore has ended",
 	moved: func() { failpoint.Hit("async-operation-monitor/restore-moved-on") },

@@ -42,8 +42,11 @@ const Concurrency = 8
 type Files interface {
 	// Store opens the location of a Backup or Restore. The caller closes it.
 	Store(ctx context.Context, job client.Object) (objectstore.Store, error)
-	OfBackup(ctx context.Context, name string) ([]itemoperation.Operation, error)
-	OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error)
+	// EachLeft calls each with every operation in the file of a job, in its order. Without a file there
+	// is none. Kind is operation.KindBackup or KindRestore. An error wraps errgrpc.ErrNotFound where
+	// the job does not exist and errgrpc.ErrCorrupt where the file is damaged; that of each ends the
+	// calls and is wrapped.
+	EachLeft(ctx context.Context, kind, name string, each func(*itemoperation.Operation) error) error
 }
 
 // Actions knows which operations can be asked about here.
@@ -86,12 +89,14 @@ type Config struct {
 type Monitor struct {
 	Config
 	jobs *jobs
+	// inheriting holds a place for each list of another server that is in memory.
+	inheriting chan struct{}
 }
 
 // New returns a Monitor. Setup and Serve bring it to life.
 func New(cfg Config) *Monitor {
 	limit, hold := cmp.Or(cfg.MaxOperations, maxOperations), max(leastKept, 2*cfg.Poller.Grace) //nolint:mnd // a cancel, and its repetition
-	return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock, limit, hold)}
+	return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock, limit, hold), inheriting: make(chan struct{}, surveys)}
 }
 
 // Setup adds the controllers to the manager.

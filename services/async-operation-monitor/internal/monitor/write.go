@@ -38,8 +38,13 @@ func moveOn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T,
 // reports that.
 func abandon[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, reason error) error {
 	m.Log.ErrorContext(ctx, "the operations of a job are not known, it moves on as failed", "kind", k.name, "name", obj.GetName(), "error", reason)
-	m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationsUnknown", "Poll", "the operations cannot be followed: %.512s", reason.Error())
+	m.unknown(obj, reason.Error())
 	return move(ctx, m, k, obj, true, func(T, status) error { return nil })
+}
+
+// unknown records why the operations of a job are not followed, as an Event.
+func (m *Monitor) unknown(obj client.Object, reason string) {
+	m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationsUnknown", "Poll", "the operations cannot be followed: %.512s", reason)
 }
 
 // move writes the phase that follows together with a further change, unless the job waits no more.

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
+	"io"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -97,6 +100,47 @@ func TestOperationsOfAJob(t *testing.T) {
 	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader([]byte("junk")), 4))
 	_, err = s.OfBackup(t.Context(), "b")
 	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
+}
+
+// breaking breaks off in the middle of every object.
+type breaking struct{ objectstore.Store }
+
+var errBroken = errors.New("connection reset")
+
+// Get implements objectstore.Reader.
+func (s breaking) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	body, err := s.Store.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(io.LimitReader(body, 50), iotest.ErrReader(errBroken)), body}, nil
+}
+
+// A file counted as damaged while its bucket broke off, and its operations were given up at once.
+func TestAFileThatBreaksOffIsNotDamaged(t *testing.T) {
+	b := &velerov1.Backup{ObjectMeta: meta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
+	s, store := source(t, b)
+	data := packed(t, file)
+	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader(data), int64(len(data))))
+	var seen []string
+	require.NoError(t, s.EachLeft(t.Context(), operation.KindBackup, "b", func(o *itemoperation.Operation) error {
+		seen = append(seen, o.Spec.ID)
+		return nil
+	}))
+	require.Equal(t, []string{"two", "one"}, seen, "in the order of the file")
+	boom := errors.New("boom")
+	require.ErrorIs(t, s.EachLeft(t.Context(), operation.KindBackup, "b", func(*itemoperation.Operation) error { return boom }), boom)
+
+	s.Stores = stores{breaking{store}}
+	_, err := s.OfBackup(t.Context(), "b")
+	require.ErrorIs(t, err, errBroken)
+	require.NotErrorIs(t, err, errgrpc.ErrCorrupt)
+	err = s.EachLeft(t.Context(), operation.KindBackup, "b", func(*itemoperation.Operation) error { return nil })
+	require.ErrorIs(t, err, errBroken)
+	require.NotErrorIs(t, err, errgrpc.ErrCorrupt)
 }
 
 // memory is what a process follows.
