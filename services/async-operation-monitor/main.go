@@ -1,4 +1,4 @@
-// Command async-operation-monitor follows what plugins go on doing after an item was backed up or
+// Command async-operation-monitor follows what plugins continue to do after an item was backed up or
 // restored, and moves jobs on when nothing is left.
 package main
 

@@ -71,7 +71,7 @@ func (b *bed) followed(t *testing.T, job string) {
 	b.controller.release(job)
 }
 
-// inherited goes on with a backup that another server left waiting: operations whose plugins are here
+// inherited continues a backup that another server left waiting: operations whose plugins are here
 // are followed to their ends, the other one has failed, and no action is called again.
 func (b *bed) inherited(t *testing.T) {
 	const name, from = "inherited", "inherited-source"

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// wait gives the claim and the place in the queue of a backup up whose operations go on, in one
+// wait gives the claim and the place in the queue of a backup up whose operations continue, in one
 // write with the phase: async-operation-monitor writes the next one. The operations of one that was
 // cancelled or failed are cancelled there.
 func (a *attempt) wait(ctx context.Context, w *finalize.WaitingError) error {
