@@ -15,9 +15,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// unended is an operation that another server began and did not follow to its end.
-const unended = `[{"spec":{"%s":"x/y","resourceIdentifier":{"Group":"","Resource":"pods","Namespace":"a","Name":"p"},"operationID":"op-1"},` +
-	`"status":{"phase":"InProgress"}}]`
+// unended are operations that another server began and did not follow to their ends: one whose action
+// is not here, and one that is followed. field names the action of a backup or a restore.
+func (b *Bed) unended(field, job string) string {
+	const one = `{"spec":{%q:%q,"resourceIdentifier":{"Group":"","Resource":"pods","Namespace":"a","Name":%q},"operationID":%q},"status":{"phase":"InProgress"}}`
+	return "[" + fmt.Sprintf(one, field, "x/y", "lost", "op-1") + "," + fmt.Sprintf(one, field, beginner, "followed", b.called+":"+job) + "]"
+}
 
 // zipped writes a compressed document of the bucket.
 func zipped(path, text string) error {
@@ -32,8 +35,7 @@ func zipped(path, text string) error {
 	return os.WriteFile(path, out.Bytes(), 0o600)
 }
 
-// beginInheritedBackup is what another server leaves that stored a backup and waits for an
-// operation.
+// beginInheritedBackup is what another server leaves that stored a backup and waits for operations.
 func beginInheritedBackup(ctx context.Context, b *Bed, name string) error {
 	backup := &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}, StorageLocation: location}}
 	backup.Status.Phase = velerov1.BackupPhaseDeleting // nothing looks at it before its files are there
@@ -59,7 +61,7 @@ func beginInheritedBackup(ctx context.Context, b *Bed, name string) error {
 	if err := os.WriteFile(filepath.Join(dir, "velero-backup.json"), data, 0o600); err != nil {
 		return err
 	}
-	if err := zipped(filepath.Join(dir, name+"-itemoperations.json.gz"), fmt.Sprintf(unended, "backupItemAction")); err != nil {
+	if err := zipped(filepath.Join(dir, name+"-itemoperations.json.gz"), b.unended("backupItemAction", name)); err != nil {
 		return err
 	}
 	return kube.Update(ctx, b.client, b.client, backup, func(o *velerov1.Backup) error {
@@ -77,6 +79,7 @@ func observeInheritedBackup(ctx context.Context, b *Bed, name string) (Facts, er
 	f := Facts{
 		"phase": string(backup.Status.Phase), "reason": backup.Status.FailureReason, "warnings": strconv.Itoa(backup.Status.Warnings),
 		"errors": strconv.Itoa(backup.Status.Errors), "failed operations": strconv.Itoa(backup.Status.BackupItemOperationsFailed),
+		"completed operations": strconv.Itoa(backup.Status.BackupItemOperationsCompleted),
 	}
 	scrub := strings.NewReplacer(name, "NAME", string(backup.UID), "UID")
 	if err := b.bucket.swept(ctx, f, dir, scrub); err != nil {
@@ -90,15 +93,15 @@ func observeInheritedBackup(ctx context.Context, b *Bed, name string) (Facts, er
 	return f, b.bucket.committed(backup, dir)
 }
 
-// beginInheritedRestore is what another server leaves that restored all objects and waits for an
-// operation.
+// beginInheritedRestore is what another server leaves that restored all objects and waits for
+// operations.
 func beginInheritedRestore(ctx context.Context, b *Bed, name string) error {
 	dir := filepath.Join(b.bucket.path, "restores", name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	for file, text := range map[string]string{
-		"-results.gz": `{"warnings":{},"errors":{}}`, "-logs.gz": "a line\n", "-itemoperations.json.gz": fmt.Sprintf(unended, "restoreItemAction"),
+		"-results.gz": `{"warnings":{},"errors":{}}`, "-logs.gz": "a line\n", "-itemoperations.json.gz": b.unended("restoreItemAction", name),
 	} {
 		if err := zipped(filepath.Join(dir, "restore-"+name+file), text); err != nil {
 			return err
@@ -119,6 +122,7 @@ func observeInheritedRestore(ctx context.Context, b *Bed, name string) (Facts, e
 	f := Facts{
 		"phase": string(restore.Status.Phase), "reason": restore.Status.FailureReason, "warnings": strconv.Itoa(restore.Status.Warnings),
 		"errors": strconv.Itoa(restore.Status.Errors), "failed operations": strconv.Itoa(restore.Status.RestoreItemOperationsFailed),
+		"completed operations": strconv.Itoa(restore.Status.RestoreItemOperationsCompleted),
 	}
 	scrub := strings.NewReplacer(name, "NAME", string(restore.UID), "UID")
 	if err := b.bucket.swept(ctx, f, dir, scrub); err != nil {

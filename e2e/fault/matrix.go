@@ -68,6 +68,7 @@ var Matrix = []Case{
 	{Point: "async-operation-monitor/backup-moved-on", Scenario: "operations"},
 	{Point: "backup-runner/inherited-files", Scenario: "backup-inherited"},
 	{Point: "backup-runner/inherited-committed", Scenario: "backup-inherited"},
+	{Point: "backup-runner/before-sweep", Scenario: "backup-inherited"},
 
 	{Point: "restore-runner/before-claim", Scenario: "restore"},
 	{Point: "restore-runner/claimed", Scenario: "restore"},
@@ -129,6 +130,8 @@ var Matrix = []Case{
 	{Point: "restore-runner/hook-announced", Scenario: "restore-hooks", Changes: without(unclearRestoreHook, "hook load")},
 	{Point: "restore-runner/hook-ran", Scenario: "restore-hooks", Changes: unclearRestoreHook},
 	{Point: "restore-runner/inherited-files", Scenario: "restore-inherited"},
+	{Point: "async-operation-monitor/inherited-sealed", Scenario: "backup-inherited"},
+	{Point: "async-operation-monitor/inherited-sealed", Scenario: "restore-inherited"},
 	{Point: "async-operation-monitor/backup-moved-on", Scenario: "backup-inherited"},
 	{Point: "async-operation-monitor/restore-moved-on", Scenario: "restore-inherited"},
 

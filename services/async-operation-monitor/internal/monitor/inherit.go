@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -86,6 +87,7 @@ func adopt[T client.Object](ctx context.Context, m *Monitor, k *kind[T], store o
 	if err != nil {
 		return false, err
 	}
+	failpoint.Hit("async-operation-monitor/inherited-sealed")
 	log.InfoContext(ctx, "operations of another server are followed")
 	return true, nil
 }
