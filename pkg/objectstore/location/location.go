@@ -139,7 +139,7 @@ func (o *Opener) open(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 	if loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
 		store = objectstore.ReadOnly(store)
 	}
-	return store, nil
+	return objectstore.Traced(store, loc.Name), nil
 }
 
 func (o *Opener) bucket(ctx context.Context, loc *velerov1.BackupStorageLocation, p place) (objectstore.Store, error) {
