@@ -25,7 +25,7 @@ func (c *Client) PublishEvent(ctx context.Context, event *eventv1.Event) (err er
 	if err != nil {
 		return fmt.Errorf("publish event: %w", err)
 	}
-	ctx, end := c.startProducer(ctx, "event", event.GetUid())
+	ctx, end := c.startProducer(ctx, "event", event.GetUid(), len(data))
 	defer func() { end(err) }()
 	installation, err := c.installation(ctx)
 	if err == nil {

@@ -59,7 +59,7 @@ func (c *Client) Publish(ctx context.Context, what What, hint *workv1.Hint) (err
 	if err != nil {
 		return fmt.Errorf("publish %s: %w", what, err)
 	}
-	ctx, end := c.startProducer(ctx, string(what), hint.GetUid())
+	ctx, end := c.startProducer(ctx, string(what), hint.GetUid(), len(data))
 	defer func() { end(err) }()
 	installation, err := c.installation(ctx)
 	if err == nil {

@@ -3,12 +3,15 @@ package messaging
 import (
 	"context"
 	"maps"
+	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,12 +20,12 @@ import (
 
 const tracerName = "github.com/holdfast-io/holdfast/pkg/messaging"
 
-// Attribute names follow OpenTelemetry's messaging conventions (in development there).
+// Attributes beside those of OpenTelemetry's semantic conventions for messaging, which name no
+// system nats.
 var (
-	attrSystem      = attribute.String("messaging.system", "nats")
-	attrDestination = attribute.Key("messaging.destination.name")
-	attrDelivery    = attribute.Key("messaging.nats.delivery_count")
-	attrUID         = attribute.Key("holdfast.object.uid")
+	attrSystem   = semconv.MessagingSystemKey.String("nats")
+	attrDelivery = attribute.Key("messaging.nats.delivery_count")
+	attrUID      = attribute.Key("holdfast.object.uid")
 )
 
 var propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
@@ -45,9 +48,12 @@ func (h headerCarrier) Set(key, value string) { h[key] = []string{value} }
 // Keys implements propagation.TextMapCarrier.
 func (h headerCarrier) Keys() []string { return slices.Sorted(maps.Keys(h)) }
 
-func (c *Client) startProducer(ctx context.Context, destination, uid string) (context.Context, func(error)) {
-	ctx, s := c.tracer.Start(ctx, "publish "+destination, trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithAttributes(attrSystem, attrDestination.String(destination), attrUID.String(uid)))
+func (c *Client) startProducer(ctx context.Context, destination, uid string, size int) (context.Context, func(error)) {
+	ctx, s := c.tracer.Start(ctx, "publish "+destination, trace.WithSpanKind(trace.SpanKindProducer))
+	if s.IsRecording() {
+		s.SetAttributes(c.attributes(destination, uid, size)...)
+		s.SetAttributes(semconv.MessagingOperationName("publish"), semconv.MessagingOperationTypeSend)
+	}
 	return ctx, func(err error) { span.End(s, err) }
 }
 
@@ -55,46 +61,99 @@ func (c *Client) startProducer(ctx context.Context, destination, uid string) (co
 // A redelivery is linked too, to distinguish it.
 func (c *Client) startConsumer(ctx context.Context, destination, uid string, msg jetstream.Msg, deliveries uint64) (context.Context, func(error)) {
 	ctx = propagator.Extract(ctx, headerCarrier(msg.Headers()))
-	options := []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(attrSystem, attrDestination.String(destination), attrUID.String(uid), attrDelivery.Int64(int64(deliveries))),
-	}
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
 	if remote := trace.SpanContextFromContext(ctx); remote.IsValid() && deliveries > 1 {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: remote}))
 	}
 	ctx, s := c.tracer.Start(ctx, "process "+destination, options...)
+	if s.IsRecording() {
+		s.SetAttributes(c.attributes(destination, uid, len(msg.Data()))...)
+		s.SetAttributes(semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess, attrDelivery.Int64(int64(deliveries)))
+	}
 	return ctx, func(err error) { span.End(s, err) }
+}
+
+// attributes are what spans about a message have in common. Its destination is the kind of work: the
+// subject, which ends in the UID of an object, is one of too many.
+func (c *Client) attributes(destination, uid string, size int) []attribute.KeyValue {
+	found := []attribute.KeyValue{
+		attrSystem, attrUID.String(uid), semconv.MessagingDestinationName(destination),
+		semconv.MessagingClientID(c.cfg.Name), semconv.MessagingMessageBodySize(size),
+	}
+	server, err := url.Parse(c.conn.ConnectedUrl())
+	if err != nil || server.Hostname() == "" { // not connected
+		return found
+	}
+	found = append(found, semconv.ServerAddress(server.Hostname()))
+	if port, err := strconv.Atoi(server.Port()); err == nil {
+		found = append(found, semconv.ServerPort(port))
+	}
+	return found
 }
 
 // AnnotationTrace keeps the trace of an object's admission (W3C traceparent), so that every hint
 // for it belongs to one trace, whichever process publishes it.
 const AnnotationTrace = "holdfast.io/traceparent"
 
+// AnnotationAttempt keeps the span of the newest attempt at an object's job (W3C traceparent), to
+// which the next attempt, such as one of another process that takes over, is linked.
+const AnnotationAttempt = "holdfast.io/attempt-traceparent"
+
 const traceParent = "traceparent"
 
 // SetTrace notes the trace of ctx on an object. Without one an older note goes: it came with a copy
 // of another object, or from before tracing was switched off.
 func SetTrace(ctx context.Context, obj metav1.Object) {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	annotations := obj.GetAnnotations()
-	if carrier[traceParent] == "" {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		annotations := obj.GetAnnotations()
 		delete(annotations, AnnotationTrace)
 		obj.SetAnnotations(annotations)
 		return
 	}
+	note(ctx, obj, AnnotationTrace)
+}
+
+// note writes the span of ctx into an annotation.
+func note(ctx context.Context, obj metav1.Object, annotation string) {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[AnnotationTrace] = carrier[traceParent]
+	annotations[annotation] = carrier[traceParent]
 	obj.SetAnnotations(annotations)
+}
+
+// noted is the span that an annotation names, not valid for none.
+func noted(ctx context.Context, obj metav1.Object, annotation string) trace.SpanContext {
+	carrier := propagation.MapCarrier{traceParent: obj.GetAnnotations()[annotation]}
+	// Extract returns its context where the annotation cannot be read: that has no span here.
+	ctx = propagation.TraceContext{}.Extract(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), carrier)
+	return trace.SpanContextFromContext(ctx)
 }
 
 // WithTrace continues the trace noted on an object, unless ctx has one already.
 func WithTrace(ctx context.Context, obj metav1.Object) context.Context {
-	noted := obj.GetAnnotations()[AnnotationTrace]
-	if noted == "" || trace.SpanContextFromContext(ctx).IsValid() {
+	if trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
 	}
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: noted})
+	found := noted(ctx, obj, AnnotationTrace)
+	if !found.IsValid() {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, found)
+}
+
+// SetAttempt notes the span of ctx on an object as that of the newest attempt at its job.
+func SetAttempt(ctx context.Context, obj metav1.Object) { note(ctx, obj, AnnotationAttempt) }
+
+// Attempt is the span of the attempt noted on an object that is in the trace of ctx: a note of
+// another trace came with a copy of another object. It is not valid without one.
+func Attempt(ctx context.Context, obj metav1.Object) trace.SpanContext {
+	found := noted(ctx, obj, AnnotationAttempt)
+	if found.TraceID() != trace.SpanContextFromContext(ctx).TraceID() {
+		return trace.SpanContext{}
+	}
+	return found
 }

@@ -21,6 +21,7 @@ var errNotNow = errors.New("nothing to do")
 func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], error) {
 	var decision Decision[T]
 	var mine claim.Claim
+	var attempt attemptSpan
 	var refused error // the kind's error, distinct from one of the API server about the object
 	obj := e.cfg.New()
 	obj.SetNamespace(e.cfg.Namespace)
@@ -43,7 +44,7 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 			return acquireErr
 		}
 		mine = acquired
-		return e.write(ctx, o, decision, mine)
+		return e.write(ctx, o, decision, mine, &attempt)
 	})
 	switch {
 	case refused != nil:
@@ -61,7 +62,8 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 		}
 		return nil, nil, nil
 	}
-	held := newHeld(e, obj, mine)
+	attempt.claimed(obj, mine)
+	held := newHeld(e, obj, mine, attempt.span)
 	held.Log.InfoContext(ctx, "job claimed")
 	failpoint.HitIn(e.cfg.Service, "claimed")
 	return held, decision.job, nil
@@ -75,7 +77,7 @@ func unreadable(o client.Object) bool {
 }
 
 // write carries a decision out on the object it was made about.
-func (e *Engine[T]) write(ctx context.Context, o T, d Decision[T], mine claim.Claim) error {
+func (e *Engine[T]) write(ctx context.Context, o T, d Decision[T], mine claim.Claim, attempt *attemptSpan) error {
 	switch {
 	case d.end != nil:
 		return d.end(o)
@@ -85,7 +87,8 @@ func (e *Engine[T]) write(ctx context.Context, o T, d Decision[T], mine claim.Cl
 	if err := d.job.Claimed(o, mine); err != nil {
 		return err
 	}
-	noteTrace(ctx, o)
+	e.begin(ctx, attempt, o)
+	attempt.noteTrace(ctx, o)
 	failpoint.HitIn(e.cfg.Service, "before-claim")
 	return claim.Set(o, mine)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,11 +23,12 @@ type Held[T client.Object] struct {
 	// Object is the object as it was claimed. It must not be changed.
 	Object T
 	Claim  claim.Claim
-	// Log has the job's name, UID and epoch.
+	// Log has the job's name, UID and epoch, and the ID of its trace.
 	Log *slog.Logger
 
 	engine    *Engine[T]
 	place     *workerpool.Place
+	span      trace.Span      // of this attempt
 	stopping  context.Context //nolint:containedctx // as long as the run
 	cancelled context.Context //nolint:containedctx // as long as the run
 	cancel    context.CancelCauseFunc
@@ -37,9 +39,12 @@ type Held[T client.Object] struct {
 // errOver refuses to confirm a claim that this process no longer needs, and may not have any more.
 var errOver = fmt.Errorf("%w: the work of this process on the job has ended", claim.ErrLost)
 
-func newHeld[T client.Object](e *Engine[T], obj T, mine claim.Claim) *Held[T] {
+func newHeld[T client.Object](e *Engine[T], obj T, mine claim.Claim, attempt trace.Span) *Held[T] {
 	log := e.cfg.Log.With("kind", e.cfg.ObjectKind, "name", obj.GetName(), "uid", obj.GetUID(), "epoch", mine.Epoch)
-	return &Held[T]{Object: obj, Claim: mine, Log: log, engine: e}
+	if id := attempt.SpanContext(); id.HasTraceID() {
+		log = log.With("traceId", id.TraceID().String())
+	}
+	return &Held[T]{Object: obj, Claim: mine, Log: log, engine: e, span: attempt}
 }
 
 // Stopping ends when the process begins to stop. Work that leaves nothing behind ends with it: see

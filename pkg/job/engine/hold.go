@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
 // ErrStopped is the cause of the end of a job's context when the process stops and the grace period
@@ -16,8 +15,8 @@ var ErrStopped = errors.New("the process stops")
 func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) (err error) {
 	lasting, end := Outlive(ctx, e.cfg.Clock, e.cfg.Grace, ErrStopped)
 	defer end()
-	lasting, attempt := e.traced(lasting, h)
-	defer func() { span.End(attempt, err) }()
+	lasting, endSpan := h.traced(lasting)
+	defer func() { endSpan(err) }()
 	h.stopping = ctx
 	h.cancelled, h.cancel = context.WithCancelCause(lasting)
 	defer h.cancel(context.Canceled)

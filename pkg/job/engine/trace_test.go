@@ -60,3 +60,62 @@ func TestTheFirstClaimOfAJobNotesItsTrace(t *testing.T) {
 		require.Contains(b, b.get("j").Annotations[messaging.AnnotationTrace], s.SpanContext().TraceID().String())
 	})
 }
+
+// What a dead holder's attempt has in a trace was connected with nothing that came after it.
+func TestAnAttemptThatTakesOverIsLinkedToTheOneBefore(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		recorder, tracer := recorded()
+		traced := func(c *engine.Config[*job]) { c.Tracer = tracer }
+		one := b.start("one", &kind{run: func(ctx context.Context, _ *engine.Held[*job]) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}, traced)
+		b.bus.Down(true) // no hint has the trace
+		b.add("j", phaseNew)
+		b.after(engine.Period, "one/j@1")
+		noted := b.get("j").Annotations
+		b.start("two", &kind{}, traced)
+		one.kill()
+		b.after(2*timeout, "one/j@1", "two/j@2")
+		require.Equal(b, phaseDone, phase(b.get("j")))
+
+		spans := recorder.Ended()
+		require.Len(b, spans, 1, "the dead end no span")
+		s := spans[0]
+		require.Contains(b, s.Attributes(), attribute.Int64("holdfast.claim.epoch", 2))
+		require.Len(b, s.Links(), 1)
+		before := s.Links()[0].SpanContext
+		require.Equal(b, s.SpanContext().TraceID(), before.TraceID(), "one trace, also without a hint")
+		require.NotEqual(b, s.SpanContext().SpanID(), before.SpanID())
+		require.Contains(b, noted[messaging.AnnotationAttempt], before.SpanID().String())
+		require.Contains(b, b.get("j").Annotations[messaging.AnnotationAttempt], s.SpanContext().SpanID().String(), "for the next")
+	})
+}
+
+// A copy of a job, such as one that a user made of its YAML, is no later attempt at it.
+func TestAnAttemptIsNotLinkedToAnotherTrace(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		recorder, tracer := recorded()
+		b.add("j", phaseNew)
+		b.edit("j", func(o *job) {
+			o.Annotations = map[string]string{messaging.AnnotationAttempt: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+		})
+		one := b.start("one", &kind{}, func(c *engine.Config[*job]) { c.Tracer = tracer })
+		b.pass(engine.Period)
+		one.stop()
+		require.Len(b, recorder.Ended(), 1)
+		require.Empty(b, recorder.Ended()[0].Links())
+	})
+}
+
+func TestWithoutTracesNothingIsNoted(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.add("j", phaseNew)
+		one := b.start("one", &kind{}, nil)
+		b.pass(engine.Period)
+		one.stop()
+		require.Equal(b, phaseDone, phase(b.get("j")))
+		require.NotContains(b, b.get("j").Annotations, messaging.AnnotationAttempt)
+		require.NotContains(b, b.get("j").Annotations, messaging.AnnotationTrace)
+	})
+}
