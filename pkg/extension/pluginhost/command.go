@@ -68,6 +68,13 @@ func (c *command) Start(context.Context) error {
 	return <-started
 }
 
+// processID is the id of the process; 0 before the start, and when it may belong to another process.
+func (c *command) processID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pid
+}
+
 // started notes the id of the process, which may have been killed before it had one.
 func (c *command) started() {
 	c.mu.Lock()

@@ -3,7 +3,6 @@ package pluginhost
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -21,7 +20,7 @@ func (p *process) startID(ctx context.Context) (string, error) {
 	if id := p.started.Load(); id != nil {
 		return *id, nil
 	}
-	answer, err := pluginv1.NewPluginServiceClient(p.conn).Describe(withSent(ctx, new(atomic.Bool)), &pluginv1.DescribeRequest{})
+	answer, err := pluginv1.NewPluginServiceClient(p.conn).Describe(withSending(ctx, &sending{}), &pluginv1.DescribeRequest{})
 	if err != nil {
 		return "", err
 	}

@@ -16,11 +16,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
 // Velero's handshake: protocol version 2 and this variable in the environment.
@@ -101,7 +105,22 @@ func (connection) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *gr
 }
 
 // start starts a process and connects to it; the end of ctx interrupts that. Errors wrap ErrStart.
-func (s *spec) start(ctx context.Context) (*process, error) {
+func (s *spec) start(ctx context.Context) (p *process, err error) {
+	err = span.Do(ctx, "start plugin process", func(ctx context.Context) error {
+		p, err = s.launch(ctx)
+		if err == nil {
+			trace.SpanFromContext(ctx).SetAttributes(semconv.ProcessPID(p.cmd.processID()))
+		}
+		return err
+	}, semconv.ProcessExecutableName(s.binary()))
+	return p, err
+}
+
+// binary is the name of the binary.
+func (s *spec) binary() string { return filepath.Base(s.path) }
+
+// launch is start without its span.
+func (s *spec) launch(ctx context.Context) (*process, error) {
 	if base := orDefault(s.socketDir, os.TempDir()); len(base) > maxSocketDir {
 		return nil, fmt.Errorf("%w: directory for sockets %s: longer than %d bytes", ErrStart, base, maxSocketDir)
 	}
@@ -110,7 +129,7 @@ func (s *spec) start(ctx context.Context) (*process, error) {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
 	p := &process{id: rand.Text(), spec: s, sockets: sockets, blamed: map[who]struct{}{}}
-	p.cmd = newCommand(s.path, s.args, newOutput(ctx, s.log.With("plugin", filepath.Base(s.path)), s.clock, s.limits), s.limits.Stop)
+	p.cmd = newCommand(s.path, s.args, newOutput(ctx, s.log.With("plugin", s.binary()), s.clock, s.limits), s.limits.Stop)
 	p.client = goplugin.NewClient(p.config())
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -174,6 +193,7 @@ func (p *process) config() *goplugin.ClientConfig {
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.limits.Answer), grpc.ForceCodecV2(newCodec())),
 			grpc.WithMaxHeaderListSize(maxHeaders),
 			grpc.WithStatsHandler(sentMarker{}),
+			grpc.WithChainUnaryInterceptor(p.traced),
 			grpc.WithChainStreamInterceptor(p.openStream),
 		},
 	}

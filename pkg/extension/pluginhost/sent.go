@@ -7,11 +7,25 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// sentKey is where a call's context holds whether the plugin may have seen the call.
-type sentKey struct{}
+// sending is what is known of a call while it is made.
+type sending struct {
+	sent   atomic.Bool // the plugin may have seen the call
+	plugin string      // its name; empty for a call about the process
+}
 
-func withSent(ctx context.Context, sent *atomic.Bool) context.Context {
-	return context.WithValue(ctx, sentKey{}, sent)
+// sendingKey is where a call's context holds its sending.
+type sendingKey struct{}
+
+func withSending(ctx context.Context, s *sending) context.Context {
+	return context.WithValue(ctx, sendingKey{}, s)
+}
+
+func sendingOf(ctx context.Context) *sending {
+	s, ok := ctx.Value(sendingKey{}).(*sending)
+	if !ok {
+		return &sending{}
+	}
+	return s
 }
 
 // sentMarker notes when gRPC hands a call to the connection. Before that, such as while there is no
@@ -26,9 +40,7 @@ func (sentMarker) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	if _, out := event.(*stats.OutHeader); !out {
 		return
 	}
-	if sent, ok := ctx.Value(sentKey{}).(*atomic.Bool); ok {
-		sent.Store(true)
-	}
+	sendingOf(ctx).sent.Store(true)
 }
 
 // TagConn changes nothing.

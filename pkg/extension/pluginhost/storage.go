@@ -2,7 +2,6 @@ package pluginhost
 
 import (
 	"context"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -52,7 +51,7 @@ func (s *storage) prepare(ctx context.Context, p *process) error {
 	if p.initialized {
 		return nil
 	}
-	if err := s.init(withSent(ctx, new(atomic.Bool)), p.conn); err != nil {
+	if err := s.init(withSending(ctx, &sending{plugin: s.name}), p.conn); err != nil {
 		failed := status.Convert(err).Proto()
 		failed.Message = "Init: " + failed.GetMessage()
 		return status.ErrorProto(failed)

@@ -3,7 +3,6 @@ package pluginhost
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 )
 
 // transfer is a stream under a watchdog on a process that is held until end.
@@ -14,7 +13,7 @@ type transfer struct {
 	caller    context.Context
 	p         *process
 	cancel    context.CancelFunc
-	sent      *atomic.Bool
+	made      *sending
 	closeOnce sync.Once
 }
 
@@ -25,13 +24,13 @@ func (w *worker) transfer(ctx context.Context, c call) (*transfer, error) {
 	if err != nil {
 		return nil, c.fail(err, false)
 	}
-	t := &transfer{w: w, c: c, caller: ctx, p: p, sent: new(atomic.Bool)}
+	t := &transfer{w: w, c: c, caller: ctx, p: p, made: &sending{plugin: c.name}}
 	t.watchdog, t.cancel = watch(ctx, w.spec.clock, c.within)
 	return t, nil
 }
 
 // stream is the context that the stream is opened with.
-func (t *transfer) stream() context.Context { return withSent(t.ctx, t.sent) }
+func (t *transfer) stream() context.Context { return withSending(t.ctx, t.made) }
 
 // end gives the process back. It returns an *Error for err, nil for nil; only the first call
 // counts.
@@ -41,7 +40,7 @@ func (t *transfer) end(err error) error {
 		t.w.release(t.p, t.c.who, v, reason)
 		t.cancel()
 		if err = reason; err != nil {
-			err = t.c.fail(err, t.sent.Load())
+			err = t.c.fail(err, t.made.sent.Load())
 		}
 	})
 	return err

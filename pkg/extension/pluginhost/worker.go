@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -104,11 +104,11 @@ func (w *worker) once(ctx context.Context, c call, acquire func(context.Context,
 	// Not a deadline: gRPC sends it to the plugin's side, which could fail the call first.
 	dog, cancel := watch(ctx, w.spec.clock, c.within)
 	defer cancel()
-	sent := new(atomic.Bool)
-	liveness, err := w.classify(ctx, dog.ctx, p, guard(func() error { return fn(withSent(dog.ctx, sent), p) }))
+	made := &sending{plugin: c.name}
+	liveness, err := w.classify(ctx, dog.ctx, p, guard(func() error { return fn(withSending(dog.ctx, made), p) }))
 	w.release(p, c.who, liveness, err)
 	if err != nil {
-		return c.fail(err, sent.Load())
+		return c.fail(err, made.sent.Load())
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (w *worker) acquire(ctx context.Context, by who) (*process, error) {
 		if ctx.Err() != nil {
 			return nil, ended(ctx)
 		}
-		p, a, err := w.offer(by)
+		p, a, err := w.offer(ctx, by)
 		if p != nil || err != nil {
 			return p, err
 		}
@@ -184,8 +184,8 @@ func (w *worker) acquire(ctx context.Context, by who) (*process, error) {
 	}
 }
 
-// offer returns a process, or a start to wait for.
-func (w *worker) offer(by who) (*process, *attempt, error) {
+// offer returns a process, or a start to wait for, which is in the trace of ctx.
+func (w *worker) offer(ctx context.Context, by who) (*process, *attempt, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -213,13 +213,14 @@ func (w *worker) offer(by who) (*process, *attempt, error) {
 	}
 	w.attempt = &attempt{done: make(chan struct{})}
 	w.ending.Add(1)
-	go w.launch(w.attempt)
+	go w.launch(trace.ContextWithSpan(w.ctx, trace.SpanFromContext(ctx)), w.attempt)
 	return nil, w.attempt, nil
 }
 
-func (w *worker) launch(a *attempt) {
+// launch starts a process; the end of ctx interrupts that.
+func (w *worker) launch(ctx context.Context, a *attempt) {
 	defer w.ending.Done()
-	p, err := w.spec.start(w.ctx)
+	p, err := w.spec.start(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer close(a.done)

@@ -1,0 +1,61 @@
+package pluginhost
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
+)
+
+// calls is a kind of call: of one method of one plugin.
+type calls struct {
+	method string // with its service
+	plugin string
+	binary string
+}
+
+// SpanName implements span.Kind: the name that the conventions for RPC have for a call.
+func (c calls) SpanName() string { return c.method }
+
+// SpanAttributes implements span.Kind. The server's address is the binary's name: the socket has
+// another path in every process.
+func (c calls) SpanAttributes() []attribute.KeyValue {
+	found := []attribute.KeyValue{semconv.RPCSystemNameGRPC, semconv.RPCMethod(c.method), semconv.ServerAddress(c.binary)}
+	if c.plugin != "" {
+		found = append(found, attribute.String("holdfast.plugin.name", c.plugin))
+	}
+	return found
+}
+
+// traced has spans show a call, see [span.Begin], and passes their trace on in the call's metadata
+// (W3C Trace Context). It shows the call as the connection has it: the wait for a process and
+// what is made of the answer are not part of it. Streams are not shown.
+func (p *process) traced(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	call := span.Begin(ctx, calls{strings.TrimPrefix(method, "/"), sendingOf(ctx).plugin, p.spec.binary()})
+	if call.Context() == nil {
+		return next(ctx, method, request, answer, conn, opts...)
+	}
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(call.Context(), carrier)
+	for key, value := range carrier {
+		ctx = metadata.AppendToOutgoingContext(ctx, key, value)
+	}
+	err := next(ctx, method, request, answer, conn, opts...)
+	failed := err
+	if err != nil {
+		failed = asRemote(err)
+		if ctx.Err() != nil {
+			failed = ended(ctx)
+		}
+	}
+	call.End(failed, semconv.RPCResponseStatusCode(code.Code(status.Code(err)).String()))
+	return err
+}
