@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
 )
 
 // Values of OTEL_TRACES_EXPORTER.
@@ -93,7 +95,8 @@ func (e Environment) check(exporter, protocol string) error {
 	if exporter == exporterNone {
 		return nil
 	}
-	errs := []error{e.checkSampler()}
+	_, err := e.propagator()
+	errs := []error{err, e.checkSampler()}
 	if exporter == exporterOTLP {
 		if name, value := e.first(compressionVars); value != "" && value != "gzip" && value != "none" {
 			errs = append(errs, unsupported(name, value, "gzip", "none"))
@@ -102,6 +105,31 @@ func (e Environment) check(exporter, protocol string) error {
 		errs = append(errs, checkEndpoint(name, value, protocol))
 	}
 	return errors.Join(errs...)
+}
+
+// propagator returns how trace context is passed on over gRPC, as OTEL_PROPAGATORS lists it: as
+// Propagator does where nothing is set. Beside an error it is Propagator's.
+func (e Environment) propagator() (propagation.TextMapPropagator, error) {
+	const name = "OTEL_PROPAGATORS"
+	known := map[string]propagation.TextMapPropagator{
+		"tracecontext": propagation.TraceContext{}, "baggage": propagation.Baggage{}, "none": propagation.NewCompositeTextMapPropagator(),
+	}
+	value := e.get(name)
+	if value == "" {
+		return Propagator(), nil
+	}
+	var all []propagation.TextMapPropagator
+	for one := range strings.SplitSeq(value, ",") {
+		one = strings.TrimSpace(one)
+		if known[one] == nil {
+			return Propagator(), unsupported(name, value, "tracecontext", "baggage", "none")
+		}
+		if one == "none" {
+			return known[one], nil
+		}
+		all = append(all, known[one])
+	}
+	return propagation.NewCompositeTextMapPropagator(all...), nil
 }
 
 func (e Environment) checkSampler() error {

@@ -22,7 +22,8 @@ import (
 // message names the variable.
 var ErrUnsupported = errors.New("not supported")
 
-// Propagator writes and reads trace context and baggage as W3C headers.
+// Propagator writes and reads trace context and baggage as W3C headers: what OTEL_PROPAGATORS is by
+// default.
 func Propagator() propagation.TextMapPropagator {
 	return propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 }
@@ -31,6 +32,10 @@ func Propagator() propagation.TextMapPropagator {
 type Tracing struct {
 	// Provider is never nil.
 	Provider trace.TracerProvider
+	// Propagator passes trace context on over gRPC, as OTEL_PROPAGATORS has it. It is never nil. What
+	// passes it on to other services of Holdfast over NATS and on objects is W3C Trace Context, whatever
+	// that has.
+	Propagator propagation.TextMapPropagator
 	// Shutdown sends what is left and stops. It returns at once when nothing is exported.
 	Shutdown func(context.Context) error
 }
@@ -48,8 +53,9 @@ func NewTracing(ctx context.Context, service, instance string, env Environment) 
 	if err != nil {
 		return Tracing{}, err
 	}
+	propagator, _ := env.propagator() // newExporter returned the error, where spans are exported
 	if exporter == nil {
-		return Tracing{Provider: noop.NewTracerProvider(), Shutdown: func(context.Context) error { return nil }}, nil
+		return Tracing{Propagator: propagator, Provider: noop.NewTracerProvider(), Shutdown: func(context.Context) error { return nil }}, nil
 	}
 	res, err := resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(
@@ -62,7 +68,7 @@ func NewTracing(ctx context.Context, service, instance string, env Environment) 
 		return Tracing{}, errors.Join(fmt.Errorf("trace resource: %w", err), exporter.Shutdown(ctx))
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
-	return Tracing{Provider: provider, Shutdown: provider.Shutdown}, nil
+	return Tracing{Propagator: propagator, Provider: provider, Shutdown: provider.Shutdown}, nil
 }
 
 // newExporter returns the exporter that env configures, nil for none.
