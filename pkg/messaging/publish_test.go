@@ -2,6 +2,7 @@ package messaging_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -127,6 +128,21 @@ func TestTraceContextTravels(t *testing.T) {
 	b.eventually(func() bool { return len(spans.GetSpans()) == 4 }, "submit, publish, work, process")
 	for _, span := range spans.GetSpans() {
 		require.Equal(t, root.SpanContext().TraceID(), span.SpanContext.TraceID(), span.Name)
+		operation, _, message := strings.Cut(span.Name, " backup.run")
+		if !message {
+			continue
+		}
+		found := map[string]any{}
+		for _, kv := range span.Attributes {
+			found[string(kv.Key)] = kv.Value.AsInterface()
+		}
+		require.Equal(t, "nats", found["messaging.system"])
+		require.Equal(t, "backup.run", found["messaging.destination.name"])
+		require.Equal(t, operation, found["messaging.operation.name"])
+		require.Equal(t, map[string]string{"publish": "send", "process": "process"}[operation], found["messaging.operation.type"])
+		require.Equal(t, "127.0.0.1", found["server.address"])
+		require.Positive(t, found["server.port"])
+		require.EqualValues(t, len(raw.Data), found["messaging.message.body.size"])
 	}
 }
 
