@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/utils/clock"
 )
@@ -29,6 +30,8 @@ type Base struct {
 	Clock clock.WithTicker
 	// Tracer makes the service's spans; its spans name the service.
 	Tracer trace.TracerProvider
+	// Propagator passes trace context on over gRPC; nil means telemetry.Propagator.
+	Propagator propagation.TextMapPropagator
 	// Token, when set, is what every caller of a gRPC method must present as its bearer token, in
 	// place of Options.Auth. Health and reflection answer without it. It is secret.
 	Token string

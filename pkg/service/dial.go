@@ -31,6 +31,7 @@ func (r *Runtime) Dial(instance, address string) (*grpc.ClientConn, error) {
 	}
 	// Without the proxy of the environment, which does not reach addresses of Pods.
 	opts := []grpc.DialOption{grpc.WithNoProxy(), grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast-" + r.base.Name + "/" + buildinfo.Version())}
+	opts = append(opts, grpc.WithChainUnaryInterceptor(r.traced(instance)))
 	if r.base.Token != "" || r.base.Options.Auth == AuthKubernetes {
 		opts = append(opts, grpc.WithPerRPCCredentials(&tokens{runtime: r, secure: secure || !isLoopback(address)}))
 	}

@@ -123,7 +123,7 @@ func (p process) serve(ctx context.Context, options Options, build Build) (err e
 	}()
 	log.Info("starting", "version", buildinfo.Version(), "commit", buildinfo.Commit())
 	runner, err := build(ctx, Base{
-		Name: p.name, Instance: instance, Options: options, Log: log, Clock: clock.RealClock{}, Tracer: tracing.Provider,
+		Name: p.name, Instance: instance, Options: options, Log: log, Clock: clock.RealClock{}, Tracer: tracing.Provider, Propagator: tracing.Propagator,
 	})
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return nil // stopped while starting

@@ -66,6 +66,9 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 	if err := base.check(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", base.Name, err)
 	}
+	if base.Propagator == nil {
+		base.Propagator = telemetry.Propagator()
+	}
 	r := &Runtime{
 		base:     base,
 		grpcLis:  base.GRPCListener,
@@ -134,7 +137,7 @@ func (r *Runtime) buildGRPC(context.Context) error {
 		return err
 	}
 	r.grpc, err = grpcserver.New(grpcserver.Config{
-		Log: r.base.Log, Registerer: r.registry, Tracer: r.base.Tracer, Propagator: telemetry.Propagator(),
+		Log: r.base.Log, Registerer: r.registry, Tracer: r.base.Tracer, Propagator: r.base.Propagator,
 		TLS: tlsConfig, Authorize: authorize, Audited: Audited, Clock: r.base.Clock,
 	})
 	return err

@@ -26,6 +26,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"k8s.io/utils/clock"
+
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
 // Defaults of Config.
@@ -44,7 +46,7 @@ type Config struct {
 	Log *slog.Logger
 	// Registerer gets the server's metrics. Required.
 	Registerer prometheus.Registerer
-	// Tracer makes a span per call, health checks excepted. Required.
+	// Tracer makes a span per call, health checks and polls of operations excepted. Required.
 	Tracer trace.TracerProvider
 	// Propagator reads the trace context of callers. Required.
 	Propagator propagation.TextMapPropagator
@@ -106,7 +108,8 @@ func options(cfg Config, c chain) []grpc.ServerOption {
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(cfg.Tracer),
 			otelgrpc.WithPropagators(cfg.Propagator),
-			otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
+			// async-operation-monitor calls GetProgress for each operation, every few seconds.
+			otelgrpc.WithFilter(filters.None(filters.HealthCheck(), filters.FullMethodName(operationv1.OperationService_GetProgress_FullMethodName))),
 		)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: orDefault(cfg.MaxConnectionAge, DefaultMaxConnectionAge)}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: MinClientPing, PermitWithoutStream: true}),

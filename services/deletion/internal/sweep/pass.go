@@ -43,7 +43,9 @@ type counts struct {
 
 func (p *pass) run(ctx context.Context, loc *velerov1.BackupStorageLocation) (err error) {
 	ctx, swept := p.sweeper.Tracer.Start(ctx, "sweep", trace.WithAttributes(attribute.String("holdfast.location", loc.Name)))
+	ctx, end := span.Group(ctx)
 	defer func() {
+		end()
 		p.sweeper.Metrics.pass(loc.Name, &p.count, err)
 		swept.SetAttributes(attribute.Int64("holdfast.sweep.objects", p.count.objects), attribute.Int64("holdfast.sweep.uploads", p.count.uploads))
 		span.End(swept, err)

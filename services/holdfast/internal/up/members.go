@@ -128,7 +128,7 @@ func runMember(ctx context.Context, cfg Config, k kind, m member, gone []string)
 	if err != nil {
 		return err
 	}
-	base.Tracer = tracing.Provider
+	base.Tracer, base.Propagator = tracing.Provider, tracing.Propagator
 	defer func() {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
 		defer cancel()
