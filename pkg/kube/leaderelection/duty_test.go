@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -130,6 +131,61 @@ func TestCompetingEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	require.NoError(t, leaderelection.Run(ctx, config(c, "a"), func(context.Context) error { return errors.New("ran") }))
+}
+
+// A holder renews its Lease three times within the timeout, and a standby follows the timeout after
+// the last renewal of one that died: not sooner, and by less than three of its looks later.
+func TestAHolderWritesSeldomAndIsReplacedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 15 * time.Second
+		var writes atomic.Int32
+		var dead atomic.Bool
+		var last atomic.Int64
+		c := fake.NewClientBuilder().Build()
+		dying := interceptor.NewClient(c, interceptor.Funcs{
+			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+				if dead.Load() {
+					return errors.New("dead")
+				}
+				writes.Add(1)
+				last.Store(time.Now().UnixNano())
+				return c.Update(ctx, obj, opts...)
+			},
+		})
+		first, second := config(dying, "a"), config(c, "b")
+		first.Timeout, second.Timeout = timeout, timeout
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var group sync.WaitGroup
+		leading, ended := make(chan struct{}), make(chan time.Time, 1)
+		group.Go(func() {
+			_ = leaderelection.Run(ctx, first, func(ctx context.Context) error {
+				close(leading)
+				<-ctx.Done()
+				ended <- time.Now()
+				cancel() // it does not compete again
+				return nil
+			})
+		})
+		<-leading
+		follows := make(chan time.Time, 1)
+		group.Go(func() {
+			_ = leaderelection.Run(t.Context(), second, func(context.Context) error {
+				follows <- time.Now()
+				return nil
+			})
+		})
+		<-time.After(20 * timeout)
+		require.GreaterOrEqual(t, int(writes.Load()), 2*20)
+		require.LessOrEqual(t, int(writes.Load()), 3*20)
+		dead.Store(true)
+		silent := func(at time.Time) time.Duration { return at.Sub(time.Unix(0, last.Load())) }
+		require.Less(t, silent(<-ended), timeout, "it stops before another follows")
+		took := silent(<-follows)
+		require.GreaterOrEqual(t, took, timeout)
+		require.Less(t, took, timeout+6*timeout/8)
+		group.Wait()
+	})
 }
 
 // A holder that died is replaced after the timeout it ran with, not the default; one that released

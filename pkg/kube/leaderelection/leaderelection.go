@@ -19,7 +19,16 @@ import (
 )
 
 // DefaultTimeout is the Timeout of a Config that names none.
-const DefaultTimeout = 15 * time.Second
+const DefaultTimeout = time.Minute
+
+// Parts of the timeout. The elector comes to its Lease eight times within it: a standby detects a
+// release or an expiry one such period late. The holder writes only what is a third of the timeout
+// older than its last write, and stops at five twelfths after the last time that it was content:
+// 2/8 + 1/8 + 5/12 of the timeout after its last write at the latest.
+const (
+	looksPerTimeout  = 8
+	writesPerTimeout = 3
+)
 
 // Config describes a duty.
 type Config struct {
@@ -28,7 +37,7 @@ type Config struct {
 	Namespace string
 	Name      string        // the Lease is named holdfast-duty-<Name>
 	Instance  string        // unique per process start
-	Timeout   time.Duration // a silent holder that ran with this is replaced after it, at least 1 s; 0 means 15 s
+	Timeout   time.Duration // a silent holder that ran with this is replaced after it, at least 1 s; 0 means 1 min
 	Log       *slog.Logger
 }
 
@@ -64,7 +73,7 @@ func term(ctx context.Context, cfg Config, fn func(ctx context.Context) error) (
 	done := make(chan result, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: cfg.Name, ReleaseOnCancel: true,
-		LeaseDuration: cfg.Timeout, RenewDeadline: cfg.Timeout * 2 / 3, RetryPeriod: cfg.Timeout / 8,
+		LeaseDuration: cfg.Timeout, RenewDeadline: cfg.Timeout * 5 / 12, RetryPeriod: cfg.Timeout / looksPerTimeout,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
 				defer resign()

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"sync/atomic"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 )
 
 // leasePrefix begins the names of the Leases of duties.
@@ -19,6 +21,7 @@ const leasePrefix = "holdfast-duty-"
 type lease struct {
 	cfg      Config
 	object   *coordinationv1.Lease
+	written  time.Time // when the last write began that succeeded
 	acquired atomic.Bool
 }
 
@@ -46,15 +49,21 @@ func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 		ObjectMeta: metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.key().Name},
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record),
 	}
+	begin := time.Now()
 	if err := l.cfg.Client.Create(ctx, object); err != nil {
 		return err
 	}
-	l.object = object
+	l.object, l.written = object, begin
 	return nil
 }
 
-// Update implements resourcelock.Interface: a swap on the version last read.
+// Update implements resourcelock.Interface: a swap on the version last read. A renewal that comes
+// early is not sent.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	begin := time.Now()
+	if l.renews(&record) && begin.Sub(l.written) < l.cfg.Timeout/writesPerTimeout {
+		return nil
+	}
 	if l.object == nil {
 		if _, _, err := l.Get(ctx); err != nil {
 			return err
@@ -63,10 +72,17 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	object := l.object.DeepCopy()
 	object.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
 	if err := l.cfg.Client.Update(ctx, object); err != nil {
+		l.written = time.Time{}
 		return err
 	}
-	l.object = object
+	l.object, l.written = object, begin
 	return nil
+}
+
+// renews reports that a record only renews what this process wrote.
+func (l *lease) renews(record *resourcelock.LeaderElectionRecord) bool {
+	return l.object != nil && record.HolderIdentity == l.Identity() && ptr.Deref(l.object.Spec.HolderIdentity, "") == l.Identity() &&
+		ptr.Deref(l.object.Spec.LeaseTransitions, 0) == int32(record.LeaderTransitions)
 }
 
 // RecordEvent implements resourcelock.Interface. The elector calls it before it starts the duty,
