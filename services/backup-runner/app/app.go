@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/kube/leaderelection"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -30,6 +29,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/owedhooks"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/server"
 )
+
+// dutyTimeouts is the timeout of the duties in claim timeouts.
+const dutyTimeouts = 2
 
 // App is the service, built and not yet running.
 type App struct {
@@ -97,7 +99,7 @@ func (a *App) build(ctx context.Context) error {
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir()))
 	owed := &owedhooks.Task{Locations: locations, Exec: exec, Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(),
 		Namespace: namespace, Clock: c.Clock, Log: c.Log}
-	rt.GoLeading("owed-post-hooks", leaderelection.DefaultTimeout, owed.Run)
+	rt.GoLeading(dutyTimeouts*c.ClaimTimeout, service.Duties{"owed-post-hooks": owed.Run})
 	kind := job.New(job.Config{
 		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),

@@ -101,6 +101,5 @@ func (a *App) build(host *pluginhost.Host) {
 		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout, CSI: csi,
 		KeepFailed: func() bool { return host.MayServe(pluginhost.KindDeleteItemAction) },
 	})
-	a.runtime.GoLeading("backup-expiry", c.DutyTimeout, collector.Run)
-	a.runtime.GoLeading("leftover-sweep", c.DutyTimeout, sweeper.Run)
+	a.runtime.GoLeading(c.DutyTimeout, service.Duties{"backup-expiry": collector.Run, "leftover-sweep": sweeper.Run})
 }

@@ -64,8 +64,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
-	a.runtime.GoLeading("location-validation", a.config.DutyTimeout, a.validator.Run)
-	a.runtime.GoLeading("backup-sync", a.config.DutyTimeout, a.syncer.Run)
+	a.runtime.GoLeading(a.config.DutyTimeout, service.Duties{"location-validation": a.validator.Run, "backup-sync": a.syncer.Run})
 	return a, nil
 }
 

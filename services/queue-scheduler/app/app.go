@@ -96,9 +96,10 @@ func (a *App) build() error {
 	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{
 		Canceller: canceller, Reader: reader, Client: writer, Namespace: namespace, Queue: a.scheduler, Feed: a.feed,
 	})
-	rt.GoLeading("queue", c.DutyTimeout, a.scheduler.Run)
-	if err := a.schedules(); err != nil {
+	schedules, err := a.schedules()
+	if err != nil {
 		return err
 	}
+	rt.GoLeading(c.DutyTimeout, service.Duties{"queue": a.scheduler.Run, "schedules": schedules.Run})
 	return a.watch()
 }

@@ -6,21 +6,20 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/schedule"
 )
 
-// schedules adds the duty that makes Backups from Schedules.
-func (a *App) schedules() error {
+// schedules returns the duty that makes Backups from Schedules.
+func (a *App) schedules() (*schedule.Scheduler, error) {
 	c, rt := a.config, a.runtime
 	reader, writer, namespace := rt.Manager().GetAPIReader(), rt.Manager().GetClient(), c.Options.Namespace
 	counters, err := schedule.NewMetrics(rt.Registry())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	scheduler := schedule.New(schedule.Config{
 		Reader: reader, Client: writer, Namespace: namespace, SkipImmediately: c.ScheduleSkipImmediately,
 		Events: rt.Manager().GetEventRecorder(Name), Metrics: counters, Clock: c.Clock, Now: rt.ServerTime().Now, Log: c.Log,
 	})
 	if err := scheduler.Watch(rt.Manager(), Name+"-schedule"); err != nil {
-		return fmt.Errorf("controller schedule: %w", err)
+		return nil, fmt.Errorf("controller schedule: %w", err)
 	}
-	rt.GoLeading("schedules", c.DutyTimeout, scheduler.Run)
-	return nil
+	return scheduler, nil
 }

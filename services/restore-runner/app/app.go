@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/kube/leaderelection"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -31,6 +30,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/server"
 )
+
+// dutyTimeouts is the timeout of the duties in claim timeouts.
+const dutyTimeouts = 2
 
 // App is the service.
 type App struct {
@@ -105,10 +107,11 @@ func (a *App) wire(config *Config) error {
 	a.runtime.GoLast("instance", a.stay.Before(instance.Run))
 	a.runtime.Go("plugin binaries", a.plugins.Run)
 	a.runtime.Go("restores", jobs.Serve)
-	a.runtime.GoLeading("resumption", leaderelection.DefaultTimeout, a.resumption(config, locations, jobs, instance).Run)
+	duties := service.Duties{"resumption": a.resumption(config, locations, jobs, instance).Run}
 	if csi(config.Base) {
-		a.runtime.GoLeading("restored-snapshots", leaderelection.DefaultTimeout, a.sweeper(config).Run)
+		duties["restored-snapshots"] = a.sweeper(config).Run
 	}
+	a.runtime.GoLeading(dutyTimeouts*config.ClaimTimeout, duties)
 	a.runtime.Go("census", func(ctx context.Context) error { return counts.Census(ctx, mgr.GetClient(), namespace, config.Clock) })
 	return nil
 }
