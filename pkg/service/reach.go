@@ -2,23 +2,23 @@ package service
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-
-	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
 const (
 	// OutageGrace is how long the API server or NATS may be away before the service is not ready: a
 	// short outage delays work and leaves its answers right.
 	OutageGrace = 30 * time.Second
-	// probeEvery is how often the API server is asked for its version, and probeLimit how long it
-	// may take to answer.
+	// probeAfter is how long after its last answer the API server is read only to find out whether it
+	// answers, probeEvery the time between such reads, and probeLimit bounds one. Services that renew
+	// a Lease are answered more often.
+	probeAfter = 25 * time.Second
 	probeEvery = 5 * time.Second
 	probeLimit = 5 * time.Second
 )
@@ -26,6 +26,7 @@ const (
 // reach keeps when something was last reached. It is safe for concurrent use.
 type reach struct {
 	clock clock.PassiveClock
+	grace time.Duration // how old the last answer may be
 	mu    sync.Mutex
 	last  time.Time // zero before the first time
 }
@@ -37,15 +38,42 @@ func (r *reach) saw() {
 	r.last = r.clock.Now()
 }
 
-// recent reports whether it was reached within OutageGrace.
+// recent reports whether it was reached within the grace period.
 func (r *reach) recent() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.last.IsZero() && r.clock.Since(r.last) <= OutageGrace
+	return !r.last.IsZero() && r.clock.Since(r.last) <= r.grace
 }
 
-// probe reads the version of the API server now and then, until ctx ends. Any answer but one of a
-// server that has no time counts.
+// silent reports whether it was not reached for that long.
+func (r *reach) silent(period time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last.IsZero() || r.clock.Since(r.last) >= period
+}
+
+// Wrap notes the answers to the requests of next, except those of a server that fails by itself.
+func (r *reach) Wrap(next http.RoundTripper) http.RoundTripper { return &observer{r, next} }
+
+type observer struct {
+	reach *reach
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := o.next.RoundTrip(req)
+	if err == nil && resp.StatusCode < http.StatusInternalServerError {
+		o.reach.saw()
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (o *observer) WrappedRoundTripper() http.RoundTripper { return o.next }
+
+// probe reads the version of the API server while nothing else is answered, until ctx ends. Wrap
+// notes the answers.
 func (r *reach) probe(ctx context.Context, config *rest.Config, ticks clock.WithTicker) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = probeLimit
@@ -56,9 +84,8 @@ func (r *reach) probe(ctx context.Context, config *rest.Config, ticks clock.With
 	ticker := ticks.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
-		err := client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
-		if err == nil || !kube.IsTransient(err) || apierrors.IsTooManyRequests(err) {
-			r.saw()
+		if r.silent(probeAfter) {
+			_ = client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error() // Wrap notes what matters
 		}
 		select {
 		case <-ctx.Done():

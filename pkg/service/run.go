@@ -67,8 +67,8 @@ func (r *Runtime) run(ctx context.Context) error {
 // addOwnParts adds the parts every service has.
 func (r *Runtime) addOwnParts() {
 	var synced atomic.Bool
-	api, nats := &reach{clock: r.base.Clock}, &reach{clock: r.base.Clock}
-	r.ReadyWhen("kubernetes API", api.recent)
+	nats := &reach{clock: r.base.Clock, grace: OutageGrace}
+	r.ReadyWhen("kubernetes API", r.api.recent)
 	r.ReadyWhen("kubernetes cache", synced.Load)
 	r.ReadyWhen("nats", func() bool {
 		if r.fabric.Connected() {
@@ -76,7 +76,7 @@ func (r *Runtime) addOwnParts() {
 		}
 		return nats.recent()
 	})
-	r.Go("API server probe", func(ctx context.Context) error { return api.probe(ctx, r.config, r.base.Clock) })
+	r.Go("API server probe", func(ctx context.Context) error { return r.api.probe(ctx, r.config, r.base.Clock) })
 	r.Go("controllers", r.manager.Start)
 	r.Go("cache", func(ctx context.Context) error {
 		synced.Store(r.manager.GetCache().WaitForCacheSync(ctx))

@@ -40,6 +40,7 @@ type Runtime struct {
 	base     Base
 	config   *rest.Config
 	time     *servertime.Clock
+	api      *reach
 	manager  ctrl.Manager
 	fabric   *messaging.Client
 	registry *prometheus.Registry
@@ -75,6 +76,7 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		httpLis:  base.HTTPListener,
 		registry: prometheus.NewRegistry(),
 		time:     servertime.New(base.Clock),
+		api:      &reach{clock: base.Clock, grace: OutageGrace + probeAfter},
 		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
 		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit + base.DrainLimit, Clock: base.Clock, Log: base.Log}),
 		mux:      http.NewServeMux(),
@@ -111,6 +113,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 	}
 	cfg.UserAgent = "holdfast-" + r.base.Name + "/" + buildinfo.Version()
 	cfg.Wrap(r.time.Wrap)
+	cfg.Wrap(r.api.Wrap)
 	r.config = cfg
 	if r.manager, err = kube.NewManager(cfg, o.Namespace, r.base.Log); err != nil {
 		return err
