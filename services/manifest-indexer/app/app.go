@@ -80,11 +80,11 @@ func (a *App) client() client.Client { return a.runtime.Manager().GetClient() }
 func (a *App) build() {
 	c, namespace := a.config, a.config.Options.Namespace
 	a.validator = locations.New(locations.Config{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Checker: a.opener, Clock: c.Clock, Log: c.Log,
+		Reader: a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Checker: a.opener, Clock: c.Clock, Log: c.Log,
 		Frequency: c.ValidationFrequency, Default: c.DefaultLocation, Events: a.runtime.Manager().GetEventRecorder(Name), Metrics: a.runtime.Registry(),
 	})
 	a.syncer = backupsync.New(backupsync.Config{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: c.BackupSyncPeriod,
+		Reader: a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: c.BackupSyncPeriod,
 	})
 	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.reader(), Namespace: namespace, Opener: a.opener})
 }

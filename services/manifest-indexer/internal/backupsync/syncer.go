@@ -34,6 +34,7 @@ type Opener interface {
 // Config is what a Syncer needs.
 type Config struct {
 	Reader    client.Reader // uncached
+	Cached    client.Reader // lists the locations, to find those that are due; nil lists from Reader
 	Client    client.Client
 	Namespace string
 	Opener    Opener
@@ -52,6 +53,9 @@ type Syncer struct {
 
 // New returns a Syncer.
 func New(c Config) *Syncer {
+	if c.Cached == nil {
+		c.Cached = c.Reader
+	}
 	return &Syncer{Config: c, wake: periodic.NewSignal(), limit: maxBackups}
 }
 
@@ -71,7 +75,7 @@ func (s *Syncer) Run(ctx context.Context) error {
 // others.
 func (s *Syncer) Pass(ctx context.Context) error {
 	var list velerov1.BackupStorageLocationList
-	if err := s.Reader.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
+	if err := s.Cached.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
 		return fmt.Errorf("list backup storage locations: %w", err)
 	}
 	slices.SortStableFunc(list.Items, func(a, b velerov1.BackupStorageLocation) int {

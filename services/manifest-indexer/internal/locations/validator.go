@@ -49,6 +49,7 @@ type Events interface {
 // Config is what a Validator needs.
 type Config struct {
 	Reader    client.Reader // uncached
+	Cached    client.Reader // lists the locations, to find those that are due; nil lists from Reader
 	Client    client.Client
 	Namespace string
 	Checker   Checker
@@ -83,6 +84,9 @@ type seen struct {
 
 // New returns a Validator; it registers its metrics.
 func New(c Config) *Validator {
+	if c.Cached == nil {
+		c.Cached = c.Reader
+	}
 	v := &Validator{
 		Config: c, wake: periodic.NewSignal(), seen: map[types.UID]seen{},
 		available: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -108,7 +112,7 @@ func (v *Validator) Run(ctx context.Context) error {
 // Pass checks every location once.
 func (v *Validator) Pass(ctx context.Context) error {
 	var list velerov1.BackupStorageLocationList
-	if err := v.Reader.List(ctx, &list, client.InNamespace(v.Namespace)); err != nil {
+	if err := v.Cached.List(ctx, &list, client.InNamespace(v.Namespace)); err != nil {
 		return fmt.Errorf("list backup storage locations: %w", err)
 	}
 	if err := v.ensureDefault(ctx, list.Items); err != nil {
