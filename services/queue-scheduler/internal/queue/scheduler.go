@@ -33,6 +33,9 @@ import (
 // published again with it.
 const period = 15 * time.Second
 
+// restingPasses is how many passes on time are left out while no job waits or runs.
+const restingPasses = 3
+
 // Ledger is where jobs are admitted; ledger.Ledger is one.
 type Ledger interface {
 	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits, while ...types.UID) error
@@ -126,6 +129,7 @@ type Config struct {
 type Scheduler struct {
 	Config
 	wake chan struct{}
+	rest int // passes on time that are still left out; belongs to Run
 
 	traces       *traces
 	hints        *hints
@@ -210,15 +214,19 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-s.wake:
 			pass(false)
 		case <-ticker.C():
-			pass(true)
+			if s.rest--; s.rest < 0 {
+				pass(true)
+			}
 		}
 		stop()
 	}
 }
 
 // pass reads everything once; due publishes hints again. Errors are collected: the failure of one
-// object does not hold up the others, except those behind it.
+// object does not hold up the others, except those behind it. Where there was nothing to do, the next
+// passes on time are left out: changes wake the scheduler.
 func (s *Scheduler) pass(ctx context.Context, due bool) error {
+	s.rest = 0
 	view, err := s.views.look(ctx)
 	if err != nil {
 		return err
@@ -239,5 +247,9 @@ func (s *Scheduler) pass(ctx context.Context, due bool) error {
 	s.positions.renumber(view)
 	s.inadmissible.forget(view)
 	s.reasons.forget(view)
-	return errors.Join(errs...)
+	err = errors.Join(errs...)
+	if err == nil && len(view.unfinished) == 0 && len(view.entries) == 0 {
+		s.rest = restingPasses
+	}
+	return err
 }
