@@ -30,7 +30,7 @@ import (
 
 // scanPeriod is the time between two checks for locations that are due, unless the interval is
 // shorter.
-const scanPeriod = 10 * time.Second
+const scanPeriod = time.Minute
 
 // Snapshots removes the objects of CSI snapshots; csisnapshot.API does.
 type Snapshots interface {
