@@ -21,10 +21,10 @@ import (
 // DefaultTimeout is the Timeout of a Config that names none.
 const DefaultTimeout = time.Minute
 
-// Parts of the timeout. The elector comes to its Lease eight times within it: a standby detects a
-// release or an expiry one such period late. The holder writes only what is a third of the timeout
-// older than its last write, and stops at five twelfths after the last time that it was content:
-// 2/8 + 1/8 + 5/12 of the timeout after its last write at the latest.
+// Parts of the timeout. The elector reads or renews eight times within it, so a standby detects a
+// release or an expiry soon. A renewal is sent only if the last write is a third of the timeout old,
+// and the term ends when renewals have failed for half of it: at the latest 7/8 of the timeout (2/8
+// not sent, 1/8 until the next, 4/8) after the last write.
 const (
 	looksPerTimeout  = 8
 	writesPerTimeout = 3
@@ -73,7 +73,7 @@ func term(ctx context.Context, cfg Config, fn func(ctx context.Context) error) (
 	done := make(chan result, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: cfg.Name, ReleaseOnCancel: true,
-		LeaseDuration: cfg.Timeout, RenewDeadline: cfg.Timeout * 5 / 12, RetryPeriod: cfg.Timeout / looksPerTimeout,
+		LeaseDuration: cfg.Timeout, RenewDeadline: cfg.Timeout / 2, RetryPeriod: cfg.Timeout / looksPerTimeout,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
 				defer resign()
