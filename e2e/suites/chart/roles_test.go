@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/pkg/service/rights"
 )
 
 // rules returns the rules of the roles that a service, or a role of callers, has.
@@ -81,6 +82,26 @@ func TestTheDocsHaveTheRights(t *testing.T) {
 					}), "docs/rights.md does not say that %s may %s %s", name, verb, resource)
 				}
 			}
+		}
+	}
+}
+
+// The table that `holdfast doctor` reviews accounts by is what the chart grants, rule by rule.
+func TestTheTableOfRightsIsTheCharts(t *testing.T) {
+	for _, c := range []struct {
+		values  string
+		options rights.Options
+	}{
+		{"auth=kubernetes", rights.Options{Hooks: true, Reviews: true}},
+		{"features={EnableCSI}", rights.Options{CSI: true, Hooks: true, Reviews: true}},
+		{"auth=none,tls.mode=none,hooks.enabled=false", rights.Options{}},
+	} {
+		objects := render(t, "--set", c.values)
+		require.ElementsMatch(t, fleet.Services, rights.Services())
+		for _, service := range rights.Services() {
+			have := rights.Of(service, c.options)
+			require.Equal(t, rules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Role" && ofService(service)(o) }), have.Namespaced, "%s with %s", service, c.values)
+			require.Equal(t, rules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ClusterRole" && ofService(service)(o) }), have.Cluster, "%s with %s", service, c.values)
 		}
 	}
 }

@@ -1,0 +1,51 @@
+package rights_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/service/rights"
+)
+
+func texts(service string, o rights.Options) []string {
+	var out []string
+	for _, q := range rights.Of(service, o).Requests("server") {
+		out = append(out, q.String())
+	}
+	return out
+}
+
+func TestRequestsAreWhatTheRulesAllow(t *testing.T) {
+	require.Equal(t, []string{
+		"get backupstoragelocations.velero.io in server", "list backupstoragelocations.velero.io in server", "get secrets in server",
+		"create events.events.k8s.io in server", "patch events.events.k8s.io in server",
+		"get backups.velero.io in server", "get restores.velero.io in server", "list backups.velero.io in server", "list restores.velero.io in server",
+		"watch backups.velero.io in server", "watch restores.velero.io in server", "patch backups.velero.io in server", "patch restores.velero.io in server",
+		"get leases.coordination.k8s.io in server", "list leases.coordination.k8s.io in server",
+		`get namespaces "kube-system"`, "post /holdfast.operation.v1.OperationService/*",
+		"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io",
+	}, texts("async-operation-monitor", rights.Options{Reviews: true}))
+	require.Empty(t, texts("unknown", rights.Options{Reviews: true}))
+}
+
+// A right that two rules grant, as create of Leases of a runner, is one request.
+func TestEveryRequestIsThereOnce(t *testing.T) {
+	for _, service := range rights.Services() {
+		seen := map[string]bool{}
+		for _, text := range texts(service, rights.Options{CSI: true, Hooks: true, Reviews: true}) {
+			require.False(t, seen[text], "%s: %s", service, text)
+			seen[text] = true
+		}
+	}
+}
+
+func TestOptionsDecideWhichRulesThereAre(t *testing.T) {
+	plain, all := texts("backup-runner", rights.Options{}), texts("backup-runner", rights.Options{CSI: true, Hooks: true, Reviews: true})
+	for _, text := range []string{"create pods/exec", "get volumesnapshotclasses.snapshot.storage.k8s.io", "create tokenreviews.authentication.k8s.io"} {
+		require.NotContains(t, plain, text)
+		require.Contains(t, all, text)
+	}
+	require.Subset(t, all, plain)
+	require.Contains(t, texts("restore-runner", rights.Options{}), "update */finalizers.*")
+}
