@@ -56,3 +56,13 @@ func kinds() []kind {
 		}},
 	}
 }
+
+// Ports returns the ports of the services by their names: where `up` has them on 127.0.0.1 unless
+// --free-ports is given, and where a forwarded port usually is.
+func Ports() map[string]service.Ports {
+	ports := map[string]service.Ports{}
+	for _, k := range kinds() {
+		ports[k.name] = k.ports
+	}
+	return ports
+}

@@ -53,9 +53,25 @@ func Operations() Options {
 	return Options{Address: OperationsAddress, what: "operations", about: "operations", service: "async-operation-monitor"}
 }
 
+// Services returns the options of all services, without an address: At gives those of one.
+func Services() Options {
+	return Options{what: "services", about: "everything", service: "the service"}
+}
+
+// At returns the options of one service at an address, host:port.
+func (o Options) At(service, address string) *Options {
+	o.service, o.Address = service, address
+	return &o
+}
+
 // BindFlags adds the flags.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Address, o.flag("address"), o.Address, "host:port of the service that knows "+o.about+"; in a cluster, forward the port first")
+	o.BindCredentials(fs)
+}
+
+// BindCredentials adds the flags but that of the address.
+func (o *Options) BindCredentials(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CAFile, o.flag("ca-file"), o.CAFile, "PEM certificates the service is checked against; TLS is used when given")
 	fs.StringVar(&o.CertFile, o.flag("cert-file"), o.CertFile, "PEM certificate to present to the service; TLS is used when given")
 	fs.StringVar(&o.KeyFile, o.flag("key-file"), o.KeyFile, "PEM key of the certificate")

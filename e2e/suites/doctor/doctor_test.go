@@ -1,0 +1,238 @@
+package doctor_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
+	"github.com/holdfast-io/holdfast/e2e/harness/product"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+const (
+	patience = time.Minute
+	look     = 50 * time.Millisecond
+)
+
+// place is one control plane, which the parts share; each has a namespace of its own.
+type place struct {
+	cluster *testbed.Cluster
+	client  client.Client
+	binary  string
+}
+
+// finding is what -o json prints.
+type finding struct{ Check, Subject, Status, Message, Remedy string }
+
+func TestDoctor(t *testing.T) {
+	// Without the Deployment controller a test can say how many replicas are ready.
+	cluster, err := testbed.Start(t.Context(), testbed.Config{Dir: t.TempDir(), Env: []string{testbed.LessCollecting}, ControllerArgs: []string{"--controllers=*,-deployment-controller"}})
+	require.NoError(t, err)
+	t.Cleanup(cluster.Stop)
+	p := &place{cluster: cluster}
+	p.client, err = client.New(cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
+	require.NoError(t, err)
+	p.binary, err = testbed.Product("holdfast")
+	require.NoError(t, err)
+	t.Run("an empty cluster", p.empty)
+	t.Run("a whole server", p.whole)
+	t.Run("definitions", p.definitions)
+	t.Run("buckets", p.buckets)
+	t.Run("rights of the chart's accounts", p.rights)
+	t.Run("a Velero server", p.velero)
+}
+
+func (p *place) cli(namespace string) *product.CLI {
+	return &product.CLI{Binary: p.binary, Kubeconfig: p.cluster.Kubeconfig(), Namespace: namespace}
+}
+
+// doctor runs checks and returns what they found; the exit code is 1 exactly if one failed.
+func (p *place) doctor(t *testing.T, namespace, checks string, more ...string) []finding {
+	t.Helper()
+	out, err := p.cli(namespace).Run(t.Context(), append([]string{"doctor", "-o", "json", "--checks", checks}, more...)...)
+	var exit *product.ExitError
+	if err != nil {
+		require.ErrorAs(t, err, &exit)
+		require.Equal(t, 1, exit.Code)
+	}
+	var report struct{ Findings []finding }
+	require.NoError(t, json.Unmarshal([]byte(out), &report), "%s %v", out, err)
+	require.NotEmpty(t, report.Findings)
+	require.Equal(t, err != nil, len(of("failed", report.Findings)) > 0, out)
+	require.True(t, err == nil || errors.As(err, &exit))
+	return report.Findings
+}
+
+func of(status string, all []finding) []finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f finding) bool { return f.Status != status })
+}
+
+// one requires that one finding of the status has the words.
+func one(t *testing.T, all []finding, status string, words ...string) {
+	t.Helper()
+	some := of(status, all)
+	require.Len(t, some, 1, "%+v", all)
+	for _, word := range words {
+		require.Contains(t, some[0].Subject+": "+some[0].Message, word)
+	}
+	require.NotEmpty(t, some[0].Remedy)
+}
+
+func (p *place) namespace(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, p.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+}
+
+// empty is what there is before anything is installed.
+func (p *place) empty(t *testing.T) {
+	found := p.doctor(t, "velero", "kubernetes,definitions,velero,locations")
+	require.NotEmpty(t, of("ok", found))
+	failed := of("failed", found)
+	require.Len(t, failed, 14, "thirteen definitions, and locations without theirs: %+v", failed)
+	require.Contains(t, failed[0].Remedy, "holdfast crd install")
+}
+
+func (p *place) whole(t *testing.T) {
+	cli := p.cli("whole")
+	server, err := cli.Up(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(server.Shutdown)
+	found := p.doctor(t, "whole", "kubernetes,definitions,velero,rights,services,locations,plugins,nats", "--plugin-dir", t.TempDir())
+	require.Empty(t, of("failed", found))
+	require.Empty(t, of("warning", found))
+	one(t, found, "skipped", "no address of NATS")
+	for _, check := range []string{"kubernetes", "definitions", "velero", "rights", "services", "locations", "plugins"} {
+		require.True(t, slices.ContainsFunc(found, func(f finding) bool { return f.Check == check && f.Status == "ok" }), check)
+	}
+	files, err := product.Files(server.Bucket())
+	require.NoError(t, err)
+	require.False(t, slices.ContainsFunc(files, func(f string) bool { return strings.Contains(f, "doctor") }), "what was written is gone: %v", files)
+	server.Shutdown()
+	require.Len(t, of("failed", p.doctor(t, "whole", "services")), 6)
+}
+
+func (p *place) definitions(t *testing.T) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	key := types.NamespacedName{Name: "restores.velero.io"}
+	require.NoError(t, p.client.Get(t.Context(), key, crd))
+	delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "resourceModifier")
+	require.NoError(t, p.client.Update(t.Context(), crd))
+	one(t, p.doctor(t, "velero", "definitions"), "failed", "restores.velero.io", "v1.spec.resourceModifier")
+	_, err := p.cli("velero").Run(t.Context(), "crd", "install")
+	require.NoError(t, err)
+	require.Empty(t, of("failed", p.doctor(t, "velero", "definitions")), "the remedy helps")
+}
+
+func (p *place) buckets(t *testing.T) {
+	const namespace = "buckets"
+	p.namespace(t, namespace)
+	s3 := testbed.StartS3T(t)
+	require.NoError(t, s3.CreateBucket(t.Context(), "backups"))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keys"}, StringData: map[string]string{"good": s3.CredentialsFile(), "bad": strings.Replace(s3.CredentialsFile(), s3.SecretKey, "planted-secret", 1)}}
+	require.NoError(t, p.client.Create(t.Context(), secret))
+	loc := &velerov1.BackupStorageLocation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"},
+		Spec: velerov1.BackupStorageLocationSpec{
+			Provider: "aws", Config: s3.LocationConfig(), Default: true, StorageType: velerov1.StorageType{ObjectStorage: &velerov1.ObjectStorageLocation{Bucket: "backups", Prefix: "here"}},
+			Credential: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}, Key: "good"},
+		},
+	}
+	require.NoError(t, p.client.Create(t.Context(), loc))
+	found := p.doctor(t, namespace, "locations")
+	require.Empty(t, of("failed", found), "%+v", found)
+	keys, err := s3.Keys(t.Context(), "backups")
+	require.NoError(t, err)
+	require.Empty(t, keys, "what was written is gone")
+
+	change := func(f func(*velerov1.BackupStorageLocationSpec)) []finding {
+		t.Helper()
+		set := func(spec velerov1.BackupStorageLocationSpec) {
+			require.NoError(t, p.client.Get(t.Context(), client.ObjectKeyFromObject(loc), loc))
+			loc.Spec = spec
+			require.NoError(t, p.client.Update(t.Context(), loc))
+		}
+		before, changed := *loc.Spec.DeepCopy(), *loc.Spec.DeepCopy()
+		f(&changed)
+		set(changed)
+		found := p.doctor(t, namespace, "locations")
+		set(before)
+		return found
+	}
+	one(t, change(func(s *velerov1.BackupStorageLocationSpec) { s.ObjectStorage.Bucket = "absent" }), "failed", "default", "bucket does not exist")
+	found = change(func(s *velerov1.BackupStorageLocationSpec) { s.Credential.Key = "bad" })
+	one(t, found, "failed", "default", "access to the object store denied")
+	require.NotContains(t, found[0].Message+found[0].Remedy, "planted-secret")
+	one(t, change(func(s *velerov1.BackupStorageLocationSpec) { s.Credential.Name = "none" }), "failed", "spec.credential")
+	one(t, change(func(s *velerov1.BackupStorageLocationSpec) { s.Config = map[string]string{"nonsense": "x"} }), "failed", "spec.config")
+}
+
+// rights installs the chart's accounts and Deployments and takes a right away.
+func (p *place) rights(t *testing.T) {
+	const namespace = "rights"
+	p.namespace(t, namespace)
+	objects, err := chart.Render(t.Context(), t.TempDir(), namespace)
+	require.NoError(t, err)
+	for _, object := range objects {
+		if group := object.GroupVersionKind().Group; group == rbacv1.GroupName || object.GetKind() == "ServiceAccount" || object.GetKind() == "Deployment" {
+			require.NoError(t, p.client.Create(t.Context(), object), "%s %s", object.GetKind(), object.GetName())
+		}
+	}
+	require.Eventually(t, func() bool { return len(of("failed", p.doctor(t, namespace, "rights"))) == 0 }, patience, look, "accounts have the rights of the chart")
+
+	role := &rbacv1.Role{}
+	key := types.NamespacedName{Namespace: namespace, Name: chart.Release + "-deletion"}
+	require.NoError(t, p.client.Get(t.Context(), key, role))
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "restores") })
+	require.NoError(t, p.client.Update(t.Context(), role))
+	var found []finding
+	require.Eventually(t, func() bool {
+		found = p.doctor(t, namespace, "rights")
+		return len(of("failed", found)) > 0
+	}, patience, look, "the authorizer sees the change")
+	one(t, found, "failed", "deletion", "patch restores.velero.io in "+namespace)
+
+	// Nothing runs the Deployments.
+	require.Len(t, of("failed", p.doctor(t, namespace, "services")), 6)
+
+	kubeconfig, err := p.cluster.KubeconfigFor("nobody")
+	require.NoError(t, err)
+	none := p.cli(namespace)
+	none.Kubeconfig = kubeconfig
+	out, err := none.Run(t.Context(), "doctor", "--checks", "rights")
+	require.NoError(t, err, "who sees nothing is told so, and nothing failed")
+	require.Contains(t, out, "SKIPPED  rights: services: ")
+	require.Contains(t, out, "WARNING  rights: you: you may not get backups.velero.io in "+namespace)
+}
+
+func (p *place) velero(t *testing.T) {
+	const namespace = "beside"
+	p.namespace(t, namespace)
+	labels := map[string]string{"component": "velero"}
+	server := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "velero", Labels: labels}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "velero", Image: "velero/velero:v1.18.0", Args: []string{"server"}, Env: []corev1.EnvVar{{Name: "VELERO_NAMESPACE", Value: namespace}}}}},
+		},
+	}}
+	require.NoError(t, p.client.Create(t.Context(), server))
+	one(t, p.doctor(t, namespace, "velero"), "warning", "not ready")
+	server.Status.Replicas, server.Status.ReadyReplicas = 1, 1
+	require.NoError(t, p.client.Status().Update(t.Context(), server))
+	one(t, p.doctor(t, namespace, "velero"), "failed", "same objects")
+	require.Empty(t, of("failed", p.doctor(t, "velero", "velero")), "another namespace has nothing to do with it")
+}

@@ -1,0 +1,229 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+const (
+	// bucketPrefix is where everything that is written lies; no backup does.
+	bucketPrefix = layout.MetadataDir + "holdfast/doctor/"
+	// composed is the size of the piece that is composed: 5 MiB is the least that S3 copies as a
+	// part.
+	composed = 5 << 20
+	// creators is how many create one object at once.
+	creators = 4
+	// cleanLimit bounds the removal of what was written, which goes on when the check is over.
+	cleanLimit = 30 * time.Second
+)
+
+// problem is something that a bucket does not do.
+type problem struct {
+	status          Status
+	message, remedy string
+}
+
+// bucket is the check of one store, under a prefix of its own.
+type bucket struct {
+	store    objectstore.Store
+	clock    clock.PassiveClock
+	prefix   string
+	problems []problem
+}
+
+func newBucket(store objectstore.Store, clk clock.PassiveClock) *bucket {
+	return &bucket{store: store, clock: clk, prefix: bucketPrefix + rand.Text() + "/"}
+}
+
+// examine does what services do with a bucket, and removes what it wrote. It returns what failed.
+func (b *bucket) examine(ctx context.Context) []problem {
+	if b.step("write an object and read it", b.write(ctx)) {
+		b.step("read a range of an object", b.ranges(ctx))
+		b.step("create an object only if there is none", b.create(ctx))
+		b.step("compose an object of others", b.compose(ctx))
+	}
+	b.clean(context.WithoutCancel(ctx))
+	return b.problems
+}
+
+// step notes an error, and reports whether there was none.
+func (b *bucket) step(what string, err error) bool {
+	if err != nil {
+		b.problems = append(b.problems, problem{Failed, "cannot " + what + ": " + err.Error(), stepRemedy(err)})
+	}
+	return err == nil
+}
+
+// errBehaviour means that a call succeeded and did something else than it should.
+var errBehaviour = errors.New("the store does not do what S3 does")
+
+func stepRemedy(err error) string {
+	if errors.Is(err, errBehaviour) {
+		return "use another object store, or another version of it: backups are not safe in one that does this"
+	}
+	return remedy(err)
+}
+
+// write writes an object, and compares the store's clock with this machine's.
+func (b *bucket) write(ctx context.Context) error {
+	key, text := b.prefix+"written", []byte("0123456789abcdef")
+	before := b.clock.Now()
+	if err := objectstore.PutBytes(ctx, b.store, key, text); err != nil {
+		return err
+	}
+	after := b.clock.Now()
+	have, err := objectstore.ReadAll(ctx, b.store, key, int64(len(text)))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(have, text) {
+		return fmt.Errorf("%w: what was read is not what was written", errBehaviour)
+	}
+	info, err := b.store.Stat(ctx, key)
+	if err != nil {
+		return err
+	}
+	b.skew(info.ModTime, before, after)
+	return nil
+}
+
+// skew notes how far the store's clock is off. Stores state whole seconds, some no time at all.
+func (b *bucket) skew(stored, before, after time.Time) {
+	if stored.IsZero() {
+		return
+	}
+	var off time.Duration
+	if ahead := stored.Sub(after); ahead > 0 {
+		off = ahead
+	} else if behind := before.Sub(stored.Add(time.Second)); behind > 0 {
+		off = behind
+	}
+	const fix = "set the clocks of this machine, the nodes and the object store with NTP"
+	text := fmt.Sprintf("the clocks of the store and of this machine are %s apart", off.Round(time.Second))
+	switch {
+	case off >= skewRefused:
+		b.problems = append(b.problems, problem{Failed, text, fix + ": S3 refuses requests that are 15 minutes off"})
+	case off >= skewNoted:
+		b.problems = append(b.problems, problem{Warning, text, fix})
+	}
+}
+
+func (b *bucket) ranges(ctx context.Context) error {
+	const from, length, want = 10, 4, "abcd"
+	body, err := b.store.GetRange(ctx, b.prefix+"written", from, length)
+	if err != nil {
+		return err
+	}
+	have, err := io.ReadAll(io.LimitReader(body, composed))
+	if err = errors.Join(err, body.Close()); err != nil {
+		return err
+	}
+	if string(have) != want {
+		return fmt.Errorf("%w: bytes %d to %d were asked for, and other ones came", errBehaviour, from, from+length-1)
+	}
+	return nil
+}
+
+// create has several create one object at the same time: exactly one may.
+func (b *bucket) create(ctx context.Context) error {
+	created := make([]bool, creators)
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i := range creators {
+		group.Go(func() error {
+			err := objectstore.CreateBytes(groupCtx, b.store, b.prefix+"created", []byte{byte('a' + i)})
+			created[i] = err == nil
+			if errors.Is(err, objectstore.ErrExists) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	winner, n := byte(0), 0
+	for i, won := range created {
+		if won {
+			winner, n = byte('a'+i), n+1
+		}
+	}
+	if n != 1 {
+		return fmt.Errorf("%w: of %d that created one object at once %d were told that they did", errBehaviour, creators, n)
+	}
+	have, err := objectstore.ReadAll(ctx, b.store, b.prefix+"created", 1)
+	if err == nil && !bytes.Equal(have, []byte{winner}) {
+		err = fmt.Errorf("%w: the object is not that of the one who was told that it created it", errBehaviour)
+	}
+	return err
+}
+
+// compose makes an object of a part that the store copies and of bytes from here.
+func (b *bucket) compose(ctx context.Context) error {
+	const tail = "the end"
+	key, piece := b.prefix+"composed", make([]byte, composed)
+	_, _ = rand.Read(piece) // never fails
+	if err := objectstore.PutBytes(ctx, b.store, b.prefix+"piece", piece); err != nil {
+		return err
+	}
+	info, err := b.store.Compose(ctx, key, []objectstore.Source{{Key: b.prefix + "piece", Length: -1}, {Data: []byte(tail)}})
+	if err != nil {
+		return err
+	}
+	if info.Size != composed+int64(len(tail)) {
+		return fmt.Errorf("%w: the composed object has %d bytes and not %d", errBehaviour, info.Size, composed+len(tail))
+	}
+	const overlap = 16
+	body, err := b.store.GetRange(ctx, key, composed-overlap, -1)
+	if err != nil {
+		return err
+	}
+	have, err := io.ReadAll(io.LimitReader(body, composed))
+	if err = errors.Join(err, body.Close()); err != nil {
+		return err
+	}
+	if want := append(bytes.Clone(piece[composed-overlap:]), tail...); !bytes.Equal(have, want) {
+		return fmt.Errorf("%w: the composed object has other content than its pieces", errBehaviour)
+	}
+	return nil
+}
+
+// clean removes everything below the prefix, unfinished writes too. What stays is a problem.
+func (b *bucket) clean(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, cleanLimit)
+	defer cancel()
+	keys, err := b.keys(ctx)
+	for _, key := range keys {
+		err = errors.Join(err, b.store.Delete(ctx, key))
+	}
+	_, swept := objectstore.SweepUploads(ctx, b.store, b.prefix, func(objectstore.Upload) (bool, error) { return true, nil })
+	err = errors.Join(err, swept)
+	if err == nil {
+		if keys, err = b.keys(ctx); err == nil && len(keys) > 0 {
+			err = fmt.Errorf("%w: deleted objects are still listed", errBehaviour)
+		}
+	}
+	if err != nil {
+		b.step("delete what was written", err)
+		at := &b.problems[len(b.problems)-1]
+		at.remedy += "; then delete what is left below " + b.prefix
+	}
+}
+
+func (b *bucket) keys(ctx context.Context) (keys []string, err error) {
+	err = b.store.List(ctx, b.prefix, func(i objectstore.Info) error {
+		keys = append(keys, i.Key)
+		return nil
+	})
+	return keys, err
+}

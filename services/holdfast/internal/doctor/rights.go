@@ -1,0 +1,154 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/service/rights"
+)
+
+const (
+	// reviewsAtOnce is how many reviews are asked for together, namedAtMost how many missing rights
+	// a message names.
+	reviewsAtOnce = 8
+	namedAtMost   = 8
+
+	// hooksOf is the service that runs the hooks of backups.
+	hooksOf = "backup-runner"
+)
+
+// rights reviews what the services' accounts may do and what the caller may. Where the chart is not
+// installed the caller is reviewed as a service: `holdfast up` has its user's rights.
+func (e *examination) rights(ctx context.Context, n *notes) {
+	if e.unread != nil {
+		n.skip("services", fmt.Sprintf("their accounts are not known: %v", e.unread), "run this as someone who may list deployments in namespace "+e.Namespace)
+	}
+	for _, name := range rights.Services() {
+		d := e.deployments[name]
+		switch {
+		case d != nil:
+			e.accountRights(ctx, n, name, d)
+		case !e.elsewhere():
+			options := rights.Options{CSI: e.csi(), Hooks: true}
+			e.review(ctx, n, name+" as you", rights.Of(name, options).Requests(e.Namespace), nil,
+				"run `holdfast up` with an account that has these rights; docs/rights.md says what "+name+" needs them for")
+		}
+	}
+	e.callerRights(ctx, n)
+}
+
+// accountRights reviews the account of a Deployment.
+func (e *examination) accountRights(ctx context.Context, n *notes, name string, d *appsv1.Deployment) {
+	options := rights.Options{
+		CSI: slices.Contains(splitFlag(d, "features"), service.FeatureCSI), Reviews: slices.Contains(splitFlag(d, "auth"), service.AuthKubernetes),
+	}
+	user := "system:serviceaccount:" + e.Namespace + ":" + account(d)
+	spec := &authorizationv1.SubjectAccessReviewSpec{
+		User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + e.Namespace, "system:authenticated"},
+	}
+	e.review(ctx, n, name, rights.Of(name, options).Requests(e.Namespace), spec,
+		fmt.Sprintf("bind these rights to %s: helm upgrade with rbac.create: true does; docs/rights.md says what %s needs them for", user, name))
+	if name == hooksOf {
+		e.hookRights(ctx, n, spec)
+	}
+}
+
+// hookRights reviews what hooks need, which an installation may have turned off.
+func (e *examination) hookRights(ctx context.Context, n *notes, spec *authorizationv1.SubjectAccessReviewSpec) {
+	refused, err := e.refused(ctx, []rights.Request{
+		{Resource: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "exec"}},
+		{Resource: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "exec"}},
+	}, spec)
+	if err == nil && len(refused) > 0 {
+		n.warn(hooksOf, "may not "+some(refused)+": backups with hooks have errors", "set hooks.enabled: true in the chart's values, if backups are to run hooks")
+	}
+}
+
+// callerRights reviews what the commands of this program ask for.
+func (e *examination) callerRights(ctx context.Context, n *notes) {
+	var needed []rights.Request
+	for _, each := range []struct{ resource, verbs string }{
+		{"backups", "get list watch create patch"}, {"restores", "get list watch create patch delete"}, {"backupstoragelocations", "get list"},
+		{"downloadrequests", "get create"}, {"serverstatusrequests", "get create"}, {"deletebackuprequests", "list create"},
+	} {
+		for verb := range strings.FieldsSeq(each.verbs) {
+			needed = append(needed, rights.Request{Resource: &authorizationv1.ResourceAttributes{
+				Namespace: e.Namespace, Group: "velero.io", Resource: each.resource, Verb: verb,
+			}})
+		}
+	}
+	refused, err := e.refused(ctx, needed, nil)
+	switch {
+	case err != nil:
+		n.skip("you", err.Error(), "make the API server answer")
+	case len(refused) > 0:
+		n.warn("you", "you may not "+some(refused)+": some commands are refused", "have ClusterRole holdfast-admin, or -operator, bound to you in namespace "+e.Namespace)
+	default:
+		n.ok("you", "you may use every command")
+	}
+}
+
+// review notes what of the requests is refused; a nil spec is about the caller.
+func (e *examination) review(ctx context.Context, n *notes, subject string, requests []rights.Request, spec *authorizationv1.SubjectAccessReviewSpec, remedy string) {
+	refused, err := e.refused(ctx, requests, spec)
+	switch {
+	case apierrors.IsForbidden(err):
+		n.skip(subject, "you may not create subjectaccessreviews", "run this as someone who may; `kubectl auth can-i --list --as` needs more rights")
+	case err != nil:
+		n.fail(subject, err.Error(), "make the API server answer")
+	case len(refused) > 0:
+		n.fail(subject, "may not "+some(refused), remedy)
+	default:
+		n.ok(subject, "has all "+count(len(requests), "right"))
+	}
+}
+
+// refused returns the requests that are not allowed, in their order.
+func (e *examination) refused(ctx context.Context, requests []rights.Request, spec *authorizationv1.SubjectAccessReviewSpec) ([]string, error) {
+	allowed := make([]bool, len(requests))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(reviewsAtOnce)
+	for i, q := range requests {
+		group.Go(func() (err error) {
+			allowed[i], err = e.allowed(ctx, q, spec)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var out []string
+	for i, q := range requests {
+		if !allowed[i] {
+			out = append(out, q.String())
+		}
+	}
+	return out, nil
+}
+
+func (e *examination) allowed(ctx context.Context, q rights.Request, spec *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+	if spec == nil {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: q.Resource, NonResourceAttributes: q.Path}}
+		err := e.Client.Create(ctx, review)
+		return review.Status.Allowed, err
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: *spec}
+	review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes = q.Resource, q.Path
+	err := e.Client.Create(ctx, review)
+	return review.Status.Allowed, err
+}
+
+func some(texts []string) string {
+	if len(texts) <= namedAtMost {
+		return strings.Join(texts, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:namedAtMost], ", "), len(texts)-namedAtMost)
+}

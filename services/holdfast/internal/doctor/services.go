@@ -1,0 +1,152 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/service/rights"
+	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
+	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
+)
+
+// healthNames are the gRPC services whose health says whether a service is ready.
+var healthNames = map[string]string{
+	"queue-scheduler":         queuev1.QueueService_ServiceDesc.ServiceName,
+	"backup-runner":           backupv1.BackupService_ServiceDesc.ServiceName,
+	"restore-runner":          restorev1.RestoreService_ServiceDesc.ServiceName,
+	"async-operation-monitor": operationv1.OperationMonitorService_ServiceDesc.ServiceName,
+	"manifest-indexer":        manifestv1.ManifestService_ServiceDesc.ServiceName,
+	"deletion":                deletionv1.DeletionService_ServiceDesc.ServiceName,
+}
+
+// services checks that each service runs, is ready, and is of one version with the others.
+func (e *examination) services(ctx context.Context, n *notes) {
+	versions := map[string][]string{}
+	for _, name := range rights.Services() {
+		if v := e.oneService(ctx, n, name); v != "" {
+			versions[v] = append(versions[v], name)
+		}
+	}
+	if len(versions) < 2 { //nolint:mnd // one version is what there should be
+		return
+	}
+	var each []string
+	for v, names := range versions {
+		each = append(each, strings.Join(names, ", ")+" "+v)
+	}
+	slices.Sort(each)
+	n.warn("versions", "services differ in version: "+strings.Join(each, "; "), "finish the upgrade: services of one release work together")
+}
+
+// oneService returns the service's version, empty where nothing states it.
+func (e *examination) oneService(ctx context.Context, n *notes, name string) string {
+	d, address := e.deployments[name], e.Services[name]
+	stated := ""
+	if d != nil {
+		stated = d.Labels[version]
+		replicas(n, name, d)
+	} else if len(e.deployments) > 0 {
+		n.fail(name, "its Deployment is missing in namespace "+e.Namespace, "helm upgrade makes it again")
+	}
+	if address == "" {
+		return stated
+	}
+	err := e.health(ctx, name, address)
+	unready := &notReadyError{}
+	switch {
+	case err == nil:
+		if v := e.versionOf(ctx, e.Metrics[name]); v != "" {
+			stated = v
+		}
+		n.ok(name, strings.TrimSpace("ready at "+address+" "+stated))
+	case errors.As(err, &unready):
+		n.fail(name, fmt.Sprintf("it answers at %s and is not ready (%s)", address, unready.status), "its /readyz says what is missing: the API server, or NATS; see its log")
+	case e.elsewhere() && !e.Named(name):
+		n.skip(name, "its port is not forwarded to "+address, "forward it (kubectl -n "+e.Namespace+" port-forward), or say where it is: --services-address "+name+"=HOST:PORT")
+	default:
+		n.fail(name, fmt.Sprintf("no answer at %s: %v", address, err), "start it (`holdfast up` runs all services), or say where it is: --services-address "+name+"=HOST:PORT, with --services-ca-file for TLS")
+	}
+	return stated
+}
+
+// replicas compares a Deployment with what it asks for.
+func replicas(n *notes, name string, d *appsv1.Deployment) {
+	want := ptr.Deref(d.Spec.Replicas, 1)
+	subject := name + " Deployment"
+	switch {
+	case want == 0:
+		n.fail(subject, "it has no replicas", "give it one: what it does is not done")
+	case d.Status.ReadyReplicas == 0:
+		n.fail(subject, fmt.Sprintf("none of %s is ready", count(int(want), "Pod")), fmt.Sprintf("kubectl -n %s describe deploy/%s, and the logs of its Pods, say why", d.Namespace, d.Name))
+	case d.Status.ReadyReplicas < want:
+		n.warn(subject, fmt.Sprintf("%d of %s ready", d.Status.ReadyReplicas, count(int(want), "Pod")), fmt.Sprintf("kubectl -n %s describe deploy/%s, and the logs of its Pods, say why", d.Namespace, d.Name))
+	default:
+		n.ok(subject, count(int(want), "Pod")+" ready")
+	}
+}
+
+// notReadyError is an answer other than SERVING.
+type notReadyError struct{ status string }
+
+// Error implements error.
+func (e *notReadyError) Error() string { return e.status }
+
+// health calls grpc.health.v1, which needs no token.
+func (e *examination) health(ctx context.Context, name, address string) (err error) {
+	conn, err := e.Dial(name, address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: healthNames[name]})
+	if err != nil {
+		return err
+	}
+	if s := answer.GetStatus(); s != healthpb.HealthCheckResponse_SERVING {
+		return &notReadyError{s.String()}
+	}
+	return nil
+}
+
+// metricsBytes bounds what is read of the metrics of a service.
+const metricsBytes = 8 << 20
+
+var builtAs = regexp.MustCompile(`^holdfast_build_info\{.*version="([^"]*)"`)
+
+// versionOf reads a service's metrics; empty where they do not answer.
+func (e *examination) versionOf(ctx context.Context, address string) string {
+	if address == "" {
+		return ""
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		return ""
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	for lines := bufio.NewScanner(io.LimitReader(response.Body, metricsBytes)); lines.Scan(); {
+		if found := builtAs.FindStringSubmatch(lines.Text()); found != nil {
+			return found[1]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,228 @@
+package doctor_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
+	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/messaging/embednats"
+	sdk "github.com/holdfast-io/holdfast/pkg/plugin"
+	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
+	"github.com/holdfast-io/holdfast/pkg/service/rights"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
+)
+
+// TestMain is a plugin when it is started as one.
+func TestMain(m *testing.M) {
+	if os.Getenv("VELERO_PLUGIN") == "" {
+		os.Exit(m.Run())
+	}
+	registry := (&sdk.Registry{}).
+		BackupItemAction("example.io/a", []string{"*"}, func(sdk.Env) (sdk.BackupItemAction, error) { return nil, os.ErrInvalid }).
+		BackupItemAction("example.io/b", []string{"*"}, func(sdk.Env) (sdk.BackupItemAction, error) { return nil, os.ErrInvalid })
+	if err := serve.Run(registry); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func withNATS(b *bed, url string, replicas int) {
+	b.adapt = func(c *doctor.Config) {
+		c.NATS = messaging.Config{URL: url, Name: "doctor", Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
+		c.StreamReplicas = replicas
+	}
+}
+
+func TestNATS(t *testing.T) {
+	server, err := embednats.Start(embednats.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	b := newBed(t)
+	one(t, doctor.Skipped, b.run("nats"), "no address")
+	withNATS(b, server.URL(), 0)
+	require.Len(t, of(doctor.Failed, b.run("nats")), 3, "three streams are missing")
+
+	client, err := messaging.Connect(t.Context(), messaging.Config{URL: server.URL(), Name: "service", Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	require.Eventually(t, func() bool { return client.EnsureStreams(t.Context()) == nil }, patience, tick)
+	fine(t, b.run("nats"))
+	withNATS(b, server.URL(), 3)
+	require.Len(t, of(doctor.Failed, b.run("nats")), 3, "one copy of each, and three are to be")
+
+	conn, err := nats.Connect(server.URL())
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), messaging.StreamDead)
+	require.NoError(t, err)
+	cfg := stream.CachedInfo().Config
+	cfg.MaxBytes = 1 << 20
+	_, err = js.UpdateStream(t.Context(), cfg)
+	require.NoError(t, err)
+	withNATS(b, server.URL(), 1)
+	one(t, doctor.Warning, b.run("nats"), messaging.StreamDead, "max bytes is 1048576")
+}
+
+func TestNATSThatCannotBeReached(t *testing.T) {
+	b := newBed(t)
+	withNATS(b, "nats://user:hidden@"+closed(t), 0)
+	found := b.run("nats")
+	require.Len(t, of(doctor.Failed, found), 1)
+	require.NotContains(t, fmt.Sprint(found), "hidden")
+}
+
+// closed is an address that nothing listens on.
+func closed(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().String()
+}
+
+// serving is a gRPC server with the health of a service, ready or not.
+func serving(t *testing.T, ready bool) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server, state := grpc.NewServer(), health.NewServer()
+	for _, name := range []string{
+		"holdfast.queue.v1.QueueService", "holdfast.backup.v1.BackupService", "holdfast.restore.v1.RestoreService",
+		"holdfast.operation.v1.OperationMonitorService", "holdfast.manifest.v1.ManifestService", "holdfast.deletion.v1.DeletionService",
+	} {
+		status := healthpb.HealthCheckResponse_NOT_SERVING
+		if ready {
+			status = healthpb.HealthCheckResponse_SERVING
+		}
+		state.SetServingStatus(name, status)
+	}
+	healthpb.RegisterHealthServer(server, state)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return listener.Addr().String()
+}
+
+// metrics is an HTTP server with the metrics of a service of a version.
+func metrics(t *testing.T, version string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "/metrics", r.URL.Path)
+		_, _ = fmt.Fprintf(w, "# HELP x y\nholdfast_build_info{commit=\"c\",version=%q} 1\n", version)
+	}))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// at has every service at one address, but for the exceptions.
+func at(b *bed, address, metrics string, except map[string]string) {
+	b.adapt = func(c *doctor.Config) {
+		c.Services, c.Metrics = map[string]string{}, map[string]string{}
+		for _, name := range rights.Services() {
+			c.Services[name], c.Metrics[name] = address, metrics
+			if other, ok := except[name]; ok {
+				c.Services[name] = other
+			}
+		}
+		c.Dial = func(_, address string) (*grpc.ClientConn, error) {
+			return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		}
+	}
+}
+
+func TestServices(t *testing.T) {
+	b := newBed(t)
+	good, current := serving(t, true), metrics(t, "v1")
+	at(b, good, current, nil)
+	found := b.run("services")
+	fine(t, found)
+	require.Len(t, found, 6)
+	require.True(t, contains(of(doctor.OK, found), "v1"))
+
+	at(b, good, current, map[string]string{"deletion": serving(t, false)})
+	one(t, doctor.Failed, b.run("services"), "deletion", "not ready")
+	at(b, good, current, map[string]string{"deletion": closed(t)})
+	one(t, doctor.Failed, b.run("services"), "deletion", "no answer")
+}
+
+func TestServicesOfTheChart(t *testing.T) {
+	list := deployments()
+	b := newBed(t)
+	b.objects = asObjects(list)
+	at(b, serving(t, true), metrics(t, "v1"), map[string]string{"deletion": closed(t)})
+	found := b.run("services")
+	require.Empty(t, of(doctor.Failed, found))
+	one(t, doctor.Skipped, found, "deletion", "not forwarded")
+	adapt := b.adapt
+	b.adapt = func(c *doctor.Config) {
+		adapt(c)
+		c.Named = func(name string) bool { return name == "deletion" }
+	}
+	one(t, doctor.Failed, b.run("services"), "deletion", "no answer")
+
+	at(b, serving(t, true), metrics(t, "v1"), nil)
+	list[0].Status.ReadyReplicas = 0
+	b.objects = asObjects(list)
+	one(t, doctor.Failed, b.run("services"), "queue-scheduler Deployment", "none of 2 Pods is ready")
+	list[0].Status.ReadyReplicas = 1
+	b.objects = asObjects(list)
+	one(t, doctor.Warning, b.run("services"), "1 of 2 Pods ready")
+	list[0].Spec.Replicas = ptr.To[int32](0)
+	b.objects = asObjects(list)
+	one(t, doctor.Failed, b.run("services"), "no replicas")
+	b.objects = asObjects(list[1:])
+	one(t, doctor.Failed, b.run("services"), "queue-scheduler", "Deployment is missing")
+}
+
+func TestServicesOfTwoVersions(t *testing.T) {
+	list := deployments()
+	list[2].Labels["app.kubernetes.io/version"] = "v2"
+	b := newBed(t)
+	b.objects = asObjects(list)
+	at(b, "", "", nil)
+	one(t, doctor.Warning, b.run("services"), "versions", "restore-runner v2")
+}
+
+func withPlugins(t *testing.T, b *bed, dir string) {
+	t.Helper()
+	b.adapt = func(c *doctor.Config) {
+		c.Plugins = pluginhost.Config{Dir: dir, Namespace: "velero", LogLevel: "warn", Environ: os.Environ(), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
+	}
+}
+
+func TestPlugins(t *testing.T) {
+	b := newBed(t)
+	one(t, doctor.Skipped, b.run("plugins"), "no directory")
+	dir := selfplugin.Directory(t, "example")
+	withPlugins(t, b, dir)
+	found := b.run("plugins")
+	fine(t, found)
+	one(t, doctor.OK, found, "example", "2 plugins")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken"), []byte("\x7fELF nonsense"), 0o700))
+	one(t, doctor.Failed, b.run("plugins"), "broken")
+	withPlugins(t, b, filepath.Join(dir, "absent"))
+	one(t, doctor.Failed, b.run("plugins"), "absent")
+	withPlugins(t, b, t.TempDir())
+	fine(t, b.run("plugins"))
+}
