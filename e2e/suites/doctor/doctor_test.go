@@ -55,6 +55,7 @@ func TestDoctor(t *testing.T) {
 	t.Run("buckets", p.buckets)
 	t.Run("rights of the chart's accounts", p.rights)
 	t.Run("a Velero server", p.velero)
+	t.Run("a bundle has no secrets", p.secrets)
 }
 
 func (p *place) cli(namespace string) *product.CLI {
@@ -122,6 +123,11 @@ func (p *place) whole(t *testing.T) {
 	files, err := product.Files(server.Bucket())
 	require.NoError(t, err)
 	require.False(t, slices.ContainsFunc(files, func(f string) bool { return strings.Contains(f, "doctor") }), "what was written is gone: %v", files)
+	bundle := p.bundle(t, "whole")
+	require.Contains(t, bundle["queue.json"], `"entries": []`)
+	require.Contains(t, bundle["metrics/deletion.txt"], "holdfast_build_info{")
+	require.Contains(t, bundle["objects/leases.yaml"], "kind: Lease")
+	require.Equal(t, "", bundle["problems.txt"])
 	server.Shutdown()
 	require.Len(t, of("failed", p.doctor(t, "whole", "services")), 6)
 }

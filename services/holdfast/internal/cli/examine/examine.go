@@ -5,7 +5,6 @@ package examine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -82,11 +81,10 @@ func (o *Options) Config(ctx context.Context) (cfg doctor.Config, done func() er
 	if err != nil {
 		return cfg, nil, err
 	}
-	config, err := kube.ConfigForContext(o.Kubeconfig, o.Context)
+	config, err := o.Rest()
 	if err != nil {
 		return cfg, nil, err
 	}
-	config.Timeout = o.Timeout // of discovery, which takes no context
 	c, err := client.New(config, client.Options{Scheme: kube.Scheme()})
 	if err != nil {
 		return cfg, nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
@@ -95,18 +93,14 @@ func (o *Options) Config(ctx context.Context) (cfg doctor.Config, done func() er
 	if err != nil {
 		return cfg, nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
 	}
-	work, err := os.MkdirTemp("", "holdfast-doctor-") // credentials for plugins lie in it
-	if err != nil {
-		return cfg, nil, err
-	}
 	log := slog.New(slog.NewTextHandler(o.Err, &slog.HandlerOptions{Level: slog.LevelError}))
 	plugins := pluginhost.Config{
 		Dir: o.Dir, Namespace: namespace, Kubeconfig: o.Kubeconfig, LogLevel: "warn", Environ: os.Environ(), AllowEnv: o.Plugins.Env,
 		Features: o.Features, Clock: o.Clock, Limits: o.Plugins.Limits(), Log: log,
 	}
-	locations, err := openLocations(ctx, c, namespace, plugins, work)
+	locations, done, err := openLocations(ctx, c, namespace, plugins)
 	if err != nil {
-		return cfg, nil, errors.Join(err, os.RemoveAll(work))
+		return cfg, nil, err
 	}
 	nats := o.NATS
 	nats.Name, nats.Log, nats.Clock = "holdfast-doctor", log, o.Clock
@@ -115,7 +109,17 @@ func (o *Options) Config(ctx context.Context) (cfg doctor.Config, done func() er
 		Missing:   func(ctx context.Context) ([]string, error) { return crds.Missing(ctx, config) },
 		Locations: locations, NATS: nats, StreamReplicas: nats.Replicas, Services: o.Services, Metrics: o.Metrics,
 		Named: func(name string) bool { return o.named[name] }, Dial: o.Dial, Plugins: plugins, Features: o.Features, Timeout: o.Timeout,
-	}, func() error { return os.RemoveAll(work) }, nil
+	}, done, nil
+}
+
+// Rest returns how to reach the API server.
+func (o *Options) Rest() (*rest.Config, error) {
+	config, err := kube.ConfigForContext(o.Kubeconfig, o.Context)
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = o.Timeout // of discovery, which takes no context
+	return config, nil
 }
 
 // Dial returns a connection to a service, which the caller closes.
@@ -123,16 +127,21 @@ func (o *Options) Dial(name, address string) (*grpc.ClientConn, error) {
 	return o.Remote.At(name, address).Connect(o.Global)
 }
 
-// openLocations opens locations with plugins too, where there are some.
-func openLocations(ctx context.Context, c client.Client, namespace string, plugins pluginhost.Config, work string) (*location.Opener, error) {
+// openLocations opens locations with plugins too, where there are some; done removes the credentials
+// of these, which lie in a directory that only the user may read.
+func openLocations(ctx context.Context, c client.Client, namespace string, plugins pluginhost.Config) (_ *location.Opener, done func() error, err error) {
 	if plugins.Dir == "" {
-		return location.New(c, namespace), nil
+		return location.New(c, namespace), func() error { return nil }, nil
 	}
 	host, err := pluginhost.New(ctx, plugins)
 	if err != nil {
-		return nil, fmt.Errorf("--plugin-dir: %w", err)
+		return nil, nil, fmt.Errorf("--plugin-dir: %w", err)
 	}
-	return location.New(c, namespace, location.WithPlugins(host, plugins.Log, work)), nil
+	work, err := os.MkdirTemp("", "holdfast-doctor-")
+	if err != nil {
+		return nil, nil, err
+	}
+	return location.New(c, namespace, location.WithPlugins(host, plugins.Log, work)), func() error { return os.RemoveAll(work) }, nil
 }
 
 // complete fills in and checks the flags.

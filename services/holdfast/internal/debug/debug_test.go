@@ -1,0 +1,218 @@
+package debug_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug"
+)
+
+// planted is in everything that must not be in a bundle.
+const planted = "Planted-S3cret"
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: "velero", Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "holdfast"},
+		Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"spec":{"config":{"key":"` + planted + `"}}}`},
+	}
+}
+
+// estate is an installation with secrets wherever users put them.
+func estate() []client.Object {
+	pod := corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "backup-runner", Image: "holdfast:v1", Args: []string{"--nats-url=nats://user:" + planted + "@nats", "--log-level=info"},
+		Env: []corev1.EnvVar{{Name: "ANYTHING", Value: planted}},
+	}}}
+	return []client.Object{
+		&corev1.Secret{ObjectMeta: meta("cloud-credentials"), Data: map[string][]byte{"cloud": []byte(planted)}},
+		&corev1.ConfigMap{ObjectMeta: meta("other"), Data: map[string]string{"plain": planted}},
+		&corev1.ConfigMap{ObjectMeta: meta("holdfast-settings"), Data: map[string]string{"concurrent-backups": "2"}},
+		&velerov1.BackupStorageLocation{ObjectMeta: meta("default"), Spec: velerov1.BackupStorageLocationSpec{
+			Provider: "aws", Config: map[string]string{"region": "eu-1", "s3Url": "https://root:" + planted + "@store", "customToken": planted},
+			StorageType: velerov1.StorageType{ObjectStorage: &velerov1.ObjectStorageLocation{Bucket: "backups"}},
+		}, Status: velerov1.BackupStorageLocationStatus{Message: "dial https://root:" + planted + "@store: no route to host"}},
+		&velerov1.DownloadRequest{ObjectMeta: meta("link"), Status: velerov1.DownloadRequestStatus{DownloadURL: "https://store/x?X-Amz-Signature=" + planted}},
+		&velerov1.Backup{ObjectMeta: meta("daily"), Spec: velerov1.BackupSpec{Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{
+			Name: "dump", PreHooks: []velerov1.BackupResourceHook{{Exec: &velerov1.ExecHook{Command: []string{"mysqldump", "-p" + planted}}}},
+		}}}}},
+		&appsv1.Deployment{ObjectMeta: meta("backup-runner"), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
+		&corev1.Pod{ObjectMeta: meta("backup-runner-1"), Spec: pod, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup-runner", RestartCount: 1}}}},
+		&corev1.Event{ObjectMeta: meta("event"), Message: "password=" + planted + " refused"},
+		&coordinationv1.Lease{ObjectMeta: meta("instance")},
+	}
+}
+
+func config(t *testing.T, reader client.Reader) debug.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "holdfast_build_info 1") }))
+	t.Cleanup(server.Close)
+	return debug.Config{
+		Namespace: "velero", Clock: clock.RealClock{}, Reader: reader, Timeout: 20 * time.Second,
+		Logs: func(_ context.Context, pod, container string, previous bool) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(fmt.Sprintf("%s %s %v\npassword=%s\nlast line\n", pod, container, previous, planted))), nil
+		},
+		Values: map[string]func(context.Context) (any, error){
+			"doctor.json": func(context.Context) (any, error) {
+				return map[string]any{"message": "https://u:" + planted + "@host away", "namespace": "velero"}, nil
+			},
+		},
+		Metrics: map[string]string{"deletion": strings.TrimPrefix(server.URL, "http://")},
+	}
+}
+
+func cluster(objects ...client.Object) client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
+}
+
+// write writes a bundle and returns its files.
+func write(t *testing.T, cfg debug.Config) (map[string]string, debug.Summary) {
+	t.Helper()
+	var out bytes.Buffer
+	summary, err := debug.Write(t.Context(), &out, cfg)
+	require.NoError(t, err)
+	zip, err := gzip.NewReader(&out)
+	require.NoError(t, err)
+	files := map[string]string{}
+	for archive := tar.NewReader(zip); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			require.Len(t, files, summary.Files)
+			return files, summary
+		}
+		require.NoError(t, err)
+		data, err := io.ReadAll(archive)
+		require.NoError(t, err)
+		files[strings.TrimPrefix(header.Name, "holdfast-debug/")] = string(data)
+	}
+}
+
+func TestNoSecretIsInABundle(t *testing.T) {
+	files, summary := write(t, config(t, cluster(estate()...)))
+	require.Empty(t, summary.Problems)
+	for name, text := range files {
+		require.NotContains(t, text, planted, name)
+		require.NotContains(t, name, "secret")
+	}
+	for name, word := range map[string]string{
+		"objects/backupstoragelocations.velero.io.v1.yaml": "no route to host", "objects/backups.velero.io.v1.yaml": "name: daily",
+		"objects/downloadrequests.velero.io.v1.yaml": "name: link", "objects/deployments.yaml": "--log-level=info", "objects/pods.yaml": "holdfast:v1",
+		"objects/events.yaml": "refused", "objects/leases.yaml": "name: instance", "objects/configmaps.yaml": "concurrent-backups",
+		"logs/backup-runner-1/backup-runner.log": "last line", "logs/backup-runner-1/backup-runner.previous.log": "true",
+		"metrics/deletion.txt": "holdfast_build_info 1", "doctor.json": "velero",
+	} {
+		require.Contains(t, files[name], word, name)
+	}
+	require.Contains(t, files["objects/backupstoragelocations.velero.io.v1.yaml"], "region: eu-1")
+	require.NotContains(t, files["objects/configmaps.yaml"], "name: other")
+}
+
+// Secrets are never asked for, whatever else fails.
+func TestSecretsAreNeverRead(t *testing.T) {
+	reader := interceptor.NewClient(cluster(estate()...), interceptor.Funcs{
+		List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			gvk := list.GetObjectKind().GroupVersionKind()
+			require.NotContains(t, gvk.Kind, "Secret")
+			return w.List(ctx, list, opts...)
+		},
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			t.Error("nothing is read by name")
+			return nil
+		},
+	})
+	write(t, config(t, reader))
+}
+
+func TestABundleOfWhatAnswers(t *testing.T) {
+	errAway := errors.New("away: https://u:" + planted + "@host")
+	reader := interceptor.NewClient(cluster(estate()...), interceptor.Funcs{
+		List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if list.GetObjectKind().GroupVersionKind().Kind == "BackupList" {
+				return errAway
+			}
+			return w.List(ctx, list, opts...)
+		},
+	})
+	cfg := config(t, reader)
+	cfg.Timeout = 500 * time.Millisecond
+	cfg.Metrics["queue-scheduler"] = "127.0.0.1:1"
+	cfg.Values["queue.json"] = func(ctx context.Context) (any, error) {
+		<-ctx.Done() // an address that swallows everything
+		return nil, ctx.Err()
+	}
+	cfg.Logs = func(context.Context, string, string, bool) (io.ReadCloser, error) { return nil, errAway }
+	files, summary := write(t, cfg)
+	require.Contains(t, files["objects/restores.velero.io.v1.yaml"]+files["objects/deployments.yaml"], "backup-runner", "what follows is there")
+	require.NotContains(t, files, "objects/backups.velero.io.v1.yaml")
+	for _, what := range []string{
+		"objects/backups.velero.io.v1.yaml: away", "queue.json: context deadline exceeded", "metrics/queue-scheduler.txt: ",
+		"logs/backup-runner-1/backup-runner.log: away", "logs/backup-runner-1/backup-runner.previous.log: away",
+	} {
+		require.Contains(t, files["problems.txt"], what)
+	}
+	require.Len(t, summary.Problems, strings.Count(files["problems.txt"], "\n"))
+	require.NotContains(t, files["problems.txt"], planted)
+}
+
+func TestABundleIsBounded(t *testing.T) {
+	var objects []client.Object
+	for i := range 510 {
+		b := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b-%03d", i))}
+		b.CreationTimestamp = metav1.NewTime(time.Unix(int64(1000+i), 0))
+		objects = append(objects, b)
+	}
+	cfg := config(t, cluster(append(objects, estate()...)...))
+	cfg.Logs = func(context.Context, string, string, bool) (io.ReadCloser, error) {
+		return io.NopCloser(io.LimitReader(endless{}, 5<<20)), nil
+	}
+	files, _ := write(t, cfg)
+	require.LessOrEqual(t, len(files["logs/backup-runner-1/backup-runner.log"]), 4<<20)
+	backups := files["objects/backups.velero.io.v1.yaml"]
+	require.Equal(t, 500, strings.Count(backups, "---\n"))
+	require.Contains(t, backups, "name: b-509")
+	require.NotContains(t, backups, "name: b-000", "the newest are kept")
+	require.Contains(t, files["problems.txt"], "objects/backups.velero.io.v1.yaml: it has 500 of the newest objects, and there are at least 511")
+	require.Contains(t, files["problems.txt"], "backup-runner.log: only the first 4194304 bytes")
+}
+
+// endless is a log without an end.
+type endless struct{}
+
+// Read implements io.Reader.
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = "a line\n"[i%7]
+	}
+	return len(p), nil
+}
+
+func TestAnOutputThatFailsIsAnError(t *testing.T) {
+	_, err := debug.Write(t.Context(), broken{}, config(t, cluster(estate()...)))
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+type broken struct{}
+
+// Write implements io.Writer.
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

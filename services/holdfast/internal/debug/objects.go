@@ -1,0 +1,139 @@
+package debug
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/crds"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
+)
+
+const (
+	// page is how many objects are read at once, readAtMost how many of a kind at all; the newest
+	// keptAtMost of these are in the bundle.
+	page       = 250
+	readAtMost = 5000
+	keptAtMost = 500
+)
+
+// kind is a kind of objects that the bundle has.
+type kind struct {
+	file string
+	gvk  schema.GroupVersionKind
+	// options choose its objects; only are names, all if there are none.
+	options []client.ListOption
+	only    []string
+	// drop removes what is not wanted of an object.
+	drop func(map[string]any)
+}
+
+// kinds are those of velero.io in the namespace and those of the installation itself. Secrets are
+// not among them.
+func kinds(namespace string) ([]kind, error) {
+	here := client.InNamespace(namespace)
+	ours := client.MatchingLabels{"app.kubernetes.io/part-of": "holdfast"}
+	all := []kind{
+		{file: "deployments", gvk: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, options: []client.ListOption{here}},
+		{file: "statefulsets", gvk: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}, options: []client.ListOption{here, ours}},
+		{file: "pods", gvk: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, options: []client.ListOption{here, ours}},
+		{file: "events", gvk: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, options: []client.ListOption{here}},
+		{file: "leases", gvk: schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, options: []client.ListOption{here}},
+		{file: "configmaps", gvk: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, options: []client.ListOption{here}, only: []string{"holdfast-queue", "holdfast-settings"}},
+		{
+			file: "definitions", gvk: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+			drop: func(object map[string]any) { delete(object, "spec") },
+		},
+	}
+	definitions, err := crds.All()
+	if err != nil {
+		return nil, err
+	}
+	definitionsKind := &all[len(all)-1]
+	for _, crd := range definitions {
+		definitionsKind.only = append(definitionsKind.only, crd.Name)
+		for _, v := range crd.Spec.Versions {
+			all = append(all, kind{
+				file: crd.Name + "." + v.Name, gvk: schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}, options: []client.ListOption{here},
+			})
+		}
+	}
+	return all, nil
+}
+
+// objects adds a file of YAML documents for each kind.
+func objects(ctx context.Context, a *archive, cfg Config) {
+	all, err := kinds(cfg.Namespace)
+	if err != nil {
+		a.problem("objects", err)
+		return
+	}
+	for i := range all {
+		k := &all[i]
+		name := "objects/" + k.file + ".yaml"
+		a.part(ctx, name, cfg.Timeout, func(ctx context.Context) error { return objectsOf(ctx, a, cfg.Reader, k, name) })
+	}
+}
+
+func objectsOf(ctx context.Context, a *archive, r client.Reader, k *kind, name string) error {
+	found, more, err := list(ctx, r, k)
+	if err != nil && len(found) == 0 {
+		return err
+	}
+	total := len(found)
+	slices.SortStableFunc(found, func(x, y unstructured.Unstructured) int {
+		return cmp.Compare(y.GetCreationTimestamp().Unix(), x.GetCreationTimestamp().Unix())
+	})
+	found = found[:min(total, keptAtMost)]
+	var out bytes.Buffer
+	written := 0
+	for i := range found {
+		if k.drop != nil {
+			k.drop(found[i].Object)
+		}
+		scrub.Object(found[i].Object)
+		document, err := yaml.Marshal(found[i].Object)
+		if err != nil {
+			return err
+		}
+		if out.Len()+len(document) > fileBytes {
+			break
+		}
+		out.WriteString("---\n")
+		out.Write(document)
+		written++
+	}
+	a.add(name, out.Bytes())
+	if more || written < total {
+		a.problem(name, fmt.Errorf("it has %d of the newest objects, and there are at least %d", written, total))
+	}
+	return err
+}
+
+// list reads the objects of a kind; more reports that there are others. Those that were read before
+// an error are returned with it.
+func list(ctx context.Context, r client.Reader, k *kind) (found []unstructured.Unstructured, more bool, err error) {
+	for next := ""; ; {
+		answer := &unstructured.UnstructuredList{}
+		answer.SetGroupVersionKind(k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List"))
+		options := append(slices.Clone(k.options), client.Limit(page), client.Continue(next))
+		if err := r.List(ctx, answer, options...); err != nil {
+			return found, false, err
+		}
+		for i := range answer.Items {
+			if len(k.only) == 0 || slices.Contains(k.only, answer.Items[i].GetName()) {
+				found = append(found, answer.Items[i])
+			}
+		}
+		if next = answer.GetContinue(); next == "" || len(found) >= readAtMost {
+			return found, next != "", nil
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package scrub_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
+)
+
+const planted = "Planted-S3cret"
+
+func TestTextsWithoutSecrets(t *testing.T) {
+	for _, text := range []string{
+		"dial nats://user:" + planted + "@host:4222 refused",
+		"GET https://store/bucket/key?X-Amz-Signature=" + planted + "&X-Amz-Date=1 failed",
+		`level=error msg="x" password=` + planted,
+		`{"level":"info","aws_secret_access_key":"` + planted + ` and more"}`,
+		`msg="sent {\"token\": \"` + planted + `\", \"n\": 1}"`,
+		"secretKey: '" + planted + " x'", "AccountKey=" + planted + ";EndpointSuffix=x", "MY_API_KEY=" + planted,
+		"Authorization: Bearer " + planted + ".abc", "sent bearer " + planted, "--admin-password=" + planted,
+		"-----BEGIN RSA PRIVATE KEY-----\n" + planted + "\n-----END RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\n" + planted,
+	} {
+		got := scrub.Text(text)
+		require.NotContains(t, got, planted, text)
+		require.NotContains(t, got, "and more")
+		require.Contains(t, got, scrub.Mark)
+	}
+	require.NotContains(t, scrub.Text("eyJhbGciOi.eyJzdWIiOi."+planted), planted)
+	require.NotContains(t, scrub.Text("key AKIAIOSFODNN7EXAMPLE"), "AKIA")
+}
+
+func TestTextsWithoutSecretsStay(t *testing.T) {
+	for _, text := range []string{
+		`time=2026 level=INFO msg="backup completed" backup=velero/daily items=12`, "https://minio.example.com:9000/bucket", "nats://host:4222", "", "no key here",
+	} {
+		require.Equal(t, text, scrub.Text(text))
+	}
+	require.Contains(t, scrub.Text("before\npassword=x\nafter"), "\nafter", "only the value goes")
+}
+
+func scrubbed(t *testing.T, text string) (map[string]any, string) {
+	t.Helper()
+	var object map[string]any
+	require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(text, "PLANTED", planted)), &object))
+	scrub.Object(object)
+	out, err := json.Marshal(object)
+	require.NoError(t, err)
+	return object, string(out)
+}
+
+func TestObjectsWithoutSecrets(t *testing.T) {
+	for name, text := range map[string]string{
+		"annotation":  `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":\"PLANTED\"}","pre.hook.backup.velero.io/command":"[\"PLANTED\"]"}}}`,
+		"managed":     `{"metadata":{"managedFields":[{"fieldsV1":"PLANTED"}]}}`,
+		"config":      `{"spec":{"config":{"region":"eu","customKey":"PLANTED"}}}`,
+		"url":         `{"spec":{"config":{"s3Url":"https://user:PLANTED@store"}}}`,
+		"env":         `{"spec":{"containers":[{"env":[{"name":"ANY","value":"PLANTED"}]}]}}`,
+		"args":        `{"spec":{"containers":[{"args":["--x-token=PLANTED","PLANTED"],"command":["/bin/sh","-c","PLANTED"]}]}}`,
+		"hook":        `{"spec":{"hooks":{"resources":[{"pre":[{"exec":{"command":["mysql","-pPLANTED"]}}]}]}}}`,
+		"download":    `{"status":{"downloadURL":"https://store/PLANTED"}}`,
+		"key":         `{"spec":{"adminPassword":"PLANTED","tokens":["PLANTED"]}}`,
+		"secret":      `{"kind":"Secret","data":{"a":"PLANTED"},"stringData":{"b":"PLANTED"},"metadata":{"name":"s"}}`,
+		"message":     `{"status":{"message":"cannot reach https://u:PLANTED@host"}}`,
+		"data mover":  `{"spec":{"dataMoverConfig":{"x":"PLANTED"}}}`,
+		"header":      `{"spec":{"httpHeaders":[{"name":"X","value":"PLANTED"}]}}`,
+		"nested list": `{"spec":{"a":[[{"password":"PLANTED"}]]}}`,
+	} {
+		_, out := scrubbed(t, text)
+		require.NotContains(t, out, planted, name)
+	}
+}
+
+func TestWhatHelpsStays(t *testing.T) {
+	object, out := scrubbed(t, `{"kind":"BackupStorageLocation","metadata":{"name":"default","annotations":{"holdfast.io/object-store":"plugin"}},
+		"spec":{"provider":"aws","config":{"region":"eu","s3Url":"https://store:9000"},"credential":{"name":"keys","key":"cloud"},"objectStorage":{"bucket":"b","prefix":"p"}},
+		"status":{"phase":"Unavailable","message":"no route to host"},"template":{"volumes":[{"secret":{"secretName":"tls"}}],"containers":[{"args":["--features=EnableCSI","--nats-creds-file=/nats/creds"]}]}}`)
+	require.Equal(t, "default", object["metadata"].(map[string]any)["name"])
+	for _, kept := range []string{`"region":"eu"`, `"s3Url":"https://store:9000"`, `"name":"keys"`, `"key":"cloud"`, `"bucket":"b"`, "no route to host", `"secretName":"tls"`, "--features=EnableCSI", `"holdfast.io/object-store":"plugin"`} {
+		require.Contains(t, out, kept)
+	}
+}

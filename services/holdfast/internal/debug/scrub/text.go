@@ -1,0 +1,43 @@
+// Package scrub removes secrets from objects and from texts that leave the cluster. It removes more
+// than secrets rather than less: what a value means is judged by its key, and what is not known to
+// be harmless goes.
+package scrub
+
+import (
+	"regexp"
+
+	"github.com/holdfast-io/holdfast/pkg/redact"
+)
+
+// Mark stands where a value was.
+const Mark = redact.Mark
+
+// secretWord is what a name has whose value is a secret.
+const secretWord = `(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|api[_.-]?key|access[_.-]?key|private[_.-]?key|account[_.-]?key|signature|authorization|connection[_.-]?string)`
+
+var (
+	// query is that of a URL: signed links have their signature in it.
+	query = regexp.MustCompile(`(\w+://[^\s"'?<>]+\?)[^\s"'<>]+`)
+	// bearer is a scheme of HTTP authentication with its credentials.
+	bearer = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}`)
+	// assigned is name=value, "name": "value" and the like, quotes escaped or not.
+	assigned = regexp.MustCompile(`(?i)([\w.-]*` + secretWord + `[\w.-]*\\?["']?\s*[=:]\s*)(\\"(?:[^"\\]|\\[^"])*\\"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&}\]"']+)`)
+	// jwt is a JSON Web Token, as a service account's.
+	jwt = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*`)
+	// keyID is an access key id of AWS.
+	keyID = regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b`)
+	// pem is a private key, to its end or to that of the text.
+	pem = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)`)
+)
+
+// Text returns a text without what looks like a secret: users and queries of URLs, what is assigned
+// to a name such as password, tokens and private keys.
+func Text(text string) string {
+	text = pem.ReplaceAllString(text, Mark)
+	text = redact.URLs(text)
+	text = query.ReplaceAllString(text, "${1}"+Mark)
+	text = bearer.ReplaceAllString(text, "${1} "+Mark)
+	text = assigned.ReplaceAllString(text, "${1}"+Mark)
+	text = jwt.ReplaceAllString(text, Mark)
+	return keyID.ReplaceAllString(text, Mark)
+}
