@@ -23,7 +23,10 @@ import (
 
 const component = "app.kubernetes.io/component"
 
-// runJobs does for the Pods of the chart's Job what a node does, until the test ends: each is a
+// ofJob is the label that the Job controller gives the Pods of a Job.
+const ofJob = "batch.kubernetes.io/job-name"
+
+// runJobs does for the Pods of the chart's Jobs what a node does, until the test ends: each is a
 // process with the Pod's arguments and the rights of its account, and its exit code is the Pod's
 // phase.
 func (p *place) runJobs(t *testing.T) {
@@ -34,7 +37,7 @@ func (p *place) runJobs(t *testing.T) {
 	group.Go(func() {
 		for tick := time.NewTicker(site.Look); ctx.Err() == nil; {
 			pods := &corev1.PodList{}
-			if p.client.List(ctx, pods, client.MatchingLabels{component: "definitions"}) == nil {
+			if p.client.List(ctx, pods, client.HasLabels{ofJob}) == nil {
 				for i := range pods.Items {
 					if pod := &pods.Items[i]; pod.Status.Phase == corev1.PodPending {
 						p.runPod(ctx, t, pod)
@@ -102,7 +105,7 @@ func (p *place) addsToDefinitions(t *testing.T) {
 	}
 	before := versions()
 
-	p.helm(t, namespace, "upgrade", "--values", "testdata/velero-aws.yaml")
+	p.helm(t, namespace, "upgrade", "--values", "testdata/velero-aws.yaml", "--set", "doctor.enabled=true")
 
 	crd, err = api.Get(t.Context(), older, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -115,23 +118,24 @@ func (p *place) addsToDefinitions(t *testing.T) {
 	delete(before, older)
 	delete(after, older)
 	require.Equal(t, before, after, "nothing else changes")
-	p.leavesNoJob(t)
+	p.leavesNoJob(t, "definitions")
+	p.leavesNoJob(t, "doctor")
 }
 
-// leavesNoJob waits until what the Job consisted of is gone.
-func (p *place) leavesNoJob(t *testing.T) {
+// leavesNoJob waits until what a Job consisted of is gone.
+func (p *place) leavesNoJob(t *testing.T, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, list := range []client.ObjectList{&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "JobList"}},
 			&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccountList"}},
 			&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleList"}},
 			&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBindingList"}}} {
-			if p.client.List(t.Context(), list, client.MatchingLabels{component: "definitions"}) != nil || len(list.(*metav1.PartialObjectMetadataList).Items) > 0 {
+			if p.client.List(t.Context(), list, client.MatchingLabels{component: name}) != nil || len(list.(*metav1.PartialObjectMetadataList).Items) > 0 {
 				return false
 			}
 		}
 		return true
-	}, site.Patience, site.Look, "the Job, its account and its rights are gone")
+	}, site.Patience, site.Look, "the Job %s, its account and its rights are gone", name)
 }
 
 // The Job may create definitions, and read and change those of Holdfast: it can remove none, and

@@ -151,6 +151,13 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
   verbs: [get, update]
 {{- end -}}
 
+{{/* Of the Job that checks before an installation: it reads definitions, and looks for Velero servers and their locations in all namespaces. */}}
+{{- define "holdfast.rights.doctor" -}}
+- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [get]}
+- {apiGroups: [apps], resources: [deployments], verbs: [list]}
+- {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [list]}
+{{- end -}}
+
 {{- define "holdfast.csi" -}}
 {{- $features := ternary .Values.features (list .Values.features) (kindIs "slice" .Values.features) -}}
 {{- if or (has "EnableCSI" $features) (contains "EnableCSI" (toString .Values.configuration.features)) -}}on{{- end -}}
