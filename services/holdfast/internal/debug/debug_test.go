@@ -183,7 +183,10 @@ func TestABundleIsBounded(t *testing.T) {
 		objects = append(objects, b)
 	}
 	cfg := config(t, cluster(append(objects, estate()...)...))
-	cfg.Logs = func(context.Context, string, string, bool) (io.ReadCloser, error) {
+	cfg.Logs = func(_ context.Context, _, _ string, previous bool) (io.ReadCloser, error) {
+		if previous {
+			return io.NopCloser(strings.NewReader("short\n")), nil
+		}
 		return io.NopCloser(io.LimitReader(endless{}, 5<<20)), nil
 	}
 	files, _ := write(t, cfg)

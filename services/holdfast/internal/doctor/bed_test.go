@@ -2,7 +2,6 @@ package doctor_test
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -77,7 +76,7 @@ func (b *bed) run(check string) []doctor.Finding {
 		},
 	})
 	cfg := doctor.Config{
-		Namespace: "velero", Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Client: c, Timeout: time.Minute,
+		Namespace: "velero", Clock: clock.RealClock{}, Client: c, Timeout: time.Minute,
 		Discovery: &discovering{
 			FakeDiscovery: &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: b.apis}, FakedServerVersion: &version.Info{GitVersion: b.server}},
 			broken:        b.broken,

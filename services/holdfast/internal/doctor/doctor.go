@@ -5,7 +5,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -32,13 +31,12 @@ type Locations interface {
 	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
 }
 
-// Config is what is checked and with what. Clock, Log, Client, Discovery and Namespace are
+// Config is what is checked and with what. Clock, Client, Discovery and Namespace are
 // required.
 type Config struct {
 	Namespace string
 	// Clock is compared with the clocks of object stores.
 	Clock clock.PassiveClock
-	Log   *slog.Logger
 	// Client has the rights of the caller.
 	Client    client.Client
 	Discovery discovery.DiscoveryInterface

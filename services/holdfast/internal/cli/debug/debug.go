@@ -109,8 +109,13 @@ func (o *Options) config(ctx context.Context) (debug.Config, func() error, error
 		},
 		Values: map[string]func(context.Context) (any, error){
 			"versions.json": func(context.Context) (any, error) {
-				server, err := checks.Discovery.ServerVersion()
-				return map[string]any{"client": buildinfo.String(), "kubernetes": server}, err
+				versions := map[string]any{"client": buildinfo.String()}
+				if server, err := checks.Discovery.ServerVersion(); err != nil {
+					versions["kubernetesError"] = err.Error()
+				} else {
+					versions["kubernetes"] = server
+				}
+				return versions, nil
 			},
 			"doctor.json": func(context.Context) (any, error) {
 				return doctor.Run(ctx, checks, readOnly()), nil // what it had no time for is not in it

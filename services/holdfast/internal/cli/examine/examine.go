@@ -105,7 +105,7 @@ func (o *Options) Config(ctx context.Context) (cfg doctor.Config, done func() er
 	nats := o.NATS
 	nats.Name, nats.Log, nats.Clock = "holdfast-doctor", log, o.Clock
 	return doctor.Config{
-		Namespace: namespace, Clock: o.Clock, Log: log, Client: c, Discovery: discover,
+		Namespace: namespace, Clock: o.Clock, Client: c, Discovery: discover,
 		Missing:   func(ctx context.Context) ([]string, error) { return crds.Missing(ctx, config) },
 		Locations: locations, NATS: nats, StreamReplicas: nats.Replicas, Services: o.Services, Metrics: o.Metrics,
 		Named: func(name string) bool { return o.named[name] }, Dial: o.Dial, Plugins: plugins, Features: o.Features, Timeout: o.Timeout,
