@@ -68,5 +68,6 @@ func (w *worker) storeDeadLetter(ctx context.Context, msg jetstream.Msg, reason 
 	if err := w.send(sending, subject, msg.Data(), header); err != nil {
 		return fmt.Errorf("store dead letter: %w", errors.Join(err, w.confirm(ctx, msg, ackTimeout, delayed(deadRetry))))
 	}
+	w.dead.WithLabelValues(string(w.what)).Inc()
 	return w.confirm(ctx, msg, ackTimeout, ackTerm+" "+text)
 }

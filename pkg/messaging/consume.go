@@ -54,6 +54,7 @@ func (c *Client) Consume(ctx context.Context, what What, cfg ConsumerConfig, han
 	if cfg.AckWait <= 0 {
 		cfg.AckWait = defaultAckWait
 	}
+	c.dead.WithLabelValues(string(what)) // at zero: increase() does not see what a series begins with
 	w := &worker{Client: c, what: what, tune: cfg, handle: handle}
 	var group sync.WaitGroup
 	for range max(cfg.Concurrency, 1) {

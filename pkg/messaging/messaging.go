@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/utils/clock"
@@ -55,6 +56,8 @@ type Config struct {
 	// Tracer makes the producer and consumer spans; nil makes none, trace context is passed on all
 	// the same.
 	Tracer trace.TracerProvider
+	// Metrics takes the metrics of the connection; nil takes none.
+	Metrics prometheus.Registerer
 	// Installation names what this client works for, in letters, digits and "-": messages reach
 	// clients of the same name only. It is called until it has succeeded once; nil means no name.
 	Installation func(ctx context.Context) (string, error)
@@ -71,6 +74,7 @@ type Client struct {
 	tracer trace.Tracer
 	line   *line
 	name   installation
+	dead   *prometheus.CounterVec
 }
 
 // Connect starts a connection. An unreachable server is not an error: the client keeps trying in
@@ -86,6 +90,10 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		cfg.Tracer = noop.NewTracerProvider()
 	}
 	cfg.Replicas = max(cfg.Replicas, 1)
+	dead, err := deadLetters(cfg.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("connect to nats: %w", err)
+	}
 	line := newLine(ctx)
 	options, err := connectOptions(cfg, line)
 	if err != nil {
@@ -100,7 +108,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		conn.Close()
 		return nil, fmt.Errorf("connect to nats: %w", err)
 	}
-	return &Client{cfg: cfg, conn: conn, js: js, tracer: cfg.Tracer.Tracer(tracerName), line: line}, nil
+	return &Client{cfg: cfg, conn: conn, js: js, tracer: cfg.Tracer.Tracer(tracerName), line: line, dead: dead}, nil
 }
 
 // CheckURL refuses what is not one URL or a comma-separated list of them. The error begins with a

@@ -120,7 +120,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 	}
 	r.fabric, err = messaging.Connect(ctx, messaging.Config{
 		URL: o.NATSURL, CredsFile: o.NATSCredsFile, CAFile: o.NATSCAFile, CertFile: o.NATSCertFile, KeyFile: o.NATSKeyFile,
-		Replicas: o.NATSStreamReplicas, Name: r.base.Instance,
+		Replicas: o.NATSStreamReplicas, Name: r.base.Instance, Metrics: r.registry,
 		Log: r.base.Log, Clock: r.base.Clock, Tracer: r.base.Tracer,
 		Installation: Installation(r.manager.GetAPIReader(), o.Namespace),
 	})

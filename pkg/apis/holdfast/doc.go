@@ -46,6 +46,9 @@ const (
 	// the runner that ran their pre hooks, or whose post hooks ran before what they follow: which of
 	// them, and the object's UID, as JSON.
 	AnnotationPostHooks = "holdfast.io/post-hooks"
+	// AnnotationTarballBytes is the size of the tarball of a Backup that ended, where it has one, in
+	// bytes.
+	AnnotationTarballBytes = "holdfast.io/tarball-bytes"
 	// AnnotationIgnoreRunning ("true") lets a restore start beside running backups that overlap
 	// with it.
 	AnnotationIgnoreRunning = "holdfast.io/ignore-running"

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 )
 
@@ -41,6 +42,8 @@ type Config struct {
 	Clock clock.WithTicker
 	// Limits bound what plugins may cost.
 	Limits Limits
+	// Metrics takes the times of calls; nil takes none.
+	Metrics prometheus.Registerer
 }
 
 // Host holds the plugins of a directory. Safe for concurrent use.
@@ -52,6 +55,7 @@ type Host struct {
 	listings []listing
 	known    atomic.Pointer[catalog]
 	backoffs *backoffs
+	calls    *prometheus.HistogramVec
 	// operations are nil until they are asked for.
 	operations atomic.Pointer[Operations]
 }
@@ -65,7 +69,11 @@ const featureCSI = "EnableCSI"
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	cfg.Environ = environ(cfg)
-	h := &Host{cfg: cfg, backoffs: newBackoffs()}
+	calls, err := newCallTimes(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{cfg: cfg, backoffs: newBackoffs(), calls: calls}
 	paths, failures, err := executables(cfg.Dir, cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("plugin directory: %w", err)
@@ -89,7 +97,7 @@ func (h *Host) spec(path string, log *slog.Logger) *spec {
 	if len(h.cfg.Features) > 0 {
 		args = append(args, "--features="+strings.Join(h.cfg.Features, ","))
 	}
-	return &spec{path: path, args: args, env: h.cfg.Environ, socketDir: h.cfg.SocketDir, log: log, clock: h.cfg.Clock, limits: h.cfg.Limits}
+	return &spec{path: path, args: args, env: h.cfg.Environ, socketDir: h.cfg.SocketDir, log: log, clock: h.cfg.Clock, limits: h.cfg.Limits, calls: h.calls}
 }
 
 // executables returns the files below dir that have an execute permission, in alphanumeric order of

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
+	"github.com/prometheus/client_golang/prometheus"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
@@ -60,6 +61,7 @@ type spec struct {
 	log       *slog.Logger
 	clock     clock.WithTicker
 	limits    Limits
+	calls     *prometheus.HistogramVec
 }
 
 // process is a plugin process that listens.
@@ -193,6 +195,7 @@ func (p *process) config() *goplugin.ClientConfig {
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.limits.Answer), grpc.ForceCodecV2(newCodec())),
 			grpc.WithMaxHeaderListSize(maxHeaders),
 			grpc.WithStatsHandler(sentMarker{}),
+			grpc.WithStatsHandler(callTimes{plugin: filepath.Base(s.path), calls: s.calls}),
 			grpc.WithChainUnaryInterceptor(p.traced),
 			grpc.WithChainStreamInterceptor(p.openStream),
 		},

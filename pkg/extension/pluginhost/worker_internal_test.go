@@ -20,7 +20,9 @@ import (
 func crew(t *testing.T) *worker {
 	t.Helper()
 	path := filepath.Join(selfplugin.Directory(t, "vendor"), "vendor")
-	w := newWorker(t.Context(), &spec{path: path, env: os.Environ(), log: slog.New(slog.DiscardHandler), clock: clock.RealClock{}, limits: Limits{}.withDefaults()})
+	calls, err := newCallTimes(nil)
+	require.NoError(t, err)
+	w := newWorker(t.Context(), &spec{path: path, env: os.Environ(), log: slog.New(slog.DiscardHandler), clock: clock.RealClock{}, limits: Limits{}.withDefaults(), calls: calls})
 	t.Cleanup(w.close)
 	return w
 }

@@ -20,7 +20,7 @@ var errNotNow = errors.New("nothing to do")
 // there is nothing to do here now.
 func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], error) {
 	var decision Decision[T]
-	var mine claim.Claim
+	var mine, former claim.Claim
 	var attempt attemptSpan
 	var refused error // the kind's error, distinct from one of the API server about the object
 	obj := e.cfg.New()
@@ -44,6 +44,7 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 			return acquireErr
 		}
 		mine = acquired
+		former, _, _ = claim.Parse(o)
 		return e.write(ctx, o, decision, mine, &attempt)
 	})
 	switch {
@@ -61,6 +62,9 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 			decision.ended(ctx, obj)
 		}
 		return nil, nil, nil
+	}
+	if former.Holder != "" && former.Holder != mine.Holder {
+		e.metrics.takeovers.Inc()
 	}
 	attempt.claimed(obj, mine)
 	held := newHeld(e, obj, mine, attempt.span)

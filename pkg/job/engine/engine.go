@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,6 +93,8 @@ type Config[T client.Object] struct {
 	Cancellable bool
 	// Events gets the jobs that wait for a place; nil takes none.
 	Events Events
+	// Metrics takes the metrics of the jobs of this process; nil takes none.
+	Metrics prometheus.Registerer
 	// Tracer makes the spans of attempts; nil makes none.
 	Tracer trace.Tracer
 	Clock  clock.WithTicker
@@ -104,10 +107,12 @@ type Engine[T client.Object] struct {
 	pool    *workerpool.Pool
 	queue   *workqueue
 	tracker *tracker
+	metrics *metrics
 	group   sync.WaitGroup // jobs that outlive the handler of their hint
 }
 
-// New returns an Engine. Setup and Serve bring it to life.
+// New returns an Engine. Setup and Serve bring it to life. Metrics of the same kind that are
+// registered already are a panic.
 func New[T client.Object](cfg Config[T]) *Engine[T] {
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
@@ -116,7 +121,9 @@ func New[T client.Object](cfg Config[T]) *Engine[T] {
 	if cfg.Idle > 0 {
 		pool.Total = idleJobs * max(cfg.Concurrency, 1)
 	}
-	return &Engine[T]{cfg: cfg, pool: workerpool.New(pool), queue: newWorkqueue(cfg.Clock), tracker: newTracker(cfg.Clock)}
+	e := &Engine[T]{cfg: cfg, pool: workerpool.New(pool), queue: newWorkqueue(cfg.Clock), tracker: newTracker(cfg.Clock)}
+	e.metrics = newMetrics(cfg.Metrics, cfg.ObjectKind, e.tracker.count)
+	return e
 }
 
 // Setup adds the controller to the manager.

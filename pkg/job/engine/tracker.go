@@ -69,6 +69,13 @@ func (w *tracker) startIf(uid types.UID, ready func() bool) (active bool) {
 	return active
 }
 
+// count returns how many jobs this process works on.
+func (w *tracker) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.running)
+}
+
 // finish ends the work and notes whether it failed, in one step: a reader that finds it ended finds
 // its failure too.
 func (w *tracker) finish(uid types.UID, err error) {

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
@@ -40,6 +41,8 @@ type Opener struct {
 	reader    client.Reader
 	namespace string
 	plugins   *plugins
+	see       objectstore.Observer // nil sees nothing
+	clock     clock.PassiveClock   // of what see gets
 
 	mu         sync.Mutex
 	conditions map[revision]*s3store.Condition
@@ -131,6 +134,9 @@ func (o *Opener) open(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 	bucket, err := o.bucket(ctx, loc, place)
 	if err != nil {
 		return nil, err
+	}
+	if o.see != nil {
+		bucket = objectstore.Observed(bucket, o.clock, o.see)
 	}
 	store, err := objectstore.WithPrefix(bucket, place.prefix)
 	if err != nil {

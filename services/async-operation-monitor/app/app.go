@@ -49,7 +49,7 @@ func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Co
 	peers := claim.NewPeers(mgr.GetAPIReader(), namespace, c.Clock)
 	homes := operationhome.NewClient(peers, rt.Dial)
 	source := &operations.Source{
-		Reader: mgr.GetAPIReader(), Namespace: namespace, Stores: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(host, c.Log, rt.WorkDir())),
+		Reader: mgr.GetAPIReader(), Namespace: namespace, Stores: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock)),
 		Clock: c.Clock, Actions: actions, Homes: homes,
 	}
 	var m *monitor.Monitor

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -25,7 +26,6 @@ import (
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/owedhooks"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/server"
 )
@@ -73,15 +73,19 @@ func (a *App) build(ctx context.Context) error {
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
 		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, OperationsOf: operation.KindBackup, Clock: c.Clock, Log: c.Log,
 	})
-	counters, err := metrics.New(rt.Registry())
+	schedules := count.NewSchedules(rt.Registry())
+	counts, err := count.NewBackups(schedules)
 	if err != nil {
+		return err
+	}
+	if err := schedules.Watch(mgr, Name+"-schedules"); err != nil {
 		return err
 	}
 	source, err := cluster.New(rt.RestConfig(), c.Clock, rt.WorkDir())
 	if err != nil {
 		return err
 	}
-	plugins, err := forservice.New(ctx, c.Base, c.Plugins)
+	plugins, err := forservice.New(ctx, c.Base, c.Plugins, rt.Registry())
 	if err != nil {
 		return fmt.Errorf("--plugin-dir: %w", err)
 	}
@@ -96,7 +100,7 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	csi := newCSI(c.Base, csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log})
-	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir()))
+	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))
 	owed := &owedhooks.Task{Locations: locations, Exec: exec, Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(),
 		Namespace: namespace, Clock: c.Clock, Log: c.Log}
 	rt.GoLeading(dutyTimeouts*c.ClaimTimeout, service.Duties{"owed-post-hooks": owed.Run})
@@ -108,7 +112,7 @@ func (a *App) build(ctx context.Context) error {
 		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).open,
 		CSI:       csi.ends(),
 		Exec:      exec,
-		Metrics:   counters, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
+		Counts:    counts, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
 		KeepFailed: func() bool { return plugins.MayServe(pluginhost.KindDeleteItemAction) },
 	})
@@ -117,7 +121,7 @@ func (a *App) build(ctx context.Context) error {
 		NewList: func() client.ObjectList { return &velerov1.BackupList{} },
 		Reader:  mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: namespace, Instance: a.instance,
 		Bus: rt.Fabric(), Work: messaging.WorkBackupRun, Concurrency: c.Jobs, Grace: job.GracePeriod, Cancellable: true,
-		Events: mgr.GetEventRecorder(Name), Tracer: c.Tracer.Tracer(Name),
+		Events: mgr.GetEventRecorder(Name), Metrics: rt.Registry(), Tracer: c.Tracer.Tracer(Name),
 		Clock: c.Clock, Log: c.Log,
 	})
 	backupv1.RegisterBackupServiceServer(rt.GRPC(), server.New(mgr.GetAPIReader(), namespace, c.Clock))

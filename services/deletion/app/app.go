@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -37,6 +38,8 @@ type App struct {
 	instance *claim.Instance
 	remover  *remove.Remover
 	engine   *engine.Engine[*velerov1.DeleteBackupRequest]
+
+	schedules *count.Schedules
 }
 
 // New connects the service and registers what it serves.
@@ -48,11 +51,13 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, runtime: rt}
+	a := &App{config: c, runtime: rt, schedules: count.NewSchedules(rt.Registry())}
 	a.build(host)
-	if err := a.engine.Setup(rt.Manager()); err != nil {
-		rt.Close()
-		return nil, fmt.Errorf("service %s: %w", c.Name, err)
+	for _, step := range []func() error{a.schedules.Err, a.controllers} {
+		if err := step(); err != nil {
+			rt.Close()
+			return nil, fmt.Errorf("service %s: %w", c.Name, err)
+		}
 	}
 	return a, nil
 }
@@ -63,19 +68,27 @@ func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
 // Runtime gives access to the addresses the service listens on.
 func (a *App) Runtime() *service.Runtime { return a.runtime }
 
+// controllers adds what watches objects to the manager.
+func (a *App) controllers() error {
+	if err := a.schedules.Watch(a.runtime.Manager(), Name+"-schedules"); err != nil {
+		return err
+	}
+	return a.engine.Setup(a.runtime.Manager())
+}
+
 func (a *App) reader() client.Reader { return a.runtime.Manager().GetAPIReader() }
 func (a *App) client() client.Client { return a.runtime.Manager().GetClient() }
 
 func (a *App) build(host *pluginhost.Host) {
 	c, namespace := a.config, a.config.Options.Namespace
-	opener := location.New(a.reader(), namespace, location.WithPlugins(host, c.Log, a.runtime.WorkDir()))
+	opener := location.New(a.reader(), namespace, location.WithPlugins(host, c.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), c.Clock))
 	a.instance = claim.NewInstance(claim.Config{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Name: c.Instance, Address: a.runtime.AdvertisedAddr(),
 		Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
 	})
 	a.remover = &remove.Remover{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
-		Actions: a.actions(host), Snapshots: a.snapshots(host), Metrics: remove.NewMetrics(a.runtime.Registry()),
+		Actions: a.actions(host), Snapshots: a.snapshots(host), Metrics: remove.NewMetrics(a.schedules),
 	}
 	csi, csiActions := a.csi()
 	a.remover.CSI, a.remover.CSIActions = csi, csiActions
@@ -84,7 +97,7 @@ func (a *App) build(host *pluginhost.Host) {
 		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },
 		NewList: func() client.ObjectList { return &velerov1.DeleteBackupRequestList{} },
 		Reader:  a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Instance: a.instance,
-		Bus: a.runtime.Fabric(), Work: messaging.WorkDeletionRun, Concurrency: c.Concurrency, Idle: idle, Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log,
+		Bus: a.runtime.Fabric(), Work: messaging.WorkDeletionRun, Concurrency: c.Concurrency, Idle: idle, Metrics: a.runtime.Registry(), Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log,
 	})
 	collector := &expiry.Collector{
 		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,

@@ -54,7 +54,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, runtime: rt, plugins: func() []velerov1.PluginInfo { return plugins(host.Plugins()) }, opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
+	a := &App{config: c, runtime: rt, plugins: func() []velerov1.PluginInfo { return plugins(host.Plugins()) }, opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))}
 	a.build()
 	err = a.artifacts(ctx)
 	if err == nil {

@@ -11,10 +11,12 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/census"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/server"
@@ -40,7 +42,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, runtime: rt, locations: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()))}
+	a := &App{config: c, runtime: rt, locations: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))}
 	if err := a.build(); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
@@ -61,7 +63,8 @@ func (a *App) build() error {
 	if err != nil {
 		return fmt.Errorf("discovery client: %w", err)
 	}
-	counters, err := metrics.New(rt.Registry())
+	schedules := count.NewSchedules(rt.Registry())
+	counters, err := metrics.New(rt.Registry(), schedules)
 	if err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func (a *App) build() error {
 		Events:  rt.Manager().GetEventRecorder(Name),
 		Metrics: counters, Tracer: c.Tracer, Clock: c.Clock, Log: c.Log,
 	})
-	canceller, err := a.canceller()
+	canceller, err := a.canceller(counters)
 	if err != nil {
 		return err
 	}
@@ -96,10 +99,14 @@ func (a *App) build() error {
 	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{
 		Canceller: canceller, Reader: reader, Client: writer, Namespace: namespace, Queue: a.scheduler, Feed: a.feed,
 	})
-	schedules, err := a.schedules()
+	numbers := census.New(census.Config{Reader: rt.Manager().GetClient(), Namespace: namespace, Clock: c.Clock, Log: c.Log})
+	if err := rt.Registry().Register(numbers); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	makesBackups, err := a.schedules(schedules)
 	if err != nil {
 		return err
 	}
-	rt.GoLeading(c.DutyTimeout, service.Duties{"queue": a.scheduler.Run, "schedules": schedules.Run})
+	rt.GoLeading(c.DutyTimeout, service.Duties{"queue": numbers.While(a.scheduler.Run), "schedules": makesBackups.Run})
 	return a.watch()
 }

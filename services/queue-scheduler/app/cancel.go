@@ -30,7 +30,7 @@ func (c *CancelConfig) bindFlags(fs *pflag.FlagSet) {
 }
 
 // canceller builds what stops cancelled jobs.
-func (a *App) canceller() (*cancellation.Canceller, error) {
+func (a *App) canceller(counts cancellation.Counter) (*cancellation.Canceller, error) {
 	c, rt := a.config, a.runtime
 	reader := rt.Manager().GetAPIReader()
 	counters, err := cancellation.NewMetrics(rt.Registry())
@@ -40,7 +40,7 @@ func (a *App) canceller() (*cancellation.Canceller, error) {
 	canceller := cancellation.New(cancellation.Config{
 		Reader: reader, Client: rt.Manager().GetClient(), Namespace: c.Options.Namespace, Instance: c.Instance,
 		Deadline: c.CancelDeadline, ClaimTimeout: c.ClaimTimeout, Locations: a.locations,
-		WorkDir: rt.WorkDir(), Events: rt.Fabric(), Recorder: rt.Manager().GetEventRecorder(Name), Metrics: counters, Clock: c.Clock, Log: c.Log,
+		WorkDir: rt.WorkDir(), Events: rt.Fabric(), Recorder: rt.Manager().GetEventRecorder(Name), Metrics: counters, Counts: counts, Clock: c.Clock, Log: c.Log,
 	})
 	return canceller, canceller.Setup(rt.Manager(), Name+"-cancel")
 }

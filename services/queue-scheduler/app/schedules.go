@@ -3,14 +3,15 @@ package app
 import (
 	"fmt"
 
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/schedule"
 )
 
-// schedules returns the duty that makes Backups from Schedules.
-func (a *App) schedules() (*schedule.Scheduler, error) {
+// schedules returns the duty that makes Backups from Schedules, and has counts keep up with these.
+func (a *App) schedules(counts *count.Schedules) (*schedule.Scheduler, error) {
 	c, rt := a.config, a.runtime
 	reader, writer, namespace := rt.Manager().GetAPIReader(), rt.Manager().GetClient(), c.Options.Namespace
-	counters, err := schedule.NewMetrics(rt.Registry())
+	counters, err := schedule.NewMetrics(counts)
 	if err != nil {
 		return nil, err
 	}
@@ -20,6 +21,9 @@ func (a *App) schedules() (*schedule.Scheduler, error) {
 	})
 	if err := scheduler.Watch(rt.Manager(), Name+"-schedule"); err != nil {
 		return nil, fmt.Errorf("controller schedule: %w", err)
+	}
+	if err := counts.Watch(rt.Manager(), Name+"-schedules"); err != nil {
+		return nil, err
 	}
 	return scheduler, nil
 }

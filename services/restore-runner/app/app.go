@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
@@ -46,13 +47,14 @@ func New(ctx context.Context, config Config) (*App, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	plugins, err := forservice.New(ctx, config.Base, config.Plugins)
-	if err != nil {
-		return nil, err
-	}
 	config.DrainLimit = config.Operations.Timeout()
 	runtime, err := service.New(ctx, config.Base)
 	if err != nil {
+		return nil, err
+	}
+	plugins, err := forservice.New(ctx, config.Base, config.Plugins, runtime.Registry())
+	if err != nil {
+		runtime.Close()
 		return nil, err
 	}
 	operations := plugins.Operations(context.WithoutCancel(ctx), config.Log) // ended by Close
@@ -74,8 +76,12 @@ func (a *App) GRPCAddr() string { return a.runtime.GRPCAddr() }
 
 func (a *App) wire(config *Config) error {
 	mgr, namespace := a.runtime.Manager(), config.Options.Namespace
-	counts, err := metrics.New(a.runtime.Registry())
+	schedules := count.NewSchedules(a.runtime.Registry())
+	counts, err := metrics.New(a.runtime.Registry(), schedules)
 	if err != nil {
+		return err
+	}
+	if err := schedules.Watch(mgr, Name+"-schedules"); err != nil {
 		return err
 	}
 	instance := claim.NewInstance(claim.Config{
@@ -83,7 +89,7 @@ func (a *App) wire(config *Config) error {
 		Address: a.runtime.AdvertisedAddr(), Timeout: config.ClaimTimeout, Predecessors: config.Predecessors,
 		OperationsOf: operation.KindRestore, Clock: config.Clock, Log: config.Log,
 	})
-	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()))
+	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), config.Clock))
 	exec, err := podexec.New(a.runtime.RestConfig())
 	if err != nil {
 		return err
@@ -112,7 +118,6 @@ func (a *App) wire(config *Config) error {
 		duties["restored-snapshots"] = a.sweeper(config).Run
 	}
 	a.runtime.GoLeading(dutyTimeouts*config.ClaimTimeout, duties)
-	a.runtime.Go("census", func(ctx context.Context) error { return counts.Census(ctx, mgr.GetClient(), namespace, config.Clock) })
 	return nil
 }
 
@@ -124,7 +129,7 @@ func (a *App) jobs(config *Config, kind *job.Kind, instance *claim.Instance) *en
 		New: func() *velerov1.Restore { return &velerov1.Restore{} }, NewList: func() client.ObjectList { return &velerov1.RestoreList{} },
 		Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: config.Options.Namespace,
 		Instance: instance, Bus: a.runtime.Fabric(), Work: messaging.WorkRestoreRun,
-		Concurrency: config.Concurrency, Grace: job.Grace, Cancellable: true, Events: mgr.GetEventRecorder(Name),
+		Concurrency: config.Concurrency, Grace: job.Grace, Cancellable: true, Events: mgr.GetEventRecorder(Name), Metrics: a.runtime.Registry(),
 		Tracer: config.Tracer.Tracer(Name), Clock: config.Clock, Log: config.Log,
 	})
 }

@@ -40,6 +40,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{ include "holdfast.rights.instance" . }}
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backups], verbs: [get, list, watch, patch]}
+- {apiGroups: [velero.io], resources: [schedules], verbs: [list, watch]}
 - {apiGroups: [velero.io], resources: [volumesnapshotlocations], verbs: [get]}
 - {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [get, update]}
 - {apiGroups: [""], resources: [configmaps], verbs: [create]}
@@ -65,6 +66,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{ include "holdfast.rights.instance" . }}
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [restores], verbs: [get, list, watch, patch]}
+- {apiGroups: [velero.io], resources: [schedules], verbs: [list, watch]}
 - {apiGroups: [velero.io], resources: [backups, volumesnapshotlocations], verbs: [get]}
 - {apiGroups: [""], resources: [configmaps], verbs: [get, list, create]}
 - {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [update]}
@@ -121,6 +123,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [velero.io], resources: [backups], verbs: [get, list, patch, delete]}
 - {apiGroups: [velero.io], resources: [restores], verbs: [get, list, patch, delete]}
 - {apiGroups: [velero.io], resources: [podvolumebackups, datauploads], verbs: [list]}
+- {apiGroups: [velero.io], resources: [schedules], verbs: [list, watch]}
 - {apiGroups: [velero.io], resources: [volumesnapshotlocations], verbs: [get]}
 {{- end -}}
 

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/service"
@@ -15,15 +17,16 @@ import (
 
 // New returns the service's one host, for all its jobs. Without --plugin-dir no process is started
 // and no session has a plugin. What cannot be used in the directory is logged as a warning and left
-// out; an error means that the directory cannot be read, or that ctx ended.
-func New(ctx context.Context, base service.Base, flags pluginhost.Flags) (*pluginhost.Host, error) {
+// out; an error means that the directory cannot be read, or that ctx ended. metrics takes the times of
+// calls, nil none.
+func New(ctx context.Context, base service.Base, flags pluginhost.Flags, metrics prometheus.Registerer) (*pluginhost.Host, error) {
 	if err := flags.Validate(); err != nil {
 		return nil, err
 	}
 	o := base.Options
 	host, err := pluginhost.New(ctx, pluginhost.Config{
 		Dir: o.PluginDir, Namespace: o.Namespace, Kubeconfig: o.Kubeconfig, LogLevel: o.LogLevel, Features: o.Features,
-		Environ: os.Environ(), AllowEnv: flags.Env, Log: base.Log, Clock: base.Clock, Limits: flags.Limits(),
+		Environ: os.Environ(), AllowEnv: flags.Env, Log: base.Log, Clock: base.Clock, Limits: flags.Limits(), Metrics: metrics,
 	})
 	if err != nil {
 		return nil, err
@@ -44,7 +47,7 @@ func Start(ctx context.Context, base service.Base, flags pluginhost.Flags) (*ser
 	if err != nil {
 		return nil, nil, err
 	}
-	host, err := New(ctx, base, flags)
+	host, err := New(ctx, base, flags, rt.Registry())
 	if err != nil {
 		rt.Close()
 		return nil, nil, fmt.Errorf("service %s: --plugin-dir: %w", base.Name, err)

@@ -14,13 +14,13 @@ import (
 
 // begun counts and announces a backup whose first holder this process is.
 func (k *Kind) begun(ctx context.Context, log *slog.Logger, b *velerov1.Backup) {
-	k.Metrics.Attempt(b.Labels[velerov1.LabelScheduleName])
+	k.Counts.Begun(b)
 	k.announce(ctx, log, b)
 }
 
 // ended counts, announces and records the terminal phase that was written.
 func (k *Kind) ended(ctx context.Context, log *slog.Logger, b *velerov1.Backup, contents finalize.Contents) {
-	k.Metrics.Finished(b, contents.TarballSize)
+	k.Counts.Ended(b)
 	k.announce(ctx, log, b)
 	ended.Record(k.Recorder, b)
 	log.InfoContext(ctx, "backup finished", "phase", b.Status.Phase, "items", contents.Items,

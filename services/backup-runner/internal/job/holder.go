@@ -3,7 +3,11 @@ package job
 import (
 	"context"
 	"errors"
+	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
@@ -54,6 +58,9 @@ func (h holder) Finish(ctx context.Context, final *velerov1.Backup, contents fin
 			if err := posthooks.Set(b, posthooks.Mark{Owed: true}); err != nil {
 				return err
 			}
+		}
+		if contents.TarballSize > 0 {
+			metav1.SetMetaDataAnnotation(&b.ObjectMeta, holdfast.AnnotationTarballBytes, strconv.FormatInt(contents.TarballSize, 10))
 		}
 		expiration := b.Status.Expiration
 		b.Status = *final.Status.DeepCopy()

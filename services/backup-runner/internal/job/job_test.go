@@ -31,6 +31,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -42,7 +43,6 @@ import (
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -161,13 +161,13 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-1"}}).Build()
-	counters, err := metrics.New(w.registry)
+	counts, err := count.NewBackups(count.NewSchedules(w.registry))
 	require.NoError(t, err)
 	w.Client, w.Instance = w.client, w.instance
 	w.Config = Config{
 		Reader: w.client,
 		Ledger: ledger.New(w.client, w.client, namespace), Locations: locations{w.store}, Cluster: source, Events: w.events,
-		Metrics: counters, Clock: fastClock{}, Log: slog.New(slog.DiscardHandler),
+		Counts: counts, Clock: fastClock{}, Log: slog.New(slog.DiscardHandler),
 		WorkDir: t.TempDir(), ConsistentCut: true, PartItems: 20, StorePatience: time.Minute,
 	}
 	return w

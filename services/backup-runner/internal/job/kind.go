@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
@@ -22,7 +23,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
@@ -86,10 +86,10 @@ type Config struct {
 	// CSI removes the objects of CSI snapshots; nil where none are taken.
 	CSI finalize.Snapshots
 	// Exec runs hooks in Pods; nil runs none.
-	Exec    podhook.Executor
-	Metrics *metrics.Metrics
-	Clock   clock.WithTicker
-	Log     *slog.Logger
+	Exec   podhook.Executor
+	Counts *count.Backups
+	Clock  clock.WithTicker
+	Log    *slog.Logger
 	// WorkDir holds a directory for each running job.
 	WorkDir string
 	// Workers, PartBytes, PartItems and BlockWorkers: see collect.Config.

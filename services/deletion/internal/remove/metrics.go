@@ -4,22 +4,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 )
 
 // Metrics counts deletions under Velero's names. A nil *Metrics counts nothing.
 type Metrics struct{ attempts, successes, failures *prometheus.CounterVec }
 
-// NewMetrics registers the counters.
-func NewMetrics(r prometheus.Registerer) *Metrics {
-	counter := func(name, help string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"schedule"})
-		r.MustRegister(c)
-		return c
-	}
+// NewMetrics registers the counters; a failure is that of Err of the Schedules.
+func NewMetrics(s *count.Schedules) *Metrics {
 	return &Metrics{
-		attempts:  counter("velero_backup_deletion_attempt_total", "Attempted backup deletions."),
-		successes: counter("velero_backup_deletion_success_total", "Successful backup deletions."),
-		failures:  counter("velero_backup_deletion_failure_total", "Failed backup deletions."),
+		attempts:  s.Counter("velero_backup_deletion_attempt_total", "Attempted backup deletions."),
+		successes: s.Counter("velero_backup_deletion_success_total", "Successful backup deletions."),
+		failures:  s.Counter("velero_backup_deletion_failure_total", "Failed backup deletions."),
 	}
 }
 

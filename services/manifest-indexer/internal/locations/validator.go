@@ -61,15 +61,15 @@ type Config struct {
 	Default string
 	// Events gets each change between available and unavailable; nil gets none.
 	Events Events
-	// Metrics takes the validator's gauge.
+	// Metrics takes the gauge of the locations.
 	Metrics prometheus.Registerer
 }
 
 // Validator validates locations when they are new, changed, or due.
 type Validator struct {
 	Config
-	available *prometheus.GaugeVec
-	wake      periodic.Signal
+	shown availability
+	wake  periodic.Signal
 
 	mu          sync.Mutex
 	seen        map[types.UID]seen
@@ -77,31 +77,25 @@ type Validator struct {
 }
 
 // seen is a location as it was validated last.
-type seen struct {
-	name string
-	spec [sha256.Size]byte
-}
+type seen struct{ spec [sha256.Size]byte }
 
 // New returns a Validator; it registers its metrics.
 func New(c Config) *Validator {
 	if c.Cached == nil {
 		c.Cached = c.Reader
 	}
-	v := &Validator{
-		Config: c, wake: periodic.NewSignal(), seen: map[types.UID]seen{},
-		available: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "velero_backup_location_status_gauge", Help: "Whether a backup location is available (1) or not (0).",
-		}, []string{"backup_location_name"}),
-	}
-	c.Metrics.MustRegister(v.available)
+	v := &Validator{Config: c, wake: periodic.NewSignal(), seen: map[types.UID]seen{}}
+	c.Metrics.MustRegister(&v.shown)
 	return v
 }
 
 // Wake requests a pass soon; it never blocks.
 func (v *Validator) Wake() { v.wake.Wake() }
 
-// Run makes passes until ctx ends. Failures are logged and tried again.
+// Run makes passes until ctx ends. Failures are logged and tried again. The metric is shown
+// meanwhile, and not afterwards: another replica shows it then.
 func (v *Validator) Run(ctx context.Context) error {
+	defer v.shown.set(nil)
 	return periodic.Run(ctx, v.Clock, scanPeriod, v.wake, func(ctx context.Context) {
 		if err := v.Pass(ctx); err != nil && ctx.Err() == nil {
 			v.Log.Error("locations not validated", "error", err)
@@ -119,6 +113,7 @@ func (v *Validator) Pass(ctx context.Context) error {
 		return err
 	}
 	v.forget(list.Items)
+	v.shown.set(list.Items)
 	var group errgroup.Group // without a context: one that fails does not end the others
 	group.SetLimit(parallel)
 	for i := range list.Items {
@@ -126,7 +121,9 @@ func (v *Validator) Pass(ctx context.Context) error {
 			group.Go(func() error { return v.validate(ctx, loc) })
 		}
 	}
-	return group.Wait()
+	err := group.Wait()
+	v.shown.set(list.Items)
+	return err
 }
 
 // due follows Velero 1.18: never validated, changed, or not for the frequency of the location or
@@ -185,13 +182,8 @@ func (v *Validator) validate(ctx context.Context, loc *velerov1.BackupStorageLoc
 
 func (v *Validator) record(loc *velerov1.BackupStorageLocation, spec [sha256.Size]byte, status velerov1.BackupStorageLocationStatus, was velerov1.BackupStorageLocationPhase) {
 	v.mu.Lock()
-	v.seen[loc.UID] = seen{loc.Name, spec}
+	v.seen[loc.UID] = seen{spec}
 	v.mu.Unlock()
-	up := 0.0
-	if status.Phase == velerov1.LocationPhaseAvailable {
-		up = 1
-	}
-	v.available.WithLabelValues(loc.Name).Set(up)
 	if was != status.Phase {
 		v.Log.Info("location changed", "location", loc.Name, "phase", string(status.Phase), "message", status.Message)
 	}
@@ -221,10 +213,9 @@ func (v *Validator) forget(locs []velerov1.BackupStorageLocation) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for uid, s := range v.seen {
+	for uid := range v.seen {
 		if !alive[uid] {
 			delete(v.seen, uid)
-			v.available.DeleteLabelValues(s.name)
 		}
 	}
 }

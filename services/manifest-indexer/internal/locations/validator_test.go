@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,6 +85,20 @@ func (b *bed) pass() {
 	require.NoError(b.t, b.v.Pass(b.t.Context()))
 }
 
+// shows compares the metric, by location.
+func (b *bed) shows(want ...string) {
+	b.t.Helper()
+	families, err := b.metrics.Gather()
+	require.NoError(b.t, err)
+	var got []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got = append(got, fmt.Sprintf("%s %g", m.GetLabel()[0].GetValue(), m.GetGauge().GetValue()))
+		}
+	}
+	require.Equal(b.t, want, got)
+}
+
 func (b *bed) get(name string) *velerov1.BackupStorageLocation {
 	b.t.Helper()
 	var l velerov1.BackupStorageLocation
@@ -100,7 +113,7 @@ func TestValidatesNewChangedAndDueLocations(t *testing.T) {
 	require.Equal(t, velerov1.LocationPhaseAvailable, got.Status.Phase)
 	require.Empty(t, got.Status.Message)
 	require.True(t, b.clock.Now().Equal(got.Status.LastValidationTime.Time))
-	require.Equal(t, 1.0, testutil.ToFloat64(b.v.available.WithLabelValues("a")))
+	b.shows("a 1")
 
 	b.pass()
 	require.Equal(t, 1, b.checker.calls["a"], "not due")
@@ -117,7 +130,7 @@ func TestValidatesNewChangedAndDueLocations(t *testing.T) {
 	got = b.get("a")
 	require.Equal(t, velerov1.LocationPhaseUnavailable, got.Status.Phase)
 	require.Equal(t, `BackupStorageLocation "a" is unavailable: no such bucket`, got.Status.Message)
-	require.Equal(t, 0.0, testutil.ToFloat64(b.v.available.WithLabelValues("a")))
+	b.shows("a 0")
 
 	delete(b.checker.fail, "a")
 	b.checker.note = "worth knowing"
@@ -232,4 +245,26 @@ func TestOneBadListIsAnError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Error(t, b.v.Pass(ctx))
+}
+
+// A replica that takes over shows what the objects say before anything is due, one whose duty has
+// ended shows nothing, and a location that is gone leaves nothing.
+func TestOneReplicaShowsTheLocations(t *testing.T) {
+	b := newBed(t, loc("a", 0), loc("b", 0))
+	b.checker.fail["b"] = errors.New("no such bucket")
+	b.pass()
+	b.shows("a 1", "b 0")
+	require.NoError(t, b.client.Delete(t.Context(), b.get("a")))
+
+	config := b.v.Config
+	config.Metrics = prometheus.NewRegistry()
+	next := &bed{t: t, client: b.client, checker: b.checker, clock: b.clock, v: New(config), metrics: config.Metrics.(*prometheus.Registry)}
+	next.pass()
+	next.shows("b 0")
+	require.Equal(t, 1, b.checker.calls["b"], "not due")
+
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	require.NoError(t, b.v.Run(ctx))
+	b.shows()
 }

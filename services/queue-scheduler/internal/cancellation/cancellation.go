@@ -49,6 +49,12 @@ type Events interface {
 	PublishEvent(ctx context.Context, event *eventv1.Event) error
 }
 
+// Counter counts jobs that ended, whoever ends them.
+type Counter interface {
+	// Ended counts a Backup or Restore that got a terminal phase.
+	Ended(obj client.Object)
+}
+
 // Config is what a Canceller works with. All fields but Recorder are required.
 type Config struct {
 	Reader    client.Reader // uncached
@@ -70,8 +76,10 @@ type Config struct {
 	// Recorder records Events of Kubernetes about jobs; nil records none.
 	Recorder ended.Events
 	Metrics  *Metrics
-	Clock    clock.WithTicker
-	Log      *slog.Logger
+	// Counts gets the jobs that end here.
+	Counts Counter
+	Clock  clock.WithTicker
+	Log    *slog.Logger
 }
 
 // Canceller stops jobs. Safe for concurrent use.
@@ -158,6 +166,7 @@ func end[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) 
 // reportEnded counts, logs, records and publishes a job that this service ended.
 func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, how string) {
 	c.Metrics.ended(k.name, how)
+	c.Counts.Ended(obj)
 	ended.Record(c.Recorder, obj)
 	c.Log.InfoContext(ctx, "job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj), "how", how)
 	err := c.Events.PublishEvent(ctx, &eventv1.Event{

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -36,6 +37,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/cancellation"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
 )
 
 const (
@@ -52,8 +54,9 @@ type bed struct {
 	away   error // of the bucket
 
 	mu     sync.Mutex
-	phases []string // announced
-	events []string // recorded on objects
+	phases []string               // announced
+	events []string               // recorded on objects
+	counts []*prometheus.Registry // one for each replica
 }
 
 func (b *bed) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
@@ -92,10 +95,32 @@ func (b *bed) replica(t *testing.T, name string) *cancellation.Canceller {
 	t.Helper()
 	counters, err := cancellation.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
+	registry := prometheus.NewRegistry()
+	counts, err := metrics.New(registry, count.NewSchedules(registry))
+	require.NoError(t, err)
+	b.counts = append(b.counts, registry)
 	return cancellation.New(cancellation.Config{
 		Reader: b.client, Client: b.client, Namespace: namespace, Instance: name, Deadline: deadline, ClaimTimeout: claimTimeout,
-		Locations: b, WorkDir: t.TempDir(), Events: b, Recorder: b, Metrics: counters, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
+		Locations: b, WorkDir: t.TempDir(), Events: b, Recorder: b, Metrics: counters, Counts: counts, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
 	})
+}
+
+// counted is the sum of a counter over all replicas.
+func (b *bed) counted(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	for _, registry := range b.counts {
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if f.GetName() != name {
+				continue
+			}
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 func request(name string) reconcile.Request {
@@ -156,6 +181,8 @@ func TestAJobNobodyWorksOnEndsAtOnce(t *testing.T) {
 		require.Equal(t, "cancelled", r.Status.FailureReason)
 		require.Equal(t, []string{"b Failed", "r Failed"}, b.phases)
 		require.Equal(t, []string{"b Failed", "r Failed"}, b.events)
+		require.InDelta(t, 1, b.counted(t, "velero_backup_failure_total"), 0)
+		require.InDelta(t, 1, b.counted(t, "velero_restore_failed_total"), 0)
 	}
 }
 

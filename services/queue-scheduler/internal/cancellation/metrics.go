@@ -2,8 +2,8 @@ package cancellation
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics counts the jobs this service ended because they were cancelled; those their runners ended
-// are among the runners' failed ones.
+// Metrics counts the jobs that this service ended because they were cancelled, which are also among
+// those that Counter gets.
 type Metrics struct{ jobs *prometheus.CounterVec }
 
 // NewMetrics registers the counters.

@@ -1,41 +1,53 @@
-// Package metrics counts what queue-scheduler refuses, under Velero's names, and takes the time of
-// its walks along the queue.
+// Package metrics counts the jobs that queue-scheduler ends, under Velero's names, and takes the
+// time of its walks along the queue.
 package metrics
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 )
 
 // Metrics are the counters; safe for concurrent use.
 type Metrics struct {
-	backups, restores *prometheus.CounterVec
-	walks             prometheus.Histogram
+	backups  *count.Backups
+	restores *count.Restores
+	walks    prometheus.Histogram
 }
 
 // New registers the counters.
-func New(r prometheus.Registerer) (*Metrics, error) {
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"schedule"})
+func New(r prometheus.Registerer, s *count.Schedules) (*Metrics, error) {
+	backups, err := count.NewBackups(s)
+	if err != nil {
+		return nil, err
+	}
+	restores, err := count.NewRestores(s)
+	if err != nil {
+		return nil, err
 	}
 	m := &Metrics{
-		backups:  counter("velero_backup_validation_failure_total", "Backups that failed validation, by schedule."),
-		restores: counter("velero_restore_validation_failed_total", "Restores that failed validation, by schedule."),
+		backups: backups, restores: restores,
 		walks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_queue_walk_seconds", Help: "Time to order the queue and decide about everybody in it, without calls to the API server.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8), //nolint:mnd // 0.1 ms to 1.6 s
 		}),
 	}
-	return m, errors.Join(r.Register(m.backups), r.Register(m.restores), r.Register(m.walks))
+	return m, r.Register(m.walks)
 }
 
-// BackupRefused counts a Backup that failed validation.
-func (m *Metrics) BackupRefused(schedule string) { m.backups.WithLabelValues(schedule).Inc() }
-
-// RestoreRefused counts a Restore that failed validation.
-func (m *Metrics) RestoreRefused(schedule string) { m.restores.WithLabelValues(schedule).Inc() }
+// Ended counts a Backup or Restore that got a terminal phase, by its schedule.
+func (m *Metrics) Ended(obj client.Object) {
+	switch o := obj.(type) {
+	case *velerov1.Backup:
+		m.backups.Ended(o)
+	case *velerov1.Restore:
+		m.restores.EndedAs(o)
+	}
+}
 
 // QueueWalked takes the time of a walk.
 func (m *Metrics) QueueWalked(took time.Duration) { m.walks.Observe(took.Seconds()) }

@@ -103,7 +103,7 @@ func (a *adopter) adoptBackup(ctx context.Context, v *view, b *velerov1.Backup) 
 		return nil
 	}
 	if err == nil && len(problems) > 0 {
-		a.metrics.BackupRefused(b.Labels[velerov1.LabelScheduleName])
+		a.metrics.Ended(b)
 		a.log.InfoContext(ctx, "backup of another server not adopted", "backup", b.Name, "problems", problems.Strings())
 		a.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
 	}
@@ -143,7 +143,7 @@ func (a *adopter) adoptRestore(ctx context.Context, v *view, r *velerov1.Restore
 		return nil
 	}
 	if err == nil && len(problems) > 0 {
-		a.metrics.RestoreRefused(r.Labels[velerov1.LabelScheduleName])
+		a.metrics.Ended(r)
 		a.log.InfoContext(ctx, "restore of another server not adopted", "restore", r.Name, "problems", problems.Strings())
 		a.hints.announce(ctx, "Restore", r, string(r.Status.Phase))
 	}

@@ -148,8 +148,7 @@ func (w *wire) sent(hint string) bool {
 
 type counter struct{}
 
-func (counter) BackupRefused(string)  {}
-func (counter) RestoreRefused(string) {}
+func (counter) Ended(client.Object) {}
 
 func (counter) QueueWalked(time.Duration) {}
 

@@ -156,7 +156,7 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (_
 		return false, nil
 	}
 	if err == nil && before != r.Status.Phase && r.Status.Phase == velerov1.RestorePhaseFailedValidation {
-		s.Metrics.RestoreRefused(r.Labels[velerov1.LabelScheduleName])
+		s.Metrics.Ended(r)
 		s.Log.InfoContext(ctx, "restore refused", "restore", r.Name, "problems", r.Status.ValidationErrors)
 		s.hints.announce(ctx, "Restore", r, string(r.Status.Phase))
 	}

@@ -71,11 +71,10 @@ type Validator interface {
 	Forget()
 }
 
-// Metrics counts refused objects, by schedule (empty for none), and takes the time of walks along
-// the queue.
+// Metrics counts the jobs that the Scheduler ends, and takes the time of walks along the queue.
 type Metrics interface {
-	BackupRefused(schedule string)
-	RestoreRefused(schedule string)
+	// Ended counts a Backup or Restore that got a terminal phase.
+	Ended(obj client.Object)
 	// QueueWalked takes how long ordering the queue and deciding about each job in it took,
 	// without the calls for those that start.
 	QueueWalked(took time.Duration)

@@ -37,7 +37,7 @@ func (w *writer) update(ctx context.Context, b *velerov1.Backup, expected velero
 		return nil
 	}
 	if err == nil && before != b.Status.Phase && b.Status.Phase == velerov1.BackupPhaseFailedValidation {
-		w.metrics.BackupRefused(b.Labels[velerov1.LabelScheduleName])
+		w.metrics.Ended(b)
 		w.log.Info("backup refused", "backup", b.Name, "problems", b.Status.ValidationErrors)
 		w.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
 	}

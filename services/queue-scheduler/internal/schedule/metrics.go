@@ -1,16 +1,18 @@
 package schedule
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-io/holdfast/pkg/job/count"
+)
 
 // Metrics counts under Holdfast's own names: Velero 1.18 has none for this.
 type Metrics struct{ made *prometheus.CounterVec }
 
 // NewMetrics registers the counters.
-func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{made: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "holdfast_schedule_backups_total", Help: "Backups made by a schedule.",
-	}, []string{"schedule"})}
-	return m, r.Register(m.made)
+func NewMetrics(s *count.Schedules) (*Metrics, error) {
+	m := &Metrics{made: s.Counter("holdfast_schedule_backups_total", "Backups made by a schedule.")}
+	return m, s.Err()
 }
 
 // BackupMade implements Counter.

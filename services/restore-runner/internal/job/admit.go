@@ -64,7 +64,7 @@ func (k *Kind) end(damage error) engine.Decision[*velerov1.Restore] {
 		return nil
 	}, func(ctx context.Context, o *velerov1.Restore) {
 		k.cfg.Log.ErrorContext(ctx, "restore failed", "restore", o.Name, "error", damage)
-		k.cfg.Metrics.End("", velerov1.RestorePhaseFailed)
+		k.cfg.Metrics.EndedAs(o)
 		k.cfg.Ended(ctx, o)
 	})
 }

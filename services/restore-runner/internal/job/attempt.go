@@ -116,7 +116,7 @@ func (a *attempt) open(ctx context.Context, in *inputs) error {
 	if in.backup != nil {
 		a.schedule = in.backup.Labels[velerov1.LabelScheduleName]
 		if a.fresh() {
-			a.cfg.Metrics.Begin(a.schedule)
+			a.cfg.Metrics.Begun(a.schedule)
 		}
 	}
 	err = in.openAfter(quick, location, err)
@@ -194,7 +194,7 @@ func (a *attempt) finish(ctx context.Context, end *outcome.Finished) error {
 	}
 	counts := end.Counts
 	a.log.InfoContext(ctx, "restore ended", "phase", end.Phase, "items", counts.Done, "warnings", counts.Warnings, "errors", counts.Errors)
-	a.cfg.Metrics.End(a.schedule, end.Phase)
+	a.cfg.Metrics.Ended(a.schedule, end.Phase)
 	if recorder := a.recorder(); recorder != nil {
 		a.cfg.Metrics.Items(recorder.ByAction())
 	}

@@ -25,6 +25,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
@@ -167,7 +168,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b.locations = &locations{store: b.store}
 	b.ledger = ledger.New(b.client, b.client, "velero")
-	counts, err := metrics.New(b.registry)
+	counts, err := metrics.New(b.registry, count.NewSchedules(b.registry))
 	require.NoError(t, err)
 	b.config = config{Client: b.client, Claims: b.claims, Config: job.Config{
 		Reader: b.client, Namespace: "velero", Cleaner: &b.cleaner, Ledger: b.ledger, Locations: b.locations,

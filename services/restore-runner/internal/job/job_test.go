@@ -76,9 +76,11 @@ func TestRestoreFromClaimToTerminalPhase(t *testing.T) {
 	require.NoError(t, testutil.GatherAndCompare(b.registry, strings.NewReader(`
 # HELP velero_restore_attempt_total Restores begun.
 # TYPE velero_restore_attempt_total counter
+velero_restore_attempt_total{schedule=""} 0
 velero_restore_attempt_total{schedule="nightly"} 1
 # HELP velero_restore_success_total Restores completed without an error.
 # TYPE velero_restore_success_total counter
+velero_restore_success_total{schedule=""} 0
 velero_restore_success_total{schedule="nightly"} 1
 `), "velero_restore_attempt_total", "velero_restore_success_total"))
 

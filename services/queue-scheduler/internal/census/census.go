@@ -1,0 +1,103 @@
+// Package census shows, as gauges, what the Backups, Restores and Schedules that exist say: under
+// the names that dashboards for Velero have (Velero 1.18, prefix velero_), and what waits and runs.
+//
+// All of it is derived from the objects when it is read, so that neither a restart nor a deletion
+// leaves anything stale, and by the replica alone that makes the passes, so that sums count each
+// object once.
+package census
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// patience bounds the lists of one reading: a cache that has not been filled yet is waited for.
+const patience = 5 * time.Second
+
+// Config is what a Census needs.
+type Config struct {
+	Reader    client.Reader // a cache: it is read for every scrape
+	Namespace string
+	Clock     clock.PassiveClock
+	Log       *slog.Logger
+}
+
+// Census is the collector of the gauges. Safe for concurrent use.
+type Census struct {
+	Config
+	leading   atomic.Pointer[context.Context] // of the run of While, nil outside of it
+	intervals intervals
+}
+
+// New returns a Census, which shows nothing outside of While.
+func New(c Config) *Census { return &Census{Config: c} }
+
+// While returns run, during which the gauges are shown.
+func (c *Census) While(run func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		c.leading.Store(&ctx)
+		defer c.leading.Store(nil)
+		return run(ctx)
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Census) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range descriptions {
+		to <- desc
+	}
+}
+
+// Collect implements prometheus.Collector. Objects that cannot be listed are logged, and nothing is
+// shown then.
+func (c *Census) Collect(to chan<- prometheus.Metric) {
+	leading := c.leading.Load()
+	if leading == nil || (*leading).Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(*leading, patience)
+	defer cancel()
+	f := &found{now: c.Clock.Now()}
+	for _, list := range []client.ObjectList{&f.backups, &f.restores, &f.schedules} {
+		// The objects of the cache are read and not changed.
+		if err := c.Reader.List(ctx, list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			c.Log.Warn("objects not counted", "error", err)
+			return
+		}
+	}
+	f.show(to, c.intervals.of(f.schedules.Items, f.now))
+}
+
+// found is what there is at one time.
+type found struct {
+	now       time.Time
+	backups   velerov1.BackupList
+	restores  velerov1.RestoreList
+	schedules velerov1.ScheduleList
+}
+
+func (f *found) show(to chan<- prometheus.Metric, intervals map[string]time.Duration) {
+	gauge(to, backupsExist, float64(len(f.backups.Items)))
+	gauge(to, restoresExist, float64(len(f.restores.Items)))
+	f.showLast(to)
+	f.showJobs(to)
+	for i := range f.schedules.Items {
+		s := &f.schedules.Items[i]
+		gauge(to, scheduleCreated, float64(s.CreationTimestamp.Unix()), s.Name)
+		if interval, ok := intervals[s.Name]; ok {
+			gauge(to, scheduleInterval, interval.Seconds(), s.Name)
+		}
+	}
+}
+
+func gauge(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}

@@ -1,0 +1,207 @@
+package census_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/census"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const namespace = "velero"
+
+// noon is the time of the readings.
+var noon = time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC)
+
+// bed is one replica beside the objects of a cluster.
+type bed struct {
+	client   client.Client
+	registry *prometheus.Registry
+	census   *census.Census
+}
+
+func newBed(t *testing.T, c client.Client) *bed {
+	t.Helper()
+	b := &bed{client: c, registry: prometheus.NewRegistry()}
+	b.census = census.New(census.Config{Reader: c, Namespace: namespace, Clock: clocktesting.NewFakePassiveClock(noon), Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, b.registry.Register(b.census))
+	return b
+}
+
+func cluster(objects ...client.Object) client.Client {
+	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
+}
+
+// reading is what the replica shows of some metrics while it leads.
+func (b *bed) reading(t *testing.T, names ...string) string {
+	t.Helper()
+	var out string
+	require.NoError(t, b.census.While(func(context.Context) error {
+		out = b.shown(t, names...)
+		return nil
+	})(t.Context()))
+	return out
+}
+
+// shown are the series in the text format of Prometheus, without the comments.
+func (b *bed) shown(t *testing.T, names ...string) string {
+	t.Helper()
+	text, err := testutil.CollectAndFormat(b.census, expfmt.TypeTextPlain, names...)
+	require.NoError(t, err)
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func backup(name, schedule string, phase velerov1.BackupPhase, hour int, change ...func(*velerov1.Backup)) *velerov1.Backup {
+	at := metav1.NewTime(noon.Truncate(24 * time.Hour).Add(time.Duration(hour) * time.Hour))
+	b := &velerov1.Backup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: at},
+		Status:     velerov1.BackupStatus{Phase: phase},
+	}
+	if schedule != "" {
+		b.Labels = map[string]string{velerov1.LabelScheduleName: schedule}
+	}
+	if phase.Terminal() {
+		b.Status.CompletionTimestamp = &at
+	}
+	for _, do := range change {
+		do(b)
+	}
+	return b
+}
+
+func schedule(name string, change ...func(*velerov1.Schedule)) *velerov1.Schedule {
+	s := &velerov1.Schedule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-48 * time.Hour))},
+		Spec:       velerov1.ScheduleSpec{Schedule: "0 3 * * *"}, Status: velerov1.ScheduleStatus{Phase: velerov1.SchedulePhaseEnabled},
+	}
+	for _, do := range change {
+		do(s)
+	}
+	return s
+}
+
+func sized(bytes string, items, errors int) func(*velerov1.Backup) {
+	return func(b *velerov1.Backup) {
+		b.Annotations = map[string]string{holdfast.AnnotationTarballBytes: bytes}
+		b.Status.Progress, b.Status.Errors = &velerov1.BackupProgress{TotalItems: items}, errors
+	}
+}
+
+// Of the backups of a schedule the newest counts, whatever the order of the list; one that failed
+// does not take the time of the last good one away.
+func TestTheLastBackupsOfASchedule(t *testing.T) {
+	b := newBed(t, cluster(
+		schedule("daily"),
+		backup("a-new", "daily", velerov1.BackupPhaseFailed, 9, sized("", 0, 4)),
+		backup("b-old", "daily", velerov1.BackupPhaseCompleted, 3, sized("100", 10, 0)),
+		backup("c-mid", "daily", velerov1.BackupPhaseCompleted, 6, sized("200", 20, 0)),
+		backup("d-runs", "daily", velerov1.BackupPhaseInProgress, 11),
+		backup("by-hand", "", velerov1.BackupPhaseCompleted, 2, sized("7", 1, 0)),
+		backup("elsewhere", "", velerov1.BackupPhaseFailed, 10, func(b *velerov1.Backup) { b.Namespace = "other" }),
+	))
+	require.Equal(t, `velero_backup_items_errors{schedule=""} 0
+velero_backup_items_errors{schedule="daily"} 4
+velero_backup_items_total{schedule=""} 1
+velero_backup_items_total{schedule="daily"} 0
+velero_backup_last_status{schedule=""} 1
+velero_backup_last_status{schedule="daily"} 0
+velero_backup_last_successful_timestamp{schedule=""} 1.7677512e+09
+velero_backup_last_successful_timestamp{schedule="daily"} 1.7677656e+09
+velero_backup_tarball_size_bytes{schedule=""} 7
+velero_backup_tarball_size_bytes{schedule="daily"} 200
+velero_backup_total 6`, b.reading(t, "velero_backup_items_errors", "velero_backup_items_total", "velero_backup_last_status",
+		"velero_backup_last_successful_timestamp", "velero_backup_tarball_size_bytes", "velero_backup_total"))
+}
+
+// A backup that failed validation is a last one too, though it has no time of its end.
+func TestARefusedBackupIsTheLastOne(t *testing.T) {
+	b := newBed(t, cluster(schedule("daily"), backup("good", "daily", velerov1.BackupPhaseCompleted, 3),
+		backup("refused", "daily", velerov1.BackupPhaseFailedValidation, 4, func(b *velerov1.Backup) { b.Status.CompletionTimestamp = nil })))
+	require.Equal(t, `velero_backup_last_status{schedule="daily"} 0`, b.reading(t, "velero_backup_last_status"))
+}
+
+// A restart loses nothing, a replica that does not lead shows nothing, and neither does one that led.
+func TestOneReplicaShowsWhatThereIs(t *testing.T) {
+	c := cluster(schedule("daily"), backup("b", "daily", velerov1.BackupPhaseCompleted, 3))
+	one, two := newBed(t, c), newBed(t, c)
+	before := one.reading(t)
+	require.Contains(t, before, "velero_backup_total 1")
+	require.Empty(t, one.shown(t), "its duty has ended")
+	require.Empty(t, two.shown(t), "it never had one")
+	require.Equal(t, before, two.reading(t))
+}
+
+// What is deleted takes its series with it; backups of a schedule that is gone are counted as
+// backups and have no series of their own.
+func TestADeletedScheduleLeavesNothing(t *testing.T) {
+	daily := schedule("daily")
+	b := newBed(t, cluster(daily, backup("b", "daily", velerov1.BackupPhaseCompleted, 3)))
+	require.Contains(t, b.reading(t), `schedule="daily"`)
+	require.NoError(t, b.client.Delete(t.Context(), daily))
+	after := b.reading(t)
+	require.NotContains(t, after, "daily")
+	require.Contains(t, after, "velero_backup_total 1")
+}
+
+func TestWhatWaitsAndRuns(t *testing.T) {
+	restore := func(name string, phase velerov1.RestorePhase, age time.Duration) *velerov1.Restore {
+		return &velerov1.Restore{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-age))},
+			Status:     velerov1.RestoreStatus{Phase: phase},
+		}
+	}
+	b := newBed(t, cluster(
+		backup("empty", "", "", 11), backup("new", "", velerov1.BackupPhaseNew, 10), backup("queued", "", velerov1.BackupPhaseQueued, 9),
+		backup("ready", "", velerov1.BackupPhaseReadyToStart, 8), backup("runs", "", velerov1.BackupPhaseInProgress, 1), backup("done", "", velerov1.BackupPhaseCompleted, 0),
+		restore("r", "", time.Minute), restore("runs", velerov1.RestorePhaseInProgress, time.Hour),
+	))
+	require.Equal(t, `holdfast_queue_depth{kind="Backup"} 4
+holdfast_queue_depth{kind="Restore"} 1
+holdfast_queue_oldest_seconds{kind="Backup"} 14400
+holdfast_queue_oldest_seconds{kind="Restore"} 60
+velero_restore_total 2`, b.reading(t, "holdfast_queue_depth", "holdfast_queue_oldest_seconds", "velero_restore_total"))
+	jobs := b.reading(t, "holdfast_jobs")
+	require.Contains(t, jobs, `holdfast_jobs{kind="Backup",phase="New"} 2`)
+	require.Contains(t, jobs, `holdfast_jobs{kind="Backup",phase="InProgress"} 1`)
+	require.Contains(t, jobs, `holdfast_jobs{kind="Backup",phase="Finalizing"} 0`)
+	require.Contains(t, jobs, `holdfast_jobs{kind="Restore",phase="New"} 1`)
+	require.NotContains(t, jobs, "Completed")
+}
+
+// A Schedule that makes no backups has no interval, so that no alert expects one.
+func TestIntervalsOfSchedules(t *testing.T) {
+	b := newBed(t, cluster(
+		schedule("daily"), schedule("hourly", func(s *velerov1.Schedule) { s.Spec.Schedule = "@hourly" }),
+		schedule("paused", func(s *velerov1.Schedule) { s.Spec.Paused = true }),
+		schedule("new", func(s *velerov1.Schedule) { s.Status.Phase = velerov1.SchedulePhaseNew }),
+		schedule("wrong", func(s *velerov1.Schedule) { s.Spec.Schedule = "never" }),
+	))
+	want := `holdfast_schedule_interval_seconds{schedule="daily"} 86400
+holdfast_schedule_interval_seconds{schedule="hourly"} 3600`
+	require.Equal(t, want, b.reading(t, "holdfast_schedule_interval_seconds"))
+	require.Equal(t, want, b.reading(t, "holdfast_schedule_interval_seconds"), "as remembered")
+	require.Contains(t, b.reading(t), `holdfast_schedule_created_timestamp_seconds{schedule="paused"} 1.7676144e+09`)
+}
