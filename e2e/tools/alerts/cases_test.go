@@ -1,0 +1,143 @@
+package alerts_test
+
+// firing are series, and the labels of the alerts that fire at the end of them.
+type firing struct {
+	series string
+	labels []string
+}
+
+// scenarios of an alert, by what happens in them.
+type scenarios struct {
+	fires  map[string]firing
+	silent map[string]string
+}
+
+// counter are the scenarios of an alert about events: a series that exists at zero, and one event.
+func counter(series, labels string) scenarios {
+	return scenarios{
+		fires: map[string]firing{
+			"one event":                   {series + " 0x20 1x10", []string{labels}},
+			"one after a restart":         {series + " 5x20 0x5 1x10", []string{labels}},
+			"an event of the last hour":   {series + " 0x5 1x55", []string{labels}},
+			"an event in one of two pods": {series + " 0x20 1x10\n" + other(series) + " 0x30", []string{labels}},
+		},
+		silent: map[string]string{
+			"no event":           series + " 0x60",
+			"events long ago":    series + " 3x120",
+			"an hour afterwards": series + " 0x5 1x70",
+			"a restart":          series + " 5x20 0x20",
+		},
+	}
+}
+
+// other is the series of another process.
+func other(series string) string { return series[:len(series)-1] + `,pod="other"}` }
+
+// alike adds scenarios in which another metric has the events.
+func (s scenarios) alike(more scenarios) scenarios {
+	for name, f := range more.fires {
+		s.fires["the other metric: "+name] = f
+	}
+	return s
+}
+
+var cases = map[string]scenarios{
+	"HoldfastNoGoodBackup": {
+		fires: map[string]firing{
+			// Hourly: after 1.5 h and 1 h, and 5 min.
+			"the last good one is old": {`
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x160
+holdfast_schedule_created_timestamp_seconds{namespace="velero",schedule="s"} 0x160
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x160`, []string{`{namespace="velero", schedule="s"}`}},
+			"there was never one": {`
+holdfast_schedule_created_timestamp_seconds{namespace="velero",schedule="s"} 0x160
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x160`, []string{`{namespace="velero", schedule="s"}`}},
+			"one of two schedules": {`
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x160
+velero_backup_last_successful_timestamp{namespace="velero",schedule="t"} 0x160
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x160
+holdfast_schedule_interval_seconds{namespace="velero",schedule="t"} 86400x160`, []string{`{namespace="velero", schedule="s"}`}},
+			"one of two releases": {`
+velero_backup_last_successful_timestamp{namespace="a",schedule="s"} 0x160
+velero_backup_last_successful_timestamp{namespace="b",schedule="s"} 0+60x160
+holdfast_schedule_interval_seconds{namespace="a",schedule="s"} 3600x160
+holdfast_schedule_interval_seconds{namespace="b",schedule="s"} 3600x160`, []string{`{namespace="a", schedule="s"}`}},
+		},
+		silent: map[string]string{
+			"one slot was missed": `
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x150
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x150`,
+			"good ones": `
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x60 3600x60 7200x60
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x180`,
+			"a paused schedule": `
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x200
+holdfast_schedule_created_timestamp_seconds{namespace="velero",schedule="s"} 0x200`,
+			"by hand": `velero_backup_last_successful_timestamp{namespace="velero",schedule=""} 0x200`,
+			"a good one that is older than the schedule, of a weekly one": `
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x200
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 604800x200`,
+		},
+	},
+	"HoldfastBackupFailed": counter(`velero_backup_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`).beside(
+		`velero_backup_validation_failure_total{namespace="velero",schedule="s"}`).alike(
+		counter(`velero_backup_validation_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`).beside(
+			`velero_backup_failure_total{namespace="velero",schedule="s"}`)),
+	"HoldfastBackupPartiallyFailed": counter(`velero_backup_partial_failure_total{namespace="velero",schedule=""}`, `{namespace="velero", schedule=""}`).named(`{namespace="velero"}`),
+	"HoldfastRestoreFailed": counter(`velero_restore_failed_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`).beside(
+		`velero_restore_partial_failure_total{namespace="velero",schedule="s"}`).alike(
+		counter(`velero_restore_partial_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`).beside(
+			`velero_restore_failed_total{namespace="velero",schedule="s"}`)),
+	"HoldfastDeletionFailed":   counter(`velero_backup_deletion_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`),
+	"HoldfastOperationStalled": counter(`holdfast_operation_stalls_total{namespace="velero"}`, `{namespace="velero"}`),
+	"HoldfastDeadLetter":       counter(`holdfast_dead_letters_total{namespace="velero",work="backup.run"}`, `{namespace="velero", work="backup.run"}`),
+	"HoldfastQueueAge": {
+		fires: map[string]firing{"a backup waits": {`
+holdfast_queue_oldest_seconds{namespace="velero",kind="Backup"} 7000+60x10
+holdfast_queue_oldest_seconds{namespace="velero",kind="Restore"} 0x10`, []string{`{kind="Backup", namespace="velero"}`}}},
+		silent: map[string]string{
+			"not for long enough": `holdfast_queue_oldest_seconds{namespace="velero",kind="Backup"} 6000+60x10`,
+			"it began in between": `holdfast_queue_oldest_seconds{namespace="velero",kind="Backup"} 7300+60x4 0x2 7300+60x3`,
+			"nothing waits":       `holdfast_queue_oldest_seconds{namespace="velero",kind="Backup"} 0x10`,
+		},
+	},
+	"HoldfastLocationUnavailable": {
+		fires: map[string]firing{"one of two": {`
+velero_backup_location_status_gauge{namespace="velero",backup_location_name="a"} 1x5 0x12
+velero_backup_location_status_gauge{namespace="velero",backup_location_name="b"} 1x17`, []string{`{backup_location_name="a", namespace="velero"}`}}},
+		silent: map[string]string{
+			"for a moment": `velero_backup_location_status_gauge{namespace="velero",backup_location_name="a"} 1x5 0x8 1x5`,
+			"not for long": `velero_backup_location_status_gauge{namespace="velero",backup_location_name="a"} 1x15 0x5`,
+			"available":    `velero_backup_location_status_gauge{namespace="velero",backup_location_name="a"} 1x30`,
+		},
+	},
+	"HoldfastNotReporting": {
+		fires: map[string]firing{"no service": {`up{job="other"} 1x30`, []string{"{}"}},
+			"it went away": {"velero_backup_total{namespace=\"velero\"} 3x10 _x25", []string{"{}"}}},
+		silent: map[string]string{
+			"it reports":             `velero_backup_total{namespace="velero"} 0x30`,
+			"the duty changes hands": `velero_backup_total{namespace="velero"} 3x10 _x10 3x5`,
+		},
+	},
+}
+
+// beside adds a series at zero to each scenario.
+func (s scenarios) beside(series string) scenarios {
+	for name, f := range s.fires {
+		f.series += "\n" + series + " 0x200"
+		s.fires[name] = f
+	}
+	for name, text := range s.silent {
+		s.silent[name] = text + "\n" + series + " 0x200"
+	}
+	return s
+}
+
+// named replaces the labels of the alerts that fire: Prometheus leaves empty ones out.
+func (s scenarios) named(labels string) scenarios {
+	for name, f := range s.fires {
+		f.labels = []string{labels}
+		s.fires[name] = f
+	}
+	return s
+}
