@@ -2,6 +2,8 @@ package chart_test
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
@@ -100,4 +103,39 @@ func TestOnlyPeersAreLetIn(t *testing.T) {
 		}
 		require.Equal(t, want, from(service, "grpc"), service)
 	}
+}
+
+// The alerts and the dashboard are objects of the chart where they are wanted and can be: the text
+// of their files, which other tests are about.
+func TestAlertsAndTheDashboardAreThere(t *testing.T) {
+	const on, known = "metrics.prometheusRule.enabled=true,metrics.prometheusRule.additionalLabels.release=prometheus,metrics.grafanaDashboard.enabled=true", "monitoring.coreos.com/v1"
+	dashboard := chart.Release + "-dashboard"
+	require.Nil(t, named(render(t), "PrometheusRule", chart.Release))
+	require.Nil(t, named(render(t), "ConfigMap", dashboard))
+	require.Nil(t, named(render(t, "--set", on), "PrometheusRule", chart.Release), "the cluster does not serve the kind")
+	require.Nil(t, named(render(t, "--set", on+",metrics.enabled=false", "--api-versions", known), "PrometheusRule", chart.Release))
+	require.NotNil(t, named(render(t, "--set", on+",metrics.prometheusRule.autodetect=false"), "PrometheusRule", chart.Release))
+
+	objects := render(t, "--set", on+",metrics.prometheusRule.spec[0].alert=Mine,metrics.prometheusRule.spec[0].expr=up == 0", "--api-versions", known)
+	rule := named(objects, "PrometheusRule", chart.Release)
+	require.Equal(t, "prometheus", rule.GetLabels()["release"])
+	groups, _, err := unstructured.NestedSlice(rule.Object, "spec", "groups")
+	require.NoError(t, err)
+	require.Len(t, groups, 2)
+	dir, err := chart.Dir()
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(dir, "files", "alerts.yaml"))
+	require.NoError(t, err)
+	var file map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	require.Equal(t, file["groups"].([]any)[0], groups[0])
+	require.Equal(t, []any{map[string]any{"alert": "Mine", "expr": "up == 0"}}, groups[1].(map[string]any)["rules"])
+
+	config := named(objects, "ConfigMap", dashboard)
+	require.Equal(t, "1", config.GetLabels()["grafana_dashboard"])
+	data, _, err := unstructured.NestedString(config.Object, "data", "holdfast.json")
+	require.NoError(t, err)
+	text, err = os.ReadFile(filepath.Join(dir, "files", "dashboard.json"))
+	require.NoError(t, err)
+	require.JSONEq(t, string(text), data)
 }

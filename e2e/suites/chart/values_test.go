@@ -58,6 +58,10 @@ var wrong = []struct{ set, names string }{
 	{"metrics.serviceMonitor.enabled=perhaps", "/metrics/serviceMonitor/enabled"},
 	{"metrics.serviceMonitors.enabled=true", "'serviceMonitors'"},
 	{"metrics.scrapeInterval=often", "/metrics/scrapeInterval"},
+	{"metrics.prometheusRule.enabled=perhaps", "/metrics/prometheusRule/enabled"},
+	{"metrics.prometheusRule.spec[0].alert=Mine", "/metrics/prometheusRule/spec/0"},
+	{"metrics.grafanaDashboard.labels=grafana", "/metrics/grafanaDashboard/labels"},
+	{"metrics.grafanaDashboards.enabled=true", "'grafanaDashboards'"},
 	{"configuration.backupStorageLocation[0].provider=aws", "/configuration/backupStorageLocation/0"},
 	{"configuration.backupStorageLocation[0].provider=aws,configuration.backupStorageLocation[0].bucket=b,configuration.backupStorageLocation[0].accessMode=RW", "/accessMode"},
 	{"configuration.volumeSnapshotLocation[0].name=x", "/configuration/volumeSnapshotLocation/0"},
@@ -99,7 +103,7 @@ func TestValuesWithoutEffectAreWarnedOf(t *testing.T) {
 	dir, err := chart.Dir()
 	require.NoError(t, err)
 	for values, keys := range map[string][]string{
-		"testdata/velero-aws.yaml":               {"image.repository", "metrics.prometheusRule"},
+		"testdata/velero-aws.yaml":               {"image.repository"},
 		"testdata/velero-workload-identity.yaml": {"configuration.clientQPS", "configuration.uploaderType", "nodeAgent", "rbac.clusterAdministrator", "serviceAccount.server.name"},
 		"testdata/velero-minio.yaml":             {"kubectl"},
 	} {
