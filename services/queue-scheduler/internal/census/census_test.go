@@ -132,7 +132,7 @@ velero_backup_last_successful_timestamp{schedule=""} 1.7677512e+09
 velero_backup_last_successful_timestamp{schedule="daily"} 1.7677656e+09
 velero_backup_tarball_size_bytes{schedule=""} 7
 velero_backup_tarball_size_bytes{schedule="daily"} 200
-velero_backup_total 6`, b.reading(t, "velero_backup_items_errors", "velero_backup_items_total", "velero_backup_last_status",
+velero_backup_total 5`, b.reading(t, "velero_backup_items_errors", "velero_backup_items_total", "velero_backup_last_status",
 		"velero_backup_last_successful_timestamp", "velero_backup_tarball_size_bytes", "velero_backup_total"))
 }
 
