@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/census"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/gauges"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/server"
@@ -99,14 +99,14 @@ func (a *App) build() error {
 	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{
 		Canceller: canceller, Reader: reader, Client: writer, Namespace: namespace, Queue: a.scheduler, Feed: a.feed,
 	})
-	numbers := census.New(census.Config{Reader: rt.Manager().GetClient(), Namespace: namespace, Clock: c.Clock, Log: c.Log})
-	if err := rt.Registry().Register(numbers); err != nil {
+	objectGauges := gauges.New(gauges.Config{Reader: rt.Manager().GetClient(), Namespace: namespace, Clock: c.Clock, Log: c.Log})
+	if err := rt.Registry().Register(objectGauges); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	makesBackups, err := a.schedules(schedules)
 	if err != nil {
 		return err
 	}
-	rt.GoLeading(c.DutyTimeout, service.Duties{"queue": numbers.While(a.scheduler.Run), "schedules": makesBackups.Run})
+	rt.GoLeading(c.DutyTimeout, service.Duties{"queue": objectGauges.While(a.scheduler.Run), "schedules": makesBackups.Run})
 	return a.watch()
 }

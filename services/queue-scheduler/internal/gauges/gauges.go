@@ -1,10 +1,10 @@
-// Package census shows, as gauges, what the Backups, Restores and Schedules that exist say: under
+// Package gauges shows, as gauges, what the Backups, Restores and Schedules that exist say: under
 // the names that dashboards for Velero have (Velero 1.18, prefix velero_), and what waits and runs.
 //
 // All of it is derived from the objects when it is read, so that neither a restart nor a deletion
 // leaves anything stale, and by the replica alone that makes the passes, so that sums count each
 // object once.
-package census
+package gauges
 
 import (
 	"context"
@@ -19,10 +19,10 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// patience bounds the lists of one reading: a cache that has not been filled yet is waited for.
-const patience = 5 * time.Second
+// listTimeout bounds the lists of one reading: a cache that has not been filled yet is waited for.
+const listTimeout = 5 * time.Second
 
-// Config is what a Census needs.
+// Config is what a Gauges needs.
 type Config struct {
 	Reader    client.Reader // a cache: it is read for every scrape
 	Namespace string
@@ -30,18 +30,18 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Census is the collector of the gauges. Safe for concurrent use.
-type Census struct {
+// Gauges is the collector of the gauges. Safe for concurrent use.
+type Gauges struct {
 	Config
 	leading   atomic.Pointer[context.Context] // of the run of While, nil outside of it
 	intervals intervals
 }
 
-// New returns a Census, which shows nothing outside of While.
-func New(c Config) *Census { return &Census{Config: c} }
+// New returns Gauges, which shows nothing outside of While.
+func New(c Config) *Gauges { return &Gauges{Config: c} }
 
 // While returns run, during which the gauges are shown.
-func (c *Census) While(run func(ctx context.Context) error) func(ctx context.Context) error {
+func (c *Gauges) While(run func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		c.leading.Store(&ctx)
 		defer c.leading.Store(nil)
@@ -50,7 +50,7 @@ func (c *Census) While(run func(ctx context.Context) error) func(ctx context.Con
 }
 
 // Describe implements prometheus.Collector.
-func (c *Census) Describe(to chan<- *prometheus.Desc) {
+func (c *Gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range descriptions {
 		to <- desc
 	}
@@ -58,12 +58,12 @@ func (c *Census) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Objects that cannot be listed are logged, and nothing is
 // shown then.
-func (c *Census) Collect(to chan<- prometheus.Metric) {
+func (c *Gauges) Collect(to chan<- prometheus.Metric) {
 	leading := c.leading.Load()
 	if leading == nil || (*leading).Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(*leading, patience)
+	ctx, cancel := context.WithTimeout(*leading, listTimeout)
 	defer cancel()
 	f := &found{now: c.Clock.Now()}
 	for _, list := range []client.ObjectList{&f.backups, &f.restores, &f.schedules} {

@@ -1,4 +1,4 @@
-package census_test
+package gauges_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/census"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/gauges"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,14 +34,14 @@ var noon = time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC)
 type bed struct {
 	client   client.Client
 	registry *prometheus.Registry
-	census   *census.Census
+	gauges   *gauges.Gauges
 }
 
 func newBed(t *testing.T, c client.Client) *bed {
 	t.Helper()
 	b := &bed{client: c, registry: prometheus.NewRegistry()}
-	b.census = census.New(census.Config{Reader: c, Namespace: namespace, Clock: clocktesting.NewFakePassiveClock(noon), Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, b.registry.Register(b.census))
+	b.gauges = gauges.New(gauges.Config{Reader: c, Namespace: namespace, Clock: clocktesting.NewFakePassiveClock(noon), Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, b.registry.Register(b.gauges))
 	return b
 }
 
@@ -53,17 +53,25 @@ func cluster(objects ...client.Object) client.Client {
 func (b *bed) reading(t *testing.T, names ...string) string {
 	t.Helper()
 	var out string
-	require.NoError(t, b.census.While(func(context.Context) error {
+	require.NoError(t, b.gauges.While(func(context.Context) error {
 		out = b.shown(t, names...)
 		return nil
 	})(t.Context()))
 	return out
 }
 
-// shown are the series in the text format of Prometheus, without the comments.
+// shown are the series, of all metrics where none is named, in the text format of Prometheus,
+// without the comments.
 func (b *bed) shown(t *testing.T, names ...string) string {
 	t.Helper()
-	text, err := testutil.CollectAndFormat(b.census, expfmt.TypeTextPlain, names...)
+	if len(names) == 0 {
+		families, err := b.registry.Gather()
+		require.NoError(t, err)
+		for _, family := range families {
+			names = append(names, family.GetName())
+		}
+	}
+	text, err := testutil.CollectAndFormat(b.gauges, expfmt.TypeTextPlain, names...)
 	require.NoError(t, err)
 	var lines []string
 	for line := range strings.Lines(string(text)) {
