@@ -34,11 +34,18 @@ func counter(series, labels string) scenarios {
 func other(series string) string { return series[:len(series)-1] + `,pod="other"}` }
 
 // alike adds scenarios in which another metric has the events.
-func (s scenarios) alike(more scenarios) scenarios {
+func (s scenarios) alike(kind string, more scenarios) scenarios {
 	for name, f := range more.fires {
-		s.fires["the other metric: "+name] = f
+		s.fires[kind+": "+name] = f
 	}
 	return s
+}
+
+// either are the scenarios of an alert about two metrics: each has the events, with the other at
+// zero, and with the other absent, as where a schedule of another cluster has had one kind alone.
+func either(a, b, labels string) scenarios {
+	return counter(a, labels).beside(b).alike("the other metric", counter(b, labels).beside(a)).
+		alike("alone", counter(a, labels)).alike("the other metric alone", counter(b, labels))
 }
 
 var cases = map[string]scenarios{
@@ -79,15 +86,11 @@ velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x200
 holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 604800x200`,
 		},
 	},
-	"HoldfastBackupFailed": counter(`velero_backup_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`).beside(
-		`velero_backup_validation_failure_total{namespace="velero",schedule="s"}`).alike(
-		counter(`velero_backup_validation_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`).beside(
-			`velero_backup_failure_total{namespace="velero",schedule="s"}`)),
+	"HoldfastBackupFailed": either(`velero_backup_failure_total{namespace="velero",schedule="s"}`,
+		`velero_backup_validation_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`),
 	"HoldfastBackupPartiallyFailed": counter(`velero_backup_partial_failure_total{namespace="velero",schedule=""}`, `{namespace="velero", schedule=""}`).named(`{namespace="velero"}`),
-	"HoldfastRestoreFailed": counter(`velero_restore_failed_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`).beside(
-		`velero_restore_partial_failure_total{namespace="velero",schedule="s"}`).alike(
-		counter(`velero_restore_partial_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`).beside(
-			`velero_restore_failed_total{namespace="velero",schedule="s"}`)),
+	"HoldfastRestoreFailed": either(`velero_restore_failed_total{namespace="velero",schedule="s"}`,
+		`velero_restore_partial_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`),
 	"HoldfastDeletionFailed":   counter(`velero_backup_deletion_failure_total{namespace="velero",schedule="s"}`, `{namespace="velero", schedule="s"}`),
 	"HoldfastOperationStalled": counter(`holdfast_operation_stalls_total{namespace="velero"}`, `{namespace="velero"}`),
 	"HoldfastDeadLetter":       counter(`holdfast_dead_letters_total{namespace="velero",work="backup.run"}`, `{namespace="velero", work="backup.run"}`),
@@ -113,10 +116,11 @@ velero_backup_location_status_gauge{namespace="velero",backup_location_name="b"}
 	},
 	"HoldfastNotReporting": {
 		fires: map[string]firing{"no service": {`up{job="other"} 1x30`, []string{"{}"}},
-			"it went away": {"velero_backup_total{namespace=\"velero\"} 3x10 _x25", []string{"{}"}}},
+			"it went away": {"holdfast_queue_depth{namespace=\"velero\"} 3x10 _x25", []string{"{}"}},
+			"Velero beside it has metrics of the same names": {"velero_backup_total{namespace=\"other\"} 3x30", []string{"{}"}}},
 		silent: map[string]string{
-			"it reports":             `velero_backup_total{namespace="velero"} 0x30`,
-			"the duty changes hands": `velero_backup_total{namespace="velero"} 3x10 _x10 3x5`,
+			"it reports":             `holdfast_queue_depth{namespace="velero"} 0x30`,
+			"the duty changes hands": `holdfast_queue_depth{namespace="velero"} 3x10 _x10 3x5`,
 		},
 	},
 }

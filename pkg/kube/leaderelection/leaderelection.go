@@ -23,8 +23,10 @@ const DefaultTimeout = time.Minute
 
 // Parts of the timeout. The elector reads or renews eight times within it, so a standby detects a
 // release or an expiry soon. A renewal is sent only if the last write is a third of the timeout old,
-// and the term ends when renewals have failed for half of it: at the latest 7/8 of the timeout (2/8
-// not sent, 1/8 until the next, 4/8) after the last write.
+// and the term ends when renewals have failed for half of it: within the timeout after the last
+// write, where the API server refuses them. Where it hangs, client-go spends up to another half of
+// the timeout on a release before it ends the term, while another replica leads already: what is
+// done in a term must be harmless when it is done twice.
 const (
 	looksPerTimeout  = 8
 	writesPerTimeout = 3

@@ -71,7 +71,8 @@ func scheduler() Rules {
 func backupRunner(o Options) Rules {
 	r := Rules{
 		Namespaced: slices.Concat(duty, instance, events, []rbacv1.PolicyRule{
-			velero([]string{"backups"}, "get", "list", "watch", "patch"), velero([]string{"volumesnapshotlocations"}, "get"),
+			velero([]string{"backups"}, "get", "list", "watch", "patch"), velero([]string{"schedules"}, "list", "watch"),
+			velero([]string{"volumesnapshotlocations"}, "get"),
 			only("holdfast-queue", rule("", "configmaps", "get", "update")), rule("", "configmaps", "create"),
 		}),
 		Cluster: []rbacv1.PolicyRule{cluster, rule("*", "*", "list")},
@@ -91,7 +92,8 @@ func backupRunner(o Options) Rules {
 func restoreRunner(o Options) Rules {
 	r := Rules{
 		Namespaced: slices.Concat(duty, instance, events, []rbacv1.PolicyRule{
-			velero([]string{"restores"}, "get", "list", "watch", "patch"), velero([]string{"backups", "volumesnapshotlocations"}, "get"),
+			velero([]string{"restores"}, "get", "list", "watch", "patch"), velero([]string{"schedules"}, "list", "watch"),
+			velero([]string{"backups", "volumesnapshotlocations"}, "get"),
 			rule("", "configmaps", "get", "list", "create"), only("holdfast-queue", rule("", "configmaps", "update")),
 		}),
 		Cluster: []rbacv1.PolicyRule{
@@ -139,7 +141,8 @@ func deletion() Rules {
 		Namespaced: slices.Concat(duty, instance, []rbacv1.PolicyRule{
 			velero([]string{"deletebackuprequests"}, "get", "list", "watch", "create", "patch", "delete"),
 			velero([]string{"backups"}, "get", "list", "patch", "delete"), velero([]string{"restores"}, "get", "list", "patch", "delete"),
-			velero([]string{"podvolumebackups", "datauploads"}, "list"), velero([]string{"volumesnapshotlocations"}, "get"),
+			velero([]string{"podvolumebackups", "datauploads"}, "list"), velero([]string{"schedules"}, "list", "watch"),
+			velero([]string{"volumesnapshotlocations"}, "get"),
 		}),
 		Cluster: []rbacv1.PolicyRule{
 			cluster, velero([]string{"backups", "restores"}, "list"), apiServices,
