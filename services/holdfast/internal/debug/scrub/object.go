@@ -38,15 +38,12 @@ func Object(object map[string]any) {
 	}
 	if meta, ok := object["metadata"].(map[string]any); ok {
 		delete(meta, "managedFields")
-		if all, ok := meta["annotations"].(map[string]any); ok {
-			annotated(all)
-		}
 	}
 	fields(object)
 }
 
-// annotated marks the annotations of others: kubectl's has the whole object in it, hooks have
-// commands.
+// annotated marks the annotations of others, those of templates too: kubectl's has the whole object
+// in it, hooks have commands.
 func annotated(all map[string]any) {
 	for key := range all {
 		kept := false
@@ -57,6 +54,7 @@ func annotated(all map[string]any) {
 			all[key] = Mark
 		}
 	}
+	fields(all)
 }
 
 // fields scrubs a map, whatever it is.
@@ -74,6 +72,8 @@ func fields(m map[string]any) {
 			m[key] = Text(text)
 		case isMap && configs[key]:
 			config(nested)
+		case isMap && key == "annotations":
+			annotated(nested)
 		case isMap:
 			fields(nested)
 		case isList && (key == "command" || key == "args"):

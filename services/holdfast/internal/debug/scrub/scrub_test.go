@@ -54,6 +54,8 @@ func scrubbed(t *testing.T, text string) (map[string]any, string) {
 func TestObjectsWithoutSecrets(t *testing.T) {
 	for name, text := range map[string]string{
 		"annotation":  `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":\"PLANTED\"}","pre.hook.backup.velero.io/command":"[\"PLANTED\"]"}}}`,
+		"template":    `{"spec":{"template":{"metadata":{"annotations":{"vault.hashicorp.com/agent-inject-template":"PLANTED"}}}}}`,
+		"claims":      `{"spec":{"volumeClaimTemplates":[{"metadata":{"annotations":{"any":{"x":"PLANTED"}}}}]}}`,
 		"managed":     `{"metadata":{"managedFields":[{"fieldsV1":"PLANTED"}]}}`,
 		"config":      `{"spec":{"config":{"region":"eu","customKey":"PLANTED"}}}`,
 		"url":         `{"spec":{"config":{"s3Url":"https://user:PLANTED@store"}}}`,
