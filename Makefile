@@ -7,6 +7,7 @@ MODULES := proto pkg pkg/plugin pkg/plugin/example services e2e
 SERVICES := backup-runner restore-runner queue-scheduler manifest-indexer deletion async-operation-monitor
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kubectl
 CSI := csi-provisioner snapshot-controller csi-snapshotter csi-sanity
+NODE := kubelet kube-proxy kube-scheduler coredns containerd containerd-shim-runc-v2 ctr runc
 TEST_TIMEOUT := 20m
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
@@ -112,10 +113,17 @@ demo: ## back up, destroy, restore and compare a sample estate (KUBECONFIG=file:
 	@bin/e2e/demo $(DEMO_ARGS)
 
 .PHONY: cluster-up
-cluster-up: ## start a control plane that stays, in .out/cluster
+cluster-up: ## start a control plane that stays, in .out/cluster (NODES=1, unfinished: with a node and the images, as root)
+ifeq ($(NODES),1)
+	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) versitygw helm
+	@$(COMPILE) $(PLAIN) go build -o bin/e2e/ ./e2e/cmd/cluster
+	@$(MAKE) --no-print-directory images ARCHS=$$(go env GOARCH)
+	@bin/e2e/cluster up --images "$$(echo .out/images/*.tar | tr ' ' ,)"
+else
 	@e2e/tools/build.sh $(CONTROL_PLANE)
 	@$(COMPILE) $(PLAIN) go build -o bin/e2e/ ./e2e/cmd/cluster
-	@bin/e2e/cluster up
+	@bin/e2e/cluster up --control-plane-only
+endif
 
 .PHONY: cluster-down
 cluster-down: ## stop it and remove its data

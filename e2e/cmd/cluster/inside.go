@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/node"
+)
+
+// inside returns the commands that run within the namespaces of a node, as node.Config.Program.
+func inside() []*cobra.Command {
+	return []*cobra.Command{
+		{
+			Use: "init DIR LINK", Hidden: true, Args: cobra.ExactArgs(2),
+			RunE: func(_ *cobra.Command, args []string) error {
+				link, err := strconv.Atoi(args[1])
+				if err != nil {
+					return err
+				}
+				code, err := node.Init(args[0], link)
+				if err == nil && code != 0 {
+					os.Exit(code)
+				}
+				return err
+			},
+		},
+		{
+			Use: "run DIR LINK", Hidden: true, Args: cobra.ExactArgs(2),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				link, err := strconv.Atoi(args[1])
+				if err != nil {
+					return err
+				}
+				return node.Run(cmd.Context(), args[0], link)
+			},
+		},
+	}
+}

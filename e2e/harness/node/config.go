@@ -1,0 +1,137 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+const (
+	podNetwork     = "10.244.0.0/24"
+	containerdRoot = "/var/lib/containerd"
+	kubeletRoot    = "/var/lib/kubelet"
+	volumesRoot    = "/var/lib/volumes"
+	socket         = "/run/containerd/containerd.sock"
+)
+
+// place is where the processes of a node are and what they use.
+type place struct {
+	dir     string // of the cluster: state, logs and configuration
+	link    string // network device to the machine
+	address string // of the node
+	gateway string // of the machine, at the other end
+	tools   string // directory of the binaries
+}
+
+func newPlace(dir string, link int, tools string) *place {
+	return &place{
+		dir: dir, link: fmt.Sprintf("%s%dn", linkPrefix, link), tools: tools,
+		address: fmt.Sprintf("198.18.%d.2", link), gateway: fmt.Sprintf("198.18.%d.1", link),
+	}
+}
+
+// The prefix of the names of network devices. Addresses are of the range that RFC 2544 sets apart for
+// tests, four for each cluster.
+const linkPrefix = "hf"
+
+// cgroupOf names the cgroup that is the root of all others in the namespaces of a cluster, in each
+// hierarchy.
+func cgroupOf(link int) string { return fmt.Sprintf("holdfast-%s%d", linkPrefix, link) }
+
+func (p *place) file(name string) string { return filepath.Join(p.dir, name) }
+
+// write writes the configuration of all processes.
+func (p *place) write() error {
+	if err := os.MkdirAll(p.file("cni"), 0o700); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{
+		"containerd.toml": p.containerd(), "kubelet.yaml": p.kubelet(), "kube-proxy.yaml": p.kubeProxy(), "Corefile": p.coreDNS(),
+		"cni/pods.conflist": cni, "resolv.conf": "",
+	} {
+		if err := os.WriteFile(p.file(name), []byte(text), 0o600); err != nil {
+			return fmt.Errorf("write the node's configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// containerd returns a configuration of version 3. Where a process may not lower its oom_score_adj,
+// no sandbox starts without restrict_oom_score_adj.
+func (p *place) containerd() string {
+	return fmt.Sprintf(`version = 3
+root = %q
+state = "/run/containerd"
+[grpc]
+address = %q
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = %q
+[plugins.'io.containerd.cri.v1.runtime']
+restrict_oom_score_adj = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = [%q]
+conf_dir = %q
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+BinaryName = %q
+SystemdCgroup = false
+`, containerdRoot, socket, TestImage, cniPlugins, p.file("cni"), filepath.Join(p.tools, "runc"))
+}
+
+// kubelet returns a configuration that leaves cgroups to containerd.
+func (p *place) kubelet() string {
+	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: %[1]s
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: %[2]s}
+authorization: {mode: Webhook}
+containerRuntimeEndpoint: unix://%[3]s
+clusterDomain: cluster.local
+clusterDNS: [%[1]s]
+resolvConf: %[4]s
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failCgroupV1: false
+failSwapOn: false
+evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, nodefs.inodesFree: 1%%, imagefs.available: 1%%}
+imageGCHighThresholdPercent: 100
+volumePluginDir: %[5]s/plugins-exec
+nodeStatusReportFrequency: 10s
+`, p.address, p.file("ca.crt"), socket, p.file("resolv.conf"), kubeletRoot)
+}
+
+// kubeProxy returns a configuration that leaves the size of the connection tracking table, which is
+// the machine's, as it is.
+func (p *place) kubeProxy() string {
+	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: iptables
+clientConnection: {kubeconfig: %s}
+hostnameOverride: %s
+clusterCIDR: %s
+conntrack: {maxPerCore: 0}
+`, p.file("kubeconfig-system:kube-proxy"), Name, podNetwork)
+}
+
+func (p *place) coreDNS() string {
+	return fmt.Sprintf(`. {
+  bind %s
+  errors
+  kubernetes cluster.local in-addr.arpa {
+    kubeconfig %s
+  }
+  cache 5
+}
+`, p.address, p.file("kubeconfig-dns"))
+}
+
+const cni = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{
+  "type": "bridge", "bridge": "pods", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "` + podNetwork + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+}]}
+`

@@ -1,0 +1,47 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// links is how many clusters run on a machine at once.
+const links = 64
+
+// newLink creates a pair of devices, with the end of this machine up, and returns its number. The
+// kernel gives a name once, so two clusters never get the same.
+func newLink(ctx context.Context) (int, error) {
+	for n := range links {
+		host, peer := hostEnd(n), peerEnd(n)
+		err := ip(ctx, "link", "add", host, "type", "veth", "peer", "name", peer)
+		if err != nil && strings.Contains(err.Error(), "File exists") {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if err = ip(ctx, "addr", "add", fmt.Sprintf("198.18.%d.1/30", n), "dev", host); err == nil {
+			err = ip(ctx, "link", "set", host, "up")
+		}
+		if err != nil {
+			_ = ip(ctx, "link", "del", host)
+		}
+		return n, err
+	}
+	return 0, fmt.Errorf("%d clusters run on this machine already", links)
+}
+
+func hostEnd(n int) string { return fmt.Sprintf("%s%d", linkPrefix, n) }
+
+func peerEnd(n int) string { return hostEnd(n) + "n" }
+
+func ip(ctx context.Context, args ...string) error { return run(ctx, "ip", args...) }
+
+func run(ctx context.Context, name string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}

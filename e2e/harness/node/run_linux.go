@@ -1,0 +1,213 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/ociimage"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+)
+
+// Run starts everything in the namespaces, which Init has prepared, and keeps it running until ctx
+// ends. It returns an error when a process ends before.
+func Run(ctx context.Context, dir string, link int) error {
+	tool, err := testbed.Binary("containerd")
+	if err != nil {
+		return err
+	}
+	p := newPlace(dir, link, filepath.Dir(tool))
+	if err := os.Setenv("PATH", p.tools+":"+os.Getenv("PATH")); err != nil {
+		return err
+	}
+	if err := p.network(ctx); err != nil {
+		return err
+	}
+	cluster, err := testbed.Start(ctx, testbed.Config{Dir: dir, Address: p.address, Log: os.Stdout})
+	if err != nil {
+		return err
+	}
+	defer cluster.Stop()
+	if err := p.identities(cluster); err != nil {
+		return err
+	}
+	if err := p.write(); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cluster.RestConfig())
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	processes, err := p.start(ctx, client, ended)
+	defer func() {
+		for i := len(processes) - 1; i >= 0; i-- {
+			processes[i].Stop(stopGrace / 4)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	store, err := testbed.StartS3At(ctx, dir, p.address)
+	if err != nil {
+		return err
+	}
+	defer store.Stop()
+	if err := store.CreateBucket(ctx, Bucket); err != nil {
+		return err
+	}
+	fmt.Println("the store is ready: " + store.Endpoint)
+	volumes := &provisioner{client: client, root: volumesRoot}
+	if err := volumes.class(ctx); err != nil {
+		return err
+	}
+	ready := Store{Endpoint: store.Endpoint, Region: store.Region, AccessKey: store.AccessKey, SecretKey: store.SecretKey}
+	if err := writeJSON(p.file(readyFile), ready); err != nil {
+		return err
+	}
+	go volumes.run(ctx)
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-ended:
+		return err
+	}
+}
+
+// network waits for the device and sets its address. The machine is the way to everywhere else.
+func (p *place) network(ctx context.Context) error {
+	for !fileExists("/proc/sys/net/ipv4/conf/" + p.link) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(look):
+		}
+	}
+	for _, args := range []string{
+		"link set lo up", "addr add " + p.address + "/30 dev " + p.link, "link set " + p.link + " up", "route add default via " + p.gateway,
+	} {
+		if err := ip(ctx, strings.Fields(args)...); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600)
+}
+
+// identities writes the kubeconfig of each process, with the user that the API server's own roles are
+// bound to.
+func (p *place) identities(cluster *testbed.Cluster) error {
+	for user, group := range map[string]string{
+		"system:node:" + Name: "system:nodes", "system:kube-scheduler": "", "system:kube-proxy": "", "dns": "system:masters",
+	} {
+		var groups []string
+		if group != "" {
+			groups = append(groups, group)
+		}
+		if _, err := cluster.KubeconfigFor(user, groups...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts the processes of the node and returns when it is ready. An early end of one comes out
+// of ended.
+func (p *place) start(ctx context.Context, client kubernetes.Interface, ended chan<- error) ([]*testbed.Process, error) {
+	scheduler := p.file("kubeconfig-system:kube-scheduler")
+	var processes []*testbed.Process
+	for _, s := range []struct {
+		name  string
+		args  []string
+		ready func(context.Context) error
+	}{
+		{"kube-scheduler", []string{
+			"--kubeconfig=" + scheduler, "--authentication-kubeconfig=" + scheduler, "--authorization-kubeconfig=" + scheduler,
+			"--leader-elect=false", "--bind-address=127.0.0.1",
+		}, nil},
+		{"coredns", []string{"-conf", p.file("Corefile")}, nil},
+		{"containerd", []string{"--config", p.file("containerd.toml")}, p.importTestImage},
+		{"kube-proxy", []string{"--config=" + p.file("kube-proxy.yaml")}, nil},
+		{"kubelet", []string{
+			"--config=" + p.file("kubelet.yaml"), "--kubeconfig=" + p.file("kubeconfig-system:node:"+Name), "--hostname-override=" + Name,
+			"--node-ip=" + p.address, "--root-dir=" + kubeletRoot,
+		}, func(ctx context.Context) error { return nodeReady(ctx, client) }},
+	} {
+		path, err := testbed.Binary(s.name)
+		if err != nil {
+			return processes, err
+		}
+		began := time.Now()
+		process, err := testbed.StartProcess(testbed.ProcessSpec{Name: s.name, Path: path, Args: s.args, LogDir: p.dir})
+		if err != nil {
+			return processes, err
+		}
+		processes = append(processes, process)
+		go func() {
+			<-process.Done()
+			select {
+			case ended <- process.EarlyEnd():
+			default: // another one ended before
+			}
+		}()
+		if s.ready == nil {
+			continue
+		}
+		if err := await(ctx, process, s.ready); err != nil {
+			return processes, fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Printf("%s is ready after %.1f s\n", s.name, time.Since(began).Seconds())
+	}
+	return processes, nil
+}
+
+// await calls ready until it succeeds, the process ends, or ctx ends.
+func await(ctx context.Context, process *testbed.Process, ready func(context.Context) error) error {
+	for ticker := time.NewTicker(look); ; {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-process.Done():
+			return process.EarlyEnd()
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// importTestImage gives containerd the image that sandboxes and test pods run.
+func (p *place) importTestImage(ctx context.Context) error {
+	if !fileExists(socket) {
+		return errors.New("there is no " + socket)
+	}
+	archive := p.file("busybox.tar")
+	if err := ociimage.Busybox(archive, busybox, TestImage); err != nil {
+		return err
+	}
+	return importImages(ctx, socket, archive)
+}
+
+var errNotReady = errors.New("the node is not ready")
+
+func nodeReady(ctx context.Context, client kubernetes.Interface) error {
+	node, err := client.CoreV1().Nodes().Get(ctx, Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return errNotReady
+}

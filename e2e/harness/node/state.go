@@ -1,0 +1,87 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// Name is that of the Node.
+	Name = "node"
+	// StorageClass is the default class of volumes.
+	StorageClass = "directories"
+	// Bucket is the name of the bucket in the S3 server.
+	Bucket = "backups"
+	// TestImage is an image with a shell and the usual commands, Debian's busybox.
+	TestImage = "holdfast.test/busybox:1"
+)
+
+const (
+	stateFile = "node.json"
+	readyFile = "store.json"
+	logFile   = "node.log"
+)
+
+// ErrNotRunning means that no cluster runs in a directory.
+var ErrNotRunning = errors.New("no cluster with a node runs there")
+
+// state is what Down and Import have to know of a running cluster.
+type state struct {
+	Pid  int // its first process
+	Link int // the number of its network device
+}
+
+// Store is the S3 server of a cluster. Pods and this machine reach it under the same URL.
+type Store struct {
+	Endpoint, Region, AccessKey, SecretKey string
+}
+
+func readState(dir string) (s state, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("%w: %s", ErrNotRunning, dir)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read the state of the cluster: %w", err)
+	}
+	return s, nil
+}
+
+// runs reports whether the first process is there and still this cluster's: it has dir in its command
+// line.
+func (s state) runs(dir string) bool {
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.Pid))
+	return err == nil && strings.Contains(string(command), dir)
+}
+
+// ReadStore returns the S3 server of a cluster that is ready.
+func ReadStore(dir string) (s Store, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, readyFile))
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read the store of the cluster: %w", err)
+	}
+	return s, nil
+}
+
+func writeJSON(path string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	// A reader finds all of it or nothing.
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

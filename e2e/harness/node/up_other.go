@@ -1,0 +1,31 @@
+//go:build !linux
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+)
+
+// Config is where and how a cluster with a node is started, on Linux.
+type Config struct {
+	Dir     string
+	Log     io.Writer
+	Program string
+}
+
+var errSystem = fmt.Errorf("%w: it takes Linux, not %s", ErrRequirement, runtime.GOOS)
+
+// Up returns an error.
+func Up(context.Context, Config) error { return errSystem }
+
+// Down returns an error.
+func Down(context.Context, string) error { return errSystem }
+
+// Init returns an error.
+func Init(string, int) (int, error) { return 1, errSystem }
+
+// Run returns an error.
+func Run(context.Context, string, int) error { return errSystem }
