@@ -14,8 +14,9 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// isolateCgroups makes a cgroup of this name the root of each hierarchy in the namespace, so that
-// containers are below it wherever a runtime puts them.
+// isolateCgroups moves this process to a cgroup of this name in each hierarchy and makes that the root
+// of the hierarchy, so that containers are below it wherever a runtime puts them. The calling
+// goroutine is locked to its thread, and starts the processes that are in the cgroup namespace.
 func isolateCgroups(name string) error {
 	hierarchies, err := os.ReadDir(cgroupMount)
 	if err != nil {
@@ -37,9 +38,17 @@ func isolateCgroups(name string) error {
 				}
 			}
 		}
+		if err := os.WriteFile(filepath.Join(own, "cgroup.procs"), []byte("0"), 0o600); err != nil {
+			return fmt.Errorf("enter a cgroup: %w", err)
+		}
 		if err := unix.Mount(own, root, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("mount %s: %w", root, err)
 		}
+	}
+	// runc finds the cgroup of a container by the paths of /proc/self/cgroup and /proc/self/mountinfo,
+	// which are relative to the root of the namespace.
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("create a cgroup namespace: %w", err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 
@@ -22,6 +23,7 @@ var sysctls = map[string]string{
 // program with the same arguments, waits for every process of the namespace, and ends with the command.
 // The kernel ends what is left then. It returns the exit code.
 func Init(dir string, link int) (int, error) {
+	runtime.LockOSThread() // which alone has the cgroup namespace, and gives it to its child
 	if err := mounts(dir); err != nil {
 		return 1, err
 	}
