@@ -7,7 +7,6 @@ import (
 )
 
 const (
-	podNetwork     = "10.244.0.0/24"
 	containerdRoot = "/var/lib/containerd"
 	kubeletRoot    = "/var/lib/kubelet"
 	volumesRoot    = "/var/lib/volumes"
@@ -20,18 +19,19 @@ type place struct {
 	link    string // network device to the machine
 	address string // of the node
 	gateway string // of the machine, at the other end
+	pods    string // network of Pods
 	tools   string // directory of the binaries
 }
 
 func newPlace(dir string, link int, tools string) *place {
 	return &place{
 		dir: dir, link: fmt.Sprintf("%s%dn", linkPrefix, link), tools: tools,
-		address: fmt.Sprintf("198.18.%d.2", link), gateway: fmt.Sprintf("198.18.%d.1", link),
+		address: fmt.Sprintf("198.18.%d.2", link), gateway: fmt.Sprintf("198.18.%d.1", link), pods: fmt.Sprintf("10.244.%d.0/24", link),
 	}
 }
 
-// The prefix of the names of network devices. Addresses are of the range that RFC 2544 sets apart for
-// tests, four for each cluster.
+// The prefix of the names of network devices. Addresses of nodes are of the range that RFC 2544 sets
+// apart for tests, four for each cluster.
 const linkPrefix = "hf"
 
 // cgroupOf names the cgroup that is the root of all others in the namespaces of a cluster, in each
@@ -47,7 +47,7 @@ func (p *place) write() error {
 	}
 	for name, text := range map[string]string{
 		"containerd.toml": p.containerd(), "kubelet.yaml": p.kubelet(), "kube-proxy.yaml": p.kubeProxy(), "Corefile": p.coreDNS(),
-		"cni/pods.conflist": cni, "resolv.conf": "",
+		"cni/pods.conflist": p.cni(), "resolv.conf": "",
 	} {
 		if err := os.WriteFile(p.file(name), []byte(text), 0o600); err != nil {
 			return fmt.Errorf("write the node's configuration: %w", err)
@@ -115,7 +115,7 @@ clientConnection: {kubeconfig: %s}
 hostnameOverride: %s
 clusterCIDR: %s
 conntrack: {maxPerCore: 0}
-`, p.file("kubeconfig-system:kube-proxy"), Name, podNetwork)
+`, p.file("kubeconfig-system:kube-proxy"), Name, p.pods)
 }
 
 func (p *place) coreDNS() string {
@@ -130,8 +130,10 @@ func (p *place) coreDNS() string {
 `, p.address, p.file("kubeconfig-dns"))
 }
 
-const cni = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{
+func (p *place) cni() string {
+	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{
   "type": "bridge", "bridge": "pods", "isGateway": true, "ipMasq": true, "hairpinMode": true,
-  "ipam": {"type": "host-local", "ranges": [[{"subnet": "` + podNetwork + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}
 }]}
-`
+`, p.pods)
+}

@@ -10,8 +10,8 @@ import (
 // links is how many clusters run on a machine at once.
 const links = 64
 
-// newLink creates a pair of devices, with the end of this machine up, and returns its number. The
-// kernel gives a name once, so two clusters never get the same.
+// newLink creates a pair of devices, with the end of this machine up and a route to the Pods behind the
+// other one, and returns its number. The kernel gives a name once, so two clusters never get the same.
 func newLink(ctx context.Context) (int, error) {
 	for n := range links {
 		host, peer := hostEnd(n), peerEnd(n)
@@ -24,6 +24,10 @@ func newLink(ctx context.Context) (int, error) {
 		}
 		if err = ip(ctx, "addr", "add", fmt.Sprintf("198.18.%d.1/30", n), "dev", host); err == nil {
 			err = ip(ctx, "link", "set", host, "up")
+		}
+		if err == nil {
+			to := newPlace("", n, "")
+			err = ip(ctx, "route", "add", to.pods, "via", to.address)
 		}
 		if err != nil {
 			_ = ip(ctx, "link", "del", host)
