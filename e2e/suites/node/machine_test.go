@@ -23,7 +23,7 @@ func machine(t *testing.T) map[string][]string {
 		"routes": lines(t, "ip", "-4", "route"),
 		"filter": lines(t, "iptables-save"),
 	}
-	for name, pattern := range map[string]string{"devices": "/sys/class/net/*", "cgroups": "/sys/fs/cgroup/*/*/"} {
+	for name, pattern := range map[string]string{"devices": "/sys/class/net/*", "cgroups": "/sys/fs/cgroup/*/*"} {
 		paths, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		found[name] = paths
