@@ -113,7 +113,7 @@ demo: ## back up, destroy, restore and compare a sample estate (KUBECONFIG=file:
 	@bin/e2e/demo $(DEMO_ARGS)
 
 .PHONY: cluster-up
-cluster-up: ## start a control plane that stays, in .out/cluster (NODES=1, unfinished: with a node and the images, as root)
+cluster-up: ## start a control plane that stays, in .out/cluster (NODES=1: with a node and the images, as root)
 ifeq ($(NODES),1)
 	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) versitygw helm
 	@$(COMPILE) $(PLAIN) go build -o bin/e2e/ ./e2e/cmd/cluster
@@ -129,6 +129,13 @@ endif
 cluster-down: ## stop it and remove its data
 	@$(COMPILE) $(PLAIN) go build -o bin/e2e/ ./e2e/cmd/cluster
 	@bin/e2e/cluster down
+
+# Not part of `make test`: it takes root, and is compared with the whole machine, where nothing else starts or stops a node meanwhile.
+.PHONY: e2e-cluster
+e2e-cluster: ## test the cluster with a node, as root: Pods, a volume, a Service, names, and that nothing of it is left
+	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) versitygw
+	@$(COMPILE) $(PLAIN) go build -o bin/e2e/ ./e2e/cmd/cluster
+	@$(PLAIN) $(E2E) -count=1 -tags node ./e2e/suites/node
 
 .PHONY: bench
 bench: ## measure, and write .out/bench.json (BENCH=quick takes a few minutes; BENCH=resume: takeover only)
