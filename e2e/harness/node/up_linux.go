@@ -146,7 +146,7 @@ func Down(ctx context.Context, dir string) error {
 }
 
 // stop ends every process of a cluster, with the mounts and networks in its namespaces, and removes
-// its device and its cgroups. It may be repeated.
+// its device and its cgroups, which succeeds when the last process has ended. It may be repeated.
 func stop(ctx context.Context, dir string, s state) error {
 	signal, deadline := syscall.SIGTERM, time.Now().Add(stopGrace)
 	for s.runs(dir) {
