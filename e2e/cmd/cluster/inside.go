@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -19,11 +18,7 @@ func inside() []*cobra.Command {
 				if err != nil {
 					return err
 				}
-				code, err := node.Init(args[0], link)
-				if err == nil && code != 0 {
-					os.Exit(code)
-				}
-				return err
+				return node.Init(args[0], link)
 			},
 		},
 		{

@@ -21,25 +21,25 @@ var sysctls = map[string]string{
 
 // Init is the first process of the namespaces: it makes the mounts, starts the command `run` of this
 // program with the same arguments, waits for every process of the namespace, and ends with the command.
-// The kernel ends what is left then. It returns the exit code.
-func Init(dir string, link int) (int, error) {
+// The kernel ends what is left then.
+func Init(dir string, link int) error {
 	runtime.LockOSThread() // which alone has the cgroup namespace, and gives it to its child
 	if err := mounts(dir); err != nil {
-		return 1, err
+		return err
 	}
 	if err := isolateCgroups(cgroupOf(link)); err != nil {
-		return 1, err
+		return err
 	}
 	if err := unix.Sethostname([]byte(Name)); err != nil {
-		return 1, fmt.Errorf("set the host name: %w", err)
+		return fmt.Errorf("set the host name: %w", err)
 	}
 	program, err := os.Executable()
 	if err != nil {
-		return 1, err
+		return err
 	}
 	child, err := syscall.ForkExec(program, []string{program, "run", dir, strconv.Itoa(link)}, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
 	if err != nil {
-		return 1, fmt.Errorf("run %s: %w", program, err)
+		return fmt.Errorf("run %s: %w", program, err)
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -51,10 +51,13 @@ func Init(dir string, link int) (int, error) {
 	for {
 		var status syscall.WaitStatus
 		switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
-		case err != nil && err != syscall.EINTR: //nolint:errorlint // a system call returns it unwrapped
-			return 1, fmt.Errorf("wait for processes: %w", err)
+		case err != nil && err != syscall.EINTR:
+			return fmt.Errorf("wait for processes: %w", err)
 		case pid == child:
-			return status.ExitStatus(), nil
+			if status.ExitStatus() != 0 {
+				return fmt.Errorf("the processes of the node: exit code %d", status.ExitStatus())
+			}
+			return nil
 		}
 	}
 }

@@ -20,6 +20,9 @@ import (
 // provisionerName is the provisioner of the default StorageClass.
 const provisionerName = "holdfast.test/directories"
 
+// look is the interval at which states are looked at.
+const look = 100 * time.Millisecond
+
 // provisionedBy is the annotation by which the volume controllers know who made a volume and who
 // deletes it.
 const provisionedBy = "pv.kubernetes.io/provisioned-by"

@@ -19,7 +19,6 @@ import (
 const (
 	readyTimeout = 8 * time.Minute // two busy cores
 	stopGrace    = 10 * time.Second
-	look         = 100 * time.Millisecond
 )
 
 // Config is where and how a cluster with a node is started. All fields are required.

@@ -25,7 +25,7 @@ func Up(context.Context, Config) error { return errSystem }
 func Down(context.Context, string) error { return errSystem }
 
 // Init returns an error.
-func Init(string, int) (int, error) { return 1, errSystem }
+func Init(string, int) error { return errSystem }
 
 // Run returns an error.
 func Run(context.Context, string, int) error { return errSystem }
