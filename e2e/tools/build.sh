@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds tools from source into .tools/bin, at the versions pinned in e2e/tools/*/go.mod.
 #
-#   e2e/tools/build.sh [NAME...]     all tools but Velero's when no name is given
+#   e2e/tools/build.sh [NAME...]     all tools but Velero's and a node's when no name is given
 #
 # Two modules at a time: while one downloads or links, the other compiles. A tool is built again when its go.mod, its go.sum or the Go version changes.
 # With KUBEBUILDER_ASSETS set, the control plane's binaries that lie there are taken instead of being built.
@@ -12,7 +12,7 @@ export CGO_ENABLED=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false' GOGC=400
 root=$PWD
 bin=$root/.tools/bin
 
-# name | module below e2e/tools | package; the longest first
+# name | module below e2e/tools | package | what else go build is given; the longest first
 tools='
 kube-apiserver|k8s|k8s.io/kubernetes/cmd/kube-apiserver
 kube-controller-manager|k8s|k8s.io/kubernetes/cmd/kube-controller-manager
@@ -31,6 +31,14 @@ protoc-gen-go-grpc|dev|google.golang.org/grpc/cmd/protoc-gen-go-grpc
 controller-gen|controllergen|sigs.k8s.io/controller-tools/cmd/controller-gen
 golangci-lint|golangci|github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 dupl|golangci|github.com/golangci/dupl
+kubelet|node|k8s.io/kubernetes/cmd/kubelet
+kube-proxy|node|k8s.io/kubernetes/cmd/kube-proxy
+kube-scheduler|node|k8s.io/kubernetes/cmd/kube-scheduler
+coredns|coredns|github.com/holdfast-io/holdfast/e2e/tools/coredns
+containerd|containerd|github.com/containerd/containerd/v2/cmd/containerd
+containerd-shim-runc-v2|containerd|github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+ctr|containerd|github.com/containerd/containerd/v2/cmd/ctr
+runc|runc|github.com/opencontainers/runc|-tags=seccomp
 velero|velero|github.com/vmware-tanzu/velero/cmd/velero
 velero-plugin-for-aws|veleroaws|github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws
 '
@@ -40,17 +48,21 @@ stamp_of() { # MODULE
 }
 
 build() { # NAME
-  local entry name module package stamp began
+  local entry name module package flags stamp began cgo=0
   entry=$(grep "^$1|" <<<"$tools")
-  IFS='|' read -r name module package <<<"$entry"
+  IFS='|' read -r name module package flags <<<"$entry"
   case $name in
     etcd | kube-* | kubectl) if [[ -n ${KUBEBUILDER_ASSETS:-} && -x $KUBEBUILDER_ASSETS/$name ]]; then return; fi ;;
   esac
   stamp=$(stamp_of "$module")
   if [[ -x $bin/$name && -f $bin/.$name.stamp && $(<"$bin/.$name.stamp") == "$stamp" ]]; then return; fi
+  if [[ $name == runc ]]; then # seccomp profiles take Debian's libseccomp-dev and pkg-config
+    pkg-config --exists libseccomp || { echo "build.sh: runc needs libseccomp: apt-get install libseccomp-dev pkg-config" >&2; exit 1; }
+    cgo=1
+  fi
   began=$SECONDS
   echo "tools: building $name from source (once; $module/go.mod pins it)"
-  (cd "e2e/tools/$module" && GOWORK=off go build -ldflags "-s -w" -o "$bin/.$name.$$" "$package")
+  (cd "e2e/tools/$module" && GOWORK=off CGO_ENABLED=$cgo go build ${flags:+"$flags"} -ldflags "-s -w" -o "$bin/.$name.$$" "$package")
   mv "$bin/.$name.$$" "$bin/$name"
   echo "$stamp" >"$bin/.$name.stamp"
   echo "tools: $name built in $((SECONDS - began)) s"
@@ -72,7 +84,8 @@ if [[ ${1:-} == --module ]]; then
   exit
 fi
 if (($# == 0)); then
-  mapfile -t names < <(cut -d'|' -f1 <<<"$tools" | grep . | grep -v '^velero') # only `make test-all` needs Velero, which takes minutes to build
+  # Only `make test-all` needs Velero, and only `make cluster-up` a node: they take minutes to build.
+  mapfile -t names < <(grep . <<<"$tools" | grep -vE '^velero|\|(node|containerd|runc|coredns)\|' | cut -d'|' -f1)
   set -- "${names[@]}"
 fi
 for name in "$@"; do grep -q "^$name|" <<<"$tools" || { echo "build.sh: no tool is called $name" >&2; exit 2; }; done
