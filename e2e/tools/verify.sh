@@ -30,8 +30,8 @@ fi
 echo "verify: versions"
 modules=(proto pkg pkg/plugin pkg/plugin/example services e2e)
 manifests=("${modules[@]/%//go.mod}" e2e/tools/*/go.mod go.work)
-# containerd's own go.mod names a patch release, below which its tool module cannot be.
-if [[ $(grep -v '/containerd/' < <(grep -H '^go ' "${manifests[@]}") | awk '{print $2}' | sort -u | wc -l) != 1 ]]; then
+# The go.mod of containerd and of Prometheus name a patch release, below which modules with them cannot be.
+if [[ $(grep -vE '/(containerd|alerts)/' < <(grep -H '^go ' "${manifests[@]}") | awk '{print $2}' | sort -u | wc -l) != 1 ]]; then
   echo "verify: several Go versions:" >&2
   grep -H '^go ' "${manifests[@]}" >&2
   exit 1
